@@ -1,0 +1,15 @@
+import { defineConfig } from "vitest/config";
+
+// Long runs (soak, a million cases, chaos) are `*.long.test.ts`; they run only when LONG is set (npm run test:long).
+const long = process.env.LONG === "1";
+
+export default defineConfig({
+  test: {
+    include: long ? ["src/**/*.long.test.ts", "test/**/*.long.test.ts"] : ["src/**/*.test.ts", "test/**/*.test.ts"],
+    exclude: long ? ["**/node_modules/**"] : ["**/node_modules/**", "**/*.long.test.ts"],
+    testTimeout: long ? 3_600_000 : 60_000,
+    hookTimeout: 120_000,
+    maxWorkers: 2,
+    reporters: ["default"],
+  },
+});
