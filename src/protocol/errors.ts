@@ -1,0 +1,163 @@
+// The one table of errors. Everything that fails, in any room and on any transport, is one of these kinds;
+// nothing else in the code knows a JSON-RPC code or an HTTP status.
+
+/** Four families that a caller can tell apart (U6). */
+export type ErrorFamily = "protocol" | "tool" | "policy" | "audit";
+
+interface ErrorRow {
+  readonly family: ErrorFamily;
+  /** The stable name in `error.data.code`. */
+  readonly code: string;
+  /** JSON-RPC code for revisions up to 2025-11-25. */
+  readonly legacy: number;
+  /** JSON-RPC code for 2026-07-28, where our own codes must stay outside −32768…−32000. */
+  readonly modern: number;
+  readonly http: number;
+  /** Can the same call succeed later without anyone changing it? */
+  readonly retryable: boolean;
+  /** A model can act on it, so on `tools/call` it is a result with `isError: true`. */
+  readonly forModel: boolean;
+  readonly message: string;
+}
+
+function row(
+  family: ErrorFamily,
+  code: string,
+  legacy: number,
+  modern: number,
+  http: number,
+  flags: "" | "retry" | "model" | "retry model",
+  message: string,
+): ErrorRow {
+  return {
+    family,
+    code,
+    legacy,
+    modern,
+    http,
+    retryable: flags.includes("retry"),
+    forModel: flags.includes("model"),
+    message,
+  };
+}
+
+export const ERRORS = {
+  ParseError: row("protocol", "PARSE_ERROR", -32700, -32700, 400, "", "Parse error"),
+  InvalidRequest: row("protocol", "INVALID_REQUEST", -32600, -32600, 400, "", "Invalid request"),
+  MethodNotFound: row("protocol", "METHOD_NOT_FOUND", -32601, -32601, 404, "", "Method not found"),
+  InvalidParams: row("protocol", "INVALID_PARAMS", -32602, -32602, 400, "", "Invalid params"),
+  InternalError: row("protocol", "INTERNAL", -32603, -32603, 500, "retry", "Internal error"),
+  HeaderMismatch: row("protocol", "HEADER_MISMATCH", -32600, -32020, 400, "", "Header mismatch"),
+  MissingCapability: row("protocol", "MISSING_CAPABILITY", -32600, -32021, 400, "", "Missing client capability"),
+  UnsupportedVersion: row("protocol", "UNSUPPORTED_VERSION", -32602, -32022, 400, "", "Unsupported protocol version"),
+  WrongPhase: row("protocol", "WRONG_PHASE", -32600, -32600, 400, "", "Not allowed in this phase of the connection"),
+  SessionNotFound: row("protocol", "SESSION_NOT_FOUND", -32001, -31001, 404, "", "Session not found"),
+  TooLarge: row("protocol", "TOO_LARGE", -32600, -32600, 413, "", "Over a size limit"),
+  TooMany: row("protocol", "TOO_MANY", -32000, -31000, 429, "retry", "Too many at once"),
+  ToolNotFound: row("protocol", "TOOL_NOT_FOUND", -32602, -32602, 404, "", "Unknown tool"),
+  ResourceNotFound: row("protocol", "RESOURCE_NOT_FOUND", -32002, -32602, 404, "", "Resource not found"),
+  PromptNotFound: row("protocol", "PROMPT_NOT_FOUND", -32602, -32602, 404, "", "Unknown prompt"),
+  ValidationError: row("protocol", "INVALID_ARGS", -32602, -32602, 400, "model", "Invalid arguments"),
+  AuthenticationError: row("policy", "UNAUTHENTICATED", -32004, -31004, 401, "", "Authentication required"),
+  AuthorizationError: row("policy", "FORBIDDEN", -32005, -31005, 403, "", "Not allowed"),
+  PolicyDeny: row("policy", "POLICY_DENY", -32005, -31005, 403, "model", "Denied by policy"),
+  ChallengePending: row("policy", "CHALLENGE", -32006, -31006, 403, "retry model", "Action requires approval"),
+  GuardrailBlocked: row("policy", "GUARDRAIL_BLOCKED", -32007, -31007, 403, "model", "Blocked by a guardrail"),
+  RateLimited: row("policy", "RATE_LIMITED", -32008, -31008, 429, "retry model", "Over a rate limit"),
+  ToolExecution: row("tool", "TOOL_FAILURE", -32003, -31003, 502, "model", "Tool failed"),
+  ToolTimeout: row("tool", "TIMEOUT", -32003, -31003, 504, "retry model", "Tool timed out"),
+  Cancelled: row("tool", "CANCELLED", -32800, -31800, 499, "", "Cancelled"),
+  IoError: row("tool", "IO_ERROR", -32003, -31003, 500, "model", "Input or output failed"),
+  OutputTruncated: row("tool", "OUTPUT_TRUNCATED", -32003, -31003, 200, "model", "Output was truncated"),
+  OutputInvalid: row("tool", "OUTPUT_INVALID", -32003, -31003, 502, "model", "The tool's answer breaks its own schema"),
+  AuditFailure: row("audit", "AUDIT_FAILURE", -32009, -31009, 503, "retry", "The audit ledger cannot be written"),
+} as const satisfies Record<string, ErrorRow>;
+
+export type ErrorType = keyof typeof ERRORS;
+
+/** Where the words behind a stable name are written down; relative to the package unless an operator sets a base. */
+export const DOCUMENTATION_BASE = "docs/errors.md";
+
+/** The error object of G4: `error.data`, and the structured content of a failed tool result. */
+export interface ErrorData {
+  code: string;
+  error_type: ErrorType;
+  reason: string;
+  trace_id: string;
+  retryable: boolean;
+  suggestions: string[];
+  documentation_url: string;
+  rule?: string;
+  field?: string;
+  [extra: string]: unknown;
+}
+
+export interface FaultDetail {
+  rule?: string;
+  field?: string;
+  suggestions?: readonly string[];
+  /** More facts for the caller, e.g. `tool_name`, `timeout_ms`, `challenge`. */
+  extra?: Readonly<Record<string, unknown>>;
+  cause?: unknown;
+}
+
+/** An expected failure with everything a caller needs to know; thrown or returned, it maps to the wire in one place. */
+export class Fault extends Error {
+  readonly type: ErrorType;
+  readonly detail: FaultDetail;
+  constructor(type: ErrorType, reason: string, detail: FaultDetail = {}) {
+    super(reason, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = "Fault";
+    this.type = type;
+    this.detail = detail;
+  }
+  get code(): string {
+    return ERRORS[this.type].code;
+  }
+  get family(): ErrorFamily {
+    return ERRORS[this.type].family;
+  }
+}
+
+export function errorData(fault: Fault, traceId: string): ErrorData {
+  const { code, retryable } = ERRORS[fault.type];
+  const { rule, field, suggestions, extra } = fault.detail;
+  return {
+    code,
+    error_type: fault.type,
+    reason: fault.message,
+    ...(rule === undefined ? {} : { rule }),
+    ...(field === undefined ? {} : { field }),
+    trace_id: traceId,
+    retryable,
+    suggestions: [...(suggestions ?? [])],
+    documentation_url: `${DOCUMENTATION_BASE}#${code.toLowerCase()}`,
+    ...extra,
+  };
+}
+
+export type Era = "legacy" | "modern";
+
+export interface WireError {
+  code: number;
+  message: string;
+  data: ErrorData;
+}
+
+export function wireError(fault: Fault, era: Era, traceId: string): WireError {
+  const entry = ERRORS[fault.type];
+  return { code: entry[era], message: `${entry.message}: ${fault.message}`, data: errorData(fault, traceId) };
+}
+
+export function httpStatus(fault: Fault): number {
+  return ERRORS[fault.type].http;
+}
+
+/** Anything thrown that is no Fault is a defect of ours: the caller learns that, and nothing of our insides. */
+export function asFault(error: unknown): Fault {
+  if (error instanceof Fault) return error;
+  return new Fault("InternalError", "an unexpected error stopped this call; the trace id finds it in the log", {
+    cause: error,
+    suggestions: ["Look for the trace id in the server's log"],
+  });
+}

@@ -1,0 +1,149 @@
+// One shape for every transport. A transport moves texts; it knows caps, framing and who the peer is,
+// and nothing of MCP. What a text means is decided by the handler behind it.
+
+import type { IncomingHttpHeaders } from "node:http";
+
+export type TransportKind = "stdio" | "http" | "websocket" | "tcp" | "memory";
+
+export interface Peer {
+  readonly transport: TransportKind;
+  /** Remote address for logs and limits; for stdio the name of the operating system's user. */
+  readonly address: string;
+  /** HTTP headers of the request or of the WebSocket upgrade; absent elsewhere. */
+  readonly headers?: IncomingHttpHeaders;
+}
+
+/** A peer that stays connected: stdio, TCP, WebSocket, memory. */
+export interface Channel {
+  readonly peer: Peer;
+  /** Sends one text. False when the peer reads too slowly and the caller should wait for `drained`. */
+  send(text: string): boolean;
+  /** Resolves when the peer has caught up, or at once when it has. Rejects never; a dead peer counts as drained. */
+  drained(): Promise<void>;
+  close(reason?: string): void;
+  readonly closed: boolean;
+  onClose(listener: () => void): void;
+}
+
+/** The way back for one arriving text. Exactly one `end` per exchange. */
+export interface Reply {
+  /**
+   * A message that comes before the answer: progress, a log line, a request to the client. On HTTP it turns the
+   * answer into an event stream; `eventId` makes the event resumable. False means slow reader, see `drained`.
+   */
+  send(text: string, eventId?: string): boolean;
+  drained(): Promise<void>;
+  /** The answer, or nothing for a notification. Status and headers matter to HTTP alone. */
+  end(text?: string | Buffer, head?: ReplyHead): void;
+  /** HTTP: start the event stream now, before there is anything to say (listen streams, GET). */
+  open(headers?: Readonly<Record<string, string>>): void;
+  readonly ended: boolean;
+  /** The peer went away before `end`. */
+  onAbort(listener: () => void): void;
+}
+
+export interface ReplyHead {
+  status?: number;
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** One text that arrived: a JSON-RPC message or batch, within the size cap, valid UTF-8, not parsed. */
+export interface Inbound {
+  readonly text: string;
+  readonly peer: Peer;
+  /** The lasting connection it came on; absent on HTTP, where every exchange stands alone. */
+  readonly channel?: Channel;
+  readonly reply: Reply;
+}
+
+/** HTTP verbs other than POST on the MCP path, and other paths that the handler claims. */
+export interface HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly peer: Peer;
+  /** The body as text, within the size cap ("" when there is none). */
+  readonly body: string;
+  readonly reply: Reply;
+}
+
+/** What stands behind a listening transport. INVARIANT: no method throws. */
+export interface Handler {
+  message(inbound: Inbound): void;
+  /** A lasting peer arrived. */
+  connected?(channel: Channel): void;
+  /** HTTP only: anything but POST on the MCP path. Return false for 404. */
+  http?(request: HttpRequest): boolean;
+  /**
+   * Framing failed: an over-long or undecodable text. The transport has already decided whether the connection
+   * survives; the handler answers through `reply`.
+   */
+  malformed?(problem: Malformed, peer: Peer, reply: Reply): void;
+}
+
+export interface Malformed {
+  readonly kind: "too-large" | "not-utf8" | "binary-frame";
+  readonly message: string;
+}
+
+export interface TransportLimits {
+  /** Largest text accepted or sent. */
+  maxMessageBytes: number;
+  /** Bytes waiting for a slow reader before the peer counts as slow; at four times this it is disconnected. */
+  maxBufferedBytes: number;
+  maxConnections: number;
+  /** A connection with nothing under way is closed after this long. */
+  idleMs: number;
+  /** HTTP: time to receive the whole head, and the whole body. */
+  headersMs: number;
+  bodyMs: number;
+}
+
+export const DEFAULT_LIMITS: TransportLimits = {
+  maxMessageBytes: 4 * 1024 * 1024,
+  maxBufferedBytes: 1024 * 1024,
+  maxConnections: 10_000,
+  idleMs: 120_000,
+  headersMs: 10_000,
+  bodyMs: 30_000,
+};
+
+export interface Listener {
+  /** Where it listens, as a client would write it: `http://127.0.0.1:7420/mcp`, `tcp://…`, `ws://…`, `stdio:`. */
+  readonly url: string;
+  readonly connections: number;
+  /** Stops accepting, lets exchanges under way finish within `graceMs`, then closes everything. */
+  close(graceMs?: number): Promise<void>;
+}
+
+/** The calling side. All texts that arrive, answers and server messages alike, go to one callback. */
+export interface ClientTransport {
+  readonly kind: TransportKind;
+  start(events: ClientEvents): Promise<void>;
+  /**
+   * Sends one text. Resolves when it has been handed over (HTTP: when the response head arrived; messages of the
+   * response are delivered through `events.message`, and `done` resolves after the last of them).
+   */
+  send(text: string, options?: SendOptions): Promise<Sent>;
+  close(): Promise<void>;
+}
+
+export interface ClientEvents {
+  message(text: string, eventId?: string): void;
+  closed(error?: Error): void;
+}
+
+export interface SendOptions {
+  headers?: Readonly<Record<string, string>>;
+  signal?: AbortSignal;
+  /** HTTP verb; POST unless said. GET opens a listening stream, DELETE ends a session. */
+  verb?: "POST" | "GET" | "DELETE";
+}
+
+export interface Sent {
+  /** HTTP only. */
+  readonly status?: number;
+  readonly headers?: IncomingHttpHeaders;
+  /** When the response (HTTP) has been read to its end; resolved at once elsewhere. */
+  readonly done: Promise<void>;
+}
