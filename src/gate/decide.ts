@@ -1,0 +1,213 @@
+// The decision: a meet of everything that has a say, worst answer wins. An error while deciding is a deny.
+// Only here is a permit minted, and only with a guardrail token.
+
+import { Fault, type JsonObject } from "../protocol/index.js";
+import type { Approvals, Challenge } from "./approvals.js";
+import type { CallbackRunner, GuardrailAnswer } from "./guardrails.js";
+import type { Intent } from "./intent.js";
+import type { Limits } from "./limits.js";
+import { Permit } from "./permit.js";
+import type { Obligation, PolicyDecision, PolicySet } from "./policy/index.js";
+import { deny, type Effect, type Proposed, type Rule, type Verdict } from "./types.js";
+
+export interface Decision {
+  readonly effect: Effect;
+  readonly rules: readonly Rule[];
+  readonly reason: string;
+  readonly verdict: Verdict;
+  readonly policyHash: string;
+  /** Present exactly when the call may run (which under `observe` includes calls that policy would not allow). */
+  readonly permit?: Permit;
+  readonly challenge?: Challenge;
+  /** True when this decision opened the challenge, which then has to be recorded before the caller hears of it. */
+  readonly challengeIsNew?: boolean;
+  readonly observed: boolean;
+  /** Gives back what the limits hold; call it when the work is over. */
+  readonly release: () => void;
+}
+
+/** One more voice, such as the host's own policy. */
+export type Voice = (proposed: Proposed, intent: Intent) => Verdict | Promise<Verdict>;
+
+export interface GateParts {
+  /** The policy in force; read once per call, so every call is decided under one hash. */
+  policy: () => PolicySet;
+  guardrails: CallbackRunner;
+  limits: Limits;
+  approvals: Approvals;
+  voices: readonly Voice[];
+  observe: boolean;
+}
+
+const NOTHING = (): void => {};
+
+export function decide(
+  gate: GateParts,
+  proposed: Proposed,
+  intent: Intent,
+  inputResponses?: unknown,
+): Decision | Promise<Decision> {
+  const policy = gate.policy();
+  try {
+    const answer = askPolicy(policy, proposed, []);
+    if (answer.effect === "permit" && gate.voices.length === 0) {
+      const guarded = gate.guardrails.run(proposed.principal, proposed.target, intent);
+      if (!(guarded instanceof Promise)) return conclude(gate, policy, proposed, intent, answer, guarded);
+    }
+    return decideSlowly(gate, policy, proposed, intent, answer, inputResponses).catch((error) => broken(policy, error));
+  } catch (error) {
+    return broken(policy, error);
+  }
+}
+
+async function decideSlowly(
+  gate: GateParts,
+  policy: PolicySet,
+  proposed: Proposed,
+  intent: Intent,
+  first: PolicyDecision,
+  inputResponses: unknown,
+): Promise<Decision> {
+  let answer = first;
+  for (const voice of gate.voices) {
+    const verdict = await voice(proposed, intent);
+    if (verdict.effect === "deny") return refuse(policy, verdict);
+  }
+  if (answer.effect === "challenge" && !gate.observe) {
+    const { challenge, isNew } = await gate.approvals.open({
+      principal: proposed.principal,
+      method: proposed.method,
+      target: proposed.target,
+      intent,
+      inputResponses,
+      rules: answer.rules,
+      approvers: answer.approvers,
+      reason: answer.reason,
+      policyHash: policy.hash,
+    });
+    if (challenge.state === "denied") return refuse(policy, deniedByPerson(challenge));
+    // The redemption is a compare-and-set, so of several identical retries exactly one goes on from here.
+    if (challenge.state !== "approved" || !(await gate.approvals.redeem(challenge.id))) {
+      return pending(policy, answer, challenge, isNew);
+    }
+    answer = askPolicy(
+      policy,
+      proposed,
+      challenge.rules.map((rule) => rule.id),
+    );
+  }
+  const wouldRun = answer.effect === "permit" || gate.observe;
+  if (!wouldRun) return refuse(policy, policyVerdict(answer));
+  const guarded = await gate.guardrails.run(proposed.principal, proposed.target, intent);
+  return conclude(gate, policy, proposed, intent, answer, guarded);
+}
+
+function conclude(
+  gate: GateParts,
+  policy: PolicySet,
+  proposed: Proposed,
+  intent: Intent,
+  answer: PolicyDecision,
+  guarded: GuardrailAnswer,
+): Decision {
+  let token = "token" in guarded ? guarded.token : undefined;
+  const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === "guardrail.missing";
+  if (missing && gate.observe) token = gate.guardrails.observed(proposed.principal, intent);
+  if (!token) return refuse(policy, (guarded as { blocked: Verdict }).blocked);
+  const slot = gate.limits.take(proposed.principal, proposed.target);
+  if ("denied" in slot) return refuse(policy, slot.denied);
+  const permit = Permit.mint(
+    {
+      intent,
+      principal: proposed.principal,
+      method: proposed.method,
+      target: proposed.target,
+      policyHash: policy.hash,
+      obligations: answer.obligations,
+    },
+    token,
+  );
+  return {
+    effect: missing && answer.effect === "permit" ? "deny" : answer.effect,
+    rules: answer.rules,
+    reason: answer.reason,
+    verdict: policyVerdict(answer),
+    policyHash: policy.hash,
+    permit,
+    observed: gate.observe,
+    release: slot.release,
+  };
+}
+
+function askPolicy(policy: PolicySet, proposed: Proposed, approvedRules: readonly string[]): PolicyDecision {
+  const { principal, target } = proposed;
+  return policy.decide({
+    app: principal.app,
+    agent: principal.agent,
+    scope: principal.scope,
+    action: target.action,
+    resource: {
+      type: target.type,
+      id: target.name,
+      server: target.server,
+      tags: target.tags,
+      readOnly: target.readOnly,
+    },
+    arguments: proposed.arguments as JsonObject,
+    transport: proposed.transport,
+    approvedRules,
+  });
+}
+
+function policyVerdict(answer: PolicyDecision): Verdict {
+  return {
+    effect: answer.effect,
+    rules: answer.rules,
+    reason: answer.reason,
+    type: answer.effect === "challenge" ? "ChallengePending" : "PolicyDeny",
+    approvers: answer.approvers,
+    obligations: answer.obligations as readonly Obligation[],
+    suggestions:
+      answer.effect === "deny"
+        ? ["Ask the operator, who can see the deciding rule with `portcullis policy explain`"]
+        : [],
+  };
+}
+
+function pending(policy: PolicySet, answer: PolicyDecision, challenge: Challenge, isNew: boolean): Decision {
+  const verdict: Verdict = {
+    effect: "challenge",
+    rules: answer.rules,
+    reason: answer.reason,
+    type: "ChallengePending",
+    approvers: answer.approvers,
+    suggestions: ["It did not run. Once a person has approved it, repeat the same call"],
+    extra: { challenge: challenge.id, expires_at: new Date(challenge.expiresAt).toISOString() },
+  };
+  return { ...refuse(policy, verdict), challenge, challengeIsNew: isNew };
+}
+
+function deniedByPerson(challenge: Challenge): Verdict {
+  return deny("PolicyDeny", challenge.rules[0]?.id ?? "challenge", challenge.denyReason ?? "a person said no", {
+    rules: challenge.rules,
+    extra: { challenge: challenge.id, denied_by_person: true },
+  });
+}
+
+export function refuse(policy: { hash: string }, verdict: Verdict): Decision {
+  return {
+    effect: verdict.effect,
+    rules: verdict.rules,
+    reason: verdict.reason,
+    verdict,
+    policyHash: policy.hash,
+    observed: false,
+    release: NOTHING,
+  };
+}
+
+function broken(policy: PolicySet, error: unknown): Decision {
+  const reason = error instanceof Fault ? error.message : `deciding failed: ${(error as Error)?.message ?? error}`;
+  const type = error instanceof Fault ? error.type : "PolicyDeny";
+  return refuse(policy, deny(type, "gate.error", reason));
+}

@@ -1,0 +1,33 @@
+export {
+  type Approvals,
+  type Approver,
+  ApprovalRefused,
+  type Challenge,
+  type ChallengeState,
+  MemoryApprovals,
+} from "./approvals.js";
+export { canonicalize } from "./canonical.js";
+export { contentId } from "./content-id.js";
+export { type Decision, decide, type GateParts, refuse, type Voice } from "./decide.js";
+export { createGate, type Gate, type GateOptions } from "./gate.js";
+export {
+  CallbackRunner,
+  type Guardrail,
+  type GuardrailCall,
+  type GuardrailCallback,
+  type GuardrailToken,
+} from "./guardrails.js";
+export { type Intent, intentArguments, intentForwarded, makeIntent, NOTHING_FORWARDED } from "./intent.js";
+export { type Limit, Limits } from "./limits.js";
+export { type Grant, Permit } from "./permit.js";
+export * from "./policy/index.js";
+export {
+  deny,
+  type Effect,
+  PERMIT,
+  type Principal,
+  type Proposed,
+  type Rule,
+  type Target,
+  type Verdict,
+} from "./types.js";

@@ -1,0 +1,71 @@
+// The words of the gate. A decision is a value: it says what, why, by which rule, under which policy.
+
+import type { ErrorType, JsonObject } from "../protocol/index.js";
+import type { Obligation } from "./policy/index.js";
+
+/** Worst wins: deny < challenge < permit. */
+export type Effect = "permit" | "challenge" | "deny";
+
+/** Who is calling. Made by the identity room; nothing the client says about itself is in here. */
+export interface Principal {
+  readonly app: string;
+  readonly agent: string;
+  /** Tools this caller may reach; undefined means all that its application has. */
+  readonly tools?: ReadonlySet<string>;
+  /** Scopes of its credential, for policies to read. */
+  readonly scope: readonly string[];
+  /** How it was identified: `local`, `key`, `oauth`. */
+  readonly via: string;
+}
+
+export interface Rule {
+  readonly id: string;
+  readonly file?: string;
+  readonly line?: number;
+}
+
+/** One voice in the meet. */
+export interface Verdict {
+  readonly effect: Effect;
+  readonly rules: readonly Rule[];
+  /** For the caller. */
+  readonly reason: string;
+  readonly type?: ErrorType;
+  readonly field?: string;
+  readonly suggestions?: readonly string[];
+  readonly extra?: Readonly<Record<string, unknown>>;
+  readonly approvers?: readonly string[];
+  readonly obligations?: readonly Obligation[];
+}
+
+export const PERMIT: Verdict = { effect: "permit", rules: [], reason: "" };
+
+export function deny(type: ErrorType, ruleId: string, reason: string, more: Partial<Verdict> = {}): Verdict {
+  return { effect: "deny", rules: [{ id: ruleId }], reason, type, ...more };
+}
+
+/** What a call is about, for policy and guardrails. */
+export interface Target {
+  /** Cedar resource type. */
+  readonly type: "Tool" | "Resource" | "Prompt" | "Method";
+  /** Canonical name or uri. */
+  readonly name: string;
+  /** Policy action: the tool's canonical name, or the method. */
+  readonly action: string;
+  /** Which server behind which connection will run it. */
+  readonly binding: string;
+  readonly server: string;
+  readonly definitionHash: string;
+  readonly tags: readonly string[];
+  /** Only an operator may say so; a server's own annotation never reaches this. */
+  readonly readOnly: boolean;
+  readonly noGuardrailRequired: boolean;
+}
+
+export interface Proposed {
+  readonly principal: Principal;
+  readonly method: string;
+  readonly target: Target;
+  readonly arguments: JsonObject;
+  readonly transport: string;
+}
