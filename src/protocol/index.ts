@@ -1,3 +1,5 @@
 export * from "./errors.js";
 export * from "./json.js";
 export * from "./jsonrpc.js";
+export * from "./phases.js";
+export * from "./revisions/index.js";

@@ -87,6 +87,8 @@ export interface CallContext {
   readonly agent: string;
   /** The forwarded `_meta` of the request (without the protocol's own keys). */
   readonly meta: JsonObject;
+  /** What the client said it can do; ask only for what is in here. */
+  readonly clientCapabilities: JsonObject;
   progress(progress: number, total?: number, message?: string): void;
   log(level: LogLevel, data: JsonValue, logger?: string): void;
   /**
@@ -110,7 +112,13 @@ export interface CallContext {
 }
 
 /** What a handler may return: a string or content for short, a whole result when it wants every field. */
-export type HandlerResult = string | ContentBlock | ContentBlock[] | ToolResult | { structuredContent: JsonValue } | undefined;
+export type HandlerResult =
+  | string
+  | ContentBlock
+  | ContentBlock[]
+  | ToolResult
+  | { structuredContent: JsonValue }
+  | undefined;
 
 export interface Problem {
   /** JSON Pointer into the arguments; "" is the arguments themselves. */
@@ -191,7 +199,9 @@ export interface Prompt {
 export type Completer = (
   argument: { name: string; value: string },
   context: { arguments?: Record<string, string> },
-) => Promise<{ values: string[]; total?: number; hasMore?: boolean }> | { values: string[]; total?: number; hasMore?: boolean };
+) =>
+  | Promise<{ values: string[]; total?: number; hasMore?: boolean }>
+  | { values: string[]; total?: number; hasMore?: boolean };
 
 export interface Implementation {
   name: string;
@@ -211,6 +221,4 @@ export interface ServerDefinition {
   /** Called whenever a tool, resource or prompt is added or removed, or a resource's content changed. */
   onChange(listener: (change: Change) => void): () => void;
 }
-export type Change =
-  | { kind: "tools" | "resources" | "prompts" }
-  | { kind: "resource"; uri: string };
+export type Change = { kind: "tools" | "resources" | "prompts" } | { kind: "resource"; uri: string };

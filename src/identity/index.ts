@@ -1,0 +1,34 @@
+// Who is calling. A local caller is the operating system's user; what a client says about itself counts for nothing.
+
+import { userInfo } from "node:os";
+import type { Principal } from "../gate/index.js";
+import type { JsonValue } from "../protocol/index.js";
+import type { Peer } from "../transport/index.js";
+
+/** Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field. */
+export type Identify = (peer: Peer, auth: JsonValue | undefined) => Principal | Promise<Principal>;
+
+export interface LocalOptions {
+  app?: string;
+  agent?: string;
+}
+
+/** Everyone who can reach this process is its user: for stdio, and for HTTP that listens on loopback only. */
+export function localIdentity(options: LocalOptions = {}): Identify {
+  const principal: Principal = {
+    app: options.app ?? "local",
+    agent: options.agent ?? localUser(),
+    scope: [],
+    via: "local",
+  };
+  return () => principal;
+}
+
+function localUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // A process in a container may run under an id that has no name.
+    return `uid-${process.getuid?.() ?? "unknown"}`;
+  }
+}
