@@ -1,0 +1,169 @@
+// Our exporter: a bounded queue of spans and a periodic picture of the metrics. A call only ever pushes a record; a
+// collector that is slow or away costs dropped spans, which are counted, and nothing else.
+
+import type { Logger } from "./log.js";
+import type { Metrics } from "./metrics.js";
+import { type Answer, Collector } from "./otlp-http.js";
+import { metricsBody, type Resource, type SpanRecord, spansBody } from "./otlp-json.js";
+import type { OtlpSettings } from "./types.js";
+
+export const DEFAULT_OTLP: OtlpSettings = {
+  headers: {},
+  maxQueue: 2_048,
+  batchSize: 256,
+  intervalMs: 5_000,
+  metricsIntervalMs: 60_000,
+  timeoutMs: 10_000,
+  maxAttempts: 4,
+  backoffMs: 1_000,
+  maxBackoffMs: 30_000,
+  shutdownMs: 3_000,
+};
+
+export interface OtlpTargets {
+  readonly traces?: URL;
+  readonly metrics?: URL;
+}
+
+export class OtlpExporter {
+  readonly #settings: OtlpSettings;
+  readonly #resource: Resource;
+  readonly #metrics: Metrics;
+  readonly #log: Logger;
+  readonly #traces: Collector | undefined;
+  readonly #numbers: Collector | undefined;
+  readonly #startedMs = Date.now();
+  #queue: SpanRecord[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #metricsTimer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+  #wake: (() => void) | undefined;
+  #closing = false;
+  #away = false;
+
+  constructor(targets: OtlpTargets, settings: OtlpSettings, resource: Resource, metrics: Metrics, log: Logger) {
+    this.#settings = settings;
+    this.#resource = resource;
+    this.#metrics = metrics;
+    this.#log = log;
+    const collector = (url: URL | undefined): Collector | undefined =>
+      url && new Collector(url, settings.headers, settings.timeoutMs);
+    this.#traces = collector(targets.traces);
+    this.#numbers = collector(targets.metrics);
+    if (this.#numbers) {
+      this.#metricsTimer = setInterval(() => void this.#sendMetrics(), settings.metricsIntervalMs);
+      this.#metricsTimer.unref();
+    }
+  }
+
+  add(record: SpanRecord): void {
+    if (this.#closing || this.#queue.length >= this.#settings.maxQueue) {
+      this.#metrics.telemetryDropped.inc("traces");
+      return;
+    }
+    this.#queue.push(record);
+    if (this.#queue.length >= this.#settings.batchSize) this.#schedule(0);
+    else if (this.#timer === undefined) this.#schedule(this.#settings.intervalMs);
+  }
+
+  async shutdown(): Promise<void> {
+    if (this.#closing) return;
+    this.#closing = true;
+    clearTimeout(this.#timer);
+    clearInterval(this.#metricsTimer);
+    this.#wake?.();
+    const deadline = Date.now() + this.#settings.shutdownMs;
+    await within(deadline, this.#sending);
+    while (this.#queue.length > 0 && Date.now() < deadline) await this.#sendBatch(deadline);
+    this.#drop(this.#queue.splice(0).length);
+    if (this.#numbers && Date.now() < deadline) await this.#sendMetrics(deadline);
+    this.#traces?.close();
+    this.#numbers?.close();
+  }
+
+  /** The queue is emptied by one sender at a time, off the path of any call. */
+  #schedule(delayMs: number): void {
+    if (this.#sending || this.#closing) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#sending = this.#drain().finally(() => {
+        this.#sending = undefined;
+        if (this.#queue.length > 0) this.#schedule(this.#settings.intervalMs);
+      });
+    }, delayMs);
+    this.#timer.unref();
+  }
+
+  async #drain(): Promise<void> {
+    do await this.#sendBatch();
+    while (this.#queue.length >= this.#settings.batchSize && !this.#closing);
+  }
+
+  async #sendBatch(deadline?: number): Promise<void> {
+    const batch = this.#queue.splice(0, this.#settings.batchSize);
+    if (batch.length === 0 || !this.#traces) return;
+    const body = spansBody(this.#resource, batch);
+    for (let attempt = 1; ; attempt++) {
+      const answer = await this.#traces.post(body, this.#attemptMs(deadline));
+      this.#report(answer);
+      if (answer.kind === "taken") return this.#drop(answer.rejected);
+      const last = attempt >= this.#settings.maxAttempts || this.#closing;
+      if (answer.kind === "refused" || last) return this.#drop(batch.length);
+      await this.#pause(attempt, answer.afterMs);
+    }
+  }
+
+  /** Cumulative numbers: a picture that was lost is made good by the next, so there is no second attempt. */
+  async #sendMetrics(deadline?: number): Promise<void> {
+    const body = metricsBody(this.#resource, this.#metrics.families(), this.#startedMs, Date.now());
+    const answer = await (this.#numbers as Collector).post(body, this.#attemptMs(deadline));
+    this.#report(answer);
+    if (answer.kind !== "taken") this.#metrics.telemetryDropped.inc("metrics");
+  }
+
+  #attemptMs(deadline: number | undefined): number {
+    const { timeoutMs } = this.#settings;
+    return deadline === undefined ? timeoutMs : Math.max(1, Math.min(timeoutMs, deadline - Date.now()));
+  }
+
+  #pause(attempt: number, askedMs = 0): Promise<void> {
+    const { backoffMs, maxBackoffMs } = this.#settings;
+    const doubled = backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random());
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, Math.min(maxBackoffMs, Math.max(askedMs, doubled)));
+      timer.unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #drop(count: number): void {
+    if (count > 0) this.#metrics.telemetryDropped.add(count, "traces");
+  }
+
+  /** One line when the collector goes and one when it is back, not one for every batch. */
+  #report(answer: Answer): void {
+    const away = answer.kind !== "taken";
+    if (away && !this.#away) {
+      this.#log.warning("the telemetry collector does not take data; what does not fit the queue is dropped", {
+        reason: answer.reason,
+      });
+    } else if (!away && this.#away) {
+      this.#log.notice("the telemetry collector takes data again");
+    }
+    this.#away = away;
+  }
+}
+
+async function within(deadline: number, work: Promise<void> | undefined): Promise<void> {
+  if (!work) return;
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, deadline - Date.now()));
+  });
+  await Promise.race([work, late]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,210 @@
+// The one door: a span a call, whatever is configured. With nothing configured a call costs a slice of a random
+// string and a handful of additions.
+
+import { randomUUID } from "node:crypto";
+import { planExport } from "./environment.js";
+import { createLogger, type Level, type Logger } from "./log.js";
+import { Metrics } from "./metrics.js";
+import { meterCalls, type TracedCall, TracerSpans } from "./opentelemetry.js";
+import { OtlpExporter } from "./otlp.js";
+import { ProcessMetrics } from "./process.js";
+import {
+  checkTracestate,
+  formatTraceparent,
+  isSampled,
+  newSpanId,
+  newTraceId,
+  parseTraceparent,
+  type TraceContext,
+} from "./trace-context.js";
+import type { CallEnd, CallInfo, CallSpan, Telemetry, TelemetryOptions } from "./types.js";
+
+const SAMPLED = 1;
+
+export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
+  const log = createLogger({ ...options.log, env: options.log?.env ?? options.env });
+  const metrics = new Metrics(options.maxTools);
+  const process = new ProcessMetrics();
+  metrics.addSource(() => process.families());
+  const plan = planExport(options);
+  for (const problem of plan.problems) log.warning(problem);
+  const version = options.serviceVersion ?? "";
+  const resource = { "service.version": version, "service.instance.id": randomUUID(), ...plan.resource };
+  const exports = plan.targets.traces !== undefined || plan.targets.metrics !== undefined;
+  const otlp = exports
+    ? new OtlpExporter(plan.targets, plan.settings, { attributes: resource, version }, metrics, log)
+    : undefined;
+  const parts: Parts = { metrics, log };
+  if (options.meter) parts.measure = meterCalls(options.meter, metrics);
+  const startCall = options.tracer
+    ? tracedBy(new TracerSpans(options.tracer), parts)
+    : plan.targets.traces && otlp
+      ? exportedBy(otlp, plan.sampleRatio, parts)
+      : (info: CallInfo) => new QuietCall(parts, info, parseParent(info));
+  return {
+    startCall,
+    metrics,
+    log,
+    async shutdown() {
+      process.stop();
+      await otlp?.shutdown();
+    },
+  };
+}
+
+interface Parts {
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  measure?: (info: CallInfo, end: CallEnd) => void;
+}
+
+function parseParent(info: CallInfo): TraceContext | undefined {
+  return info.traceparent === undefined ? undefined : parseTraceparent(info.traceparent);
+}
+
+/** Counts and logs; subclasses add where the span goes. */
+class QuietCall implements CallSpan {
+  readonly traceId: string;
+  readonly parts: Parts;
+  readonly info: CallInfo;
+  readonly parent: TraceContext | undefined;
+  #ended = false;
+  #header: string | undefined;
+
+  constructor(parts: Parts, info: CallInfo, parent: TraceContext | undefined, traceId?: string) {
+    this.parts = parts;
+    this.info = info;
+    this.parent = parent;
+    this.traceId = traceId ?? parent?.traceId ?? newTraceId();
+    parts.metrics.callStarted();
+  }
+
+  get traceparent(): string {
+    this.#header ??= formatTraceparent(this.outgoing());
+    return this.#header;
+  }
+
+  get tracestate(): string | undefined {
+    return this.parent === undefined ? undefined : checkTracestate(this.info.tracestate);
+  }
+
+  /**
+   * With no span of ours to point at, the caller's context travels on as it came. A trace that begins here is marked
+   * as sampled: a server behind us that follows its parent would otherwise record nothing.
+   */
+  outgoing(): TraceContext {
+    return this.parent ?? { traceId: this.traceId, spanId: newSpanId(), flags: SAMPLED };
+  }
+
+  end(end: CallEnd): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { metrics, log, measure } = this.parts;
+    metrics.callEnded(this.info, end);
+    measure?.(this.info, end);
+    const level = levelOf(end);
+    if (log.enabled(level)) logCall(log, level, this.info, end, this.traceId);
+    this.finish(end);
+  }
+
+  finish(_end: CallEnd): void {}
+}
+
+class ExportedCall extends QuietCall {
+  readonly #otlp: OtlpExporter;
+  readonly #context: TraceContext;
+  readonly #startedMs = Date.now();
+
+  constructor(
+    parts: Parts,
+    info: CallInfo,
+    parent: TraceContext | undefined,
+    otlp: OtlpExporter,
+    context: TraceContext,
+  ) {
+    super(parts, info, parent, context.traceId);
+    this.#otlp = otlp;
+    this.#context = context;
+  }
+  override outgoing(): TraceContext {
+    return this.#context;
+  }
+  override finish(end: CallEnd): void {
+    this.#otlp.add({
+      info: this.info,
+      end,
+      context: this.#context,
+      parentSpanId: this.parent?.spanId,
+      traceState: this.tracestate,
+      startedMs: this.#startedMs,
+    });
+  }
+}
+
+class UnsampledCall extends QuietCall {
+  override outgoing(): TraceContext {
+    return this.parent ?? { traceId: this.traceId, spanId: newSpanId(), flags: 0 };
+  }
+}
+
+class TracedCallSpan extends QuietCall {
+  readonly #span: TracedCall;
+  constructor(parts: Parts, info: CallInfo, parent: TraceContext | undefined, span: TracedCall) {
+    super(parts, info, parent, span.context.traceId);
+    this.#span = span;
+  }
+  override outgoing(): TraceContext {
+    return this.#span.context;
+  }
+  override finish(end: CallEnd): void {
+    this.#span.end(this.info, end);
+  }
+}
+
+function exportedBy(otlp: OtlpExporter, ratio: number, parts: Parts): (info: CallInfo) => CallSpan {
+  // The share is taken from the trace id, so that every service that samples by it picks the same traces.
+  const below = Math.round(ratio * 2 ** 32);
+  return (info) => {
+    const parent = parseParent(info);
+    const traceId = parent?.traceId ?? newTraceId();
+    const sampled = parent ? isSampled(parent.flags) : Number.parseInt(traceId.slice(24), 16) < below;
+    if (!sampled) return new UnsampledCall(parts, info, parent, traceId);
+    const context = { traceId, spanId: newSpanId(), flags: (parent?.flags ?? 0) | SAMPLED };
+    return new ExportedCall(parts, info, parent, otlp, context);
+  };
+}
+
+function tracedBy(tracer: TracerSpans, parts: Parts): (info: CallInfo) => CallSpan {
+  return (info) => {
+    const parent = parseParent(info);
+    const span = tracer.start(info, parent);
+    return span ? new TracedCallSpan(parts, info, parent, span) : new QuietCall(parts, info, parent);
+  };
+}
+
+/** A call that went well is for those who debug; a refusal is worth a line; a defect or a lost record needs someone. */
+function levelOf(end: CallEnd): Level {
+  if (end.errorType === "AuditFailure" || end.errorType === "InternalError") return "error";
+  if (end.effect !== "permit") return "notice";
+  return end.errorType === undefined ? "debug" : "warning";
+}
+
+function logCall(log: Logger, level: Level, info: CallInfo, end: CallEnd, traceId: string): void {
+  log.log(
+    level,
+    "call",
+    {
+      method: info.method,
+      tool: info.tool,
+      app: info.app,
+      agent: info.agent,
+      effect: end.effect,
+      outcome: end.outcome,
+      error: end.errorType,
+      rule: end.rule,
+      policy: end.policyHash,
+      latency_ms: end.latencyMs,
+    },
+    traceId,
+  );
+}
