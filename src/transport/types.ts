@@ -16,7 +16,10 @@ export interface Peer {
 /** A peer that stays connected: stdio, TCP, WebSocket, memory. */
 export interface Channel {
   readonly peer: Peer;
-  /** Sends one text. False when the peer reads too slowly and the caller should wait for `drained`. */
+  /**
+   * Sends one text. False when the peer reads too slowly and the caller should wait for `drained`, and when it is
+   * gone. Throws a `TransportError` of kind `too-large` when the text is over `maxMessageBytes`; nothing is sent then.
+   */
   send(text: string): boolean;
   /** Resolves when the peer has caught up, or at once when it has. Rejects never; a dead peer counts as drained. */
   drained(): Promise<void>;
@@ -25,7 +28,12 @@ export interface Channel {
   onClose(listener: () => void): void;
 }
 
-/** The way back for one arriving text. Exactly one `end` per exchange. */
+/**
+ * The way back for one arriving text. Exactly one `end` per exchange, for notifications and responses too: until then
+ * the exchange counts as under way. `send` and `end` throw a `TransportError` of kind `too-large` when the text is over
+ * `maxMessageBytes`; nothing is sent then, and the exchange still waits for its `end`. After `end` or an abort all
+ * calls are ignored.
+ */
 export interface Reply {
   /**
    * A message that comes before the answer: progress, a log line, a request to the client. On HTTP it turns the
@@ -35,10 +43,13 @@ export interface Reply {
   drained(): Promise<void>;
   /** The answer, or nothing for a notification. Status and headers matter to HTTP alone. */
   end(text?: string | Buffer, head?: ReplyHead): void;
-  /** HTTP: start the event stream now, before there is anything to say (listen streams, GET). */
-  open(headers?: Readonly<Record<string, string>>): void;
+  /**
+   * HTTP: start the event stream now, before there is anything to say (listen streams, GET). `retryMs` tells the
+   * client how long to wait before it resumes. `send("", id)` writes an event that only carries an id.
+   */
+  open(headers?: Readonly<Record<string, string>>, retryMs?: number): void;
   readonly ended: boolean;
-  /** The peer went away before `end`. */
+  /** The peer went away before `end`; called at once when it already has. */
   onAbort(listener: () => void): void;
 }
 
@@ -92,11 +103,16 @@ export interface TransportLimits {
   /** Bytes waiting for a slow reader before the peer counts as slow; at four times this it is disconnected. */
   maxBufferedBytes: number;
   maxConnections: number;
-  /** A connection with nothing under way is closed after this long. */
+  /**
+   * A connection with nothing under way is closed after this long; 0 means never, which is the default on stdio and in
+   * memory, where the peer is ours alone. A peer that takes nothing of what waits for it this long is cut off as well.
+   */
   idleMs: number;
   /** HTTP: time to receive the whole head, and the whole body. */
   headersMs: number;
   bodyMs: number;
+  /** HTTP, TCP, stdio: unfinished messages of all connections together; what goes over it is refused as too large. */
+  maxPartialBytes?: number;
 }
 
 export const DEFAULT_LIMITS: TransportLimits = {
@@ -106,6 +122,7 @@ export const DEFAULT_LIMITS: TransportLimits = {
   idleMs: 120_000,
   headersMs: 10_000,
   bodyMs: 30_000,
+  maxPartialBytes: 256 * 1024 * 1024,
 };
 
 export interface Listener {
@@ -130,7 +147,13 @@ export interface ClientTransport {
 
 export interface ClientEvents {
   message(text: string, eventId?: string): void;
+  /** Once, after `start` succeeded: without an error when this side closed, with one when the peer went away. */
   closed(error?: Error): void;
+  /**
+   * The server sent a text that is over the cap or undecodable, so some request will never be answered. Without this
+   * callback the connection is closed with an error. (On HTTP the `done` of that exchange rejects instead.)
+   */
+  malformed?(problem: Malformed): void;
 }
 
 export interface SendOptions {
@@ -144,6 +167,14 @@ export interface Sent {
   /** HTTP only. */
   readonly status?: number;
   readonly headers?: IncomingHttpHeaders;
-  /** When the response (HTTP) has been read to its end; resolved at once elsewhere. */
+  /**
+   * When the response (HTTP) has been read to its end; resolved at once elsewhere. Rejects when it was cut short,
+   * over the cap or undecodable, or when the signal aborted it.
+   */
   readonly done: Promise<void>;
+  /** HTTP, after `done`: the text of an answer that was no event stream, whatever its status and type. */
+  readonly body?: string;
+  /** HTTP event streams: the last event id seen, for `Last-Event-ID`, and the delay the server asked for. */
+  readonly lastEventId?: string;
+  readonly retryMs?: number;
 }

@@ -1,0 +1,180 @@
+// The serving side of a lasting connection: texts in, answers out, and what is under way between the two.
+
+import { Outbox, type Port } from "./outbox.js";
+import type { ResolvedLimits } from "./limits.js";
+import type { Channel, Handler, Malformed, Peer, Reply } from "./types.js";
+
+/** How long a closed connection may take to hand over its last bytes. */
+const FLUSH_MS = 2_000;
+
+export class ServerChannel implements Channel {
+  readonly peer: Peer;
+  closed = false;
+  readonly #handler: Handler;
+  readonly #limits: ResolvedLimits;
+  readonly #port: Port;
+  readonly #outbox: Outbox;
+  readonly #underWay = new Set<ChannelReply>();
+  #closeListeners: (() => void)[] = [];
+  #closeWhenQuiet = false;
+  #activeAt = Date.now();
+  #lastWaiting = 0;
+  #movedAt = 0;
+
+  constructor(peer: Peer, port: Port, handler: Handler, limits: ResolvedLimits) {
+    this.peer = peer;
+    this.#handler = handler;
+    this.#limits = limits;
+    this.#port = port;
+    this.#outbox = new Outbox(port, limits, (waiting) => this.cut(`reads too slowly, ${waiting} bytes were waiting`));
+  }
+
+  get underWay(): number {
+    return this.#underWay.size;
+  }
+
+  send(text: string | Buffer): boolean {
+    this.#activeAt = Date.now();
+    const more = this.#outbox.send(text);
+    // Who does not take answers gets no more work done. (Only the serving side does this: if both did, two slow
+    // readers would wait for each other for ever.)
+    if (!more && !this.closed) this.#port.pause();
+    return more;
+  }
+
+  drained(): Promise<void> {
+    return this.#outbox.drained();
+  }
+
+  caughtUp(): void {
+    this.#outbox.caughtUp();
+    if (!this.closed) this.#port.resume();
+  }
+
+  close(reason?: string): void {
+    if (this.closed) return;
+    this.#port.end(reason);
+    setTimeout(() => this.#port.destroy(), FLUSH_MS).unref();
+    this.gone();
+  }
+
+  /** Closes at once; what is waiting is lost. */
+  cut(_reason: string): void {
+    this.#port.destroy();
+    this.gone();
+  }
+
+  /** Closes when nothing is under way any more. */
+  closeWhenQuiet(): void {
+    this.#closeWhenQuiet = true;
+    if (this.#underWay.size === 0) this.close();
+  }
+
+  onClose(listener: () => void): void {
+    if (this.closed) listener();
+    else this.#closeListeners.push(listener);
+  }
+
+  /** The connection is gone, whoever ended it. */
+  gone(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.#outbox.close();
+    for (const reply of this.#underWay) reply.abort();
+    this.#underWay.clear();
+    const listeners = this.#closeListeners;
+    this.#closeListeners = [];
+    for (const listener of listeners) listener();
+  }
+
+  /** A text arrived. */
+  receive(text: string): void {
+    if (this.closed) return;
+    this.#guard(() => this.#handler.message({ text, peer: this.peer, channel: this, reply: this.#begin() }));
+  }
+
+  /** Something arrived that is no text; a handler that does not care leaves the peer without an answer, so it goes. */
+  receiveMalformed(problem: Malformed): void {
+    if (this.closed) return;
+    const { malformed } = this.#handler;
+    if (malformed === undefined) this.close(problem.message);
+    else this.#guard(() => malformed.call(this.#handler, problem, this.peer, this.#begin()));
+  }
+
+  /** Called now and then: closes the connection when it is idle, cuts it off when the peer takes nothing any more. */
+  sweep(now: number): void {
+    if (this.closed || this.#limits.idleMs === 0) return;
+    const { waiting } = this.#port;
+    if (waiting === 0 || waiting !== this.#lastWaiting) {
+      this.#lastWaiting = waiting;
+      this.#movedAt = now;
+    }
+    if (now - this.#movedAt >= this.#limits.idleMs) this.cut("takes nothing of what waits for it");
+    else if (this.#underWay.size === 0 && now - this.#activeAt >= this.#limits.idleMs) this.close("idle");
+  }
+
+  settle(reply: ChannelReply): void {
+    this.#underWay.delete(reply);
+    this.#activeAt = Date.now();
+    if (this.#closeWhenQuiet && this.#underWay.size === 0) this.close();
+  }
+
+  #begin(): ChannelReply {
+    this.#activeAt = Date.now();
+    const reply = new ChannelReply(this);
+    this.#underWay.add(reply);
+    return reply;
+  }
+
+  /** A handler that throws breaks its own invariant; that costs this peer its connection, nobody else anything. */
+  #guard(call: () => void): void {
+    try {
+      call();
+    } catch (error) {
+      process.emitWarning(error instanceof Error ? error : String(error));
+      this.close("internal error");
+    }
+  }
+}
+
+class ChannelReply implements Reply {
+  ended = false;
+  readonly #channel: ServerChannel;
+  #aborted = false;
+  #abortListeners: (() => void)[] = [];
+
+  constructor(channel: ServerChannel) {
+    this.#channel = channel;
+  }
+
+  send(text: string): boolean {
+    return this.ended ? false : this.#channel.send(text);
+  }
+
+  drained(): Promise<void> {
+    return this.#channel.drained();
+  }
+
+  end(text?: string | Buffer): void {
+    if (this.ended) return;
+    if (text !== undefined) this.#channel.send(text);
+    this.ended = true;
+    this.#channel.settle(this);
+  }
+
+  open(): void {}
+
+  onAbort(listener: () => void): void {
+    if (this.#aborted) listener();
+    else if (!this.ended) this.#abortListeners.push(listener);
+  }
+
+  abort(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.#aborted = true;
+    const listeners = this.#abortListeners;
+    this.#abortListeners = [];
+    for (const listener of listeners) listener();
+  }
+}

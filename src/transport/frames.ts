@@ -1,0 +1,110 @@
+// One text a line, for stdio and TCP. Whatever bytes arrive, cut wherever, the reader delivers lines, says what was
+// wrong with the others, and holds at most one message.
+
+import { ByteStore, decodeUtf8 } from "./bytes.js";
+import type { Budget } from "./limits.js";
+import type { Malformed } from "./types.js";
+
+const LF = 0x0a;
+const CR = 0x0d;
+const BOM = [0xef, 0xbb, 0xbf] as const;
+
+export interface LineEvents {
+  line(text: string): void;
+  malformed(problem: Malformed): void;
+}
+
+export class LineReader {
+  readonly #maxBytes: number;
+  readonly #events: LineEvents;
+  readonly #held: ByteStore;
+  /** Inside a line that was given up: bytes are dropped until the next newline. */
+  #skipping = false;
+  #stopped = false;
+  #atStart = true;
+
+  constructor(maxBytes: number, events: LineEvents, budget?: Budget) {
+    this.#maxBytes = maxBytes;
+    this.#events = events;
+    this.#held = new ByteStore(budget);
+  }
+
+  /** Bytes of the unfinished line. */
+  get held(): number {
+    return this.#held.length;
+  }
+
+  push(chunk: Buffer): void {
+    let start = 0;
+    while (start < chunk.length && !this.#stopped) {
+      const newline = chunk.indexOf(LF, start);
+      const end = newline === -1 ? chunk.length : newline;
+      if (this.#skipping) this.#skipping = newline === -1;
+      else this.#take(chunk, start, end, newline !== -1);
+      start = end + 1;
+    }
+  }
+
+  /** The stream is over; a last line without its newline still counts. */
+  end(): void {
+    if (!this.#stopped && this.#held.length > 0) this.#deliver(this.#held.take());
+    this.stop();
+  }
+
+  /** Nothing is delivered any more, even from a chunk being read. */
+  stop(): void {
+    this.#stopped = true;
+    this.#held.clear();
+  }
+
+  #take(chunk: Buffer, start: number, end: number, complete: boolean): void {
+    const length = this.#held.length + end - start;
+    const lastByte = end > start ? chunk[end - 1] : this.#held.last();
+    // A carriage return before the newline belongs to the framing, not to the text.
+    const textLength = lastByte === CR ? length - 1 : length;
+    if (textLength > this.#maxBytes) {
+      this.#giveUp(complete, `a line is over the cap of ${this.#maxBytes} bytes; it was dropped`);
+    } else if (complete && this.#held.length === 0) {
+      this.#deliver(chunk.subarray(start, end));
+    } else if (!this.#held.append(chunk, start, end)) {
+      this.#giveUp(complete, "too many unfinished messages at once; this line was dropped, send it again later");
+    } else if (complete) {
+      this.#deliver(this.#held.take());
+    }
+  }
+
+  #giveUp(complete: boolean, message: string): void {
+    this.#held.clear();
+    this.#atStart = false;
+    this.#skipping = !complete;
+    this.#events.malformed({ kind: "too-large", message });
+  }
+
+  #deliver(bytes: Buffer): void {
+    let start = 0;
+    let end = bytes.length;
+    if (this.#atStart && BOM.every((byte, index) => bytes[index] === byte)) start = BOM.length;
+    this.#atStart = false;
+    if (end > start && bytes[end - 1] === CR) end--;
+    if (end === start) return;
+    const text = decodeUtf8(bytes.subarray(start, end));
+    if (text !== undefined) this.#events.line(text);
+    else this.#events.malformed({ kind: "not-utf8", message: "a line is not valid UTF-8; it was dropped" });
+  }
+}
+
+/**
+ * The text as one line with its newline. In JSON a raw line break can only stand between tokens, so a space means the
+ * same; in anything else it must not start a second message.
+ */
+export function toLine(text: string | Buffer): Buffer {
+  if (typeof text === "string") return Buffer.from(`${withoutBreaks(text)}\n`);
+  if (!text.includes(LF) && !text.includes(CR)) return Buffer.concat([text, NEWLINE]);
+  return Buffer.from(`${withoutBreaks(text.toString("utf8"))}\n`);
+}
+
+const NEWLINE = Buffer.from("\n");
+
+function withoutBreaks(text: string): string {
+  return text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]+/g, " ") : text;
+}

@@ -1,0 +1,231 @@
+// HTTP, serving side, on bare `node:http`. POST on the MCP path is a message; everything else is the handler's.
+
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
+import type { Socket } from "node:net";
+import { Connections } from "./connections.js";
+import { HostGuard } from "./host-guard.js";
+import { type HttpConnection, HttpExchange, type HttpHouse, ServedRequest } from "./http-exchange.js";
+import { Budget, resolveLimits } from "./limits.js";
+import { authorityOf, DEFAULT_GRACE_MS, DEFAULT_HOST, every, type ListenAt, listenAt } from "./listen.js";
+import type { Handler, Listener, TransportLimits } from "./types.js";
+
+export interface HttpServerOptions extends ListenAt {
+  /** `/mcp` unless said. */
+  path?: string;
+  limits?: Partial<TransportLimits>;
+  /** Names this server answers to; the loopback names and the listen address unless said. */
+  allowedHosts?: readonly string[];
+  /** Origins whose pages may call this server and read its answers. Without it pages of the allowed hosts may call. */
+  allowedOrigins?: readonly string[];
+  /** Key and certificate; with them the server speaks HTTPS. */
+  tls?: TlsOptions;
+  /** A comment is sent on quiet event streams this often; 15 s unless said, 0 for never. */
+  heartbeatMs?: number;
+}
+
+const MAX_HEADER_BYTES = 16 * 1024;
+/** Requests a client may send ahead on one connection; nobody honest does, and each costs us an open exchange. */
+const MAX_PIPELINED = 64;
+const EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after";
+
+export async function listenHttp(handler: Handler, options: HttpServerOptions = {}): Promise<Listener> {
+  const server = new HttpServer(handler, options);
+  await server.listen();
+  return server;
+}
+
+class HttpServer implements Listener {
+  url = "";
+  readonly #options: HttpServerOptions;
+  readonly #path: string;
+  readonly #house: HttpHouse;
+  readonly #guard: HostGuard;
+  readonly #server: Server<typeof ServedRequest>;
+  readonly #admitted: Connections<Socket>;
+  readonly #connections = new Map<Socket, HttpConnection>();
+  readonly #timers: NodeJS.Timeout[] = [];
+
+  constructor(handler: Handler, options: HttpServerOptions) {
+    const limits = resolveLimits(options.limits);
+    this.#options = options;
+    this.#path = options.path ?? "/mcp";
+    this.#house = {
+      handler,
+      limits,
+      budget: new Budget(limits.maxPartialBytes),
+      streams: new Set(),
+      closing: false,
+    };
+    this.#guard = new HostGuard({
+      listenHost: options.host ?? DEFAULT_HOST,
+      allowedHosts: options.allowedHosts,
+      allowedOrigins: options.allowedOrigins,
+    });
+    this.#admitted = new Connections<Socket>(limits.maxConnections, (socket) => socket.destroy());
+    const settings = {
+      IncomingMessage: ServedRequest,
+      // Two Host, Origin or Authorization headers become one value that matches nothing, instead of the first one.
+      joinDuplicateHeaders: true,
+      insecureHTTPParser: false,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: limits.headersMs,
+      requestTimeout: limits.headersMs + limits.bodyMs,
+      connectionsCheckingInterval: Math.min(5_000, Math.max(50, Math.floor(limits.headersMs / 4))),
+      keepAliveTimeout: limits.idleMs,
+      keepAlive: true,
+      keepAliveInitialDelay: 30_000,
+      noDelay: true,
+    };
+    this.#server =
+      options.tls === undefined
+        ? createServer(settings)
+        : createTlsServer({ handshakeTimeout: limits.headersMs, ...settings, ...options.tls });
+    // Sockets still shaking hands are not in our table yet.
+    if (options.tls !== undefined) this.#server.maxConnections = 2 * limits.maxConnections;
+    this.#server.on(options.tls === undefined ? "connection" : "secureConnection", (socket: Socket) =>
+      this.#connected(socket),
+    );
+    this.#server.on("request", (req, res) => this.#request(req, res));
+  }
+
+  get connections(): number {
+    return this.#admitted.size;
+  }
+
+  async listen(): Promise<void> {
+    await listenAt(this.#server, this.#options);
+    const { tls, socketPath, heartbeatMs = 15_000 } = this.#options;
+    const authority = socketPath === undefined ? authorityOf(this.#server) : "localhost";
+    this.url = `${tls === undefined ? "http" : "https"}://${authority}${this.#path}`;
+    if (this.#house.limits.idleMs > 0) {
+      this.#timers.push(every(this.#house.limits.idleMs, (now) => this.#sweep(now)));
+    }
+    if (heartbeatMs > 0) {
+      const beat = () => this.#house.streams.forEach((exchange) => exchange.heartbeat());
+      this.#timers.push(setInterval(beat, heartbeatMs).unref());
+    }
+  }
+
+  async close(graceMs: number = DEFAULT_GRACE_MS): Promise<void> {
+    this.#house.closing = true;
+    this.#timers.forEach(clearInterval);
+    const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    // A connection becomes idle when its last answer has gone out; nobody tells us, so we look.
+    const idle = setInterval(() => this.#server.closeIdleConnections(), 20);
+    const last = setTimeout(() => this.#server.closeAllConnections(), graceMs);
+    await stopped;
+    clearInterval(idle);
+    clearTimeout(last);
+  }
+
+  #connected(socket: Socket): void {
+    if (!this.#admitted.admit(socket)) {
+      socket.destroy();
+      return;
+    }
+    const address = socket.remoteAddress ?? "unix";
+    const connection = { socket, address, open: [], spoke: false, lastWaiting: 0, movedAt: 0 };
+    this.#connections.set(socket, connection);
+    socket.on("close", () => this.#disconnected(connection));
+  }
+
+  #disconnected(connection: HttpConnection): void {
+    this.#admitted.remove(connection.socket);
+    this.#connections.delete(connection.socket);
+    for (const exchange of connection.open.splice(0)) exchange.abort();
+  }
+
+  #request(req: ServedRequest, res: ServerResponse): void {
+    const connection = this.#connections.get(req.socket);
+    if (connection === undefined || connection.open.length >= MAX_PIPELINED) {
+      req.socket.destroy();
+      return;
+    }
+    if (!connection.spoke) {
+      connection.spoke = true;
+      this.#admitted.spoke(req.socket);
+    }
+    const { headers, method, url = "" } = req;
+    const refusal = this.#guard.refusal(headers.host, headers.origin);
+    if (refusal !== undefined) return refuse(res, 403, refusal);
+    const shared = this.#guard.sharesWith(headers.origin) ? sharedWith(headers.origin) : undefined;
+    if (method === "OPTIONS" && shared !== undefined) return answerPreflight(req, res, shared);
+    if (url.charCodeAt(0) !== 0x2f) return refuse(res, 400, "the request target must be a path");
+
+    const target = this.#target(method, url);
+    if (target.isMessage && !isJson(headers["content-type"])) {
+      return refuse(res, 415, "the body must be application/json in UTF-8; say so in content-type");
+    }
+    if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
+      return refuse(res, 415, "compressed bodies are not accepted; send it without content-encoding");
+    }
+    const exchange = new HttpExchange(this.#house, connection, req, res, target, shared);
+    req.exchange = exchange;
+    if (Number(headers["content-length"] ?? 0) > this.#house.limits.maxMessageBytes) exchange.overLong();
+    req.on("data", onData);
+    req.on("end", onEnd);
+  }
+
+  #target(method: string | undefined, url: string): { path: string; query: string; isMessage: boolean } {
+    const mark = url.indexOf("?");
+    const path = mark === -1 ? url : url.slice(0, mark);
+    return {
+      path,
+      query: mark === -1 ? "" : url.slice(mark + 1),
+      isMessage: method === "POST" && path === this.#path,
+    };
+  }
+
+  /** Cuts off peers that take nothing of what waits for them. (Idle connections are closed by `keepAliveTimeout`.) */
+  #sweep(now: number): void {
+    for (const connection of this.#connections.values()) {
+      const waiting = connection.socket.writableLength;
+      if (waiting === 0 || waiting !== connection.lastWaiting) {
+        connection.lastWaiting = waiting;
+        connection.movedAt = now;
+      } else if (now - connection.movedAt >= this.#house.limits.idleMs) {
+        connection.socket.destroy();
+      }
+    }
+  }
+}
+
+function onData(this: ServedRequest, chunk: Buffer): void {
+  this.exchange?.take(chunk);
+}
+
+function onEnd(this: ServedRequest): void {
+  this.exchange?.complete();
+}
+
+const JSON_CONTENT = /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i;
+
+function isJson(contentType: string | undefined): boolean {
+  return contentType === "application/json" || (contentType !== undefined && JSON_CONTENT.test(contentType));
+}
+
+/** The rest of the body is read and dropped by `node:http`, within the request's time limit. */
+function refuse(res: ServerResponse, status: number, reason: string): void {
+  res.writeHead(status, {
+    "content-type": "text/plain; charset=utf-8",
+    "content-length": Buffer.byteLength(reason),
+    "x-content-type-options": "nosniff",
+  });
+  res.end(reason);
+}
+
+function sharedWith(origin: string): Record<string, string> {
+  return { "access-control-allow-origin": origin, "access-control-expose-headers": EXPOSED, vary: "Origin" };
+}
+
+function answerPreflight(req: ServedRequest, res: ServerResponse, shared: Readonly<Record<string, string>>): void {
+  const asked = req.headers["access-control-request-headers"] ?? "";
+  res.writeHead(204, {
+    ...shared,
+    "access-control-allow-methods": "GET, POST, DELETE",
+    ...(/^[a-z0-9, -]{1,2000}$/i.test(asked) ? { "access-control-allow-headers": asked } : {}),
+    "access-control-max-age": "600",
+  });
+  res.end();
+}

@@ -1,0 +1,88 @@
+// Lines over a pair of byte streams, serving side: what stdio and TCP have in common.
+
+import type { Readable, Writable } from "node:stream";
+import { ServerChannel } from "./channel.js";
+import { LineReader, toLine } from "./frames.js";
+import type { Budget, ResolvedLimits } from "./limits.js";
+import type { Port } from "./outbox.js";
+import type { Handler, Peer } from "./types.js";
+
+export class StreamPort implements Port {
+  readonly #input: Readable;
+  readonly #output: Writable;
+  readonly #write: (bytes: Buffer) => void;
+
+  constructor(input: Readable, output: Writable, write: (bytes: Buffer) => void = (bytes) => output.write(bytes)) {
+    this.#input = input;
+    this.#output = output;
+    this.#write = write;
+  }
+
+  get waiting(): number {
+    return this.#output.writableLength;
+  }
+  write(text: string | Buffer): void {
+    if (this.#output.writable) this.#write(toLine(text));
+  }
+  pause(): void {
+    this.#input.pause();
+  }
+  resume(): void {
+    this.#input.resume();
+  }
+  end(): void {
+    this.#output.end();
+  }
+  destroy(): void {
+    this.#output.destroy();
+    this.#input.destroy();
+  }
+}
+
+export interface LineChannelOptions {
+  peer: Peer;
+  handler: Handler;
+  limits: ResolvedLimits;
+  budget: Budget;
+  /** After the peer has said its last word, exchanges under way may take this long. */
+  lingerMs: number;
+  /** Looks at each text before the handler does; false drops the peer. */
+  accept?: (text: string) => boolean;
+  /** The way to write and to close, where it is not the plain one. */
+  port?: Port;
+}
+
+export function serveLines(input: Readable, output: Writable, options: LineChannelOptions): ServerChannel {
+  const { limits, accept, lingerMs } = options;
+  const port = options.port ?? new StreamPort(input, output);
+  const channel = new ServerChannel(options.peer, port, options.handler, limits);
+  const reader = new LineReader(
+    limits.maxMessageBytes,
+    {
+      line: (text) => (accept === undefined || accept(text) ? channel.receive(text) : channel.cut("refused")),
+      malformed: (problem) => channel.receiveMalformed(problem),
+    },
+    options.budget,
+  );
+  const gone = () => channel.gone();
+  channel.onClose(() => reader.stop());
+  input.on("data", (chunk: Buffer) => reader.push(chunk));
+  input.on("end", () => {
+    reader.end();
+    if (channel.closed) return;
+    // The peer may only have finished sending (a pipe that ran dry), or be gone for good: the answers under way get
+    // their chance, but not for ever.
+    const timer = setTimeout(() => channel.close("the peer has gone"), lingerMs);
+    channel.onClose(() => clearTimeout(timer));
+    channel.closeWhenQuiet();
+  });
+  input.on("error", gone);
+  input.on("close", () => {
+    if (!input.readableEnded) channel.cut("the connection broke");
+  });
+  output.on("error", () => channel.cut("the connection broke"));
+  output.on("close", gone);
+  output.on("drain", () => channel.caughtUp());
+  options.handler.connected?.(channel);
+  return channel;
+}

@@ -1,0 +1,70 @@
+// Sending to a peer that may read slowly. Up to `maxBufferedBytes` wait without a word; above it the sender is told
+// to wait; at four times that the peer is given up, because what waits is memory of ours.
+
+import { tooLargeToSend } from "./error.js";
+import { CUT_OFF_FACTOR, type ResolvedLimits } from "./limits.js";
+
+/** The far end of a connection, as little of it as the rules above need. */
+export interface Port {
+  /** Bytes written that the peer has not taken yet. */
+  readonly waiting: number;
+  write(text: string | Buffer): void;
+  /** Stop and start reading from the peer. */
+  pause(): void;
+  resume(): void;
+  /** Lets what is waiting go out, then closes. */
+  end(reason?: string): void;
+  /** Closes at once. */
+  destroy(): void;
+}
+
+export class Outbox {
+  readonly #port: Port;
+  readonly #limits: ResolvedLimits;
+  readonly #overflow: (waiting: number) => void;
+  #waiters: (() => void)[] = [];
+  #slow = false;
+  #closed = false;
+
+  constructor(port: Port, limits: ResolvedLimits, overflow: (waiting: number) => void) {
+    this.#port = port;
+    this.#limits = limits;
+    this.#overflow = overflow;
+  }
+
+  send(text: string | Buffer): boolean {
+    if (this.#closed) return false;
+    const bytes = typeof text === "string" ? Buffer.byteLength(text) : text.length;
+    if (bytes > this.#limits.maxMessageBytes) throw tooLargeToSend(bytes, this.#limits.maxMessageBytes);
+    // Looked at before writing, so that one large text to a healthy peer is never the reason to cut it off.
+    if (this.#port.waiting >= CUT_OFF_FACTOR * this.#limits.maxBufferedBytes) {
+      this.#overflow(this.#port.waiting);
+      return false;
+    }
+    this.#port.write(text);
+    if (this.#port.waiting > this.#limits.maxBufferedBytes) this.#slow = true;
+    return !this.#slow;
+  }
+
+  drained(): Promise<void> {
+    if (!this.#slow || this.#closed) return Promise.resolve();
+    return new Promise((resolve) => this.#waiters.push(resolve));
+  }
+
+  /** To be called when the peer has taken everything. */
+  caughtUp(): void {
+    this.#slow = false;
+    this.#release();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#release();
+  }
+
+  #release(): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const resolve of waiters) resolve();
+  }
+}
