@@ -49,8 +49,8 @@ export function decide(
 ): Decision | Promise<Decision> {
   const policy = gate.policy();
   try {
-    const answer = askPolicy(policy, proposed, []);
-    if (answer.effect === "permit" && gate.voices.length === 0) {
+    const answer = proposed.target.builtin ? builtinAnswer(proposed) : askPolicy(policy, proposed, []);
+    if (answer.effect === "permit" && (gate.voices.length === 0 || proposed.target.builtin)) {
       const guarded = gate.guardrails.run(proposed.principal, proposed.target, intent);
       if (!(guarded instanceof Promise)) return conclude(gate, policy, proposed, intent, answer, guarded);
     }
@@ -157,6 +157,11 @@ function askPolicy(policy: PolicySet, proposed: Proposed, approvedRules: readonl
     transport: proposed.transport,
     approvedRules,
   });
+}
+
+function builtinAnswer(proposed: Proposed): PolicyDecision {
+  const rules = [{ id: `builtin.${proposed.method}`, file: "", line: 0 }];
+  return { effect: "permit", rules, reason: "", approvers: [], obligations: [], errors: [] };
 }
 
 function policyVerdict(answer: PolicyDecision): Verdict {

@@ -60,6 +60,8 @@ export interface Target {
   /** Only an operator may say so; a server's own annotation never reaches this. */
   readonly readOnly: boolean;
   readonly noGuardrailRequired: boolean;
+  /** Harmless by construction (a list, a log level): permitted by a built-in rule, recorded without waiting. */
+  readonly builtin: boolean;
 }
 
 export interface Proposed {

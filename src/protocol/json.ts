@@ -25,6 +25,8 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+const LONG_DIGITS = /[0-9]{16}/;
+
 export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH): JsonValue {
   checkDepth(text, maxDepth);
   let value: JsonValue;
@@ -33,9 +35,9 @@ export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH):
   } catch (error) {
     throw new StrictJsonError(`not valid JSON: ${(error as Error).message}`);
   }
-  // Text that survives a round trip has no duplicate key, no overflow and no integer that lost digits;
-  // only escaped surrogates survive it too, so they are looked at apart.
-  if (JSON.stringify(value) !== text || text.includes("\\ud")) scan(text);
+  // Text that survives a round trip has no duplicate key and no overflow. Escaped surrogates and even integers
+  // beyond 2^53 survive it, too, so they are looked at apart.
+  if (JSON.stringify(value) !== text || text.includes("\\ud") || LONG_DIGITS.test(text)) scan(text);
   return value;
 }
 

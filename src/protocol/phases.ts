@@ -22,5 +22,8 @@ export function phaseFault(phase: Phase, method: string): Fault | undefined {
 }
 
 function wrong(method: string, remedy: string): Fault {
-  return new Fault("WrongPhase", `\`${method}\` is not allowed now: ${remedy}`, { rule: "phase", suggestions: [remedy] });
+  return new Fault("WrongPhase", `\`${method}\` is not allowed now: ${remedy}`, {
+    rule: "phase",
+    suggestions: [remedy],
+  });
 }

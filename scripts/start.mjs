@@ -1,0 +1,13 @@
+// `npm start`: install, build, serve on embedded defaults. Arguments after `--` go to `portcullis serve`.
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { build, checkNode, install, root } from "./steps.mjs";
+
+checkNode();
+install();
+build();
+const child = spawn(process.execPath, [join(root, "dist", "cli", "main.js"), "serve", ...process.argv.slice(2)], {
+  stdio: "inherit",
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+child.on("exit", (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

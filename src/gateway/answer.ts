@@ -1,0 +1,131 @@
+// From a request that may be asked to the text of its answer.
+
+import type { Principal } from "../gate/index.js";
+import {
+  ASSUMED,
+  Fault,
+  httpStatus,
+  isJsonObject,
+  type JsonObject,
+  type Request,
+  type RequestId,
+  type Revision,
+} from "../protocol/index.js";
+import type { Peer, ReplyHead } from "../transport/index.js";
+import { localRoute } from "./builtin.js";
+import { call } from "./call.js";
+import type { Cancel } from "./cancel.js";
+import { belongsInResult, type Dresser, errorText, failedResult, successText } from "./dress.js";
+import type { Session } from "./session.js";
+import type { Conversation, Gateway, Route } from "./types.js";
+
+/** The trace id of what never became a call. */
+export const NOBODY = "0".repeat(32);
+
+export const SILENT: Conversation = {
+  clientCapabilities: {},
+  logLevel: undefined,
+  notify: () => true,
+  drained: () => Promise.resolve(),
+};
+
+export interface Asked {
+  request: Request;
+  principal: Principal;
+  revision: Revision;
+  peer: Peer;
+  conversation: Conversation;
+  cancel: Cancel;
+  session?: Session;
+  /** A tool as a method of its own: its structured content is the result, its failures are errors. */
+  plain?: boolean;
+}
+
+export interface Answered {
+  ok: boolean;
+  text: string;
+  head: ReplyHead | undefined;
+}
+
+export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: Asked): Promise<Answered> {
+  const { request, principal, revision, peer, conversation, cancel, session } = asked;
+  const params = request.params ?? {};
+  const meta = isJsonObject(params._meta) ? params._meta : undefined;
+  const span = gateway.telemetry.startCall({
+    method: request.method,
+    tool: typeof params.name === "string" ? params.name : "",
+    app: principal.app,
+    agent: principal.agent,
+    transport: peer.transport,
+    revision: revision.name,
+    requestId: request.id,
+    sessionId: session?.id,
+    traceparent: typeof meta?.traceparent === "string" ? meta.traceparent : undefined,
+    tracestate: typeof meta?.tracestate === "string" ? meta.tracestate : undefined,
+  });
+  const answer = await call(gateway, {
+    principal,
+    method: request.method,
+    params,
+    route: localRoute(gateway, principal, revision, request.method, params, session),
+    requestId: request.id,
+    revision,
+    transport: peer.transport,
+    conversation,
+    cancel,
+    span,
+    depth: 0,
+  });
+  if (!answer.ok) return faulty(gateway, dresser, asked, answer.fault, answer.route, span.traceId);
+  const text = dresser.result(answer.result, revision, request.method);
+  const { maxResultBytes } = gateway.limits;
+  if (text.length > maxResultBytes && !answer.route.builtin) {
+    const reason = `the answer has ${text.length} characters, over the limit of ${maxResultBytes}`;
+    return faulty(gateway, dresser, asked, new Fault("ToolExecution", reason), answer.route, span.traceId);
+  }
+  const shown = asked.plain ? plainText(answer.result as JsonObject) : text;
+  return { ok: true, text: successText(request.id, shown), head: undefined };
+}
+
+function faulty(
+  gateway: Gateway,
+  dresser: Dresser,
+  asked: Asked,
+  fault: Fault,
+  route: Route | undefined,
+  traceId: string,
+): Answered {
+  const { request, revision } = asked;
+  if (fault.type === "InternalError") {
+    gateway.telemetry.log.error("a call failed unexpectedly", { trace_id: traceId, error: String(fault.cause) });
+  }
+  if (!asked.plain && belongsInResult(fault, request.method)) {
+    const result = failedResult(fault, traceId, route, revision);
+    const text = successText(request.id, dresser.result(result, revision, request.method));
+    return { ok: false, text, head: undefined };
+  }
+  const status = revision.era === "modern" ? modernStatus(fault) : 200;
+  return { ok: false, text: errorText(request.id, fault, revision, traceId), head: { status } };
+}
+
+export function failed(id: RequestId, fault: Fault): Answered {
+  return { ok: false, text: errorText(id, fault, ASSUMED, NOBODY), head: undefined };
+}
+
+function plainText(result: JsonObject): string {
+  return JSON.stringify(result.structuredContent ?? result);
+}
+
+/** Where 2026-07-28 ties a status to an error; everything else is an answer like any other. */
+function modernStatus(fault: Fault): number {
+  switch (fault.type) {
+    case "MethodNotFound":
+    case "MissingCapability":
+    case "UnsupportedVersion":
+    case "HeaderMismatch":
+    case "AuditFailure":
+      return httpStatus(fault);
+    default:
+      return 200;
+  }
+}

@@ -1,0 +1,157 @@
+// Requests that the endpoint itself answers: lists, validation without running, log levels, discovery. They take the
+// same way through `call` as everything else; being harmless by construction, a built-in rule permits them.
+
+import type { Principal } from "../gate/index.js";
+import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../protocol/index.js";
+import type { LogLevel, ServerDefinition, Validation } from "../tool/index.js";
+import { LIST_METHODS, type ListMethod } from "./lists.js";
+import { argumentsOf, routeFor, stringField, visibleTool } from "./route.js";
+import type { Session } from "./session.js";
+import { type Gateway, RawResult, type Route } from "./types.js";
+
+const VALID: Validation = { ok: true };
+const LEVELS = new Set<string>(["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]);
+
+/** Undefined when the method is not the endpoint's own. Throws nothing: what is wrong shows when the route runs. */
+export function localRoute(
+  gateway: Gateway,
+  principal: Principal,
+  revision: Revision,
+  method: string,
+  params: JsonObject,
+  session: Session | undefined,
+): Route | undefined {
+  if (!offers(gateway.server, revision, method)) {
+    return builtin(gateway, method, () => {
+      throw new Fault("MethodNotFound", `there is no method \`${method}\` here`);
+    });
+  }
+  if (LIST_METHODS.has(method)) {
+    return builtin(
+      gateway,
+      method,
+      () => new RawResult(gateway.lists.page(gateway, principal, method as ListMethod, params.cursor)),
+    );
+  }
+  switch (method) {
+    case "tools/validate":
+      return builtin(gateway, method, async () => validateOnly(gateway, principal, params));
+    case "logging/setLevel":
+      return builtin(gateway, method, () => setLevel(session, params));
+    case "server/discover":
+      return builtin(gateway, method, () => discover(gateway.server, revision));
+    case "subscriptions/listen":
+      return { ...builtin(gateway, method, () => ({})), builtin: false };
+    case "resources/subscribe":
+    case "resources/unsubscribe":
+      return sessionRoute(gateway, principal, method, params, session);
+    default:
+      return undefined;
+  }
+}
+
+function builtin(gateway: Gateway, method: string, run: Route["run"]): Route {
+  return {
+    type: "Method",
+    name: method,
+    action: method,
+    binding: `local:${gateway.server.info.name}`,
+    server: gateway.server.info.name,
+    definitionHash: "",
+    tags: [],
+    readOnly: true,
+    noGuardrailRequired: true,
+    builtin: true,
+    arguments: {},
+    timeoutMs: gateway.limits.toolTimeoutMs,
+    hasOutputSchema: false,
+    validate: () => VALID,
+    validateOutput: () => VALID,
+    run,
+  };
+}
+
+/** A method exists where the revision has it and the server offers what it is about. */
+function offers(server: ServerDefinition, revision: Revision, method: string): boolean {
+  if (!revision.methods.has(method)) return false;
+  const capabilities = capabilitiesOf(server, revision);
+  if (method.startsWith("prompts/")) return capabilities.prompts !== undefined;
+  if (method.startsWith("resources/")) return capabilities.resources !== undefined;
+  if (method === "completion/complete") return capabilities.completions !== undefined;
+  return true;
+}
+
+/** Remembered per server and era: the answer changes only with what the server offers. */
+const remembered = new WeakMap<ServerDefinition, Map<string, JsonObject>>();
+
+export function capabilitiesOf(server: ServerDefinition, revision: Revision): JsonObject {
+  const hasResources = server.resources.size > 0 || server.templates.length > 0;
+  const key = `${revision.era} ${server.prompts.size > 0} ${hasResources}`;
+  const known = remembered.get(server)?.get(key);
+  if (known) return known;
+  const completes =
+    server.templates.some((template) => template.complete) ||
+    [...server.prompts.values()].some((prompt) => prompt.complete);
+  const capabilities: JsonObject = {
+    tools: { listChanged: true },
+    ...(hasResources ? { resources: { listChanged: true, subscribe: true } } : {}),
+    ...(server.prompts.size > 0 ? { prompts: { listChanged: true } } : {}),
+    ...(completes ? { completions: {} } : {}),
+    logging: {},
+  };
+  const entry = remembered.get(server) ?? new Map<string, JsonObject>();
+  entry.set(key, capabilities);
+  remembered.set(server, entry);
+  return capabilities;
+}
+
+function discover(server: ServerDefinition, revision: Revision): JsonObject {
+  return {
+    supportedVersions: [...SUPPORTED_VERSIONS],
+    capabilities: capabilitiesOf(server, revision),
+    ...(server.instructions === undefined ? {} : { instructions: server.instructions }),
+  };
+}
+
+async function validateOnly(gateway: Gateway, principal: Principal, params: JsonObject): Promise<JsonObject> {
+  const tool = visibleTool(gateway, principal, stringField(params, "name"));
+  const checked = await tool.validate(argumentsOf(params));
+  return checked.ok
+    ? { valid: true, problems: [] }
+    : { valid: false, problems: checked.problems as unknown as JsonObject[] };
+}
+
+function setLevel(session: Session | undefined, params: JsonObject): JsonObject {
+  const level = stringField(params, "level");
+  if (!LEVELS.has(level)) {
+    throw new Fault("InvalidParams", `\`level\` must be one of ${[...LEVELS].join(", ")}`, { field: "level" });
+  }
+  if (session) session.logLevel = level as LogLevel;
+  return {};
+}
+
+function sessionRoute(
+  gateway: Gateway,
+  principal: Principal,
+  method: string,
+  params: JsonObject,
+  session: Session | undefined,
+): Route | undefined {
+  if (!session) return undefined;
+  let route: Route;
+  try {
+    route = routeFor(gateway, principal, method, params);
+  } catch {
+    // `call` routes again, fails the same way, and records it.
+    return undefined;
+  }
+  const subscribe = method === "resources/subscribe";
+  return {
+    ...route,
+    run: () => {
+      if (subscribe) session.subscribe(route.name);
+      else session.subscriptions.delete(route.name);
+      return {};
+    },
+  };
+}

@@ -1,0 +1,180 @@
+// One call, one way through: route, capability, validation, intent, decision, record, execution, record.
+// Every door of the house ends here.
+
+import { type Decision, deny, type Intent, makeIntent, refuse, type Verdict } from "../gate/index.js";
+import { asFault, Fault, type JsonObject } from "../protocol/index.js";
+import type { ToolResult, Validation } from "../tool/index.js";
+import { Cancel } from "./cancel.js";
+import { type CallTool, execute, type Round } from "./execute.js";
+import { forwardedOf, openRound } from "./forward.js";
+import { recordDecision, recordOutcome, recordUnrouted } from "./record.js";
+import { routeFor } from "./route.js";
+import type { Gateway, Proposal, RawResult, Route } from "./types.js";
+
+/** What the caller gets: a result, or a fault that the endpoint words for its revision and transport. */
+export type Answer =
+  | { ok: true; result: JsonObject | RawResult; route: Route }
+  | { ok: false; fault: Fault; route: Route | undefined };
+
+interface Prepared {
+  route: Route;
+  round: Round;
+  intent: Intent;
+}
+
+export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer> {
+  const started = performance.now();
+  let prepared: Prepared;
+  try {
+    prepared = prepare(gateway, proposal);
+  } catch (error) {
+    return { ok: false, fault: await recordUnrouted(gateway, proposal, asFault(error), started), route: undefined };
+  }
+  const { route, intent, round } = prepared;
+  let decision: Decision;
+  for (let attempt = 0; ; attempt++) {
+    const pending = judge(gateway, proposal, prepared);
+    decision = pending instanceof Promise ? await pending : pending;
+    try {
+      // Written before anything runs: no record, no effect.
+      const written = recordDecision(gateway, proposal, route, intent, decision);
+      if (written) await written;
+    } catch (error) {
+      decision.release();
+      return { ok: false, fault: auditFault(error), route };
+    }
+    if (decision.permit) break;
+    if (attempt === 0 && (await answeredInTime(gateway, proposal, decision))) continue;
+    return recordOutcome(
+      gateway,
+      proposal,
+      prepared,
+      decision,
+      { ok: false, fault: refusal(decision), route },
+      started,
+    );
+  }
+  let answer: Answer;
+  try {
+    const result = await execute(gateway, decision.permit, proposal, round, innerCall(gateway, proposal));
+    answer = { ok: true, result, route };
+  } catch (error) {
+    answer = { ok: false, fault: asFault(error), route };
+  }
+  decision.release();
+  return recordOutcome(gateway, proposal, prepared, decision, answer, started);
+}
+
+function prepare(gateway: Gateway, proposal: Proposal): Prepared {
+  const { principal, method, params } = proposal;
+  const route = proposal.route ?? routeFor(gateway, principal, method, params);
+  const round = openRound(gateway, proposal, route);
+  const intent = makeIntent({
+    principal,
+    method,
+    target: route,
+    arguments: route.arguments,
+    forwarded: forwardedOf(params, round),
+  });
+  return { route, round, intent };
+}
+
+/** Validation speaks first, then the gate; both may answer at once or later. */
+function judge(gateway: Gateway, proposal: Proposal, prepared: Prepared): Decision | Promise<Decision> {
+  const { route, intent, round } = prepared;
+  const gated = (validation: Validation): Decision | Promise<Decision> => {
+    if (!validation.ok) return refuse(gateway.gate.policy, invalid(route, validation));
+    const { principal, method, transport } = proposal;
+    return gateway.gate.decide(
+      { principal, method, target: route, arguments: route.arguments, transport },
+      intent,
+      round.responses,
+    );
+  };
+  try {
+    const checked = route.validate(route.arguments);
+    if (!(checked instanceof Promise)) return gated(checked);
+    return checked.then(gated).catch((error) => refuse(gateway.gate.policy, unvalidated(route, error)));
+  } catch (error) {
+    return refuse(gateway.gate.policy, unvalidated(route, error));
+  }
+}
+
+function invalid(route: Route, validation: Validation & { ok: false }): Verdict {
+  const first = validation.problems[0];
+  const where = first?.path ? `\`${first.path}\` ` : "";
+  return deny("ValidationError", "schema", `arguments of \`${route.name}\`: ${where}${first?.message ?? "invalid"}`, {
+    field: first?.path ?? "",
+    suggestions: validation.problems.flatMap((problem) => problem.suggestion ?? []),
+    extra: { problems: validation.problems },
+  });
+}
+
+function unvalidated(route: Route, error: unknown): Verdict {
+  const reason = `arguments of \`${route.name}\` could not be validated: ${(error as Error)?.message ?? error}`;
+  return deny("ValidationError", "schema", reason);
+}
+
+/** A challenged call may wait a while for a person; then it is judged once more. */
+async function answeredInTime(gateway: Gateway, proposal: Proposal, decision: Decision): Promise<boolean> {
+  const { challengeWaitMs } = gateway.limits;
+  if (!decision.challenge || challengeWaitMs <= 0) return false;
+  proposal.conversation.notify("notifications/message", {
+    level: "notice",
+    data: `${decision.reason} Waiting for approval of ${decision.challenge.id}.`,
+  });
+  const settled = await gateway.gate.approvals.settled(decision.challenge.id, challengeWaitMs, proposal.cancel.signal);
+  return settled?.state === "approved" || settled?.state === "denied";
+}
+
+export function refusal(decision: Decision): Fault {
+  const { verdict } = decision;
+  return new Fault(verdict.type ?? "PolicyDeny", verdict.reason, {
+    rule: verdict.rules.map((rule) => rule.id).join(", "),
+    field: verdict.field,
+    suggestions: verdict.suggestions,
+    extra: verdict.extra,
+  });
+}
+
+function auditFault(error: unknown): Fault {
+  return new Fault("AuditFailure", `the call did not run: ${(error as Error)?.message ?? error}`, {
+    cause: error,
+    suggestions: ["Make room on, or repair, the disk that holds the ledger; calls go on by themselves then"],
+  });
+}
+
+/** A tool that calls a tool is a caller like any other: same principal, same gate, bounded depth. */
+function innerCall(gateway: Gateway, outer: Proposal): CallTool {
+  return async (name, args) => {
+    if (outer.depth >= gateway.limits.maxCallDepth) {
+      throw new Fault("TooMany", `tools call tools more than ${gateway.limits.maxCallDepth} deep`);
+    }
+    const cancel = new Cancel();
+    const { principal, revision, transport, conversation, span } = outer;
+    const stop = (fault: Fault): void => cancel.abort(fault);
+    outer.cancel.signal.addEventListener("abort", () => stop(outer.cancel.fault as Fault), { once: true });
+    const answer = await call(gateway, {
+      principal,
+      method: "tools/call",
+      params: { name, arguments: args },
+      requestId: outer.requestId,
+      revision,
+      transport,
+      conversation,
+      cancel,
+      span: gateway.telemetry.startCall({
+        method: "tools/call",
+        tool: name,
+        app: principal.app,
+        agent: principal.agent,
+        transport,
+        revision: revision.name,
+        traceparent: span.traceparent,
+      }),
+      depth: outer.depth + 1,
+    });
+    if (!answer.ok) throw answer.fault;
+    return answer.result as unknown as ToolResult;
+  };
+}

@@ -1,0 +1,36 @@
+// Cancellation of one call: by the client, by a timeout, or because the peer is gone. The AbortSignal is made only
+// when a handler asks for it, since most never do.
+
+import type { Fault } from "../protocol/index.js";
+
+export class Cancel {
+  #fault: Fault | undefined;
+  #controller: AbortController | undefined;
+  #listener: ((fault: Fault) => void) | undefined;
+
+  get fault(): Fault | undefined {
+    return this.#fault;
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#fault) this.#controller.abort(this.#fault);
+    }
+    return this.#controller.signal;
+  }
+
+  /** The first reason stays. */
+  abort(fault: Fault): void {
+    if (this.#fault) return;
+    this.#fault = fault;
+    this.#controller?.abort(fault);
+    this.#listener?.(fault);
+  }
+
+  /** One listener: whoever runs the work. Called at once when the call was already cancelled. */
+  onAbort(listener: (fault: Fault) => void): void {
+    this.#listener = listener;
+    if (this.#fault) listener(this.#fault);
+  }
+}

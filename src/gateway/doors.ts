@@ -1,0 +1,135 @@
+// The other HTTP doors: the event stream and the end of a handshake session, and `POST /tools/{name}` for callers
+// that speak no MCP. Tools reached here take the same way through `call`.
+
+import {
+  asFault,
+  errorData,
+  Fault,
+  httpStatus,
+  isJsonObject,
+  LEGACY,
+  parseStrict,
+  type Revision,
+} from "../protocol/index.js";
+import { openApi } from "../tool/index.js";
+import type { HttpRequest } from "../transport/index.js";
+import { NOBODY, SILENT } from "./answer.js";
+import { call } from "./call.js";
+import { Cancel } from "./cancel.js";
+import type { Endpoint } from "./endpoint.js";
+
+const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
+
+/** False for a path that is nobody's. */
+export function httpDoor(endpoint: Endpoint, request: HttpRequest): boolean {
+  if (request.path === endpoint.mcpPath) {
+    void sessionDoor(endpoint, request);
+    return true;
+  }
+  if (request.path === "/openapi.json" && request.method === "GET") {
+    void withFaults(request, async () => {
+      await endpoint.identify(request.peer);
+      request.reply.end(JSON.stringify(openApi(endpoint.gateway.server)), { headers: JSON_TYPE });
+    });
+    return true;
+  }
+  const tool = TOOL_PATH.exec(request.path)?.[1];
+  if (tool === undefined) return false;
+  void toolDoor(endpoint, request, tool);
+  return true;
+}
+
+const JSON_TYPE = { "content-type": "application/json" };
+
+async function withFaults(request: HttpRequest, run: () => Promise<void>): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    fail(request, asFault(error), NOBODY);
+  }
+}
+
+function fail(request: HttpRequest, fault: Fault, traceId: string): void {
+  const headers = fault.type === "AuthenticationError" ? { ...JSON_TYPE, "www-authenticate": "Bearer" } : JSON_TYPE;
+  request.reply.end(JSON.stringify({ error: errorData(fault, traceId) }), { status: httpStatus(fault), headers });
+}
+
+/** GET opens (or takes up again) the session's stream, DELETE ends the session; 2026-07-28 has neither. */
+function sessionDoor(endpoint: Endpoint, request: HttpRequest): Promise<void> {
+  const { peer, reply, method } = request;
+  const id = peer.headers?.["mcp-session-id"];
+  if ((method !== "GET" && method !== "DELETE") || typeof id !== "string") {
+    reply.end(undefined, { status: 405, headers: { allow: "POST" } });
+    return Promise.resolve();
+  }
+  return withFaults(request, async () => {
+    const session = endpoint.sessions.find(id, await endpoint.identify(peer));
+    if (method === "DELETE") {
+      endpoint.sessions.end(session, "the client ended the session");
+      return reply.end(undefined, { status: 204 });
+    }
+    if (!peer.headers?.accept?.includes("text/event-stream")) {
+      return reply.end(undefined, { status: 406 });
+    }
+    const last = peer.headers["last-event-id"];
+    if (typeof last === "string") {
+      const { stream, seq } = session.streams.find(last);
+      return stream.resume(reply, seq);
+    }
+    if (session.listening?.live) return reply.end(undefined, { status: 409 });
+    reply.open();
+    session.listening = session.streams.create(reply);
+  });
+}
+
+async function toolDoor(endpoint: Endpoint, request: HttpRequest, encoded: string): Promise<void> {
+  const { reply, peer } = request;
+  const { gateway } = endpoint;
+  let traceId = NOBODY;
+  try {
+    if (request.method !== "POST") return reply.end(undefined, { status: 405, headers: { allow: "POST" } });
+    const principal = await endpoint.identify(peer);
+    const name = decodeURIComponent(encoded);
+    const body = request.body === "" ? {} : parseStrict(request.body, gateway.limits.maxDepth);
+    if (!isJsonObject(body)) throw new Fault("InvalidParams", "the body must be a JSON object of arguments");
+    const cancel = new Cancel();
+    reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client went away")));
+    const revision = LEGACY[0] as Revision;
+    const traceparent = peer.headers?.traceparent;
+    const span = gateway.telemetry.startCall({
+      method: "tools/call",
+      tool: name,
+      app: principal.app,
+      agent: principal.agent,
+      transport: peer.transport,
+      revision: revision.name,
+      traceparent: typeof traceparent === "string" ? traceparent : undefined,
+    });
+    traceId = span.traceId;
+    const answer = await call(gateway, {
+      principal,
+      method: "tools/call",
+      params: { name, arguments: body },
+      requestId: undefined,
+      revision,
+      transport: peer.transport,
+      conversation: SILENT,
+      cancel,
+      span,
+      depth: 0,
+    });
+    if (!answer.ok) return fail(request, answer.fault, traceId);
+    reply.end(JSON.stringify(answer.result), { headers: JSON_TYPE });
+  } catch (error) {
+    fail(
+      request,
+      error instanceof URIError ? new Fault("InvalidRequest", "the path is no valid URI") : asDoorFault(error),
+      traceId,
+    );
+  }
+}
+
+function asDoorFault(error: unknown): Fault {
+  const parse = (error as { code?: string })?.code === "PARSE_ERROR";
+  return parse ? new Fault("ParseError", (error as Error).message) : asFault(error);
+}

@@ -1,0 +1,95 @@
+// How an answer is worded for a revision: what is added to a result, and where a failure belongs.
+
+import {
+  ERRORS,
+  errorData,
+  type Fault,
+  isJsonObject,
+  type JsonObject,
+  META,
+  type RequestId,
+  type Revision,
+  wireError,
+} from "../protocol/index.js";
+import type { Implementation } from "../tool/index.js";
+import { LIST_METHODS } from "./lists.js";
+import { RawResult, type Route } from "./types.js";
+
+/** How long a client of 2026-07-28 may keep a list that was filtered for it. */
+const LIST_TTL_MS = 5_000;
+
+export class Dresser {
+  readonly #serverInfo: Implementation;
+  readonly #plain: string;
+  readonly #list: string;
+  readonly #read: string;
+
+  constructor(serverInfo: Implementation) {
+    this.#serverInfo = serverInfo;
+    const tail = `"resultType":"complete","_meta":${JSON.stringify({ [META.serverInfo]: serverInfo })}`;
+    this.#plain = tail;
+    this.#list = `"ttlMs":${LIST_TTL_MS},"cacheScope":"private",${tail}`;
+    this.#read = `"ttlMs":0,"cacheScope":"private",${tail}`;
+  }
+
+  /** The result object as text. */
+  result(result: JsonObject | RawResult, revision: Revision, method: string): string {
+    const raw = result instanceof RawResult;
+    const inside = raw ? result.inside : this.#inside(result, revision, method);
+    if (!revision.resultType || (!raw && dressedAlready(result))) return `{${inside}}`;
+    const tail = LIST_METHODS.has(method)
+      ? this.#list
+      : method === "resources/read" || method === "server/discover"
+        ? this.#read
+        : this.#plain;
+    return inside === "" ? `{${tail}}` : `{${inside},${tail}}`;
+  }
+
+  #inside(result: JsonObject, revision: Revision, method: string): string {
+    if (!revision.resultType) {
+      const { resultType: _dropped, ...rest } = result;
+      return JSON.stringify(result.resultType === "complete" ? rest : result).slice(1, -1);
+    }
+    if (!dressedAlready(result)) return JSON.stringify(result).slice(1, -1);
+    const meta = isJsonObject(result._meta) ? result._meta : {};
+    const merged = {
+      ...(method === "resources/read" ? { ttlMs: 0, cacheScope: "private" } : {}),
+      resultType: "complete",
+      ...result,
+      _meta: { [META.serverInfo]: this.#serverInfo, ...meta },
+    };
+    return JSON.stringify(merged).slice(1, -1);
+  }
+}
+
+/** A result that brings `_meta` or `resultType` of its own is merged instead of spliced. */
+function dressedAlready(result: JsonObject): boolean {
+  return result._meta !== undefined || result.resultType !== undefined;
+}
+
+/** A failure that a model can act on is a result of the tool; every other one is a protocol error. */
+export function belongsInResult(fault: Fault, method: string): boolean {
+  return method === "tools/call" && ERRORS[fault.type].forModel;
+}
+
+export function failedResult(fault: Fault, traceId: string, route: Route | undefined, revision: Revision): JsonObject {
+  const data = errorData(fault, traceId) as unknown as JsonObject;
+  const entry = ERRORS[fault.type];
+  const lines = [`${entry.message}: ${fault.message}`, ...(fault.detail.suggestions ?? [])];
+  const text = fault.type === "ToolExecution" ? fault.message : lines.join("\n");
+  // Clients of earlier revisions check structured content against the tool's schema even when it failed.
+  const hidden = route?.hasOutputSchema === true && revision.era === "legacy";
+  return {
+    content: [{ type: "text", text }],
+    isError: true,
+    ...(hidden ? { _meta: { "portcullis/error": data } } : { structuredContent: data }),
+  };
+}
+
+export function successText(id: RequestId, resultText: string): string {
+  return `{"jsonrpc":"2.0","id":${typeof id === "number" ? id : JSON.stringify(id)},"result":${resultText}}`;
+}
+
+export function errorText(id: RequestId | null, fault: Fault, revision: Revision, traceId: string): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, error: wireError(fault, revision.era, traceId) });
+}

@@ -1,0 +1,423 @@
+// Bytes become proposals here, and answers become bytes. The endpoint knows revisions, phases and sessions;
+// what a call may do is none of its business: that is `call`.
+
+import type { Principal } from "../gate/index.js";
+import {
+  ASSUMED,
+  asFault,
+  type Classified,
+  classify,
+  Fault,
+  httpStatus,
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
+  MODERN,
+  type Notification,
+  negotiate,
+  parseStrict,
+  phaseFault,
+  type Request,
+  type RequestId,
+  type Response,
+  type Revision,
+  revisionNamed,
+  StrictJsonError,
+} from "../protocol/index.js";
+import type { LogLevel } from "../tool/index.js";
+import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply, ReplyHead } from "../transport/index.js";
+import { type Answered, type Asked, answerRequest, failed, NOBODY, SILENT } from "./answer.js";
+import { Cancel } from "./cancel.js";
+import { capabilitiesOf } from "./builtin.js";
+import { httpDoor } from "./doors.js";
+import { Dresser, errorText, successText } from "./dress.js";
+import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
+import { Session, Sessions } from "./session.js";
+import { EventStream } from "./streams.js";
+import { Subscriptions } from "./subscriptions.js";
+import type { Conversation, Gateway } from "./types.js";
+
+export class Endpoint implements Handler {
+  readonly gateway: Gateway;
+  readonly sessions: Sessions;
+  readonly subscriptions: Subscriptions;
+  readonly dresser: Dresser;
+  /** Where the HTTP transport mounts MCP. */
+  readonly mcpPath: string;
+  readonly #channels = new Map<Channel, Session>();
+  readonly #stopWatching: () => void;
+
+  constructor(gateway: Gateway, mcpPath = "/mcp") {
+    this.gateway = gateway;
+    this.mcpPath = mcpPath;
+    this.sessions = new Sessions(gateway.limits.maxSessions, gateway.limits.sessionIdleMs);
+    this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
+    this.dresser = new Dresser(gateway.server.info);
+    this.#stopWatching = gateway.server.onChange((change) => this.subscriptions.announce(change, this.#active()));
+  }
+
+  connected(channel: Channel): void {
+    const session = new Session((_session, text) => channel.send(text));
+    this.#channels.set(channel, session);
+    channel.onClose(() => {
+      this.#channels.delete(channel);
+      session.close("the client disconnected");
+    });
+  }
+
+  message(inbound: Inbound): void {
+    let value: JsonValue;
+    try {
+      value = parseStrict(inbound.text, this.gateway.limits.maxDepth);
+    } catch (error) {
+      const reason = error instanceof StrictJsonError ? error.message : "not valid JSON";
+      return this.#refuse(inbound.reply, null, new Fault("ParseError", reason), ASSUMED, 400);
+    }
+    if (Array.isArray(value)) void this.#batch(value, inbound);
+    else this.#one(classify(value), inbound);
+  }
+
+  malformed(problem: Malformed, _peer: Peer, reply: Reply): void {
+    const fault = new Fault(problem.kind === "too-large" ? "TooLarge" : "ParseError", problem.message);
+    this.#refuse(reply, null, fault, ASSUMED, httpStatus(fault));
+  }
+
+  http(request: HttpRequest): boolean {
+    return httpDoor(this, request);
+  }
+
+  close(): void {
+    this.#stopWatching();
+    this.subscriptions.endAll();
+    this.sessions.closeAll();
+    for (const session of this.#channels.values()) session.close("the server is stopping");
+  }
+
+  /** Whoever the peer is, or a Fault of type AuthenticationError. */
+  identify(peer: Peer, auth?: JsonValue): Principal | Promise<Principal> {
+    return this.gateway.identify(peer, auth);
+  }
+
+  *#active(): Iterable<Session> {
+    yield* this.sessions.active();
+    for (const session of this.#channels.values()) if (session.phase === "active") yield session;
+  }
+
+  // ---- one message ------------------------------------------------------------------------------------------
+
+  #one(message: Classified, inbound: Inbound): void {
+    switch (message.kind) {
+      case "invalid":
+        return this.#refuse(inbound.reply, message.id, message.fault, ASSUMED, 400);
+      case "request":
+        this.#request(message.message, inbound).catch((error) =>
+          this.#refuse(inbound.reply, message.message.id, asFault(error), ASSUMED, 200),
+        );
+        return;
+      case "notification":
+      case "response":
+        this.#aside(message.message, inbound).then(
+          () => inbound.reply.end(undefined, { status: 202 }),
+          (error) => {
+            const fault = asFault(error);
+            inbound.reply.end(errorText(null, fault, ASSUMED, NOBODY), { status: httpStatus(fault) });
+          },
+        );
+    }
+  }
+
+  async #batch(items: JsonValue[], inbound: Inbound): Promise<void> {
+    const { maxBatch } = this.gateway.limits;
+    const session = inbound.channel
+      ? this.#channels.get(inbound.channel)
+      : await this.#httpSession(inbound).catch(() => undefined);
+    const allowed = session?.phase === "active" ? session.revision.batches : this.gateway.plainMethods.size > 0;
+    if (!allowed || items.length === 0 || items.length > maxBatch) {
+      const reason = allowed ? `a batch holds 1 to ${maxBatch} messages` : "batches exist only in revision 2025-03-26";
+      return this.#refuse(inbound.reply, null, new Fault("InvalidRequest", reason), ASSUMED, 400);
+    }
+    const answers = await Promise.all(items.map((item) => this.#inBatch(item, inbound)));
+    const texts = answers.filter((text) => text !== undefined);
+    if (texts.length === 0) inbound.reply.end(undefined, { status: 202 });
+    else inbound.reply.end(`[${texts.join(",")}]`);
+  }
+
+  /** A member of a batch answers into the batch instead of onto the wire. */
+  #inBatch(item: JsonValue, inbound: Inbound): Promise<string | undefined> {
+    return new Promise((resolve) => {
+      const { reply } = inbound;
+      const collected: Reply = {
+        send: (text, eventId) => reply.send(text, eventId),
+        drained: () => reply.drained(),
+        open: () => {},
+        end: (text) => resolve(text?.toString()),
+        get ended() {
+          return reply.ended;
+        },
+        onAbort: (listener) => reply.onAbort(listener),
+      };
+      this.#one(classify(item), { ...inbound, reply: collected });
+    });
+  }
+
+  // ---- notifications and answers ----------------------------------------------------------------------------
+
+  async #aside(message: Notification | Response, inbound: Inbound): Promise<void> {
+    const modern = "method" in message && speaksModern(message.params, inbound.peer.headers);
+    const session = inbound.channel
+      ? this.#channels.get(inbound.channel)
+      : modern
+        ? undefined
+        : await this.#httpSession(inbound);
+    if (!session) return;
+    if (!("method" in message)) {
+      session.answer(message);
+      return;
+    }
+    switch (message.method) {
+      case "notifications/initialized":
+        if (session.phase === "initializing") session.phase = "active";
+        return;
+      case "notifications/cancelled": {
+        const id = message.params?.requestId;
+        const reason = typeof message.params?.reason === "string" ? `: ${message.params.reason}` : "";
+        const cancel = typeof id === "string" || typeof id === "number" ? session.underWay.get(id) : undefined;
+        cancel?.abort(new Fault("Cancelled", `the client cancelled this call${reason}`));
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  // ---- requests ---------------------------------------------------------------------------------------------
+
+  async #request(request: Request, inbound: Inbound): Promise<void> {
+    const { peer, channel, reply } = inbound;
+    let principal: Principal;
+    try {
+      const identified = this.identify(peer, (request as unknown as JsonObject).auth);
+      principal = identified instanceof Promise ? await identified : identified;
+    } catch (error) {
+      this.gateway.telemetry.metrics.unauthenticated();
+      const fault = asFault(error);
+      return this.#refuse(reply, request.id, fault, ASSUMED, httpStatus(fault));
+    }
+    if (speaksModern(request.params, peer.headers)) return this.#modern(request, inbound, principal);
+    if (this.gateway.plainMethods.has(request.method)) return this.#plain(request, inbound, principal);
+    const session = channel ? this.#channels.get(channel) : undefined;
+    return session ? this.#legacy(request, inbound, principal, session) : this.#legacyHttp(request, inbound, principal);
+  }
+
+  async #modern(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+    const { reply, peer, channel } = inbound;
+    const headers = peer.transport === "http" ? peer.headers : undefined;
+    let facts: ModernFacts;
+    try {
+      facts = checkModern(request, headers);
+      if (headers && request.method === "tools/call") this.#checkParams(request, headers);
+      if (!MODERN.methods.has(request.method)) {
+        throw new Fault("MethodNotFound", `there is no method \`${request.method}\` in revision ${MODERN.name}`);
+      }
+    } catch (error) {
+      const fault = asFault(error);
+      return this.#refuse(reply, request.id, fault, MODERN, httpStatus(fault));
+    }
+    const conversation: Conversation = {
+      clientCapabilities: facts.clientCapabilities,
+      logLevel: facts.logLevel as LogLevel | undefined,
+      notify: (method, params) => (accepts(peer) ? reply.send(note(method, params)) : true),
+      drained: () => reply.drained(),
+    };
+    const cancel = new Cancel();
+    // No session outlives the exchange: a stream that closes cancels its call.
+    reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client closed the stream")));
+    if (request.method === "subscriptions/listen")
+      return this.#listen(request, inbound, principal, conversation, cancel);
+    const underWay = channel ? this.#channels.get(channel)?.underWay : undefined;
+    const answer = await this.#tracked(underWay, request.id, cancel, () =>
+      this.#answer({ request, principal, revision: MODERN, peer, conversation, cancel }),
+    );
+    reply.end(answer.text, answer.head);
+  }
+
+  #checkParams(request: Request, headers: NonNullable<Peer["headers"]>): void {
+    const { name, arguments: args } = request.params as JsonObject;
+    const tool = typeof name === "string" ? this.gateway.server.tools.get(name) : undefined;
+    if (tool && isJsonObject(args)) checkParamHeaders(tool.definition.inputSchema, args, headers);
+  }
+
+  async #listen(
+    request: Request,
+    inbound: Inbound,
+    principal: Principal,
+    conversation: Conversation,
+    cancel: Cancel,
+  ): Promise<void> {
+    const { reply, peer } = inbound;
+    const gate = await this.#answer({ request, principal, revision: MODERN, peer, conversation, cancel });
+    if (!gate.ok) return reply.end(gate.text, gate.head);
+    const finish = (): void => {
+      stop();
+      if (!reply.ended) reply.end(gate.text);
+    };
+    let stop = (): void => {};
+    try {
+      stop = this.subscriptions.listen(request.id, request.params ?? {}, reply, finish);
+    } catch (error) {
+      return this.#refuse(reply, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
+    }
+    const session = inbound.channel ? this.#channels.get(inbound.channel) : undefined;
+    session?.underWay.set(request.id, cancel);
+    cancel.onAbort(() => {
+      session?.underWay.delete(request.id);
+      stop();
+    });
+  }
+
+  /** A tool called by its own name as a method: no handshake, errors as JSON-RPC errors. */
+  async #plain(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+    const { peer, reply, channel } = inbound;
+    const session = channel ? this.#channels.get(channel) : undefined;
+    const cancel = new Cancel();
+    reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client went away")));
+    const wrapped: Request = {
+      ...request,
+      method: "tools/call",
+      params: { name: request.method, arguments: request.params ?? {} },
+    };
+    const answer = await this.#tracked(session?.underWay, request.id, cancel, () =>
+      this.#answer({ request: wrapped, principal, revision: ASSUMED, peer, conversation: SILENT, cancel, plain: true }),
+    );
+    reply.end(answer.text, answer.head);
+  }
+
+  async #legacyHttp(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+    const { peer, reply } = inbound;
+    try {
+      const asked = peer.headers?.["mcp-protocol-version"];
+      if (typeof asked === "string" && !revisionNamed(asked)) {
+        throw new Fault("InvalidRequest", `revision \`${asked}\` is not supported`, { field: "MCP-Protocol-Version" });
+      }
+      const isNew = request.method === "initialize" && peer.headers?.["mcp-session-id"] === undefined;
+      const session = isNew ? this.sessions.open(principal) : await this.#httpSession(inbound, principal);
+      return await this.#legacy(request, inbound, principal, session);
+    } catch (error) {
+      const fault = asFault(error);
+      return this.#refuse(reply, request.id, fault, ASSUMED, httpStatus(fault));
+    }
+  }
+
+  async #httpSession(inbound: Inbound, known?: Principal): Promise<Session> {
+    const principal = known ?? (await this.identify(inbound.peer));
+    const id = inbound.peer.headers?.["mcp-session-id"];
+    if (typeof id !== "string") {
+      throw new Fault("InvalidRequest", "header `Mcp-Session-Id` is missing; begin with `initialize`", {
+        field: "Mcp-Session-Id",
+      });
+    }
+    return this.sessions.find(id, principal);
+  }
+
+  async #legacy(request: Request, inbound: Inbound, principal: Principal, session: Session): Promise<void> {
+    const { reply, peer, channel } = inbound;
+    const wrong = phaseFault(session.phase, request.method);
+    if (wrong) return this.#refuse(reply, request.id, wrong, session.revision, 400);
+    if (request.method === "initialize") return this.#initialize(request, reply, session, principal);
+    if (request.method === "ping") return reply.end(successText(request.id, "{}"));
+    // On HTTP the answer may be lost on its way and asked for again; elsewhere the connection is the stream.
+    const stream = channel ? undefined : new LazyStream(session, reply);
+    const push = (text: string): boolean => (stream ? stream.push(text) : reply.send(text));
+    const { askTimeoutMs } = this.gateway.limits;
+    const conversation: Conversation = {
+      clientCapabilities: session.clientCapabilities,
+      logLevel: session.logLevel,
+      notify: (method, params) => (channel || accepts(peer) ? push(note(method, params)) : true),
+      drained: () => reply.drained(),
+      request: (method, params, cancelled) => session.ask(method, params, push, askTimeoutMs, cancelled),
+    };
+    const cancel = new Cancel();
+    const answer = await this.#tracked(session.underWay, request.id, cancel, () =>
+      this.#answer({ request, principal, revision: session.revision, peer, conversation, cancel, session }),
+    );
+    if (stream) stream.end(answer.text, answer.head);
+    else reply.end(answer.text, answer.head);
+  }
+
+  #initialize(request: Request, reply: Reply, session: Session, principal: Principal): void {
+    const params = request.params ?? {};
+    session.revision = negotiate(params.protocolVersion);
+    session.clientCapabilities = isJsonObject(params.capabilities) ? params.capabilities : {};
+    session.principal = principal;
+    session.phase = "initializing";
+    const { server } = this.gateway;
+    const result = {
+      protocolVersion: session.revision.name,
+      capabilities: capabilitiesOf(server, session.revision),
+      serverInfo: server.info,
+      ...(server.instructions === undefined ? {} : { instructions: server.instructions }),
+    };
+    reply.end(successText(request.id, JSON.stringify(result)), { headers: { "mcp-session-id": session.id } });
+  }
+
+  // ---- answering --------------------------------------------------------------------------------------------
+
+  /** Keeps a request where it can be cancelled, within the bound on open requests. */
+  async #tracked(
+    underWay: Map<RequestId, Cancel> | undefined,
+    id: RequestId,
+    cancel: Cancel,
+    run: () => Promise<Answered>,
+  ): Promise<Answered> {
+    if (!underWay) return run();
+    if (underWay.has(id)) {
+      return failed(id, new Fault("InvalidRequest", `a request with id ${JSON.stringify(id)} is already under way`));
+    }
+    if (underWay.size >= this.gateway.limits.maxOpenRequests) {
+      return failed(id, new Fault("TooMany", `${this.gateway.limits.maxOpenRequests} requests are under way`));
+    }
+    underWay.set(id, cancel);
+    try {
+      return await run();
+    } finally {
+      underWay.delete(id);
+    }
+  }
+
+  #answer(asked: Asked): Promise<Answered> {
+    return answerRequest(this.gateway, this.dresser, asked);
+  }
+
+  #refuse(reply: Reply, id: RequestId | null, fault: Fault, revision: Revision, status: number): void {
+    const headers = fault.type === "AuthenticationError" ? { "www-authenticate": "Bearer" } : undefined;
+    reply.end(errorText(id, fault, revision, NOBODY), { status, headers });
+  }
+}
+
+/** The stream of one HTTP request: nothing until something has to be said before the answer. */
+class LazyStream {
+  readonly #session: Session;
+  readonly #reply: Reply;
+  #stream: EventStream | undefined;
+  constructor(session: Session, reply: Reply) {
+    this.#session = session;
+    this.#reply = reply;
+  }
+  push(text: string): boolean {
+    this.#stream ??= this.#session.streams.create(this.#reply);
+    return this.#stream.push(text);
+  }
+  end(text: string, head: ReplyHead | undefined): void {
+    if (this.#stream) this.#stream.end(text);
+    else this.#reply.end(text, head);
+  }
+}
+
+function note(method: string, params: JsonObject): string {
+  return JSON.stringify({ jsonrpc: "2.0", method, params });
+}
+
+/** Over HTTP only a client that takes event streams can be told anything before its answer. */
+function accepts(peer: Peer): boolean {
+  return peer.transport !== "http" || peer.headers?.accept?.includes("text/event-stream") === true;
+}

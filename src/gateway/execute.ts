@@ -1,0 +1,139 @@
+// The only function that reaches a tool. It takes a permit, spends it, and never routes again.
+
+import { type Grant, intentArguments, intentForwarded, Permit } from "../gate/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import type { ToolResult } from "../tool/index.js";
+import { applyObligations } from "./obligations.js";
+import { InputRequired, RunContext } from "./run-context.js";
+import { bindingOf } from "./seal.js";
+import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
+
+export interface Round {
+  responses: Record<string, JsonObject>;
+  state: JsonValue | undefined;
+}
+
+export type CallTool = (tool: string, args: JsonObject) => Promise<ToolResult>;
+
+export async function execute(
+  gateway: Gateway,
+  permit: Permit,
+  proposal: Proposal,
+  round: Round,
+  callTool: CallTool,
+): Promise<JsonObject | RawResult> {
+  const grant = Permit.spend(permit);
+  const route = grant.target as Route;
+  const clock = new Clock(proposal, route);
+  const forwarded = intentForwarded(grant.intent);
+  const meta = proposal.params._meta;
+  const context = new RunContext({
+    principal: grant.principal,
+    traceId: proposal.span.traceId,
+    meta: isJsonObject(forwarded._meta) ? forwarded._meta : {},
+    progressToken: isJsonObject(meta) ? (meta.progressToken as string | number | undefined) : undefined,
+    conversation: proposal.conversation,
+    cancel: proposal.cancel,
+    obligations: grant.obligations,
+    maxResultBytes: gateway.limits.maxResultBytes,
+    responses: round.responses,
+    state: round.state,
+    callTool,
+    pauseClock: () => clock.pause(),
+    resumeClock: () => clock.resume(),
+  });
+  try {
+    const result = await untilStopped(proposal, () => route.run(intentArguments(grant.intent), context));
+    return result instanceof RawResult ? result : await finish(grant, route, joinParts(result, context));
+  } catch (error) {
+    if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
+    throw error instanceof Fault ? error : toolFailed(error);
+  } finally {
+    clock.pause();
+    context.kill();
+  }
+}
+
+/** The work against the clock: whichever ends first, and a stopped call never hears of the work again. */
+function untilStopped(proposal: Proposal, run: () => ReturnType<Route["run"]>): Promise<JsonObject | RawResult> {
+  return new Promise((resolve, reject) => {
+    proposal.cancel.onAbort(reject);
+    if (proposal.cancel.fault) return;
+    Promise.resolve(run()).then(resolve, reject);
+  });
+}
+
+function joinParts(result: JsonObject, context: RunContext): JsonObject {
+  if (context.written.length === 0) return result;
+  const content = [...context.written, ...(Array.isArray(result.content) ? result.content : [])];
+  const joined = { ...result, content: content as JsonValue };
+  if (!context.truncated) return joined;
+  const meta = isJsonObject(result._meta) ? result._meta : {};
+  return { ...joined, _meta: { ...meta, "portcullis/truncated": true, "portcullis/warning": "OUTPUT_TRUNCATED" } };
+}
+
+async function finish(grant: Grant, route: Route, result: JsonObject): Promise<JsonObject> {
+  if (result.isError !== true && route.hasOutputSchema) {
+    const checked = await route.validateOutput(result.structuredContent);
+    if (!checked.ok) {
+      const first = checked.problems[0];
+      throw new Fault("OutputInvalid", `\`${route.name}\` answered against its own schema: ${first?.message ?? ""}`, {
+        field: first?.path,
+      });
+    }
+  }
+  return applyObligations(grant.obligations, result);
+}
+
+function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Round, asked: InputRequired): JsonObject {
+  const bind = bindingOf(grant.principal, grant.method, route.name, route.arguments);
+  return applyObligations(grant.obligations, {
+    resultType: "input_required",
+    inputRequests: asked.requests as unknown as JsonObject,
+    requestState: gateway.seal.close(bind, { responses: round.responses, state: asked.state ?? round.state }),
+  });
+}
+
+function toolFailed(error: unknown): Fault {
+  const message = error instanceof Error ? error.message : String(error);
+  return new Fault("ToolExecution", message === "" ? "the tool failed without a message" : message, { cause: error });
+}
+
+/** A tool's time. It stands still while the call waits for an answer from the client. */
+class Clock {
+  readonly #proposal: Proposal;
+  readonly #route: Route;
+  #leftMs: number;
+  #since = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(proposal: Proposal, route: Route) {
+    this.#proposal = proposal;
+    this.#route = route;
+    this.#leftMs = route.timeoutMs;
+    this.resume();
+  }
+
+  resume(): void {
+    if (this.#timer) return;
+    this.#since = performance.now();
+    this.#timer = setTimeout(() => this.#expire(), this.#leftMs);
+  }
+
+  pause(): void {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#since));
+  }
+
+  #expire(): void {
+    const { name, timeoutMs } = this.#route;
+    this.#proposal.cancel.abort(
+      new Fault("ToolTimeout", `\`${name}\` did not finish within ${timeoutMs} ms and was stopped`, {
+        extra: { tool_name: name, timeout_ms: timeoutMs, timedOut: true },
+        suggestions: ["Ask for less at once", "Raise the tool's timeout", "Check the server behind the tool"],
+      }),
+    );
+  }
+}

@@ -1,0 +1,60 @@
+// The gateway as others hold it: parts with safe defaults, and one endpoint that any transport can stand in front of.
+
+import { createGate, type Gate, type GateOptions, type ToolSummary } from "../gate/index.js";
+import { type Identify, localIdentity } from "../identity/index.js";
+import type { Ledger } from "../ledger/index.js";
+import { createTelemetry, type Telemetry } from "../telemetry/index.js";
+import type { ServerDefinition } from "../tool/index.js";
+import { Endpoint } from "./endpoint.js";
+import { Lists } from "./lists.js";
+import { Seal } from "./seal.js";
+import { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits } from "./types.js";
+
+export interface GatewayOptions {
+  server: ServerDefinition;
+  /** A gate, or what one is made of. Nothing means that every call is denied. */
+  gate?: Gate | GateOptions;
+  ledger?: Ledger;
+  identify?: Identify;
+  telemetry?: Telemetry;
+  limits?: Partial<GatewayLimits>;
+  plainMethods?: Iterable<string>;
+  readOnlyTools?: Iterable<string>;
+  unguardedTools?: Iterable<string>;
+  keepArguments?: boolean;
+}
+
+export function createGateway(options: GatewayOptions): Endpoint {
+  const { server } = options;
+  const gate = isGate(options.gate) ? options.gate : createGate({ tools: toolSummaries(server), ...options.gate });
+  const gateway: Gateway = {
+    server,
+    gate,
+    ledger: options.ledger,
+    identify: options.identify ?? localIdentity(),
+    telemetry: options.telemetry ?? createTelemetry(),
+    limits: { ...DEFAULT_GATEWAY_LIMITS, ...options.limits },
+    plainMethods: new Set(options.plainMethods),
+    readOnlyTools: new Set(options.readOnlyTools),
+    unguardedTools: new Set(options.unguardedTools),
+    keepArguments: options.keepArguments ?? false,
+    seal: new Seal(),
+    lists: new Lists(server),
+  };
+  return new Endpoint(gateway);
+}
+
+function isGate(gate: Gate | GateOptions | undefined): gate is Gate {
+  return gate !== undefined && "decide" in gate;
+}
+
+/** What a policy is checked against. */
+export function toolSummaries(server: ServerDefinition, readOnlyTools: ReadonlySet<string> = new Set()): ToolSummary[] {
+  return [...server.tools.values()].map((tool) => ({
+    name: tool.definition.name,
+    server: server.info.name,
+    inputSchema: tool.definition.inputSchema,
+    tags: tool.tags,
+    readOnly: readOnlyTools.has(tool.definition.name),
+  }));
+}

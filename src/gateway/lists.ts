@@ -1,0 +1,120 @@
+// Lists show exactly what the caller may use: what policy would always deny is hidden, what it would challenge is
+// marked. They are kept as bytes per caller, policy and manifest.
+
+import type { PolicySet, Principal } from "../gate/index.js";
+import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import type { ServerDefinition } from "../tool/index.js";
+import type { Gateway } from "./types.js";
+
+export type ListMethod = "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list";
+
+export const LIST_METHODS: ReadonlySet<string> = new Set<ListMethod>([
+  "tools/list",
+  "resources/list",
+  "resources/templates/list",
+  "prompts/list",
+]);
+
+const FIELD: Readonly<Record<ListMethod, string>> = {
+  "tools/list": "tools",
+  "resources/list": "resources",
+  "resources/templates/list": "resourceTemplates",
+  "prompts/list": "prompts",
+};
+
+const MAX_CACHED = 1_000;
+
+export class Lists {
+  readonly #server: ServerDefinition;
+  readonly #cache = new Map<string, string[]>();
+  #version = 0;
+
+  constructor(server: ServerDefinition) {
+    this.#server = server;
+    server.onChange((change) => {
+      if (change.kind === "resource") return;
+      this.#version++;
+      this.#cache.clear();
+    });
+  }
+
+  /** The inside of the result object, as JSON text without its braces: `"tools":[…],"nextCursor":"…"`. */
+  page(gateway: Gateway, principal: Principal, method: ListMethod, cursor: JsonValue | undefined): string {
+    const pages = this.#pages(gateway, principal, method);
+    const at = this.#read(cursor, pages.length);
+    const next = at + 1 < pages.length ? `,"nextCursor":${JSON.stringify(this.#cursor(at + 1))}` : "";
+    return `"${FIELD[method]}":${pages[at] ?? "[]"}${next}`;
+  }
+
+  #pages(gateway: Gateway, principal: Principal, method: ListMethod): string[] {
+    const policy = gateway.gate.policy;
+    const key = `${method} ${policy.hash} ${JSON.stringify([principal.app, principal.agent, ...principal.scope])}`;
+    const cached = principal.tools ? undefined : this.#cache.get(key);
+    if (cached) return cached;
+    const entries = this.#entries(gateway, principal, method, policy);
+    const pages: string[] = [];
+    for (let i = 0; i < entries.length; i += gateway.limits.pageSize) {
+      pages.push(JSON.stringify(entries.slice(i, i + gateway.limits.pageSize)));
+    }
+    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
+    if (!principal.tools) this.#cache.set(key, pages);
+    return pages;
+  }
+
+  #entries(gateway: Gateway, principal: Principal, method: ListMethod, policy: PolicySet): JsonObject[] {
+    const show = (
+      type: "Tool" | "Resource" | "Prompt",
+      id: string,
+      action: string,
+      definition: object,
+      tags: readonly string[] = [],
+    ): JsonObject[] => {
+      if (gateway.gate.observe) return [definition as JsonObject];
+      const outlook = policy.outlook({
+        app: principal.app,
+        agent: principal.agent,
+        scope: principal.scope,
+        action,
+        resource: { type, id, server: this.#server.info.name, tags, readOnly: gateway.readOnlyTools.has(id) },
+      });
+      if (outlook === "never") return [];
+      return [outlook === "challenge" ? marked(definition as JsonObject) : (definition as JsonObject)];
+    };
+    switch (method) {
+      case "tools/list":
+        return [...this.#server.tools.values()]
+          .filter((tool) => !principal.tools || principal.tools.has(tool.definition.name))
+          .flatMap((tool) => show("Tool", tool.definition.name, tool.definition.name, tool.definition, tool.tags));
+      case "resources/list":
+        return [...this.#server.resources.values()].flatMap((resource) =>
+          show("Resource", resource.definition.uri, "resources/read", resource.definition),
+        );
+      case "resources/templates/list":
+        return this.#server.templates.map((template) => template.definition as unknown as JsonObject);
+      case "prompts/list":
+        return [...this.#server.prompts.values()].flatMap((prompt) =>
+          show("Prompt", prompt.definition.name, "prompts/get", prompt.definition),
+        );
+    }
+  }
+
+  #cursor(page: number): string {
+    return Buffer.from(`${this.#version}.${page}`).toString("base64url");
+  }
+
+  #read(cursor: JsonValue | undefined, pages: number): number {
+    if (cursor === undefined) return 0;
+    const [version, page] =
+      typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("latin1").split(".") : [];
+    const at = Number(page);
+    if (version === String(this.#version) && Number.isInteger(at) && at > 0 && at < pages) return at;
+    throw new Fault("InvalidParams", "`cursor` is unknown, or the list has changed since; begin again without it", {
+      field: "cursor",
+    });
+  }
+}
+
+function marked(definition: JsonObject): JsonObject {
+  const meta = (definition._meta ?? {}) as JsonObject;
+  return { ...definition, _meta: { ...meta, "portcullis/outlook": "challenge" } };
+}

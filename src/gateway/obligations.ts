@@ -1,0 +1,142 @@
+// Obligations that policy attached to a permit. They cover every byte on the way back: content, structured content,
+// errors and `_meta` alike.
+
+import type { Obligation } from "../gate/index.js";
+import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+
+const REDACTED = "[redacted]";
+
+/** Named patterns that a policy can ask for by name. Linear by construction: no nested quantifiers. */
+const NAMED: Readonly<Record<string, RegExp>> = {
+  email: /[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}/g,
+  secret: /\b(?:sk|pk|ghp|gho|ghs|xox[abp]|AKIA|ASIA|glpat|eyJ)[A-Za-z0-9_\-.]{12,512}/g,
+  creditcard: /\b\d(?:[ -]?\d){12,18}\b/g,
+  ipv4: /\b\d{1,3}(?:\.\d{1,3}){3}\b/g,
+  phone: /\+\d[\d ()-]{6,18}\d/g,
+};
+
+interface Compiled {
+  readonly fields: ReadonlySet<string>;
+  readonly patterns: readonly RegExp[];
+  readonly maxBytes: number | undefined;
+}
+
+/** Obligation lists come from the policy set and stay the same objects, so compiling happens once each. */
+const compiled = new WeakMap<readonly Obligation[], Compiled>();
+
+function compile(obligations: readonly Obligation[]): Compiled {
+  const known = compiled.get(obligations);
+  if (known) return known;
+  const fields = new Set<string>();
+  const patterns: RegExp[] = [];
+  let maxBytes: number | undefined;
+  for (const obligation of obligations) {
+    if (obligation.kind === "cap") {
+      maxBytes = Math.min(maxBytes ?? Number.POSITIVE_INFINITY, obligation.maxBytes);
+    } else {
+      if (obligation.field !== undefined) fields.add(obligation.field);
+      if (obligation.name !== undefined) patterns.push(namedPattern(obligation.name));
+      if (obligation.pattern !== undefined) patterns.push(patternOf(obligation.pattern));
+    }
+  }
+  const entry = { fields, patterns, maxBytes };
+  compiled.set(obligations, entry);
+  return entry;
+}
+
+function namedPattern(name: string): RegExp {
+  const pattern = NAMED[name];
+  // Policies are checked at load; should one slip through, the answer is withheld rather than shown bare.
+  if (!pattern) throw new Fault("PolicyDeny", `the policy asks to redact \`${name}\`, which is no known pattern`);
+  return pattern;
+}
+
+function patternOf(text: string): RegExp {
+  const slash = text.startsWith("/") ? text.lastIndexOf("/") : -1;
+  const [source, flags] = slash > 0 ? [text.slice(1, slash), text.slice(slash + 1)] : [text, ""];
+  return new RegExp(source, flags.includes("g") ? flags : `${flags}g`);
+}
+
+export function mustBuffer(obligations: readonly Obligation[]): boolean {
+  return obligations.length > 0;
+}
+
+export function applyObligations(obligations: readonly Obligation[], result: JsonObject): JsonObject {
+  if (obligations.length === 0) return result;
+  const rules = compile(obligations);
+  const redacted = (rules.fields.size > 0 || rules.patterns.length > 0 ? redact(result, rules) : result) as JsonObject;
+  return rules.maxBytes === undefined ? redacted : cap(redacted, rules.maxBytes);
+}
+
+/** The same for a message of an error or a log line. */
+export function applyToText(obligations: readonly Obligation[], text: string): string {
+  if (obligations.length === 0) return text;
+  const { patterns, maxBytes } = compile(obligations);
+  const redacted = redactText(text, patterns);
+  return maxBytes === undefined ? redacted : cutText(redacted, maxBytes);
+}
+
+function redact(value: JsonValue, rules: Compiled): JsonValue {
+  if (typeof value === "string") return redactString(value, rules);
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((item) => redact(item, rules));
+  const out: JsonObject = {};
+  for (const [key, item] of Object.entries(value)) {
+    out[redactText(key, rules.patterns)] = rules.fields.has(key) ? REDACTED : redact(item, rules);
+  }
+  return out;
+}
+
+/** A text block often is JSON in disguise; a named field is redacted in there as well. */
+function redactString(text: string, rules: Compiled): string {
+  let out = text;
+  if (rules.fields.size > 0 && /^\s*[[{]/.test(text)) {
+    try {
+      out = JSON.stringify(redact(JSON.parse(text) as JsonValue, rules));
+    } catch {
+      // Not JSON after all: the patterns below still apply.
+    }
+  }
+  return redactText(out, rules.patterns);
+}
+
+function redactText(text: string, patterns: readonly RegExp[]): string {
+  let out = text;
+  for (const pattern of patterns) out = out.replace(pattern, REDACTED);
+  return out;
+}
+
+/** Cuts a result to `maxBytes`: structured content goes whole or not at all, texts are cut, the cut is told. */
+function cap(result: JsonObject, maxBytes: number): JsonObject {
+  if (Buffer.byteLength(JSON.stringify(result)) <= maxBytes) return result;
+  let left = maxBytes;
+  const content: JsonValue[] = [];
+  for (const block of Array.isArray(result.content) ? result.content : []) {
+    const size = Buffer.byteLength(JSON.stringify(block));
+    if (size <= left) {
+      content.push(block);
+      left -= size;
+      continue;
+    }
+    if (isTextBlock(block) && left > 0) content.push({ ...block, text: cutText(block.text, left) });
+    break;
+  }
+  return {
+    content: [...content, { type: "text", text: `[cut to ${maxBytes} bytes by policy]` }],
+    ...(result.isError === undefined ? {} : { isError: result.isError }),
+    _meta: { "portcullis/truncated": true },
+  };
+}
+
+function isTextBlock(block: JsonValue): block is { type: "text"; text: string } {
+  return typeof block === "object" && block !== null && !Array.isArray(block) && typeof block.text === "string";
+}
+
+export function cutText(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= maxBytes) return text;
+  // Cutting inside a character would make one that was never there.
+  let end = maxBytes;
+  while (end > 0 && ((bytes[end] as number) & 0xc0) === 0x80) end--;
+  return bytes.toString("utf8", 0, end);
+}

@@ -1,0 +1,177 @@
+// The pipeline's two records. The decision is durable before anything runs; the outcome rides the next flush.
+
+import { randomBytes } from "node:crypto";
+import { canonicalize, contentId, type Decision, type Intent } from "../gate/index.js";
+import type { Outcome } from "../ledger/index.js";
+import { Fault, isJsonObject } from "../protocol/index.js";
+import type { Answer } from "./call.js";
+import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
+
+/** Call ids: unique across starts by a random prefix, cheap by a counter. */
+const prefix = randomBytes(9).toString("base64url");
+let counter = 0;
+const callIds = new WeakMap<Intent, string>();
+
+function callId(intent: Intent): string {
+  let id = callIds.get(intent);
+  if (id === undefined) {
+    id = `${prefix}.${(counter++).toString(36)}`;
+    callIds.set(intent, id);
+  }
+  return id;
+}
+
+/** Undefined when nothing has to be waited for. */
+export function recordDecision(
+  gateway: Gateway,
+  proposal: Proposal,
+  route: Route,
+  intent: Intent,
+  decision: Decision,
+): Promise<unknown> | undefined {
+  const { ledger } = gateway;
+  if (!ledger) return undefined;
+  const { app, agent } = proposal.principal;
+  const actor = `${app}/${agent}`;
+  const rules = decision.rules.map((rule) => rule.id);
+  const entry = {
+    kind: "decision" as const,
+    call: callId(intent),
+    trace: proposal.span.traceId,
+    intent: intent.id,
+    app,
+    agent,
+    actor,
+    method: proposal.method,
+    tool: route.name,
+    binding: route.binding,
+    args_cid: intent.argumentsId,
+    effect: decision.effect,
+    rules,
+    policy: decision.policyHash,
+    reason: decision.reason,
+    mode: decision.observed ? ("observe" as const) : ("enforce" as const),
+    ...(gateway.keepArguments ? { args: intent.argumentsText } : {}),
+  };
+  if (decision.challenge && decision.challengeIsNew) {
+    ledger.appendSoon({
+      kind: "challenge",
+      challenge: decision.challenge.id,
+      event: "opened",
+      call: entry.call,
+      trace: entry.trace,
+      actor,
+      tool: route.name,
+      args_cid: intent.argumentsId,
+      rules,
+      approvers: decision.challenge.approvers,
+      policy: decision.policyHash,
+    });
+  }
+  // Only what an operator (or we ourselves) declared harmless may run before its decision is on the disk.
+  if (route.builtin || (route.type === "Tool" && route.readOnly)) {
+    ledger.appendSoon(entry);
+    return undefined;
+  }
+  return ledger.append(entry);
+}
+
+export function recordOutcome(
+  gateway: Gateway,
+  proposal: Proposal,
+  prepared: { route: Route; intent: Intent },
+  decision: Decision,
+  answer: Answer,
+  started: number,
+): Answer {
+  const latencyMs = performance.now() - started;
+  const { route, intent } = prepared;
+  const outcome = outcomeOf(answer);
+  if (decision.permit) {
+    gateway.ledger?.appendSoon({
+      kind: "outcome",
+      call: callId(intent),
+      trace: proposal.span.traceId,
+      actor: `${proposal.principal.app}/${proposal.principal.agent}`,
+      tool: route.name,
+      args_cid: intent.argumentsId,
+      outcome,
+      latency_ms: Math.round(latencyMs * 1000) / 1000,
+      bytes: null,
+    });
+  }
+  proposal.span.end({
+    effect: decision.effect,
+    outcome: decision.permit ? outcome : "refused",
+    errorType: answer.ok ? undefined : answer.fault.type,
+    latencyMs,
+    bytes: 0,
+    policyHash: decision.policyHash,
+    rule: decision.rules[0]?.id,
+  });
+  return answer;
+}
+
+function outcomeOf(answer: Answer): Outcome {
+  if (answer.ok) {
+    return !(answer.result instanceof RawResult) && answer.result.isError === true ? "tool_error" : "ok";
+  }
+  switch (answer.fault.type) {
+    case "ToolTimeout":
+      return "timeout";
+    case "Cancelled":
+      return "cancelled";
+    case "ToolExecution":
+    case "OutputInvalid":
+    case "IoError":
+      return "tool_error";
+    default:
+      return "failed";
+  }
+}
+
+/** A proposal that found no target is a deny like any other, and on record like any other. */
+export async function recordUnrouted(
+  gateway: Gateway,
+  proposal: Proposal,
+  fault: Fault,
+  started: number,
+): Promise<Fault> {
+  const { principal, method, params, span } = proposal;
+  const name = typeof params.name === "string" ? params.name : typeof params.uri === "string" ? params.uri : method;
+  const policy = gateway.gate.policy.hash;
+  span.end({
+    effect: "deny",
+    outcome: "refused",
+    errorType: fault.type,
+    latencyMs: performance.now() - started,
+    bytes: 0,
+    policyHash: policy,
+    rule: "route",
+  });
+  if (!gateway.ledger) return fault;
+  const args = contentId(canonicalize(isJsonObject(params.arguments) ? params.arguments : {}));
+  try {
+    await gateway.ledger.append({
+      kind: "decision",
+      call: `${prefix}.${(counter++).toString(36)}`,
+      trace: span.traceId,
+      intent: "",
+      app: principal.app,
+      agent: principal.agent,
+      actor: `${principal.app}/${principal.agent}`,
+      method,
+      tool: name.slice(0, 256),
+      binding: "",
+      args_cid: args,
+      effect: "deny",
+      rules: ["route"],
+      policy,
+      reason: fault.message,
+      mode: "enforce",
+    });
+  } catch {
+    // Nothing ran and nothing will; the caller hears the first reason, readiness tells about the ledger.
+  }
+  return fault;
+}

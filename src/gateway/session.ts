@@ -1,0 +1,186 @@
+// A handshake connection: its phase, what the client can do, what is under way, and questions that wait for it.
+// On stdio, TCP, WebSocket and memory it is the connection; on HTTP it is named by `Mcp-Session-Id`.
+
+import { randomBytes } from "node:crypto";
+import type { Principal } from "../gate/index.js";
+import {
+  Fault,
+  type JsonObject,
+  LEGACY,
+  type Phase,
+  type RequestId,
+  type Response,
+  type Revision,
+} from "../protocol/index.js";
+import type { LogLevel } from "../tool/index.js";
+import type { Cancel } from "./cancel.js";
+import { EventStream, Streams } from "./streams.js";
+
+const MAX_QUESTIONS = 64;
+const MAX_SUBSCRIPTIONS = 1_000;
+
+export class Session {
+  readonly id: string;
+  phase: Phase = "new";
+  revision: Revision = LEGACY[0] as Revision;
+  clientCapabilities: JsonObject = {};
+  principal: Principal | undefined;
+  /** Until the client says otherwise, everything from `info` up. */
+  logLevel: LogLevel = "info";
+  readonly underWay = new Map<RequestId, Cancel>();
+  readonly subscriptions = new Set<string>();
+  readonly streams = new Streams();
+  /** HTTP: the stream that a GET opened. */
+  listening: EventStream | undefined;
+  lastUsed = Date.now();
+  readonly #send: (text: string) => boolean;
+  readonly #questions = new Map<RequestId, { resolve: (result: JsonObject) => void; reject: (fault: Fault) => void }>();
+  #nextQuestion = 0;
+
+  /** `send` reaches the client outside of any request. */
+  constructor(send: ((session: Session, text: string) => boolean) | undefined) {
+    this.id = randomBytes(18).toString("base64url");
+    this.#send = send
+      ? (text) => send(this, text)
+      : (text) => (this.listening?.live ? this.listening.push(text) : true);
+  }
+
+  notify(method: string, params?: JsonObject): boolean {
+    if (this.phase !== "active") return true;
+    return this.#send(JSON.stringify({ jsonrpc: "2.0", method, ...(params ? { params } : {}) }));
+  }
+
+  subscribe(uri: string): void {
+    if (this.subscriptions.size >= MAX_SUBSCRIPTIONS && !this.subscriptions.has(uri)) {
+      throw new Fault("TooMany", `one session can follow ${MAX_SUBSCRIPTIONS} resources`);
+    }
+    this.subscriptions.add(uri);
+  }
+
+  /** Asks the client within the call `via` belongs to; its answer comes as a message of its own. */
+  ask(
+    method: string,
+    params: JsonObject,
+    via: (text: string) => boolean,
+    timeoutMs: number,
+    cancel: Cancel,
+  ): Promise<JsonObject> {
+    if (this.#questions.size >= MAX_QUESTIONS) {
+      return Promise.reject(new Fault("TooMany", `${MAX_QUESTIONS} questions to this client are already open`));
+    }
+    const id = `q${this.#nextQuestion++}`;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () =>
+          settle(() =>
+            reject(new Fault("ToolTimeout", `the client did not answer \`${method}\` within ${timeoutMs} ms`)),
+          ),
+        timeoutMs,
+      );
+      const stop = (): void => settle(() => reject(cancel.fault ?? new Fault("Cancelled", "the call was cancelled")));
+      const settle = (then: () => void): void => {
+        clearTimeout(timer);
+        this.#questions.delete(id);
+        cancel.signal.removeEventListener("abort", stop);
+        then();
+      };
+      cancel.signal.addEventListener("abort", stop, { once: true });
+      this.#questions.set(id, {
+        resolve: (result) => settle(() => resolve(result)),
+        reject: (fault) => settle(() => reject(fault)),
+      });
+      via(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    });
+  }
+
+  /** An answer belongs to exactly one open question of this session, or it is dropped. */
+  answer(response: Response): boolean {
+    const question = response.id === null ? undefined : this.#questions.get(response.id);
+    if (!question) return false;
+    if ("result" in response) question.resolve(response.result);
+    else question.reject(new Fault("ToolExecution", `the client refused: ${response.error.message}`));
+    return true;
+  }
+
+  close(reason: string): void {
+    if (this.phase === "closed") return;
+    this.phase = "closed";
+    const fault = new Fault("Cancelled", reason);
+    for (const cancel of this.underWay.values()) cancel.abort(fault);
+    for (const question of [...this.#questions.values()]) question.reject(fault);
+    this.streams.endAll();
+    this.subscriptions.clear();
+  }
+}
+
+/** The sessions of an HTTP endpoint: bounded, forgotten when idle, each bound to who opened it. */
+export class Sessions {
+  readonly #sessions = new Map<string, Session>();
+  readonly #maxSessions: number;
+  readonly #idleMs: number;
+  readonly #sweeper: NodeJS.Timeout;
+
+  constructor(maxSessions: number, idleMs: number) {
+    this.#maxSessions = maxSessions;
+    this.#idleMs = idleMs;
+    this.#sweeper = setInterval(() => this.#sweep(), Math.max(1_000, Math.min(60_000, idleMs / 4)));
+    this.#sweeper.unref();
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  open(principal: Principal): Session {
+    if (this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
+    const session = new Session(undefined);
+    session.principal = principal;
+    this.#sessions.set(session.id, session);
+    return session;
+  }
+
+  /** Another caller's session and no session at all are the same answer. */
+  find(id: string, principal: Principal): Session {
+    const session = this.#sessions.get(id);
+    if (!session || session.principal?.app !== principal.app || session.principal.agent !== principal.agent) {
+      throw new Fault("SessionNotFound", "there is no such session; begin again with `initialize`", {
+        field: "Mcp-Session-Id",
+      });
+    }
+    session.lastUsed = Date.now();
+    return session;
+  }
+
+  end(session: Session, reason: string): void {
+    this.#sessions.delete(session.id);
+    session.close(reason);
+  }
+
+  *active(): Iterable<Session> {
+    for (const session of this.#sessions.values()) if (session.phase === "active") yield session;
+  }
+
+  closeAll(): void {
+    clearInterval(this.#sweeper);
+    for (const session of [...this.#sessions.values()]) this.end(session, "the server is stopping");
+  }
+
+  #sweep(): void {
+    const limit = Date.now() - this.#idleMs;
+    for (const session of [...this.#sessions.values()]) {
+      if (session.lastUsed < limit && session.underWay.size === 0 && !session.listening?.live) {
+        this.end(session, "the session was idle");
+      }
+    }
+  }
+
+  #evictOldestIdle(): void {
+    let oldest: Session | undefined;
+    for (const session of this.#sessions.values()) {
+      if (session.underWay.size > 0 || session.listening?.live) continue;
+      if (!oldest || session.lastUsed < oldest.lastUsed) oldest = session;
+    }
+    if (!oldest) throw new Fault("TooMany", `${this.#maxSessions} sessions are open and in use`);
+    this.end(oldest, "the session made room for another");
+  }
+}

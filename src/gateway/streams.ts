@@ -1,0 +1,113 @@
+// Event streams of a session that a client can take up again where it lost them: every event has an id, and a
+// bounded number of them is kept.
+
+import { Fault } from "../protocol/index.js";
+import type { Reply } from "../transport/index.js";
+
+interface KeptEvent {
+  seq: number;
+  text: string;
+}
+
+const MAX_EVENTS = 256;
+const MAX_EVENT_BYTES = 1024 * 1024;
+const MAX_ENDED_STREAMS = 16;
+
+export class EventStream {
+  readonly id: string;
+  #sink: Reply | undefined;
+  #events: KeptEvent[] = [];
+  #bytes = 0;
+  #seq = 0;
+  ended = false;
+
+  constructor(id: string, sink: Reply | undefined) {
+    this.id = id;
+    if (sink) this.attach(sink);
+  }
+
+  get live(): boolean {
+    return this.#sink !== undefined;
+  }
+  get started(): boolean {
+    return this.#seq > 0;
+  }
+
+  attach(sink: Reply): void {
+    this.#sink = sink;
+    sink.onAbort(() => {
+      if (this.#sink === sink) this.#sink = undefined;
+    });
+  }
+
+  /** False when the reader is slow. An event for a stream nobody reads is kept for its return. */
+  push(text: string): boolean {
+    const seq = ++this.#seq;
+    this.#events.push({ seq, text });
+    this.#bytes += text.length;
+    while (this.#events.length > MAX_EVENTS || (this.#bytes > MAX_EVENT_BYTES && this.#events.length > 1)) {
+      this.#bytes -= (this.#events.shift() as KeptEvent).text.length;
+    }
+    return this.#sink?.send(text, `${this.id}.${seq}`) ?? true;
+  }
+
+  drained(): Promise<void> {
+    return this.#sink?.drained() ?? Promise.resolve();
+  }
+
+  /** The last event: the answer itself when this stream belongs to a request. */
+  end(text?: string): void {
+    if (this.ended) return;
+    if (text !== undefined) this.push(text);
+    this.ended = true;
+    this.#sink?.end();
+    this.#sink = undefined;
+  }
+
+  /** Continues on `sink` with everything after event `seq`. */
+  resume(sink: Reply, seq: number): void {
+    const oldest = this.#events[0]?.seq ?? this.#seq + 1;
+    if (seq + 1 < oldest) throw new Fault("InvalidRequest", "the events after `Last-Event-ID` are no longer kept");
+    sink.open();
+    this.attach(sink);
+    for (const event of this.#events) if (event.seq > seq) sink.send(event.text, `${this.id}.${event.seq}`);
+    if (this.ended) {
+      sink.end();
+      this.#sink = undefined;
+    }
+  }
+}
+
+/** The streams of one session. */
+export class Streams {
+  readonly #streams = new Map<string, EventStream>();
+  #next = 0;
+
+  create(sink: Reply | undefined): EventStream {
+    const stream = new EventStream(`s${this.#next++}`, sink);
+    this.#streams.set(stream.id, stream);
+    this.#forgetOld();
+    return stream;
+  }
+
+  /** `Last-Event-ID` names its stream. */
+  find(lastEventId: string): { stream: EventStream; seq: number } {
+    const dot = lastEventId.lastIndexOf(".");
+    const stream = this.#streams.get(lastEventId.slice(0, dot));
+    const seq = Number(lastEventId.slice(dot + 1));
+    if (!stream || !Number.isInteger(seq) || seq < 0) {
+      throw new Fault("InvalidRequest", "`Last-Event-ID` names no stream of this session", { field: "Last-Event-ID" });
+    }
+    return { stream, seq };
+  }
+
+  endAll(): void {
+    for (const stream of this.#streams.values()) stream.end();
+    this.#streams.clear();
+  }
+
+  #forgetOld(): void {
+    const ended = [...this.#streams.values()].filter((stream) => stream.ended);
+    for (const stream of ended.slice(0, Math.max(0, ended.length - MAX_ENDED_STREAMS))) this.#streams.delete(stream.id);
+  }
+}

@@ -1,0 +1,108 @@
+// Changes reach whoever asked to hear of them: handshake sessions by notification, 2026-07-28 clients on the listen
+// streams they opened, and nobody else.
+
+import { Fault, isJsonObject, type JsonObject, META, type RequestId } from "../protocol/index.js";
+import type { Change } from "../tool/index.js";
+import type { Reply } from "../transport/index.js";
+import type { Session } from "./session.js";
+
+interface Filter {
+  toolsListChanged?: boolean;
+  promptsListChanged?: boolean;
+  resourcesListChanged?: boolean;
+  resourceSubscriptions?: string[];
+}
+
+interface Listener {
+  readonly id: RequestId;
+  readonly filter: Filter;
+  readonly send: (text: string) => boolean;
+  readonly end: () => void;
+}
+
+const MAX_URIS = 1_000;
+const NOTIFICATION: Readonly<Record<Change["kind"], string>> = {
+  tools: "notifications/tools/list_changed",
+  prompts: "notifications/prompts/list_changed",
+  resources: "notifications/resources/list_changed",
+  resource: "notifications/resources/updated",
+};
+
+export class Subscriptions {
+  readonly #listeners = new Set<Listener>();
+  readonly #maxStreams: number;
+  constructor(maxStreams: number) {
+    this.#maxStreams = maxStreams;
+  }
+
+  /** Opens a listen stream: its first message says what was granted. Returns how to end it. */
+  listen(id: RequestId, params: JsonObject, reply: Reply, finish: () => void): () => void {
+    if (this.#listeners.size >= this.#maxStreams) {
+      throw new Fault("TooMany", `${this.#maxStreams} listen streams are open`);
+    }
+    const filter = filterOf(params);
+    const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish };
+    reply.open();
+    reply.send(
+      JSON.stringify({
+        jsonrpc: "2.0",
+        method: "notifications/subscriptions/acknowledged",
+        params: { notifications: filter, _meta: { [META.subscriptionId]: id } },
+      }),
+    );
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  announce(change: Change, sessions: Iterable<Session>): void {
+    const method = NOTIFICATION[change.kind];
+    const params = change.kind === "resource" ? { uri: change.uri } : undefined;
+    for (const session of sessions) {
+      if (change.kind !== "resource" || session.subscriptions.has(change.uri)) session.notify(method, params);
+    }
+    for (const listener of this.#listeners) {
+      if (!wants(listener.filter, change)) continue;
+      const tagged = { ...params, _meta: { [META.subscriptionId]: listener.id } };
+      listener.send(JSON.stringify({ jsonrpc: "2.0", method, params: tagged }));
+    }
+  }
+
+  endAll(): void {
+    for (const listener of [...this.#listeners]) listener.end();
+    this.#listeners.clear();
+  }
+}
+
+function wants(filter: Filter, change: Change): boolean {
+  switch (change.kind) {
+    case "tools":
+      return filter.toolsListChanged === true;
+    case "prompts":
+      return filter.promptsListChanged === true;
+    case "resources":
+      return filter.resourcesListChanged === true;
+    case "resource":
+      return filter.resourceSubscriptions?.includes(change.uri) === true;
+  }
+}
+
+function filterOf(params: JsonObject): Filter {
+  const asked = params.notifications;
+  if (!isJsonObject(asked)) {
+    throw new Fault("InvalidParams", "`notifications` must say what to listen for", { field: "notifications" });
+  }
+  const filter: Filter = {};
+  if (asked.toolsListChanged === true) filter.toolsListChanged = true;
+  if (asked.promptsListChanged === true) filter.promptsListChanged = true;
+  if (asked.resourcesListChanged === true) filter.resourcesListChanged = true;
+  const uris = asked.resourceSubscriptions;
+  if (Array.isArray(uris)) {
+    if (uris.length > MAX_URIS || !uris.every((uri) => typeof uri === "string")) {
+      throw new Fault("InvalidParams", `\`notifications.resourceSubscriptions\` holds at most ${MAX_URIS} uris`, {
+        field: "notifications.resourceSubscriptions",
+      });
+    }
+    filter.resourceSubscriptions = uris as string[];
+  }
+  return filter;
+}

@@ -1,0 +1,116 @@
+import type { Gate, Principal, Target } from "../gate/index.js";
+import type { Identify } from "../identity/index.js";
+import type { Ledger } from "../ledger/index.js";
+import type { JsonObject, JsonValue, RequestId, Revision } from "../protocol/index.js";
+import type { CallSpan, Telemetry } from "../telemetry/index.js";
+import type { CallContext, LogLevel, ServerDefinition, Validation } from "../tool/index.js";
+import type { Cancel } from "./cancel.js";
+import type { Lists } from "./lists.js";
+import type { Seal } from "./seal.js";
+
+export interface GatewayLimits {
+  /** Nesting of a message. */
+  maxDepth: number;
+  maxBatch: number;
+  /** Requests under way on one connection or session. */
+  maxOpenRequests: number;
+  maxSessions: number;
+  /** A session nobody uses is forgotten. */
+  sessionIdleMs: number;
+  maxListenStreams: number;
+  /** Largest result text; more is cut where it can be cut and refused where it cannot. */
+  maxResultBytes: number;
+  /** Entries in one page of a list. */
+  pageSize: number;
+  toolTimeoutMs: number;
+  validationTimeoutMs: number;
+  /** How long a question to the client may stay open. */
+  askTimeoutMs: number;
+  /** How long a challenged call waits for a person before it is answered as pending. */
+  challengeWaitMs: number;
+  /** How deep tools may call tools. */
+  maxCallDepth: number;
+}
+
+export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
+  maxDepth: 128,
+  maxBatch: 100,
+  maxOpenRequests: 256,
+  maxSessions: 10_000,
+  sessionIdleMs: 30 * 60_000,
+  maxListenStreams: 1_000,
+  maxResultBytes: 4 * 1024 * 1024,
+  pageSize: 1_000,
+  toolTimeoutMs: 30_000,
+  validationTimeoutMs: 5_000,
+  askTimeoutMs: 5 * 60_000,
+  challengeWaitMs: 0,
+  maxCallDepth: 8,
+};
+
+export interface Gateway {
+  readonly server: ServerDefinition;
+  readonly gate: Gate;
+  /** Absent only where a library user chose to keep no ledger. */
+  readonly ledger: Ledger | undefined;
+  readonly identify: Identify;
+  readonly telemetry: Telemetry;
+  readonly limits: GatewayLimits;
+  /** Tools that are also plain JSON-RPC methods, without a handshake. */
+  readonly plainMethods: ReadonlySet<string>;
+  /** Said by the operator: the decision of such a tool is written without waiting for the disk. */
+  readonly readOnlyTools: ReadonlySet<string>;
+  /** Said by the operator for tools of others that need no guardrail. */
+  readonly unguardedTools: ReadonlySet<string>;
+  /** Keep the arguments in the ledger, for replay. */
+  readonly keepArguments: boolean;
+  readonly seal: Seal;
+  readonly lists: Lists;
+}
+
+/** A proposal that found its way: what it is about, and how it would run. */
+export interface Route extends Target {
+  readonly arguments: JsonObject;
+  readonly timeoutMs: number;
+  readonly hasOutputSchema: boolean;
+  validate(args: JsonObject): Validation | Promise<Validation>;
+  validateOutput(value: JsonValue | undefined): Validation | Promise<Validation>;
+  run(args: JsonObject, context: CallContext): Promise<JsonObject | RawResult> | JsonObject | RawResult;
+}
+
+/** A result that is already text: the inside of the result object, without its braces. Built-in routes only. */
+export class RawResult {
+  readonly inside: string;
+  constructor(inside: string) {
+    this.inside = inside;
+  }
+}
+
+/** The way back to whoever proposed the call. */
+export interface Conversation {
+  readonly clientCapabilities: JsonObject;
+  readonly logLevel: LogLevel | undefined;
+  /** A notification that belongs to this call. False when the reader is slow. */
+  notify(method: string, params: JsonObject): boolean;
+  drained(): Promise<void>;
+  /** A question to the client, where the revision has them. */
+  request?(method: string, params: JsonObject, cancel: Cancel): Promise<JsonObject>;
+}
+
+export interface Proposal {
+  readonly principal: Principal;
+  readonly method: string;
+  readonly params: JsonObject;
+  /** Set where the endpoint itself is the target (lists, log levels, subscriptions). */
+  readonly route?: Route;
+  readonly requestId: RequestId | undefined;
+  readonly revision: Revision;
+  readonly transport: string;
+  readonly conversation: Conversation;
+  readonly cancel: Cancel;
+  readonly span: CallSpan;
+  /** How many tools have called tools to get here. */
+  readonly depth: number;
+}
+
+export type JsonRecord = Record<string, JsonValue>;

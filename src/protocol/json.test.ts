@@ -1,0 +1,78 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { parseStrict, StrictJsonError } from "./json.js";
+
+/** What is refused for a reason of its own: a surrogate in escapes, an integer of sixteen digits. */
+const AMBIGUOUS = /\\ud[89a-f]|[0-9]{16}/i;
+
+describe("strict JSON", () => {
+  it("reads what JSON.parse reads when nothing is ambiguous", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.constantFrom(undefined, 1, "\t"), (value, indent) => {
+        const text = JSON.stringify(value, null, indent);
+        fc.pre(!AMBIGUOUS.test(text));
+        expect(parseStrict(text)).toEqual(JSON.parse(text));
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it.each([
+    ['{"a":1,"a":2}', /duplicate key "a"/],
+    ['{"a":1,"\\u0061":2}', /duplicate key "\\u0061"/],
+    ['[{"x":{"b":[],"c":0,"b":1}}]', /duplicate key "b"/],
+    ['{"__proto__":1,"__proto__":2}', /duplicate key/],
+    ["12345678901234567890", /integer 12345678901234567890 is beyond/],
+    ['{"n":9007199254740993}', /beyond/],
+    ['{"n":9007199254740992}', /beyond/],
+    ["[1000000000000000000]", /beyond/],
+    ["[-9007199254740993]", /beyond/],
+    ["1e400", /out of range/],
+    ['"\\ud800"', /lone surrogate/],
+    ['"\\uDFFF x"', /lone surrogate/],
+    ['{"\\ud83d":1}', /lone surrogate/],
+    ["{", /not valid JSON/],
+    ['{"a":NaN}', /not valid JSON/],
+    ["", /not valid JSON/],
+    ['"unclosed', /not valid JSON/],
+  ])("refuses %s", (text, message) => {
+    expect(() => parseStrict(text)).toThrow(StrictJsonError);
+    expect(() => parseStrict(text)).toThrow(message);
+  });
+
+  it.each([
+    ['{"a":{"a":1},"b":{"a":2}}', "the same key in different objects"],
+    ['{"a":"{\\"a\\":1,\\"a\\":2}"}', "what looks like a duplicate inside a string"],
+    ['"\\ud83d\\ude00"', "a surrogate pair in escapes"],
+    ["9007199254740991", "the largest safe integer"],
+    ["1e21", "a large number in exponent form"],
+    ["0.1234567890123456789", "a fraction with more digits than a double holds"],
+    ["-0", "negative zero"],
+    ['"\\u2028\\/"', "escapes that need not be"],
+  ])("accepts %s: %s", (text) => {
+    expect(parseStrict(text)).toEqual(JSON.parse(text));
+  });
+
+  it("refuses 100,000 levels of nesting without exhausting the stack", () => {
+    expect(() => parseStrict("[".repeat(100_000))).toThrow(/nesting is deeper than 128/);
+    expect(() => parseStrict(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toThrow(/nesting is deeper/);
+    expect(parseStrict(`${"[".repeat(128)}${"]".repeat(128)}`)).toBeDefined();
+  });
+
+  it("does not count brackets inside strings as nesting", () => {
+    expect(parseStrict(JSON.stringify("[{".repeat(1_000)))).toBe("[{".repeat(1_000));
+    expect(parseStrict(JSON.stringify({ a: '\\"[[[' }))).toEqual({ a: '\\"[[[' });
+  });
+
+  it("finds a duplicate key wherever it is hidden", () => {
+    fc.assert(
+      fc.property(fc.string(), fc.jsonValue(), fc.array(fc.jsonValue()), (key, value, around) => {
+        fc.pre(!AMBIGUOUS.test(JSON.stringify([key, value, around])));
+        const pair = `${JSON.stringify(key)}:${JSON.stringify(value)}`;
+        const text = JSON.stringify([...around, "HERE", ...around]).replace('"HERE"', () => `{${pair},${pair}}`);
+        expect(() => parseStrict(text)).toThrow(/duplicate key/);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
