@@ -1,0 +1,68 @@
+// What goes with every request in each era: 2026-07-28 says everything again in `_meta` (and, on HTTP, in headers);
+// the handshake revisions said it once and only name the session.
+
+import { isJsonObject, type Era, type JsonObject } from "../protocol/index.js";
+import type { Implementation, LogLevel } from "../tool/index.js";
+import { standardHeaders } from "./headers.js";
+import { hasVersionHeader, MODERN, type Revision } from "./revision.js";
+
+export interface Framed {
+  params: JsonObject;
+  headers: Record<string, string>;
+}
+
+export interface Dialect {
+  readonly era: Era;
+  readonly revision: Revision;
+  frame(method: string, params: JsonObject): Framed;
+  /** Headers of anything that is no request: notifications, answers, GET and DELETE. */
+  plainHeaders(): Record<string, string>;
+}
+
+export interface ModernTerms {
+  clientInfo: Implementation;
+  capabilities: JsonObject;
+  logLevel: () => LogLevel | undefined;
+  http: boolean;
+}
+
+export function modernDialect(terms: ModernTerms): Dialect {
+  const own = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": terms.clientInfo as JsonObject,
+    "io.modelcontextprotocol/clientCapabilities": terms.capabilities,
+  };
+  return {
+    era: "modern",
+    revision: MODERN,
+    frame(method, params) {
+      const level = terms.logLevel();
+      const _meta: JsonObject = {
+        ...(isJsonObject(params._meta) ? params._meta : {}),
+        ...own,
+        ...(level === undefined ? {} : { "io.modelcontextprotocol/logLevel": level }),
+      };
+      return { params: { ...params, _meta }, headers: terms.http ? standardHeaders(MODERN, method, params) : {} };
+    },
+    plainHeaders: () => ({ "mcp-protocol-version": MODERN }),
+  };
+}
+
+export interface Session {
+  revision: Revision;
+  /** Given by an HTTP server with its answer to `initialize`; absent where the server keeps no sessions. */
+  id?: string;
+}
+
+export function handshakeDialect(session: Session): Dialect {
+  const plainHeaders = (): Record<string, string> => ({
+    ...(hasVersionHeader(session.revision) ? { "mcp-protocol-version": session.revision } : {}),
+    ...(session.id === undefined ? {} : { "mcp-session-id": session.id }),
+  });
+  return {
+    era: "legacy",
+    revision: session.revision,
+    frame: (_method, params) => ({ params, headers: plainHeaders() }),
+    plainHeaders,
+  };
+}
