@@ -72,11 +72,15 @@ export class OtlpExporter {
     clearTimeout(this.#timer);
     clearInterval(this.#metricsTimer);
     this.#wake?.();
-    const deadline = Date.now() + this.#settings.shutdownMs;
-    await within(deadline, this.#sending);
+    const { shutdownMs } = this.#settings;
+    const deadline = Date.now() + shutdownMs;
+    // Nothing else of the exporter keeps the process alive; the last batch has to.
+    const stay = setTimeout(() => {}, shutdownMs);
+    await Promise.race([this.#sending, sleepUntil(deadline)]);
     while (this.#queue.length > 0 && Date.now() < deadline) await this.#sendBatch(deadline);
     this.#drop(this.#queue.splice(0).length);
     if (this.#numbers && Date.now() < deadline) await this.#sendMetrics(deadline);
+    clearTimeout(stay);
     this.#traces?.close();
     this.#numbers?.close();
   }
@@ -158,12 +162,8 @@ export class OtlpExporter {
   }
 }
 
-async function within(deadline: number, work: Promise<void> | undefined): Promise<void> {
-  if (!work) return;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, Math.max(0, deadline - Date.now()));
+function sleepUntil(deadline: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, Math.max(0, deadline - Date.now())).unref();
   });
-  await Promise.race([work, late]);
-  clearTimeout(timer);
 }
