@@ -17,7 +17,7 @@ export interface Decision {
   readonly verdict: Verdict;
   readonly policyHash: string;
   /** Present exactly when the call may run (which under `observe` includes calls that policy would not allow). */
-  readonly permit?: Permit;
+  readonly permit: Permit | undefined;
   readonly challenge?: Challenge;
   /** True when this decision opened the challenge, which then has to be recorded before the caller hears of it. */
   readonly challengeIsNew?: boolean;
@@ -206,6 +206,7 @@ export function refuse(policy: { hash: string }, verdict: Verdict): Decision {
     reason: verdict.reason,
     verdict,
     policyHash: policy.hash,
+    permit: undefined,
     observed: false,
     release: NOTHING,
   };

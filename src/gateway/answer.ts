@@ -67,7 +67,7 @@ export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: A
     principal,
     method: request.method,
     params,
-    route: localRoute(gateway, principal, revision, request.method, params, session),
+    route: localRoute(gateway, principal, revision, request.method, params, peer.transport, session),
     requestId: request.id,
     revision,
     transport: peer.transport,

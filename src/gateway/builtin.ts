@@ -19,6 +19,7 @@ export function localRoute(
   revision: Revision,
   method: string,
   params: JsonObject,
+  transport: string,
   session: Session | undefined,
 ): Route | undefined {
   if (!offers(gateway.server, revision, method)) {
@@ -30,7 +31,7 @@ export function localRoute(
     return builtin(
       gateway,
       method,
-      () => new RawResult(gateway.lists.page(gateway, principal, method as ListMethod, params.cursor)),
+      () => new RawResult(gateway.lists.page(gateway, { principal, transport }, method as ListMethod, params.cursor)),
     );
   }
   switch (method) {

@@ -199,7 +199,7 @@ export class Endpoint implements Handler {
       const identified = this.identify(peer, (request as unknown as JsonObject).auth);
       principal = identified instanceof Promise ? await identified : identified;
     } catch (error) {
-      this.gateway.telemetry.metrics.unauthenticated();
+      this.gateway.telemetry.metrics.unauthenticated.inc();
       const fault = asFault(error);
       return this.#refuse(reply, request.id, fault, ASSUMED, httpStatus(fault));
     }

@@ -24,6 +24,12 @@ const FIELD: Readonly<Record<ListMethod, string>> = {
 
 const MAX_CACHED = 1_000;
 
+/** For whom, and over what: policy may look at both. */
+export interface Asker {
+  principal: Principal;
+  transport: string;
+}
+
 export class Lists {
   readonly #server: ServerDefinition;
   readonly #cache = new Map<string, string[]>();
@@ -39,19 +45,21 @@ export class Lists {
   }
 
   /** The inside of the result object, as JSON text without its braces: `"tools":[…],"nextCursor":"…"`. */
-  page(gateway: Gateway, principal: Principal, method: ListMethod, cursor: JsonValue | undefined): string {
-    const pages = this.#pages(gateway, principal, method);
+  page(gateway: Gateway, asker: Asker, method: ListMethod, cursor: JsonValue | undefined): string {
+    const pages = this.#pages(gateway, asker, method);
     const at = this.#read(cursor, pages.length);
     const next = at + 1 < pages.length ? `,"nextCursor":${JSON.stringify(this.#cursor(at + 1))}` : "";
     return `"${FIELD[method]}":${pages[at] ?? "[]"}${next}`;
   }
 
-  #pages(gateway: Gateway, principal: Principal, method: ListMethod): string[] {
+  #pages(gateway: Gateway, asker: Asker, method: ListMethod): string[] {
+    const { principal, transport } = asker;
     const policy = gateway.gate.policy;
-    const key = `${method} ${policy.hash} ${JSON.stringify([principal.app, principal.agent, ...principal.scope])}`;
+    const who = JSON.stringify([transport, principal.app, principal.agent, ...principal.scope]);
+    const key = `${method} ${policy.hash} ${who}`;
     const cached = principal.tools ? undefined : this.#cache.get(key);
     if (cached) return cached;
-    const entries = this.#entries(gateway, principal, method, policy);
+    const entries = this.#entries(gateway, asker, method, policy);
     const pages: string[] = [];
     for (let i = 0; i < entries.length; i += gateway.limits.pageSize) {
       pages.push(JSON.stringify(entries.slice(i, i + gateway.limits.pageSize)));
@@ -61,7 +69,8 @@ export class Lists {
     return pages;
   }
 
-  #entries(gateway: Gateway, principal: Principal, method: ListMethod, policy: PolicySet): JsonObject[] {
+  #entries(gateway: Gateway, asker: Asker, method: ListMethod, policy: PolicySet): JsonObject[] {
+    const { principal, transport } = asker;
     const show = (
       type: "Tool" | "Resource" | "Prompt",
       id: string,
@@ -75,6 +84,7 @@ export class Lists {
         agent: principal.agent,
         scope: principal.scope,
         action,
+        transport,
         resource: { type, id, server: this.#server.info.name, tags, readOnly: gateway.readOnlyTools.has(id) },
       });
       if (outlook === "never") return [];

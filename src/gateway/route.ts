@@ -3,7 +3,7 @@
 
 import type { Principal } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject } from "../protocol/index.js";
-import type { Prompt, Tool, Validation } from "../tool/index.js";
+import type { CallContext, Prompt, Tool, Validation } from "../tool/index.js";
 import type { Gateway, Route } from "./types.js";
 
 const VALID: Validation = { ok: true };
@@ -93,8 +93,8 @@ function plainRoute(gateway: Gateway, part: Pick<Route, "type" | "name" | "actio
 }
 
 function resourceRoute(gateway: Gateway, method: string, uri: string): Route {
-  const found = gateway.server.resources.get(uri) ?? matchTemplate(gateway, uri);
-  if (!found) {
+  const read = reader(gateway, uri);
+  if (!read) {
     throw new Fault("ResourceNotFound", `there is no resource \`${clip(uri)}\``, { field: "uri", extra: { uri } });
   }
   const base = { type: "Resource" as const, name: uri, action: method, arguments: { uri } };
@@ -103,14 +103,18 @@ function resourceRoute(gateway: Gateway, method: string, uri: string): Route {
   }
   return plainRoute(gateway, {
     ...base,
-    run: (_args, context) => found.read(uri, context) as unknown as Promise<JsonObject>,
+    run: (_args, context) => read(context) as Promise<JsonObject>,
   });
 }
 
-function matchTemplate(gateway: Gateway, uri: string): { read: (uri: string, context: never) => unknown } | undefined {
+type ReadResource = (context: CallContext) => Promise<unknown>;
+
+function reader(gateway: Gateway, uri: string): ReadResource | undefined {
+  const resource = gateway.server.resources.get(uri);
+  if (resource) return (context) => resource.read(uri, context);
   for (const template of gateway.server.templates) {
     const variables = template.match(uri);
-    if (variables) return { read: (at: string, context: never) => template.read(at, variables, context) };
+    if (variables) return (context) => template.read(uri, variables, context);
   }
   return undefined;
 }

@@ -1,0 +1,155 @@
+import { describe, expect, it } from "vitest";
+import type { Voice } from "./decide.js";
+import { createGate, type GateOptions } from "./gate.js";
+import { makeIntent } from "./intent.js";
+import { Permit } from "./permit.js";
+import type { ToolSummary } from "./policy/index.js";
+import { deny, PERMIT, type Principal, type Target } from "./types.js";
+
+const alice: Principal = { app: "shop", agent: "alice", scope: [], via: "test" };
+const tools: ToolSummary[] = [
+  {
+    name: "pay",
+    server: "bank",
+    inputSchema: { type: "object", properties: { amount: { type: "integer" } }, required: ["amount"] },
+  },
+];
+const target: Target = {
+  type: "Tool",
+  name: "pay",
+  action: "pay",
+  binding: "local:bank",
+  server: "bank",
+  definitionHash: "h",
+  tags: [],
+  readOnly: false,
+  noGuardrailRequired: true,
+  builtin: false,
+};
+const POLICY = `
+@id("pay-small") permit (principal, action == Action::"pay", resource) when { context.arguments.amount < 1000 };
+@id("ask-big") @outcome("challenge") @approvers("operators") @reason("big payments need a person")
+forbid (principal, action == Action::"pay", resource) when { context.arguments.amount >= 100 } unless { context.approved };
+`;
+const operator = { name: "olga", groups: ["operators"] };
+
+async function ask(options: GateOptions, amount: number, more: Partial<Target> = {}) {
+  const gate = createGate({ tools, ...options });
+  return { gate, decision: await askAgain(gate, amount, more) };
+}
+
+async function askAgain(gate: ReturnType<typeof createGate>, amount: number, more: Partial<Target> = {}) {
+  const about = { ...target, ...more };
+  const args = { amount };
+  const intent = makeIntent({ principal: alice, method: "tools/call", target: about, arguments: args, forwarded: {} });
+  return gate.decide(
+    { principal: alice, method: "tools/call", target: about, arguments: args, transport: "memory" },
+    intent,
+  );
+}
+
+describe("the gate", () => {
+  it("permits what policy permits, with a permit that holds the intent and the policy", async () => {
+    const { gate, decision } = await ask({ policy: POLICY }, 5);
+    expect(decision.effect).toBe("permit");
+    const grant = Permit.spend(decision.permit);
+    expect(grant).toMatchObject({ policyHash: gate.policy.hash, principal: alice });
+    expect(grant.intent.argumentsText).toBe('{"amount":5}');
+  });
+
+  it("denies everything when no policy is loaded", async () => {
+    const { decision } = await ask({}, 5);
+    expect(decision).toMatchObject({ effect: "deny", permit: undefined });
+    expect(decision.reason).toMatch(/no policy/i);
+  });
+
+  it("denies what no rule permits", async () => {
+    const { decision } = await ask({ policy: POLICY }, 1_000_000);
+    expect(decision).toMatchObject({ effect: "deny", permit: undefined });
+  });
+
+  it("challenges, then permits exactly once when a person approved", async () => {
+    const { gate, decision } = await ask({ policy: POLICY }, 500);
+    expect(decision).toMatchObject({ effect: "challenge", permit: undefined, challengeIsNew: true });
+    expect(decision.verdict.reason).toBe("big payments need a person");
+    await gate.approvals.approve(decision.challenge?.id as string, operator);
+    expect((await askAgain(gate, 501)).effect).toBe("challenge");
+    expect((await askAgain(gate, 500)).permit).toBeInstanceOf(Permit);
+    expect((await askAgain(gate, 500)).effect).toBe("challenge");
+  });
+
+  it("tells the caller what the person said when a person said no", async () => {
+    const { gate, decision } = await ask({ policy: POLICY }, 500);
+    await gate.approvals.deny(decision.challenge?.id as string, operator, "ask me on Monday");
+    expect(await askAgain(gate, 500)).toMatchObject({ effect: "deny", reason: "ask me on Monday", permit: undefined });
+  });
+
+  it("evaluates the policy again at redemption", async () => {
+    const { gate, decision } = await ask({ policy: POLICY }, 500);
+    await gate.approvals.approve(decision.challenge?.id as string, operator);
+    gate.swap(createGate({ tools, policy: `${POLICY} @id("stop") forbid (principal, action, resource);` }).policy);
+    expect(await askAgain(gate, 500)).toMatchObject({ effect: "deny", permit: undefined });
+  });
+
+  it("lets a deny win whatever the order of the voices", async () => {
+    const yes: Voice = () => PERMIT;
+    const no: Voice = () => deny("PolicyDeny", "host.rule", "outside the roots");
+    for (const voices of [[yes, no], [no, yes], [no]]) {
+      const { decision } = await ask({ policy: POLICY, voices }, 5);
+      expect(decision).toMatchObject({ effect: "deny", reason: "outside the roots", permit: undefined });
+    }
+    expect((await ask({ policy: POLICY, voices: [yes] }, 5)).decision.effect).toBe("permit");
+  });
+
+  it("denies when a voice breaks while deciding", async () => {
+    const broken: Voice = () => {
+      throw new Error("no disk");
+    };
+    const later: Voice = async () => {
+      throw new Error("no disk");
+    };
+    for (const voice of [broken, later]) {
+      const { decision } = await ask({ policy: POLICY, voices: [voice] }, 5);
+      expect(decision).toMatchObject({ effect: "deny", reason: "deciding failed: no disk", permit: undefined });
+    }
+  });
+
+  it("denies a tool without a guardrail unless none is required", async () => {
+    const { decision } = await ask({ policy: POLICY }, 5, { noGuardrailRequired: false });
+    expect(decision).toMatchObject({ effect: "deny", permit: undefined, verdict: { type: "GuardrailBlocked" } });
+  });
+
+  it("never permits what policy denies because a guardrail lets it pass", async () => {
+    const guardrails = [{ id: "g", agent: "*", tool: "*", callback: () => undefined }];
+    const { decision } = await ask({ policy: POLICY, guardrails }, 1_000_000, { noGuardrailRequired: false });
+    expect(decision.permit).toBeUndefined();
+  });
+
+  it("counts limits only for calls that may run", async () => {
+    const { gate, decision } = await ask({ policy: POLICY, limits: [{ per: "agent", perMinute: 1 }] }, 1_000_000);
+    expect(decision.effect).toBe("deny");
+    expect((await askAgain(gate, 5)).effect).toBe("permit");
+    expect(await askAgain(gate, 5)).toMatchObject({ effect: "deny", verdict: { type: "RateLimited" } });
+  });
+
+  it("observes: decides and says so, but lets the call run", async () => {
+    const { decision } = await ask({ policy: POLICY, observe: true }, 1_000_000);
+    expect(decision).toMatchObject({ effect: "deny", observed: true });
+    expect(decision.permit).toBeInstanceOf(Permit);
+    const blocking = [{ id: "g", agent: "*", tool: "*", callback: () => "never" }];
+    expect((await ask({ policy: POLICY, observe: true, guardrails: blocking }, 5)).decision.permit).toBeUndefined();
+  });
+
+  it("keeps one policy per decision while policies are swapped", async () => {
+    const slow: Voice = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return PERMIT;
+    };
+    const gate = createGate({ tools, policy: POLICY, voices: [slow] });
+    const before = gate.policy.hash;
+    const pending = askAgain(gate, 5);
+    gate.swap(createGate({}).policy);
+    expect(await pending).toMatchObject({ effect: "permit", policyHash: before });
+    expect((await askAgain(gate, 5)).effect).toBe("deny");
+  });
+});
