@@ -1,0 +1,106 @@
+// Follows the records of a log and names the one that is wrong. A broken link tells only that one of two neighbours
+// was changed; which one, the line after them tells. So every line is judged when the next one is known.
+
+/** One line as it was found. */
+export interface Seen {
+  /** Undefined when the line is not a record. */
+  readonly seq: number | undefined;
+  readonly prev: string | undefined;
+  readonly leaf: string;
+  /** The leaf hash the tiles hold for this place, where they do. */
+  readonly tile: string | undefined;
+  readonly segment: string;
+  readonly line: number;
+}
+
+export type ProblemKind = "altered" | "missing" | "misplaced" | "truncated" | "checkpoint" | "unreadable";
+
+export interface Problem {
+  readonly kind: ProblemKind;
+  /** The record concerned, where it can be told. */
+  readonly seq: number | undefined;
+  readonly segment: string | undefined;
+  readonly line: number | undefined;
+  /** A sentence that says all of it. */
+  readonly message: string;
+}
+
+export class Chain {
+  readonly #report: (problem: Problem) => void;
+  #expected: number;
+  /** What the next record has to name as its `prev`; undefined after a line already found wrong. */
+  #leaf: string | undefined;
+  #last: Seen | undefined;
+  #held: Seen | undefined;
+
+  constructor(first: number, prev: string | undefined, report: (problem: Problem) => void) {
+    this.#expected = first;
+    this.#leaf = prev;
+    this.#report = report;
+  }
+
+  push(next: Seen): void {
+    if (this.#held !== undefined) this.#judge(this.#held, next);
+    this.#held = next;
+  }
+
+  end(): void {
+    if (this.#held !== undefined) this.#judge(this.#held, undefined);
+    this.#held = undefined;
+  }
+
+  #judge(line: Seen, next: Seen | undefined): void {
+    if (line.seq === undefined) {
+      this.#tell("altered", this.#expected, line, "is not a record any more: the line was changed");
+      this.#advance(line, undefined);
+    } else if (line.seq === this.#expected) {
+      this.#judgeLink(line, next);
+    } else {
+      this.#judgeOrder(line, line.seq, next);
+    }
+  }
+
+  #judgeLink(line: Seen, next: Seen | undefined): void {
+    const seq = this.#expected;
+    if (this.#leaf === undefined || line.prev === this.#leaf) return this.#advance(line, line.leaf);
+    const last = this.#last;
+    const isVouchedFor = next === undefined ? line.tile === line.leaf : next.prev === line.leaf;
+    const lastIsVouchedFor = last === undefined || (last.tile === last.leaf && !isVouchedFor);
+    if (next !== undefined ? isVouchedFor && last !== undefined : !lastIsVouchedFor) {
+      this.#tell("altered", seq - 1, last as Seen, `was changed: record ${seq} names another hash for it`);
+      return this.#advance(line, line.leaf);
+    }
+    this.#tell("altered", seq, line, `was changed: it does not continue record ${seq - 1}`);
+    this.#advance(line, undefined);
+  }
+
+  #judgeOrder(line: Seen, seq: number, next: Seen | undefined): void {
+    const expected = this.#expected;
+    if (seq < expected) {
+      // What follows still continues the record before this one.
+      return this.#tell("misplaced", seq, line, `stands after record ${expected - 1}: inserted or moved`);
+    }
+    if (next?.seq === expected + 1) {
+      this.#tell("altered", expected, line, `was changed: its seq reads ${seq}`);
+      return this.#advance(line, undefined);
+    }
+    if (next?.seq === expected) {
+      return this.#tell("misplaced", seq, line, `stands before record ${expected}: inserted or moved`);
+    }
+    const which = seq - 1 === expected ? `record ${expected} is` : `records ${expected} to ${seq - 1} are`;
+    const message = `${which} missing before ${line.segment} line ${line.line}, which holds record ${seq}`;
+    this.#report({ kind: "missing", seq: expected, segment: line.segment, line: line.line, message });
+    this.#expected = seq;
+    this.#advance(line, line.leaf);
+  }
+
+  #advance(line: Seen, leaf: string | undefined): void {
+    this.#expected++;
+    this.#leaf = leaf;
+    this.#last = line;
+  }
+
+  #tell(kind: ProblemKind, seq: number, { segment, line }: Seen, what: string): void {
+    this.#report({ kind, seq, segment, line, message: `record ${seq} (${segment} line ${line}) ${what}` });
+  }
+}

@@ -1,0 +1,185 @@
+import type { Stats } from "node:fs";
+import * as fs from "node:fs";
+import { dirname } from "node:path";
+import { errnoOf } from "./errors.js";
+import { acquireLock } from "./lock.js";
+
+// The one door to the disk. The power-loss test puts another implementation behind it, which forgets whatever was
+// not synced; so the ledger may rely only on what this interface promises.
+
+type Done = (error: Error | null) => void;
+
+export interface LedgerFile {
+  /** Writes `bytes[0..length)` at `position`, all of it; not durable before `sync` calls back. */
+  write(bytes: Buffer, length: number, position: number, done: Done): void;
+  /** Makes everything written so far durable (fdatasync). */
+  sync(done: Done): void;
+  /** Fills `bytes` from `position`; answers how many bytes there were. */
+  read(bytes: Buffer, position: number): Promise<number>;
+  truncate(size: number): Promise<void>;
+  size(): Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface FileFacts {
+  readonly size: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly isDirectory: boolean;
+}
+
+/** A lock that dies with its process. */
+export interface LedgerLock {
+  /** Calls back when another process took the lock over, which it does only when it takes this one for dead. */
+  onLost(tell: (why: string) => void): void;
+  release(): Promise<void>;
+}
+
+export interface LedgerFs {
+  /** Opens for reading only. */
+  openRead(path: string): Promise<LedgerFile>;
+  /** Opens for reading and writing; creates the file with `mode` when absent. Its name is durable after `syncDir`. */
+  openWrite(path: string, mode: number): Promise<LedgerFile>;
+  /** Undefined when there is nothing at `path`. */
+  stat(path: string): Promise<FileFacts | undefined>;
+  list(dir: string): Promise<string[]>;
+  makeDir(dir: string): Promise<void>;
+  rename(from: string, to: string): Promise<void>;
+  remove(path: string): Promise<void>;
+  /** Makes creations, renames and removals in `dir` durable. */
+  syncDir(dir: string): Promise<void>;
+  lock(dir: string, timeoutMs: number): Promise<LedgerLock>;
+}
+
+class NodeFile implements LedgerFile {
+  readonly #fd: number;
+
+  constructor(fd: number) {
+    this.#fd = fd;
+  }
+
+  write(bytes: Buffer, length: number, position: number, done: Done): void {
+    const from = (at: number): void => {
+      fs.write(this.#fd, bytes, at, length - at, position + at, (error, written) => {
+        if (error !== null) return done(error);
+        // A short write is what a nearly full disk answers: the next one says why.
+        if (at + written < length) return from(at + written);
+        done(null);
+      });
+    };
+    from(0);
+  }
+
+  sync(done: Done): void {
+    fs.fdatasync(this.#fd, done);
+  }
+
+  read(bytes: Buffer, position: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      fs.read(this.#fd, bytes, 0, bytes.length, position, (error, count) =>
+        error === null ? resolve(count) : reject(error),
+      );
+    });
+  }
+
+  truncate(size: number): Promise<void> {
+    return settle((done) => fs.ftruncate(this.#fd, size, done));
+  }
+
+  size(): Promise<number> {
+    return new Promise((resolve, reject) => {
+      fs.fstat(this.#fd, (error, stats) => (error === null ? resolve(stats.size) : reject(error)));
+    });
+  }
+
+  close(): Promise<void> {
+    return settle((done) => fs.close(this.#fd, done));
+  }
+}
+
+function settle(run: (done: (error: Error | null | undefined) => void) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    run((error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function openNode(path: string, flags: number, mode: number): Promise<LedgerFile> {
+  return new Promise((resolve, reject) => {
+    fs.open(path, flags, mode, (error, fd) => (error === null ? resolve(new NodeFile(fd)) : reject(error)));
+  });
+}
+
+export const nodeFs: LedgerFs = {
+  openRead: (path) => openNode(path, fs.constants.O_RDONLY, 0),
+  openWrite: (path, mode) => openNode(path, fs.constants.O_RDWR | fs.constants.O_CREAT, mode),
+
+  async stat(path) {
+    let facts: Stats;
+    try {
+      facts = await fs.promises.stat(path);
+    } catch (error) {
+      if (errnoOf(error) === "ENOENT") return undefined;
+      throw error;
+    }
+    return { size: facts.size, mode: facts.mode, uid: facts.uid, isDirectory: facts.isDirectory() };
+  },
+
+  list: (dir) => fs.promises.readdir(dir),
+  async makeDir(dir) {
+    await fs.promises.mkdir(dir, { recursive: true, mode: 0o700 });
+  },
+  rename: (from, to) => fs.promises.rename(from, to),
+  remove: (path) => fs.promises.rm(path, { force: true }),
+
+  async syncDir(dir) {
+    // Windows cannot open a directory for syncing; its file systems journal names on their own.
+    if (process.platform === "win32") return;
+    const handle = await fs.promises.open(dir, "r");
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  },
+
+  lock: acquireLock,
+};
+
+export function syncFile(file: LedgerFile): Promise<void> {
+  return settle((done) => file.sync(done));
+}
+
+export function writeAt(file: LedgerFile, bytes: Buffer, position: number): Promise<void> {
+  return settle((done) => file.write(bytes, bytes.length, position, done));
+}
+
+/** Puts a whole small file in place: after a power cut there is the old one or the new one, never a mixture. */
+export async function replaceFile(disk: LedgerFs, path: string, text: string, mode: number): Promise<void> {
+  const next = `${path}.next`;
+  const file = await disk.openWrite(next, mode);
+  try {
+    await file.truncate(0);
+    await writeAt(file, Buffer.from(text), 0);
+    await syncFile(file);
+  } finally {
+    await file.close();
+  }
+  await disk.rename(next, path);
+  await disk.syncDir(dirname(path));
+}
+
+/** The text of a small file, or undefined when there is none. */
+export async function readSmall(disk: LedgerFs, path: string, maxBytes = 1 << 20): Promise<string | undefined> {
+  const facts = await disk.stat(path);
+  if (facts === undefined) return undefined;
+  if (facts.size > maxBytes)
+    throw new RangeError(`${path} has ${facts.size} bytes, more than the ${maxBytes} expected`);
+  const file = await disk.openRead(path);
+  try {
+    const bytes = Buffer.alloc(facts.size);
+    const count = await file.read(bytes, 0);
+    return bytes.toString("utf8", 0, count);
+  } finally {
+    await file.close();
+  }
+}

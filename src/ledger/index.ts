@@ -1,0 +1,26 @@
+export type { Receipt } from "./batch.js";
+export type { Problem, ProblemKind } from "./chain.js";
+export type { Commitment } from "./commitments.js";
+export type {
+  AdminEntry,
+  ApprovalEntry,
+  ChallengeEntry,
+  DecisionEntry,
+  Effect,
+  KeyEntry,
+  LedgerEntry,
+  LedgerRecord,
+  Mode,
+  Outcome,
+  OutcomeEntry,
+  PolicyEntry,
+  StartEntry,
+} from "./entry.js";
+export { LedgerLocked, LedgerReadError, LedgerRefused, LedgerUnavailable, type UnavailableReason } from "./errors.js";
+export { type ExportHeader, type ExportOptions, exportRecords } from "./export.js";
+export { type Ledger, type LedgerOptions, type LedgerStatus, openLedger } from "./ledger.js";
+export { NoteError } from "./note.js";
+export { type ConsistencyProof, type InclusionProof, prove, proveConsistency } from "./prove.js";
+export type { Publish } from "./publish.js";
+export { type ReadOptions, type ReadRecord, type RecordedIntent, read, readIntents } from "./read.js";
+export { type CheckedCheckpoint, type Verification, type VerifyOptions, verify } from "./verify.js";

@@ -1,0 +1,395 @@
+import { BATCH_BYTES, Batch, type Pending, type Receipt } from "./batch.js";
+import { encodeBody, type LedgerEntry } from "./entry.js";
+import { LedgerUnavailable, unavailable } from "./errors.js";
+import { type LedgerFile, type LedgerFs, syncFile } from "./files.js";
+import { type Segment, segmentAt } from "./segments.js";
+
+const MODE = 0o600;
+const MAX_RETRY_MS = 5_000;
+const HEAD_ROOM = 160;
+
+/** Where writing begins: everything before it is durable. */
+export interface JournalStart {
+  readonly segment: Segment;
+  readonly offset: number;
+  readonly size: number;
+  readonly prev: string;
+}
+
+export interface JournalOptions {
+  readonly disk: LedgerFs;
+  readonly dir: string;
+  readonly maxSegmentBytes: number;
+  readonly maxPending: number;
+  readonly maxPendingBytes: number;
+  readonly maxLineBytes: number;
+  readonly retryMs: number;
+  readonly keepArguments: boolean;
+  /** Called for each batch once it is durable, in order. */
+  readonly onDurable: (items: readonly Pending[]) => void;
+  /** Called when the next record begins a new segment and everything before it is durable. */
+  readonly onRotate: () => void;
+  /** A reason not to take records now, other than the disk that holds them. */
+  readonly admit: () => LedgerUnavailable | undefined;
+}
+
+interface Trouble {
+  readonly error: LedgerUnavailable;
+  /** Nothing will be written any more by this process. */
+  readonly isFinal: boolean;
+  readonly nextTryAt: number;
+}
+
+/**
+ * Appends records with group commit: while one batch is being synced the next one fills, and it is written as soon as
+ * that sync returns. INVARIANT: a promise resolves only after the sync that covers its line; when a write or a sync
+ * fails, everything not yet durable is rejected and cut off the file again.
+ */
+export class Journal {
+  readonly #options: JournalOptions;
+  #file: LedgerFile | undefined;
+  #segment: Segment;
+  #nameIsDurable = false;
+  // What is durable, and what the next line continues.
+  #offset: number;
+  #size: number;
+  #prev: string;
+  #nextSeq: number;
+  #nextPrev: string;
+
+  #filling = new Batch();
+  readonly #full: Batch[] = [];
+  #writing: Batch | undefined;
+  #spare: Batch | undefined;
+  #scheduled = false;
+  #pending = 0;
+  #pendingBytes = 0;
+
+  #trouble: Trouble | undefined;
+  /** The stretch of time in which nothing could be written; it ends with a durable record that tells of it. */
+  #gap: { error: LedgerUnavailable; since: number; rejected: number; backoffMs: number } | undefined;
+  #recovering: Promise<void> | undefined;
+  #waiting = 0;
+  #probe: NodeJS.Timeout | undefined;
+  /** Records nobody waits for that could not be written yet. */
+  #kept: LedgerEntry[] = [];
+  #lost = 0;
+  #closed = false;
+  #drained: (() => void)[] = [];
+
+  constructor(start: JournalStart, options: JournalOptions) {
+    this.#options = options;
+    this.#segment = start.segment;
+    this.#offset = start.offset;
+    this.#size = this.#nextSeq = start.size;
+    this.#prev = this.#nextPrev = start.prev;
+  }
+
+  /** Durable records. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get pending(): number {
+    return this.#pending;
+  }
+
+  get trouble(): LedgerUnavailable | undefined {
+    return this.#gap?.error ?? (this.#lost > 0 ? this.#queueFull() : undefined);
+  }
+
+  append(entry: LedgerEntry): Promise<Receipt> {
+    return this.#trouble === undefined ? this.#append(entry) : this.#appendInTrouble(entry);
+  }
+
+  #append(entry: LedgerEntry): Promise<Receipt> {
+    return new Promise((resolve, reject) => {
+      const refusal = this.#refusal();
+      if (refusal !== undefined) return reject(refusal);
+      // An entry that cannot be encoded throws here, which rejects.
+      this.#enqueue(entry, this.#encode(entry), resolve, reject);
+    });
+  }
+
+  /** While writing fails, an append is what tries again, at most every `retryMs`; the others are told at once. */
+  async #appendInTrouble(entry: LedgerEntry): Promise<Receipt> {
+    const { error, isFinal, nextTryAt } = this.#trouble as Trouble;
+    if (this.#closed) throw closedError();
+    const mayTry = this.#recovering === undefined ? Date.now() >= nextTryAt : this.#waiting < this.#options.maxPending;
+    if (isFinal || !mayTry) {
+      if (this.#gap !== undefined) this.#gap.rejected++;
+      throw error;
+    }
+    this.#waiting++;
+    try {
+      await this.#recover();
+    } finally {
+      this.#waiting--;
+    }
+    return this.append(entry);
+  }
+
+  /** Takes a record nobody waits for. It is written with the next batch, and again after a failure. */
+  appendSoon(entry: LedgerEntry): void {
+    if (this.#closed) throw closedError();
+    const body = this.#encode(entry);
+    const { maxPending, maxPendingBytes } = this.#options;
+    // Outcomes of calls that already ran may use as much room again as decisions: refusing them helps nobody.
+    const isFull = this.#pending >= 2 * maxPending || this.#pendingBytes >= 2 * maxPendingBytes;
+    if (this.#trouble !== undefined || isFull) return this.#keep(entry);
+    this.#enqueue(entry, body, undefined, undefined);
+  }
+
+  #refusal(): LedgerUnavailable | undefined {
+    if (this.#closed) return closedError();
+    const { maxPending, maxPendingBytes, admit } = this.#options;
+    const isFull = this.#pending >= maxPending || this.#pendingBytes >= maxPendingBytes || this.#lost > 0;
+    return isFull ? this.#queueFull() : admit();
+  }
+
+  #queueFull(): LedgerUnavailable {
+    const lost = this.#lost > 0 ? ` and ${this.#lost} records were lost` : "";
+    return new LedgerUnavailable(
+      "queue_full",
+      `${this.#pending} records (${this.#pendingBytes} bytes) wait to be written to ${this.#options.dir}${lost}`,
+      "slow the callers down, use a faster disk, or raise maxPending and maxPendingBytes",
+    );
+  }
+
+  #encode(entry: LedgerEntry): string {
+    const body = encodeBody(entry, this.#options.keepArguments);
+    const { maxLineBytes } = this.#options;
+    if (body.length * 3 > maxLineBytes && Buffer.byteLength(body) > maxLineBytes) {
+      throw new LedgerUnavailable(
+        "entry_too_large",
+        `a ${entry.kind} record of ${Buffer.byteLength(body)} bytes is over the limit of ${maxLineBytes}`,
+        "raise maxLineBytes or keep fewer arguments",
+      );
+    }
+    return body;
+  }
+
+  #enqueue(entry: LedgerEntry, body: string, resolve: Pending["resolve"], reject: Pending["reject"]): void {
+    const room = Batch.room(HEAD_ROOM + body.length);
+    if (!this.#filling.fits(room)) {
+      if (this.#filling.items.length > 0) this.#full.push(this.#filling);
+      this.#filling = room > BATCH_BYTES ? new Batch(room) : this.#freshBatch();
+    }
+    const before = this.#filling.length;
+    this.#nextPrev = this.#filling.add(entry, body, this.#nextSeq, this.#nextPrev, resolve, reject);
+    this.#nextSeq++;
+    this.#pending++;
+    this.#pendingBytes += this.#filling.length - before;
+    this.#schedule();
+  }
+
+  #freshBatch(): Batch {
+    const batch = this.#spare ?? new Batch();
+    this.#spare = undefined;
+    return batch;
+  }
+
+  // setImmediate runs once the events that are ready have been handled, so that records of one turn share a sync.
+  #schedule(): void {
+    if (this.#scheduled || this.#writing !== undefined) return;
+    this.#scheduled = true;
+    setImmediate(this.#flush);
+  }
+
+  readonly #flush = (): void => {
+    this.#scheduled = false;
+    if (this.#writing !== undefined || this.#trouble !== undefined) return;
+    const batch = this.#takeBatch();
+    if (batch === undefined) return this.#tellDrained();
+    this.#writing = batch;
+    const isNewSegmentDue = this.#offset >= this.#options.maxSegmentBytes;
+    if (this.#file !== undefined && this.#nameIsDurable && !isNewSegmentDue) return this.#write(this.#file, batch);
+    this.#prepare(isNewSegmentDue).then(
+      (file) => this.#write(file, batch),
+      (error) => this.#fail(error),
+    );
+  };
+
+  #takeBatch(): Batch | undefined {
+    const full = this.#full.shift();
+    if (full !== undefined) return full;
+    if (this.#filling.items.length === 0) return undefined;
+    const batch = this.#filling;
+    this.#filling = this.#freshBatch();
+    return batch;
+  }
+
+  #write(file: LedgerFile, batch: Batch): void {
+    file.write(batch.bytes, batch.length, this.#offset, (writeError) => {
+      if (this.#writing !== batch) return; // halted meanwhile
+      if (writeError !== null) return this.#fail(writeError);
+      file.sync((syncError) => {
+        if (this.#writing !== batch) return;
+        if (syncError !== null) return this.#fail(syncError);
+        this.#commit(batch);
+      });
+    });
+  }
+
+  #commit(batch: Batch): void {
+    const { items, length } = batch;
+    const last = items[items.length - 1] as Pending;
+    this.#size = last.seq + 1;
+    this.#prev = last.leaf;
+    this.#offset += length;
+    this.#pending -= items.length;
+    this.#pendingBytes -= length;
+    this.#writing = undefined;
+    // Every caller hears before the tree is brought up to date; the next write starts right after this turn.
+    for (const item of items) item.resolve?.({ seq: item.seq });
+    this.#options.onDurable(items);
+    batch.clear();
+    if (batch.isReusable) this.#spare = batch;
+    if ((this.#kept.length > 0 || this.#lost > 0) && this.#pending < this.#options.maxPending / 2) this.#writeKept();
+    this.#schedule();
+  }
+
+  /** Opens the file to write to: the current segment, or the next one when it is due. */
+  async #prepare(isNewSegmentDue: boolean): Promise<LedgerFile> {
+    const { disk, dir, onRotate } = this.#options;
+    if (isNewSegmentDue) {
+      await this.#closeFile();
+      this.#segment = segmentAt(dir, this.#size);
+      this.#offset = 0;
+      this.#nameIsDurable = false;
+      onRotate();
+    }
+    this.#file ??= await disk.openWrite(this.#segment.path, MODE);
+    const bytes = await this.#file.size();
+    if (bytes < this.#offset) {
+      throw new LedgerUnavailable(
+        "io_error",
+        `${this.#segment.path} has ${bytes} bytes, but ${this.#offset} were written and synced`,
+        "the file was cut from outside: stop, and run `portcullis audit verify`",
+      );
+    }
+    if (bytes > this.#offset) {
+      // Left by a write that failed: nobody was told that it happened.
+      await this.#file.truncate(this.#offset);
+      await syncFile(this.#file);
+    }
+    if (!this.#nameIsDurable) {
+      await disk.syncDir(dir);
+      this.#nameIsDurable = true;
+    }
+    return this.#file;
+  }
+
+  async #closeFile(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.close().catch(() => {});
+  }
+
+  #fail(cause: unknown, isFinal = false): void {
+    const error = unavailable(cause, this.#segment.path);
+    const { retryMs } = this.#options;
+    this.#trouble = { error, isFinal, nextTryAt: Date.now() + retryMs };
+    this.#gap ??= { error, since: Date.now(), rejected: 0, backoffMs: retryMs / 2 };
+    this.#gap.error = error;
+    this.#gap.backoffMs = Math.min(MAX_RETRY_MS, this.#gap.backoffMs * 2);
+    // The file is let go, so that the disk can be repaired or mounted anew meanwhile.
+    void this.#closeFile();
+    const batches = [this.#writing, ...this.#full, this.#filling];
+    this.#writing = undefined;
+    this.#full.length = 0;
+    this.#filling = new Batch();
+    this.#pending = this.#pendingBytes = 0;
+    this.#nextSeq = this.#size;
+    this.#nextPrev = this.#prev;
+    for (const item of batches.flatMap((batch) => batch?.items ?? [])) {
+      if (item.soon !== undefined) this.#keep(item.soon);
+      else if (item.reject !== undefined) {
+        this.#gap.rejected++;
+        item.reject(error);
+      }
+    }
+    this.#tellDrained();
+    clearTimeout(this.#probe);
+    if (isFinal || this.#closed) return;
+    // Where no call comes any more (because this process says that it is not ready), the probe finds out.
+    this.#probe = setTimeout(() => void this.#recover().catch(() => {}), this.#gap.backoffMs);
+    this.#probe.unref();
+  }
+
+  #keep(entry: LedgerEntry): void {
+    if (this.#kept.length < this.#options.maxPending) this.#kept.push({ ...entry, ts: entry.ts ?? Date.now() });
+    else this.#lost++;
+  }
+
+  /** Ends writing for good, for instance because another process owns the folder now. */
+  halt(error: LedgerUnavailable): void {
+    this.#fail(error, true);
+  }
+
+  /** One attempt to write again. It begins with a record of the gap, which also shows whether the disk is well. */
+  #recover(): Promise<void> {
+    this.#recovering ??= this.#tryRecover().finally(() => {
+      this.#recovering = undefined;
+    });
+    return this.#recovering;
+  }
+
+  async #tryRecover(): Promise<void> {
+    const trouble = this.#trouble;
+    const gap = this.#gap;
+    if (trouble === undefined || gap === undefined) return;
+    if (trouble.isFinal) throw trouble.error;
+    this.#trouble = undefined;
+    const detail = { error: trouble.error.message, since: new Date(gap.since).toISOString(), rejected: gap.rejected };
+    const told = own("ledger.recovered", detail);
+    // When this fails, `#fail` puts the trouble back.
+    await new Promise<Receipt>((resolve, reject) => this.#enqueue(told, this.#encode(told), resolve, reject));
+    this.#gap = undefined;
+    clearTimeout(this.#probe);
+    this.#writeKept();
+  }
+
+  #writeKept(): void {
+    const kept = this.#kept;
+    const count = this.#lost;
+    this.#kept = [];
+    this.#lost = 0;
+    if (count > 0) kept.push(own("ledger.lost", { count, why: "more records waited than maxPending allows" }));
+    for (const entry of kept) this.#enqueue(entry, this.#encode(entry), undefined, undefined);
+  }
+
+  #tellDrained(): void {
+    for (const tell of this.#drained.splice(0)) tell();
+  }
+
+  /** Writes what waits and closes the file. Throws when records had to be left behind. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    if (this.#trouble !== undefined) await this.#recover().catch(() => {});
+    this.#closed = true;
+    clearTimeout(this.#probe);
+    while (this.#trouble === undefined && this.#pending > 0) {
+      await new Promise<void>((resolve) => this.#drained.push(resolve));
+    }
+    await this.#closeFile();
+    const left = this.#kept.length + this.#lost;
+    if (left > 0) {
+      const error = this.#trouble?.error ?? this.#queueFull();
+      throw new LedgerUnavailable(
+        error.reason,
+        `${left} outcome records could not be written before closing: ${error.message}`,
+        "their calls are recorded as unknown at the next start",
+        error,
+      );
+    }
+  }
+}
+
+function own(action: string, detail: Record<string, unknown>): LedgerEntry {
+  return { kind: "admin", actor: "portcullis", action, detail };
+}
+
+function closedError(): LedgerUnavailable {
+  return new LedgerUnavailable("closed", "the ledger is closed", "open it again before recording");
+}

@@ -1,0 +1,182 @@
+import { join } from "node:path";
+import { type Commitment, storedCommitments } from "./commitments.js";
+import { parseHead } from "./entry.js";
+import { LedgerRefused } from "./errors.js";
+import { type LedgerFs, readSmall, syncFile } from "./files.js";
+import { HASH_BYTES, NO_PREV } from "./hash.js";
+import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
+import { consistencyPath, consistent, edgeAt, rootAt } from "./proof.js";
+import { changed, missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
+import { listSegments, type Segment, segmentAt } from "./segments.js";
+import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
+import { Tree } from "./tree.js";
+
+// What a start finds out about the log: where it ends, whether it still holds everything that was signed, and which
+// calls have no outcome. A small log is read whole; a large one from its last resume point, for which the signed
+// checkpoint stored with it and the tiles vouch.
+
+/** Tile hashes stay in memory until the log has proved sound, so that a refused start changes nothing; up to here. */
+const MAX_HELD_LEAVES = 512 * 1024;
+const TAIL_BYTES = 64 * 1024;
+
+export interface ResumePoint {
+  /** Signed checkpoint at exactly the first record of a segment. */
+  readonly note: string;
+  /** Calls without an outcome at that point: call id and the record that permitted it. */
+  readonly open: readonly (readonly [string, number])[];
+}
+
+export function resumePath(dir: string): string {
+  return join(dir, "resume.json");
+}
+
+export interface Recovered {
+  readonly tree: Tree;
+  readonly tiles: TileWriter;
+  readonly prev: string;
+  readonly segment: Segment;
+  readonly offset: number;
+  /** Calls without an outcome, and the record that permitted each. */
+  readonly open: Map<string, number>;
+  readonly torn: Torn | null;
+}
+
+export interface RecoverOptions extends ScanOptions {
+  readonly keys: readonly Verifier[];
+  /** Logs up to this size are read whole at every start. */
+  readonly fullCheckBytes: number;
+  /** Checkpoints kept elsewhere. */
+  readonly outside: readonly Commitment[];
+}
+
+interface Start extends ScanStart {
+  readonly tiles: TileWriter;
+}
+
+export async function recover(options: RecoverOptions): Promise<Recovered> {
+  const { disk, dir } = options;
+  const signed = await openCommitments(options);
+  const segments = await listSegments(disk, dir);
+  const start = (await resume(options, segments, signed)) ?? emptyStart(disk, dir);
+  const from = start.tree.size;
+  const scan = new Scan(options, start, signed);
+  let end = { segment: segmentAt(dir, 0), offset: 0, torn: null as Torn | null };
+  for (const [i, segment] of segments.entries()) {
+    if (segment.first < from) continue;
+    end = { segment, ...(await scan.segment(segment, i === segments.length - 1)) };
+    if (start.tiles.pending > MAX_HELD_LEAVES) await start.tiles.flush();
+  }
+  scan.finish();
+  await cutTiles(disk, dir, from);
+  await start.tiles.flush();
+  if (end.torn !== null) await cutFile(disk, end.segment.path, end.offset);
+  return { ...start, ...end, prev: scan.prev };
+}
+
+function emptyStart(disk: LedgerFs, dir: string): Start {
+  const tiles = new TileWriter(disk, dir, 0);
+  return { tree: new Tree(tiles.sink), tiles, prev: NO_PREV, open: new Map() };
+}
+
+async function cutFile(disk: LedgerFs, path: string, size: number): Promise<void> {
+  const file = await disk.openWrite(path, 0o600);
+  try {
+    await file.truncate(size);
+    await syncFile(file);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Opens every checkpoint the log has to agree with, smallest first. */
+async function openCommitments({ disk, dir, origin, keys, outside }: RecoverOptions): Promise<Signed[]> {
+  const signed = [...(await storedCommitments(disk, dir)), ...outside].map(({ from, note }) => {
+    try {
+      return { ...openCheckpoint(note, keys), from };
+    } catch (error) {
+      throw new LedgerRefused(`checkpoint ${from} cannot be trusted: ${(error as Error).message}`, RESTORE, error);
+    }
+  });
+  const foreign = signed.find((checkpoint) => checkpoint.origin !== origin);
+  if (foreign !== undefined) {
+    throw new LedgerRefused(
+      `checkpoint ${foreign.from} is of ledger "${foreign.origin}", this one was opened as "${origin}"`,
+      "open it under its own origin, or use another folder",
+    );
+  }
+  return signed.sort((a, b) => a.size - b.size);
+}
+
+/** A start in the middle of a large log, or undefined when the log has to be read from its beginning. */
+async function resume(
+  options: RecoverOptions,
+  segments: readonly Segment[],
+  signed: readonly Signed[],
+): Promise<Start | undefined> {
+  const { disk, dir, keys, origin } = options;
+  let bytes = 0;
+  for (const segment of segments) bytes += (await disk.stat(segment.path))?.size ?? 0;
+  if (bytes <= options.fullCheckBytes) return undefined;
+
+  const point = await readResumePoint(disk, dir, keys);
+  if (point === undefined || point.origin !== origin || point.size === 0) return undefined;
+  if (!segments.some((segment) => segment.first === point.size)) return undefined;
+  const source = tileSource(disk, dir);
+  if (!(await tilesReach(disk, dir, point.size)) || (await rootAt(source, point.size)) !== point.root) return undefined;
+
+  await checkSealedSegments(disk, segments, point.size);
+  for (const checkpoint of signed) {
+    if (checkpoint.size > point.size) break;
+    const path = await consistencyPath(source, checkpoint.size, point.size);
+    if (!consistent(checkpoint.size, checkpoint.root, point.size, point.root, path)) throw changed(dir, checkpoint);
+  }
+  const tiles = new TileWriter(disk, dir, point.size);
+  const tree = new Tree(tiles.sink);
+  tree.resume(point.size, await edgeAt(source, point.size));
+  const prev = (await source(0, point.size - 1, 1)).toString("base64", 0, HASH_BYTES);
+  return { tree, tiles, prev, open: new Map(point.open) };
+}
+
+async function readResumePoint(
+  disk: LedgerFs,
+  dir: string,
+  keys: readonly Verifier[],
+): Promise<(Checkpoint & ResumePoint) | undefined> {
+  try {
+    const point = JSON.parse((await readSmall(disk, resumePath(dir), 64 << 20)) ?? "") as ResumePoint;
+    return { ...openCheckpoint(point.note, keys), ...point };
+  } catch {
+    // A hint only: without it the start takes longer.
+    return undefined;
+  }
+}
+
+/** Checks that each segment before `size` ends where the next one begins; their contents are `verify`'s business. */
+async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[], size: number): Promise<void> {
+  for (const [i, segment] of segments.entries()) {
+    if (segment.first >= size) return;
+    const next = segments[i + 1] as Segment;
+    const last = await lastSeq(disk, segment);
+    if (i === 0 && segment.first !== 0) throw missing(0, segment.first - 1, segment.name);
+    if (last !== next.first - 1) {
+      const found = last === undefined ? "does not end with a record" : `ends with record ${last}`;
+      throw new LedgerRefused(`${segment.name} ${found}, but ${next.name} begins with record ${next.first}`, RESTORE);
+    }
+  }
+}
+
+async function lastSeq(disk: LedgerFs, segment: Segment): Promise<number | undefined> {
+  const file = await disk.openRead(segment.path);
+  try {
+    const size = await file.size();
+    for (let want = TAIL_BYTES; ; want *= 2) {
+      const tail = Buffer.alloc(Math.min(want, size));
+      await file.read(tail, size - tail.length);
+      if (tail[tail.length - 1] !== 10) return undefined;
+      const start = tail.lastIndexOf(10, tail.length - 2) + 1;
+      if (start > 0 || tail.length === size) return parseHead(tail.subarray(start))?.seq;
+    }
+  } finally {
+    await file.close();
+  }
+}

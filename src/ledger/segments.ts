@@ -1,0 +1,89 @@
+import { join } from "node:path";
+import { LedgerReadError } from "./errors.js";
+import type { LedgerFile, LedgerFs } from "./files.js";
+
+// Records lie in files named after the first record they hold. A file is written only at its end, and only the last.
+
+const NAME = /^seq-(\d{16})\.ndjson$/;
+const CHUNK_BYTES = 256 * 1024;
+/** The longest line that is read back; appending refuses longer ones far below this. */
+export const MAX_LINE_BYTES = 16 * 1024 * 1024;
+
+export interface Segment {
+  readonly name: string;
+  readonly path: string;
+  /** Sequence number of the first record. */
+  readonly first: number;
+}
+
+export function segmentAt(dir: string, first: number): Segment {
+  const name = `seq-${String(first).padStart(16, "0")}.ndjson`;
+  return { name, path: join(dir, name), first };
+}
+
+/** All segments in order. */
+export async function listSegments(disk: LedgerFs, dir: string): Promise<Segment[]> {
+  const segments: Segment[] = [];
+  for (const name of await disk.list(dir)) {
+    const match = NAME.exec(name);
+    if (match !== null) segments.push(segmentAt(dir, Number(match[1])));
+  }
+  return segments.sort((a, b) => a.first - b.first);
+}
+
+/** The segment that holds record `seq`. */
+export function segmentOf(segments: readonly Segment[], seq: number): Segment | undefined {
+  return segments.findLast((segment) => segment.first <= seq);
+}
+
+export interface Line {
+  /** Without the newline. A view into a buffer that is used again: valid until the next batch. */
+  readonly bytes: Buffer;
+  /** Byte offset of the line in its file. */
+  readonly offset: number;
+  /** Line number in its file, from 1. */
+  readonly number: number;
+}
+
+export interface LineBatch {
+  readonly lines: Line[];
+  /** Bytes at the very end of the file that no newline ends; only in the last batch. */
+  readonly torn: Buffer | undefined;
+  readonly tornOffset: number;
+}
+
+/** Reads a file line by line, a chunk at a time, from `offset` on. Memory is bounded by the longest line. */
+export async function* readLines(
+  file: LedgerFile,
+  where: string,
+  start: { offset: number; number: number } = { offset: 0, number: 1 },
+): AsyncGenerator<LineBatch> {
+  let buffer = Buffer.allocUnsafe(CHUNK_BYTES);
+  let filled = 0;
+  let base = start.offset;
+  let number = start.number;
+  for (;;) {
+    if (filled === buffer.length) {
+      if (buffer.length >= MAX_LINE_BYTES) {
+        throw new LedgerReadError(`${where} line ${number} is longer than ${MAX_LINE_BYTES} bytes: no record is`);
+      }
+      buffer = Buffer.concat([buffer, Buffer.allocUnsafe(buffer.length)]);
+    }
+    const count = await file.read(buffer.subarray(filled), base + filled);
+    filled += count;
+    const lines: Line[] = [];
+    let at = 0;
+    for (let end = buffer.indexOf(10, at); end >= 0 && end < filled; end = buffer.indexOf(10, at)) {
+      lines.push({ bytes: buffer.subarray(at, end), offset: base + at, number });
+      number++;
+      at = end + 1;
+    }
+    const atEnd = count === 0;
+    const torn = atEnd && at < filled ? buffer.subarray(at, filled) : undefined;
+    if (lines.length > 0 || atEnd) yield { lines, torn, tornOffset: base + at };
+    if (atEnd) return;
+    buffer.copyWithin(0, at, filled);
+    filled -= at;
+    base += at;
+  }
+}

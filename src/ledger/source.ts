@@ -1,0 +1,129 @@
+import { basename, join } from "node:path";
+import { type Commitment, storedCommitments } from "./commitments.js";
+import { parseHead } from "./entry.js";
+import { LedgerReadError } from "./errors.js";
+import type { ExportHeader } from "./export.js";
+import type { LedgerFs } from "./files.js";
+import { HASH_BYTES } from "./hash.js";
+import { readVerifiers } from "./keys.js";
+import { type Line, listSegments, readLines } from "./segments.js";
+
+// What `verify` reads: a ledger folder, an export, or a bare file of records.
+
+export interface VerifySource {
+  /** Number of the first record. */
+  readonly from: number;
+  /** Right edge of the tree before it; undefined when nobody says, and then there is no root. */
+  readonly edge: readonly Buffer[] | undefined;
+  readonly header: ExportHeader | undefined;
+  readonly commitments: readonly Commitment[];
+  /** Verifier keys found beside the records. */
+  readonly keys: readonly string[];
+  /** Folder with `tiles/`. */
+  readonly dir: string | undefined;
+  lines(): AsyncGenerator<SourceBatch>;
+}
+
+export interface SourceBatch {
+  readonly segment: string;
+  readonly lines: readonly Line[];
+  /** Bytes without a newline at the end of the file. */
+  readonly torn: Buffer | undefined;
+  readonly isLastSegment: boolean;
+}
+
+export async function openSource(disk: LedgerFs, path: string): Promise<VerifySource> {
+  const facts = await disk.stat(path);
+  if (facts === undefined) throw new LedgerReadError(`there is nothing at ${path}`);
+  return facts.isDirectory ? folderSource(disk, path) : fileSource(disk, path);
+}
+
+async function folderSource(disk: LedgerFs, dir: string): Promise<VerifySource> {
+  // Checkpoints first: what they cover is already there, even while another process goes on writing.
+  const commitments = await storedCommitments(disk, dir);
+  const keys = await readVerifiers(disk, dir);
+  const segments = await listSegments(disk, dir);
+  if (segments.length === 0 && commitments.length === 0) throw new LedgerReadError(`${dir} is not a ledger folder`);
+  return {
+    from: 0,
+    edge: [],
+    header: undefined,
+    commitments,
+    keys: keys.map((key) => key.vkey),
+    dir,
+    async *lines() {
+      for (const [i, segment] of segments.entries()) {
+        const isLastSegment = i === segments.length - 1;
+        for await (const { lines, torn } of linesOf(disk, segment.path)) {
+          yield { segment: segment.name, lines, torn, isLastSegment };
+        }
+      }
+    },
+  };
+}
+
+async function* linesOf(disk: LedgerFs, path: string): AsyncGenerator<{ lines: Line[]; torn: Buffer | undefined }> {
+  const file = await disk.openRead(path);
+  try {
+    yield* readLines(file, basename(path));
+  } finally {
+    await file.close();
+  }
+}
+
+async function fileSource(disk: LedgerFs, path: string): Promise<VerifySource> {
+  const first = await firstLine(disk, path);
+  const header = parseHeader(first, path);
+  const from = header?.from ?? parseHead(first)?.seq;
+  if (from === undefined) throw new LedgerReadError(`${path} is neither an export nor a file of ledger records`);
+  return {
+    from,
+    edge: header === undefined ? (from === 0 ? [] : undefined) : header.edge.map((hash) => Buffer.from(hash, "base64")),
+    header,
+    commitments: header === undefined ? [] : [{ from: path, note: header.checkpoint }],
+    keys: header?.public_keys ?? [],
+    dir: undefined,
+    async *lines() {
+      let isHeader = header !== undefined;
+      for await (const { lines, torn } of linesOf(disk, path)) {
+        yield { segment: basename(path), lines: isHeader ? lines.slice(1) : lines, torn, isLastSegment: true };
+        isHeader = false;
+      }
+    },
+  };
+}
+
+async function firstLine(disk: LedgerFs, path: string): Promise<Buffer> {
+  for await (const { lines, torn } of linesOf(disk, path)) return Buffer.from(lines[0]?.bytes ?? torn ?? []);
+  return Buffer.alloc(0);
+}
+
+function parseHeader(line: Buffer, path: string): ExportHeader | undefined {
+  if (!line.subarray(0, 24).includes('"portcullis_export"')) return undefined;
+  try {
+    const header = JSON.parse(line.toString("utf8")) as ExportHeader;
+    const isSound =
+      header.portcullis_export === 1 &&
+      Number.isSafeInteger(header.from) &&
+      Number.isSafeInteger(header.to) &&
+      header.from >= 0 &&
+      [header.edge, header.consistency, header.public_keys].every(Array.isArray);
+    if (isSound) return header;
+  } catch {
+    // Said below.
+  }
+  throw new LedgerReadError(`the first line of ${path} is a damaged export header`);
+}
+
+/** The leaf hashes that the tiles hold for these records; fewer where they end. */
+export async function tileLeaves(disk: LedgerFs, dir: string, first: number, count: number): Promise<Buffer> {
+  const path = join(dir, "tiles", "0");
+  if ((await disk.stat(path)) === undefined) return Buffer.alloc(0);
+  const file = await disk.openRead(path);
+  try {
+    const bytes = Buffer.alloc(count * HASH_BYTES);
+    return bytes.subarray(0, await file.read(bytes, first * HASH_BYTES));
+  } finally {
+    await file.close();
+  }
+}

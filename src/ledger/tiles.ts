@@ -1,0 +1,152 @@
+import { join } from "node:path";
+import { LedgerReadError } from "./errors.js";
+import { type LedgerFile, type LedgerFs, syncFile, writeAt } from "./files.js";
+import { HASH_BYTES } from "./hash.js";
+import type { HashSource } from "./proof.js";
+import type { TileSink } from "./tree.js";
+
+// `tiles/<level>` is the C2SP tiles of that level one after another: tile n is the 8192 bytes from 8192·n, and the
+// last one may be partial. Level 0 holds the leaf hashes, a hash of level n+1 covers 256 of level n. They are derived
+// from the records and never waited for: what a crash leaves out is computed again at the next start.
+
+const TILE_WIDTH = 256;
+const START_BYTES = 64 * 1024;
+const MODE = 0o600;
+
+/** How many hashes of each level a log of `size` records has. */
+function widthAt(level: number, size: number): number {
+  return Math.floor(size / TILE_WIDTH ** level);
+}
+
+interface Level {
+  file: LedgerFile | undefined;
+  /** Hashes on disk. */
+  written: number;
+  /** Hashes not on disk yet. */
+  pending: Buffer;
+  count: number;
+}
+
+export class TileWriter {
+  readonly #disk: LedgerFs;
+  readonly #dir: string;
+  readonly #levels: Level[] = [];
+  #size: number;
+  #flushing: Promise<void> | undefined;
+
+  /** Continues tiles that hold exactly the hashes of the first `size` records. */
+  constructor(disk: LedgerFs, dir: string, size: number) {
+    this.#disk = disk;
+    this.#dir = join(dir, "tiles");
+    this.#size = size;
+  }
+
+  /** Leaf hashes that wait to be written. */
+  get pending(): number {
+    return this.#levels[0]?.count ?? 0;
+  }
+
+  readonly sink: TileSink = (number, bytes, at) => {
+    const level = this.#level(number);
+    if ((level.count + 1) * HASH_BYTES > level.pending.length) {
+      level.pending = Buffer.concat([level.pending, Buffer.allocUnsafe(level.pending.length)]);
+    }
+    bytes.copy(level.pending, level.count * HASH_BYTES, at, at + HASH_BYTES);
+    level.count++;
+  };
+
+  #level(number: number): Level {
+    let level = this.#levels[number];
+    if (level === undefined) {
+      const written = widthAt(number, this.#size);
+      level = { file: undefined, written, pending: Buffer.allocUnsafe(START_BYTES), count: 0 };
+      this.#levels[number] = level;
+    }
+    return level;
+  }
+
+  /** Writes what is pending. What cannot be written stays pending, and the next call tries again. */
+  async flush(): Promise<void> {
+    while (this.#flushing !== undefined) await this.#flushing.catch(() => {});
+    this.#flushing = this.#flushAll().finally(() => {
+      this.#flushing = undefined;
+    });
+    return this.#flushing;
+  }
+
+  async #flushAll(): Promise<void> {
+    for (const [number, level] of this.#levels.entries()) {
+      if (level === undefined || level.count === 0) continue;
+      level.file ??= await this.#disk.openWrite(join(this.#dir, String(number)), MODE);
+      const count = level.count;
+      const bytes = level.pending.subarray(0, count * HASH_BYTES);
+      try {
+        await writeAt(level.file, bytes, level.written * HASH_BYTES);
+      } catch (error) {
+        await level.file.close().catch(() => {});
+        level.file = undefined;
+        throw error;
+      }
+      // `sink` may have moved on to a larger buffer meanwhile: what was written is a prefix of it as well.
+      level.pending.copyWithin(0, count * HASH_BYTES, level.count * HASH_BYTES);
+      level.count -= count;
+      level.written += count;
+    }
+  }
+
+  /** Makes everything flushed so far durable. */
+  async sync(): Promise<void> {
+    for (const level of this.#levels) if (level?.file !== undefined) await syncFile(level.file);
+    await this.#disk.syncDir(this.#dir);
+  }
+
+  async close(): Promise<void> {
+    for (const level of this.#levels) await level?.file?.close();
+  }
+}
+
+/** Whether `tiles/` holds at least the hashes of the first `size` records. */
+export async function tilesReach(disk: LedgerFs, dir: string, size: number): Promise<boolean> {
+  for (let level = 0; widthAt(level, size) > 0; level++) {
+    const facts = await disk.stat(join(dir, "tiles", String(level)));
+    if ((facts?.size ?? 0) < widthAt(level, size) * HASH_BYTES) return false;
+  }
+  return true;
+}
+
+/** Cuts `tiles/` to the hashes of the first `size` records. */
+export async function cutTiles(disk: LedgerFs, dir: string, size: number): Promise<void> {
+  const folder = join(dir, "tiles");
+  await disk.makeDir(folder);
+  for (const name of await disk.list(folder)) {
+    const file = await disk.openWrite(join(folder, name), MODE);
+    try {
+      await file.truncate(Math.min(await file.size(), widthAt(Number(name), size) * HASH_BYTES));
+    } finally {
+      await file.close();
+    }
+  }
+}
+
+/** Reads hashes from `tiles/`. */
+export function tileSource(disk: LedgerFs, dir: string): HashSource {
+  return async (level, first, count) => {
+    const path = join(dir, "tiles", String(level));
+    const bytes = Buffer.allocUnsafe(count * HASH_BYTES);
+    let read = 0;
+    if ((await disk.stat(path)) !== undefined) {
+      const file = await disk.openRead(path);
+      try {
+        read = await file.read(bytes, first * HASH_BYTES);
+      } finally {
+        await file.close();
+      }
+    }
+    if (read < bytes.length) {
+      throw new LedgerReadError(
+        `${path} lacks hashes ${first} to ${first + count - 1}; start the ledger once to compute the tiles again`,
+      );
+    }
+    return bytes;
+  };
+}

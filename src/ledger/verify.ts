@@ -1,0 +1,307 @@
+import { Chain, type Problem, type Seen } from "./chain.js";
+import type { Commitment } from "./commitments.js";
+import { parseHead, parseRecord } from "./entry.js";
+import { LedgerReadError } from "./errors.js";
+import { type LedgerFs, nodeFs } from "./files.js";
+import { HASH_BYTES, leafHash, NO_PREV } from "./hash.js";
+import { type Checkpoint, openCheckpoint, parseCheckpoint, parseVkey, type Verifier } from "./note.js";
+import { consistent, rootAt } from "./proof.js";
+import { openSource, type SourceBatch, tileLeaves, type VerifySource } from "./source.js";
+import { tileSource } from "./tiles.js";
+import { Tree } from "./tree.js";
+
+const MAX_PROBLEMS = 50;
+const MAX_KEY_RECORDS = 10_000;
+
+export interface VerifyOptions {
+  /** Signed checkpoints kept elsewhere. What they cover cannot have been changed without notice. */
+  readonly checkpoints?: readonly string[];
+  /** Verifier keys known from elsewhere. Without them the keys beside the log are believed. */
+  readonly publicKeys?: readonly string[];
+  readonly disk?: LedgerFs;
+}
+
+export interface CheckedCheckpoint {
+  readonly from: string;
+  readonly size: number;
+  readonly ok: boolean;
+  readonly signedBy: readonly string[];
+}
+
+export interface Verification {
+  /** True when nothing is wrong. */
+  readonly ok: boolean;
+  readonly source: string;
+  readonly origin: string | undefined;
+  /** First record and the one after the last that were read. */
+  readonly from: number;
+  readonly to: number;
+  /** Base64 root over everything read; undefined when the file does not begin where the log does. */
+  readonly root: string | undefined;
+  /** Records below this number are covered by a good checkpoint; those from it on are chained, not signed. */
+  readonly covered: number;
+  readonly checkpoints: readonly CheckedCheckpoint[];
+  /** Whether the keys came from the caller instead of from beside the log. */
+  readonly pinned: boolean;
+  /** At most 50; `problemCount` says how many there were. */
+  readonly problems: readonly Problem[];
+  readonly problemCount: number;
+  /** Things worth knowing that are not wrong. */
+  readonly notes: readonly string[];
+}
+
+/** Checks a ledger folder or an exported file, reading it once with bounded memory. */
+export async function verify(path: string, options: VerifyOptions = {}): Promise<Verification> {
+  const { disk = nodeFs } = options;
+  const source = await openSource(disk, path);
+  const outside = (options.checkpoints ?? []).map((note, i) => ({ from: `outside checkpoint ${i + 1}`, note }));
+  const review = new Review(source, [...source.commitments, ...outside], disk);
+  await review.readAll();
+  await review.judge(options.publicKeys);
+  return review.result(path);
+}
+
+class Review {
+  readonly #disk: LedgerFs;
+  readonly #source: VerifySource;
+  readonly #commitments: readonly Commitment[];
+  readonly #problems: Problem[] = [];
+  #problemCount = 0;
+  readonly #notes: string[] = [];
+  readonly #tree = new Tree();
+  /** Roots at the sizes that some checkpoint names. */
+  readonly #roots = new Map<number, string>();
+  /** Keys that a record of the log brings in, and that record. */
+  readonly #introduced = new Map<string, number>();
+  readonly #tileMismatches: Seen[] = [];
+  #to: number;
+  #pinned = false;
+  #origin: string | undefined;
+  readonly #checked: CheckedCheckpoint[] = [];
+
+  constructor(source: VerifySource, commitments: readonly Commitment[], disk: LedgerFs) {
+    this.#source = source;
+    this.#commitments = commitments;
+    this.#disk = disk;
+    this.#to = source.from;
+    for (const { note } of commitments) {
+      const size = sizeOf(note);
+      if (size !== undefined) this.#roots.set(size, "");
+    }
+    try {
+      this.#tree.resume(source.from, source.edge ?? []);
+    } catch (error) {
+      if (source.edge !== undefined) throw new LedgerReadError(`the export header is damaged: ${String(error)}`);
+      this.#notes.push(`the file begins with record ${source.from}: only its chain could be checked`);
+    }
+  }
+
+  readonly #report = (problem: Problem): void => {
+    this.#problemCount++;
+    if (this.#problems.length < MAX_PROBLEMS) this.#problems.push(problem);
+  };
+
+  #trouble(kind: Problem["kind"], message: string, seq?: number): void {
+    this.#report({ kind, seq, segment: undefined, line: undefined, message });
+  }
+
+  async readAll(): Promise<void> {
+    const { from } = this.#source;
+    const chain = new Chain(from, from === 0 ? NO_PREV : undefined, this.#report);
+    this.#noteRoot();
+    try {
+      for await (const batch of this.#source.lines()) await this.#readBatch(batch, chain);
+    } catch (error) {
+      if (!(error instanceof LedgerReadError)) throw error;
+      this.#trouble("unreadable", error.message);
+    }
+    chain.end();
+  }
+
+  async #readBatch({ segment, lines, torn, isLastSegment }: SourceBatch, chain: Chain): Promise<void> {
+    const { dir } = this.#source;
+    const tiles = dir === undefined ? undefined : await tileLeaves(this.#disk, dir, this.#to, lines.length);
+    const first = this.#to;
+    for (const { bytes, number } of lines) {
+      const head = parseHead(bytes);
+      const at = (this.#to - first) * HASH_BYTES;
+      const tile = tiles !== undefined && at < tiles.length ? tiles.toString("base64", at, at + HASH_BYTES) : undefined;
+      const leaf = leafHash(bytes);
+      const seen: Seen = { seq: head?.seq, prev: head?.prev, leaf, tile, segment, line: number };
+      this.#add(seen, chain);
+      if (bytes.includes('"kind":"key"')) this.#noteKey(bytes);
+    }
+    if (torn === undefined) return;
+    if (isLastSegment) {
+      this.#notes.push(`${segment} ends with ${torn.length} bytes of a record that was never completed`);
+    } else {
+      this.#add({ seq: undefined, prev: undefined, leaf: leafHash(torn), tile: undefined, segment, line: 0 }, chain);
+    }
+  }
+
+  #add(seen: Seen, chain: Chain): void {
+    chain.push(seen);
+    if (seen.tile !== undefined && seen.tile !== seen.leaf && this.#tileMismatches.length < MAX_PROBLEMS) {
+      this.#tileMismatches.push({ ...seen, seq: this.#to });
+    }
+    this.#to++;
+    this.#tree.push(seen.leaf);
+    this.#noteRoot();
+  }
+
+  #noteRoot(): void {
+    if (this.#roots.has(this.#to)) this.#roots.set(this.#to, this.#tree.root());
+  }
+
+  #noteKey(bytes: Buffer): void {
+    const record = parseRecord(bytes);
+    if (record?.kind !== "key" || this.#introduced.size >= MAX_KEY_RECORDS) return;
+    if (!this.#introduced.has(record.new)) this.#introduced.set(record.new, record.seq);
+  }
+
+  /** Decides which keys to believe, and holds the log against every checkpoint. */
+  async judge(publicKeys: readonly string[] | undefined): Promise<void> {
+    this.#pinned = publicKeys !== undefined;
+    const trusted = (publicKeys ?? this.#source.keys).map(parseVkey);
+    this.#followRotations(trusted);
+    for (const commitment of this.#commitments) await this.#check(commitment, trusted);
+    if (this.#commitments.length === 0) {
+      if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the folder holds no checkpoint");
+      else this.#notes.push("no checkpoint was given: only the chain could be checked");
+    }
+    if (this.#problemCount === 0 && this.#tileMismatches.length > 0) {
+      this.#notes.push("the tiles differ from the records, which are sound; they are computed again at the next start");
+    }
+  }
+
+  /** A key is believed when a record brings it in, under a matching checkpoint that a believed key signed. */
+  #followRotations(trusted: Verifier[]): void {
+    let hasGrown = true;
+    while (hasGrown) {
+      hasGrown = false;
+      for (const { note } of this.#commitments) {
+        const checkpoint = tryOpen(note, trusted);
+        if (checkpoint === undefined || this.#roots.get(checkpoint.size) !== checkpoint.root) continue;
+        for (const [vkey, seq] of this.#introduced) {
+          if (seq >= checkpoint.size || trusted.some((key) => key.vkey === vkey)) continue;
+          trusted.push(parseVkey(vkey));
+          hasGrown = true;
+        }
+      }
+    }
+  }
+
+  async #check({ from, note }: Commitment, trusted: readonly Verifier[]): Promise<void> {
+    let checkpoint: Checkpoint & { signedBy: Verifier[] };
+    try {
+      checkpoint = openCheckpoint(note, trusted);
+    } catch (error) {
+      this.#checked.push({ from, size: sizeOf(note) ?? 0, ok: false, signedBy: [] });
+      return this.#trouble("checkpoint", `${from} cannot be trusted: ${(error as Error).message}`);
+    }
+    const { origin, size, signedBy } = checkpoint;
+    const before = this.#problemCount;
+    this.#origin ??= origin;
+    if (origin !== this.#origin) {
+      this.#trouble("checkpoint", `${from} is of ledger "${origin}", not of "${this.#origin}"`);
+    } else await this.#compare(from, checkpoint);
+    this.#checked.push({ from, size, ok: before === this.#problemCount, signedBy: signedBy.map((key) => key.vkey) });
+  }
+
+  async #compare(from: string, { size, root }: Checkpoint): Promise<void> {
+    const { header, edge } = this.#source;
+    if (edge === undefined) return;
+    if (header !== undefined && size > header.to) return this.#compareBeyond(from, { size, root }, header);
+    if (size > this.#to) return this.#tellTruncated(from, size);
+    if (size < this.#source.from) {
+      this.#notes.push(`${from} covers only records before the first of this file`);
+      return;
+    }
+    if (this.#roots.get(size) !== root) await this.#nameChange(from, size, root);
+  }
+
+  #tellTruncated(from: string, size: number): void {
+    const which = size - 1 === this.#to ? `record ${this.#to} is` : `records ${this.#to} to ${size - 1} are`;
+    this.#trouble("truncated", `${which} missing at the end: ${from} was signed over ${size} records`, this.#to);
+  }
+
+  /** An export may end before its checkpoint does; then its header shows the way. */
+  #compareBeyond(
+    from: string,
+    { size, root }: { size: number; root: string },
+    header: NonNullable<VerifySource["header"]>,
+  ): void {
+    if (this.#to < header.to) return this.#tellTruncated("the export header", header.to);
+    const own = tryParse(header.checkpoint);
+    if (own?.size !== size || own.root !== root) {
+      this.#notes.push(`${from} covers ${size} records; this export cannot show that it belongs to them`);
+      return;
+    }
+    const path = header.consistency.map((hash) => Buffer.from(hash, "base64"));
+    if (!consistent(this.#to, this.#tree.root(), size, root, path)) this.#tellRange(from, this.#source.from, header.to);
+  }
+
+  /** The root differs though every link holds, or links are broken too. The tiles may still know which record it is. */
+  async #nameChange(from: string, size: number, root: string): Promise<void> {
+    const isNamed = this.#problems.some((problem) => problem.seq !== undefined && problem.seq < size);
+    if (isNamed) return this.#trouble("checkpoint", `${from} does not match: see the records named`);
+    const { dir } = this.#source;
+    const signedRoot =
+      dir === undefined ? undefined : await rootAt(tileSource(this.#disk, dir), size).catch(() => undefined);
+    const changed = this.#tileMismatches.filter((seen) => (seen.seq as number) < size);
+    if (signedRoot !== root || changed.length === 0) return this.#tellRange(from, this.#goodBefore(size), size);
+    for (const { seq, segment, line } of changed) {
+      const message = `record ${seq} (${segment} line ${line}) was changed: ${from} was signed over another one`;
+      this.#report({ kind: "altered", seq, segment, line, message });
+    }
+  }
+
+  #tellRange(from: string, first: number, size: number): void {
+    const message = `${from} does not match: some record from ${first} to ${size - 1} was changed, and the links after it with it`;
+    this.#trouble("altered", message, first);
+  }
+
+  #goodBefore(size: number): number {
+    const good = this.#checked.filter((checkpoint) => checkpoint.ok && checkpoint.size < size);
+    return Math.max(this.#source.from, ...good.map((checkpoint) => checkpoint.size));
+  }
+
+  result(source: string): Verification {
+    const good = this.#checked.filter((checkpoint) => checkpoint.ok);
+    const covered = Math.min(this.#to, Math.max(this.#source.from, ...good.map((checkpoint) => checkpoint.size)));
+    return {
+      ok: this.#problemCount === 0,
+      source,
+      origin: this.#origin ?? this.#source.header?.origin,
+      from: this.#source.from,
+      to: this.#to,
+      root: this.#source.edge === undefined ? undefined : this.#tree.root(),
+      covered,
+      checkpoints: this.#checked,
+      pinned: this.#pinned,
+      problems: this.#problems,
+      problemCount: this.#problemCount,
+      notes: this.#notes,
+    };
+  }
+}
+
+function tryParse(note: string): Checkpoint | undefined {
+  try {
+    return parseCheckpoint(note.slice(0, note.lastIndexOf("\n\n") + 1));
+  } catch {
+    return undefined;
+  }
+}
+
+function sizeOf(note: string): number | undefined {
+  return tryParse(note)?.size;
+}
+
+function tryOpen(note: string, trusted: readonly Verifier[]): Checkpoint | undefined {
+  try {
+    return openCheckpoint(note, trusted);
+  } catch {
+    return undefined;
+  }
+}
