@@ -1,0 +1,79 @@
+// The actions there are: one for each tool, and the methods that are not tool calls.
+
+import { type ActionInfo, TOOL_GROUP } from "./frame.js";
+import { eitherShape, OPEN_RECORD, type RecordShape, shapeOfArguments, shapeText } from "./shape.js";
+import type { PolicyProblem, ResourceType, ToolSummary } from "./types.js";
+
+/** The methods that are actions by their own name, with the resources each is asked about. */
+export const METHODS: Readonly<Record<string, readonly ResourceType[]>> = {
+  "resources/read": ["Resource"],
+  "resources/subscribe": ["Resource"],
+  "prompts/get": ["Prompt"],
+  "completion/complete": ["Prompt", "Resource"],
+  "subscriptions/listen": ["Method"],
+  "logging/setLevel": ["Method"],
+};
+
+export interface Action extends ActionInfo {
+  readonly resourceTypes: readonly ResourceType[];
+  /** The tool of that name, where there is exactly one description of it. */
+  readonly tool?: ToolSummary;
+}
+
+export class Catalog {
+  readonly actions: ReadonlyMap<string, Action>;
+  readonly problems: readonly PolicyProblem[];
+
+  constructor(tools: readonly ToolSummary[]) {
+    const actions = new Map<string, Action>();
+    const problems: PolicyProblem[] = [];
+    for (const [name, resourceTypes] of Object.entries(METHODS)) {
+      actions.set(name, { name, isTool: false, shape: OPEN_RECORD, resourceTypes });
+    }
+    for (const tool of tools) {
+      const why = refuseName(tool.name);
+      const known = actions.get(tool.name);
+      if (why !== undefined) problems.push(toolProblem(tool, why));
+      else actions.set(tool.name, known ? merge(known, tool) : action(tool));
+    }
+    this.actions = actions;
+    this.problems = problems;
+  }
+
+  isTool = (name: string): boolean => this.actions.get(name)?.isTool ?? false;
+
+  get toolNames(): string[] {
+    return [...this.actions.values()].filter((each) => each.isTool).map((each) => each.name);
+  }
+
+  /** Equal texts: rules were checked against the same tools. */
+  canonicalText(): string {
+    const lines = [...this.actions.values()].map((each) => {
+      const { server, tags = [], readOnly = false } = each.tool ?? { server: "" };
+      return JSON.stringify([each.name, each.isTool, shapeText(each.shape), server, [...tags].sort(), readOnly]);
+    });
+    return lines.sort().join("\n");
+  }
+}
+
+function action(tool: ToolSummary): Action {
+  const shape = shapeOfArguments(tool.inputSchema);
+  return { name: tool.name, isTool: true, shape, resourceTypes: ["Tool"], tool };
+}
+
+/** Two applications may each have a tool of one name: a rule then has to hold for both of them. */
+function merge(known: Action, tool: ToolSummary): Action {
+  const shape = eitherShape(known.shape, shapeOfArguments(tool.inputSchema)) as RecordShape;
+  return { name: tool.name, isTool: true, shape, resourceTypes: ["Tool"] };
+}
+
+function refuseName(name: string): string | undefined {
+  if (name === TOOL_GROUP || Object.hasOwn(METHODS, name))
+    return `the name ${name} belongs to a method of the protocol`;
+  if (name === "" || name.length > 512) return "a tool's name has 1 to 512 characters";
+  return name.isWellFormed() ? undefined : "a tool's name must be well-formed Unicode";
+}
+
+function toolProblem(tool: ToolSummary, message: string): PolicyProblem {
+  return { file: `tools of ${tool.server}`, line: 0, column: 0, message, help: "rename the tool" };
+}

@@ -1,0 +1,323 @@
+// Cedar expressions into closures, with Cedar's semantics to the letter: what short-circuits, what is an error,
+// what is merely unequal. The property tests compare every operator here with Cedar's own evaluator.
+
+import { EXTENSION_CALLS } from "./extension-calls.js";
+import type { Frame } from "./frame.js";
+import { type BinaryNode, type CallNode, chainOf, type HasNode, type Node } from "./language/ast.js";
+import { NotCovered } from "./language/json.js";
+import { DateTime, Duration } from "./value/extensions.js";
+import { add, isLong, type Long, multiply, subtract } from "./value/long.js";
+import {
+  CedarRecord,
+  CedarSet,
+  Entity,
+  EvaluationError,
+  equal,
+  typeName,
+  Unencodable,
+  type Value,
+} from "./value/value.js";
+
+export type Run = (frame: Frame) => Value;
+export type Test = (frame: Frame) => boolean;
+
+/** A closure for a place where only a bool will do. */
+export function compileTest(node: Node): Test {
+  switch (node.kind) {
+    case "not": {
+      const arg = compileTest(node.arg);
+      return (frame) => !arg(frame);
+    }
+    case "isEmpty": {
+      const arg = compile(node.arg);
+      return (frame) => asSet(arg(frame)).items.length === 0;
+    }
+    case "has":
+      return compileHas(node);
+    case "like": {
+      const left = compile(node.left);
+      const matches = compilePattern(node.pattern);
+      return (frame) => matches(asString(left(frame)));
+    }
+    case "is": {
+      const left = compile(node.left);
+      const { entityType } = node;
+      const within = node.in ? compileIn(left, compile(node.in)) : undefined;
+      return (frame) => asEntity(left(frame)).type === entityType && (within?.(frame) ?? true);
+    }
+    case "binary": {
+      const test = compileBinaryTest(node);
+      if (test) return test;
+      break;
+    }
+    default:
+  }
+  const run = compile(node);
+  return (frame) => {
+    const value = run(frame);
+    if (typeof value !== "boolean") throw new EvaluationError(`expected a bool, found ${typeName(value)}`);
+    return value;
+  };
+}
+
+export function compile(node: Node): Run {
+  switch (node.kind) {
+    case "literal": {
+      const { value } = node;
+      return () => value;
+    }
+    case "entity": {
+      const entity = new Entity(node.type, node.id);
+      return () => entity;
+    }
+    case "var":
+      return VARIABLES[node.name];
+    case "not":
+    case "isEmpty":
+    case "has":
+    case "like":
+    case "is":
+      return compileTest(node);
+    case "neg": {
+      const arg = compile(node.arg);
+      return (frame) => fits(subtract(0, asLong(arg(frame))));
+    }
+    case "binary":
+      return compileBinaryTest(node) ?? compileArithmetic(node);
+    case "get":
+      return compileGet(node);
+    case "if": {
+      const test = compileTest(node.test);
+      const yes = compile(node.yes);
+      const no = compile(node.no);
+      return (frame) => (test(frame) ? yes(frame) : no(frame));
+    }
+    case "set":
+      return compileSet(node.items);
+    case "record": {
+      const entries = node.entries.map(([name, value]) => [name, compile(value)] as const);
+      return (frame) => new CedarRecord(new Map(entries.map(([name, run]) => [name, run(frame)])));
+    }
+    case "call":
+      return compileCall(node);
+  }
+}
+
+const VARIABLES: Readonly<Record<"principal" | "action" | "resource" | "context", Run>> = {
+  principal: (frame) => frame.principal,
+  action: (frame) => frame.action,
+  resource: (frame) => frame.resource,
+  context: (frame) => frame.context(),
+};
+
+function compileBinaryTest(node: BinaryNode): Test | undefined {
+  if (node.op === "&&" || node.op === "||") {
+    const left = compileTest(node.left);
+    const right = compileTest(node.right);
+    return node.op === "&&" ? (frame) => left(frame) && right(frame) : (frame) => left(frame) || right(frame);
+  }
+  const left = compile(node.left);
+  const right = compile(node.right);
+  switch (node.op) {
+    case "==":
+      return (frame) => equal(left(frame), right(frame));
+    case "!=":
+      return (frame) => !equal(left(frame), right(frame));
+    case "<":
+      return (frame) => compare(left(frame), right(frame)) < 0;
+    case "<=":
+      return (frame) => compare(left(frame), right(frame)) <= 0;
+    case ">":
+      return (frame) => compare(left(frame), right(frame)) > 0;
+    case ">=":
+      return (frame) => compare(left(frame), right(frame)) >= 0;
+    case "in":
+      return compileIn(left, right);
+    case "contains":
+      return (frame) => {
+        const set = left(frame);
+        const item = right(frame);
+        return asSet(set).has(item);
+      };
+    case "containsAll":
+      return (frame) => {
+        const set = left(frame);
+        const items = right(frame);
+        return asSet(set).hasAll(asSet(items));
+      };
+    case "containsAny":
+      return (frame) => {
+        const set = left(frame);
+        const items = right(frame);
+        return asSet(set).hasAny(asSet(items));
+      };
+    case "hasTag":
+      return (frame) => {
+        const entity = left(frame);
+        const tag = right(frame);
+        asEntity(entity);
+        asString(tag);
+        return false; // None of our entities carries Cedar tags.
+      };
+    default:
+      return undefined;
+  }
+}
+
+function compileArithmetic(node: BinaryNode): Run {
+  const left = compile(node.left);
+  const right = compile(node.right);
+  if (node.op === "getTag") {
+    return (frame) => {
+      const entity = left(frame);
+      const tag = right(frame);
+      asEntity(entity);
+      throw new EvaluationError(`there is no tag ${JSON.stringify(asString(tag))}`);
+    };
+  }
+  const operate = node.op === "+" ? add : node.op === "-" ? subtract : multiply;
+  return (frame) => {
+    const a = left(frame);
+    const b = right(frame);
+    return fits(operate(asLong(a), asLong(b)));
+  };
+}
+
+function compileIn(left: Run, right: Run): Test {
+  return (frame) => {
+    const child = left(frame);
+    const parents = right(frame);
+    const entity = asEntity(child);
+    if (parents instanceof Entity) return frame.isIn(entity, parents);
+    if (!(parents instanceof CedarSet))
+      throw new EvaluationError(`expected an entity or a set, found ${typeName(parents)}`);
+    // Every element has to be an entity, also those behind the one that matches.
+    return parents.items.map(asEntity).some((parent) => frame.isIn(entity, parent));
+  };
+}
+
+function compileGet(node: Node & { kind: "get" }): Run {
+  const chain = chainOf(node);
+  if (chain?.root === "context") {
+    const [first, ...path] = chain.path;
+    if (first === "arguments" && path.length > 0) return (frame) => frame.argument(path);
+    if (first === "approved" && path.length === 0) return (frame) => frame.approved;
+    if (first === "transport" && path.length === 0) return (frame) => frame.input.transport;
+  }
+  const left = compile(node.left);
+  const { attr } = node;
+  return (frame) => attributeOf(frame, left(frame), attr);
+}
+
+function attributeOf(frame: Frame, holder: Value, attr: string): Value {
+  let value: Value | undefined;
+  if (holder instanceof CedarRecord) value = holder.attrs.get(attr);
+  else if (holder instanceof Entity) value = frame.attribute(holder, attr);
+  else throw new EvaluationError(`expected a record or an entity with ${attr}, found ${typeName(holder)}`);
+  if (value === undefined) throw new EvaluationError(`there is no attribute ${attr}`);
+  if (value instanceof Unencodable) throw new EvaluationError(value.why);
+  return value;
+}
+
+/** `a has b.c` asks `a has b`, then `a.b has c`. */
+function compileHas(node: HasNode): Test {
+  const [attr = "", ...deeper] = node.attrs;
+  const here = compileHasOne(node.left, attr);
+  if (deeper.length === 0) return here;
+  const next = compileHas({ kind: "has", left: { kind: "get", left: node.left, attr }, attrs: deeper });
+  return (frame) => here(frame) && next(frame);
+}
+
+function compileHasOne(holder: Node, attr: string): Test {
+  const chain = chainOf(holder);
+  if (chain?.root === "context") {
+    const [first, ...path] = chain.path;
+    if (first === "arguments") return (frame) => frame.hasArgument(path, attr);
+    if (first === undefined) return () => attr === "arguments" || attr === "approved" || attr === "transport";
+  }
+  const left = compile(holder);
+  return (frame) => {
+    const value = left(frame);
+    if (value instanceof CedarRecord) return value.attrs.has(attr);
+    if (value instanceof Entity) return frame.has(value, attr);
+    throw new EvaluationError(`expected a record or an entity, found ${typeName(value)}`);
+  };
+}
+
+/** A set of literals is made once. */
+function compileSet(items: readonly Node[]): Run {
+  const runs = items.map(compile);
+  const make = (frame: Frame): CedarSet => new CedarSet(runs.map((run) => run(frame)));
+  if (!items.every((item) => item.kind === "literal" || item.kind === "entity")) return make;
+  const constant = make(undefined as never);
+  return () => constant;
+}
+
+function compileCall(node: CallNode): Run {
+  const call = EXTENSION_CALLS.get(node.fn);
+  const count = node.args.length;
+  if (!call || count < call.arity || (count > call.arity && !call.more)) {
+    throw new NotCovered(`${node.fn} with ${count} arguments`);
+  }
+  const runs = node.args.map(compile);
+  if (!node.args.every((arg) => arg.kind === "literal")) return (frame) => call.run(runs.map((run) => run(frame)));
+  try {
+    const constant = call.run(runs.map((run) => run(undefined as never)));
+    return () => constant;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}
+
+/** Linear in the text: each piece is looked for once, from where the last one ended. */
+export function compilePattern(pieces: readonly string[]): (text: string) => boolean {
+  const first = pieces[0] ?? "";
+  if (pieces.length === 1) return (text) => text === first;
+  const last = pieces.at(-1) ?? "";
+  const middle = pieces.slice(1, -1).filter((piece) => piece !== "");
+  return (text) => {
+    if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last)) return false;
+    let at = first.length;
+    for (const piece of middle) {
+      const found = text.indexOf(piece, at);
+      if (found === -1) return false;
+      at = found + piece.length;
+    }
+    return at <= text.length - last.length;
+  };
+}
+
+function compare(a: Value, b: Value): number {
+  if (isLong(a) && isLong(b)) return order(a, b);
+  if (a instanceof DateTime && b instanceof DateTime) return order(a.ms, b.ms);
+  if (a instanceof Duration && b instanceof Duration) return order(a.ms, b.ms);
+  throw new EvaluationError(`${typeName(a)} and ${typeName(b)} have no order`);
+}
+
+function order(a: Long, b: Long): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function fits(value: Long | undefined): Long {
+  if (value === undefined) throw new EvaluationError("the result does not fit 64 bits");
+  return value;
+}
+
+function asLong(value: Value): Long {
+  if (isLong(value)) return value;
+  throw new EvaluationError(`expected a long, found ${typeName(value)}`);
+}
+function asString(value: Value): string {
+  if (typeof value === "string") return value;
+  throw new EvaluationError(`expected a string, found ${typeName(value)}`);
+}
+function asEntity(value: Value): Entity {
+  if (value instanceof Entity) return value;
+  throw new EvaluationError(`expected an entity, found ${typeName(value)}`);
+}
+function asSet(value: Value): CedarSet {
+  if (value instanceof CedarSet) return value;
+  throw new EvaluationError(`expected a set, found ${typeName(value)}`);
+}

@@ -1,0 +1,172 @@
+// From text to a set that answers. Everything that can be wrong is found here, all of it at once, so that a set
+// that loads is a set that can be trusted to mean what it says.
+
+import { createHash } from "node:crypto";
+import { Catalog } from "./catalog.js";
+import { decideFrame, denyRequest } from "./decide.js";
+import { refuseArguments } from "./encode.js";
+import { explainRule } from "./explain.js";
+import { Frame } from "./frame.js";
+import { outlookFor } from "./outlook.js";
+import { makeRule, type Rule, type RuleOptions } from "./rule.js";
+import { candidates, type Slice, sliceRules } from "./slice.js";
+import { type Draft, readSource } from "./source.js";
+import {
+  type Explanation,
+  type Outlook,
+  type OutlookRequest,
+  type PolicyDecision,
+  PolicyInvalid,
+  type PolicyProblem,
+  type PolicyRequest,
+  type PolicySet,
+  type PolicySource,
+  type PolicyText,
+  type ToolSummary,
+} from "./types.js";
+import { validateDrafts } from "./validate.js";
+
+/** More rules than this are refused: someone pointed at the wrong folder. */
+const MAX_RULES = 20_000;
+const MAX_TOOLS = 100_000;
+
+/** Throws PolicyInvalid with every problem there is. */
+export function loadPolicy(sources: readonly PolicySource[], tools: readonly ToolSummary[]): PolicySet {
+  if (tools.length > MAX_TOOLS) throw new PolicyInvalid([limitProblem(`more than ${MAX_TOOLS} tools`)]);
+  const catalog = new Catalog(tools);
+  const { drafts, problems } = readSources(sources);
+  if (problems.length > 0 || catalog.problems.length > 0) throw new PolicyInvalid([...catalog.problems, ...problems]);
+  const findings = validateDrafts(drafts, catalog);
+  if (findings.problems.length > 0) throw new PolicyInvalid(findings.problems);
+  return new LoadedPolicy(drafts, catalog, findings.warnings);
+}
+
+export function readSources(sources: readonly PolicySource[]): { drafts: Draft[]; problems: PolicyProblem[] } {
+  const read = sources.map(readSource);
+  const drafts = read.flatMap((each) => each.drafts);
+  const problems = read.flatMap((each) => each.problems);
+  const byId = new Map<string, Draft>();
+  for (const draft of drafts) {
+    const first = byId.get(draft.id);
+    if (first) problems.push(draft.where.problem(draft.start, `the id ${draft.id} is taken`, sameId(draft, first)));
+    else byId.set(draft.id, draft);
+  }
+  if (drafts.length > MAX_RULES) problems.push(limitProblem(`more than ${MAX_RULES} rules`));
+  return { drafts, problems };
+}
+
+function sameId(draft: Draft, first: Draft): string {
+  const where = `${first.where.file}:${first.where.at(first.start).line}`;
+  const how = draft.meta.id === undefined ? 'add @id("…") or rename the file' : "give one of them another @id";
+  return `by the rule at ${where}; ${how}`;
+}
+
+function limitProblem(message: string): PolicyProblem {
+  return { file: "policy", line: 0, column: 0, message, help: "split what is served" };
+}
+
+/** A set of rules over a catalog, without Cedar's validation: the tests compare these with Cedar itself. */
+export class LoadedPolicy implements PolicySet {
+  readonly hash: string;
+  readonly rules: readonly PolicyText[];
+  readonly warnings: readonly PolicyProblem[];
+  readonly usesWasmFallbackFor: readonly string[];
+  readonly #catalog: Catalog;
+  readonly #slices: ReadonlyMap<string, Slice>;
+
+  constructor(
+    drafts: readonly Draft[],
+    catalog: Catalog,
+    warnings: readonly PolicyProblem[] = [],
+    options: RuleOptions = {},
+  ) {
+    const rules = drafts.map((draft) => makeRule(draft, options));
+    this.rules = rules.map(({ id, file, line, effect, text, digest }) => ({ id, file, line, effect, text, digest }));
+    this.warnings = warnings;
+    this.usesWasmFallbackFor = rules.filter((rule) => rule.byCedar).map((rule) => rule.id);
+    this.hash = hashOf(rules, catalog);
+    this.#catalog = catalog;
+    this.#slices = sliceRules(rules, catalog);
+  }
+
+  decide = (request: PolicyRequest): PolicyDecision => {
+    try {
+      const prepared = this.prepare(request);
+      if (typeof prepared === "string") return denyRequest(prepared);
+      return decideFrame(prepared.lists, prepared.frame, request.approvedRules);
+    } catch (error) {
+      return denyRequest(`deciding failed: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
+
+  explain = (request: PolicyRequest): Explanation => {
+    const decision = this.decide(request);
+    const prepared = this.prepare(request);
+    if (typeof prepared === "string") return { decision, rules: [] };
+    const approved = new Set(request.approvedRules);
+    const rules = prepared.slice.all.map((rule) => {
+      prepared.frame.approved = rule.meta.challenge && approved.has(rule.id);
+      return explainRule(rule, prepared.frame);
+    });
+    return { decision, rules };
+  };
+
+  outlook = (request: OutlookRequest): Outlook => {
+    try {
+      const prepared = this.prepare({ transport: "", ...request, arguments: {} });
+      if (typeof prepared === "string") return "never";
+      return outlookFor(prepared.lists, prepared.frame, request.transport !== undefined);
+    } catch {
+      // What cannot be foreseen is left to the decision itself.
+      return "possible";
+    }
+  };
+
+  /** The frame and the rules for it, or why the request cannot be decided at all. */
+  prepare(request: PolicyRequest): { frame: Frame; lists: (readonly Rule[])[]; slice: Slice } | string {
+    const slice = this.#slices.get(request.action);
+    if (!slice) return `policy knows no tool or method ${request.action}`;
+    // Otherwise "a/b" of "c" and "b/c" of "a" would be one principal.
+    if (request.app === "" || request.app.includes("/")) return `the application name ${request.app} cannot be used`;
+    const refused = refuseArguments(request.arguments);
+    if (refused !== undefined) return refused;
+    const frame = new Frame(withDefaults(request, slice), slice.action, this.#catalog.isTool);
+    return { frame, lists: candidates(slice, request), slice };
+  }
+}
+
+/** What the request leaves out about its tool is taken from the catalog. */
+function withDefaults(request: PolicyRequest, { action: { tool } }: Slice): PolicyRequest {
+  const { resource } = request;
+  if (!tool || resource.type !== "Tool" || resource.id !== tool.name) return request;
+  if (resource.server !== undefined && resource.tags !== undefined && resource.readOnly !== undefined) return request;
+  return {
+    ...request,
+    resource: {
+      ...resource,
+      server: resource.server ?? tool.server,
+      tags: resource.tags ?? tool.tags ?? [],
+      readOnly: resource.readOnly ?? tool.readOnly ?? false,
+    },
+  };
+}
+
+function hashOf(rules: readonly Rule[], catalog: Catalog): string {
+  const lines = rules.map((rule) => `${JSON.stringify(rule.id)} ${rule.digest}`).sort();
+  return createHash("sha256")
+    .update(`${lines.join("\n")}\n\n${catalog.canonicalText()}`)
+    .digest("hex");
+}
+
+const NO_POLICY = "no policy is loaded, so everything is denied";
+
+/** For a gate that nobody gave a policy to. */
+export const noPolicy: PolicySet = {
+  hash: createHash("sha256").update("no policy").digest("hex"),
+  rules: [],
+  warnings: [],
+  usesWasmFallbackFor: [],
+  decide: () => ({ effect: "deny", rules: [], reason: NO_POLICY, approvers: [], obligations: [], errors: [] }),
+  explain: (request) => ({ decision: noPolicy.decide(request), rules: [] }),
+  outlook: () => "never",
+};
