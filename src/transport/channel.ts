@@ -26,7 +26,12 @@ export class ServerChannel implements Channel {
     this.#handler = handler;
     this.#limits = limits;
     this.#port = port;
-    this.#outbox = new Outbox(port, limits, (waiting) => this.cut(`reads too slowly, ${waiting} bytes were waiting`));
+    this.#outbox = new Outbox(
+      port,
+      limits,
+      (waiting) => this.cut(`reads too slowly, ${waiting} bytes were waiting`),
+      () => port.resume(),
+    );
   }
 
   get underWay(): number {
@@ -44,11 +49,6 @@ export class ServerChannel implements Channel {
 
   drained(): Promise<void> {
     return this.#outbox.drained();
-  }
-
-  caughtUp(): void {
-    this.#outbox.caughtUp();
-    if (!this.closed) this.#port.resume();
   }
 
   close(reason?: string): void {

@@ -47,10 +47,6 @@ export class ClientLink {
     this.gone(new TransportError(problem.kind === "binary-frame" ? "protocol" : problem.kind, problem.message));
   }
 
-  caughtUp(): void {
-    this.#outbox.caughtUp();
-  }
-
   gone(error?: Error): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -63,6 +63,8 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   #aborted = false;
   #abortListeners: (() => void)[] | undefined = undefined;
   #waiters: (() => void)[] | undefined = undefined;
+  /** Part of the event stream has gone out. Made with the stream: a plain answer needs none. */
+  #taken: (() => void) | undefined = undefined;
 
   constructor(
     house: HttpHouse,
@@ -194,7 +196,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
       this.#connection.socket.destroy();
       return false;
     }
-    this.#res.write(Buffer.from(event));
+    this.#res.write(Buffer.from(event), this.#taken);
     return this.#res.writableLength <= maxBufferedBytes;
   }
 
@@ -213,9 +215,11 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.#streaming = true;
     this.#house.streams.add(this);
     const res = this.#res;
+    this.#taken = () => {
+      if (res.writableLength <= this.#house.limits.maxBufferedBytes / 2) this.#caughtUp();
+    };
     // An error here means that the peer has gone, which the connection's own end tells us.
     res.on("error", () => {});
-    res.on("drain", () => this.#caughtUp());
     res.writeHead(200, { ...STREAM_HEADERS, ...this.#shared, ...headers });
     if (retryMs === undefined) res.flushHeaders();
     else res.write(formatRetry(retryMs));

@@ -117,6 +117,8 @@ class HttpServer implements Listener {
     await stopped;
     clearInterval(idle);
     clearTimeout(last);
+    // The server may say that it is closed before the last sockets do.
+    for (const connection of this.#connections.values()) this.#disconnected(connection);
   }
 
   #connected(socket: Socket): void {

@@ -7,12 +7,14 @@ import type { Budget, ResolvedLimits } from "./limits.js";
 import type { Port } from "./outbox.js";
 import type { Handler, Peer } from "./types.js";
 
+type Write = (bytes: Buffer, taken: () => void) => void;
+
 export class StreamPort implements Port {
   readonly #input: Readable;
   readonly #output: Writable;
-  readonly #write: (bytes: Buffer) => void;
+  readonly #write: Write;
 
-  constructor(input: Readable, output: Writable, write: (bytes: Buffer) => void = (bytes) => output.write(bytes)) {
+  constructor(input: Readable, output: Writable, write: Write = output.write.bind(output)) {
     this.#input = input;
     this.#output = output;
     this.#write = write;
@@ -21,8 +23,8 @@ export class StreamPort implements Port {
   get waiting(): number {
     return this.#output.writableLength;
   }
-  write(text: string | Buffer): void {
-    if (this.#output.writable) this.#write(toLine(text));
+  write(text: string | Buffer, taken: () => void): void {
+    if (this.#output.writable) this.#write(toLine(text), taken);
   }
   pause(): void {
     this.#input.pause();
@@ -82,7 +84,6 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
   });
   output.on("error", () => channel.cut("the connection broke"));
   output.on("close", gone);
-  output.on("drain", () => channel.caughtUp());
   options.handler.connected?.(channel);
   return channel;
 }

@@ -16,6 +16,5 @@ export function linkLines(input: Readable, output: Writable, events: ClientEvent
   });
   input.on("data", (chunk: Buffer) => reader.push(chunk));
   input.on("end", () => reader.end());
-  output.on("drain", () => link.caughtUp());
   return link;
 }

@@ -22,19 +22,20 @@ class Pipe implements Port {
   waiting = 0;
   /** Set by the two ends when they are joined. */
   deliver: (text: string) => void = () => {};
-  drained: () => void = () => {};
   broken: () => void = () => {};
   /** The other direction: what its writer's peer stops and starts reading. */
   back: Pipe | undefined;
   #queue: string[] = [];
   #next = 0;
+  #taken: () => void = () => {};
   #scheduled = false;
   #paused = false;
   #ending = false;
   #dead = false;
 
-  write(text: string | Buffer): void {
+  write(text: string | Buffer, taken: () => void): void {
     if (this.#ending || this.#dead) return;
+    this.#taken = taken;
     const queued = text.toString();
     this.#queue.push(queued);
     this.waiting += cost(queued);
@@ -85,6 +86,7 @@ class Pipe implements Port {
       this.waiting -= cost(text);
       this.deliver(text);
     }
+    this.#taken();
     if (this.#next < this.#queue.length) {
       this.#schedule();
       return;
@@ -92,7 +94,6 @@ class Pipe implements Port {
     this.#queue = [];
     this.#next = 0;
     if (this.#ending) this.destroy();
-    else this.drained();
   }
 }
 
@@ -124,7 +125,6 @@ export async function listenMemory(
       else channel.receiveMalformed({ kind: "too-large", message: tooLarge(limits.maxMessageBytes) });
     };
     toServer.broken = () => channel.gone();
-    toClient.drained = () => channel.caughtUp();
     handler.connected?.(channel);
   }
 
@@ -165,7 +165,6 @@ class MemoryClient implements ClientTransport {
     toServer.back = toClient;
     toClient.back = toServer;
     const link = new ClientLink(toServer, events, limits);
-    toServer.drained = () => link.caughtUp();
     toClient.deliver = (text) => {
       if (Buffer.byteLength(text) <= limits.maxMessageBytes) link.receive(text);
       else link.receiveMalformed({ kind: "too-large", message: tooLarge(limits.maxMessageBytes) });

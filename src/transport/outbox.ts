@@ -8,7 +8,8 @@ import { CUT_OFF_FACTOR, type ResolvedLimits } from "./limits.js";
 export interface Port {
   /** Bytes written that the peer has not taken yet. */
   readonly waiting: number;
-  write(text: string | Buffer): void;
+  /** Calls `taken` when the bytes are on their way; `waiting` no longer counts them then. */
+  write(text: string | Buffer, taken: () => void): void;
   /** Stop and start reading from the peer. */
   pause(): void;
   resume(): void;
@@ -22,14 +23,16 @@ export class Outbox {
   readonly #port: Port;
   readonly #limits: ResolvedLimits;
   readonly #overflow: (waiting: number) => void;
+  readonly #caughtUp: (() => void) | undefined;
   #waiters: (() => void)[] = [];
   #slow = false;
   #closed = false;
 
-  constructor(port: Port, limits: ResolvedLimits, overflow: (waiting: number) => void) {
+  constructor(port: Port, limits: ResolvedLimits, overflow: (waiting: number) => void, caughtUp?: () => void) {
     this.#port = port;
     this.#limits = limits;
     this.#overflow = overflow;
+    this.#caughtUp = caughtUp;
   }
 
   send(text: string | Buffer): boolean {
@@ -41,7 +44,7 @@ export class Outbox {
       this.#overflow(this.#port.waiting);
       return false;
     }
-    this.#port.write(text);
+    this.#port.write(text, this.#taken);
     if (this.#port.waiting > this.#limits.maxBufferedBytes) this.#slow = true;
     return !this.#slow;
   }
@@ -51,16 +54,17 @@ export class Outbox {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  /** To be called when the peer has taken everything. */
-  caughtUp(): void {
-    this.#slow = false;
-    this.#release();
-  }
-
   close(): void {
     this.#closed = true;
     this.#release();
   }
+
+  readonly #taken = (): void => {
+    if (!this.#slow || this.#closed || this.#port.waiting > this.#limits.maxBufferedBytes / 2) return;
+    this.#slow = false;
+    this.#caughtUp?.();
+    this.#release();
+  };
 
   #release(): void {
     const waiters = this.#waiters;

@@ -1,7 +1,6 @@
 // WebSocket, calling side.
 
-import type { IncomingMessage } from "node:http";
-import type { LookupFunction, Socket } from "node:net";
+import type { LookupFunction } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import type { WebSocket } from "ws";
 import { ClientLink, NOT_STARTED } from "./client.js";
@@ -56,17 +55,12 @@ class WebSocketClient implements ClientTransport {
       maxPayload: limits.maxMessageBytes,
     });
     const link = new ClientLink(new WebSocketPort(ws), events, limits);
-    let socket: Socket | undefined;
-    ws.once("upgrade", (response: IncomingMessage) => {
-      socket = response.socket;
-    });
     // Listening before the upgrade is through: the first message may come with it.
     ws.on("message", (data: Buffer, isBinary: boolean) => {
       if (!isBinary) link.receive(data.toString("utf8"));
       else link.receiveMalformed({ kind: "binary-frame", message: "the server sent a binary frame" });
     });
     await opened(ws, String(url));
-    socket?.on("drain", () => link.caughtUp());
     watch(ws, link, limits.maxMessageBytes, String(url));
     const stopPinging = keepPinging(ws, pingMs);
     ws.once("close", stopPinging);

@@ -16,8 +16,8 @@ export class WebSocketPort implements Port {
   get waiting(): number {
     return this.#ws.bufferedAmount;
   }
-  write(text: string | Buffer): void {
-    if (this.#ws.readyState === this.#ws.OPEN) this.#ws.send(text, { binary: false });
+  write(text: string | Buffer, taken: () => void): void {
+    if (this.#ws.readyState === this.#ws.OPEN) this.#ws.send(text, { binary: false }, taken);
   }
   pause(): void {
     this.#ws.pause();

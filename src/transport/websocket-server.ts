@@ -91,7 +91,7 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
     }
     upgrader.handleUpgrade(req, socket, head, (ws) => {
       const peer: Peer = { transport: "websocket", address: socket.remoteAddress ?? "unix", headers: req.headers };
-      const entry = serve(ws, socket, peer, handler, limits, () => sockets.spoke(socket));
+      const entry = serve(ws, peer, handler, limits, () => sockets.spoke(socket));
       connected.set(socket, entry);
       entry.channel.onClose(() => connected.delete(socket));
       handler.connected?.(entry.channel);
@@ -144,7 +144,6 @@ function refuse(socket: Socket, status: string, reason: string): void {
 
 function serve(
   ws: WebSocket,
-  socket: Socket,
   peer: Peer,
   handler: Handler,
   limits: ResolvedLimits,
@@ -171,7 +170,6 @@ function serve(
     channel.close();
   });
   ws.on("close", () => channel.gone());
-  socket.on("drain", () => channel.caughtUp());
   return entry;
 }
 
