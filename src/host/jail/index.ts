@@ -1,0 +1,10 @@
+export { isWithinMac, judgeMac, checkMacPath, type MacFacts } from "./macos.js";
+export { isNetworkType, isWithin, type Mount, mountOf, mountsBetween, parseMountInfo, readMounts } from "./mounts.js";
+export { type JailRules, locate, type Located, type OpeningMethod, openingMethod, type Place, useOpeningMethod } from "./locate.js";
+export { native } from "./native.js";
+export { absolutePath, expandTilde } from "./path-text.js";
+export { findPortableTarget, writePortable } from "./portable-write.js";
+export { ioDenial, type OpenFile, openForRead, readBytes, type ReadRules } from "./read.js";
+export { findTarget, type Target, type Zone } from "./target.js";
+export { checkWindowsPath, isWithinWindows, judgeWindows, type WindowsFacts } from "./windows.js";
+export { type Written, writeTarget } from "./write.js";

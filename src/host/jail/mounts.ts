@@ -1,0 +1,68 @@
+// What is mounted where, from text alone. A hung network or FUSE mount blocks every call that touches it, so the table
+// is asked before the file system is.
+
+import { readFileSync } from "node:fs";
+
+export interface Mount {
+  readonly path: string;
+  readonly type: string;
+}
+
+/** Types whose data comes from elsewhere, or from a user's own process. `autofs` mounts something else when touched. */
+const NETWORK_TYPES =
+  /^(nfs\d?|cifs|smb\d?|smbfs|sshfs|afpfs|afs|ncpfs|ncp|9p|ceph|glusterfs|lustre|pvfs2|orangefs|beegfs|davfs2?|webdav|coda|curlftpfs|s3fs|autofs|ftp|macfuse|osxfuse|fuseblk|fuse(\..*)?)$/i;
+
+export function isNetworkType(type: string): boolean {
+  return NETWORK_TYPES.test(type);
+}
+
+/** Kernel views: a link below them can lead anywhere. */
+const KERNEL_TYPES = new Set(["proc", "sysfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "nsfs"]);
+
+/** Mount points that a walk must not step on. Those in `opened` are the operator's own choice. */
+export function closedMounts(mounts: readonly Mount[], opened: ReadonlySet<Mount>): Set<string> {
+  const closed = mounts.filter((m) => KERNEL_TYPES.has(m.type) || (isNetworkType(m.type) && !opened.has(m)));
+  return new Set(closed.map((m) => m.path));
+}
+
+/** Lines of /proc/self/mountinfo; fields before ` - ` are positional, the type follows it (proc(5)). */
+export function parseMountInfo(text: string): Mount[] {
+  const mounts: Mount[] = [];
+  for (const line of text.split("\n")) {
+    const [left, right] = line.split(" - ", 2);
+    const path = left?.split(" ")[4];
+    const type = right?.split(" ")[0];
+    if (path !== undefined && type !== undefined) mounts.push({ path: unescapeMountPath(path), type });
+  }
+  return mounts;
+}
+
+/** Space, tab, newline and backslash stand as octal escapes of their bytes. */
+function unescapeMountPath(path: string): string {
+  if (!path.includes("\\")) return path;
+  return path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+export function readMounts(): Mount[] {
+  return parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8"));
+}
+
+/** The mount that holds `path`: the longest mount point above it, the latest among equals. */
+export function mountOf(path: string, mounts: readonly Mount[]): Mount | undefined {
+  let best: Mount | undefined;
+  for (const mount of mounts) {
+    if (isWithin(path, mount.path) && (best === undefined || mount.path.length >= best.path.length)) best = mount;
+  }
+  return best;
+}
+
+/** Mount points strictly below `folder` and at or above `path`. */
+export function mountsBetween(folder: string, path: string, mounts: readonly Mount[]): Mount[] {
+  return mounts.filter((m) => m.path !== folder && isWithin(m.path, folder) && isWithin(path, m.path));
+}
+
+/** INVARIANT: both are absolute and normal; a sibling that merely begins alike is not within. */
+export function isWithin(path: string, folder: string): boolean {
+  if (path === folder || folder === "/") return true;
+  return path.startsWith(folder) && path[folder.length] === "/";
+}

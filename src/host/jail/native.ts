@@ -1,0 +1,86 @@
+// The few system calls that Node does not offer. They come through koffi (prebuilt, no install script); where it cannot
+// load, everything still works by way of /proc, only slower, and the report says so.
+
+import { createRequire } from "node:module";
+import { constants as osConstants } from "node:os";
+
+const AT_FDCWD = -100;
+const AT_SYMLINK_FOLLOW = 0x400;
+const RENAME_NOREPLACE = 1;
+
+const SYSCALL_OPENAT2 = 437; // the same number on every architecture since it was added
+const SYSCALL_RENAMEAT2: Readonly<Record<string, number>> = { x64: 316, arm64: 276 };
+
+/** Calls give a descriptor or 0, or the negative errno. */
+export interface Native {
+  openat2(folder: number | undefined, path: string, flags: number, resolve: number): number;
+  /** Gives the nameless file behind `/proc/self/fd/<fd>` a name; refuses an existing one. */
+  linkFile(fd: number, folder: number, name: string): number;
+  renameNoReplace(folder: number, from: string, to: string): number;
+  changeFolder(fd: number): number;
+}
+
+type Call = (...args: unknown[]) => number;
+export interface Koffi {
+  load(path: null): { func(name: string, result: string, args: string[]): Call };
+  errno(): number;
+}
+
+let koffi: Koffi | null | undefined;
+
+export function loadKoffi(): Koffi | undefined {
+  if (koffi === undefined) {
+    try {
+      koffi = createRequire(import.meta.url)("koffi") as Koffi;
+    } catch {
+      koffi = null;
+    }
+  }
+  return koffi ?? undefined;
+}
+
+let bound: Native | null | undefined;
+
+export function native(): Native | undefined {
+  if (bound === undefined) bound = process.platform === "linux" ? bind() : null;
+  return bound ?? undefined;
+}
+
+function bind(): Native | null {
+  const ffi = loadKoffi();
+  if (ffi === undefined) return null;
+  try {
+    const libc = ffi.load(null);
+    const openCall = libc.func("syscall", "long", ["long", "int", "str", "void*", "size_t"]);
+    const renameCall = libc.func("syscall", "long", ["long", "int", "str", "int", "str", "uint"]);
+    const linkat = libc.func("linkat", "int", ["int", "str", "int", "str", "int"]);
+    const fchdir = libc.func("fchdir", "int", ["int"]);
+    const how = Buffer.alloc(24);
+    const orErrno = (result: number): number => (result < 0 ? -ffi.errno() : result);
+    return {
+      openat2(folder, path, flags, resolve) {
+        how.fill(0);
+        how.writeBigUInt64LE(BigInt(flags), 0);
+        how.writeBigUInt64LE(BigInt(resolve), 16);
+        return orErrno(openCall(SYSCALL_OPENAT2, folder ?? AT_FDCWD, path, how, how.length));
+      },
+      linkFile: (fd, folder, name) =>
+        orErrno(linkat(AT_FDCWD, `/proc/self/fd/${fd}`, folder, name, AT_SYMLINK_FOLLOW)),
+      renameNoReplace(folder, from, to) {
+        const number = SYSCALL_RENAMEAT2[process.arch];
+        if (number === undefined) return -osConstants.errno.ENOSYS;
+        return orErrno(renameCall(number, folder, from, folder, to, RENAME_NOREPLACE));
+      },
+      changeFolder: (fd) => orErrno(fchdir(fd)),
+    };
+  } catch {
+    return null;
+  }
+}
+
+const names = new Map<number, string>(Object.entries(osConstants.errno).map(([name, number]) => [number, name]));
+
+/** `ENOENT` for -2. */
+export function errnoName(result: number): string {
+  return names.get(-result) ?? `errno ${-result}`;
+}

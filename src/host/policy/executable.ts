@@ -1,0 +1,68 @@
+// The program behind a catalog entry: found once, when the policy is loaded, and recognised again before each run.
+
+import { accessSync, type BigIntStats, constants, realpathSync, statSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+
+export interface Executable {
+  /** As the operator wrote it; multi-call programs look at the name they were started by. */
+  readonly path: string;
+  readonly real: string;
+  /** Device, inode, size and times: another file, or the same one rewritten, is another program. */
+  readonly identity: string;
+}
+
+const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/** Folders of a PATH that may be searched: absolute, and nobody else may put programs there. */
+export function searchFolders(path: string | undefined, platform: NodeJS.Platform): string[] {
+  const separator = platform === "win32" ? ";" : ":";
+  const given = (path ?? "").split(separator).filter((folder) => isAbsolute(folder) && !isOpenToAll(folder));
+  return [...new Set([...(platform === "win32" ? [] : SYSTEM_FOLDERS), ...given])];
+}
+
+function isOpenToAll(folder: string): boolean {
+  const stats = statSync(folder, { throwIfNoEntry: false });
+  return stats === undefined || !stats.isDirectory() || (stats.mode & 0o002) !== 0;
+}
+
+export function findExecutable(written: string, folders: readonly string[]): Executable | { error: string } {
+  if (isAbsolute(written)) return inspect(written);
+  if (/[\\/]/.test(written)) return { error: "must be an absolute path or a bare name" };
+  const suffixes = process.platform === "win32" ? ["", ".exe"] : [""];
+  for (const folder of folders) {
+    for (const suffix of suffixes) {
+      const found = inspect(join(folder, written + suffix));
+      if (!("error" in found)) return found;
+    }
+  }
+  return { error: `${written} was not found in ${folders.join(", ")}` };
+}
+
+function inspect(path: string): Executable | { error: string } {
+  try {
+    const real = realpathSync(path);
+    const stats = statSync(real, { bigint: true });
+    if (!stats.isFile()) return { error: `${path} is not a file` };
+    accessSync(real, constants.X_OK);
+    if (process.platform !== "win32" && (stats.mode & 0o002n) !== 0n) {
+      return { error: `${path} can be overwritten by every user of this machine` };
+    }
+    return { path, real, identity: identityOf(stats) };
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    return { error: code === "EACCES" ? `${path} is not executable` : `${path} does not exist` };
+  }
+}
+
+export function identityOf(stats: BigIntStats): string {
+  return [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs, stats.mode].join(":");
+}
+
+export function isUnchanged(executable: Executable): boolean {
+  try {
+    const real = realpathSync(executable.path);
+    return real === executable.real && identityOf(statSync(real, { bigint: true })) === executable.identity;
+  } catch {
+    return false;
+  }
+}

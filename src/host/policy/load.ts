@@ -1,0 +1,192 @@
+// policy.yaml to a frozen policy, or every problem with it at once.
+
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { basename, resolve } from "node:path";
+import type { Place, Zone } from "../jail/index.js";
+import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
+import type { Path, Problem } from "../shape/index.js";
+import { narrow } from "./clients.js";
+import { type CommandContext, compileCommand, type Report } from "./command.js";
+import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
+import { searchFolders } from "./executable.js";
+import { policyHash } from "./hash.js";
+import { findPlace, overlap, type PlaceFacts, realPathOf } from "./places.js";
+import type { Command, Policy } from "./policy.js";
+import type { PolicyProblem } from "./problem.js";
+import { placed, type Positions, readYaml } from "./yaml.js";
+
+export interface LoadOptions {
+  /** Keys, ledger, store, admin socket: nothing that the policy opens may touch them. The policy file is added. */
+  readonly protectedPaths?: readonly string[];
+  readonly home?: string;
+  readonly searchPath?: string | undefined;
+  readonly platform?: NodeJS.Platform;
+}
+
+export type LoadResult =
+  | { readonly ok: true; readonly policy: Policy }
+  | { readonly ok: false; readonly problems: readonly PolicyProblem[] };
+
+export function loadPolicy(file: string, options: LoadOptions = {}): LoadResult {
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    const message = `cannot be read (${(error as NodeJS.ErrnoException).code})`;
+    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message, remedy: "check the path given to --config" }] };
+  }
+  const protectedPaths = [...(options.protectedPaths ?? []), resolve(file)];
+  return parsePolicy(text, file, { ...options, protectedPaths });
+}
+
+/** INVARIANT: a policy that comes out is complete and frozen; one problem anywhere and none comes out. */
+export function parsePolicy(text: string, file: string, options: LoadOptions = {}): LoadResult {
+  const yaml = readYaml(text, file);
+  if (yaml.problems.length > 0) return { ok: false, problems: yaml.problems };
+  const shapeProblems: Problem[] = [];
+  const document = policyDocument.check(yaml.value ?? {}, [], shapeProblems);
+  if (document === undefined) return { ok: false, problems: shapeProblems.map((p) => placed(p, yaml.positions)) };
+  const problems: PolicyProblem[] = [];
+  const report: Report = (path, message, remedy) => problems.push(yaml.positions.problem(path, message, remedy));
+  const policy = compile(document, file, options, yaml.positions, report);
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, policy };
+}
+
+function compile(
+  document: PolicyDocument,
+  file: string,
+  options: LoadOptions,
+  positions: Positions,
+  report: Report,
+): Policy {
+  const platform = options.platform ?? process.platform;
+  const home = options.home ?? homedir();
+  const facts: PlaceFacts = { platform, home, denyNetworkFS: document.denyNetworkFS };
+  const { limits, logging } = defaultsOf(document);
+  const notices: string[] = [];
+  const logFile = logging.file?.replace(/^~(?=\/)/, home);
+  const guard = guardOf([...(options.protectedPaths ?? []), ...(logFile === undefined ? [] : [logFile])], report);
+  const roots = compileRoots(document, facts, notices, guard, report);
+  const zones = compileZones(document, facts, notices, guard, report);
+  const originOf = (path: Path): string => `${basename(file)}:${positions.problem(path, "", "").line}`;
+  const folders = searchFolders(options.searchPath ?? process.env.PATH, platform);
+  const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
+  const { commands, elsewhere } = compileCatalog(document, context, guard, report);
+  const base: Policy = {
+    file,
+    hash: policyHash(document),
+    client: undefined,
+    platform,
+    home,
+    denyNetworkFS: document.denyNetworkFS,
+    hardLinks: document.hardLinks,
+    roots,
+    zones,
+    commands,
+    elsewhere,
+    sandbox: document.sandbox,
+    runAs: document.runAs,
+    limits,
+    logging,
+    notices,
+    clients: new Map(),
+  };
+  return Object.freeze({ ...base, clients: compileClients(document, base, facts, report) });
+}
+
+type Guard = (place: string, at: Path, what: string) => void;
+
+/** An agent that could read a key or rewrite the rules would not need to ask. */
+function guardOf(protectedPaths: readonly string[], report: Report): Guard {
+  const closed = protectedPaths.map((path) => ({ path, real: realPathOf(path) }));
+  return (place, at, what) => {
+    for (const { path, real } of closed) {
+      if (!overlap(place, real)) continue;
+      report(at, `${what} reaches ${path}, which must stay out of reach`, "choose a folder that neither holds it nor lies in it");
+    }
+  };
+}
+
+function compileRoots(
+  document: PolicyDocument,
+  facts: PlaceFacts,
+  notices: string[],
+  guard: Guard,
+  report: Report,
+): Place[] {
+  return document.allowedRoots.flatMap((text, i) => {
+    const found = findPlace(text, facts);
+    if (found.kind === "foreign") notices.push(`allowedRoots[${i}] ${text} is for another platform and is ignored here`);
+    else if (found.kind === "problem") report(["allowedRoots", i], found.message, found.remedy);
+    else if (!found.exists) report(["allowedRoots", i], `${text} does not exist`, "create the folder or remove the entry");
+    else {
+      guard(found.place.path, ["allowedRoots", i], "this root");
+      return [found.place];
+    }
+    return [];
+  });
+}
+
+function compileZones(
+  document: PolicyDocument,
+  facts: PlaceFacts,
+  notices: string[],
+  guard: Guard,
+  report: Report,
+): Zone[] {
+  return document.writeRules.flatMap(({ path, ...rule }, i) => {
+    const found = findPlace(path, facts);
+    const at = ["writeRules", i, "path"];
+    if (found.kind === "foreign") notices.push(`writeRules[${i}] ${path} is for another platform and is ignored here`);
+    else if (found.kind === "problem") report(at, found.message, found.remedy);
+    else if (!found.exists && !rule.createIfMissing) {
+      report(at, `${path} does not exist`, "create the folder or set createIfMissing: true");
+    } else {
+      guard(found.place.path, at, "this write zone");
+      return [{ ...found.place, ...rule }];
+    }
+    return [];
+  });
+}
+
+const PLATFORM_NAMES: Readonly<Partial<Record<NodeJS.Platform, string>>> = { linux: "linux", darwin: "macos", win32: "windows" };
+
+function compileCatalog(document: PolicyDocument, context: CommandContext, guard: Guard, report: Report) {
+  const commands = new Map<string, Command>();
+  const elsewhere = new Map<string, string>();
+  const ids = new Map<string, number>();
+  for (const [i, entry] of document.commands.entries()) {
+    const path = ["commands", i];
+    const first = ids.get(entry.id);
+    if (first !== undefined) {
+      report([...path, "id"], `duplicate command id ${entry.id} (first at ${context.originOf(["commands", first])})`, "give it another id");
+      continue;
+    }
+    ids.set(entry.id, i);
+    const here = PLATFORM_NAMES[context.facts.platform];
+    if (entry.platform !== undefined && !entry.platform.some((name) => name === here)) {
+      elsewhere.set(entry.id, entry.platform.join(", "));
+      continue;
+    }
+    const command = compileCommand(entry, path, context, report);
+    if (command === undefined) continue;
+    commands.set(entry.id, command);
+    command.mounts.forEach((mount, j) => guard(mount, [...path, "mounts", j], "this mount"));
+    if (command.cwd !== undefined) guard(command.cwd.path, [...path, "cwd"], "this folder");
+  }
+  if (commands.size > 0) {
+    for (const seen of [...SYSTEM_FOLDERS, ...SYSTEM_FILES]) guard(realPathOf(seen), ["commands"], `${seen}, which every command sees,`);
+  }
+  return { commands, elsewhere };
+}
+
+function compileClients(document: PolicyDocument, base: Policy, facts: PlaceFacts, report: Report): Map<string, Policy> {
+  const clients = new Map<string, Policy>();
+  for (const [i, client] of document.profiles.entries()) {
+    const path = ["profiles", i];
+    if (clients.has(client.client)) report([...path, "client"], `there are two profiles for ${client.client}`, "join them");
+    clients.set(client.client, narrow(base, client, path, facts, report));
+  }
+  return clients;
+}

@@ -1,0 +1,100 @@
+// YAML text to plain data, and from a place in the data back to line and column.
+
+import { isAlias, isCollection, isMap, isPair, isScalar, LineCounter, type Node, parseDocument, visit } from "yaml";
+import { type Path, type Problem, pathText } from "../shape/index.js";
+import type { PolicyProblem } from "./problem.js";
+
+const MAX_POLICY_CHARS = 1_000_000;
+
+export interface Positions {
+  problem(path: Path, message: string, remedy: string, atKey?: boolean): PolicyProblem;
+}
+
+export interface YamlRead {
+  readonly value: unknown;
+  readonly positions: Positions;
+  readonly problems: readonly PolicyProblem[];
+}
+
+export function readYaml(text: string, file: string): YamlRead {
+  const counter = new LineCounter();
+  if (text.length > MAX_POLICY_CHARS) {
+    const message = `the file has more than ${MAX_POLICY_CHARS} characters`;
+    return failed(file, [{ file, line: 1, column: 1, path: "", message, remedy: "split the policy or remove what is not needed" }]);
+  }
+  const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true, merge: false, prettyErrors: false });
+  const at = (offset: number) => counter.linePos(offset);
+  const problems: PolicyProblem[] = document.errors.map((error) => {
+    const { line, col } = at(error.pos[0]);
+    return { file, line, column: col, path: "", message: error.message, remedy: "correct the YAML" };
+  });
+  const positions = positionsIn(document.contents, at, file);
+  visit(document, {
+    Alias: (_, node) => {
+      const { line, col } = at(node.range?.[0] ?? 0);
+      problems.push({ file, line, column: col, path: "", message: "aliases are not allowed", remedy: "write the value out" });
+    },
+    Node: (_, node) => {
+      if (isAlias(node) || node.tag === undefined) return;
+      const { line, col } = at(node.range?.[0] ?? 0);
+      problems.push({ file, line, column: col, path: "", message: `tag ${node.tag} is not allowed`, remedy: "remove the tag" });
+    },
+    Scalar: (_, node) => {
+      // 10_000_000 is a number to people and a string to YAML 1.2.
+      if (typeof node.value === "string" && node.type === "PLAIN" && /^[0-9]+(_[0-9]+)+$/.test(node.value)) {
+        node.value = Number(node.value.replaceAll("_", ""));
+      }
+    },
+  });
+  return { value: problems.length > 0 ? undefined : document.toJS({ maxAliasCount: 0 }), positions, problems };
+}
+
+function failed(file: string, problems: PolicyProblem[]): YamlRead {
+  const positions = positionsIn(null, () => ({ line: 1, col: 1 }), file);
+  return { value: undefined, positions, problems };
+}
+
+function positionsIn(root: unknown, at: (offset: number) => { line: number; col: number }, file: string): Positions {
+  return {
+    problem(path, message, remedy, atKey = false) {
+      const { line, col } = at(offsetOf(root, path, atKey));
+      return { file, line, column: col, path: pathText(path), message, remedy };
+    },
+  };
+}
+
+/** The place named by `path`, or the nearest one around it that exists. */
+function offsetOf(root: unknown, path: Path, atKey: boolean): number {
+  let node = root as Node | null | undefined;
+  let offset = startOf(node);
+  for (const [depth, part] of path.entries()) {
+    const last = depth === path.length - 1;
+    if (isMap(node)) {
+      const pair = node.items.find((item) => isPair(item) && isScalar(item.key) && String(item.key.value) === String(part));
+      if (pair === undefined) return offset;
+      offset = startOf(last && atKey ? pair.key : (pair.value ?? pair.key)) ?? offset;
+      node = pair.value as Node | null;
+    } else if (isCollection(node)) {
+      node = node.items[Number(part)] as Node | undefined;
+      if (node === undefined) return offset;
+      offset = startOf(node);
+    } else {
+      return offset;
+    }
+  }
+  return offset;
+}
+
+function startOf(node: unknown): number {
+  return (node as Node | null | undefined)?.range?.[0] ?? 0;
+}
+
+export function placed(problem: Problem, positions: Positions): PolicyProblem {
+  return positions.problem(problem.path, problem.message, remedyFor(problem), problem.atKey);
+}
+
+function remedyFor(problem: Problem): string {
+  if (problem.atKey === true) return "correct the name or remove the field";
+  if (problem.message.includes("is missing")) return "add it";
+  return "correct the value";
+}

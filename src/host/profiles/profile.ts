@@ -1,0 +1,36 @@
+// What a curated profile is: the tool's command line read by its own rules, so that an option which would run programs,
+// write files or read a hostile config is refused by name and the rest is put together again unambiguously.
+
+import type { ProfileName } from "../policy/document.js";
+
+export interface Arranged {
+  /** The complete arguments, safe options first. */
+  readonly argv: readonly string[];
+  /** Arguments that name files: each must lie inside a root. */
+  readonly paths: readonly string[];
+}
+
+export interface ArgumentProblem {
+  /** Which of the caller's arguments. */
+  readonly index: number;
+  readonly problem: string;
+}
+
+export interface Profile {
+  readonly name: ProfileName;
+  /** Variables with fixed values; a caller can never set them. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Builds start programs that lie in the roots. */
+  readonly execFromRoots: boolean;
+  /** What it runs is the project's own code: without a sandbox there is nothing to hold it. */
+  readonly needsSandbox: boolean;
+  /** Programs that reserve far more address space than they use cannot live under an address-space limit. */
+  readonly reservesAddressSpace: boolean;
+  /** Says why this build of the program cannot be made safe, if so. */
+  checkExecutable(realPath: string): string | undefined;
+  arrange(args: readonly string[]): Arranged | ArgumentProblem;
+}
+
+export function isProblem(value: Arranged | ArgumentProblem): value is ArgumentProblem {
+  return "problem" in value;
+}
