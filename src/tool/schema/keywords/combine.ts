@@ -1,0 +1,121 @@
+// Keywords that apply other schemas to the same value.
+
+import type { JsonValue } from "../../../protocol/index.js";
+import type { JsonSchema } from "../../types.js";
+import { type Check, type Found, type Place, pathOf, type Run, Seen } from "../run.js";
+import { kindOf, list, summary } from "../words.js";
+import { branches, type Keyword } from "./context.js";
+
+export const allOf: Keyword = (context) => {
+  const parts = branches(context, "allOf");
+  return parts === undefined ? undefined : every(parts);
+};
+
+/** All of them; while words are wanted, also after a failure. */
+export function every(checks: readonly Check[]): Check {
+  const [only, second] = checks;
+  if (only !== undefined && second === undefined) return only;
+  return (value, at, run, seen) => {
+    let ok = true;
+    for (const check of checks) {
+      if (check(value, at, run, seen)) continue;
+      ok = false;
+      if (run.done) return false;
+    }
+    return ok;
+  };
+}
+
+export const anyOf: Keyword = (context) => {
+  const options = branches(context, "anyOf");
+  if (options === undefined) return undefined;
+  return (value, at, run, seen) => {
+    const fits = run.quietly(() => fitting(options, value, at, run, seen, seen === undefined ? 1 : options.length));
+    return fits.length > 0 || explainNearest(options, value, at, run);
+  };
+};
+
+export const oneOf: Keyword = (context) => {
+  const options = branches(context, "oneOf");
+  if (options === undefined) return undefined;
+  return (value, at, run, seen) => {
+    const fits = run.quietly(() => fitting(options, value, at, run, seen, 2));
+    if (fits.length === 1) return true;
+    if (fits.length === 0) return explainNearest(options, value, at, run);
+    return run.fail(at, () => ({
+      message: `fits alternatives ${list(fits.map((index) => String(index + 1)), "and")} at once, and exactly one is allowed`,
+      expected: "a value that fits exactly one alternative",
+    }));
+  };
+};
+
+/** The alternatives that fit, up to a number. */
+function fitting(
+  options: readonly Check[],
+  value: JsonValue,
+  at: Place | undefined,
+  run: Run,
+  seen: Seen | undefined,
+  limit: number,
+): number[] {
+  const fits: number[] = [];
+  for (const [index, option] of options.entries()) {
+    const own = seen === undefined ? undefined : new Seen();
+    if (!option(value, at, run, own)) continue;
+    if (own !== undefined) seen?.merge(own);
+    fits.push(index);
+    if (fits.length >= limit) break;
+  }
+  return fits;
+}
+
+const MAX_EXPLAINED = 20;
+
+/** Nobody wants to read why each of nine alternatives does not fit: only the nearest one is explained. */
+function explainNearest(options: readonly Check[], value: JsonValue, at: Place | undefined, run: Run): boolean {
+  if (run.done) return false;
+  const tried = options.slice(0, MAX_EXPLAINED).map((option) => run.apart(option, value, at));
+  const here = pathOf(at);
+  if (tried.every(([first, second]) => second === undefined && first?.weight === 100 && first.path === here)) {
+    const expected = list([...new Set(tried.map(([first]) => first?.expected ?? ""))]);
+    return run.fail(at, () => ({ message: `must be ${expected}, not ${kindOf(value)}`, expected, weight: 100 }));
+  }
+  const best = tried.reduce((a, b) => (distance(b) < distance(a) ? b : a));
+  return run.adopt(best);
+}
+
+function distance(found: readonly Found[]): number {
+  return found.reduce((sum, { weight }) => sum + weight, 0);
+}
+
+export const not: Keyword = (context) => {
+  if (context.schema.not === undefined) return undefined;
+  const check = context.check("not");
+  return (value, at, run) =>
+    !run.quietly(() => check(value, at, run, undefined)) ||
+    run.fail(at, () => {
+      const words = summary(context.schema.not as JsonSchema);
+      return { message: "is a value that is not allowed", ...(words === undefined ? {} : { expected: `not ${words}` }) };
+    });
+};
+
+export const conditional: Keyword = (context) => {
+  const { schema } = context;
+  if (schema.if === undefined) return undefined;
+  const condition = context.check("if");
+  const then = schema.then === undefined ? undefined : context.check("then");
+  const otherwise = schema.else === undefined ? undefined : context.check("else");
+  return (value, at, run, seen) => {
+    const own = seen === undefined ? undefined : new Seen();
+    const holds = run.quietly(() => condition(value, at, run, own));
+    if (holds && own !== undefined) seen?.merge(own);
+    const rule = holds ? then : otherwise;
+    return rule === undefined || rule(value, at, run, seen);
+  };
+};
+
+export const reference: Keyword = (context) =>
+  context.schema.$ref === undefined ? undefined : context.reference("$ref");
+
+export const dynamicReference: Keyword = (context) =>
+  context.schema.$dynamicRef === undefined ? undefined : context.reference("$dynamicRef");
