@@ -363,7 +363,7 @@ describe("a collector that is away", () => {
       response.writeHead(200);
       response.write("x".repeat(200_000));
     };
-    const telemetry = exporting(url, { otlp: { maxAttempts: 1, timeoutMs: 5_000 } });
+    const telemetry = exporting(url, { otlp: { maxAttempts: 1, timeoutMs: 60_000 } });
     telemetry.startCall(INFO).end(OK);
     await until(() => dropped(telemetry) === 1);
   });

@@ -1,0 +1,253 @@
+// Policy files, watched and swapped whole. A call is decided under the set it began with; a new set takes effect only
+// when it is good and on record, and a bad one changes nothing.
+
+import { createHash } from "node:crypto";
+import { type FSWatcher, watch } from "node:fs";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { Gate } from "./gate.js";
+import { loadPolicy, PolicyInvalid, type PolicyProblem, type PolicySource, type ToolSummary } from "./policy/index.js";
+
+export interface PolicySwap {
+  readonly from: string;
+  readonly to: string;
+  readonly files: readonly string[];
+}
+
+export interface PolicyRefusal {
+  /** Hash of the policy that stays in force. */
+  readonly kept: string;
+  readonly problems: readonly PolicyProblem[];
+  readonly error: Error;
+}
+
+export type Reload =
+  | ({ readonly outcome: "swapped" } & PolicySwap)
+  | { readonly outcome: "unchanged"; readonly hash: string }
+  | ({ readonly outcome: "refused" } & PolicyRefusal);
+
+export interface WatchPolicyOptions {
+  /** Files, and folders whose `*.cedar` files count. */
+  paths: readonly string[];
+  /** The tools that a policy is checked against, as they are at that moment. */
+  tools: () => readonly ToolSummary[];
+  gate: Pick<Gate, "policy" | "swap">;
+  /** Heard before the new policy takes effect, so that it can be put on record first; if this fails, the old stays. */
+  onSwap?: (swap: PolicySwap) => void | Promise<void>;
+  onRefused?: (refusal: PolicyRefusal) => void;
+  /** Files must stand unchanged for this long before they are read as a policy. */
+  debounceMs?: number;
+  /** Files are also looked at this often, for file systems that report no change; 0 never looks. */
+  pollMs?: number;
+}
+
+export interface PolicyWatcher {
+  /** Reads the files now and swaps when they are good: for SIGHUP, and for when the tools have changed. */
+  reload(): Promise<Reload>;
+  readonly files: readonly string[];
+  close(): void;
+}
+
+const MAX_FILES = 1_000;
+const MAX_TOTAL_BYTES = 16 << 20;
+/** Files that never stop changing are left to the next look. */
+const MAX_SETTLING = 20;
+
+/** Loads the policy, and throws what is wrong with it; from then on a bad policy is refused and the old one stays. */
+export async function watchPolicy(options: WatchPolicyOptions): Promise<PolicyWatcher> {
+  const watcher = new Watcher(options);
+  const first = await watcher.reload();
+  if (first.outcome === "refused") throw first.error;
+  watcher.watch();
+  return watcher;
+}
+
+/** Reads policy files in a fixed order. Throws `PolicyInvalid` that names the path and what to do. */
+export async function readPolicyFiles(paths: readonly string[]): Promise<PolicySource[]> {
+  const sources: PolicySource[] = [];
+  let bytes = 0;
+  for (const file of await listFiles(paths)) {
+    const content = await readFile(file).catch((error: Error) => refuse(file, `cannot be read: ${error.message}`));
+    bytes += content.length;
+    if (bytes > MAX_TOTAL_BYTES)
+      refuse(file, `brings the policy over ${MAX_TOTAL_BYTES} bytes`, "split what is served");
+    sources.push({ file, text: decode(file, content) });
+  }
+  if (sources.length === 0) refuse(paths.join(", "), "holds no policy", "add a file whose name ends in .cedar");
+  return sources;
+}
+
+async function listFiles(paths: readonly string[]): Promise<string[]> {
+  const files = new Set<string>();
+  for (const path of paths) {
+    const about = await stat(path).catch((error: Error) => refuse(path, `cannot be read: ${error.message}`));
+    if (!about.isDirectory()) files.add(path);
+    else for (const name of (await readdir(path)).filter(isPolicyName).sort()) files.add(join(path, name));
+    if (files.size > MAX_FILES) refuse(path, `brings more than ${MAX_FILES} files`, "is this the right folder?");
+  }
+  return [...files];
+}
+
+/** Not what editors leave beside a file (`.#a.cedar`, `.a.cedar.swp`). */
+function isPolicyName(name: string): boolean {
+  return name.endsWith(".cedar") && !name.startsWith(".");
+}
+
+function decode(file: string, content: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
+  } catch {
+    return refuse(file, "is not UTF-8 text");
+  }
+}
+
+function refuse(file: string, message: string, help = "the policy in force stays"): never {
+  throw new PolicyInvalid([{ file, line: 0, column: 0, message, help }]);
+}
+
+type Look = { readonly mark: string; readonly sources?: readonly PolicySource[]; readonly error?: Error };
+
+class Watcher implements PolicyWatcher {
+  readonly #options: WatchPolicyOptions;
+  readonly #debounceMs: number;
+  readonly #watchers: FSWatcher[] = [];
+  #files: readonly string[] = [];
+  /** Content that was already judged: the same content is not judged again unless someone asks. */
+  #judged = "";
+  #timer: NodeJS.Timeout | undefined;
+  #again = false;
+  #poll: NodeJS.Timeout | undefined;
+  /** Whatever looks or swaps does so one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #waiting: Promise<Reload> | undefined;
+  #isWatching = false;
+  #closed = false;
+
+  constructor(options: WatchPolicyOptions) {
+    this.#options = options;
+    this.#debounceMs = options.debounceMs ?? 200;
+  }
+
+  get files(): readonly string[] {
+    return this.#files;
+  }
+
+  reload(): Promise<Reload> {
+    // Someone who asks while another waits for its turn gets the same answer: it will read the files after both asked.
+    this.#waiting ??= this.#inTurn(async () => {
+      this.#waiting = undefined;
+      return this.#judge(await this.#look());
+    });
+    return this.#waiting;
+  }
+
+  watch(): void {
+    this.#isWatching = true;
+    const folders = new Set(this.#options.paths.flatMap((path) => [path, dirname(path)]));
+    for (const file of this.#files) folders.add(dirname(file));
+    for (const folder of folders) this.#watchFolder(folder);
+    const pollMs = this.#options.pollMs ?? 5_000;
+    if (pollMs <= 0) return;
+    this.#poll = setInterval(() => this.#noticed(), pollMs);
+    this.#poll.unref();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    clearInterval(this.#poll);
+    for (const watcher of this.#watchers.splice(0)) watcher.close();
+  }
+
+  #watchFolder(folder: string): void {
+    try {
+      const watcher = watch(folder, { persistent: false }, () => this.#noticed());
+      // A folder that went away reports no more; looking from time to time goes on.
+      watcher.on("error", () => watcher.close());
+      this.#watchers.push(watcher);
+    } catch {
+      // No watching here (too many watches, a file system without events): looking from time to time has to do.
+    }
+  }
+
+  #noticed(): void {
+    if (this.#closed) return;
+    if (this.#timer !== undefined) {
+      this.#again = true;
+      return;
+    }
+    this.#again = false;
+    const done = (): void => {
+      this.#timer = undefined;
+      // What changed while the last change was judged is a change of its own.
+      if (this.#again) this.#noticed();
+    };
+    this.#timer = setTimeout(() => void this.#inTurn(() => this.#settle()).then(done, done), this.#debounceMs);
+    this.#timer.unref();
+  }
+
+  /** A file that is being written is let be: half a policy may well be a valid one. */
+  async #settle(): Promise<void> {
+    let before = await this.#look();
+    for (let i = 0; i < MAX_SETTLING && before.mark !== this.#judged && !this.#closed; i++) {
+      await new Promise((resolve) => setTimeout(resolve, this.#debounceMs).unref());
+      const now = await this.#look();
+      if (now.mark === before.mark) return void (await this.#judge(now));
+      before = now;
+    }
+  }
+
+  async #look(): Promise<Look> {
+    try {
+      const sources = await readPolicyFiles(this.#options.paths);
+      const hash = createHash("sha256");
+      for (const { file, text } of sources) hash.update(`${JSON.stringify(file)} ${text.length} ${text}\n`);
+      return { mark: hash.digest("hex"), sources };
+    } catch (error) {
+      return { mark: `unreadable: ${(error as Error).message}`, error: error as Error };
+    }
+  }
+
+  async #judge(look: Look): Promise<Reload> {
+    const { gate, tools, onSwap } = this.#options;
+    const from = gate.policy.hash;
+    this.#judged = look.mark;
+    try {
+      if (look.error) throw look.error;
+      const sources = look.sources as readonly PolicySource[];
+      const policy = loadPolicy(sources, tools());
+      const swap = { from, to: policy.hash, files: sources.map((source) => source.file) };
+      if (policy.hash !== from) await this.#recorded(() => onSwap?.(swap));
+      if (this.#closed) throw new Error("the watcher was closed");
+      // The same rules may stand on other lines now, so that even an equal set takes the old one's place.
+      gate.swap(policy);
+      this.#files = swap.files;
+      return policy.hash === from ? { outcome: "unchanged", hash: from } : { outcome: "swapped", ...swap };
+    } catch (error) {
+      return this.#refused(from, error as Error);
+    }
+  }
+
+  async #recorded(record: () => void | Promise<void>): Promise<void> {
+    try {
+      await record();
+    } catch (error) {
+      // The content is good, so the next look may try again.
+      this.#judged = "";
+      throw error;
+    }
+  }
+
+  #refused(kept: string, error: Error): Reload {
+    const refusal = { kept, problems: error instanceof PolicyInvalid ? error.problems : [], error };
+    // What is wrong at the start is thrown; after that there is nobody to throw it at.
+    if (this.#isWatching && !this.#closed) this.#options.onRefused?.(refusal);
+    return { outcome: "refused", ...refusal };
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.#turn.then(work);
+    this.#turn = mine.catch(() => {});
+    return mine;
+  }
+}
