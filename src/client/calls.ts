@@ -8,7 +8,7 @@ import { McpError, ProtocolError } from "./errors.js";
 import { type HeaderPlan, paramHeaders, planHeaders } from "./headers.js";
 import { CachedList, readPages } from "./lists.js";
 import type { RequestOptions } from "./options.js";
-import { hasBatches, MODERN } from "./revision.js";
+import { factsOf, MODERN } from "./revision.js";
 import { inRounds } from "./rounds.js";
 
 export interface ToolCall {
@@ -114,7 +114,7 @@ export class ToolCalls {
   /** Several calls at once; what each ended with stands at its place. */
   async batch(calls: readonly ToolCall[], options: RequestOptions): Promise<PromiseSettledResult<ToolResult>[]> {
     const { limits, revision } = this.#conversation;
-    if (!hasBatches(revision)) return this.severally(calls, (call) => this.call(call, options));
+    if (!factsOf(revision).batches) return this.severally(calls, (call) => this.call(call, options));
     const settled: PromiseSettledResult<ToolResult>[] = [];
     for (const part of parts(calls, limits.maxBatch, limits.maxMessageBytes)) {
       settled.push(...(await this.#batchOnWire(part, options)));

@@ -17,7 +17,7 @@ import { PolicyViolation } from "./errors.js";
 import { CachedList, readPages, ttlOf } from "./lists.js";
 import { type Discovery, readDiscovery } from "./negotiate.js";
 import type { ConnectOptions, ListKind, LogEntry, RequestOptions } from "./options.js";
-import { eraOf, type Revision } from "./revision.js";
+import { eraOf, type RevisionName } from "./revision.js";
 import { inRounds } from "./rounds.js";
 import { type CallerContext, SecureCalls } from "./secure.js";
 import { type ChangeEvent, changeOf, type Subscription, type SubscriptionFilter } from "./subscriptions.js";
@@ -83,7 +83,7 @@ export class Client {
     if (this.#options.onListChanged && this.era === "modern") await this.#watchLists();
   }
 
-  get revision(): Revision {
+  get revision(): RevisionName {
     return this.#conversation.revision;
   }
 

@@ -19,7 +19,7 @@ import {
   type Timeouts,
 } from "./options.js";
 import { Questions } from "./questions.js";
-import { hasBatches, MODERN, type Revision } from "./revision.js";
+import { factsOf, MODERN, type RevisionName } from "./revision.js";
 import { listenStream, resumeStream } from "./streams.js";
 
 export interface HowToAsk extends RequestOptions {
@@ -94,7 +94,7 @@ export class Conversation {
     return this.#agreement;
   }
 
-  get revision(): Revision {
+  get revision(): RevisionName {
     return this.agreement.revision;
   }
 
@@ -211,7 +211,7 @@ export class Conversation {
 
   #adopt(agreement: Agreement): void {
     this.#agreement = agreement;
-    this.#link.batches = hasBatches(agreement.revision);
+    this.#link.batches = factsOf(agreement.revision).batches;
     if (!agreement.session || !this.#isHttp) return;
     // Servers of the handshake revisions say some things on a stream of their own. Those without one refuse it.
     this.#stopListening.abort();
@@ -270,7 +270,7 @@ export class Conversation {
   #makeTerms(): Terms {
     const { handlers = {}, capabilities = {}, headers = {} } = this.#options;
     const clientInfo = this.#options.clientInfo ?? defaultClientInfo();
-    const capabilitiesOf = (revision: Revision): JsonObject => clientCapabilities(handlers, capabilities, revision);
+    const capabilitiesOf = (revision: RevisionName): JsonObject => clientCapabilities(handlers, capabilities, revision);
     const modern: Dialect = modernDialect({
       clientInfo,
       capabilities: capabilitiesOf(MODERN),

@@ -1,10 +1,10 @@
 // What goes with every request in each era: 2026-07-28 says everything again in `_meta` (and, on HTTP, in headers);
 // the handshake revisions said it once and only name the session.
 
-import { isJsonObject, type Era, type JsonObject } from "../protocol/index.js";
+import { type Era, isJsonObject, type JsonObject, META } from "../protocol/index.js";
 import type { Implementation, LogLevel } from "../tool/index.js";
 import { standardHeaders } from "./headers.js";
-import { hasVersionHeader, MODERN, type Revision } from "./revision.js";
+import { factsOf, MODERN, type RevisionName } from "./revision.js";
 
 export interface Framed {
   params: JsonObject;
@@ -13,7 +13,7 @@ export interface Framed {
 
 export interface Dialect {
   readonly era: Era;
-  readonly revision: Revision;
+  readonly revision: RevisionName;
   frame(method: string, params: JsonObject): Framed;
   /** Headers of anything that is no request: notifications, answers, GET and DELETE. */
   plainHeaders(): Record<string, string>;
@@ -28,9 +28,9 @@ export interface ModernTerms {
 
 export function modernDialect(terms: ModernTerms): Dialect {
   const own = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientInfo": terms.clientInfo as JsonObject,
-    "io.modelcontextprotocol/clientCapabilities": terms.capabilities,
+    [META.protocolVersion]: MODERN,
+    [META.clientInfo]: terms.clientInfo as JsonObject,
+    [META.clientCapabilities]: terms.capabilities,
   };
   return {
     era: "modern",
@@ -40,7 +40,7 @@ export function modernDialect(terms: ModernTerms): Dialect {
       const _meta: JsonObject = {
         ...(isJsonObject(params._meta) ? params._meta : {}),
         ...own,
-        ...(level === undefined ? {} : { "io.modelcontextprotocol/logLevel": level }),
+        ...(level === undefined ? {} : { [META.logLevel]: level }),
       };
       return { params: { ...params, _meta }, headers: terms.http ? standardHeaders(MODERN, method, params) : {} };
     },
@@ -49,14 +49,14 @@ export function modernDialect(terms: ModernTerms): Dialect {
 }
 
 export interface Session {
-  revision: Revision;
+  revision: RevisionName;
   /** Given by an HTTP server with its answer to `initialize`; absent where the server keeps no sessions. */
   id?: string;
 }
 
 export function handshakeDialect(session: Session): Dialect {
   const plainHeaders = (): Record<string, string> => ({
-    ...(hasVersionHeader(session.revision) ? { "mcp-protocol-version": session.revision } : {}),
+    ...(factsOf(session.revision).versionHeader ? { "mcp-protocol-version": session.revision } : {}),
     ...(session.id === undefined ? {} : { "mcp-session-id": session.id }),
   });
   return {

@@ -28,7 +28,7 @@ export {
   type RequestOptions,
   type Timeouts,
 } from "./options.js";
-export { REVISIONS, type Revision } from "./revision.js";
+export type { RevisionName } from "./revision.js";
 export type { CallerContext, SecureOptions, ToolSettings } from "./secure.js";
 export type { ChangeEvent, Subscription, SubscriptionFilter } from "./subscriptions.js";
 export type { ConnectTarget, InProcessServer } from "./target.js";

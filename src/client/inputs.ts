@@ -2,7 +2,7 @@
 // them whether they come as requests (handshake revisions) or inside an answer (2026-07-28).
 
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
-import { elicitationModes, eraOf, type Revision } from "./revision.js";
+import { elicitationModes, eraOf, type RevisionName } from "./revision.js";
 
 export interface ElicitationResult {
   action: "accept" | "decline" | "cancel";
@@ -35,7 +35,7 @@ export interface InputHandlers {
 }
 
 /** The capabilities that follow from the handlers, in the words of the revision. */
-export function clientCapabilities(handlers: InputHandlers, more: JsonObject, revision: Revision): JsonObject {
+export function clientCapabilities(handlers: InputHandlers, more: JsonObject, revision: RevisionName): JsonObject {
   const capabilities: JsonObject = {};
   const modes = elicitationModes(revision);
   if (handlers.sampling) capabilities.sampling = {};

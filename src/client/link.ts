@@ -42,8 +42,6 @@ export interface Ask {
   totalMs: number;
   signal?: AbortSignal;
   onProgress?: (progress: Progress) => void;
-  /** The response head of HTTP. */
-  onSent?: (sent: Sent) => void;
   /** Tells the peer that nobody waits for this answer any more. */
   cancel: (id: number, reason: string) => void;
   /**
@@ -183,12 +181,12 @@ export class Link {
       const stream = new AbortController();
       let sent: Sent | undefined;
       let resumed = false;
+      let sending: Promise<void> | undefined;
       /** INVARIANT: what a request ends with is decided once, and from then on its id is unknown here. */
       const finish = (then: () => void): void => {
         if (!this.#pending.delete(id)) return;
         clock.signal.removeEventListener("abort", onAbort);
         if (resumed) stream.abort();
-        else if (sent) endSoon(sent, stream);
         then();
       };
       const onAbort = (): void =>
@@ -206,8 +204,14 @@ export class Link {
         },
         answer: (response) =>
           finish(() => {
-            if ("error" in response) reject(withStatus(errorFromAnswer(response.error, ask.method), sent));
-            else resolve({ result: response.result, id, sent });
+            const settle = (): void => {
+              if (sent) endSoon(sent, stream);
+              if ("error" in response) reject(withStatus(errorFromAnswer(response.error, ask.method), sent));
+              else resolve({ result: response.result, id, sent });
+            };
+            // A body may be here before `send` has told of its head, and the head names the session.
+            if (sent || this.transport.kind !== "http") settle();
+            else sending?.then(settle, settle);
           }),
         fail,
       });
@@ -221,9 +225,8 @@ export class Link {
         if (again) again.then(giveUp, giveUp);
         else giveUp();
       };
-      send(text, stream.signal).then((head) => {
+      sending = send(text, stream.signal).then((head) => {
         sent = head;
-        ask.onSent?.(head);
         head.done.then(
           () => ended(head),
           (error: Error) => ended(head, error),

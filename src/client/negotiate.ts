@@ -1,14 +1,13 @@
 // Finding out what a server speaks. The newest revision is tried first by asking `server/discover`; a server that
 // does not know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
 
-import { ERRORS, isJsonObject, type JsonObject } from "../protocol/index.js";
+import { ERRORS, isJsonObject, type JsonObject, META, SUPPORTED_VERSIONS } from "../protocol/index.js";
 import type { Implementation } from "../tool/index.js";
-import type { Sent } from "../transport/index.js";
 import { type Dialect, handshakeDialect, type Session } from "./dialect.js";
 import { McpError, ProtocolError } from "./errors.js";
 import type { Ask, Link } from "./link.js";
 import type { Timeouts } from "./options.js";
-import { bestOf, eraOf, HANDSHAKE, isRevision, MODERN, REVISIONS, type Revision } from "./revision.js";
+import { bestOf, eraOf, isRevision, MODERN, NEWEST_HANDSHAKE, type RevisionName } from "./revision.js";
 
 /** What a server says about itself. `serverInfo` is its own word and decides nothing here. */
 export interface Discovery {
@@ -21,16 +20,16 @@ export interface Discovery {
 }
 
 export interface Agreement {
-  revision: Revision;
+  revision: RevisionName;
   discovery: Discovery;
   dialect: Dialect;
   session?: Session;
 }
 
 export interface Terms {
-  revision: Revision | undefined;
+  revision: RevisionName | undefined;
   clientInfo: Implementation;
-  capabilities: (revision: Revision) => JsonObject;
+  capabilities: (revision: RevisionName) => JsonObject;
   modern: Dialect;
   timeouts: Timeouts;
   /** The caller's own headers, such as its credential. */
@@ -55,7 +54,7 @@ export async function negotiate(link: Link, terms: Terms): Promise<Agreement> {
     if (first !== SILENT) return await settle(link, terms, first);
     // Silence may be a handshake server that ignores what it does not know, or one that is slow to start:
     // the handshake goes out as well, and a late answer to the probe still counts if the handshake fails.
-    return await initialize(link, terms, HANDSHAKE[0]).catch(async (error: unknown) => {
+    return await initialize(link, terms, NEWEST_HANDSHAKE).catch(async (error: unknown) => {
       const late = await outcome;
       if (late.kind === "discovered" || late.kind === "versions") return settle(link, terms, late);
       throw error;
@@ -71,7 +70,7 @@ async function settle(link: Link, terms: Terms, outcome: Outcome): Promise<Agree
       throw outcome.error;
     case "handshake":
       if (terms.revision === MODERN) throw unsupported(terms, "an older revision than 2026-07-28, with a handshake");
-      return initialize(link, terms, HANDSHAKE[0]);
+      return initialize(link, terms, NEWEST_HANDSHAKE);
     case "discovered":
       return choose(link, terms, outcome.discovery.supportedVersions, async () => outcome.discovery);
     case "versions":
@@ -132,7 +131,7 @@ function outcomeOf(error: Error): Outcome {
 
 export function readDiscovery(result: JsonObject): Discovery | undefined {
   if (!Array.isArray(result.supportedVersions)) return undefined;
-  const meta = isJsonObject(result._meta) ? result._meta["io.modelcontextprotocol/serverInfo"] : undefined;
+  const meta = isJsonObject(result._meta) ? result._meta[META.serverInfo] : undefined;
   const info = isJsonObject(meta) ? meta : result.serverInfo;
   return {
     supportedVersions: result.supportedVersions.filter((version) => typeof version === "string"),
@@ -144,9 +143,8 @@ export function readDiscovery(result: JsonObject): Discovery | undefined {
 }
 
 /** The handshake: `initialize`, then `notifications/initialized`. */
-export async function initialize(link: Link, terms: Terms, revision: Revision): Promise<Agreement> {
+export async function initialize(link: Link, terms: Terms, revision: RevisionName): Promise<Agreement> {
   const own = await terms.headers();
-  let head: Sent | undefined;
   const ask: Ask = {
     method: "initialize",
     params: {
@@ -159,9 +157,6 @@ export async function initialize(link: Link, terms: Terms, revision: Revision): 
     totalMs: terms.timeouts.connectMs,
     // A handshake that is given up is not cancelled: the revisions forbid it.
     cancel: () => {},
-    onSent: (sent) => {
-      head = sent;
-    },
     orphanErrors: true,
   };
   const { result, sent } = await link.request(ask);
@@ -173,7 +168,7 @@ export async function initialize(link: Link, terms: Terms, revision: Revision): 
   ) {
     throw unsupported(terms, String(spoken));
   }
-  const sessionId = (sent ?? head)?.headers?.["mcp-session-id"];
+  const sessionId = sent?.headers?.["mcp-session-id"];
   const session: Session = { revision: spoken, ...(typeof sessionId === "string" ? { id: sessionId } : {}) };
   const dialect = handshakeDialect(session);
   await link.notify({ jsonrpc: "2.0", method: "notifications/initialized" }, { ...own, ...dialect.plainHeaders() });
@@ -182,7 +177,7 @@ export async function initialize(link: Link, terms: Terms, revision: Revision): 
 }
 
 function unsupported(terms: Terms, offered: string): ProtocolError {
-  const wanted = terms.revision ?? REVISIONS.join(", ");
+  const wanted = terms.revision ?? SUPPORTED_VERSIONS.join(", ");
   return new ProtocolError("UnsupportedVersion", `this client speaks ${wanted}; the server offers ${offered}`);
 }
 

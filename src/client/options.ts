@@ -4,7 +4,7 @@ import type { JsonObject, Notification } from "../protocol/index.js";
 import type { Implementation, LogLevel } from "../tool/index.js";
 import { DEFAULT_LIMITS } from "../transport/index.js";
 import type { InputHandlers } from "./inputs.js";
-import type { Revision } from "./revision.js";
+import type { RevisionName } from "./revision.js";
 import type { SecureOptions } from "./secure.js";
 
 export interface Timeouts {
@@ -81,7 +81,7 @@ export interface LogEntry {
 export interface ConnectOptions extends SecureOptions {
   clientInfo?: Implementation;
   /** Speak exactly this revision; without it the best that both sides know. */
-  revision?: Revision;
+  revision?: RevisionName;
   /** HTTP and WebSocket: headers to send along, such as `authorization`; a function is asked before every request. */
   headers?: Readonly<Record<string, string>> | (() => Record<string, string> | Promise<Record<string, string>>);
   handlers?: InputHandlers;

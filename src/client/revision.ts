@@ -1,40 +1,39 @@
-// The revisions this client speaks and what tells them apart on the wire.
+// The revisions this client speaks, by name. What tells them apart on the wire is data of the protocol room.
 
-import type { Era } from "../protocol/index.js";
+import {
+  type Era,
+  LEGACY,
+  MODERN as MODERN_REVISION,
+  type Revision,
+  revisionNamed,
+  SUPPORTED_VERSIONS,
+} from "../protocol/index.js";
 
-export const MODERN = "2026-07-28";
-/** With a handshake, best first. */
-export const HANDSHAKE = ["2025-11-25", "2025-06-18", "2025-03-26"] as const;
+export type RevisionName = "2026-07-28" | "2025-11-25" | "2025-06-18" | "2025-03-26";
 
-export type Revision = typeof MODERN | (typeof HANDSHAKE)[number];
+export const MODERN = MODERN_REVISION.name as RevisionName;
+/** The handshake begins with the newest that has one. */
+export const NEWEST_HANDSHAKE = LEGACY[0]?.name as RevisionName;
 
-export const REVISIONS: readonly Revision[] = [MODERN, ...HANDSHAKE];
-
-export function isRevision(value: unknown): value is Revision {
-  return REVISIONS.includes(value as Revision);
+export function isRevision(value: unknown): value is RevisionName {
+  return typeof value === "string" && revisionNamed(value) !== undefined;
 }
 
-export function eraOf(revision: Revision): Era {
-  return revision === MODERN ? "modern" : "legacy";
+export function factsOf(name: RevisionName): Revision {
+  return revisionNamed(name) as Revision;
 }
 
-/** JSON-RPC batches came with 2025-03-26 and left with the next revision. */
-export function hasBatches(revision: Revision): boolean {
-  return revision === "2025-03-26";
-}
-
-/** The version header came with 2025-06-18. */
-export function hasVersionHeader(revision: Revision): boolean {
-  return revision !== "2025-03-26";
+export function eraOf(name: RevisionName): Era {
+  return factsOf(name).era;
 }
 
 /** Forms and URLs were told apart from 2025-11-25 on; 2025-03-26 has no elicitation at all. */
-export function elicitationModes(revision: Revision): "none" | "form" | "both" {
-  if (revision === "2025-03-26") return "none";
-  return revision === "2025-06-18" ? "form" : "both";
+export function elicitationModes(name: RevisionName): "none" | "form" | "both" {
+  if (name === "2025-03-26") return "none";
+  return name === "2025-06-18" ? "form" : "both";
 }
 
 /** The best revision that a server offering these can speak with us. */
-export function bestOf(offered: readonly unknown[]): Revision | undefined {
-  return REVISIONS.find((revision) => offered.includes(revision));
+export function bestOf(offered: readonly unknown[]): RevisionName | undefined {
+  return SUPPORTED_VERSIONS.find((name) => offered.includes(name)) as RevisionName | undefined;
 }

@@ -225,6 +225,7 @@ export class SecureCalls {
       tags: settings.tags ?? [],
       readOnly: settings.readOnly ?? false,
       noGuardrailRequired: settings.noGuardrailRequired ?? false,
+      builtin: false,
     };
   }
 

@@ -1,7 +1,7 @@
 // Being told about changes, with one way to ask in both eras: 2026-07-28 opens a listen stream, the handshake
 // revisions send such notifications by themselves and are asked about single resources only.
 
-import { isJsonObject, type JsonObject, type JsonValue, type Notification } from "../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue, META, type Notification } from "../protocol/index.js";
 import type { ListKind } from "./options.js";
 
 export interface SubscriptionFilter {
@@ -68,7 +68,7 @@ export function readFilter(value: JsonValue | undefined): SubscriptionFilter {
 /** The listen request that a notification belongs to. */
 export function subscriptionOf(message: Notification): JsonValue | undefined {
   const meta = message.params?._meta;
-  return isJsonObject(meta) ? meta["io.modelcontextprotocol/subscriptionId"] : undefined;
+  return isJsonObject(meta) ? meta[META.subscriptionId] : undefined;
 }
 
 interface Entry {

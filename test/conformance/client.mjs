@@ -1,0 +1,87 @@
+#!/usr/bin/env node
+// The client that the MCP conformance suite drives: it is started with the URL of a scenario's server as the last
+// argument and does what the scenario named in the environment needs done. It says nothing of revisions: finding out
+// what the server speaks is part of what is tested.
+
+import { connect } from "../../dist/client/index.js";
+
+const url = process.argv.at(-1);
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+
+const accept = (_params, { withDefaults }) => ({ action: "accept", content: withDefaults() });
+
+const handlers = {
+  elicitation: accept,
+  sampling: () => ({ role: "assistant", content: { type: "text", text: "42" }, model: "none", stopReason: "endTurn" }),
+  roots: [{ uri: "file:///project", name: "project" }],
+};
+
+const scenarios = {
+  initialize: (client) => client.listTools(),
+
+  async tools_call(client) {
+    await client.listTools();
+    await client.callTool("add_numbers", { a: 5, b: 3 });
+  },
+
+  async "elicitation-sep1034-client-defaults"(client) {
+    await client.listTools();
+    await client.callTool("test_client_elicitation_defaults");
+  },
+
+  async "sse-retry"(client) {
+    await client.listTools();
+    await client.callTool("test_reconnection");
+  },
+
+  "request-metadata": (client) => client.listTools(),
+
+  async "sep-2322-client-request-state"(client) {
+    await client.listTools();
+    await Promise.all([
+      client.callTool("test_mrtr_echo_state"),
+      client.callTool("test_mrtr_unrelated"),
+      client.callTool("test_mrtr_no_state"),
+    ]);
+    await client.callTool("test_mrtr_no_result_type");
+  },
+
+  async "http-standard-headers"(client) {
+    for (const tool of await client.listTools()) await client.callTool(tool.name);
+    for (const resource of await client.listResources()) await client.readResource(resource.uri);
+    for (const prompt of await client.listPrompts()) await client.getPrompt(prompt.name);
+  },
+
+  async "http-custom-headers"(client) {
+    await client.listTools();
+    for (const call of context.toolCalls) await client.callTool(call.name, call.arguments);
+  },
+
+  async "http-invalid-tool-headers"(client) {
+    for (const tool of await client.listTools()) {
+      const fields = Object.keys(tool.inputSchema.properties ?? {});
+      await client.callTool(tool.name, Object.fromEntries(fields.map((field) => [field, "value"])));
+    }
+  },
+
+  "json-schema-ref-no-deref": (client) => client.listTools(),
+
+  async "json-schema-2020-12-preservation"(client) {
+    const tools = await client.listTools();
+    const focal = tools.find((tool) => tool.name === "json_schema_2020_12_tool");
+    await client.callTool("json_schema_echo", { schema: focal.inputSchema });
+  },
+};
+
+const run = scenarios[scenario];
+if (!run) {
+  console.error(`this client does not play the scenario \`${scenario}\``);
+  process.exit(1);
+}
+const client = await connect(url, { handlers });
+try {
+  await run(client);
+} finally {
+  await client.close();
+}
