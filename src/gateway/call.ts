@@ -1,13 +1,13 @@
 // One call, one way through: route, capability, validation, intent, decision, record, execution, record.
 // Every door of the house ends here.
 
-import { type Decision, deny, type Intent, makeIntent, refuse, type Verdict } from "../gate/index.js";
+import { type Decision, deny, makeIntent, refuse, type Verdict } from "../gate/index.js";
 import { asFault, Fault, type JsonObject } from "../protocol/index.js";
 import type { ToolResult, Validation } from "../tool/index.js";
 import { Cancel } from "./cancel.js";
-import { type CallTool, execute, type Round } from "./execute.js";
+import { type CallTool, execute } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
-import { recordDecision, recordOutcome, recordUnrouted } from "./record.js";
+import { newCallId, type Prepared, recordDecision, recordOutcome, recordUnrouted } from "./record.js";
 import { routeFor } from "./route.js";
 import type { Gateway, Proposal, RawResult, Route } from "./types.js";
 
@@ -15,12 +15,6 @@ import type { Gateway, Proposal, RawResult, Route } from "./types.js";
 export type Answer =
   | { ok: true; result: JsonObject | RawResult; route: Route }
   | { ok: false; fault: Fault; route: Route | undefined };
-
-interface Prepared {
-  route: Route;
-  round: Round;
-  intent: Intent;
-}
 
 export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer> {
   const started = performance.now();
@@ -30,14 +24,14 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   } catch (error) {
     return { ok: false, fault: await recordUnrouted(gateway, proposal, asFault(error), started), route: undefined };
   }
-  const { route, intent, round } = prepared;
+  const { route, round } = prepared;
   let decision: Decision;
   for (let attempt = 0; ; attempt++) {
     const pending = judge(gateway, proposal, prepared);
     decision = pending instanceof Promise ? await pending : pending;
     try {
       // Written before anything runs: no record, no effect.
-      const written = recordDecision(gateway, proposal, route, intent, decision);
+      const written = recordDecision(gateway, proposal, prepared, decision);
       if (written) await written;
     } catch (error) {
       decision.release();
@@ -76,7 +70,7 @@ function prepare(gateway: Gateway, proposal: Proposal): Prepared {
     arguments: route.arguments,
     forwarded: forwardedOf(params, round),
   });
-  return { route, round, intent };
+  return { callId: newCallId(), route, round, intent };
 }
 
 /** Validation speaks first, then the gate; both may answer at once or later. */

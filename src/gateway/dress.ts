@@ -35,7 +35,8 @@ export class Dresser {
   /** The result object as text. */
   result(result: JsonObject | RawResult, revision: Revision, method: string): string {
     const raw = result instanceof RawResult;
-    const inside = raw ? result.inside : this.#inside(result, revision, method);
+    if (!raw && !revision.resultType) return JSON.stringify(withoutComplete(result));
+    const inside = raw ? result.inside : this.#inside(result, method);
     if (!revision.resultType || (!raw && dressedAlready(result))) return `{${inside}}`;
     const tail = LIST_METHODS.has(method)
       ? this.#list
@@ -45,11 +46,7 @@ export class Dresser {
     return inside === "" ? `{${tail}}` : `{${inside},${tail}}`;
   }
 
-  #inside(result: JsonObject, revision: Revision, method: string): string {
-    if (!revision.resultType) {
-      const { resultType: _dropped, ...rest } = result;
-      return JSON.stringify(result.resultType === "complete" ? rest : result).slice(1, -1);
-    }
+  #inside(result: JsonObject, method: string): string {
     if (!dressedAlready(result)) return JSON.stringify(result).slice(1, -1);
     const meta = isJsonObject(result._meta) ? result._meta : {};
     const merged = {
@@ -60,6 +57,13 @@ export class Dresser {
     };
     return JSON.stringify(merged).slice(1, -1);
   }
+}
+
+/** Earlier revisions know no result types; `complete` goes without saying there. */
+function withoutComplete(result: JsonObject): JsonObject {
+  if (result.resultType !== "complete") return result;
+  const { resultType: _dropped, ...rest } = result;
+  return rest;
 }
 
 /** A result that brings `_meta` or `resultType` of its own is merged instead of spliced. */

@@ -130,7 +130,7 @@ export class Endpoint implements Handler {
     const { maxBatch } = this.gateway.limits;
     const session = inbound.channel
       ? this.#channels.get(inbound.channel)
-      : await this.#httpSession(inbound).catch(() => undefined);
+      : await this.#knownSession(inbound).catch(() => undefined);
     const allowed = session?.phase === "active" ? session.revision.batches : this.gateway.plainMethods.size > 0;
     if (!allowed || items.length === 0 || items.length > maxBatch) {
       const reason = allowed ? `a batch holds 1 to ${maxBatch} messages` : "batches exist only in revision 2025-03-26";
@@ -168,7 +168,7 @@ export class Endpoint implements Handler {
       ? this.#channels.get(inbound.channel)
       : modern
         ? undefined
-        : await this.#httpSession(inbound);
+        : await this.#knownSession(inbound);
     if (!session) return;
     if (!("method" in message)) {
       session.answer(message);
@@ -192,21 +192,28 @@ export class Endpoint implements Handler {
 
   // ---- requests ---------------------------------------------------------------------------------------------
 
-  async #request(request: Request, inbound: Inbound): Promise<void> {
-    const { peer, channel, reply } = inbound;
-    let principal: Principal;
-    try {
-      const identified = this.identify(peer, (request as unknown as JsonObject).auth);
-      principal = identified instanceof Promise ? await identified : identified;
-    } catch (error) {
+  #request(request: Request, inbound: Inbound): Promise<void> {
+    const refused = (error: unknown): void => {
       this.gateway.telemetry.metrics.unauthenticated.inc();
       const fault = asFault(error);
-      return this.#refuse(reply, request.id, fault, ASSUMED, httpStatus(fault));
+      this.#refuse(inbound.reply, request.id, fault, ASSUMED, httpStatus(fault));
+    };
+    try {
+      const principal = this.identify(inbound.peer, (request as unknown as JsonObject).auth);
+      if (!(principal instanceof Promise)) return this.#dispatch(request, inbound, principal);
+      return principal.then((known) => this.#dispatch(request, inbound, known), refused);
+    } catch (error) {
+      refused(error);
+      return Promise.resolve();
     }
+  }
+
+  #dispatch(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+    const { peer, channel } = inbound;
     if (speaksModern(request.params, peer.headers)) return this.#modern(request, inbound, principal);
     if (this.gateway.plainMethods.has(request.method)) return this.#plain(request, inbound, principal);
-    const session = channel ? this.#channels.get(channel) : undefined;
-    return session ? this.#legacy(request, inbound, principal, session) : this.#legacyHttp(request, inbound, principal);
+    const session = channel ? this.#channels.get(channel) : this.#legacyHttp(request, inbound, principal);
+    return session ? this.#legacy(request, inbound, principal, session) : Promise.resolve();
   }
 
   async #modern(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
@@ -235,9 +242,7 @@ export class Endpoint implements Handler {
     if (request.method === "subscriptions/listen")
       return this.#listen(request, inbound, principal, conversation, cancel);
     const underWay = channel ? this.#channels.get(channel)?.underWay : undefined;
-    const answer = await this.#tracked(underWay, request.id, cancel, () =>
-      this.#answer({ request, principal, revision: MODERN, peer, conversation, cancel }),
-    );
+    const answer = await this.#answer(underWay, { request, principal, revision: MODERN, peer, conversation, cancel });
     reply.end(answer.text, answer.head);
   }
 
@@ -255,7 +260,7 @@ export class Endpoint implements Handler {
     cancel: Cancel,
   ): Promise<void> {
     const { reply, peer } = inbound;
-    const gate = await this.#answer({ request, principal, revision: MODERN, peer, conversation, cancel });
+    const gate = await this.#answer(undefined, { request, principal, revision: MODERN, peer, conversation, cancel });
     if (!gate.ok) return reply.end(gate.text, gate.head);
     const finish = (): void => {
       stop();
@@ -286,30 +291,40 @@ export class Endpoint implements Handler {
       method: "tools/call",
       params: { name: request.method, arguments: request.params ?? {} },
     };
-    const answer = await this.#tracked(session?.underWay, request.id, cancel, () =>
-      this.#answer({ request: wrapped, principal, revision: ASSUMED, peer, conversation: SILENT, cancel, plain: true }),
-    );
+    const answer = await this.#answer(session?.underWay, {
+      request: wrapped,
+      principal,
+      revision: ASSUMED,
+      peer,
+      conversation: SILENT,
+      cancel,
+      plain: true,
+    });
     reply.end(answer.text, answer.head);
   }
 
-  async #legacyHttp(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
-    const { peer, reply } = inbound;
+  /** The session a request belongs to; undefined when it was refused for want of one. */
+  #legacyHttp(request: Request, inbound: Inbound, principal: Principal): Session | undefined {
+    const { headers } = inbound.peer;
     try {
-      const asked = peer.headers?.["mcp-protocol-version"];
+      const asked = headers?.["mcp-protocol-version"];
       if (typeof asked === "string" && !revisionNamed(asked)) {
         throw new Fault("InvalidRequest", `revision \`${asked}\` is not supported`, { field: "MCP-Protocol-Version" });
       }
-      const isNew = request.method === "initialize" && peer.headers?.["mcp-session-id"] === undefined;
-      const session = isNew ? this.sessions.open(principal) : await this.#httpSession(inbound, principal);
-      return await this.#legacy(request, inbound, principal, session);
+      const isNew = request.method === "initialize" && headers?.["mcp-session-id"] === undefined;
+      return isNew ? this.sessions.open(principal) : this.#httpSession(inbound, principal);
     } catch (error) {
       const fault = asFault(error);
-      return this.#refuse(reply, request.id, fault, ASSUMED, httpStatus(fault));
+      this.#refuse(inbound.reply, request.id, fault, ASSUMED, httpStatus(fault));
+      return undefined;
     }
   }
 
-  async #httpSession(inbound: Inbound, known?: Principal): Promise<Session> {
-    const principal = known ?? (await this.identify(inbound.peer));
+  async #knownSession(inbound: Inbound): Promise<Session> {
+    return this.#httpSession(inbound, await this.identify(inbound.peer));
+  }
+
+  #httpSession(inbound: Inbound, principal: Principal): Session {
     const id = inbound.peer.headers?.["mcp-session-id"];
     if (typeof id !== "string") {
       throw new Fault("InvalidRequest", "header `Mcp-Session-Id` is missing; begin with `initialize`", {
@@ -337,9 +352,15 @@ export class Endpoint implements Handler {
       request: (method, params, cancelled) => session.ask(method, params, push, askTimeoutMs, cancelled),
     };
     const cancel = new Cancel();
-    const answer = await this.#tracked(session.underWay, request.id, cancel, () =>
-      this.#answer({ request, principal, revision: session.revision, peer, conversation, cancel, session }),
-    );
+    const answer = await this.#answer(session.underWay, {
+      request,
+      principal,
+      revision: session.revision,
+      peer,
+      conversation,
+      cancel,
+      session,
+    });
     if (stream) stream.end(answer.text, answer.head);
     else reply.end(answer.text, answer.head);
   }
@@ -362,30 +383,21 @@ export class Endpoint implements Handler {
 
   // ---- answering --------------------------------------------------------------------------------------------
 
-  /** Keeps a request where it can be cancelled, within the bound on open requests. */
-  async #tracked(
-    underWay: Map<RequestId, Cancel> | undefined,
-    id: RequestId,
-    cancel: Cancel,
-    run: () => Promise<Answered>,
-  ): Promise<Answered> {
-    if (!underWay) return run();
-    if (underWay.has(id)) {
+  /** Keeps a request where it can be cancelled, within the bound on open requests, until it is answered. */
+  async #answer(underWay: Map<RequestId, Cancel> | undefined, asked: Asked): Promise<Answered> {
+    const { id } = asked.request;
+    if (underWay?.has(id)) {
       return failed(id, new Fault("InvalidRequest", `a request with id ${JSON.stringify(id)} is already under way`));
     }
-    if (underWay.size >= this.gateway.limits.maxOpenRequests) {
+    if (underWay && underWay.size >= this.gateway.limits.maxOpenRequests) {
       return failed(id, new Fault("TooMany", `${this.gateway.limits.maxOpenRequests} requests are under way`));
     }
-    underWay.set(id, cancel);
+    underWay?.set(id, asked.cancel);
     try {
-      return await run();
+      return await answerRequest(this.gateway, this.dresser, asked);
     } finally {
-      underWay.delete(id);
+      underWay?.delete(id);
     }
-  }
-
-  #answer(asked: Asked): Promise<Answered> {
-    return answerRequest(this.gateway, this.dresser, asked);
   }
 
   #refuse(reply: Reply, id: RequestId | null, fault: Fault, revision: Revision, status: number): void {

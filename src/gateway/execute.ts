@@ -3,6 +3,7 @@
 import { type Grant, intentArguments, intentForwarded, Permit } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
+import { type Deadline, deadlines } from "./deadlines.js";
 import { applyObligations } from "./obligations.js";
 import { InputRequired, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
@@ -44,7 +45,10 @@ export async function execute(
   });
   try {
     const result = await untilStopped(proposal, () => route.run(intentArguments(grant.intent), context));
-    return result instanceof RawResult ? result : await finish(grant, route, joinParts(result, context));
+    if (result instanceof RawResult) return result;
+    const joined = joinParts(result, context);
+    if (route.hasOutputSchema && joined.isError !== true) await checkOutput(route, joined);
+    return applyObligations(grant.obligations, joined);
   } catch (error) {
     if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
     throw error instanceof Fault ? error : toolFailed(error);
@@ -59,7 +63,9 @@ function untilStopped(proposal: Proposal, run: () => ReturnType<Route["run"]>): 
   return new Promise((resolve, reject) => {
     proposal.cancel.onAbort(reject);
     if (proposal.cancel.fault) return;
-    Promise.resolve(run()).then(resolve, reject);
+    const running = run();
+    if (running instanceof Promise) running.then(resolve, reject);
+    else resolve(running);
   });
 }
 
@@ -72,17 +78,13 @@ function joinParts(result: JsonObject, context: RunContext): JsonObject {
   return { ...joined, _meta: { ...meta, "portcullis/truncated": true, "portcullis/warning": "OUTPUT_TRUNCATED" } };
 }
 
-async function finish(grant: Grant, route: Route, result: JsonObject): Promise<JsonObject> {
-  if (result.isError !== true && route.hasOutputSchema) {
-    const checked = await route.validateOutput(result.structuredContent);
-    if (!checked.ok) {
-      const first = checked.problems[0];
-      throw new Fault("OutputInvalid", `\`${route.name}\` answered against its own schema: ${first?.message ?? ""}`, {
-        field: first?.path,
-      });
-    }
-  }
-  return applyObligations(grant.obligations, result);
+async function checkOutput(route: Route, result: JsonObject): Promise<void> {
+  const checked = await route.validateOutput(result.structuredContent);
+  if (checked.ok) return;
+  const first = checked.problems[0];
+  throw new Fault("OutputInvalid", `\`${route.name}\` answered against its own schema: ${first?.message ?? ""}`, {
+    field: first?.path,
+  });
 }
 
 function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Round, asked: InputRequired): JsonObject {
@@ -105,7 +107,7 @@ class Clock {
   readonly #route: Route;
   #leftMs: number;
   #since = 0;
-  #timer: NodeJS.Timeout | undefined;
+  #deadline: Deadline | undefined;
 
   constructor(proposal: Proposal, route: Route) {
     this.#proposal = proposal;
@@ -115,15 +117,15 @@ class Clock {
   }
 
   resume(): void {
-    if (this.#timer) return;
+    if (this.#deadline) return;
     this.#since = performance.now();
-    this.#timer = setTimeout(() => this.#expire(), this.#leftMs);
+    this.#deadline = deadlines.add(this.#leftMs, () => this.#expire());
   }
 
   pause(): void {
-    if (!this.#timer) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    if (!this.#deadline) return;
+    this.#deadline.cancel();
+    this.#deadline = undefined;
     this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#since));
   }
 

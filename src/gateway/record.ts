@@ -5,38 +5,41 @@ import { canonicalize, contentId, type Decision, type Intent } from "../gate/ind
 import type { Outcome } from "../ledger/index.js";
 import { Fault, isJsonObject } from "../protocol/index.js";
 import type { Answer } from "./call.js";
+import type { Round } from "./execute.js";
 import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
 
 /** Call ids: unique across starts by a random prefix, cheap by a counter. */
 const prefix = randomBytes(9).toString("base64url");
 let counter = 0;
-const callIds = new WeakMap<Intent, string>();
 
-function callId(intent: Intent): string {
-  let id = callIds.get(intent);
-  if (id === undefined) {
-    id = `${prefix}.${(counter++).toString(36)}`;
-    callIds.set(intent, id);
-  }
-  return id;
+export function newCallId(): string {
+  return `${prefix}.${(counter++).toString(36)}`;
+}
+
+/** A proposal that found its target, and the one id of the call it may become. */
+export interface Prepared {
+  readonly callId: string;
+  readonly route: Route;
+  readonly round: Round;
+  readonly intent: Intent;
 }
 
 /** Undefined when nothing has to be waited for. */
 export function recordDecision(
   gateway: Gateway,
   proposal: Proposal,
-  route: Route,
-  intent: Intent,
+  prepared: Prepared,
   decision: Decision,
 ): Promise<unknown> | undefined {
   const { ledger } = gateway;
   if (!ledger) return undefined;
+  const { route, intent } = prepared;
   const { app, agent } = proposal.principal;
   const actor = `${app}/${agent}`;
   const rules = decision.rules.map((rule) => rule.id);
   const entry = {
     kind: "decision" as const,
-    call: callId(intent),
+    call: prepared.callId,
     trace: proposal.span.traceId,
     intent: intent.id,
     app,
@@ -51,7 +54,7 @@ export function recordDecision(
     policy: decision.policyHash,
     reason: decision.reason,
     mode: decision.observed ? ("observe" as const) : ("enforce" as const),
-    ...(gateway.keepArguments ? { args: intent.argumentsText } : {}),
+    args: gateway.keepArguments ? intent.argumentsText : undefined,
   };
   if (decision.challenge && decision.challengeIsNew) {
     ledger.appendSoon({
@@ -79,7 +82,7 @@ export function recordDecision(
 export function recordOutcome(
   gateway: Gateway,
   proposal: Proposal,
-  prepared: { route: Route; intent: Intent },
+  prepared: Prepared,
   decision: Decision,
   answer: Answer,
   started: number,
@@ -90,7 +93,7 @@ export function recordOutcome(
   if (decision.permit) {
     gateway.ledger?.appendSoon({
       kind: "outcome",
-      call: callId(intent),
+      call: prepared.callId,
       trace: proposal.span.traceId,
       actor: `${proposal.principal.app}/${proposal.principal.agent}`,
       tool: route.name,
@@ -154,7 +157,7 @@ export async function recordUnrouted(
   try {
     await gateway.ledger.append({
       kind: "decision",
-      call: `${prefix}.${(counter++).toString(36)}`,
+      call: newCallId(),
       trace: span.traceId,
       intent: "",
       app: principal.app,

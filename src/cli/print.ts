@@ -1,0 +1,74 @@
+// Data on stdout, everything else on stderr. Colour only where a person reads it and has not asked for none.
+
+import Table from "cli-table3";
+import pc from "picocolors";
+import { visible } from "../telemetry/index.js";
+
+export interface Out {
+  readonly json: boolean;
+  /** Data: JSON when it was asked for, otherwise the given text. */
+  data(value: unknown, text: () => string): void;
+  /** One line of a stream of data. */
+  line(value: unknown, text: () => string): void;
+  /** For the person at the terminal. */
+  note(text: string): void;
+}
+
+const colors = pc.createColors(process.stderr.isTTY === true && process.env.NO_COLOR === undefined);
+export const paint = pc.createColors(process.stdout.isTTY === true && process.env.NO_COLOR === undefined);
+export const paintErr = colors;
+
+export function createOut(json: boolean): Out {
+  return {
+    json,
+    data(value, text) {
+      process.stdout.write(`${json ? JSON.stringify(value, null, 2) : text()}\n`);
+    },
+    line(value, text) {
+      process.stdout.write(`${json ? JSON.stringify(value) : text()}\n`);
+    },
+    note(text) {
+      process.stderr.write(`${text}\n`);
+    },
+  };
+}
+
+/** A table of texts that came from outside: nothing in them can move the cursor or fake a row. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const out = new Table({
+    head: head.map((cell) => paint.bold(cell)),
+    style: { head: [], border: [], compact: true },
+    chars: {
+      top: "",
+      "top-mid": "",
+      "top-left": "",
+      "top-right": "",
+      bottom: "",
+      "bottom-mid": "",
+      "bottom-left": "",
+      "bottom-right": "",
+      left: "",
+      "left-mid": "",
+      mid: "",
+      "mid-mid": "",
+      right: "",
+      "right-mid": "",
+      middle: "  ",
+    },
+  });
+  for (const row of rows) out.push(row.map((cell) => visible(cell)));
+  return out.toString();
+}
+
+export function effectWord(effect: string): string {
+  switch (effect) {
+    case "permit":
+      return paint.green("permit");
+    case "challenge":
+      return paint.yellow("challenge");
+    case "deny":
+      return paint.red("deny");
+    default:
+      return effect;
+  }
+}

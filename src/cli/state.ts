@@ -1,0 +1,37 @@
+// The working folder: policy, ledger and the operator's credential, made on the first run.
+
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { DEFAULT_POLICY } from "./default-policy.js";
+
+export interface State {
+  readonly dir: string;
+  readonly policyDir: string;
+  readonly ledgerDir: string;
+  readonly operatorToken: string;
+  readonly isNew: boolean;
+}
+
+export const DEFAULT_STATE_DIR = ".portcullis";
+
+export function statePaths(dir: string): Omit<State, "isNew"> {
+  const root = resolve(dir);
+  return {
+    dir: root,
+    policyDir: join(root, "policy"),
+    ledgerDir: join(root, "ledger"),
+    operatorToken: join(root, "operator.token"),
+  };
+}
+
+/** Makes what is not there; what is there is left as it is. */
+export function ensureState(dir: string): State {
+  const paths = statePaths(dir);
+  const isNew = !existsSync(paths.policyDir);
+  mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
+  if (isNew) {
+    mkdirSync(paths.policyDir, { mode: 0o700 });
+    writeFileSync(join(paths.policyDir, "demo.cedar"), DEFAULT_POLICY, { mode: 0o600, flag: "wx" });
+  }
+  return { ...paths, isNew };
+}
