@@ -157,21 +157,34 @@ describe("a policy that changes", () => {
   });
 
   it("and is still being written is not taken for a policy, though its first half is a valid one", async () => {
-    const { gate, swaps, refusals, file } = await watching(PERMIT, { debounceMs: 60 });
-    // permit first, the forbid that limits it last: the half would allow what the whole denies.
-    for (const part of [
-      "",
-      "// v2\n",
-      `// v2\n${PERMIT}`,
-      `// v2\n${PERMIT}// and\n`,
-      `// v2\n${PERMIT}// and\n${FORBID}`,
-    ]) {
-      writeFileSync(file, part);
+    const { gate, swaps, refusals, file } = await watching(FORBID, { debounceMs: 60 });
+    // The permit comes first and the forbid that limits it last: the half would allow what the whole denies.
+    let text = PERMIT;
+    for (let i = 0; i < 16; i++) {
+      writeFileSync(file, text);
+      text += "// and so on\n";
       await pause(25);
     }
+    writeFileSync(file, `${text}@id("whole")\n${FORBID}`);
     await until(() => swaps.length === 2);
     expect(gate.policy.rules).toHaveLength(2);
+    expect((await propose(gate, 1)).effect).toBe("deny");
     expect(refusals).toHaveLength(0);
+  });
+
+  it("again while the last change is put on record is seen too", async () => {
+    let file = "";
+    const { gate, file: path } = await watching(PERMIT, {
+      onSwap: async ({ from }) => {
+        if (from === noPolicy.hash || file === "") return;
+        writeFileSync(file, `@id("third")\n${FORBID}`);
+        file = "";
+        await pause(30);
+      },
+    });
+    file = path;
+    writeFileSync(path, FORBID);
+    await until(() => gate.policy.rules[0]?.id === "third");
   });
 });
 
