@@ -118,6 +118,18 @@ describe("a policy that changes", () => {
     expect((await propose(gate, 1)).effect).toBe("deny");
   });
 
+  it("is seen when the file was named, not its folder", async () => {
+    const { dir, file } = await watching(PERMIT);
+    const gate = createGate();
+    const watcher = await watchPolicy({ paths: [file], tools: () => TOOLS, gate, debounceMs: 10, pollMs: 0 });
+    open.push(() => watcher.close());
+    const before = gate.policy;
+    writeFileSync(join(dir, "new"), FORBID);
+    renameSync(join(dir, "new"), file);
+    await until(() => gate.policy !== before);
+    expect(gate.policy.rules[0]?.effect).toBe("forbid");
+  });
+
   it("is seen when a file is replaced by a rename, added or removed", async () => {
     const { dir, gate, file, swaps } = await watching(PERMIT);
     writeFileSync(join(dir, "a.cedar.new"), FORBID);

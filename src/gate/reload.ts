@@ -143,8 +143,9 @@ class Watcher implements PolicyWatcher {
 
   watch(): void {
     this.#isWatching = true;
-    const folders = new Set(this.#options.paths.flatMap((path) => [path, dirname(path)]));
-    for (const file of this.#files) folders.add(dirname(file));
+    // A file that is replaced by a rename is another file, so it is its folder that is watched.
+    const { paths } = this.#options;
+    const folders = new Set(paths.map((path) => (this.#files.includes(path) ? dirname(path) : path)));
     for (const folder of folders) this.#watchFolder(folder);
     const pollMs = this.#options.pollMs ?? 5_000;
     if (pollMs <= 0) return;

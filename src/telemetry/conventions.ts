@@ -2,7 +2,7 @@
 // `portcullis.*`. Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md.
 
 import { createHash } from "node:crypto";
-import { hasTarget } from "./metrics.js";
+import { failureOf, hasTarget } from "./metrics.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
 export const SCOPE_NAME = "portcullis";
@@ -52,7 +52,8 @@ export function endAttributes(end: CallEnd): Attributes {
     "portcullis.policy": clip(end.policyHash),
   };
   if (end.rule !== undefined) attributes["portcullis.rule"] = clip(end.rule);
-  if (end.errorType !== undefined) attributes["error.type"] = errorName(end.errorType);
+  const failure = failureOf(end);
+  if (failure !== undefined) attributes["error.type"] = errorName(failure);
   return attributes;
 }
 
@@ -62,7 +63,8 @@ export function durationAttributes(info: CallInfo, end: CallEnd): Attributes {
     "mcp.protocol.version": clip(info.revision),
   };
   if (!MADE_UP.has(end.errorType ?? "")) Object.assign(attributes, target(info));
-  if (end.errorType !== undefined) attributes["error.type"] = errorName(end.errorType);
+  const failure = failureOf(end);
+  if (failure !== undefined) attributes["error.type"] = errorName(failure);
   return Object.assign(attributes, network(info.transport));
 }
 

@@ -166,7 +166,8 @@ export class Metrics {
     if (end.effect === "deny") this.denials.inc(end.rule ?? "none");
     else if (end.effect === "challenge") this.challenges.inc(end.rule ?? "none");
     const tool = method.tools.get(info.tool) ?? this.#openTool(method, info.tool, real);
-    const histogram = end.errorType === undefined ? tool.ok : this.#failures(tool, end.errorType);
+    const failure = failureOf(end);
+    const histogram = failure === undefined ? tool.ok : this.#failures(tool, failure);
     const seconds = end.latencyMs / 1000;
     histogram.record(seconds > 0 ? seconds : 0);
   }
@@ -259,6 +260,11 @@ export class Metrics {
     }
     return histogram;
   }
+}
+
+/** A tool that answered with `isError` has failed, though the protocol has not. */
+export function failureOf(end: CallEnd): string | undefined {
+  return end.errorType ?? (end.outcome === "tool_error" ? "ToolExecution" : undefined);
 }
 
 /** A resource's URI is an argument and without bound, so only tools and prompts are named. */

@@ -10,7 +10,7 @@ import {
   spanName,
   startAttributes,
 } from "./conventions.js";
-import { CONVENTION_BOUNDS, type Metrics } from "./metrics.js";
+import { CONVENTION_BOUNDS, failureOf, type Metrics } from "./metrics.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -57,7 +57,7 @@ export class TracerSpans {
   #finish(span: Api.Span, info: CallInfo, end: CallEnd): void {
     if (span.isRecording()) {
       span.setAttributes(endAttributes(end));
-      if (end.errorType !== undefined) {
+      if (failureOf(end) !== undefined) {
         span.updateName(spanName(info, end.errorType));
         span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
       }

@@ -1,7 +1,7 @@
 // OTLP's JSON form: ids in hex, enumerations as numbers, 64-bit integers as decimal strings, lowerCamelCase names.
 
 import { type Attributes, endAttributes, errorName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
-import { BOUNDS, CONVENTION_BOUNDS, type Family, FINE_BOUNDS, type Point } from "./metrics.js";
+import { BOUNDS, CONVENTION_BOUNDS, failureOf, type Family, FINE_BOUNDS, type Point } from "./metrics.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -56,7 +56,7 @@ function encodeSpan(record: SpanRecord): object {
     startTimeUnixNano: nanos(record.startedMs),
     endTimeUnixNano: nanos(record.startedMs + (end.latencyMs > 0 ? end.latencyMs : 0)),
     attributes: encodeAttributes({ ...startAttributes(info), ...endAttributes(end) }),
-    status: end.errorType === undefined ? {} : { code: STATUS_ERROR },
+    status: failureOf(end) === undefined ? {} : { code: STATUS_ERROR },
   };
 }
 

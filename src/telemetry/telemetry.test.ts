@@ -140,7 +140,10 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     telemetry
       .startCall({ ...INFO, tool: "made-up" })
       .end({ ...OK, effect: "deny", outcome: "error", errorType: "ToolNotFound" });
-    const [failed, unknown] = exporter.getFinishedSpans();
+    telemetry.startCall(INFO).end({ ...OK, outcome: "tool_error" });
+    const [failed, unknown, answered] = exporter.getFinishedSpans();
+    expect(answered?.status.code).toBe(2);
+    expect(answered?.attributes["error.type"]).toBe("tool_error");
     expect(failed?.status.code).toBe(2);
     expect(failed?.attributes["error.type"]).toBe("tool_error");
     expect(unknown?.name).toBe("tools/call");
