@@ -76,13 +76,13 @@ export class Chain {
 
   #judgeOrder(line: Seen, seq: number, next: Seen | undefined): void {
     const expected = this.#expected;
-    if (seq < expected) {
-      // What follows still continues the record before this one.
-      return this.#tell("misplaced", seq, line, `stands after record ${expected - 1}: inserted or moved`);
-    }
     if (next?.seq === expected + 1) {
       this.#tell("altered", expected, line, `was changed: its seq reads ${seq}`);
       return this.#advance(line, undefined);
+    }
+    if (seq < expected) {
+      // What follows still continues the record before this one.
+      return this.#tell("misplaced", seq, line, `stands after record ${expected - 1}: inserted or moved`);
     }
     if (next?.seq === expected) {
       return this.#tell("misplaced", seq, line, `stands before record ${expected}: inserted or moved`);

@@ -126,7 +126,13 @@ export const nodeFs: LedgerFs = {
 
   list: (dir) => fs.promises.readdir(dir),
   async makeDir(dir) {
-    await fs.promises.mkdir(dir, { recursive: true, mode: 0o700 });
+    try {
+      await fs.promises.mkdir(dir, { mode: 0o700 });
+    } catch (error) {
+      // Only where needed: a recursive mkdir answers ENOENT on a read-only disk.
+      if (errnoOf(error) === "ENOENT") await fs.promises.mkdir(dir, { recursive: true, mode: 0o700 });
+      else if (errnoOf(error) !== "EEXIST") throw error;
+    }
   },
   rename: (from, to) => fs.promises.rename(from, to),
   remove: (path) => fs.promises.rm(path, { force: true }),

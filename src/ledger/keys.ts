@@ -136,7 +136,14 @@ async function readAll(disk: LedgerFs, dir: string, ending: string): Promise<{ i
 
 /** The public keys kept beside the ledger. */
 export async function readVerifiers(disk: LedgerFs, dir: string): Promise<Verifier[]> {
-  return (await readAll(disk, dir, ".vkey")).map((file) => parseVkey(file.text));
+  return (await readAll(disk, dir, ".vkey")).map(({ id, text }) => {
+    try {
+      return parseVkey(text);
+    } catch (error) {
+      const path = join(keysDir(dir), `${id}.vkey`);
+      throw new LedgerRefused(`${path} is damaged: ${(error as Error).message}`, "restore it from a copy", error);
+    }
+  });
 }
 
 /** The checkpoints that introduced a new key, each signed by the key before it as well. */

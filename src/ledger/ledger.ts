@@ -355,7 +355,6 @@ class OpenLedger implements Ledger {
       try {
         await this.#checkpointer.close();
       } finally {
-        await this.#tiles.close();
         await this.#lock.release();
       }
     }

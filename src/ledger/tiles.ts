@@ -19,7 +19,6 @@ function widthAt(level: number, size: number): number {
 }
 
 interface Level {
-  file: LedgerFile | undefined;
   /** Hashes on disk. */
   written: number;
   /** Hashes not on disk yet. */
@@ -59,7 +58,7 @@ export class TileWriter {
     let level = this.#levels[number];
     if (level === undefined) {
       const written = widthAt(number, this.#size);
-      level = { file: undefined, written, pending: Buffer.allocUnsafe(START_BYTES), count: 0 };
+      level = { written, pending: Buffer.allocUnsafe(START_BYTES), count: 0 };
       this.#levels[number] = level;
     }
     return level;
@@ -77,16 +76,9 @@ export class TileWriter {
   async #flushAll(): Promise<void> {
     for (const [number, level] of this.#levels.entries()) {
       if (level === undefined || level.count === 0) continue;
-      level.file ??= await this.#disk.openWrite(join(this.#dir, String(number)), MODE);
       const count = level.count;
       const bytes = level.pending.subarray(0, count * HASH_BYTES);
-      try {
-        await writeAt(level.file, bytes, level.written * HASH_BYTES);
-      } catch (error) {
-        await level.file.close().catch(() => {});
-        level.file = undefined;
-        throw error;
-      }
+      await this.#withFile(number, (file) => writeAt(file, bytes, level.written * HASH_BYTES));
       // `sink` may have moved on to a larger buffer meanwhile: what was written is a prefix of it as well.
       level.pending.copyWithin(0, count * HASH_BYTES, level.count * HASH_BYTES);
       level.count -= count;
@@ -96,12 +88,20 @@ export class TileWriter {
 
   /** Makes everything flushed so far durable. */
   async sync(): Promise<void> {
-    for (const level of this.#levels) if (level?.file !== undefined) await syncFile(level.file);
+    for (const [number, level] of this.#levels.entries()) {
+      if (level !== undefined) await this.#withFile(number, syncFile);
+    }
     await this.#disk.syncDir(this.#dir);
   }
 
-  async close(): Promise<void> {
-    for (const level of this.#levels) await level?.file?.close();
+  // Not held open: a disk in trouble can then be unmounted or mounted anew.
+  async #withFile(number: number, work: (file: LedgerFile) => Promise<void>): Promise<void> {
+    const file = await this.#disk.openWrite(join(this.#dir, String(number)), MODE);
+    try {
+      await work(file);
+    } finally {
+      await file.close();
+    }
   }
 }
 

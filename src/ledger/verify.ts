@@ -156,7 +156,7 @@ class Review {
   #noteKey(bytes: Buffer): void {
     const record = parseRecord(bytes);
     if (record?.kind !== "key" || this.#introduced.size >= MAX_KEY_RECORDS) return;
-    if (!this.#introduced.has(record.new)) this.#introduced.set(record.new, record.seq);
+    if (!this.#introduced.has(record.new) && isVkey(record.new)) this.#introduced.set(record.new, record.seq);
   }
 
   /** Decides which keys to believe, and holds the log against every checkpoint. */
@@ -164,6 +164,7 @@ class Review {
     this.#pinned = publicKeys !== undefined;
     const trusted = (publicKeys ?? this.#source.keys).map(parseVkey);
     this.#followRotations(trusted);
+    this.#compareWithHeader();
     for (const commitment of this.#commitments) await this.#check(commitment, trusted);
     if (this.#commitments.length === 0) {
       if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the folder holds no checkpoint");
@@ -210,7 +211,7 @@ class Review {
 
   async #compare(from: string, { size, root }: Checkpoint): Promise<void> {
     const { header, edge } = this.#source;
-    if (edge === undefined) return;
+    if (edge === undefined || (header !== undefined && this.#to !== header.to)) return;
     if (header !== undefined && size > header.to) return this.#compareBeyond(from, { size, root }, header);
     if (size > this.#to) return this.#tellTruncated(from, size);
     if (size < this.#source.from) {
@@ -218,6 +219,13 @@ class Review {
       return;
     }
     if (this.#roots.get(size) !== root) await this.#nameChange(from, size, root);
+  }
+
+  #compareWithHeader(): void {
+    const end = this.#source.header?.to;
+    if (end === undefined || end === this.#to) return;
+    if (this.#to < end) this.#tellTruncated("the export header", end);
+    else this.#trouble("misplaced", `records from ${end} on do not belong to the export, as its header says`, end);
   }
 
   #tellTruncated(from: string, size: number): void {
@@ -231,7 +239,6 @@ class Review {
     { size, root }: { size: number; root: string },
     header: NonNullable<VerifySource["header"]>,
   ): void {
-    if (this.#to < header.to) return this.#tellTruncated("the export header", header.to);
     const own = tryParse(header.checkpoint);
     if (own?.size !== size || own.root !== root) {
       this.#notes.push(`${from} covers ${size} records; this export cannot show that it belongs to them`);
@@ -296,6 +303,14 @@ function tryParse(note: string): Checkpoint | undefined {
 
 function sizeOf(note: string): number | undefined {
   return tryParse(note)?.size;
+}
+
+function isVkey(text: string): boolean {
+  try {
+    return parseVkey(text).vkey === text;
+  } catch {
+    return false;
+  }
 }
 
 function tryOpen(note: string, trusted: readonly Verifier[]): Checkpoint | undefined {
