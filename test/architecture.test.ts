@@ -40,18 +40,14 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
 /** Files outside any room: the doors of the package. */
 const DOORS = new Set(["index.ts", "server.ts"]);
 
-interface Import {
-  from: string;
-  to: string;
-}
-
 function sources(root: string): string[] {
   return readdirSync(root, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith(".ts") && !/\.(test|contract)\.ts$/.test(entry.name))
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-const SPECIFIER = /(?:^|\n)\s*(?:import|export)\b[^"';]*?from\s*["']([^"']+)["']|(?:^|\n)\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
+const SPECIFIER =
+  /(?:^|\n)\s*(?:import|export)\b[^"';]*?from\s*["']([^"']+)["']|(?:^|\n)\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
 function importsOf(text: string): string[] {
   return [...text.matchAll(SPECIFIER)].map((match) => (match[1] ?? match[2] ?? match[3]) as string);

@@ -1,9 +1,11 @@
-import reference from "canonicalize";
+import canonicalizeReference from "canonicalize";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { JsonValue } from "../protocol/index.js";
 import { canonicalize } from "./canonical.js";
 
+// The package is CommonJS: its types promise a callable default that Node gives as the module itself.
+const reference = canonicalizeReference as unknown as (value: unknown) => string;
 const RUNS = Number(process.env.CASES ?? 20_000);
 
 describe("canonical JSON (RFC 8785)", () => {

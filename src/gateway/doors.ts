@@ -7,6 +7,7 @@ import {
   Fault,
   httpStatus,
   isJsonObject,
+  type JsonObject,
   LEGACY,
   parseStrict,
   type Revision,
@@ -29,7 +30,7 @@ export function httpDoor(endpoint: Endpoint, request: HttpRequest): boolean {
   if (request.path === "/openapi.json" && request.method === "GET") {
     void withFaults(request, async () => {
       await endpoint.identify(request.peer);
-      request.reply.end(JSON.stringify(openApi(endpoint.gateway.server)), { headers: JSON_TYPE });
+      request.reply.end(JSON.stringify(openApiOf(endpoint)), { headers: JSON_TYPE });
     });
     return true;
   }
@@ -37,6 +38,12 @@ export function httpDoor(endpoint: Endpoint, request: HttpRequest): boolean {
   if (tool === undefined) return false;
   void toolDoor(endpoint, request, tool);
   return true;
+}
+
+/** The catalog as this caller may see it is `tools/list`; this is the operator's description of what is served. */
+function openApiOf(endpoint: Endpoint): JsonObject {
+  const { info, tools } = endpoint.gateway.server;
+  return openApi(tools.values(), { title: info.title ?? info.name, version: info.version });
 }
 
 const JSON_TYPE = { "content-type": "application/json" };

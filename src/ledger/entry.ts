@@ -24,6 +24,8 @@ export interface DecisionEntry extends Base {
   readonly kind: "decision";
   readonly call: string;
   readonly trace: string;
+  /** Content id of the whole intent: what was decided, approved, recorded and sent carries it. */
+  readonly intent?: string;
   readonly app: string;
   readonly agent: string;
   /** `app/agent`. */
@@ -176,9 +178,10 @@ function isoTime(ms: number): string {
 }
 
 function decisionFields(e: DecisionEntry, keepArguments: boolean): string {
+  const intent = e.intent === undefined ? "" : `"intent":${quote(e.intent)},`;
   const args = keepArguments && e.args !== undefined ? `,"args":${quote(e.args)}` : "";
   return (
-    `,"call":${quote(e.call)},"trace":${quote(e.trace)},"app":${quote(e.app)},"agent":${quote(e.agent)}` +
+    `,"call":${quote(e.call)},"trace":${quote(e.trace)},${intent}"app":${quote(e.app)},"agent":${quote(e.agent)}` +
     `,"actor":${quote(e.actor)},"method":${quote(e.method)},"tool":${quote(e.tool)},"binding":${quote(e.binding)}` +
     `,"args_cid":${quote(e.args_cid)},"effect":"${e.effect}","rules":${quoteAll(e.rules)}` +
     `,"policy":${quote(e.policy)},"reason":${quote(e.reason)},"mode":"${e.mode}"${args}`

@@ -1,0 +1,97 @@
+// `portcullis/server`: a schema-first MCP server. What it offers is defined step by step; every call to it takes the
+// same way through the gate as everywhere else.
+
+import type { Approvals, Gate, Guardrail, Limit, PolicySet, Voice } from "./gate/index.js";
+import { createGateway, type Endpoint, type GatewayOptions } from "./gateway/index.js";
+import { ServerBuilder, type ServerOptions } from "./tool/index.js";
+import type {
+  Handler,
+  HttpServerOptions,
+  Listener,
+  StdioServerOptions,
+  TcpServerOptions,
+  WebSocketServerOptions,
+} from "./transport/index.js";
+
+export type { Guardrail, GuardrailCall, Limit, Principal } from "./gate/index.js";
+export type { GatewayLimits } from "./gateway/index.js";
+export * from "./tool/index.js";
+export type { Listener } from "./transport/index.js";
+
+/** Everyone may call everything: an explicit choice, because no policy at all denies every call. */
+export const permitAll = "permit (principal, action, resource);";
+
+export interface RunOptions extends Omit<GatewayOptions, "server" | "gate"> {
+  /** Cedar text, or a set already loaded. Nothing means that every call is denied. */
+  policy?: string | PolicySet;
+  guardrails?: readonly Guardrail[];
+  rateLimits?: readonly Limit[];
+  approvals?: Approvals;
+  /** More voices in every decision. */
+  voices?: readonly Voice[];
+  /** Decide and record, but enforce nothing of the policy. */
+  observe?: boolean;
+  /** A gate made elsewhere, in place of all the above. */
+  gate?: Gate;
+}
+
+export type ListenOptions =
+  | ({ transport: "stdio" } & StdioServerOptions)
+  | ({ transport: "http" } & HttpServerOptions)
+  | ({ transport: "websocket" } & WebSocketServerOptions)
+  | ({ transport: "tcp" } & TcpServerOptions);
+
+export function createServer(nameOrOptions: string | ServerOptions, options: RunOptions = {}): Server {
+  return new Server(nameOrOptions, options);
+}
+
+export class Server extends ServerBuilder {
+  readonly #options: RunOptions;
+  readonly #listeners: Listener[] = [];
+  #endpoint: Endpoint | undefined;
+
+  constructor(nameOrOptions: string | ServerOptions, options: RunOptions) {
+    super(nameOrOptions);
+    this.#options = options;
+  }
+
+  /**
+   * What any transport can stand in front of. Made when it is first asked for: a policy is checked against the tools
+   * that are there then, so define them before.
+   */
+  get handler(): Endpoint {
+    this.#endpoint ??= this.#open();
+    return this.#endpoint;
+  }
+
+  #open(): Endpoint {
+    const { gate, policy, guardrails, rateLimits, approvals, voices, observe, ...rest } = this.#options;
+    const parts = { policy, guardrails, limits: rateLimits, approvals, voices, observe };
+    return createGateway({ ...rest, server: this, gate: gate ?? parts });
+  }
+
+  /** Serves on stdio unless said otherwise. Each transport is loaded only when it is used. */
+  async listen(options: ListenOptions = { transport: "stdio" }): Promise<Listener> {
+    const listener = await listenOn(this.handler, options);
+    this.#listeners.push(listener);
+    return listener;
+  }
+
+  async close(): Promise<void> {
+    this.#endpoint?.close();
+    await Promise.all(this.#listeners.splice(0).map((listener) => listener.close()));
+  }
+}
+
+async function listenOn(handler: Handler, options: ListenOptions): Promise<Listener> {
+  switch (options.transport) {
+    case "stdio":
+      return (await import("./transport/stdio.js")).listenStdio(handler, options);
+    case "http":
+      return (await import("./transport/http.js")).listenHttp(handler, options);
+    case "websocket":
+      return (await import("./transport/websocket.js")).listenWebSocket(handler, options);
+    case "tcp":
+      return (await import("./transport/tcp.js")).listenTcp(handler, options);
+  }
+}
