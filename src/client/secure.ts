@@ -2,27 +2,29 @@
 // cannot be put on record does not happen.
 
 import { randomBytes } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
 import {
+  canonicalize,
   contentId,
   createGate,
   type Decision,
+  deny,
   type Gate,
   type Intent,
   intentForwarded,
   makeIntent,
+  type Obligation,
   Permit,
   type Principal,
+  refuse,
   type Target,
 } from "../gate/index.js";
-import type { Ledger, LedgerEntry, Outcome } from "../ledger/index.js";
-import { type JsonObject, StrictJsonError } from "../protocol/index.js";
+import type { Ledger, LedgerEntry } from "../ledger/index.js";
+import { Fault, type JsonObject, type JsonValue, StrictJsonError } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
 import type { ToolCalls } from "./calls.js";
-import type { Conversation } from "./conversation.js";
+import type { Conversation, HowToAsk } from "./conversation.js";
 import {
   AuditFailure,
-  type ChallengeInfo,
   ChallengeRequired,
   type DescribedError,
   errorFromResult,
@@ -32,10 +34,13 @@ import {
   McpError,
   PolicyViolation,
   ProtocolError,
-  type WaitOptions,
+  type RemoteChallenge,
 } from "./errors.js";
-import type { RequestOptions } from "./options.js";
+import { keepObligations } from "./obligations.js";
+import type { Progress, RequestOptions } from "./options.js";
+import { challengeEntry, decisionEntry, newCallId, outcomeEntry, outcomeOf, type Recorded } from "./record.js";
 import { inRounds } from "./rounds.js";
+import { repeatUntilAnswered, untilAnswered } from "./waiting.js";
 
 /** What the operator says about a tool; the server's own annotations are never believed. */
 export interface ToolSettings {
@@ -66,17 +71,14 @@ export interface CallerContext extends RequestOptions {
   allowed?: ReadonlySet<string>;
 }
 
-const DEFAULT_WAIT_MS = 600_000;
-const REPEAT_MS = 1_000;
-const MAX_REPEAT_MS = 10_000;
-
 /** One call as it was proposed. It stays the same through questions, challenges and repetitions. */
 interface Proposal {
-  readonly tool: string;
   readonly principal: Principal;
   readonly target: Target;
+  /** Parsed from canonical text: nothing that happens to the caller's own object matters any more. */
   readonly arguments: JsonObject;
-  readonly context: CallerContext;
+  readonly meta: JsonObject | undefined;
+  readonly how: RequestOptions;
   readonly trace: string;
 }
 
@@ -102,21 +104,22 @@ export class SecureCalls {
   }
 
   async call(tool: string, args: JsonObject, context: CallerContext): Promise<ToolResult> {
-    const principal: Principal = {
-      app: context.app,
-      agent: context.agent,
-      scope: context.scope ?? [],
-      via: "local",
-      ...(context.allowed ? { tools: context.allowed } : {}),
-    };
-    const trace = randomBytes(16).toString("hex");
-    // A private copy: what the caller does to its own object from here on changes nothing.
-    const copy = this.#inProtocolTerms(() => structuredClone(args));
-    return this.#run({ tool, principal, target: this.#target(tool), arguments: copy, context, trace }, {});
+    const { app, agent, scope = [], allowed, meta, ...how } = context;
+    const principal: Principal = { app, agent, scope, via: "local", ...(allowed ? { tools: allowed } : {}) };
+    return this.#run(
+      {
+        principal,
+        target: this.#target(tool),
+        arguments: this.#snapshot(`the arguments of \`${tool}\``, args) as JsonObject,
+        meta: meta && (this.#snapshot("`meta`", meta) as JsonObject),
+        how,
+        trace: randomBytes(16).toString("hex"),
+      },
+      {},
+    );
   }
 
   async #run(proposal: Proposal, start: JsonObject): Promise<ToolResult> {
-    const { tool, context } = proposal;
     try {
       const result = (await inRounds({
         method: "tools/call",
@@ -124,91 +127,90 @@ export class SecureCalls {
         resultTypes: this.#resultTypes,
         start,
         send: (extra) => this.#round(proposal, extra),
-        answer: (method, params) => this.#conversation.answer(method, params, context.signal),
+        answer: (method, params) => this.#conversation.answer(method, params, proposal.how.signal),
       })) as unknown as ToolResult;
       if (result.isError !== true) return result;
-      throw this.#remoteChallenge(proposal, errorObjectOf(result), result) ?? errorFromResult(result, tool);
+      const pending = this.#remoteChallenge(proposal, errorObjectOf(result), result);
+      throw pending ?? errorFromResult(result, proposal.target.name);
     } catch (error) {
-      const described =
-        error instanceof McpError && !(error instanceof ChallengeRequired) ? errorObjectIn(error.data) : undefined;
-      throw this.#remoteChallenge(proposal, described) ?? error;
+      if (error instanceof ChallengeRequired || !(error instanceof McpError)) throw error;
+      throw this.#remoteChallenge(proposal, errorObjectIn(error.data)) ?? error;
     }
   }
 
   /** Gate, wire, record: the way of every request that reaches the server. */
   async #round(proposal: Proposal, extra: JsonObject): Promise<JsonObject> {
-    const { principal, target, context } = proposal;
-    const intent = this.#intentOf(proposal, extra);
-    const proposed = {
-      principal,
-      method: "tools/call",
-      target,
-      arguments: proposal.arguments,
-      transport: this.#transport,
-    };
-    const decision = await this.#gate.decide(proposed, intent, extra.inputResponses);
+    const { principal, target, trace } = proposal;
+    const forwarded = { ...(proposal.meta ? { _meta: proposal.meta } : {}), ...extra };
+    const intent = makeIntent({ principal, method: "tools/call", target, arguments: proposal.arguments, forwarded });
+    const decision = await this.#decide(proposal, intent, extra);
+    const recorded: Recorded = { call: newCallId(), trace, principal, target, intent };
     if (!decision.permit) {
-      if (this.#options.recordDecisions) await this.#record(decisionEntry(newCallId(), proposal, intent, decision));
+      await this.#recordRefusal(recorded, decision);
       throw this.#refusal(proposal, extra, decision);
     }
     try {
-      const grant = Permit.spend(decision.permit);
-      const call = newCallId();
+      const grant = spend(decision.permit);
       // Written before anything runs: no record, no effect.
-      await this.#record(decisionEntry(call, proposal, intent, decision));
+      await this.#record(decisionEntry(recorded, decision));
       const startedAt = performance.now();
-      const done = (outcome: Outcome): Promise<void> =>
-        this.#record(outcomeEntry(call, proposal, intent, outcome, performance.now() - startedAt));
-      let result: JsonObject;
-      try {
-        const timeoutMs = context.timeoutMs ?? this.#conversation.timeouts.toolMs;
-        const { signal, onProgress } = context;
-        const how = { timeoutMs, ...(signal ? { signal } : {}), ...(onProgress ? { onProgress } : {}) };
-        // Cut from the text that was hashed, both of them, and from nothing else.
-        const forwarded = intentForwarded(grant.intent);
-        result = await this.#calls.send(
-          { name: target.name, argumentsText: grant.intent.argumentsText },
-          how,
-          forwarded,
-        );
-      } catch (error) {
-        await done(outcomeOf(error));
-        throw error;
-      }
-      await done(result.isError === true ? "tool_error" : "ok").catch((error: unknown) => {
-        throw Object.assign(error as AuditFailure, { result });
-      });
-      return result;
+      const answer = await this.#send(proposal, grant.intent, grant.obligations);
+      const latencyMs = performance.now() - startedAt;
+      await this.#record(outcomeEntry(recorded, outcomeOf(answer), latencyMs), answer);
+      if (answer.error) throw answer.error;
+      return answer.result;
     } finally {
       decision.release();
     }
   }
 
-  #intentOf(proposal: Proposal, extra: JsonObject): Intent {
-    const { principal, target, context } = proposal;
-    const forwarded = { ...(context.meta ? { _meta: context.meta } : {}), ...extra };
-    const intent = this.#inProtocolTerms(() =>
-      makeIntent({ principal, method: "tools/call", target, arguments: proposal.arguments, forwarded }),
-    );
-    const bytes = Buffer.byteLength(intent.argumentsText);
-    const { maxMessageBytes } = this.#conversation.limits;
-    if (bytes > maxMessageBytes) {
-      throw new ProtocolError(
-        "TooLarge",
-        `the arguments of \`${proposal.tool}\` have ${bytes} bytes and the limit is ${maxMessageBytes}; send less or raise limits.maxMessageBytes`,
-      );
+  #decide(proposal: Proposal, intent: Intent, extra: JsonObject): Decision | Promise<Decision> {
+    const { principal, target } = proposal;
+    if (principal.tools && !principal.tools.has(target.name)) {
+      const reason = `\`${target.name}\` is not among the tools that ${principal.app}/${principal.agent} may reach`;
+      return refuse(this.#gate.policy, deny("AuthorizationError", "capability", reason));
     }
-    return intent;
+    return this.#gate.decide(
+      { principal, method: "tools/call", target, arguments: proposal.arguments, transport: this.#transport },
+      intent,
+      extra.inputResponses,
+    );
   }
 
-  #inProtocolTerms<T>(make: () => T): T {
-    try {
-      return make();
-    } catch (error) {
-      if (!(error instanceof StrictJsonError || error instanceof DOMException || error instanceof TypeError))
-        throw error;
-      throw new ProtocolError("InvalidParams", `the arguments have no JSON form: ${error.message}`, { cause: error });
+  /** Arguments and everything else are cut from the text that was hashed, and from nothing else. */
+  async #send(proposal: Proposal, intent: Intent, obligations: readonly Obligation[]): Promise<Answer> {
+    const { signal, onProgress, timeoutMs = this.#conversation.timeouts.toolMs } = proposal.how;
+    const how: HowToAsk = { timeoutMs, ...(signal ? { signal } : {}) };
+    if (onProgress) {
+      how.onProgress = (report) =>
+        onProgress(keep(obligations, report as unknown as JsonObject) as unknown as Progress);
     }
+    try {
+      const call = { name: proposal.target.name, argumentsText: intent.argumentsText };
+      const result = await this.#calls.send(call, how, intentForwarded(intent));
+      return { result: keep(obligations, result) };
+    } catch (error) {
+      return { error: concealed(error as Error, obligations) };
+    }
+  }
+
+  /** The canonical copy of what a caller gave, or an error that says why it has none. */
+  #snapshot(what: string, value: JsonValue): JsonValue {
+    let text: string;
+    try {
+      text = canonicalize(value);
+    } catch (error) {
+      if (!(error instanceof StrictJsonError)) throw error;
+      throw new ProtocolError("InvalidParams", `${what} cannot be sent: ${error.message}`, { cause: error });
+    }
+    const { maxMessageBytes } = this.#conversation.limits;
+    if (Buffer.byteLength(text) > maxMessageBytes) {
+      throw new ProtocolError(
+        "TooLarge",
+        `${what} have ${Buffer.byteLength(text)} bytes and the limit is ${maxMessageBytes}; send less or raise limits.maxMessageBytes`,
+      );
+    }
+    return JSON.parse(text) as JsonValue;
   }
 
   #target(tool: string): Target {
@@ -221,6 +223,7 @@ export class SecureCalls {
       action: tool,
       binding: server,
       server,
+      // Nothing is fetched before the gate has spoken: a tool that was never listed has no definition to pin.
       definitionHash: definition ? contentId(JSON.stringify(definition)) : "unlisted",
       tags: settings.tags ?? [],
       readOnly: settings.readOnly ?? false,
@@ -230,135 +233,76 @@ export class SecureCalls {
   }
 
   #refusal(proposal: Proposal, extra: JsonObject, decision: Decision): McpError {
-    const { verdict, challenge } = decision;
-    const detail = { rules: decision.rules, suggestions: verdict.suggestions ?? [] };
-    if (challenge)
-      return new ChallengeRequired(challenge, (options) => this.#await(proposal, extra, challenge, options), detail);
-    const type = verdict.type ?? "PolicyDeny";
-    return new PolicyViolation(type, decision.reason, detail);
-  }
-
-  /** Sits until a person has answered, then proposes the same call again; policy is asked anew. */
-  async #await(
-    proposal: Proposal,
-    extra: JsonObject,
-    challenge: ChallengeInfo,
-    options: WaitOptions,
-  ): Promise<ToolResult> {
-    const settled = await this.#gate.approvals.settled(
-      challenge.id,
-      options.timeoutMs ?? DEFAULT_WAIT_MS,
-      options.signal,
-    );
-    if (settled?.state === "approved" || settled?.state === "denied") return this.#run(proposal, extra);
-    if (options.signal?.aborted) throw errorOf("Cancelled", "waiting for approval was cancelled");
-    const why =
-      settled?.state === "redeemed" ? "another, identical call used the approval" : "nobody approved it in time";
-    throw new PolicyViolation("PolicyDeny", `\`${proposal.tool}\` did not run: ${why}`);
-  }
-
-  /** A gate at the other end holds the call. It matches repetitions by itself, so waiting is repeating. */
-  #remoteChallenge(
-    proposal: Proposal,
-    described: DescribedError | undefined,
-    result?: ToolResult,
-  ): McpError | undefined {
-    if (described?.error_type !== "ChallengePending") return undefined;
-    const challenge: ChallengeInfo = {
-      id: String(described.challenge ?? ""),
-      remote: true,
-      reason: String(described.reason ?? ""),
-      data: described,
+    const { verdict, challenge, rules } = decision;
+    const detail = { rules, suggestions: verdict.suggestions ?? [] };
+    if (!challenge) return new PolicyViolation(verdict.type ?? "PolicyDeny", decision.reason, detail);
+    const wait = async (options: object): Promise<ToolResult> => {
+      await untilAnswered(this.#gate.approvals, challenge.id, options);
+      // The same call once more: policy is asked anew, and a person's no is its answer.
+      return this.#run(proposal, extra);
     };
-    const rules = typeof described.rule === "string" ? [{ id: described.rule }] : [];
-    return new ChallengeRequired(challenge, (options) => this.#repeat(proposal, options), {
-      data: described,
+    return new ChallengeRequired(challenge, wait, detail);
+  }
+
+  /** A gate at the other end holds the call. */
+  #remoteChallenge(proposal: Proposal, said: DescribedError | undefined, result?: ToolResult): McpError | undefined {
+    if (said?.error_type !== "ChallengePending") return undefined;
+    const reason = String(said.reason ?? "");
+    const challenge: RemoteChallenge = { id: String(said.challenge ?? ""), remote: true, reason, data: said };
+    const rules = typeof said.rule === "string" ? [{ id: said.rule }] : [];
+    return new ChallengeRequired(challenge, (options) => repeatUntilAnswered(() => this.#run(proposal, {}), options), {
+      data: said,
       rules,
       ...(result ? { result } : {}),
     });
   }
 
-  async #repeat(proposal: Proposal, options: WaitOptions): Promise<ToolResult> {
-    const deadline = performance.now() + (options.timeoutMs ?? DEFAULT_WAIT_MS);
-    for (let pauseMs = REPEAT_MS; ; pauseMs = Math.min(pauseMs * 1.5, MAX_REPEAT_MS)) {
-      const leftMs = deadline - performance.now();
-      if (leftMs <= 0)
-        throw new PolicyViolation("PolicyDeny", `\`${proposal.tool}\` did not run: nobody approved it in time`);
-      await sleep(Math.min(pauseMs, leftMs), undefined, options.signal ? { signal: options.signal } : {}).catch(() => {
-        throw errorOf("Cancelled", "waiting for approval was cancelled");
-      });
-      try {
-        return await this.#run(proposal, {});
-      } catch (error) {
-        if (!(error instanceof ChallengeRequired && "remote" in error.challenge)) throw error;
-      }
-    }
+  async #recordRefusal(recorded: Recorded, decision: Decision): Promise<void> {
+    if (!this.#options.recordDecisions) return;
+    if (decision.challenge && decision.challengeIsNew) await this.#record(challengeEntry(recorded, decision.challenge));
+    await this.#record(decisionEntry(recorded, decision));
   }
 
-  async #record(entry: LedgerEntry): Promise<void> {
+  /** `answer` is what the call already ended with; whoever hears of the failure gets it as well. */
+  async #record(entry: LedgerEntry, answer?: Answer): Promise<void> {
     try {
       await this.#options.ledger?.append(entry);
     } catch (error) {
-      throw new AuditFailure(
-        "AuditFailure",
-        `the call cannot be put on record: ${(error as Error)?.message ?? error}`,
-        {
-          cause: error,
-        },
-      );
+      const ran = answer ? "the call ran, but how it ended" : "the call did not run: it";
+      throw new AuditFailure("AuditFailure", `${ran} cannot be put on record: ${(error as Error)?.message ?? error}`, {
+        cause: answer?.error ?? error,
+        ...(answer?.result ? { result: answer.result as unknown as ToolResult } : {}),
+      });
     }
   }
 }
 
-function newCallId(): string {
-  return randomBytes(12).toString("base64url");
+type Answer = { result: JsonObject; error?: never } | { error: Error; result?: never };
+
+function spend(permit: Permit): ReturnType<typeof Permit.spend> {
+  try {
+    return Permit.spend(permit);
+  } catch (error) {
+    throw error instanceof Fault ? errorOf(error.type, error.message, { cause: error }) : error;
+  }
 }
 
-function decisionEntry(call: string, proposal: Proposal, intent: Intent, decision: Decision): LedgerEntry {
-  const { principal, target, tool, trace } = proposal;
-  return {
-    kind: "decision",
-    call,
-    trace,
-    app: principal.app,
-    agent: principal.agent,
-    actor: `${principal.app}/${principal.agent}`,
-    method: "tools/call",
-    tool,
-    binding: target.binding,
-    args_cid: intent.argumentsId,
-    effect: decision.effect,
-    rules: decision.rules.map((rule) => rule.id),
-    policy: decision.policyHash,
-    reason: decision.reason,
-    mode: decision.observed ? "observe" : "enforce",
-    args: intent.argumentsText,
-  };
+/** An answer that cannot be brought into the form that policy asks for is withheld. */
+function keep(obligations: readonly Obligation[], answer: JsonObject): JsonObject {
+  try {
+    return keepObligations(obligations, answer);
+  } catch (error) {
+    throw errorOf("PolicyDeny", "what policy asks of the answer could not be done, so it is withheld", {
+      cause: error,
+    });
+  }
 }
 
-function outcomeEntry(
-  call: string,
-  proposal: Proposal,
-  intent: Intent,
-  outcome: Outcome,
-  latencyMs: number,
-): LedgerEntry {
-  const { principal, tool, trace } = proposal;
-  return {
-    kind: "outcome",
-    call,
-    trace,
-    actor: `${principal.app}/${principal.agent}`,
-    tool,
-    args_cid: intent.argumentsId,
-    outcome,
-    latency_ms: Math.round(latencyMs * 1000) / 1000,
-    bytes: null,
-  };
-}
-
-function outcomeOf(error: unknown): Outcome {
-  if (!(error instanceof McpError)) return "failed";
-  if (error.type === "ToolTimeout") return "timeout";
-  return error.type === "Cancelled" ? "cancelled" : "failed";
+/** What a server says in an error is under the same obligations as what it says in a result. */
+function concealed(error: Error, obligations: readonly Obligation[]): Error {
+  if (obligations.length === 0 || !(error instanceof McpError) || error.wireCode === undefined) return error;
+  const redactions = obligations.filter((obligation) => obligation.kind === "redact");
+  const { message, data } = keep(redactions, { message: error.message, data: error.data ?? null });
+  const { wireCode } = error;
+  return errorOf(error.type, String(message), { wireCode, ...(error.data === undefined ? {} : { data }) });
 }

@@ -65,8 +65,11 @@ function unavailable(version: string): string | undefined {
 function lookFor(version: string): string | undefined {
   const { status, output } = suite(version, "--version");
   if (status === 0) return undefined;
-  const why =
-    output.split("\n").findLast((line) => /npm error|ERR|not found/.test(line)) ?? output.trim().split("\n").at(-1);
+  const told = output
+    .split("\n")
+    .filter((line) => line.startsWith("npm error"))
+    .slice(0, 3);
+  const why = told.length > 0 ? told.join("; ") : output.trim().split("\n").at(-1);
   return `skipped: ${SUITE}@${version} with ${nodePackage()} cannot be fetched from the package registry (${why})`;
 }
 
