@@ -1,0 +1,135 @@
+// Challenges as the operator sees and answers them. An answer is on record before it takes effect.
+
+import { ApprovalRefused, type Approver, type Challenge, type Gate } from "../gate/index.js";
+import type { Ledger } from "../ledger/index.js";
+import { Fault } from "../protocol/index.js";
+import { visible } from "../telemetry/index.js";
+
+const PREVIEW_CHARS = 200;
+export const MAX_REASON_CHARS = 2_000;
+
+/** Everything that came from the caller is shown with its unseen characters as escapes. */
+export function listed(challenge: Challenge): object {
+  const text = visible(challenge.argumentsText);
+  return {
+    id: challenge.id,
+    state: challenge.state,
+    app: visible(challenge.app),
+    agent: visible(challenge.agent),
+    method: visible(challenge.method),
+    tool: visible(challenge.tool),
+    binding: visible(challenge.binding),
+    intent_id: challenge.intentId,
+    arguments_id: challenge.argumentsId,
+    arguments_preview: text.length <= PREVIEW_CHARS ? text : `${text.slice(0, PREVIEW_CHARS)}…`,
+    arguments_chars: challenge.argumentsText.length,
+    rules: challenge.rules,
+    approvers: challenge.approvers,
+    reason: visible(challenge.reason),
+    policy_hash: challenge.policyHash,
+    created_at: new Date(challenge.createdAt).toISOString(),
+    expires_at: new Date(challenge.expiresAt).toISOString(),
+    decided_by: challenge.decidedBy,
+    deny_reason: challenge.denyReason === undefined ? undefined : visible(challenge.denyReason),
+  };
+}
+
+/** With the full canonical arguments: what is approved is what was seen. */
+export function shown(challenge: Challenge): object {
+  return { ...listed(challenge), arguments: visible(challenge.argumentsText) };
+}
+
+export type Verdict = "approved" | "denied";
+
+/** The challenge is not open for this answer; HTTP has a status of its own for that. */
+export class NotAnswerable extends Fault {}
+
+export class Answering {
+  readonly #approvals: Gate["approvals"];
+  readonly #ledger: Pick<Ledger, "append"> | undefined;
+  readonly #by: Approver;
+  /** Answers under way: two people cannot both have their answer recorded. */
+  readonly #busy = new Set<string>();
+
+  constructor(approvals: Gate["approvals"], ledger: Pick<Ledger, "append"> | undefined, by: Approver) {
+    this.#approvals = approvals;
+    this.#ledger = ledger;
+    this.#by = by;
+  }
+
+  async answer(id: string, verdict: Verdict, reason: string, traceId: string): Promise<Challenge> {
+    const challenge = await this.find(id);
+    this.#checkAnswerable(challenge);
+    this.#busy.add(id);
+    try {
+      await this.#record(challenge, verdict, reason, traceId);
+      return await (verdict === "approved"
+        ? this.#approvals.approve(id, this.#by)
+        : this.#approvals.deny(id, this.#by, reason));
+    } catch (error) {
+      if (!(error instanceof ApprovalRefused)) throw error;
+      await this.#withdraw(challenge, verdict, error.message, traceId);
+      throw new NotAnswerable("InvalidRequest", error.message);
+    } finally {
+      this.#busy.delete(id);
+    }
+  }
+
+  async find(id: string): Promise<Challenge> {
+    const challenge = await this.#approvals.get(id);
+    if (!challenge) throw new Fault("ResourceNotFound", `there is no challenge ${id}`);
+    return challenge;
+  }
+
+  /** Said before the record is written; the approvals themselves decide again. */
+  #checkAnswerable(challenge: Challenge): void {
+    const { id, state, approvers } = challenge;
+    if (this.#busy.has(id)) throw new NotAnswerable("InvalidRequest", `challenge ${id} is being answered right now`);
+    if (state !== "pending") throw new NotAnswerable("InvalidRequest", `challenge ${id} is already ${state}`);
+    if (approvers.length > 0 && !approvers.some((group) => this.#by.groups.includes(group))) {
+      throw new Fault("AuthorizationError", `challenge ${id} is for ${approvers.join(", ")}`, {
+        rule: "admin.approvers",
+        suggestions: [`This credential answers for ${this.#by.groups.join(", ") || "no group"}`],
+      });
+    }
+  }
+
+  /** Written before it takes effect: no record, no approval. */
+  async #record(challenge: Challenge, verdict: Verdict, reason: string, traceId: string): Promise<void> {
+    await this.#append(
+      {
+        kind: "approval",
+        challenge: challenge.id,
+        approver: this.#by.name,
+        verdict,
+        reason,
+        args_cid: challenge.argumentsId,
+        rules: challenge.rules.map((rule) => rule.id),
+        policy: challenge.policyHash,
+        detail: { trace: traceId, actor: `${challenge.app}/${challenge.agent}`, tool: challenge.tool },
+      },
+      "the answer did not take effect",
+    );
+  }
+
+  /** The challenge expired between the record and the answer: the record must not stand alone. */
+  async #withdraw(challenge: Challenge, verdict: Verdict, reason: string, traceId: string): Promise<void> {
+    const detail = { challenge: challenge.id, verdict, reason, trace: traceId };
+    await this.#append(
+      { kind: "admin", actor: this.#by.name, action: "approval.void", detail },
+      "the answer had no effect, and that could not be recorded",
+    );
+  }
+
+  async #append(entry: Parameters<Ledger["append"]>[0], consequence: string): Promise<void> {
+    try {
+      if (!this.#ledger) throw new Error("no ledger is configured");
+      await this.#ledger.append(entry);
+    } catch (error) {
+      throw new Fault("AuditFailure", `${consequence}: ${(error as Error).message}`, {
+        cause: error,
+        suggestions: ["Make the ledger writable, then answer again"],
+      });
+    }
+  }
+}

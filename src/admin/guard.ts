@@ -1,0 +1,88 @@
+// Who may ask the admin port anything. A page in a browser may not: not under a name that was rebound to this address,
+// not from another origin. What changes or shows something needs the operator's credential as well.
+
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { isIP } from "node:net";
+import { Fault } from "../protocol/index.js";
+
+const LOOPBACK = ["localhost", "127.0.0.1", "::1"];
+const HOST = /^(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::\d{1,5})?$/;
+const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
+
+export interface GuardOptions {
+  readonly listenHost: string;
+  readonly allowedHosts: readonly string[];
+  readonly token: string;
+  /** Wrong credentials a minute before they are answered with 429. */
+  readonly maxFailuresPerMinute: number;
+}
+
+export class Guard {
+  readonly #hosts: ReadonlySet<string>;
+  readonly #tokenHash: Buffer;
+  readonly #perFailureMs: number;
+  /** GCRA over all who fail: when the next failure would conform. */
+  #nextFailureAt = 0;
+
+  constructor(options: GuardOptions) {
+    this.#hosts = new Set([...LOOPBACK, options.listenHost, ...options.allowedHosts].map((host) => host.toLowerCase()));
+    this.#tokenHash = sha256(options.token);
+    this.#perFailureMs = 60_000 / options.maxFailuresPerMinute;
+  }
+
+  /** Throws when the request does not come from where it may come from. */
+  checkSource(request: IncomingMessage): void {
+    const { host, origin, "sec-fetch-site": site } = request.headers;
+    if (host === undefined || !this.#isOurs(host.toLowerCase(), request.socket.localAddress)) {
+      throw new Fault("AuthorizationError", "the Host header names no host of this admin port", {
+        rule: "admin.host",
+        field: "Host",
+        suggestions: ["Use the address that it listens on, or add the name to the admin port's allowed hosts"],
+      });
+    }
+    const isSameOrigin = origin === undefined || origin === `http://${host}` || origin === `https://${host}`;
+    const isSameSite = site === undefined || site === "same-origin" || site === "none";
+    if (!isSameOrigin || !isSameSite) {
+      throw new Fault("AuthorizationError", "a page of another origin may not use the admin port", {
+        rule: "admin.origin",
+        field: "Origin",
+      });
+    }
+  }
+
+  /**
+   * Throws unless the request carries the operator's credential. The right one is let in however many wrong ones came
+   * before: nobody can keep the operator out by guessing.
+   */
+  checkCredential(request: IncomingMessage): void {
+    const given = BEARER.exec(request.headers.authorization ?? "")?.[1] ?? "";
+    if (timingSafeEqual(sha256(given), this.#tokenHash)) return;
+    const now = performance.now();
+    const next = Math.max(this.#nextFailureAt, now) + this.#perFailureMs;
+    if (next - now > 60_000 + this.#perFailureMs / 2) {
+      throw new Fault("RateLimited", "too many wrong credentials", {
+        rule: "admin.credential",
+        extra: { retry_after_ms: Math.ceil(this.#perFailureMs) },
+      });
+    }
+    this.#nextFailureAt = next;
+    throw new Fault("AuthenticationError", "the operator's credential is missing or wrong", {
+      rule: "admin.credential",
+      suggestions: ["Send `Authorization: Bearer` with the token of the operator's token file"],
+    });
+  }
+
+  /** A name from the list, or the very address that was connected to: an address cannot be rebound. */
+  #isOurs(header: string, localAddress: string | undefined): boolean {
+    const match = HOST.exec(header);
+    const name = match?.[1] ?? match?.[2];
+    if (name === undefined) return false;
+    if (this.#hosts.has(name) || this.#hosts.has(header)) return true;
+    return isIP(name) !== 0 && name === localAddress?.toLowerCase().replace(/^::ffff:(?=\d+\.)/, "");
+  }
+}
+
+function sha256(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}

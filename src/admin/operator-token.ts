@@ -1,0 +1,96 @@
+// The operator's credential: a random token in a file that only its owner can read. It is what approves calls, so a
+// file that others could have read or written is not used.
+
+import { randomBytes } from "node:crypto";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { dirname } from "node:path";
+
+const TOKEN = /^[\x21-\x7e]{32,512}$/;
+const MAX_FILE_BYTES = 4_096;
+const OTHERS = 0o077;
+
+export class OperatorTokenError extends Error {
+  readonly code = "OPERATOR_TOKEN";
+  constructor(path: string, what: string, remedy: string) {
+    super(`${path} ${what}; ${remedy}`);
+    this.name = "OperatorTokenError";
+  }
+}
+
+/** The token in the file; the file is made when there is none. */
+export function ensureOperatorToken(path: string): string {
+  try {
+    return readOperatorToken(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const draft = `${path}.${randomBytes(6).toString("hex")}`;
+  writeDurably(draft, `pcop_${randomBytes(32).toString("base64url")}\n`);
+  try {
+    // A link appears whole or not at all, and fails when another process was first: then its token counts.
+    linkSync(draft, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  return readOperatorToken(path);
+}
+
+export function readOperatorToken(path: string): string {
+  // The file that is checked is the file that is read: no link is followed, and no name is looked up twice.
+  const file = open(path);
+  try {
+    const about = fstatSync(file);
+    if (!about.isFile()) throw new OperatorTokenError(path, "is no regular file", "remove it and start again");
+    if (process.platform !== "win32") {
+      if ((about.mode & OTHERS) !== 0) {
+        throw new OperatorTokenError(path, "can be read or written by others", `remove it, or run chmod 600 on it`);
+      }
+      if (about.uid !== process.getuid?.()) {
+        throw new OperatorTokenError(path, "belongs to another user", "start as that user or name another file");
+      }
+    }
+    if (about.size > MAX_FILE_BYTES) throw new OperatorTokenError(path, "is too large for a token", "remove it");
+    const token = readFileSync(file, "utf8").trim();
+    if (TOKEN.test(token)) return token;
+    throw new OperatorTokenError(
+      path,
+      "holds no token of at least 32 printable characters",
+      "remove it and start again",
+    );
+  } finally {
+    closeSync(file);
+  }
+}
+
+function open(path: string): number {
+  try {
+    return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | (constants.O_NOFOLLOW ?? 0));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ELOOP") throw error;
+    throw new OperatorTokenError(path, "is a symbolic link", "put the file itself there");
+  }
+}
+
+function writeDurably(path: string, text: string): void {
+  const file = openSync(path, "wx", 0o600);
+  try {
+    writeSync(file, text);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}

@@ -1,0 +1,251 @@
+// The admin port: numbers and health for machines, challenges for the operator. It is no MCP endpoint, and no agent
+// holds what it takes to use it.
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type Gate, noPolicy } from "../gate/index.js";
+import type { Ledger } from "../ledger/index.js";
+import { asFault, Fault, type JsonObject } from "../protocol/index.js";
+import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
+import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict } from "./approvals.js";
+import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
+import { Guard } from "./guard.js";
+import { ensureOperatorToken } from "./operator-token.js";
+
+export interface AdminOptions {
+  /** Loopback unless said otherwise. */
+  host?: string;
+  /** 0 lets the system choose. */
+  port?: number;
+  telemetry: Telemetry;
+  gate: Pick<Gate, "policy" | "approvals">;
+  /** Without one nothing can be approved. */
+  ledger?: Pick<Ledger, "append" | "status"> | undefined;
+  /** More reasons why calls cannot be served now; none means ready. */
+  readiness?: () => readonly string[];
+  /** Where the operator's credential is, or will be made. */
+  tokenFile: string;
+  /** Who the credential stands for. */
+  approver?: { name?: string; groups?: readonly string[] };
+  policyFiles?: () => readonly string[];
+  /** Names that clients may use for this port besides the loopback names and the address itself. */
+  allowedHosts?: readonly string[];
+  limits?: Partial<AdminLimits>;
+}
+
+export interface AdminLimits {
+  maxBodyBytes: number;
+  maxConnections: number;
+  headersMs: number;
+  requestMs: number;
+  maxFailuresPerMinute: number;
+}
+
+const DEFAULT_ADMIN_LIMITS: AdminLimits = {
+  maxBodyBytes: 16 * 1024,
+  maxConnections: 128,
+  headersMs: 5_000,
+  requestMs: 10_000,
+  maxFailuresPerMinute: 30,
+};
+
+export interface AdminListener {
+  readonly url: string;
+  readonly port: number;
+  close(graceMs?: number): Promise<void>;
+}
+
+const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
+
+export async function startAdmin(options: AdminOptions): Promise<AdminListener> {
+  const host = options.host ?? "127.0.0.1";
+  const limits = { ...DEFAULT_ADMIN_LIMITS, ...options.limits };
+  const { maxFailuresPerMinute } = limits;
+  const token = ensureOperatorToken(options.tokenFile);
+  const guard = new Guard({ listenHost: host, allowedHosts: options.allowedHosts ?? [], token, maxFailuresPerMinute });
+  const admin = new Admin(options, guard, limits);
+  const server = createServer({ maxHeaderSize: 8 * 1024 }, (request, response) => void admin.handle(request, response));
+  server.maxConnections = limits.maxConnections;
+  server.headersTimeout = limits.headersMs;
+  server.requestTimeout = limits.requestMs;
+  server.keepAliveTimeout = 5_000;
+  await listen(server, host, options.port ?? 0);
+  if (!LOOPBACK.has(host)) {
+    options.telemetry.log.warning(
+      "the admin port is open beyond this machine, and its credential travels unencrypted",
+      {
+        host,
+      },
+    );
+  }
+  const { port } = server.address() as AddressInfo;
+  const shownHost = host.includes(":") ? `[${host}]` : host;
+  return { url: `http://${shownHost}:${port}`, port, close: (graceMs = 1_000) => close(server, graceMs) };
+}
+
+type Handler = (request: IncomingMessage, response: ServerResponse, traceId: string) => void | Promise<void>;
+
+interface Route {
+  readonly method: "GET" | "POST";
+  readonly isOpen?: true;
+  readonly run: Handler;
+}
+
+const CHALLENGE = /^\/v1\/approvals\/([A-Za-z0-9_-]{1,64})(?:\/(approve|deny))?$/;
+
+class Admin {
+  readonly #options: AdminOptions;
+  readonly #guard: Guard;
+  readonly #limits: AdminLimits;
+  readonly #answering: Answering;
+
+  constructor(options: AdminOptions, guard: Guard, limits: AdminLimits) {
+    this.#options = options;
+    this.#guard = guard;
+    this.#limits = limits;
+    const { name = "operator", groups = ["operators"] } = options.approver ?? {};
+    this.#answering = new Answering(options.gate.approvals, options.ledger, { name, groups });
+  }
+
+  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const traceId = traceIdFrom(request.headers.traceparent);
+    try {
+      this.#guard.checkSource(request);
+      const route = this.#route(request.url ?? "");
+      if (!route) throw new Fault("ResourceNotFound", "the admin port has nothing at this path");
+      if (request.method !== route.method) {
+        response.setHeader("allow", route.method);
+        return sendFault(response, new Fault("InvalidRequest", `use ${route.method} here`), traceId, 405);
+      }
+      if (!route.isOpen) this.#guard.checkCredential(request);
+      await route.run(request, response, traceId);
+    } catch (error) {
+      this.#fail(request, response, asFault(error), traceId);
+    }
+  }
+
+  #route(url: string): Route | undefined {
+    const path = url.split("?", 1)[0] as string;
+    switch (path) {
+      case "/metrics":
+        return { method: "GET", isOpen: true, run: (_request, response) => this.#metrics(response) };
+      case "/healthz":
+        return { method: "GET", isOpen: true, run: (_request, response) => sendJson(response, 200, { status: "ok" }) };
+      case "/readyz":
+        return { method: "GET", isOpen: true, run: (_request, response) => this.#ready(response) };
+      case "/v1/policy":
+        return { method: "GET", run: (_request, response) => this.#policy(response) };
+      case "/v1/approvals":
+        return { method: "GET", run: (request, response) => this.#list(request, response) };
+    }
+    const [, id, action] = CHALLENGE.exec(path) ?? [];
+    if (id === undefined) return undefined;
+    if (action === undefined) return { method: "GET", run: (_request, response) => this.#show(id, response) };
+    const verdict = action === "approve" ? "approved" : "denied";
+    return {
+      method: "POST",
+      run: (request, response, traceId) => this.#answer(id, verdict, request, response, traceId),
+    };
+  }
+
+  #metrics(response: ServerResponse): void {
+    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, renderPrometheus(this.#options.telemetry.metrics));
+  }
+
+  #ready(response: ServerResponse): void {
+    const { gate, ledger, readiness } = this.#options;
+    const reasons: string[] = [];
+    if (gate.policy.hash === noPolicy.hash) reasons.push("no policy is loaded");
+    if (ledger && !ledger.status().healthy) reasons.push("the ledger cannot be written");
+    reasons.push(...(readiness?.() ?? []));
+    sendJson(response, reasons.length === 0 ? 200 : 503, { ready: reasons.length === 0, reasons });
+  }
+
+  #policy(response: ServerResponse): void {
+    const { policy } = this.#options.gate;
+    const files = this.#options.policyFiles?.() ?? [...new Set(policy.rules.map((rule) => rule.file))];
+    sendJson(response, 200, { hash: policy.hash, files, rules: policy.rules.length, warnings: policy.warnings });
+  }
+
+  async #list(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
+    const all = await this.#options.gate.approvals.list();
+    const approvals = all.filter((challenge) => state === null || challenge.state === state).map(listed);
+    sendJson(response, 200, { approvals });
+  }
+
+  async #show(id: string, response: ServerResponse): Promise<void> {
+    sendJson(response, 200, shown(await this.#answering.find(id)));
+  }
+
+  async #answer(
+    id: string,
+    verdict: Verdict,
+    request: IncomingMessage,
+    response: ServerResponse,
+    traceId: string,
+  ): Promise<void> {
+    const reason = readReason(await readJson(request, this.#limits.maxBodyBytes));
+    const challenge = await this.#answering.answer(id, verdict, reason, traceId);
+    const { tool, app, agent, decidedBy } = challenge;
+    this.#options.telemetry.log.notice(
+      `challenge ${verdict}`,
+      { challenge: id, tool, app, agent, by: decidedBy },
+      traceId,
+    );
+    sendJson(response, 200, shown(challenge));
+  }
+
+  #fail(request: IncomingMessage, response: ServerResponse, fault: Fault, traceId: string): void {
+    const { log, metrics } = this.#options.telemetry;
+    if (fault.type === "AuthenticationError" || fault.type === "RateLimited") {
+      metrics.unauthenticated.inc();
+      log.notice(
+        "the admin port was asked without a valid credential",
+        { from: request.socket.remoteAddress },
+        traceId,
+      );
+    } else if (fault.type === "InternalError" || fault.type === "AuditFailure") {
+      log.error(`the admin port failed: ${fault.message}`, { error: fault.cause }, traceId);
+    }
+    if (response.headersSent || response.destroyed) return void response.destroy();
+    if (fault instanceof NotAnswerable) return sendFault(response, fault, traceId, 409);
+    sendFault(response, fault, traceId);
+  }
+}
+
+function readReason(body: JsonObject): string {
+  const unknown = Object.keys(body).find((key) => key !== "reason");
+  if (unknown !== undefined) {
+    throw new Fault("InvalidParams", `field \`${visible(unknown.slice(0, 64))}\` has no meaning here`, {
+      field: "reason",
+      suggestions: ['Send {"reason": "…"} or {}'],
+    });
+  }
+  const reason = body.reason ?? "";
+  if (typeof reason === "string" && reason.length <= MAX_REASON_CHARS) return reason;
+  throw new Fault("InvalidParams", `\`reason\` must be a text of at most ${MAX_REASON_CHARS} characters`, {
+    field: "reason",
+  });
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error) => {
+      reject(
+        new Error(`the admin port cannot listen on ${host}:${port}: ${error.message}; choose another`, {
+          cause: error,
+        }),
+      );
+    });
+    server.listen(port, host, resolve);
+  });
+}
+
+async function close(server: Server, graceMs: number): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  server.closeIdleConnections();
+  const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+  await closed;
+  clearTimeout(timer);
+}
