@@ -1,27 +1,28 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { rmSync } from "node:fs";
+import { describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
+import { scratchFolder } from "./fixtures/folder.js";
 import { inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
 import { randomFrom } from "./fixtures/random.js";
 
 const KILLS = Number(process.env.KILLS ?? 200);
 /** A ledger is used for this many kills, then a new one begins: reading it whole after each takes its time. */
 const KILLS_PER_LEDGER = 10;
-const scratch = mkdtempSync(join(tmpdir(), "ledger-kill-long-"));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = scratchFolder();
 
 describe("kill -9 under load, many times", () => {
   it(`loses no acknowledged record and never prevents a start (${KILLS} kills)`, async () => {
-    const modules = compileLedger(scratch);
+    const modules = compileLedger(scratch.path);
     const seed = Number(process.env.SEED ?? Date.now());
     const random = randomFrom(seed);
     let acknowledged = new Map<number, string>();
+    let dir = "";
     let total = 0;
     for (let kill = 0; kill < KILLS; kill++) {
-      const dir = join(scratch, `ledger-${Math.floor(kill / KILLS_PER_LEDGER)}`);
-      if (kill % KILLS_PER_LEDGER === 0) acknowledged = new Map();
+      if (kill % KILLS_PER_LEDGER === 0) {
+        dir = scratch.fresh();
+        acknowledged = new Map();
+      }
       const more = await writeAndKill(modules, dir, kill, random);
       total += more.size;
       for (const [seq, call] of more) acknowledged.set(seq, call);

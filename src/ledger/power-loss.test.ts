@@ -3,7 +3,7 @@ import { powerTrial } from "./fixtures/power-trial.js";
 
 // Killing a process keeps what it wrote in the page cache. Here the disk forgets every byte and every name that was
 // not synced, at random moments; the long run does many more.
-const SEEDS = Array.from({ length: 40 }, (_, i) => 1000 + i);
+const SEEDS = Array.from({ length: 20 }, (_, i) => 1000 + i);
 
 describe("a power cut", () => {
   it("loses no acknowledged record, and the ledger starts again and verifies", async () => {

@@ -5,6 +5,7 @@ import { decision, ORIGIN } from "./fixtures/entries.js";
 import { scratchFolder } from "./fixtures/folder.js";
 import { randomFrom } from "./fixtures/random.js";
 import { sampleLedger } from "./fixtures/sample.js";
+import { bitFlipper } from "./fixtures/bit-flip.js";
 import { readLog, rebuildTiles, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
 import { exportRecords } from "./export.js";
 import { openLedger } from "./ledger.js";
@@ -80,24 +81,10 @@ describe("a sound ledger", () => {
 
 describe("a changed ledger", () => {
   it("is found out and the record named, whichever byte of it has a flipped bit", async () => {
-    const dir = copy();
-    const path = join(dir, segmentNames(dir)[0] as string);
-    const bytes = readFileSync(path);
     const random = randomFrom(7);
-    // Byte offset at which each record begins.
-    const starts = [0];
-    for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, at + 1)) starts.push(at + 1);
-    for (let at = 0; at < bytes.length; at += 1 + Math.floor(random() * 12)) {
-      const flipped = Buffer.from(bytes);
-      flipped[at] = (flipped[at] as number) ^ (1 << Math.floor(random() * 8));
-      writeFileSync(path, flipped);
-      const result = await verify(dir, { checkpoints: [checkpoint], publicKeys: [publicKey] });
-      expect(result.ok, `byte ${at}`).toBe(false);
-      const record = starts.findLastIndex((start) => start <= at);
-      const named = result.problems.map((problem) => problem.seq);
-      const isNewline = bytes[at] === 10 || flipped[at] === 10;
-      expect(named.includes(record) || isNewline, `byte ${at}: record ${record}, named ${named.join()}`).toBe(true);
-      if (!isNewline) expect(result.problems[0]?.message).toMatch(new RegExp(`record ${record}\\b`));
+    const flip = bitFlipper(copy(), publicKey, checkpoint);
+    for (let at = 0; at < flip.length; at += 1 + Math.floor(random() * 80)) {
+      expect(await flip.check(at, Math.floor(random() * 8))).toBeUndefined();
     }
   });
 

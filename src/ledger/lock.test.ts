@@ -1,0 +1,96 @@
+import { spawn } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { ORIGIN } from "./fixtures/entries.js";
+import { scratchFolder } from "./fixtures/folder.js";
+import { openLedger } from "./ledger.js";
+import { acquireLock } from "./lock.js";
+
+const scratch = scratchFolder();
+
+function folder(): string {
+  const dir = scratch.fresh();
+  mkdirSync(dir);
+  return dir;
+}
+
+const lockFiles = (dir: string): string[] => readdirSync(dir).filter((name) => name.startsWith("lock."));
+
+/** A lock as a process left it that has ended since. */
+async function deadLock(dir: string, change: Record<string, unknown> = {}): Promise<void> {
+  const lock = await acquireLock(dir, 0);
+  const [name = ""] = lockFiles(dir);
+  const owner = JSON.parse(readFileSync(join(dir, name), "utf8"));
+  await lock.release();
+  const child = spawn("true");
+  await new Promise((resolve) => child.once("close", resolve));
+  writeFileSync(join(dir, name), JSON.stringify({ ...owner, pid: child.pid, ...change }));
+}
+
+describe("the lock of a ledger folder", () => {
+  it("keeps a second writer out, after the time it was told to wait", async () => {
+    const dir = folder();
+    const ledger = await openLedger({ dir, origin: ORIGIN });
+    await expect(openLedger({ dir, origin: ORIGIN, lockTimeoutMs: 120 })).rejects.toMatchObject({
+      code: "LEDGER_LOCKED",
+      message: expect.stringMatching(new RegExp(`is in use by process ${process.pid} on .*, since .*; waited 120 ms`)),
+    });
+    await ledger.close();
+    await (await openLedger({ dir, origin: ORIGIN, lockTimeoutMs: 0 })).close();
+  });
+
+  it("is handed over to a writer that waits", async () => {
+    const dir = folder();
+    const first = await acquireLock(dir, 0);
+    const second = acquireLock(dir, 2_000);
+    await sleep(60);
+    await first.release();
+    await (await second).release();
+  });
+
+  it("of a process that ended is taken over", async () => {
+    const dir = folder();
+    await deadLock(dir);
+    await (await acquireLock(dir, 0)).release();
+    expect(lockFiles(dir)).toEqual(["lock.2"]);
+  });
+
+  it("is not kept by a process that only has the same number", async () => {
+    const dir = folder();
+    await deadLock(dir, { pid: process.pid, started: "1" });
+    await (await acquireLock(dir, 0)).release();
+  });
+
+  it("of another machine or container holds while it gives signs of life, and no longer", async () => {
+    const dir = folder();
+    await deadLock(dir, { host: "another-host" });
+    await expect(acquireLock(dir, 0)).rejects.toThrow(
+      /on another-host.*\(last sign of life 0 s ago; it counts as dead in 30 s/,
+    );
+    const past = new Date(Date.now() - 31_000);
+    utimesSync(join(dir, lockFiles(dir)[0] as string), past, past);
+    await (await acquireLock(dir, 0)).release();
+  });
+
+  it("that was only half written holds for a while, and no longer", async () => {
+    const dir = folder();
+    writeFileSync(join(dir, "lock.1"), '{"pid"');
+    await expect(acquireLock(dir, 0)).rejects.toThrow(/a process that is just starting/);
+    const past = new Date(Date.now() - 31_000);
+    utimesSync(join(dir, "lock.1"), past, past);
+    await (await acquireLock(dir, 0)).release();
+  });
+
+  it("of a dead process goes to exactly one of many that want it", async () => {
+    for (let round = 0; round < 20; round++) {
+      const dir = folder();
+      await deadLock(dir);
+      const tries = await Promise.allSettled(Array.from({ length: 8 }, () => acquireLock(dir, 0)));
+      const winners = tries.filter((result) => result.status === "fulfilled");
+      expect(winners).toHaveLength(1);
+      for (const { value } of winners) await value.release();
+    }
+  });
+});
