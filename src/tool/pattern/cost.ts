@@ -19,8 +19,8 @@ export interface Effort {
   left: number;
 }
 
-/** The longest text that is surely matched within `MAX_NATIVE_STEPS`; −1 when not even the empty one is. */
-export function safeLength(pattern: ParsedPattern, effort: Effort): number {
+/** The longest text that is surely matched within so many steps; −1 when not even the empty one is. */
+export function safeLength(pattern: ParsedPattern, effort: Effort, maxSteps = MAX_NATIVE_STEPS): number {
   const { alternatives } = pattern.tree;
   const anchored = !pattern.flags.includes("m") && alternatives.every(startsAnchored);
   // Asked once, at the very start of the text, a lookahead is a pattern of its own.
@@ -29,16 +29,14 @@ export function safeLength(pattern: ParsedPattern, effort: Effort): number {
     if (leading.includes(node)) return 0;
     const paths = pathsOf(node.alternatives, pattern.flags, surchargeOf);
     if (paths.endless) throw new Unproved();
-    const { worst } = growth(paths, true, effort);
+    const { worst } = growth(paths, true, maxSteps, effort);
     return (worst.at(-1) as number) * (paths.characters.length + 1);
   };
   try {
-    const share = MAX_NATIVE_STEPS / (leading.length + 1);
-    const lengths = leading.map((node) =>
-      lengthWithin(growth(pathsOf(node.alternatives, pattern.flags, surchargeOf), true, effort), share),
-    );
-    lengths.push(lengthWithin(growth(pathsOf(alternatives, pattern.flags, surchargeOf), anchored, effort), share));
-    return Math.min(...lengths);
+    const share = maxSteps / (leading.length + 1);
+    const safe = (part: readonly AST.Alternative[], fixed: boolean) =>
+      lengthWithin(growth(pathsOf(part, pattern.flags, surchargeOf), fixed, share, effort), share);
+    return Math.min(safe(alternatives, anchored), ...leading.map((node) => safe(node.alternatives, true)));
   } catch (error) {
     // A RangeError is a tree too deep to walk: nothing is claimed about it either.
     if (error instanceof Unproved || error instanceof RangeError) return -1;
@@ -70,7 +68,7 @@ interface Growth {
 /** Position → paths alive there. */
 type Vector = Map<number, number>;
 
-function growth(paths: Paths, anchored: boolean, effort: Effort): Growth {
+function growth(paths: Paths, anchored: boolean, maxSteps: number, effort: Effort): Growth {
   const { characters } = paths;
   const base = new CharBase(characters);
   if (base.sets.length > MAX_CLASSES) throw new Unproved();
@@ -90,7 +88,7 @@ function growth(paths: Paths, anchored: boolean, effort: Effort): Growth {
     const cost = Math.max(worst.at(-1) ?? 0, ...frontier.map((vector) => costOf(vector, price)));
     worst.push(cost);
     total += cost;
-    if (total > MAX_NATIVE_STEPS) return { worst, closed: false };
+    if (total > maxSteps) return { worst, closed: false };
     const next: Vector[] = [];
     for (const vector of frontier) {
       for (const reached of step(vector)) {

@@ -115,7 +115,10 @@ class Builder {
       for (let i = 1; i < min; i++) part = this.#then(part, this.#element(element));
       const loop = this.#element(element);
       this.#connect(loop.last, loop.first);
-      return this.#then(part, min === 0 ? optional(loop) : loop);
+      if (min === 0) return optional(loop);
+      // A required round may match nothing, and then another one may still read.
+      if (loop.empty > 0) add(loop.first, new Map(loop.first), loop.empty);
+      return this.#then(part, loop);
     }
     let rest = nothing();
     for (let i = min; i < max; i++) rest = optional(this.#then(this.#element(element), rest));

@@ -24,14 +24,16 @@ export interface Located {
 }
 
 /** Where keywords hold schemas: directly, in a list, or under names. Used by both dialects unless noted. */
-const HOLDS_ONE = new Set([
-  ...["not", "if", "then", "else", "contains", "additionalProperties", "propertyNames", "items", "contentSchema"],
-  ...["additionalItems", "unevaluatedItems", "unevaluatedProperties"],
-]);
-const HOLDS_LIST = new Set(["allOf", "anyOf", "oneOf", "prefixItems", "items"]);
-const HOLDS_NAMED = new Set([
-  ...["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"],
-]);
+const HOLDS_ONE = words(
+  "not if then else contains additionalProperties propertyNames items contentSchema",
+  "additionalItems unevaluatedItems unevaluatedProperties",
+);
+const HOLDS_LIST = words("allOf anyOf oneOf prefixItems items");
+const HOLDS_NAMED = words("properties patternProperties $defs definitions dependentSchemas dependencies");
+
+function words(...lines: string[]): ReadonlySet<string> {
+  return new Set(lines.flatMap((line) => line.split(" ")));
+}
 
 const HOME = "schema:/";
 
@@ -141,7 +143,10 @@ export class SchemaDocument {
   #claim(table: Map<string, Located>, name: string, located: Located): void {
     const other = table.get(name);
     if (other !== undefined && other.schema !== located.schema) {
-      throw new SchemaError(located.pointer, `repeats the identifier \`${clip(name)}\` of ${other.pointer || "the root"}`);
+      throw new SchemaError(
+        located.pointer,
+        `repeats the identifier \`${clip(name)}\` of ${other.pointer || "the root"}`,
+      );
     }
     table.set(name, located);
   }
@@ -151,7 +156,9 @@ export class SchemaDocument {
       return [schema.$anchor, schema.$dynamicAnchor].filter((name) => typeof name === "string");
     }
     const id = schema.$id;
-    return typeof id === "string" && id.startsWith("#") && id.length > 1 && this.#identifies(schema) ? [id.slice(1)] : [];
+    return typeof id === "string" && id.startsWith("#") && id.length > 1 && this.#identifies(schema)
+      ? [id.slice(1)]
+      : [];
   }
 
   /** In draft-07 nothing beside a `$ref` counts. */

@@ -8,7 +8,7 @@ import type { JsonSchema, Problem, Validation } from "../types.js";
 import { type Compiled, compile } from "./compile.js";
 import type { Dialect, SchemaDocument } from "./document.js";
 import { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "./limits.js";
-import { type Answers, Run, Unjudged } from "./run.js";
+import { type Answers, type Found, Run, Unjudged } from "./run.js";
 
 export interface SchemaOptions {
   limits?: Partial<SchemaLimits>;
@@ -63,12 +63,13 @@ export class Schema {
       if (ok) return OK;
       const words = new Run(this.limits, answers, true);
       check(value, undefined, words, undefined);
-      const problems = (words.problems ?? []).map(({ weight: _, ...problem }) => problem);
+      const problems = plain(words.problems ?? []);
       return failed(problems.length > 0 ? problems : [{ path: "", message: "does not fit the schema" }]);
     } catch (error) {
       if (error instanceof Unjudged) return failed([{ path: "", message: `could not be checked: ${error.message}` }]);
       // The stack ran out: the value or the schema is nested in a way no honest one is.
-      if (error instanceof RangeError) return failed([{ path: "", message: "could not be checked: nested too deeply" }]);
+      if (error instanceof RangeError)
+        return failed([{ path: "", message: "could not be checked: nested too deeply" }]);
       throw error;
     }
   }
@@ -81,7 +82,8 @@ export class Schema {
       const plain = questions.map(({ matcher: { source, flags }, text }) => ({ source, flags, text }));
       try {
         const replies = await workers.ask(this, plain, Math.max(1, deadline - performance.now()));
-        for (const [index, { matcher, text }] of questions.entries()) note(answers, matcher, text, replies[index] === true);
+        for (const [index, { matcher, text }] of questions.entries())
+          note(answers, matcher, text, replies[index] === true);
       } catch {
         break;
       }
@@ -103,6 +105,19 @@ function note(answers: Map<Matcher, Map<string, boolean>>, matcher: Matcher, tex
   const known = answers.get(matcher);
   if (known === undefined) answers.set(matcher, new Map([[text, reply]]));
   else known.set(text, reply);
+}
+
+/** Without the weights, and each thing said once, however many branches of the schema say it. */
+function plain(found: readonly Found[]): Problem[] {
+  const unique = new Map<string, Problem>();
+  for (const { path, message, expected, suggestion } of found) {
+    const more = {
+      ...(expected === undefined ? {} : { expected }),
+      ...(suggestion === undefined ? {} : { suggestion }),
+    };
+    unique.set(`${path} ${message}`, { path, message, ...more });
+  }
+  return [...unique.values()];
 }
 
 function failed(problems: Problem[]): Validation {

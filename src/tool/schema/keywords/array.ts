@@ -66,7 +66,10 @@ export const contains: Keyword = (context) => {
     });
     if (matches >= min && matches <= max) return true;
     const wanted = range(min, max === Number.POSITIVE_INFINITY ? undefined : max);
-    return run.fail(at, () => ({ message: `must contain ${wanted} matching items`, expected: `${wanted} matching items` }));
+    return run.fail(at, () => ({
+      message: `must contain ${wanted} matching items`,
+      expected: `${wanted} matching items`,
+    }));
   };
 };
 

@@ -43,7 +43,10 @@ export const oneOf: Keyword = (context) => {
     if (fits.length === 1) return true;
     if (fits.length === 0) return explainNearest(options, value, at, run);
     return run.fail(at, () => ({
-      message: `fits alternatives ${list(fits.map((index) => String(index + 1)), "and")} at once, and exactly one is allowed`,
+      message: `fits alternatives ${list(
+        fits.map((index) => String(index + 1)),
+        "and",
+      )} at once, and exactly one is allowed`,
       expected: "a value that fits exactly one alternative",
     }));
   };
@@ -95,7 +98,10 @@ export const not: Keyword = (context) => {
     !run.quietly(() => check(value, at, run, undefined)) ||
     run.fail(at, () => {
       const words = summary(context.schema.not as JsonSchema);
-      return { message: "is a value that is not allowed", ...(words === undefined ? {} : { expected: `not ${words}` }) };
+      return {
+        message: "is a value that is not allowed",
+        ...(words === undefined ? {} : { expected: `not ${words}` }),
+      };
     });
 };
 

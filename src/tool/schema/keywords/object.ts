@@ -160,8 +160,7 @@ export const dependencies: Keyword = (context) => {
 };
 
 function when(trigger: string, rule: Check): Check {
-  return (value, at, run, seen) =>
-    !isJsonObject(value) || !Object.hasOwn(value, trigger) || rule(value, at, run, seen);
+  return (value, at, run, seen) => !isJsonObject(value) || !Object.hasOwn(value, trigger) || rule(value, at, run, seen);
 }
 
 function together(rules: readonly Check[]): Check {

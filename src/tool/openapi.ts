@@ -1,0 +1,181 @@
+// The tools as an OpenAPI 3.1 document: one path for each tool, with its own schemas, and the one error object.
+
+import { ERRORS, type ErrorType, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { examples } from "./examples.js";
+import { SchemaDocument } from "./schema/document.js";
+import { DEFAULT_SCHEMA_LIMITS } from "./schema/limits.js";
+import type { JsonSchema, Tool } from "./types.js";
+
+export interface OpenApiOptions {
+  title?: string;
+  version?: string;
+  description?: string;
+  /** Base addresses, such as `https://gateway.example.com`. */
+  servers?: readonly string[];
+}
+
+export function openApi(tools: Iterable<Tool>, options: OpenApiOptions = {}): JsonObject {
+  const { title = "Tools", version = "1.0.0", description, servers = [] } = options;
+  const paths: JsonObject = {};
+  const schemas: JsonObject = { ...SHARED_SCHEMAS };
+  for (const tool of tools) {
+    const key = componentKey(tool.definition.name, schemas);
+    const { inputSchema, outputSchema } = tool.definition;
+    schemas[`${key}.input`] = relocated(inputSchema, `#/components/schemas/${key}.input`);
+    if (outputSchema !== undefined) {
+      schemas[`${key}.output`] = relocated(outputSchema, `#/components/schemas/${key}.output`);
+    }
+    paths[`/tools/${encodeURIComponent(tool.definition.name)}`] = { post: operation(tool, key) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title, version, ...(description === undefined ? {} : { description }) },
+    ...(servers.length === 0 ? {} : { servers: servers.map((url) => ({ url })) }),
+    paths,
+    components: {
+      schemas,
+      responses: errorResponses(),
+      securitySchemes: { bearer: { type: "http", scheme: "bearer", description: "An API key or an access token" } },
+    },
+    security: [{ bearer: [] }, {}],
+  };
+}
+
+function operation({ definition, tags, metadata }: Tool, key: string): JsonObject {
+  const shown = examples(definition.inputSchema, 2);
+  const result: JsonValue =
+    definition.outputSchema === undefined
+      ? reference("schemas", "ToolResult")
+      : {
+          allOf: [
+            reference("schemas", "ToolResult"),
+            { type: "object", properties: { structuredContent: reference("schemas", `${key}.output`) } },
+          ],
+        };
+  return {
+    operationId: key,
+    summary: definition.title ?? definition.name,
+    ...(definition.description === undefined ? {} : { description: definition.description }),
+    ...(tags.length === 0 ? {} : { tags: [...tags] }),
+    ...(metadata.deprecated === true ? { deprecated: true } : {}),
+    requestBody: {
+      required: true,
+      content: {
+        "application/json": {
+          schema: reference("schemas", `${key}.input`),
+          ...(shown.length === 0
+            ? {}
+            : { examples: Object.fromEntries(shown.map((value, index) => [`example${index + 1}`, { value }])) }),
+        },
+      },
+    },
+    responses: {
+      "200": {
+        description: "The tool ran; `isError` says whether it failed",
+        content: { "application/json": { schema: result } },
+      },
+      ...Object.fromEntries([...statuses().keys()].map((status) => [status, reference("responses", `Error${status}`)])),
+    },
+  };
+}
+
+/** HTTP statuses of the error table that a call can end with, each with the errors behind it. */
+function statuses(): Map<string, ErrorType[]> {
+  const found = new Map<string, ErrorType[]>();
+  for (const [type, { http }] of Object.entries(ERRORS) as [ErrorType, (typeof ERRORS)[ErrorType]][]) {
+    if (http < 400 || http === 499) continue;
+    found.set(String(http), [...(found.get(String(http)) ?? []), type]);
+  }
+  return new Map([...found].sort(([a], [b]) => Number(a) - Number(b)));
+}
+
+function errorResponses(): JsonObject {
+  return Object.fromEntries(
+    [...statuses()].map(([status, types]) => [
+      `Error${status}`,
+      {
+        description: [...new Set(types.map((type) => ERRORS[type].message))].join("; "),
+        content: { "application/json": { schema: reference("schemas", "Error") } },
+      },
+    ]),
+  );
+}
+
+const SHARED_SCHEMAS: Readonly<JsonObject> = {
+  ToolResult: {
+    type: "object",
+    properties: {
+      content: {
+        type: "array",
+        items: { type: "object", properties: { type: { type: "string" } }, required: ["type"] },
+      },
+      structuredContent: true,
+      isError: { type: "boolean" },
+      _meta: { type: "object" },
+    },
+    required: ["content"],
+  },
+  Error: {
+    type: "object",
+    properties: {
+      code: {
+        type: "string",
+        description: "Stable name of the error",
+        enum: [...new Set(Object.values(ERRORS).map((row) => row.code))],
+      },
+      error_type: { type: "string", enum: Object.keys(ERRORS) },
+      reason: { type: "string" },
+      trace_id: { type: "string" },
+      retryable: { type: "boolean" },
+      suggestions: { type: "array", items: { type: "string" } },
+      documentation_url: { type: "string" },
+      rule: { type: "string" },
+      field: { type: "string" },
+    },
+    required: ["code", "error_type", "reason", "trace_id", "retryable", "suggestions", "documentation_url"],
+  },
+};
+
+function reference(kind: "schemas" | "responses", name: string): JsonObject {
+  return { $ref: `#/components/${kind}/${name}` };
+}
+
+/** Component names allow no slash; a name that would collide gets a number. */
+function componentKey(name: string, taken: JsonObject): string {
+  const base = name.replaceAll("/", "_");
+  let key = base;
+  for (let n = 2; Object.hasOwn(taken, `${key}.input`) || Object.hasOwn(taken, key); n++) key = `${base}_${n}`;
+  return key;
+}
+
+/**
+ * A schema moved to another place. Its references count from its own root and may go by identifiers; in the new
+ * document they all become pointers, and the identifiers, which would shift what pointers count from, are left out.
+ */
+function relocated(schema: JsonSchema, place: string): JsonValue {
+  const document = new SchemaDocument(schema, DEFAULT_SCHEMA_LIMITS);
+  const targets = new Map<JsonObject, string | undefined>();
+  const pending = [document.root];
+  for (let located = pending.pop(); located !== undefined; located = pending.pop()) {
+    if (!isJsonObject(located.schema) || targets.has(located.schema)) continue;
+    const reference = located.schema.$ref ?? located.schema.$dynamicRef;
+    const target = typeof reference === "string" ? document.resolve(reference, located) : undefined;
+    targets.set(located.schema, target?.pointer);
+    if (target !== undefined) pending.push(target);
+    for (const child of document.children(located)) pending.push(child);
+  }
+  return copy(schema);
+
+  function copy(value: JsonValue): JsonValue {
+    if (Array.isArray(value)) return value.map(copy);
+    if (!isJsonObject(value)) return value;
+    const isSchema = targets.has(value);
+    const entries = Object.entries(value).filter(([key]) => !isSchema || !IDENTIFIERS.has(key));
+    const copied = Object.fromEntries(entries.map(([key, child]) => [key, copy(child)]));
+    const pointer = targets.get(value);
+    if (pointer !== undefined) copied.$ref = place + encodeURI(pointer).replaceAll("#", "%23");
+    return copied;
+  }
+}
+
+const IDENTIFIERS = new Set(["$id", "$anchor", "$dynamicAnchor", "$dynamicRef"]);
