@@ -52,11 +52,16 @@ export class ByteStore {
   }
 
   #grow(needed: number): boolean {
-    const capacity = Math.max(FIRST_CAPACITY, needed, this.#bytes.length * 2);
-    if (this.#budget !== undefined && !this.#budget.take(capacity - this.#bytes.length)) return false;
+    const generous = Math.max(FIRST_CAPACITY, needed, this.#bytes.length * 2);
+    const capacity = this.#reserve(generous) ? generous : this.#reserve(needed) ? needed : 0;
+    if (capacity === 0) return false;
     const larger = Buffer.allocUnsafeSlow(capacity);
     this.#bytes.copy(larger, 0, 0, this.length);
     this.#bytes = larger;
     return true;
+  }
+
+  #reserve(capacity: number): boolean {
+    return this.#budget === undefined || this.#budget.take(capacity - this.#bytes.length);
   }
 }

@@ -1,5 +1,6 @@
 // The serving side of a lasting connection: texts in, answers out, and what is under way between the two.
 
+import type { Guest } from "./connections.js";
 import { Outbox, type Port } from "./outbox.js";
 import type { ResolvedLimits } from "./limits.js";
 import type { Channel, Handler, Malformed, Peer, Reply } from "./types.js";
@@ -7,9 +8,10 @@ import type { Channel, Handler, Malformed, Peer, Reply } from "./types.js";
 /** How long a closed connection may take to hand over its last bytes. */
 const FLUSH_MS = 2_000;
 
-export class ServerChannel implements Channel {
+export class ServerChannel implements Channel, Guest {
   readonly peer: Peer;
   closed = false;
+  recent = false;
   readonly #handler: Handler;
   readonly #limits: ResolvedLimits;
   readonly #port: Port;
@@ -34,8 +36,12 @@ export class ServerChannel implements Channel {
     );
   }
 
-  get underWay(): number {
-    return this.#underWay.size;
+  get busy(): boolean {
+    return this.#underWay.size > 0;
+  }
+
+  evict(): void {
+    this.close("making room");
   }
 
   send(text: string | Buffer): boolean {
@@ -121,6 +127,7 @@ export class ServerChannel implements Channel {
 
   #begin(): ChannelReply {
     this.#activeAt = Date.now();
+    this.recent = true;
     const reply = new ChannelReply(this);
     this.#underWay.add(reply);
     return reply;

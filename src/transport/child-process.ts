@@ -73,6 +73,8 @@ async function goneWithin(pid: number, timeoutMs: number): Promise<boolean> {
 export class Child {
   /** Resolves when the process itself has ended, with a sentence about how. */
   readonly ended: Promise<string>;
+  /** Resolves when its stdout and stderr have both been read to the end. */
+  readonly silent: Promise<unknown>;
   readonly #options: ChildOptions;
   readonly #process: ChildProcessByStdio<Writable, Readable, Readable>;
   #stderr = "";
@@ -90,6 +92,8 @@ export class Child {
     });
     this.#process.stderr.setEncoding("utf8").on("data", (text: string) => this.#keepStderr(text));
     this.#process.stdin.on("error", () => {});
+    const closed = (stream: Readable) => new Promise<void>((resolve) => stream.once("close", resolve));
+    this.silent = Promise.all([closed(this.#process.stdout), closed(this.#process.stderr)]);
     this.ended = new Promise((resolve) => {
       this.#process.on("error", (error) => resolve(error.message));
       this.#process.once("exit", (code, signal) => {

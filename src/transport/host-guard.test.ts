@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { HostGuard } from "./host-guard.js";
 
-const passes = (guard: HostGuard, host: string | undefined, origin?: string) => guard.refusal(host, origin) === undefined;
+const passes = (guard: HostGuard, host: string | undefined, origin?: string) =>
+  guard.refusal(host, origin) === undefined;
 
 describe("by default", () => {
   const guard = new HostGuard({ listenHost: "192.0.2.7" });
@@ -14,7 +15,14 @@ describe("by default", () => {
   });
 
   test("any other name is refused, above all a rebound one", () => {
-    const others = [undefined, "", "evil.example", "localhost.evil.example", "localhost:80:80", "localhost@evil.example"];
+    const others = [
+      undefined,
+      "",
+      "evil.example",
+      "localhost.evil.example",
+      "localhost:80:80",
+      "localhost@evil.example",
+    ];
     others.push("127.0.0.1, evil.example", "localhost.", "localhost:http", "[::1", "127.0.0.1/", " localhost");
     for (const host of others) expect(passes(guard, host), String(host)).toBe(false);
   });
@@ -22,7 +30,14 @@ describe("by default", () => {
   test("pages of the same hosts may call, others may not, and nobody gets CORS", () => {
     expect(passes(guard, "localhost", "http://localhost:6274")).toBe(true);
     expect(passes(guard, "localhost", "https://192.0.2.7")).toBe(true);
-    for (const origin of ["null", "https://evil.example", "http://localhost.evil.example", "file://", "http://localhost/x", ""]) {
+    for (const origin of [
+      "null",
+      "https://evil.example",
+      "http://localhost.evil.example",
+      "file://",
+      "http://localhost/x",
+      "",
+    ]) {
       expect(passes(guard, "localhost", origin), origin).toBe(false);
     }
     expect(guard.sharesWith("http://localhost:6274")).toBe(false);

@@ -4,6 +4,7 @@
 import { IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { ByteStore, decodeUtf8 } from "./bytes.js";
+import type { Guest } from "./connections.js";
 import { tooLargeToSend } from "./error.js";
 import { type Budget, CUT_OFF_FACTOR, type ResolvedLimits } from "./limits.js";
 import { formatEvent, formatRetry, HEARTBEAT } from "./sse.js";
@@ -15,13 +16,37 @@ export class ServedRequest extends IncomingMessage {
 }
 
 /** One connection: who it is, what is under way on it, and whether it still moves. */
-export interface HttpConnection {
+export class HttpConnection implements Guest {
   readonly socket: Socket;
   readonly address: string;
-  readonly open: HttpExchange[];
-  spoke: boolean;
-  lastWaiting: number;
-  movedAt: number;
+  readonly open: HttpExchange[] = [];
+  recent = false;
+  #lastWaiting = 0;
+  #movedAt = 0;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    this.address = socket.remoteAddress ?? "unix";
+  }
+
+  get busy(): boolean {
+    return this.open.length > 0 || this.socket.writableLength > 0;
+  }
+
+  evict(): void {
+    this.socket.destroy();
+  }
+
+  /** Cuts off a peer that takes nothing of what waits for it. (`keepAliveTimeout` closes the idle ones.) */
+  sweep(now: number, idleMs: number): void {
+    const waiting = this.socket.writableLength;
+    if (waiting === 0 || waiting !== this.#lastWaiting) {
+      this.#lastWaiting = waiting;
+      this.#movedAt = now;
+    } else if (now - this.#movedAt >= idleMs) {
+      this.socket.destroy();
+    }
+  }
 }
 
 /** What all exchanges of a server share. */

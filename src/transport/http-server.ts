@@ -5,7 +5,7 @@ import { createServer as createTlsServer, type ServerOptions as TlsOptions } fro
 import type { Socket } from "node:net";
 import { Connections } from "./connections.js";
 import { HostGuard } from "./host-guard.js";
-import { type HttpConnection, HttpExchange, type HttpHouse, ServedRequest } from "./http-exchange.js";
+import { HttpConnection, HttpExchange, type HttpHouse, ServedRequest } from "./http-exchange.js";
 import { Budget, resolveLimits } from "./limits.js";
 import { authorityOf, DEFAULT_GRACE_MS, DEFAULT_HOST, every, type ListenAt, listenAt } from "./listen.js";
 import type { Handler, Listener, TransportLimits } from "./types.js";
@@ -42,7 +42,7 @@ class HttpServer implements Listener {
   readonly #house: HttpHouse;
   readonly #guard: HostGuard;
   readonly #server: Server<typeof ServedRequest>;
-  readonly #admitted: Connections<Socket>;
+  readonly #admitted: Connections<HttpConnection>;
   readonly #connections = new Map<Socket, HttpConnection>();
   readonly #timers: NodeJS.Timeout[] = [];
 
@@ -62,7 +62,7 @@ class HttpServer implements Listener {
       allowedHosts: options.allowedHosts,
       allowedOrigins: options.allowedOrigins,
     });
-    this.#admitted = new Connections<Socket>(limits.maxConnections, (socket) => socket.destroy());
+    this.#admitted = new Connections(limits.maxConnections);
     const settings = {
       IncomingMessage: ServedRequest,
       // Two Host, Origin or Authorization headers become one value that matches nothing, instead of the first one.
@@ -99,7 +99,9 @@ class HttpServer implements Listener {
     const authority = socketPath === undefined ? authorityOf(this.#server) : "localhost";
     this.url = `${tls === undefined ? "http" : "https"}://${authority}${this.#path}`;
     if (this.#house.limits.idleMs > 0) {
-      this.#timers.push(every(this.#house.limits.idleMs, (now) => this.#sweep(now)));
+      const { idleMs } = this.#house.limits;
+      const sweep = (now: number) => this.#connections.forEach((connection) => connection.sweep(now, idleMs));
+      this.#timers.push(every(idleMs, sweep));
     }
     if (heartbeatMs > 0) {
       const beat = () => this.#house.streams.forEach((exchange) => exchange.heartbeat());
@@ -122,18 +124,17 @@ class HttpServer implements Listener {
   }
 
   #connected(socket: Socket): void {
-    if (!this.#admitted.admit(socket)) {
+    const connection = new HttpConnection(socket);
+    if (!this.#admitted.admit(connection)) {
       socket.destroy();
       return;
     }
-    const address = socket.remoteAddress ?? "unix";
-    const connection = { socket, address, open: [], spoke: false, lastWaiting: 0, movedAt: 0 };
     this.#connections.set(socket, connection);
     socket.on("close", () => this.#disconnected(connection));
   }
 
   #disconnected(connection: HttpConnection): void {
-    this.#admitted.remove(connection.socket);
+    this.#admitted.remove(connection);
     this.#connections.delete(connection.socket);
     for (const exchange of connection.open.splice(0)) exchange.abort();
   }
@@ -144,10 +145,7 @@ class HttpServer implements Listener {
       req.socket.destroy();
       return;
     }
-    if (!connection.spoke) {
-      connection.spoke = true;
-      this.#admitted.spoke(req.socket);
-    }
+    connection.recent = true;
     const { headers, method, url = "" } = req;
     const refusal = this.#guard.refusal(headers.host, headers.origin);
     if (refusal !== undefined) return refuse(res, 403, refusal);
@@ -177,19 +175,6 @@ class HttpServer implements Listener {
       query: mark === -1 ? "" : url.slice(mark + 1),
       isMessage: method === "POST" && path === this.#path,
     };
-  }
-
-  /** Cuts off peers that take nothing of what waits for them. (Idle connections are closed by `keepAliveTimeout`.) */
-  #sweep(now: number): void {
-    for (const connection of this.#connections.values()) {
-      const waiting = connection.socket.writableLength;
-      if (waiting === 0 || waiting !== connection.lastWaiting) {
-        connection.lastWaiting = waiting;
-        connection.movedAt = now;
-      } else if (now - connection.movedAt >= this.#house.limits.idleMs) {
-        connection.socket.destroy();
-      }
-    }
   }
 }
 

@@ -48,6 +48,8 @@ export interface LineChannelOptions {
   budget: Budget;
   /** After the peer has said its last word, exchanges under way may take this long. */
   lingerMs: number;
+  /** Whether there is room for this channel; false drops the peer before the handler hears of it. */
+  admit?: (channel: ServerChannel) => boolean;
   /** Looks at each text before the handler does; false drops the peer. */
   accept?: (text: string) => boolean;
   /** The way to write and to close, where it is not the plain one. */
@@ -66,6 +68,10 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
     },
     options.budget,
   );
+  if (options.admit?.(channel) === false) {
+    channel.cut("no room");
+    return channel;
+  }
   const gone = () => channel.gone();
   channel.onClose(() => reader.stop());
   input.on("data", (chunk: Buffer) => reader.push(chunk));

@@ -107,7 +107,7 @@ export async function listenMemory(
   options: { limits?: Partial<TransportLimits> } = {},
 ): Promise<MemoryListener> {
   const limits = resolveLimits(options.limits, { idleMs: 0 });
-  const connections = new Connections<ServerChannel>(limits.maxConnections, (channel) => channel.cut("making room"));
+  const connections = new Connections<ServerChannel>(limits.maxConnections);
   let listening = true;
   const timer = every(limits.idleMs || 20_000, (now) => {
     for (const channel of connections) channel.sweep(now);
@@ -120,7 +120,6 @@ export async function listenMemory(
     }
     channel.onClose(() => connections.remove(channel));
     toServer.deliver = (text) => {
-      connections.spoke(channel);
       if (Buffer.byteLength(text) <= limits.maxMessageBytes) channel.receive(text);
       else channel.receiveMalformed({ kind: "too-large", message: tooLarge(limits.maxMessageBytes) });
     };

@@ -13,7 +13,9 @@ function read(chunks: readonly (string | Buffer)[], maxBytes = 1000) {
 describe("reading an event stream", () => {
   test("events end at an empty line, whatever kind of line end the server uses", () => {
     for (const end of ["\n", "\r", "\r\n"]) {
-      const text = ["data: one", "", "id: 7", "data:two", "", ": a comment", "data: three", "data: lines", "", ""].join(end);
+      const text = ["data: one", "", "id: 7", "data:two", "", ": a comment", "data: three", "data: lines", "", ""].join(
+        end,
+      );
       expect(read([text]).events).toEqual([
         ["one", undefined],
         ["two", "7"],
@@ -59,7 +61,18 @@ describe("reading an event stream", () => {
   });
 
   test("wherever the bytes are cut, the same events come out", () => {
-    const piece = fc.constantFrom("\n", "\r", "\r\n", "data: ä漢🏰", "data:", "id: 1", ":", "event: message", "retry: 5", "x");
+    const piece = fc.constantFrom(
+      "\n",
+      "\r",
+      "\r\n",
+      "data: ä漢🏰",
+      "data:",
+      "id: 1",
+      ":",
+      "event: message",
+      "retry: 5",
+      "x",
+    );
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), fc.array(fc.nat(300), { maxLength: 40 }), (pieces, places) => {
         const whole = Buffer.from(pieces.join(""));

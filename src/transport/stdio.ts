@@ -124,9 +124,12 @@ class StdioClient implements ClientTransport {
   }
 
   async #watch(child: Child, link: ClientLink): Promise<void> {
-    const silent = new Promise<void>((resolve) => child.stdout.once("close", resolve));
-    const how = await Promise.race([child.ended, silent.then(() => "it closed its stdout")]);
-    await Promise.race([silent, sleep(LAST_OUTPUT_MS)]);
+    let how = "it closed its stdout";
+    const ended = child.ended.then((outcome) => {
+      how = outcome;
+    });
+    await Promise.race([ended, new Promise((resolve) => child.stdout.once("close", resolve))]);
+    await Promise.race([Promise.all([ended, child.silent]), sleep(LAST_OUTPUT_MS)]);
     const words = child.lastWords === "" ? "" : `; it said: ${child.lastWords}`;
     link.gone(new TransportError("closed", `\`${this.#options.command}\` ended (${how})${words}`));
     await child.stop();

@@ -34,37 +34,32 @@ const HTTP_REQUEST_LINE = /^[A-Za-z]+ .* HTTP\/\d/;
 export async function listenTcp(handler: Handler, options: TcpServerOptions = {}): Promise<Listener> {
   const limits = resolveLimits(options.limits);
   const budget = new Budget(limits.maxPartialBytes);
-  const channels = new Map<Socket, ServerChannel>();
-  const connections = new Connections<Socket>(limits.maxConnections, (socket) => socket.destroy());
+  const connections = new Connections<ServerChannel>(limits.maxConnections);
+  const sockets = new Set<Socket>();
 
   const server = createServer(
     { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 },
     (socket) => {
-      if (!connections.admit(socket)) {
-        socket.destroy();
-        return;
-      }
-      socket.on("close", () => {
-        connections.remove(socket);
-        channels.delete(socket);
-      });
       let first = true;
       const accept = (text: string) => {
-        if (!first) return true;
+        const good = !first || !HTTP_REQUEST_LINE.test(text);
         first = false;
-        connections.spoke(socket);
-        return !HTTP_REQUEST_LINE.test(text);
+        return good;
       };
+      const admit = (channel: ServerChannel) => connections.admit(channel);
       const peer = { transport: "tcp", address: socket.remoteAddress ?? "unix" } as const;
       const lingerMs = options.lingerMs ?? 5_000;
-      channels.set(socket, serveLines(socket, socket, { peer, handler, limits, budget, lingerMs, accept }));
+      const channel = serveLines(socket, socket, { peer, handler, limits, budget, lingerMs, accept, admit });
+      sockets.add(socket);
+      channel.onClose(() => connections.remove(channel));
+      socket.on("close", () => sockets.delete(socket));
     },
   );
 
   await listenAt(server, options);
   const authority = authorityOf(server);
   const timer = every(limits.idleMs || 20_000, (now) => {
-    for (const channel of channels.values()) channel.sweep(now);
+    for (const channel of connections) channel.sweep(now);
   });
 
   return {
@@ -75,10 +70,9 @@ export async function listenTcp(handler: Handler, options: TcpServerOptions = {}
     async close(graceMs = DEFAULT_GRACE_MS) {
       clearInterval(timer);
       const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
-      await closeChannels(channels.values(), graceMs);
-      for (const socket of connections) socket.destroySoon();
+      await closeChannels(connections, graceMs);
       const last = setTimeout(() => {
-        for (const socket of connections) socket.destroy();
+        for (const socket of sockets) socket.destroy();
       }, 1_000);
       await stopped;
       clearTimeout(last);

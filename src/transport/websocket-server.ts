@@ -3,10 +3,9 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { ServerChannel } from "./channel.js";
-import { Connections } from "./connections.js";
+import { Connections, type Guest } from "./connections.js";
 import { HostGuard } from "./host-guard.js";
 import { type ResolvedLimits, resolveLimits } from "./limits.js";
 import {
@@ -36,10 +35,39 @@ export interface WebSocketServerOptions extends ListenAt {
   perMessageDeflate?: boolean;
 }
 
-interface Connected {
-  readonly ws: WebSocket;
-  readonly channel: ServerChannel;
-  answersPing: boolean;
+/** One connection, from its first byte; the WebSocket comes with the upgrade. */
+class Visitor implements Guest {
+  readonly socket: Socket;
+  recent = false;
+  ws: WebSocket | undefined;
+  channel: ServerChannel | undefined;
+  #answersPing = true;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+  }
+
+  get busy(): boolean {
+    return this.channel?.busy ?? false;
+  }
+
+  evict(): void {
+    if (this.channel === undefined) this.socket.destroy();
+    else this.channel.evict();
+  }
+
+  pong(): void {
+    this.#answersPing = true;
+  }
+
+  pingOrCut(): void {
+    if (!this.#answersPing) {
+      this.channel?.cut("did not answer a ping");
+      return;
+    }
+    this.#answersPing = false;
+    this.ws?.ping();
+  }
 }
 
 export async function listenWebSocket(handler: Handler, options: WebSocketServerOptions = {}): Promise<Listener> {
@@ -52,8 +80,8 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
     allowedHosts: options.allowedHosts,
     allowedOrigins: options.allowedOrigins,
   });
-  const sockets = new Connections<Socket>(limits.maxConnections, (socket) => socket.destroy());
-  const connected = new Map<Duplex, Connected>();
+  const connections = new Connections<Visitor>(limits.maxConnections);
+  const visitors = new Map<Socket, Visitor>();
   const upgrader = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -75,8 +103,16 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
   };
   const server = options.tls === undefined ? createServer(settings) : createTlsServer({ ...settings, ...options.tls });
   server.on(options.tls === undefined ? "connection" : "secureConnection", (socket: Socket) => {
-    if (!sockets.admit(socket)) socket.destroy();
-    else socket.on("close", () => sockets.remove(socket));
+    const visitor = new Visitor(socket);
+    if (!connections.admit(visitor)) {
+      socket.destroy();
+      return;
+    }
+    visitors.set(socket, visitor);
+    socket.on("close", () => {
+      connections.remove(visitor);
+      visitors.delete(socket);
+    });
   });
   server.on("request", (_req: IncomingMessage, res: ServerResponse) => {
     res.writeHead(426, { upgrade: "websocket", connection: "close", "content-type": "text/plain; charset=utf-8" });
@@ -84,6 +120,8 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
   });
   server.on("upgrade", (req: IncomingMessage, socket: Socket, head: Buffer) => {
     socket.on("error", () => socket.destroy());
+    const visitor = visitors.get(socket);
+    if (visitor === undefined) return;
     const refused = refusal(req, path, guard);
     if (refused !== undefined) {
       refuse(socket, refused.status, refused.reason);
@@ -91,35 +129,33 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
     }
     upgrader.handleUpgrade(req, socket, head, (ws) => {
       const peer: Peer = { transport: "websocket", address: socket.remoteAddress ?? "unix", headers: req.headers };
-      const entry = serve(ws, peer, handler, limits, () => sockets.spoke(socket));
-      connected.set(socket, entry);
-      entry.channel.onClose(() => connected.delete(socket));
-      handler.connected?.(entry.channel);
+      const channel = serve(visitor, ws, peer, handler, limits);
+      handler.connected?.(channel);
     });
   });
 
   await listenAt(server, options);
   const url = `${options.tls === undefined ? "ws" : "wss"}://${authorityOf(server)}${path}`;
   const sweepTimer = every(limits.idleMs || 20_000, (now) => {
-    for (const { channel } of connected.values()) channel.sweep(now);
+    for (const { channel } of connections) channel?.sweep(now);
   });
   const pingTimer = setInterval(() => {
-    for (const entry of connected.values()) pingOrCut(entry);
+    for (const visitor of connections) visitor.pingOrCut();
   }, options.pingMs ?? 30_000).unref();
 
   return {
     url,
     get connections() {
-      return sockets.size;
+      return connections.size;
     },
     async close(graceMs = DEFAULT_GRACE_MS) {
       clearInterval(sweepTimer);
       clearInterval(pingTimer);
       const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
-      const channels = [...connected.values()].map((entry) => entry.channel);
+      const channels = [...connections].flatMap(({ channel }) => channel ?? []);
       await closeChannels(channels, graceMs);
       const last = setTimeout(() => {
-        for (const socket of sockets) socket.destroy();
+        for (const socket of visitors.keys()) socket.destroy();
       }, 500);
       await stopped;
       clearTimeout(last);
@@ -142,17 +178,12 @@ function refuse(socket: Socket, status: string, reason: string): void {
   socket.destroySoon();
 }
 
-function serve(
-  ws: WebSocket,
-  peer: Peer,
-  handler: Handler,
-  limits: ResolvedLimits,
-  spoke: () => void,
-): Connected {
+function serve(visitor: Visitor, ws: WebSocket, peer: Peer, handler: Handler, limits: ResolvedLimits): ServerChannel {
   const channel = new ServerChannel(peer, new WebSocketPort(ws), handler, limits);
-  const entry: Connected = { ws, channel, answersPing: true };
+  visitor.ws = ws;
+  visitor.channel = channel;
   ws.on("message", (data: Buffer, isBinary: boolean) => {
-    spoke();
+    visitor.recent = true;
     if (!isBinary) {
       channel.receive(data.toString("utf8"));
       return;
@@ -160,9 +191,7 @@ function serve(
     channel.receiveMalformed({ kind: "binary-frame", message: "only text frames are accepted" });
     ws.close(1003, "text frames only");
   });
-  ws.on("pong", () => {
-    entry.answersPing = true;
-  });
+  ws.on("pong", () => visitor.pong());
   ws.on("error", (error) => {
     // ws has closed the connection with the right code by now: what follows such a frame cannot be told apart any more.
     const problem = malformedBy(error, limits.maxMessageBytes);
@@ -170,14 +199,5 @@ function serve(
     channel.close();
   });
   ws.on("close", () => channel.gone());
-  return entry;
-}
-
-function pingOrCut(entry: Connected): void {
-  if (!entry.answersPing) {
-    entry.channel.cut("did not answer a ping");
-    return;
-  }
-  entry.answersPing = false;
-  entry.ws.ping();
+  return channel;
 }
