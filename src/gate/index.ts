@@ -31,3 +31,4 @@ export {
   type Target,
   type Verdict,
 } from "./types.js";
+export { type PolicyRefusal, type PolicySwap, type PolicyWatcher, type Reload, watchPolicy } from "./reload.js";

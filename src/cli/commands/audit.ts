@@ -1,0 +1,152 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import type { Command } from "commander";
+import { loadPolicyFiles } from "../../gate/index.js";
+import { exportRecords, type LedgerRecord, prove, read, verify } from "../../ledger/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { ledgerDir, outFor, toolsFor } from "../options.js";
+import { effectWord, paint } from "../print.js";
+import { changeLine, recorded } from "./policy.js";
+
+const DEFAULT_LINES = 20;
+
+export function addAuditCommands(program: Command): void {
+  const audit = program.command("audit").description("read, verify, prove, export and replay the ledger");
+
+  audit
+    .command("tail")
+    .description("the last records")
+    .option("-n, --lines <number>", "how many", Number, DEFAULT_LINES)
+    .option("-f, --follow", "go on as records come")
+    .option("--all", "also starts, keys and lists")
+    .action(async (options: { lines: number; follow?: boolean; all?: boolean }, command: Command) => {
+      const out = outFor(command);
+      const dir = ledgerDir(command);
+      const wanted = (record: LedgerRecord): boolean => options.all === true || isOfInterest(record);
+      const last: LedgerRecord[] = [];
+      let next = 0;
+      for await (const { record, seq } of read(dir)) {
+        next = seq + 1;
+        if (!wanted(record)) continue;
+        last.push(record);
+        if (last.length > options.lines) last.shift();
+      }
+      for (const record of last) out.line(record, () => lineOf(record));
+      if (!options.follow) return;
+      const stop = new AbortController();
+      process.once("SIGINT", () => stop.abort());
+      for await (const { record } of read(dir, { from: next, follow: true, signal: stop.signal })) {
+        if (wanted(record)) out.line(record, () => lineOf(record));
+      }
+    });
+
+  audit
+    .command("verify [path]")
+    .description("check every record of a ledger folder or an exported file; exit 1 when anything is wrong")
+    .option("--checkpoint <file...>", "signed checkpoints kept elsewhere")
+    .option("--key <verifier...>", "public keys known from elsewhere")
+    .action(async (path: string | undefined, options: { checkpoint?: string[]; key?: string[] }, command: Command) => {
+      const out = outFor(command);
+      const result = await verify(path ?? ledgerDir(command), {
+        checkpoints: (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8")),
+        publicKeys: options.key,
+      });
+      out.data(result, () =>
+        [
+          ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
+          ...result.notes.map((note) => `  ${note}`),
+          result.ok
+            ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
+            : paint.red(`${result.problemCount} problems`),
+        ].join("\n"),
+      );
+      if (!result.ok) process.exitCode = EXIT.error;
+    });
+
+  audit
+    .command("prove <record>")
+    .description("an inclusion proof for a record (its number, or a call id) that anyone can check")
+    .option("-o, --out <file>", "write it here instead of to standard output")
+    .action(async (which: string, options: { out?: string }, command: Command) => {
+      const proofs = await prove(ledgerDir(command), /^\d+$/.test(which) ? Number(which) : which);
+      if (proofs.length === 0) throw new CliError(`the ledger has no record ${which}`);
+      const text = `${JSON.stringify(proofs.length === 1 ? proofs[0] : proofs, null, 2)}\n`;
+      if (options.out === undefined) process.stdout.write(text);
+      else {
+        writeFileSync(options.out, text);
+        outFor(command).note(`wrote ${options.out}; check it with: node examples/verify-proof.mjs ${options.out}`);
+      }
+    });
+
+  audit
+    .command("export")
+    .description("the ledger as one file that `audit verify` and others can read")
+    .option("-o, --out <file>", "write it here instead of to standard output")
+    .option("--from <number>", "first record", Number)
+    .option("--to <number>", "the record after the last", Number)
+    .action(async (options: { out?: string; from?: number; to?: number }, command: Command) => {
+      const lines: string[] = [];
+      for await (const line of exportRecords(ledgerDir(command), { from: options.from, to: options.to })) {
+        if (options.out === undefined) process.stdout.write(line);
+        else lines.push(line);
+      }
+      if (options.out !== undefined) writeFileSync(options.out, lines.join(""));
+    });
+
+  audit
+    .command("replay <policy...>")
+    .description("which recorded decisions would change under this policy")
+    .option("--tools <file>", "the tools it speaks of (default: what was served last)")
+    .action(async (paths: string[], options: { tools?: string }, command: Command) => {
+      const out = outFor(command);
+      const tools = toolsFor(command, options.tools);
+      const candidate = await loadPolicyFiles(paths, tools);
+      let compared = 0;
+      let skipped = 0;
+      const changes: { seq: number; before: string; after: string; line: string }[] = [];
+      for await (const { seq, request, effect, hasArguments } of recorded(command, tools)) {
+        if (!hasArguments) {
+          skipped++;
+          continue;
+        }
+        compared++;
+        const after = candidate.decide(request).effect;
+        if (after !== effect) changes.push({ seq, before: effect, after, line: changeLine(request, effect, after) });
+      }
+      out.data({ compared, skipped, changes }, () =>
+        [
+          ...changes.map((change) => `#${change.seq} ${change.line}`),
+          `${changes.length} of ${compared} decisions would change`,
+          ...(skipped > 0
+            ? [`${skipped} were recorded without arguments and cannot be replayed (serve --keep-arguments)`]
+            : []),
+        ].join("\n"),
+      );
+    });
+}
+
+function isOfInterest(record: LedgerRecord): boolean {
+  if (record.kind === "decision") return !record.rules.some((rule) => rule.startsWith("builtin."));
+  if (record.kind === "outcome")
+    return !/^(tools|resources|prompts|server)\/(list|discover)|^resources\/templates/.test(record.tool);
+  return record.kind !== "start" && record.kind !== "key";
+}
+
+function lineOf(record: LedgerRecord): string {
+  const time = record.ts.slice(11, 23);
+  switch (record.kind) {
+    case "decision": {
+      const why = record.rules.join(", ") || record.reason;
+      return `${time} ${effectWord(record.effect)} ${record.actor} ${paint.bold(record.tool)} ${why}${record.mode === "observe" ? " (observed)" : ""}`;
+    }
+    case "outcome":
+      return `${time}   ${record.outcome} ${record.tool} ${record.latency_ms ?? "?"} ms`;
+    case "challenge":
+      return `${time} challenge ${record.event} ${record.challenge} ${record.actor} ${record.tool}`;
+    case "approval":
+      return `${time} ${record.verdict} ${record.challenge} by ${record.approver} ${record.reason}`;
+    case "policy":
+      return `${time} policy ${record.new.slice(0, 12)}`;
+    default:
+      return `${time} ${record.kind} ${JSON.stringify("detail" in record ? (record.detail ?? {}) : {})}`;
+  }
+}

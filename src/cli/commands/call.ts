@@ -1,0 +1,116 @@
+import type { Command } from "commander";
+import { type Client, connect, McpError } from "../../client/index.js";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import type { ToolResult } from "../../tool/index.js";
+import { CliError, EXIT, type ExitCode } from "../exit.js";
+import { jsonArguments, outFor } from "../options.js";
+import { paint, table } from "../print.js";
+
+const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
+
+async function withClient<T>(url: string, use: (client: Client) => Promise<T>): Promise<T> {
+  let client: Client;
+  try {
+    client = await connect(url);
+  } catch (error) {
+    throw new CliError(
+      `cannot reach ${url}: ${(error as Error).message}`,
+      EXIT.error,
+      "start it with `portcullis serve`, or name another server with --url",
+    );
+  }
+  try {
+    return await use(client);
+  } finally {
+    await client.close();
+  }
+}
+
+export function addCallCommands(program: Command): void {
+  program
+    .command("ls")
+    .description("list the tools that may be called")
+    .option("--url <url>", "the server", DEFAULT_URL)
+    .action(async ({ url }: { url: string }, command: Command) => {
+      const out = outFor(command);
+      await withClient(url, async (client) => {
+        const tools = await client.listTools();
+        out.data(tools, () =>
+          tools.length === 0
+            ? "no tool may be called; look at the policy"
+            : table(
+                ["tool", "outlook", "description"],
+                tools.map((tool) => [
+                  tool.name,
+                  (tool._meta as JsonObject | undefined)?.["portcullis/outlook"] === "challenge" ? "asks a person" : "",
+                  tool.description ?? "",
+                ]),
+              ),
+        );
+      });
+    });
+  program
+    .command("call <tool> [arguments]")
+    .description("call a tool; arguments are a JSON object, or - for standard input")
+    .option("--url <url>", "the server", DEFAULT_URL)
+    .option("--timeout <ms>", "how long to wait", Number)
+    .action(
+      async (tool: string, text: string | undefined, options: { url: string; timeout?: number }, command: Command) => {
+        const out = outFor(command);
+        const args = jsonArguments(text);
+        await withClient(options.url, async (client) => {
+          try {
+            const result = await client.callTool(tool, args, { timeoutMs: options.timeout });
+            const failure = failureOf(result);
+            if (failure) throw new CliError(failure.reason, exitFor(failure.code), remedy(failure));
+            out.data(result, () => shown(result));
+            if (result.isError === true) process.exitCode = EXIT.error;
+          } catch (error) {
+            throw refused(error);
+          }
+        });
+      },
+    );
+}
+
+function shown(result: ToolResult): string {
+  const parts = result.content.map((block) => (block.type === "text" ? block.text : `[${block.type}]`));
+  if (parts.length === 0 && result.structuredContent !== undefined)
+    parts.push(JSON.stringify(result.structuredContent));
+  const text = parts.join("\n");
+  return result.isError === true ? paint.red(text) : text;
+}
+
+interface Failure {
+  code: string;
+  reason: string;
+  rule?: string;
+  challenge?: string;
+  suggestions?: string[];
+}
+
+/** A gateway's refusal travels inside the result, where a model can read it. */
+function failureOf(result: ToolResult): Failure | undefined {
+  if (result.isError !== true) return undefined;
+  const data = result.structuredContent ?? result._meta?.["portcullis/error"];
+  return isJsonObject(data) && typeof data.error_type === "string" ? (data as unknown as Failure) : undefined;
+}
+
+function exitFor(code: string): ExitCode {
+  if (code === "CHALLENGE") return EXIT.challenge;
+  if (code === "UNAUTHENTICATED") return EXIT.auth;
+  return ["POLICY_DENY", "GUARDRAIL_BLOCKED", "RATE_LIMITED", "FORBIDDEN"].includes(code) ? EXIT.deny : EXIT.error;
+}
+
+function remedy(failure: Failure): string {
+  const lines = failure.rule === undefined ? [] : [`rule: ${failure.rule}`];
+  if (failure.challenge !== undefined) lines.push(`approve it with: portcullis approve ${failure.challenge}`);
+  return [...lines, ...(failure.suggestions ?? [])].join("\n");
+}
+
+function refused(error: unknown): unknown {
+  if (!(error instanceof McpError)) return error;
+  const data = isJsonObject(error.data) ? (error.data as unknown as Failure) : undefined;
+  const help = data ? remedy(data) : error.suggestions.join("\n");
+  return new CliError(data?.reason ?? error.message, exitFor(error.code), help === "" ? undefined : help);
+}

@@ -1,0 +1,147 @@
+// The story in a minute, offline, with no model: a permitted call, a denied one, a challenge, a ledger that proves
+// itself, and one flipped byte found.
+
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as prompts from "@clack/prompts";
+import type { Command } from "commander";
+import { connect, McpError } from "../../client/index.js";
+import { verify } from "../../ledger/index.js";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import { demoServer } from "../demo-tools.js";
+import { CliError } from "../exit.js";
+import { outFor } from "../options.js";
+import { type Out, paint } from "../print.js";
+import { type Runtime, startRuntime } from "../runtime.js";
+import { VERSION } from "../version.js";
+
+export function addDemo(program: Command): void {
+  program
+    .command("demo")
+    .description("the story in a minute: permit, deny, challenge, and a ledger that proves itself")
+    .option("--yes", "answer the challenge with yes")
+    .action(async ({ yes }: { yes?: boolean }, command: Command) => {
+      const out = outFor(command);
+      const dir = mkdtempSync(join(tmpdir(), "portcullis-demo-"));
+      const { server, notes } = demoServer(VERSION);
+      const runtime = await startRuntime({
+        stateDir: dir,
+        server,
+        http: { host: "127.0.0.1", port: 0 },
+        telemetry: { log: { level: "critical" } },
+      });
+      try {
+        await tell(out, runtime, notes, yes === true);
+      } finally {
+        await runtime.close();
+        rmSync(dir, { recursive: true, force: true });
+      }
+    });
+}
+
+type Steps = Record<string, unknown>;
+
+async function tell(out: Out, runtime: Runtime, notes: ReadonlyMap<string, string>, yes: boolean): Promise<void> {
+  const say = (text: string): void => {
+    if (!out.json) process.stdout.write(`${text}\n`);
+  };
+  const steps: Steps = {};
+  const url = runtime.listeners[0]?.url as string;
+  const agent = await connect(url);
+  try {
+    say(`${paint.bold("1. A permitted call.")} An agent writes a note.`);
+    const wrote = await call(agent, "notes.write", { title: "demo/plan", text: "water the plants" });
+    say(
+      `   ${paint.green("permit")}  notes.write demo/plan → ${wrote.text}   (notes now: ${[...notes.keys()].join(", ")})`,
+    );
+    steps.permit = { text: wrote.text, notes: notes.size };
+
+    say(`\n${paint.bold("2. A denied one.")} The same agent tries a shell.`);
+    const denied = await call(agent, "shell.run", { command: "rm -rf /" });
+    const rule = runtime.gate.policy.rules.find((each) => each.id === denied.error?.rule);
+    say(`   ${paint.red("deny")}    ${denied.error?.reason}`);
+    say(`           rule ${denied.error?.rule}, ${rule ? `${rule.file}:${rule.line}` : ""}; nothing ran`);
+    steps.deny = { reason: denied.error?.reason, rule: denied.error?.rule, line: rule?.line };
+
+    say(`\n${paint.bold("3. A challenge.")} It wants to delete the note; a person has to say yes.`);
+    const waiting = await call(agent, "notes.delete", { title: "demo/plan" });
+    say(`   ${paint.yellow("challenge")}  ${waiting.error?.reason} Still there: ${notes.has("demo/plan")}`);
+    const approved = yes || (await askPerson());
+    const id = String(waiting.error?.challenge);
+    const by = { name: "you", groups: ["operators"] };
+    if (approved) await runtime.gate.approvals.approve(id, by);
+    else await runtime.gate.approvals.deny(id, by, "not now");
+    const after = await call(agent, "notes.delete", { title: "demo/plan" });
+    say(
+      approved
+        ? `   ${paint.green("approved")}, and the same call again: ${after.text}`
+        : `   ${paint.red("denied")}: ${after.error?.reason}`,
+    );
+    steps.challenge = { id, approved, left: notes.size };
+  } finally {
+    await agent.close();
+  }
+  await proveIt(say, runtime, steps);
+  out.data(steps, () => `\nThat is all of it. ${paint.bold("portcullis serve")} starts a gateway of your own.`);
+}
+
+async function proveIt(say: (text: string) => void, runtime: Runtime, steps: Steps): Promise<void> {
+  say(`\n${paint.bold("4. The ledger.")} Every decision was written down before anything ran.`);
+  await runtime.ledger.checkpoint();
+  const good = await verify(runtime.state.ledgerDir);
+  if (!good.ok) throw new CliError(`the ledger does not verify: ${good.problems[0]?.message}`);
+  say(`   ${paint.green("good")}    ${good.to} records, signed up to ${good.covered}`);
+  const copy = `${runtime.state.ledgerDir}-copy`;
+  cpSync(runtime.state.ledgerDir, copy, { recursive: true });
+  flipByte(copy);
+  const bad = await verify(copy);
+  if (bad.ok) throw new CliError("a flipped byte was not found");
+  say(`\n${paint.bold("5. One flipped byte")} in a copy of it, and:`);
+  say(`   ${paint.red("found")}   ${bad.problems[0]?.message}`);
+  steps.ledger = { ok: good.ok, records: good.to, tampered: bad.problems[0]?.message };
+}
+
+/** Changes a letter in the middle of the first segment. */
+function flipByte(ledger: string): void {
+  const segment = readdirSync(ledger, { recursive: true })
+    .map(String)
+    .filter((name) => /\.(ndjson|jsonl)$/.test(name))
+    .sort()[0];
+  if (segment === undefined) throw new CliError("the demonstration found no segment to tamper with");
+  const path = join(ledger, segment);
+  const bytes = readFileSync(path);
+  const at = bytes.indexOf('"notes.write"') + 3;
+  bytes[at] = (bytes[at] as number) ^ 1;
+  writeFileSync(path, bytes);
+}
+
+interface Told {
+  text: string;
+  error?: { reason: string; rule?: string; challenge?: string };
+}
+
+/** What the tool said, or what the gate said in its place. */
+async function call(agent: Awaited<ReturnType<typeof connect>>, tool: string, args: JsonObject): Promise<Told> {
+  let data: unknown;
+  try {
+    const result = await agent.callTool(tool, args);
+    const text = result.content.map((block) => (block.type === "text" ? block.text : "")).join("");
+    if (result.isError !== true) return { text };
+    data = result.structuredContent;
+  } catch (error) {
+    if (!(error instanceof McpError)) throw error;
+    data = error.data;
+  }
+  if (!isJsonObject(data)) throw new CliError(`${tool} failed in a way the demonstration did not expect`);
+  return { text: "", error: data as unknown as Told["error"] };
+}
+
+async function askPerson(): Promise<boolean> {
+  if (!process.stdin.isTTY) {
+    throw new CliError("there is no terminal to ask at", undefined, "run `portcullis demo --yes`");
+  }
+  const answer = await prompts.confirm({ message: 'notes.delete {"title":"demo/plan"} — let it run?' });
+  if (prompts.isCancel(answer)) throw new CliError("cancelled");
+  return answer;
+}

@@ -1,0 +1,163 @@
+// What could keep this from working here, each finding with its remedy.
+
+import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
+import { createServer } from "node:net";
+import type { Command } from "commander";
+import { connect } from "../../client/index.js";
+import { describeProblem, loadPolicyFiles, PolicyInvalid } from "../../gate/index.js";
+import { verify } from "../../ledger/index.js";
+import { demoServer } from "../demo-tools.js";
+import { EXIT } from "../exit.js";
+import { outFor, policyPaths, shared, toolsFor } from "../options.js";
+import { paint } from "../print.js";
+import { startRuntime } from "../runtime.js";
+import { statePaths } from "../state.js";
+import { VERSION } from "../version.js";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+interface Finding {
+  check: string;
+  ok: boolean;
+  detail: string;
+  remedy?: string;
+}
+
+const MIN_FREE_BYTES = 256 * 1024 * 1024;
+
+export function addDoctor(program: Command): void {
+  program
+    .command("doctor")
+    .description("check this machine and the working folder; one remedy per finding")
+    .option("--port <number>", "the port you mean to serve on", Number, 7420)
+    .action(async ({ port }: { port: number }, command: Command) => {
+      const out = outFor(command);
+      const { dir } = shared(command);
+      const findings = [
+        node(),
+        folder(dir),
+        space(dir),
+        await portFree(port),
+        await policy(command),
+        await ledger(command),
+        await realCall(),
+      ];
+      out.data(findings, () =>
+        findings
+          .map((finding) => {
+            const mark = finding.ok ? paint.green("✓") : paint.red("✗");
+            const remedy = finding.ok || finding.remedy === undefined ? "" : `\n    ${finding.remedy}`;
+            return `${mark} ${finding.check}: ${finding.detail}${remedy}`;
+          })
+          .join("\n"),
+      );
+      if (findings.some((finding) => !finding.ok)) process.exitCode = EXIT.error;
+    });
+}
+
+function node(): Finding {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const ok = major > 20 || (major === 20 && minor >= 19);
+  return { check: "node", ok, detail: process.versions.node, remedy: "install Node 20.19 or later" };
+}
+
+function folder(dir: string): Finding {
+  const { dir: path } = statePaths(dir);
+  if (!existsSync(path)) return { check: "working folder", ok: true, detail: `${path} will be made by \`serve\`` };
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch {
+    return {
+      check: "working folder",
+      ok: false,
+      detail: `${path} cannot be written`,
+      remedy: `chown it to ${process.getuid?.()}`,
+    };
+  }
+  const open = process.platform !== "win32" && (statSync(path).mode & 0o077) !== 0;
+  return open
+    ? { check: "working folder", ok: false, detail: `${path} is open to other users`, remedy: `chmod 700 ${path}` }
+    : { check: "working folder", ok: true, detail: path };
+}
+
+function space(dir: string): Finding {
+  const { dir: path } = statePaths(dir);
+  const { bavail, bsize } = statfsSync(existsSync(path) ? path : ".");
+  const free = bavail * bsize;
+  return {
+    check: "disk",
+    ok: free >= MIN_FREE_BYTES,
+    detail: `${Math.floor(free / 1024 / 1024)} MiB free for the ledger`,
+    remedy: "make room: when the ledger cannot be written, no call runs",
+  };
+}
+
+function portFree(port: number): Promise<Finding> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", (error: NodeJS.ErrnoException) => {
+      const detail = error.code === "EADDRINUSE" ? `${port} is taken (perhaps by this gateway)` : error.message;
+      resolve({ check: "port", ok: error.code === "EADDRINUSE", detail, remedy: "choose another with --port" });
+    });
+    probe.listen(port, "127.0.0.1", () =>
+      probe.close(() => resolve({ check: "port", ok: true, detail: `${port} is free` })),
+    );
+  });
+}
+
+async function policy(command: Command): Promise<Finding> {
+  const paths = policyPaths(command, undefined);
+  if (!existsSync(paths[0] as string)) return { check: "policy", ok: true, detail: "none yet; `serve` writes one" };
+  try {
+    const set = await loadPolicyFiles(paths, toolsFor(command, undefined));
+    return { check: "policy", ok: true, detail: `${set.rules.length} rules` };
+  } catch (error) {
+    const detail =
+      error instanceof PolicyInvalid ? error.problems.map(describeProblem).join("; ") : (error as Error).message;
+    return { check: "policy", ok: false, detail, remedy: "correct it and run `portcullis policy check`" };
+  }
+}
+
+async function ledger(command: Command): Promise<Finding> {
+  const { ledgerDir } = statePaths(shared(command).dir);
+  if (!existsSync(ledgerDir)) return { check: "ledger", ok: true, detail: "none yet" };
+  try {
+    const result = await verify(ledgerDir);
+    const detail = result.ok ? `${result.to} records, all good` : (result.problems[0]?.message ?? "does not verify");
+    return {
+      check: "ledger",
+      ok: result.ok,
+      detail,
+      remedy: "run `portcullis audit verify` and keep a copy before you touch it",
+    };
+  } catch (error) {
+    return { check: "ledger", ok: false, detail: (error as Error).message, remedy: "run `portcullis audit verify`" };
+  }
+}
+
+/** Starts a gateway for real, in a folder of its own, and makes one call through it. */
+async function realCall(): Promise<Finding> {
+  const dir = mkdtempSync(join(tmpdir(), "portcullis-doctor-"));
+  try {
+    const runtime = await startRuntime({
+      stateDir: dir,
+      server: demoServer(VERSION).server,
+      http: { host: "127.0.0.1", port: 0 },
+      telemetry: { log: { level: "critical" } },
+    });
+    try {
+      const client = await connect(runtime.listeners[0]?.url as string);
+      const result = await client.callTool("math.add", { a: 2, b: 3 });
+      await client.close();
+      const sum = (result.structuredContent as { sum?: number } | undefined)?.sum;
+      return { check: "a real call", ok: sum === 5, detail: `math.add 2 3 = ${sum}`, remedy: "report this" };
+    } finally {
+      await runtime.close();
+    }
+  } catch (error) {
+    return { check: "a real call", ok: false, detail: (error as Error).message, remedy: "see the message" };
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}

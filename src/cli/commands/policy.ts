@@ -1,0 +1,247 @@
+import { readFileSync } from "node:fs";
+import type { Command } from "commander";
+import {
+  describeProblem,
+  diffPolicies,
+  type Explanation,
+  loadPolicyFiles,
+  METHODS,
+  type ObservedCall,
+  parseCases,
+  PolicyInvalid,
+  type PolicyRequest,
+  type PolicySet,
+  runCases,
+  suggestPolicy,
+  type ToolSummary,
+} from "../../gate/index.js";
+import { readIntents } from "../../ledger/index.js";
+import type { JsonObject } from "../../protocol/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { jsonArguments, ledgerDir, outFor, policyPaths, toolsFor } from "../options.js";
+import { effectWord, type Out, paint } from "../print.js";
+
+interface PolicyOptions {
+  policy?: string[];
+  tools?: string;
+}
+
+export function addPolicyCommands(program: Command): void {
+  const policy = program.command("policy").description("check, explain, test, compare and suggest policies");
+  const common = (command: Command): Command =>
+    command
+      .option("--policy <path...>", "policy files or folders (default: the working folder's)")
+      .option("--tools <file>", "the tools it speaks of: an answer of tools/list (default: what was served last)");
+
+  common(policy.command("check"))
+    .description("are the policy files right?")
+    .action(async (options: PolicyOptions, command: Command) => {
+      const out = outFor(command);
+      const set = await load(command, options);
+      const facts = { ok: true, hash: set.hash, rules: set.rules.length, warnings: set.warnings };
+      out.data(facts, () =>
+        [
+          ...set.warnings.map((warning) => paint.yellow(describeProblem(warning))),
+          `${paint.green("ok")}: ${set.rules.length} rules, ${set.hash.slice(0, 12)}`,
+        ].join("\n"),
+      );
+    });
+
+  common(policy.command("explain <tool> [arguments]"))
+    .description("what would be decided, by which rule and which condition")
+    .option("--agent <app/agent>", "who calls", "local/local")
+    .action(
+      async (tool: string, text: string | undefined, options: PolicyOptions & { agent: string }, command: Command) => {
+        const out = outFor(command);
+        const tools = toolsFor(command, options.tools);
+        const set = await load(command, options);
+        const explanation = set.explain(requestFor(tools, tool, jsonArguments(text), options.agent));
+        out.data(explanation, () => explained(explanation));
+        const { effect } = explanation.decision;
+        process.exitCode = effect === "permit" ? EXIT.ok : effect === "deny" ? EXIT.deny : EXIT.challenge;
+      },
+    );
+
+  common(policy.command("test <file...>"))
+    .description("run the cases in these files")
+    .action(async (files: string[], options: PolicyOptions, command: Command) => {
+      const out = outFor(command);
+      const set = await load(command, options);
+      const results = files.flatMap((file) => runCases(set, parseCases(file, readText(file))));
+      const failed = results.filter((result) => !result.ok);
+      out.data({ passed: results.length - failed.length, failed: failed.length, results }, () =>
+        [
+          ...failed.map(
+            ({ case: each, message }) => `${paint.red("✗")} ${each.file}:${each.line} ${each.name}: ${message}`,
+          ),
+          `${results.length - failed.length} passed, ${failed.length} failed`,
+        ].join("\n"),
+      );
+      if (failed.length > 0) process.exitCode = EXIT.error;
+    });
+
+  common(policy.command("diff <old> <new>"))
+    .description("which rules and which decisions differ between two policies")
+    .option("--cases <file...>", "compare on these cases")
+    .option("--recorded", "compare on the calls in the ledger")
+    .action(
+      async (
+        before: string,
+        after: string,
+        options: PolicyOptions & { cases?: string[]; recorded?: boolean },
+        command: Command,
+      ) => {
+        const out = outFor(command);
+        const tools = toolsFor(command, options.tools);
+        const [old, now] = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
+        const requests = (options.cases ?? []).flatMap((file) =>
+          parseCases(file, readText(file)).map((each) => each.request),
+        );
+        if (options.recorded) for await (const { request } of recorded(command, tools)) requests.push(request);
+        const diff = diffPolicies(old, now, requests);
+        out.data(diff, () =>
+          [
+            ...diff.removed.map((rule) => paint.red(`- ${rule.id} (${rule.file}:${rule.line})`)),
+            ...diff.added.map((rule) => paint.green(`+ ${rule.id} (${rule.file}:${rule.line})`)),
+            ...diff.changed.map((change) => paint.yellow(`~ ${change.id} (${change.after.file}:${change.after.line})`)),
+            ...diff.decisions.map(({ request, before: was, after: is }) => changeLine(request, was.effect, is.effect)),
+            `${diff.decisions.length} of ${diff.compared} decisions differ`,
+          ].join("\n"),
+        );
+      },
+    );
+
+  common(policy.command("suggest"))
+    .description("write the narrowest policy that would have permitted what was seen")
+    .option("--only-denied", "only what was not permitted")
+    .action(async (options: PolicyOptions & { onlyDenied?: boolean }, command: Command) => {
+      const out = outFor(command);
+      const tools = toolsFor(command, options.tools);
+      const calls: ObservedCall[] = [];
+      for await (const { request, effect, hasArguments } of recorded(command, tools)) {
+        if (options.onlyDenied && effect === "permit") continue;
+        const { app, agent, action, resource, arguments: args } = request;
+        calls.push({ app, agent, action, resource, ...(hasArguments ? { arguments: args } : {}) });
+      }
+      const text = suggestPolicy(calls, tools);
+      out.data({ calls: calls.length, policy: text }, () => text);
+      if (calls.length === 0)
+        out.note("nothing was seen yet: run `portcullis serve --observe --keep-arguments` for a while");
+    });
+}
+
+async function load(command: Command, options: PolicyOptions): Promise<PolicySet> {
+  try {
+    return await loadPolicyFiles(policyPaths(command, options.policy), toolsFor(command, options.tools));
+  } catch (error) {
+    throw invalid(outFor(command), error);
+  }
+}
+
+function invalid(out: Out, error: unknown): unknown {
+  if (!(error instanceof PolicyInvalid)) return error;
+  if (out.json) out.data({ ok: false, problems: error.problems }, () => "");
+  const count = error.problems.length === 1 ? "a problem" : `${error.problems.length} problems`;
+  return new CliError(`the policy has ${count}`, EXIT.invalidPolicy, error.problems.map(describeProblem).join("\n"));
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
+  }
+}
+
+function requestFor(tools: readonly ToolSummary[], name: string, args: JsonObject, agent: string): PolicyRequest {
+  const slash = agent.indexOf("/");
+  if (slash < 1 || slash === agent.length - 1)
+    throw new CliError(`\`${agent}\` is no agent: write app/agent`, EXIT.usage);
+  const tool = tools.find((each) => each.name === name);
+  const isMethod = Object.hasOwn(METHODS, name);
+  if (!tool && !isMethod) {
+    throw new CliError(
+      `there is no tool \`${name}\``,
+      EXIT.usage,
+      `known: ${tools.map((each) => each.name).join(", ")}`,
+    );
+  }
+  return {
+    app: agent.slice(0, slash),
+    agent: agent.slice(slash + 1),
+    scope: [],
+    action: name,
+    resource: tool
+      ? { type: "Tool", id: name, server: tool.server, tags: tool.tags, readOnly: tool.readOnly }
+      : { type: "Method", id: name },
+    arguments: args,
+    transport: "http",
+  };
+}
+
+function explained({ decision, rules }: Explanation): string {
+  const lines = [`${effectWord(decision.effect)}${decision.reason === "" ? "" : `: ${decision.reason}`}`];
+  for (const error of decision.errors) lines.push(paint.red(`  error: ${error}`));
+  for (const rule of rules) {
+    const mark = rule.matched ? paint.bold("matched") : "no match";
+    lines.push(`  ${rule.effect} ${rule.id} (${rule.file}:${rule.line}) ${mark}`);
+    lines.push(`    ${rule.decidedBy.part} at line ${rule.decidedBy.line}: ${rule.decidedBy.text}`);
+    if (rule.error !== undefined) lines.push(paint.red(`    ${rule.error}`));
+  }
+  if (rules.length === 0) lines.push("  no rule speaks of this");
+  return lines.join("\n");
+}
+
+export function changeLine(request: PolicyRequest, before: string, after: string): string {
+  const who = `${request.app}/${request.agent}`;
+  return `${effectWord(before)} → ${effectWord(after)}  ${who} ${request.action} ${JSON.stringify(request.arguments)}`;
+}
+
+export interface RecordedRequest {
+  seq: number;
+  request: PolicyRequest;
+  effect: string;
+  hasArguments: boolean;
+}
+
+const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
+  "tools/call": "Tool",
+  "resources/read": "Resource",
+  "resources/subscribe": "Resource",
+  "prompts/get": "Prompt",
+  "completion/complete": "Prompt",
+  "subscriptions/listen": "Method",
+};
+
+/** Decisions of the ledger as requests that can be decided again. Built-in ones are no question of policy. */
+export async function* recorded(command: Command, tools: readonly ToolSummary[]): AsyncGenerator<RecordedRequest> {
+  for await (const intent of readIntents(ledgerDir(command))) {
+    const type = TYPES[intent.method];
+    if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
+      continue;
+    const tool = type === "Tool" ? tools.find((each) => each.name === intent.tool) : undefined;
+    if (type === "Tool" && !tool) continue;
+    yield {
+      seq: intent.seq,
+      effect: intent.effect,
+      hasArguments: intent.args !== undefined,
+      request: {
+        app: intent.app,
+        agent: intent.agent,
+        scope: [],
+        action: type === "Tool" ? intent.tool : intent.method,
+        resource: {
+          type,
+          id: intent.tool,
+          ...(tool ? { server: tool.server, tags: tool.tags } : { server: serverOf(intent.binding) }),
+        },
+        arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
+        transport: "http",
+      },
+    };
+  }
+}
+
+function serverOf(binding: string): string {
+  return binding.slice(binding.indexOf(":") + 1);
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env node
+// The command line. Data on stdout, everything else on stderr; every failure says what was wrong and what to do.
+
+import { Command, CommanderError, Option } from "commander";
+import { addAuditCommands } from "./commands/audit.js";
+import { addApprovalCommands } from "./commands/approvals.js";
+import { addCallCommands } from "./commands/call.js";
+import { addCompletion } from "./commands/completion.js";
+import { addDemo } from "./commands/demo.js";
+import { addDoctor } from "./commands/doctor.js";
+import { addPolicyCommands } from "./commands/policy.js";
+import { addServe } from "./commands/serve.js";
+import { CliError, EXIT, type ExitCode } from "./exit.js";
+import { paintErr } from "./print.js";
+import { DEFAULT_STATE_DIR } from "./state.js";
+import { VERSION } from "./version.js";
+
+export function createProgram(): Command {
+  const program = new Command("portcullis")
+    .description("Makes it safe to give agents tools: every call is identified, decided, recorded, and only then run.")
+    .version(VERSION)
+    .addOption(new Option("--json", "print data as JSON"))
+    .addOption(new Option("--dir <folder>", "the working folder").env("PORTCULLIS_DIR").default(DEFAULT_STATE_DIR))
+    .showHelpAfterError("(portcullis --help shows what there is)")
+    .exitOverride();
+  addServe(program);
+  addDemo(program);
+  addCallCommands(program);
+  addPolicyCommands(program);
+  addApprovalCommands(program);
+  addAuditCommands(program);
+  addDoctor(program);
+  addCompletion(program);
+  return program;
+}
+
+async function main(argv: readonly string[]): Promise<ExitCode> {
+  try {
+    await createProgram().parseAsync(argv as string[]);
+    return (process.exitCode as ExitCode | undefined) ?? EXIT.ok;
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      // Help and version are no failures; everything else commander says is about how it was called.
+      return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    }
+    return complain(error);
+  }
+}
+
+function complain(error: unknown): ExitCode {
+  if (error instanceof CliError) {
+    process.stderr.write(`${paintErr.red("error:")} ${error.message}\n`);
+    if (error.help !== undefined) process.stderr.write(`${error.help}\n`);
+    return error.exitCode;
+  }
+  const { message, code } = error as Error & { code?: string };
+  process.stderr.write(`${paintErr.red("error:")} ${message}\n`);
+  return code === "POLICY_INVALID" ? EXIT.invalidPolicy : EXIT.error;
+}
+
+process.exitCode = await main(process.argv);

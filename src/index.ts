@@ -1,0 +1,15 @@
+// The whole package through one door. Import a subpath (`portcullis/client`, `portcullis/server`, …) to load less.
+
+export * from "./client/index.js";
+export {
+  canonicalize,
+  contentId,
+  createGate,
+  type Gate,
+  type GateOptions,
+  loadPolicy,
+  MemoryApprovals,
+} from "./gate/index.js";
+export { type Ledger, openLedger, prove, verify } from "./ledger/index.js";
+export { createServer, permitAll, Server } from "./server.js";
+export { defineTool } from "./tool/index.js";
