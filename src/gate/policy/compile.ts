@@ -41,15 +41,16 @@ export function compileTest(node: Node): Test {
     }
     case "is": {
       const left = compile(node.left);
+      const parents = node.in ? compile(node.in) : undefined;
       const { entityType } = node;
-      const within = node.in ? compileIn(left, compile(node.in)) : undefined;
-      return (frame) => asEntity(left(frame)).type === entityType && (within?.(frame) ?? true);
+      return (frame) => {
+        const entity = asEntity(left(frame));
+        return entity.type === entityType && (parents === undefined || isInAny(frame, entity, parents(frame)));
+      };
     }
-    case "binary": {
-      const test = compileBinaryTest(node);
-      if (test) return test;
+    case "binary":
+      if (!ARITHMETIC.has(node.op)) return compileBinaryTest(node);
       break;
-    }
     default:
   }
   const run = compile(node);
@@ -83,7 +84,7 @@ export function compile(node: Node): Run {
       return (frame) => fits(subtract(0, asLong(arg(frame))));
     }
     case "binary":
-      return compileBinaryTest(node) ?? compileArithmetic(node);
+      return ARITHMETIC.has(node.op) ? compileArithmetic(node) : compileBinaryTest(node);
     case "get":
       return compileGet(node);
     case "if": {
@@ -110,7 +111,10 @@ const VARIABLES: Readonly<Record<"principal" | "action" | "resource" | "context"
   context: (frame) => frame.context(),
 };
 
-function compileBinaryTest(node: BinaryNode): Test | undefined {
+/** The operators that do not come out as a bool. */
+const ARITHMETIC: ReadonlySet<string> = new Set(["+", "-", "*", "getTag"]);
+
+function compileBinaryTest(node: BinaryNode): Test {
   if (node.op === "&&" || node.op === "||") {
     const left = compileTest(node.left);
     const right = compileTest(node.right);
@@ -160,7 +164,7 @@ function compileBinaryTest(node: BinaryNode): Test | undefined {
         return false; // None of our entities carries Cedar tags.
       };
     default:
-      return undefined;
+      throw new NotCovered(`the operator ${node.op}`);
   }
 }
 
@@ -187,13 +191,17 @@ function compileIn(left: Run, right: Run): Test {
   return (frame) => {
     const child = left(frame);
     const parents = right(frame);
-    const entity = asEntity(child);
-    if (parents instanceof Entity) return frame.isIn(entity, parents);
-    if (!(parents instanceof CedarSet))
-      throw new EvaluationError(`expected an entity or a set, found ${typeName(parents)}`);
-    // Every element has to be an entity, also those behind the one that matches.
-    return parents.items.map(asEntity).some((parent) => frame.isIn(entity, parent));
+    return isInAny(frame, asEntity(child), parents);
   };
+}
+
+function isInAny(frame: Frame, child: Entity, parents: Value): boolean {
+  if (parents instanceof Entity) return frame.isIn(child, parents);
+  if (!(parents instanceof CedarSet)) {
+    throw new EvaluationError(`expected an entity or a set, found ${typeName(parents)}`);
+  }
+  // Every element has to be an entity, also those behind the one that matches.
+  return parents.items.map(asEntity).some((parent) => frame.isIn(child, parent));
 }
 
 function compileGet(node: Node & { kind: "get" }): Run {
@@ -219,29 +227,33 @@ function attributeOf(frame: Frame, holder: Value, attr: string): Value {
   return value;
 }
 
-/** `a has b.c` asks `a has b`, then `a.b has c`. */
+/** `a has b.c` asks `a has b`, then `a.b has c`; what it is asked of is evaluated once. */
 function compileHas(node: HasNode): Test {
-  const [attr = "", ...deeper] = node.attrs;
-  const here = compileHasOne(node.left, attr);
-  if (deeper.length === 0) return here;
-  const next = compileHas({ kind: "has", left: { kind: "get", left: node.left, attr }, attrs: deeper });
-  return (frame) => here(frame) && next(frame);
+  const chain = chainOf(node.left);
+  const { attrs } = node;
+  if (chain?.root === "context" && chain.path[0] === "arguments") return hasArgument(chain.path.slice(1), attrs);
+  const left = compile(node.left);
+  return (frame) => {
+    let holder = left(frame);
+    for (const [index, attr] of attrs.entries()) {
+      if (!hasAttribute(frame, holder, attr)) return false;
+      if (index < attrs.length - 1) holder = attributeOf(frame, holder, attr);
+    }
+    return true;
+  };
 }
 
-function compileHasOne(holder: Node, attr: string): Test {
-  const chain = chainOf(holder);
-  if (chain?.root === "context") {
-    const [first, ...path] = chain.path;
-    if (first === "arguments") return (frame) => frame.hasArgument(path, attr);
-    if (first === undefined) return () => attr === "arguments" || attr === "approved" || attr === "transport";
-  }
-  const left = compile(holder);
-  return (frame) => {
-    const value = left(frame);
-    if (value instanceof CedarRecord) return value.attrs.has(attr);
-    if (value instanceof Entity) return frame.has(value, attr);
-    throw new EvaluationError(`expected a record or an entity, found ${typeName(value)}`);
-  };
+function hasArgument(path: readonly string[], attrs: readonly string[]): Test {
+  const steps = attrs.map((attr, index) => ({ attr, path: [...path, ...attrs.slice(0, index)] }));
+  const [only] = steps;
+  if (only && steps.length === 1) return (frame) => frame.hasArgument(only.path, only.attr);
+  return (frame) => steps.every((step) => frame.hasArgument(step.path, step.attr));
+}
+
+function hasAttribute(frame: Frame, holder: Value, attr: string): boolean {
+  if (holder instanceof CedarRecord) return holder.attrs.has(attr);
+  if (holder instanceof Entity) return frame.has(holder, attr);
+  throw new EvaluationError(`expected a record or an entity, found ${typeName(holder)}`);
 }
 
 /** A set of literals is made once. */

@@ -100,7 +100,8 @@ function argumentProblem(read: Read, actions: readonly Action[]): Wrong | undefi
   return { message: `${only} ${JSON.stringify(text)} (in ${full})`, help: didYouMean(text, names, '"') };
 }
 
-function isSlip(name: string, declared: string): boolean {
+/** True when the name is nearly, but not quite, the declared one. */
+export function isSlip(name: string, declared: string): boolean {
   const limit = name.length > 5 ? 3 : 2;
   return name !== declared && editDistance(name.toLowerCase(), declared.toLowerCase(), limit) < limit;
 }

@@ -6,6 +6,7 @@ import { ScanError, type Token, TooDeep, unquote, unquotePattern } from "./scan.
 
 /** Deepest tree that Cedar validates and evaluates with room to spare; a chain of 64 `&&` is this deep. */
 export const MAX_DEPTH = 64;
+const MAX_CLAUSES = 16;
 
 const VARIABLES = new Set(["principal", "action", "resource", "context"]);
 const METHODS = new Set(["contains", "containsAll", "containsAny", "getTag", "hasTag"]);
@@ -45,7 +46,11 @@ class Parser {
     this.#take(",");
     this.#expect(")");
     const clauses: Clause[] = [];
-    while (!this.#take(";")) clauses.push(this.#clause());
+    while (!this.#take(";")) {
+      // Clauses are nested in each other too, once Cedar has joined them.
+      if (clauses.length >= MAX_CLAUSES) throw new TooDeep(`more than ${MAX_CLAUSES} when and unless`, this.#start());
+      clauses.push(this.#clause());
+    }
     return { effect, principal, action, resource, clauses, annotations };
   }
 
