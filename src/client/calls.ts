@@ -114,7 +114,9 @@ export class ToolCalls {
   /** Several calls at once; what each ended with stands at its place. */
   async batch(calls: readonly ToolCall[], options: RequestOptions): Promise<PromiseSettledResult<ToolResult>[]> {
     const { limits, revision } = this.#conversation;
-    if (!factsOf(revision).batches) return this.severally(calls, (call) => this.call(call, options));
+    // On stdio many servers of the one revision with batches read a message a line, and a batch is none to them.
+    const batches = factsOf(revision).batches && this.#conversation.transport !== "stdio";
+    if (!batches) return this.severally(calls, (call) => this.call(call, options));
     const settled: PromiseSettledResult<ToolResult>[] = [];
     for (const part of parts(calls, limits.maxBatch, limits.maxMessageBytes)) {
       settled.push(...(await this.#batchOnWire(part, options)));

@@ -4,7 +4,7 @@
 import { createRequire } from "node:module";
 import type { JsonObject, Notification, Request } from "../protocol/index.js";
 import type { Implementation, LogLevel } from "../tool/index.js";
-import type { ClientTransport } from "../transport/index.js";
+import type { ClientTransport, TransportKind } from "../transport/index.js";
 import { type Dialect, modernDialect, type Session } from "./dialect.js";
 import { McpError, ProtocolError } from "./errors.js";
 import { answerInput, clientCapabilities } from "./inputs.js";
@@ -39,6 +39,8 @@ export interface ConversationEvents {
   renewed(): void;
 }
 
+/** How long a connection waits for the server's own stream before it goes on without. */
+const STREAM_MS = 500;
 /** How long a session's end may take to be told. */
 const GOODBYE_MS = 2_000;
 
@@ -82,7 +84,7 @@ export class Conversation {
   async open(): Promise<void> {
     try {
       await this.#link.start();
-      this.#adopt(await negotiate(this.#link, this.#terms));
+      await this.#adopt(await negotiate(this.#link, this.#terms));
     } catch (error) {
       await this.#link.close().catch(() => {});
       throw asMcpError(error);
@@ -104,6 +106,10 @@ export class Conversation {
 
   get isHttp(): boolean {
     return this.#isHttp;
+  }
+
+  get transport(): TransportKind {
+    return this.#link.transport.kind;
   }
 
   get stats(): ConversationStats {
@@ -200,7 +206,7 @@ export class Conversation {
     if (this.agreement.session !== lost) return;
     this.#renewal ??= (async () => {
       try {
-        this.#adopt(await initialize(this.#link, this.#terms, this.revision));
+        await this.#adopt(await initialize(this.#link, this.#terms, this.revision));
         this.#events.renewed();
       } finally {
         this.#renewal = undefined;
@@ -209,14 +215,23 @@ export class Conversation {
     await this.#renewal;
   }
 
-  #adopt(agreement: Agreement): void {
+  async #adopt(agreement: Agreement): Promise<void> {
     this.#agreement = agreement;
     this.#link.batches = factsOf(agreement.revision).batches;
     if (!agreement.session || !this.#isHttp) return;
-    // Servers of the handshake revisions say some things on a stream of their own. Those without one refuse it.
+    // Servers of the handshake revisions ask and tell some things on a stream of their own, and what they say before
+    // it is open is lost. So it is opened first; servers without one refuse it, and a silent one is not waited for.
     this.#stopListening.abort();
     this.#stopListening = new AbortController();
-    listenStream(this.#follow(this.#stopListening.signal)).catch(() => {});
+    const { signal } = this.#stopListening;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, STREAM_MS);
+      const onAnswered = (): void => {
+        clearTimeout(timer);
+        resolve();
+      };
+      listenStream({ ...this.#follow(signal), onAnswered }).then(onAnswered, onAnswered);
+    });
   }
 
   #follow(signal: AbortSignal): Parameters<typeof listenStream>[0] {

@@ -70,7 +70,7 @@ describe("answers", () => {
         `{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"new":{"x":[1]},"big":12345678901234567890}}`,
       ),
     );
-    expect((await link.request(ask())).result).toEqual({ new: { x: [1] }, big: 12345678901234567890 });
+    expect((await link.request(ask())).result).toEqual({ new: { x: [1] }, big: Number("12345678901234567890") });
   });
 
   it("that are no JSON, no message or nested without end are counted and stop nothing", async () => {

@@ -277,7 +277,8 @@ export class Link {
   #onOrphan(response: ErrorResponse): void {
     const only = this.#pending.size === 1 ? this.#pending.values().next().value : undefined;
     if (only?.orphanErrors) return only.answer(response);
-    this.stats.strayAnswers++;
+    // On HTTP it belongs to the response it came in, and whoever sent that request reads it there.
+    if (this.transport.kind !== "http") this.stats.strayAnswers++;
   }
 
   #onNotification(message: Notification): void {

@@ -11,6 +11,8 @@ export interface FollowOptions {
   signal: AbortSignal;
   /** Attempts in a row that brought nothing. */
   maxFailures: number;
+  /** Called when the server has answered the first attempt, whatever it said. */
+  onAnswered?: () => void;
 }
 
 const DEFAULT_RETRY_MS = 1_000;
@@ -37,7 +39,7 @@ async function follow(options: FollowOptions, lastEventId: string | undefined, r
     await pause(Math.min(waitMs, MAX_RETRY_MS), signal);
     if (signal.aborted) return;
     const openedAt = performance.now();
-    const sent = await open(transport, await options.headers(), last, signal);
+    const sent = await open(transport, await options.headers(), last, options);
     if (signal.aborted || refused(sent)) return;
     const moved = sent?.lastEventId !== undefined && sent.lastEventId !== last;
     failures = moved || performance.now() - openedAt > WORTHWHILE_MS ? 0 : failures + 1;
@@ -51,7 +53,7 @@ async function open(
   transport: ClientTransport,
   headers: Record<string, string>,
   last: string | undefined,
-  signal: AbortSignal,
+  { signal, onAnswered }: FollowOptions,
 ): Promise<Sent | undefined> {
   try {
     const sent = await transport.send("", {
@@ -59,10 +61,12 @@ async function open(
       headers: { ...headers, ...(last === undefined ? {} : { "last-event-id": last }) },
       signal,
     });
+    onAnswered?.();
     // A stream that breaks off is picked up again by the loop, like one that ends.
     await sent.done.catch(() => {});
     return sent;
   } catch {
+    onAnswered?.();
     return undefined;
   }
 }
