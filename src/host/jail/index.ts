@@ -1,6 +1,14 @@
 export { isWithinMac, judgeMac, checkMacPath, type MacFacts } from "./macos.js";
 export { isNetworkType, isWithin, type Mount, mountOf, mountsBetween, parseMountInfo, readMounts } from "./mounts.js";
-export { type JailRules, locate, type Located, type OpeningMethod, openingMethod, type Place, useOpeningMethod } from "./locate.js";
+export {
+  type JailRules,
+  locate,
+  type Located,
+  type OpeningMethod,
+  openingMethod,
+  type Place,
+  useOpeningMethod,
+} from "./locate.js";
 export { native } from "./native.js";
 export { absolutePath, expandTilde } from "./path-text.js";
 export { findPortableTarget, writePortable } from "./portable-write.js";

@@ -196,10 +196,15 @@ function crossing(
   const network = crossed.find((mount) => isNetworkType(mount.type));
   if (network !== undefined && rules.denyNetworkFS) return networkDenial(network, field);
   if (crossed.length === 0) return undefined;
-  return denial("POLICY_DENY", "crossesMount", `${field} ${quote(path)} lies on another file system mounted below the root`, {
-    field,
-    suggestions: ["ask the operator to list the mount point itself under allowedRoots"],
-  });
+  return denial(
+    "POLICY_DENY",
+    "crossesMount",
+    `${field} ${quote(path)} lies on another file system mounted below the root`,
+    {
+      field,
+      suggestions: ["ask the operator to list the mount point itself under allowedRoots"],
+    },
+  );
 }
 
 function refuseWalk(
@@ -214,7 +219,11 @@ function refuseWalk(
   // What lies outside is not described, not even by the way it failed.
   if (place === undefined) return outside(path, field);
   if (walked.why === "mount") {
-    return checkPlace(place, rules, mounts, field) ?? crossing(place, walked.at, rules, mounts, path, field) ?? outside(path, field);
+    return (
+      checkPlace(place, rules, mounts, field) ??
+      crossing(place, walked.at, rules, mounts, path, field) ??
+      outside(path, field)
+    );
   }
   return openFailed(walked.why === "loop" ? "ELOOP" : walked.why === "missing" ? "ENOENT" : "EACCES", path, field);
 }
@@ -227,9 +236,14 @@ function networkDenial(mount: Mount, field: string): Denial {
 }
 
 function outside(path: string, field: string): Denial {
-  return denial("POLICY_DENY", "outsideAllowedRoots", `${field} ${quote(path)} is not inside a folder that the policy opens`, {
-    field,
-  });
+  return denial(
+    "POLICY_DENY",
+    "outsideAllowedRoots",
+    `${field} ${quote(path)} is not inside a folder that the policy opens`,
+    {
+      field,
+    },
+  );
 }
 
 function changed(path: string, field: string): Denial {
@@ -247,7 +261,9 @@ function openFailed(problem: string, path: string, field: string): Denial {
     case "ENOTDIR":
       return denial("IO_ERROR", "notFound", `${shown} goes through something that is not a folder`, { field });
     case "ELOOP":
-      return denial("POLICY_DENY", "symlinkLoop", `${shown} goes through a loop of links or a link of the kernel's`, { field });
+      return denial("POLICY_DENY", "symlinkLoop", `${shown} goes through a loop of links or a link of the kernel's`, {
+        field,
+      });
     case "ENAMETOOLONG":
       return denial("INVALID_ARGS", "pathTooLong", `${shown} is too long`, { field });
     case "EACCES":

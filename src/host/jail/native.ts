@@ -24,6 +24,7 @@ type Call = (...args: unknown[]) => number;
 export interface Koffi {
   load(path: null): { func(name: string, result: string, args: string[]): Call };
   errno(): number;
+  address(value: Buffer): bigint;
 }
 
 let koffi: Koffi | null | undefined;
@@ -64,8 +65,7 @@ function bind(): Native | null {
         how.writeBigUInt64LE(BigInt(resolve), 16);
         return orErrno(openCall(SYSCALL_OPENAT2, folder ?? AT_FDCWD, path, how, how.length));
       },
-      linkFile: (fd, folder, name) =>
-        orErrno(linkat(AT_FDCWD, `/proc/self/fd/${fd}`, folder, name, AT_SYMLINK_FOLLOW)),
+      linkFile: (fd, folder, name) => orErrno(linkat(AT_FDCWD, `/proc/self/fd/${fd}`, folder, name, AT_SYMLINK_FOLLOW)),
       renameNoReplace(folder, from, to) {
         const number = SYSCALL_RENAMEAT2[process.arch];
         if (number === undefined) return -osConstants.errno.ENOSYS;

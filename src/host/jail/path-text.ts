@@ -31,10 +31,15 @@ export function absolutePath(text: string, field: string, facts: TextFacts): str
   const isAbsolute = facts.platform === "win32" ? /^[A-Za-z]:[\\/]/.test(expanded) : expanded.startsWith("/");
   if (isAbsolute) return checkLength(expanded, field) ?? expanded;
   if (facts.base === undefined) {
-    return denial("INVALID_ARGS", "relativePath", `${field} ${quote(text)} is relative and there is no root to start from`, {
-      field,
-      suggestions: ["give an absolute path"],
-    });
+    return denial(
+      "INVALID_ARGS",
+      "relativePath",
+      `${field} ${quote(text)} is relative and there is no root to start from`,
+      {
+        field,
+        suggestions: ["give an absolute path"],
+      },
+    );
   }
   const joined = `${facts.base}/${expanded}`;
   return checkLength(joined, field) ?? joined;
@@ -45,9 +50,14 @@ function checkText(text: string, field: string): Denial | undefined {
   if (text.length > MAX_PATH_BYTES) return tooLong(field);
   // Lone surrogates have no UTF-8 form: two different texts would name one file.
   if (/[\p{Cc}\p{Cs}]/u.test(text)) {
-    return denial("INVALID_ARGS", "controlCharacter", `${field} contains NUL, a control character or half a character`, {
-      field,
-    });
+    return denial(
+      "INVALID_ARGS",
+      "controlCharacter",
+      `${field} contains NUL, a control character or half a character`,
+      {
+        field,
+      },
+    );
   }
   return undefined;
 }

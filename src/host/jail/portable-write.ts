@@ -32,9 +32,12 @@ export function findPortableTarget(
   const zone = zones
     .filter((z) => resolvePortable(folderPath, [z], rules, field) === folderPath)
     .sort((a, b) => b.path.length - a.path.length)[0];
-  if (zone === undefined) return denial("POLICY_DENY", "outsideWriteZones", `${field} is not inside a write zone`, { field });
+  if (zone === undefined)
+    return denial("POLICY_DENY", "outsideWriteZones", `${field} is not inside a write zone`, { field });
   if (!zone.recursive && folderPath !== zone.path) {
-    return denial("POLICY_DENY", "writeRules.recursive", `${field} is below a write zone that is not recursive`, { field });
+    return denial("POLICY_DENY", "writeRules.recursive", `${field} is below a write zone that is not recursive`, {
+      field,
+    });
   }
   const name = basename(path);
   const old = lstatSync(join(folderPath, name), { bigint: true, throwIfNoEntry: false });

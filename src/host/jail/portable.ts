@@ -2,7 +2,16 @@
 // open itself refuses every link on the way; on Windows a swap between the two looks is noticed, not prevented
 // (docs/platforms.md says so).
 
-import { type BigIntStats, closeSync, constants, fstatSync, lstatSync, openSync, realpathSync, statfsSync } from "node:fs";
+import {
+  type BigIntStats,
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  realpathSync,
+  statfsSync,
+} from "node:fs";
 import { type Denial, denial, quote } from "../denial.js";
 import type { Place } from "./locate.js";
 import { checkMacPath, judgeMac, O_NOFOLLOW_ANY } from "./macos.js";
@@ -33,7 +42,12 @@ export function openForReadPortable(
 }
 
 /** The canonical path of an existing file or folder, judged by the platform's rules. */
-export function resolvePortable(path: string, roots: readonly Place[], rules: ReadRules, field: string): string | Denial {
+export function resolvePortable(
+  path: string,
+  roots: readonly Place[],
+  rules: ReadRules,
+  field: string,
+): string | Denial {
   const onMac = process.platform === "darwin";
   const bad = onMac ? checkMacPath(path) : undefined;
   if (bad !== undefined) return denial("POLICY_DENY", bad.rule, bad.reason, { field });
@@ -41,7 +55,9 @@ export function resolvePortable(path: string, roots: readonly Place[], rules: Re
   try {
     real = realpathSync.native(path);
   } catch {
-    return denial("IO_ERROR", "notFound", `${field} ${quote(path)} does not exist or lies outside the roots`, { field });
+    return denial("IO_ERROR", "notFound", `${field} ${quote(path)} does not exist or lies outside the roots`, {
+      field,
+    });
   }
   const places = roots.map((root) => root.path);
   const refused = onMac

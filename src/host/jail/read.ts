@@ -39,18 +39,30 @@ function reopen(located: Located, path: string, field: string): OpenFile | Denia
 
 export function checkFile(stats: BigIntStats, rules: ReadRules, path: string, field: string): Denial | undefined {
   if (stats.isDirectory()) {
-    return denial("POLICY_DENY", "notAFile", `${field} ${quote(path)} is a folder; only regular files can be used`, { field });
+    return denial("POLICY_DENY", "notAFile", `${field} ${quote(path)} is a folder; only regular files can be used`, {
+      field,
+    });
   }
   if (!stats.isFile()) {
-    return denial("POLICY_DENY", "specialFile", `${field} ${quote(path)} is a device, pipe or socket; only regular files can be used`, {
-      field,
-    });
+    return denial(
+      "POLICY_DENY",
+      "specialFile",
+      `${field} ${quote(path)} is a device, pipe or socket; only regular files can be used`,
+      {
+        field,
+      },
+    );
   }
   if (rules.hardLinks === "deny" && stats.nlink > 1n) {
-    return denial("POLICY_DENY", "hardLink", `${field} ${quote(path)} has ${stats.nlink} names and one may lie outside the roots`, {
-      field,
-      suggestions: ["copy the file, or ask the operator to set hardLinks: allow"],
-    });
+    return denial(
+      "POLICY_DENY",
+      "hardLink",
+      `${field} ${quote(path)} has ${stats.nlink} names and one may lie outside the roots`,
+      {
+        field,
+        suggestions: ["copy the file, or ask the operator to set hardLinks: allow"],
+      },
+    );
   }
   return undefined;
 }

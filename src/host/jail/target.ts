@@ -31,7 +31,9 @@ const MAX_NEW_FOLDERS = 32;
 
 export function findTarget(path: string, zones: readonly Zone[], rules: JailRules, field: string): Target | Denial {
   if (/\/\.{0,2}$/.test(path)) {
-    return denial("INVALID_ARGS", "notAFileName", `${field} ${quote(path)} ends in a folder, not in a file name`, { field });
+    return denial("INVALID_ARGS", "notAFileName", `${field} ${quote(path)} ends in a folder, not in a file name`, {
+      field,
+    });
   }
   const found = locate(path, zones, rules, field);
   if ("fd" in found) {
@@ -74,7 +76,9 @@ function newTarget(path: string, zones: readonly Zone[], rules: JailRules, field
     if ("fd" in found) return newBelow(found.fd, names, zones, path, field);
     if (found.rule !== "notFound") return asZoneDenial(found);
     if (names.length > MAX_NEW_FOLDERS) {
-      return denial("INVALID_ARGS", "tooManyFolders", `${field} needs more than ${MAX_NEW_FOLDERS} new folders`, { field });
+      return denial("INVALID_ARGS", "tooManyFolders", `${field} needs more than ${MAX_NEW_FOLDERS} new folders`, {
+        field,
+      });
     }
     names.unshift(basename(above));
     above = dirname(above);
@@ -100,18 +104,27 @@ function newBelow(
 /** `first` is the new file, or the first of the new folders. */
 function checkFreeName(folder: number, first: string, path: string, field: string): Denial | undefined {
   if (!fstatSync(folder).isDirectory()) {
-    return denial("IO_ERROR", "notFound", `${field} ${quote(path)} goes through something that is not a folder`, { field });
+    return denial("IO_ERROR", "notFound", `${field} ${quote(path)} goes through something that is not a folder`, {
+      field,
+    });
   }
   if (look(folder, first) !== undefined) {
-    return denial("POLICY_DENY", "danglingLink", `${field} ${quote(path)} goes through a link that leads nowhere`, { field });
+    return denial("POLICY_DENY", "danglingLink", `${field} ${quote(path)} goes through a link that leads nowhere`, {
+      field,
+    });
   }
   if (!canHaveLookAlike(first)) return undefined;
   const twin = findLookAlike(first, readdirSync(`/proc/self/fd/${folder}`));
   if (twin === undefined) return undefined;
-  return denial("POLICY_DENY", "lookAlikeName", `${field}: the folder has ${quote(twin)}, which looks exactly the same`, {
-    field,
-    suggestions: ["use the existing name in its own Unicode form"],
-  });
+  return denial(
+    "POLICY_DENY",
+    "lookAlikeName",
+    `${field}: the folder has ${quote(twin)}, which looks exactly the same`,
+    {
+      field,
+      suggestions: ["use the existing name in its own Unicode form"],
+    },
+  );
 }
 
 /** The most specific zone around the folder decides, wherever the caller's text began. */
@@ -147,9 +160,14 @@ function checkDepth(
   field: string,
 ): Denial | undefined {
   if (!zone.recursive && finalFolder !== zone.path) {
-    return denial("POLICY_DENY", "writeRules.recursive", `${field} ${quote(path)} is below the write zone, which is not recursive`, {
-      field,
-    });
+    return denial(
+      "POLICY_DENY",
+      "writeRules.recursive",
+      `${field} ${quote(path)} is below the write zone, which is not recursive`,
+      {
+        field,
+      },
+    );
   }
   if (missingFolders.length > 0 && !zone.createIfMissing) {
     return denial("IO_ERROR", "notFound", `${field} ${quote(path)}: the folder does not exist`, {

@@ -28,10 +28,14 @@ export function checkWindowsPath(text: string): Refused | undefined {
 
 function checkWindowsName(name: string): Refused | undefined {
   if (name === "" || name === "." || name === "..") return undefined;
-  if (name.includes(":")) return { rule: "alternateStream", reason: "a colon in a name opens an alternate data stream" };
+  if (name.includes(":"))
+    return { rule: "alternateStream", reason: "a colon in a name opens an alternate data stream" };
   if (/[<>"|?*]/.test(name)) return { rule: "badName", reason: "the name contains a character Windows does not allow" };
   if (/[. ]$/.test(name)) {
-    return { rule: "trailingDotOrSpace", reason: "Windows drops trailing dots and spaces, so the name means another file" };
+    return {
+      rule: "trailingDotOrSpace",
+      reason: "Windows drops trailing dots and spaces, so the name means another file",
+    };
   }
   if (RESERVED.test(name)) return { rule: "deviceName", reason: `${name} is a device name` };
   if (/~[0-9]+(\.|$)/.test(name)) {
@@ -61,7 +65,8 @@ export function judgeWindows(
     return { rule: "outsideAllowedRoots", reason: "the file lies outside every allowed root" };
   }
   // The final path is where the link led; a handle that is still a reparse point was not followed.
-  if (facts.isReparsePoint) return { rule: "reparsePoint", reason: "the file is a reparse point that was not resolved" };
+  if (facts.isReparsePoint)
+    return { rule: "reparsePoint", reason: "the file is a reparse point that was not resolved" };
   if (!facts.isFile) return { rule: "specialFile", reason: "only regular files can be read or written" };
   return undefined;
 }

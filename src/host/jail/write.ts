@@ -54,7 +54,10 @@ export async function writeTarget(
     const refused = await writeInto(folder, target, data, path, field, signal);
     if (refused !== undefined) return refused;
     done = true;
-    return { path: [target.folderPath, ...target.missingFolders, target.name].join("/"), created: target.old === undefined };
+    return {
+      path: [target.folderPath, ...target.missingFolders, target.name].join("/"),
+      created: target.old === undefined,
+    };
   } catch (error) {
     return signal?.aborted === true ? cancelled(field) : ioDenial(error, path, field);
   } finally {
@@ -65,7 +68,9 @@ export async function writeTarget(
 }
 
 function cancelled(field: string): Denial {
-  return denial("IO_ERROR", "cancelled", "the call was cancelled before the file was written; nothing changed", { field });
+  return denial("IO_ERROR", "cancelled", "the call was cancelled before the file was written; nothing changed", {
+    field,
+  });
 }
 
 /** Replacing a name needs no right to the file itself, so a read-only file would be lost without asking. */
@@ -199,10 +204,13 @@ function tryChown(fd: number, uid: number, gid: number): boolean {
 }
 
 function publish(draft: Draft, folder: number, target: Target, path: string, field: string): Denial | undefined {
-  const taken = target.old === undefined ? takeFreeName(draft, folder, target.name) : replaceName(draft, folder, target.name);
+  const taken =
+    target.old === undefined ? takeFreeName(draft, folder, target.name) : replaceName(draft, folder, target.name);
   if (taken === undefined) return undefined;
   if (taken !== "EEXIST") return denial("IO_ERROR", "io", `${field} ${quote(path)}: ${taken}`, { field });
-  return denial("POLICY_DENY", "exists", `${field} ${quote(path)} came into being meanwhile and was left as it is`, { field });
+  return denial("POLICY_DENY", "exists", `${field} ${quote(path)} came into being meanwhile and was left as it is`, {
+    field,
+  });
 }
 
 /** Atomic, and refuses a name that is taken. */
@@ -215,7 +223,9 @@ function takeFreeName(draft: Draft, folder: number, name: string): string | unde
   const renamed = calls?.renameNoReplace(folder, draft.name, name) ?? -38;
   if (renamed >= 0) return undefined;
   if (!["ENOSYS", "EINVAL"].includes(errnoName(renamed))) return errnoName(renamed);
-  const failed = systemError(() => linkSync(`/proc/self/fd/${folder}/${draft.name}`, `/proc/self/fd/${folder}/${name}`));
+  const failed = systemError(() =>
+    linkSync(`/proc/self/fd/${folder}/${draft.name}`, `/proc/self/fd/${folder}/${name}`),
+  );
   if (failed === undefined) unlinkQuietly(folder, draft.name);
   return failed;
 }

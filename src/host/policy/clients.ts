@@ -10,7 +10,9 @@ import type { Command, Policy } from "./policy.js";
 
 export function narrow(base: Policy, client: ClientDocument, path: Path, facts: PlaceFacts, report: Report): Policy {
   const roots = client.allowedRoots?.flatMap((text, i) =>
-    below(text, base.roots, facts, (message) => report([...path, "allowedRoots", i], message, "name a folder inside one of the policy's allowedRoots")),
+    below(text, base.roots, facts, (message) =>
+      report([...path, "allowedRoots", i], message, "name a folder inside one of the policy's allowedRoots"),
+    ),
   );
   const zones = client.writeRules?.flatMap((rule, i) => {
     const at = [...path, "writeRules", i];
@@ -27,7 +29,10 @@ export function narrow(base: Policy, client: ClientDocument, path: Path, facts: 
     return command ?? [];
   });
   const maxReadBytes = Math.min(client.maxReadBytes ?? base.limits.maxReadBytes, base.limits.maxReadBytes);
-  const maxCmdConcurrency = Math.min(client.maxCmdConcurrency ?? base.limits.maxCmdConcurrency, base.limits.maxCmdConcurrency);
+  const maxCmdConcurrency = Math.min(
+    client.maxCmdConcurrency ?? base.limits.maxCmdConcurrency,
+    base.limits.maxCmdConcurrency,
+  );
   const kept = commands ?? [...base.commands.values()];
   const quiet = client.network === false ? kept.map((command): Command => ({ ...command, network: false })) : kept;
   return Object.freeze({
@@ -42,7 +47,12 @@ export function narrow(base: Policy, client: ClientDocument, path: Path, facts: 
   });
 }
 
-function below(text: string, around: readonly Place[], facts: PlaceFacts, complain: (message: string) => void): Place[] {
+function below(
+  text: string,
+  around: readonly Place[],
+  facts: PlaceFacts,
+  complain: (message: string) => void,
+): Place[] {
   const found = findPlace(text, facts);
   if (found.kind === "foreign") return [];
   if (found.kind === "problem") {
@@ -54,8 +64,16 @@ function below(text: string, around: readonly Place[], facts: PlaceFacts, compla
   return [];
 }
 
-function tighten(rule: Omit<Zone, "path" | "written">, place: Place, zones: readonly Zone[], path: Path, report: Report): Zone[] {
-  const outer = zones.filter((zone) => isWithin(place.path, zone.path)).sort((a, b) => b.path.length - a.path.length)[0];
+function tighten(
+  rule: Omit<Zone, "path" | "written">,
+  place: Place,
+  zones: readonly Zone[],
+  path: Path,
+  report: Report,
+): Zone[] {
+  const outer = zones
+    .filter((zone) => isWithin(place.path, zone.path))
+    .sort((a, b) => b.path.length - a.path.length)[0];
   if (outer === undefined) return [];
   if (!outer.recursive && place.path !== outer.path) {
     report([...path, "path"], "lies below a write rule that is not recursive", "name that rule's own folder");

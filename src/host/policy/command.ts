@@ -40,7 +40,11 @@ export function compileCommand(
   const cwd = compileCwd(entry, path, context.facts, report);
   const mounts = compileMounts(entry, path, context.facts, report);
   if (profile !== undefined && (entry.args?.fixed.length ?? 0) > 0) {
-    report([...path, "args", "fixed"], "a command with a profile has no fixed arguments", "remove fixed or the profile");
+    report(
+      [...path, "args", "fixed"],
+      "a command with a profile has no fixed arguments",
+      "remove fixed or the profile",
+    );
   }
   if (executable === undefined) return undefined;
   return {
@@ -86,11 +90,16 @@ function compileExecutable(
   }
   const zone = context.zones.find((z) => isWithin(found.real, z.path) || isWithin(found.path, z.path));
   if (zone !== undefined) {
-    report(at, `lies in the write zone ${zone.written}, so a caller could replace it`, "move the program out of the zone");
+    report(
+      at,
+      `lies in the write zone ${zone.written}, so a caller could replace it`,
+      "move the program out of the zone",
+    );
     return undefined;
   }
   const unfit = profile?.checkExecutable(found.real);
-  if (unfit !== undefined) report(at, `${found.real} does not fit the profile: ${unfit}`, "name another program in exec");
+  if (unfit !== undefined)
+    report(at, `${found.real} does not fit the profile: ${unfit}`, "name another program in exec");
   return found;
 }
 
@@ -111,7 +120,11 @@ function checkEnvironment(entry: CommandDocument, profile: Profile | undefined, 
   for (const [i, name] of entry.envAllowlist.entries()) {
     const at = [...path, "envAllowlist", i];
     if (profile !== undefined && Object.hasOwn(profile.env, name)) {
-      report(at, `${name} is fixed by the profile ${profile.name} and cannot be set by callers`, "remove it from the list");
+      report(
+        at,
+        `${name} is fixed by the profile ${profile.name} and cannot be set by callers`,
+        "remove it from the list",
+      );
     } else if (NEVER_PASSED.test(name)) {
       report(at, `${name} could make the program run other code and is never passed`, "remove it from the list");
     }
@@ -140,7 +153,8 @@ function compileSandbox(
 
 function compileCwd(entry: CommandDocument, path: Path, facts: PlaceFacts, report: Report): Command["cwd"] {
   if (entry.cwdPolicy !== "fixed") {
-    if (entry.cwd !== undefined) report([...path, "cwd"], "is only used with cwdPolicy: fixed", "set cwdPolicy: fixed or remove it");
+    if (entry.cwd !== undefined)
+      report([...path, "cwd"], "is only used with cwdPolicy: fixed", "set cwdPolicy: fixed or remove it");
     return undefined;
   }
   if (entry.cwd === undefined) {

@@ -1,11 +1,32 @@
 // policy.yaml, field by field. The loader checks against this description and policy.schema.json is printed from it.
 
-import { byDefault, flag, type Infer, integer, list, object, oneOf, optional, required, text } from "../shape/index.js";
+import {
+  byDefault,
+  flag,
+  type Infer,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  required,
+  type Shape,
+  text,
+} from "../shape/index.js";
 
 const MAX_PATH_CHARS = 4095;
 const MEGABYTE = 1_000_000;
 const GIGABYTE = 1_000_000_000;
 const HOUR_MS = 3_600_000;
+
+/** Numbers in the file may have underscores, which YAML 1.2 editors take for strings. */
+function count(about: string, rule: { min: number; max: number }): Shape<number> {
+  const { description: _, ...number } = integer(about, rule).schema;
+  return {
+    ...integer(about, rule),
+    schema: { description: about, anyOf: [number, { type: "string", pattern: "^[0-9]+(_[0-9]+)+$" }] },
+  };
+}
 
 const path = (about: string) => text(about, { min: 1, max: MAX_PATH_CHARS });
 
@@ -41,10 +62,10 @@ const args = object("What a caller may pass, and what is always passed.", {
 });
 
 const processLimits = {
-  maxMemoryBytes: optional(integer("Memory of one process of a command.", { min: 16 * MEGABYTE, max: 1000 * GIGABYTE })),
-  maxProcesses: optional(integer("Processes and threads of one command.", { min: 1, max: 100_000 })),
-  maxOpenFiles: optional(integer("Open files of one process.", { min: 8, max: 1_000_000 })),
-  maxCpuSeconds: optional(integer("Processor seconds of one process.", { min: 1, max: 86_400 })),
+  maxMemoryBytes: optional(count("Memory of one process of a command.", { min: 16 * MEGABYTE, max: 1000 * GIGABYTE })),
+  maxProcesses: optional(count("Processes and threads of one command.", { min: 1, max: 100_000 })),
+  maxOpenFiles: optional(count("Open files of one process.", { min: 8, max: 1_000_000 })),
+  maxCpuSeconds: optional(count("Processor seconds of one process.", { min: 1, max: 86_400 })),
 };
 
 const command = object("One command that callers may run, by its id.", {
@@ -57,7 +78,9 @@ const command = object("One command that callers may run, by its id.", {
     }),
   ),
   description: optional(text("What it is for; shown to callers.", { max: 500 })),
-  exec: optional(path("Absolute path of the program, or a name looked up once at load. With `profile` it may be left out.")),
+  exec: optional(
+    path("Absolute path of the program, or a name looked up once at load. With `profile` it may be left out."),
+  ),
   profile: optional(oneOf("A curated wrapper that makes the tool's own escape hatches harmless.", PROFILE_NAMES)),
   args: optional(args),
   cwdPolicy: byDefault(
@@ -82,11 +105,11 @@ const command = object("One command that callers may run, by its id.", {
     ),
     [],
   ),
-  timeoutMs: byDefault(integer("The command and all its children are killed after this time.", { min: 1, max: HOUR_MS }), 20_000),
-  maxOutputBytes: byDefault(
-    integer("Cap over stdout and stderr together.", { min: 1, max: 100 * MEGABYTE }),
-    1_000_000,
+  timeoutMs: byDefault(
+    count("The command and all its children are killed after this time.", { min: 1, max: HOUR_MS }),
+    20_000,
   ),
+  maxOutputBytes: byDefault(count("Cap over stdout and stderr together.", { min: 1, max: 100 * MEGABYTE }), 1_000_000),
   platform: optional(list("Only on these systems.", oneOf("A system.", PLATFORMS), { max: 3 })),
   network: optional(flag("May it reach the network? Overrides the file's own `network`.")),
   sandbox: optional(
@@ -103,7 +126,7 @@ const command = object("One command that callers may run, by its id.", {
 const writeRule = object("A folder in which files may be written.", {
   path: required(path("The folder.")),
   recursive: byDefault(flag("Also in folders below it."), false),
-  maxFileBytes: byDefault(integer("Largest file.", { min: 0, max: 10 * GIGABYTE }), 10_000_000),
+  maxFileBytes: byDefault(count("Largest file.", { min: 0, max: 10 * GIGABYTE }), 10_000_000),
   createIfMissing: byDefault(flag("May files (and folders for them) be created, not only replaced?"), false),
 });
 
@@ -114,38 +137,43 @@ const logging = object("The audit export.", {
     list("Fields whose values are not written.", oneOf("A field.", ["env", "path", "cwd", "args"]), { max: 4 }),
     ["env"],
   ),
-  maxBytes: byDefault(integer("The file is rotated past this size.", { min: 10_000, max: 10 * GIGABYTE }), 10_000_000),
-  maxFiles: byDefault(integer("Rotated files that are kept.", { min: 1, max: 1000 }), 5),
+  maxBytes: byDefault(count("The file is rotated past this size.", { min: 10_000, max: 10 * GIGABYTE }), 10_000_000),
+  maxFiles: byDefault(count("Rotated files that are kept.", { min: 1, max: 1000 }), 5),
 });
 
 const limits = object("Bounds of every call.", {
-  maxReadBytes: byDefault(integer("Bytes of one fs.read.", { min: 1, max: GIGABYTE }), 5_000_000),
-  maxCmdConcurrency: byDefault(integer("Commands that run at the same time.", { min: 1, max: 64 }), 2),
-  maxCmdQueue: byDefault(integer("Calls that may wait for their turn.", { min: 0, max: 10_000 }), 16),
-  maxCmdQueueMs: byDefault(integer("How long one may wait.", { min: 1, max: HOUR_MS }), 60_000),
-  maxStdinBytes: byDefault(integer("Bytes of `stdin`.", { min: 0, max: 100 * MEGABYTE }), 1_000_000),
+  maxReadBytes: byDefault(count("Bytes of one fs.read.", { min: 1, max: GIGABYTE }), 5_000_000),
+  maxCmdConcurrency: byDefault(count("Commands that run at the same time.", { min: 1, max: 64 }), 2),
+  maxCmdQueue: byDefault(count("Calls that may wait for their turn.", { min: 0, max: 10_000 }), 16),
+  maxCmdQueueMs: byDefault(count("How long one may wait.", { min: 1, max: HOUR_MS }), 60_000),
+  maxStdinBytes: byDefault(count("Bytes of `stdin`.", { min: 0, max: 100 * MEGABYTE }), 1_000_000),
   ...processLimits,
 });
 
 const clientProfile = object("A tighter policy for one client. It can take away, never add.", {
-  client: required(text("The client's name as identity knows it, never what the client says of itself.", { min: 1, max: 200 })),
+  client: required(
+    text("The client's name as identity knows it, never what the client says of itself.", { min: 1, max: 200 }),
+  ),
   allowedRoots: optional(list("Only these; each must lie in a root above.", path("A folder."), { max: 64 })),
   writeRules: optional(list("Only these; each must lie in a write rule above.", writeRule, { max: 64 })),
   commands: optional(list("Only these command ids.", text("A command id.", { min: 1, max: 64 }), { max: 200 })),
   network: optional(flag("false takes the network from every command.")),
-  maxReadBytes: optional(integer("Bytes of one fs.read.", { min: 1, max: GIGABYTE })),
-  maxCmdConcurrency: optional(integer("Commands that run at the same time.", { min: 1, max: 64 })),
+  maxReadBytes: optional(count("Bytes of one fs.read.", { min: 1, max: GIGABYTE })),
+  maxCmdConcurrency: optional(count("Commands that run at the same time.", { min: 1, max: 64 })),
 });
 
 const runAs = object("The user that commands run as when the host is started by root.", {
-  uid: required(integer("User id, not 0.", { min: 1, max: 4_294_967_294 })),
-  gid: required(integer("Group id, not 0.", { min: 1, max: 4_294_967_294 })),
+  uid: required(count("User id, not 0.", { min: 1, max: 4_294_967_294 })),
+  gid: required(count("Group id, not 0.", { min: 1, max: 4_294_967_294 })),
 });
 
 export const policyDocument = object("Portcullis host policy: what an agent may read, write and run.", {
   version: required(oneOf("Version of this format.", [1])),
   denyNetworkFS: byDefault(flag("Refuse files on network and FUSE file systems."), true),
-  hardLinks: byDefault(oneOf("Files with more than one name: another may lie outside the roots.", ["deny", "allow"]), "deny"),
+  hardLinks: byDefault(
+    oneOf("Files with more than one name: another may lie outside the roots.", ["deny", "allow"]),
+    "deny",
+  ),
   allowedRoots: byDefault(list("Folders that may be read.", path("A folder; ~ is your home."), { max: 64 }), []),
   writeRules: byDefault(list("Folders that may be written to.", writeRule, { max: 64 }), []),
   commands: byDefault(list("The command catalog; nothing else can be run.", command, { max: 200 }), []),

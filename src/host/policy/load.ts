@@ -34,7 +34,10 @@ export function loadPolicy(file: string, options: LoadOptions = {}): LoadResult 
     text = readFileSync(file, "utf8");
   } catch (error) {
     const message = `cannot be read (${(error as NodeJS.ErrnoException).code})`;
-    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message, remedy: "check the path given to --config" }] };
+    return {
+      ok: false,
+      problems: [{ file, line: 1, column: 1, path: "", message, remedy: "check the path given to --config" }],
+    };
   }
   const protectedPaths = [...(options.protectedPaths ?? []), resolve(file)];
   return parsePolicy(text, file, { ...options, protectedPaths });
@@ -103,7 +106,11 @@ function guardOf(protectedPaths: readonly string[], report: Report): Guard {
   return (place, at, what) => {
     for (const { path, real } of closed) {
       if (!overlap(place, real)) continue;
-      report(at, `${what} reaches ${path}, which must stay out of reach`, "choose a folder that neither holds it nor lies in it");
+      report(
+        at,
+        `${what} reaches ${path}, which must stay out of reach`,
+        "choose a folder that neither holds it nor lies in it",
+      );
     }
   };
 }
@@ -117,9 +124,11 @@ function compileRoots(
 ): Place[] {
   return document.allowedRoots.flatMap((text, i) => {
     const found = findPlace(text, facts);
-    if (found.kind === "foreign") notices.push(`allowedRoots[${i}] ${text} is for another platform and is ignored here`);
+    if (found.kind === "foreign")
+      notices.push(`allowedRoots[${i}] ${text} is for another platform and is ignored here`);
     else if (found.kind === "problem") report(["allowedRoots", i], found.message, found.remedy);
-    else if (!found.exists) report(["allowedRoots", i], `${text} does not exist`, "create the folder or remove the entry");
+    else if (!found.exists)
+      report(["allowedRoots", i], `${text} does not exist`, "create the folder or remove the entry");
     else {
       guard(found.place.path, ["allowedRoots", i], "this root");
       return [found.place];
@@ -150,7 +159,11 @@ function compileZones(
   });
 }
 
-const PLATFORM_NAMES: Readonly<Partial<Record<NodeJS.Platform, string>>> = { linux: "linux", darwin: "macos", win32: "windows" };
+const PLATFORM_NAMES: Readonly<Partial<Record<NodeJS.Platform, string>>> = {
+  linux: "linux",
+  darwin: "macos",
+  win32: "windows",
+};
 
 function compileCatalog(document: PolicyDocument, context: CommandContext, guard: Guard, report: Report) {
   const commands = new Map<string, Command>();
@@ -160,7 +173,11 @@ function compileCatalog(document: PolicyDocument, context: CommandContext, guard
     const path = ["commands", i];
     const first = ids.get(entry.id);
     if (first !== undefined) {
-      report([...path, "id"], `duplicate command id ${entry.id} (first at ${context.originOf(["commands", first])})`, "give it another id");
+      report(
+        [...path, "id"],
+        `duplicate command id ${entry.id} (first at ${context.originOf(["commands", first])})`,
+        "give it another id",
+      );
       continue;
     }
     ids.set(entry.id, i);
@@ -176,16 +193,23 @@ function compileCatalog(document: PolicyDocument, context: CommandContext, guard
     if (command.cwd !== undefined) guard(command.cwd.path, [...path, "cwd"], "this folder");
   }
   if (commands.size > 0) {
-    for (const seen of [...SYSTEM_FOLDERS, ...SYSTEM_FILES]) guard(realPathOf(seen), ["commands"], `${seen}, which every command sees,`);
+    for (const seen of [...SYSTEM_FOLDERS, ...SYSTEM_FILES])
+      guard(realPathOf(seen), ["commands"], `${seen}, which every command sees,`);
   }
   return { commands, elsewhere };
 }
 
-function compileClients(document: PolicyDocument, base: Policy, facts: PlaceFacts, report: Report): Map<string, Policy> {
+function compileClients(
+  document: PolicyDocument,
+  base: Policy,
+  facts: PlaceFacts,
+  report: Report,
+): Map<string, Policy> {
   const clients = new Map<string, Policy>();
   for (const [i, client] of document.profiles.entries()) {
     const path = ["profiles", i];
-    if (clients.has(client.client)) report([...path, "client"], `there are two profiles for ${client.client}`, "join them");
+    if (clients.has(client.client))
+      report([...path, "client"], `there are two profiles for ${client.client}`, "join them");
     clients.set(client.client, narrow(base, client, path, facts, report));
   }
   return clients;

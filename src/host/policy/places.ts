@@ -49,7 +49,8 @@ function findOnLinux(written: string, facts: PlaceFacts): FoundPlace {
       walked.why === "mount"
         ? `lies on ${mount?.type ?? "a file system"} mounted at ${walked.at}`
         : `cannot be resolved (${walked.why} at ${walked.at})`;
-    const remedy = walked.why === "mount" ? "choose a folder on a local disk, or set denyNetworkFS: false" : "correct the path";
+    const remedy =
+      walked.why === "mount" ? "choose a folder on a local disk, or set denyNetworkFS: false" : "correct the path";
     return { kind: "problem", message, remedy };
   }
   const place = { path: walked.path, written };
@@ -59,7 +60,8 @@ function findOnLinux(written: string, facts: PlaceFacts): FoundPlace {
 
 function findElsewhere(written: string): FoundPlace {
   let existing = written;
-  while (statSync(existing, { throwIfNoEntry: false }) === undefined && dirname(existing) !== existing) existing = dirname(existing);
+  while (statSync(existing, { throwIfNoEntry: false }) === undefined && dirname(existing) !== existing)
+    existing = dirname(existing);
   const path = join(realpathSync.native(existing), written.slice(existing.length));
   const exists = existing === written;
   if (exists && !isFolder(path)) return notAFolder();

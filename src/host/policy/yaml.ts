@@ -20,7 +20,9 @@ export function readYaml(text: string, file: string): YamlRead {
   const counter = new LineCounter();
   if (text.length > MAX_POLICY_CHARS) {
     const message = `the file has more than ${MAX_POLICY_CHARS} characters`;
-    return failed(file, [{ file, line: 1, column: 1, path: "", message, remedy: "split the policy or remove what is not needed" }]);
+    return failed(file, [
+      { file, line: 1, column: 1, path: "", message, remedy: "split the policy or remove what is not needed" },
+    ]);
   }
   const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true, merge: false, prettyErrors: false });
   const at = (offset: number) => counter.linePos(offset);
@@ -32,12 +34,26 @@ export function readYaml(text: string, file: string): YamlRead {
   visit(document, {
     Alias: (_, node) => {
       const { line, col } = at(node.range?.[0] ?? 0);
-      problems.push({ file, line, column: col, path: "", message: "aliases are not allowed", remedy: "write the value out" });
+      problems.push({
+        file,
+        line,
+        column: col,
+        path: "",
+        message: "aliases are not allowed",
+        remedy: "write the value out",
+      });
     },
     Node: (_, node) => {
       if (isAlias(node) || node.tag === undefined) return;
       const { line, col } = at(node.range?.[0] ?? 0);
-      problems.push({ file, line, column: col, path: "", message: `tag ${node.tag} is not allowed`, remedy: "remove the tag" });
+      problems.push({
+        file,
+        line,
+        column: col,
+        path: "",
+        message: `tag ${node.tag} is not allowed`,
+        remedy: "remove the tag",
+      });
     },
     Scalar: (_, node) => {
       // 10_000_000 is a number to people and a string to YAML 1.2.
@@ -70,7 +86,9 @@ function offsetOf(root: unknown, path: Path, atKey: boolean): number {
   for (const [depth, part] of path.entries()) {
     const last = depth === path.length - 1;
     if (isMap(node)) {
-      const pair = node.items.find((item) => isPair(item) && isScalar(item.key) && String(item.key.value) === String(part));
+      const pair = node.items.find(
+        (item) => isPair(item) && isScalar(item.key) && String(item.key.value) === String(part),
+      );
       if (pair === undefined) return offset;
       offset = startOf(last && atKey ? pair.key : (pair.value ?? pair.key)) ?? offset;
       node = pair.value as Node | null;

@@ -35,7 +35,6 @@ export const npm: Profile = {
     npm_config_update_notifier: "false",
     npm_config_audit: "false",
     npm_config_fund: "false",
-    npm_config_cache: "/tmp/.npm",
     npm_config_logs_max: "0",
     npm_config_yes: "false",
     npm_config_foreground_scripts: "false",
@@ -46,7 +45,8 @@ export const npm: Profile = {
 function arrangeNpm(args: readonly string[]): Arranged | ArgumentProblem {
   const [verb = "", ...rest] = args;
   const rule = Object.hasOwn(NPM_VERBS, verb) ? NPM_VERBS[verb] : undefined;
-  if (rule === undefined) return { index: 0, problem: `the first argument must be one of ${Object.keys(NPM_VERBS).join(", ")}` };
+  if (rule === undefined)
+    return { index: 0, problem: `the first argument must be one of ${Object.keys(NPM_VERBS).join(", ")}` };
   const words: string[] = [];
   const flags: string[] = [];
   for (const [i, arg] of rest.entries()) {
@@ -60,7 +60,18 @@ function arrangeNpm(args: readonly string[]): Arranged | ArgumentProblem {
 }
 
 const MAKE = {
-  flags: ["-k", "-s", "-n", "-B", "-i", "--keep-going", "--silent", "--dry-run", "--always-make", "--no-print-directory"],
+  flags: [
+    "-k",
+    "-s",
+    "-n",
+    "-B",
+    "-i",
+    "--keep-going",
+    "--silent",
+    "--dry-run",
+    "--always-make",
+    "--no-print-directory",
+  ],
   values: { "-j": "number", "--jobs": "number" },
 } as const;
 
@@ -75,7 +86,8 @@ export const make: Profile = {
     const parsed = parse(args, MAKE);
     if ("problem" in parsed) return parsed;
     const bad = parsed.positionals.find((word) => !isTarget(word.text));
-    if (bad !== undefined) return { index: bad.index, problem: `${bad.text} is neither a target nor a plain assignment` };
+    if (bad !== undefined)
+      return { index: bad.index, problem: `${bad.text} is neither a target nor a plain assignment` };
     return { argv: [...parsed.options, "--", ...parsed.positionals.map((word) => word.text)], paths: [] };
   },
 };
@@ -87,7 +99,29 @@ function isTarget(text: string): boolean {
 }
 
 const TAR = {
-  flags: ["-t", "-x", "-c", "-z", "-j", "-J", "-v", "-k", "-O", "-m", "--list", "--extract", "--create", "--gzip", "--bzip2", "--xz", "--zstd", "--verbose", "--keep-old-files", "--to-stdout", "--touch"],
+  flags: [
+    "-t",
+    "-x",
+    "-c",
+    "-z",
+    "-j",
+    "-J",
+    "-v",
+    "-k",
+    "-O",
+    "-m",
+    "--list",
+    "--extract",
+    "--create",
+    "--gzip",
+    "--bzip2",
+    "--xz",
+    "--zstd",
+    "--verbose",
+    "--keep-old-files",
+    "--to-stdout",
+    "--touch",
+  ],
   values: {
     "-f": "path",
     "--file": "path",
@@ -118,7 +152,14 @@ function arrangeTar(args: readonly string[]): Arranged | ArgumentProblem {
   const creating = modes[0] === "-c" || modes[0] === "--create";
   const members = parsed.positionals.map((word) => asPath(word.text));
   // --force-local: `host:file` would start rsh. Owners and odd modes in the archive are not taken over.
-  const safe = ["--force-local", "--no-same-owner", "--no-same-permissions", "--no-acls", "--no-selinux", "--no-xattrs"];
+  const safe = [
+    "--force-local",
+    "--no-same-owner",
+    "--no-same-permissions",
+    "--no-acls",
+    "--no-selinux",
+    "--no-xattrs",
+  ];
   const paths = creating ? [...parsed.paths, ...members] : [...parsed.paths];
   return { argv: [...safe, ...parsed.options, "--", ...members], paths };
 }

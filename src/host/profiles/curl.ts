@@ -5,14 +5,25 @@ import { BlockList, isIP } from "node:net";
 import { parse } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const noFile = (value: string): string | undefined => (value.startsWith("@") ? "values that begin with @ read a file" : undefined);
+const noFile = (value: string): string | undefined =>
+  value.startsWith("@") ? "values that begin with @ read a file" : undefined;
 const header = (value: string): string | undefined =>
   /^[A-Za-z0-9!#$%&'*+.^_`|~-]+[:;]/.test(value) ? undefined : "must look like `Name: value`";
 
 const TABLE = {
   flags: [
     ..."sSfLIiGgv46".split("").map((letter) => `-${letter}`),
-    ...["--silent", "--show-error", "--fail", "--fail-with-body", "--location", "--head", "--include", "--get", "--compressed"],
+    ...[
+      "--silent",
+      "--show-error",
+      "--fail",
+      "--fail-with-body",
+      "--location",
+      "--head",
+      "--include",
+      "--get",
+      "--compressed",
+    ],
     ...["--verbose", "--ipv4", "--ipv6", "--http1.1", "--http2", "--tlsv1.2", "--tlsv1.3"],
   ],
   values: {
@@ -40,7 +51,15 @@ const TABLE = {
 
 export const curl: Profile = {
   name: "curl",
-  env: { CURL_HOME: "/nonexistent", http_proxy: "", https_proxy: "", HTTPS_PROXY: "", ALL_PROXY: "", NO_PROXY: "*", no_proxy: "*" },
+  env: {
+    CURL_HOME: "/nonexistent",
+    http_proxy: "",
+    https_proxy: "",
+    HTTPS_PROXY: "",
+    ALL_PROXY: "",
+    NO_PROXY: "*",
+    no_proxy: "*",
+  },
   execFromRoots: false,
   needsSandbox: false,
   reservesAddressSpace: false,
@@ -100,13 +119,22 @@ function checkUrl(text: string): string | undefined {
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") return "only http and https URLs are allowed";
   if (url.username !== "" || url.password !== "") return "credentials in a URL are not allowed";
-  const host = url.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "").toLowerCase();
+  const host = url.hostname
+    .replace(/^\[|\]$/g, "")
+    .replace(/\.$/, "")
+    .toLowerCase();
   if (host === "localhost" || host.endsWith(".localhost")) return "this machine itself is not a target";
   const family = isIP(host);
-  if (family !== 0 && closed.check(host, family === 4 ? "ipv4" : "ipv6")) return "private and local addresses are not targets";
+  if (family !== 0 && closed.check(host, family === 4 ? "ipv4" : "ipv6"))
+    return "private and local addresses are not targets";
   // curl and URL() do not read every odd spelling alike, so only the spelling that both read alike passes.
   if (!text.toLowerCase().startsWith(`${url.protocol}//`)) return "must begin with http:// or https://";
-  const shown = text.slice(text.indexOf("//") + 2).split(/[/?#]/)[0]?.toLowerCase() ?? "";
-  if (shown !== url.host && shown !== `${url.host}:${url.protocol === "http:" ? 80 : 443}`) return "the host is spelled in an unusual way";
+  const shown =
+    text
+      .slice(text.indexOf("//") + 2)
+      .split(/[/?#]/)[0]
+      ?.toLowerCase() ?? "";
+  if (shown !== url.host && shown !== `${url.host}:${url.protocol === "http:" ? 80 : 443}`)
+    return "the host is spelled in an unusual way";
   return undefined;
 }

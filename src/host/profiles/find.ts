@@ -4,7 +4,21 @@
 import { asPath } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const ALONE = new Set(["-print", "-print0", "-ls", "-empty", "-prune", "-not", "!", "-a", "-and", "-o", "-or", "(", ")"]);
+const ALONE = new Set([
+  "-print",
+  "-print0",
+  "-ls",
+  "-empty",
+  "-prune",
+  "-not",
+  "!",
+  "-a",
+  "-and",
+  "-o",
+  "-or",
+  "(",
+  ")",
+]);
 const DEPTH = new Set(["-maxdepth", "-mindepth"]);
 const WITH_VALUE: Readonly<Record<string, RegExp>> = {
   "-name": /^/,

@@ -28,16 +28,43 @@ const SAFE_CONFIG = [
   "uploadpack.packObjectsHook=",
 ];
 
-const GLOBAL = ["--no-pager", "--no-optional-locks", "--no-replace-objects", ...SAFE_CONFIG.flatMap((entry) => ["-c", entry])];
+const GLOBAL = [
+  "--no-pager",
+  "--no-optional-locks",
+  "--no-replace-objects",
+  ...SAFE_CONFIG.flatMap((entry) => ["-c", entry]),
+];
 
 /** `-p` and its relatives would otherwise start the repository's diff programs. */
 const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
 
 const DIFF_FLAGS = [
-  ...["-p", "-u", "--patch", "-s", "--no-patch", "--stat", "--shortstat", "--numstat", "--dirstat", "--summary", "--raw"],
+  ...[
+    "-p",
+    "-u",
+    "--patch",
+    "-s",
+    "--no-patch",
+    "--stat",
+    "--shortstat",
+    "--numstat",
+    "--dirstat",
+    "--summary",
+    "--raw",
+  ],
   ...["--name-only", "--name-status", "--check", "--full-index", "--binary", "-R", "-a", "--text", "-w", "-b", "-z"],
   ...["--ignore-all-space", "--ignore-space-change", "--ignore-blank-lines", "--word-diff", "--minimal", "--patience"],
-  ...["--histogram", "-M", "-C", "--find-renames", "--find-copies", "--no-renames", "--no-color", "--patch-with-stat", "--compact-summary"],
+  ...[
+    "--histogram",
+    "-M",
+    "-C",
+    "--find-renames",
+    "--find-copies",
+    "--no-renames",
+    "--no-color",
+    "--patch-with-stat",
+    "--compact-summary",
+  ],
 ];
 const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
   "-U": "number",
@@ -50,9 +77,41 @@ const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
 };
 const LOG_FLAGS = [
   ...DIFF_FLAGS,
-  ...["--oneline", "--graph", "--decorate", "--no-decorate", "--all", "--branches", "--tags", "--remotes", "--merges", "--no-merges"],
-  ...["--first-parent", "--reverse", "--follow", "--abbrev-commit", "--no-abbrev-commit", "--parents", "--children", "-i", "-E", "-F"],
-  ...["--topo-order", "--date-order", "--author-date-order", "--no-notes", "--regexp-ignore-case", "--fixed-strings", "--cc", "-m", "-c"],
+  ...[
+    "--oneline",
+    "--graph",
+    "--decorate",
+    "--no-decorate",
+    "--all",
+    "--branches",
+    "--tags",
+    "--remotes",
+    "--merges",
+    "--no-merges",
+  ],
+  ...[
+    "--first-parent",
+    "--reverse",
+    "--follow",
+    "--abbrev-commit",
+    "--no-abbrev-commit",
+    "--parents",
+    "--children",
+    "-i",
+    "-E",
+    "-F",
+  ],
+  ...[
+    "--topo-order",
+    "--date-order",
+    "--author-date-order",
+    "--no-notes",
+    "--regexp-ignore-case",
+    "--fixed-strings",
+    "--cc",
+    "-m",
+    "-c",
+  ],
 ];
 const LOG_VALUES: Readonly<Record<string, ValueRule>> = {
   ...DIFF_VALUES,
@@ -83,7 +142,22 @@ interface Subcommand extends OptionTable {
 
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   status: {
-    flags: ["--porcelain", "--short", "-s", "-b", "--branch", "--long", "-z", "--ignored", "--show-stash", "-v", "--no-renames", "-uno", "-uall", "-unormal"],
+    flags: [
+      "--porcelain",
+      "--short",
+      "-s",
+      "-b",
+      "--branch",
+      "--long",
+      "-z",
+      "--ignored",
+      "--show-stash",
+      "-v",
+      "--no-renames",
+      "-uno",
+      "-uall",
+      "-unormal",
+    ],
     values: { "--untracked-files": word(/^(no|normal|all)$/) },
     before: ["--ignore-submodules=dirty"],
     positionals: "paths",
@@ -98,18 +172,44 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   branch: {
     flags: ["-a", "--all", "-r", "--remotes", "-v", "-vv", "--list", "-l", "--show-current", "--no-color", "-i"],
-    values: { "--contains": "text", "--merged": "text", "--no-merged": "text", "--sort": "text", "--format": "text", "--points-at": "text" },
+    values: {
+      "--contains": "text",
+      "--merged": "text",
+      "--no-merged": "text",
+      "--sort": "text",
+      "--format": "text",
+      "--points-at": "text",
+    },
     always: ["--list"],
     positionals: "glob",
   },
   tag: {
     flags: ["-l", "--list", "-n", "--no-color", "-i"],
-    values: { "--contains": "text", "--merged": "text", "--no-merged": "text", "--sort": "text", "--format": "text", "--points-at": "text" },
+    values: {
+      "--contains": "text",
+      "--merged": "text",
+      "--no-merged": "text",
+      "--sort": "text",
+      "--format": "text",
+      "--points-at": "text",
+    },
     always: ["--list"],
     positionals: "glob",
   },
   "rev-parse": {
-    flags: ["--short", "--verify", "--quiet", "-q", "--abbrev-ref", "--symbolic-full-name", "--show-toplevel", "--show-prefix", "--is-inside-work-tree", "--is-bare-repository", "--show-cdup"],
+    flags: [
+      "--short",
+      "--verify",
+      "--quiet",
+      "-q",
+      "--abbrev-ref",
+      "--symbolic-full-name",
+      "--show-toplevel",
+      "--show-prefix",
+      "--is-inside-work-tree",
+      "--is-bare-repository",
+      "--show-cdup",
+    ],
     positionals: "revisions",
   },
   describe: {
@@ -118,18 +218,86 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     positionals: "revisions",
   },
   blame: {
-    flags: ["-w", "-M", "-C", "-e", "-l", "-s", "-t", "-n", "-f", "--porcelain", "--line-porcelain", "--show-email", "--root"],
+    flags: [
+      "-w",
+      "-M",
+      "-C",
+      "-e",
+      "-l",
+      "-s",
+      "-t",
+      "-n",
+      "-f",
+      "--porcelain",
+      "--line-porcelain",
+      "--show-email",
+      "--root",
+    ],
     values: { "-L": "text", "--since": "text", "--abbrev": "number", "--date": "text" },
     before: ["--no-textconv"],
     positionals: "revisionsAndPaths",
   },
   "ls-files": {
-    flags: ["-c", "-d", "-m", "-o", "-i", "-s", "-u", "-k", "-t", "-v", "-z", "--cached", "--deleted", "--modified", "--others", "--ignored", "--stage", "--unmerged", "--exclude-standard", "--full-name", "--eol"],
+    flags: [
+      "-c",
+      "-d",
+      "-m",
+      "-o",
+      "-i",
+      "-s",
+      "-u",
+      "-k",
+      "-t",
+      "-v",
+      "-z",
+      "--cached",
+      "--deleted",
+      "--modified",
+      "--others",
+      "--ignored",
+      "--stage",
+      "--unmerged",
+      "--exclude-standard",
+      "--full-name",
+      "--eol",
+    ],
     positionals: "paths",
   },
-  shortlog: { flags: ["-s", "-n", "-e", "--summary", "--numbered", "--email", "--all", "--no-merges"], values: { "--since": "text", "--until": "text" }, positionals: "revisions" },
+  shortlog: {
+    flags: ["-s", "-n", "-e", "--summary", "--numbered", "--email", "--all", "--no-merges"],
+    values: { "--since": "text", "--until": "text" },
+    positionals: "revisions",
+  },
   grep: {
-    flags: ["-i", "-n", "-l", "-L", "-w", "-v", "-c", "-E", "-F", "-G", "-P", "-o", "-h", "-H", "-p", "-W", "-a", "-I", "-q", "--cached", "--heading", "--break", "--column", "--all-match", "--and", "--or", "--not"],
+    flags: [
+      "-i",
+      "-n",
+      "-l",
+      "-L",
+      "-w",
+      "-v",
+      "-c",
+      "-E",
+      "-F",
+      "-G",
+      "-P",
+      "-o",
+      "-h",
+      "-H",
+      "-p",
+      "-W",
+      "-a",
+      "-I",
+      "-q",
+      "--cached",
+      "--heading",
+      "--break",
+      "--column",
+      "--all-match",
+      "--and",
+      "--or",
+      "--not",
+    ],
     values: { "-e": "text", "-A": "number", "-B": "number", "-C": "number", "--max-depth": "number" },
     before: ["--no-textconv", "--no-ext-grep"],
     positionals: "searchThenRevisions",
@@ -178,7 +346,9 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   }
   // Words after `--` are always paths to git, and `-5` means a number of commits.
   const cut = rest.indexOf("--");
-  const words = (cut < 0 ? rest : rest.slice(0, cut)).map((word) => (/^-[0-9]{1,9}$/.test(word) ? `-n${word.slice(1)}` : word));
+  const words = (cut < 0 ? rest : rest.slice(0, cut)).map((word) =>
+    /^-[0-9]{1,9}$/.test(word) ? `-n${word.slice(1)}` : word,
+  );
   const parsed = parse(words, subcommand);
   if ("problem" in parsed) return { index: parsed.index + 1, problem: parsed.problem };
   const afterDashes = cut < 0 ? undefined : rest.slice(cut + 1);
@@ -192,9 +362,11 @@ function assemble(
   afterDashes: readonly string[] | undefined,
 ): Arranged | ArgumentProblem {
   const words = [...parsed.positionals];
-  const searchesFor = subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? words.shift() : undefined;
+  const searchesFor =
+    subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? words.shift() : undefined;
   const bad = words.find((word) => !isRevisionOrPath(word.text));
-  if (bad !== undefined) return { index: bad.index + 1, problem: `${bad.text} is neither a revision nor a path below the folder` };
+  if (bad !== undefined)
+    return { index: bad.index + 1, problem: `${bad.text} is neither a revision nor a path below the folder` };
   const search = searchesFor === undefined ? [] : ["-e", searchesFor.text];
   const options = [name, ...(subcommand.always ?? []), ...(subcommand.before ?? []), ...parsed.options, ...search];
   const texts = words.map((word) => word.text);

@@ -7,6 +7,20 @@ import type { Profile } from "./profile.js";
 import { cat, grep, jq, ls, rg } from "./search.js";
 import { awk, sed } from "./text.js";
 
-export const profiles: Readonly<Record<ProfileName, Profile>> = { awk, cat, curl, find, git, grep, jq, ls, make, npm, rg, sed, tar };
+export const profiles: Readonly<Record<ProfileName, Profile>> = {
+  awk,
+  cat,
+  curl,
+  find,
+  git,
+  grep,
+  jq,
+  ls,
+  make,
+  npm,
+  rg,
+  sed,
+  tar,
+};
 
 export { type Arranged, type ArgumentProblem, isProblem, type Profile } from "./profile.js";

@@ -40,7 +40,15 @@ export const ls: Profile = {
     flags: [
       ..."laAh1RtrSdFisnogpqQBUXcu".split("").map((letter) => `-${letter}`),
       ...["--all", "--almost-all", "--human-readable", "--recursive", "--reverse", "--directory", "--size", "--inode"],
-      ...["--classify", "--numeric-uid-gid", "--no-group", "--group-directories-first", "--full-time", "--si", "--escape"],
+      ...[
+        "--classify",
+        "--numeric-uid-gid",
+        "--no-group",
+        "--group-directories-first",
+        "--full-time",
+        "--si",
+        "--escape",
+      ],
     ],
     values: {
       "--sort": oneWord("none", "size", "time", "version", "extension"),
@@ -60,7 +68,15 @@ export const cat: Profile = {
   arrange: filesOnly([], {
     flags: [
       ..."nbsAeEtTv".split("").map((letter) => `-${letter}`),
-      ...["--number", "--number-nonblank", "--squeeze-blank", "--show-all", "--show-ends", "--show-tabs", "--show-nonprinting"],
+      ...[
+        "--number",
+        "--number-nonblank",
+        "--squeeze-blank",
+        "--show-all",
+        "--show-ends",
+        "--show-tabs",
+        "--show-nonprinting",
+      ],
     ],
   }),
 };
@@ -69,8 +85,24 @@ const GREP: OptionTable = {
   flags: [
     ..."EFGPinvwxclLoqshHraIzT".split("").map((letter) => `-${letter}`),
     ...["--extended-regexp", "--fixed-strings", "--basic-regexp", "--perl-regexp", "--ignore-case", "--invert-match"],
-    ...["--word-regexp", "--line-regexp", "--count", "--files-with-matches", "--files-without-match", "--only-matching"],
-    ...["--line-number", "--with-filename", "--no-filename", "--recursive", "--text", "--quiet", "--no-messages", "--byte-offset"],
+    ...[
+      "--word-regexp",
+      "--line-regexp",
+      "--count",
+      "--files-with-matches",
+      "--files-without-match",
+      "--only-matching",
+    ],
+    ...[
+      "--line-number",
+      "--with-filename",
+      "--no-filename",
+      "--recursive",
+      "--text",
+      "--quiet",
+      "--no-messages",
+      "--byte-offset",
+    ],
   ],
   values: {
     "-A": "number",
@@ -107,9 +139,37 @@ const RG: OptionTable = {
     ..."nNiSsFwxvclopPU0HIau".split("").map((letter) => `-${letter}`),
     ...["--line-number", "--no-line-number", "--ignore-case", "--smart-case", "--case-sensitive", "--fixed-strings"],
     ...["--word-regexp", "--line-regexp", "--invert-match", "--count", "--count-matches", "--files-with-matches"],
-    ...["--files-without-match", "--only-matching", "--pretty", "--pcre2", "--multiline", "--multiline-dotall", "--null"],
-    ...["--hidden", "--no-ignore", "--no-ignore-vcs", "--no-heading", "--heading", "--files", "--json", "--vimgrep", "--stats"],
-    ...["--column", "--no-column", "--trim", "--text", "--no-messages", "--with-filename", "--no-filename", "--type-list", "--quiet"],
+    ...[
+      "--files-without-match",
+      "--only-matching",
+      "--pretty",
+      "--pcre2",
+      "--multiline",
+      "--multiline-dotall",
+      "--null",
+    ],
+    ...[
+      "--hidden",
+      "--no-ignore",
+      "--no-ignore-vcs",
+      "--no-heading",
+      "--heading",
+      "--files",
+      "--json",
+      "--vimgrep",
+      "--stats",
+    ],
+    ...[
+      "--column",
+      "--no-column",
+      "--trim",
+      "--text",
+      "--no-messages",
+      "--with-filename",
+      "--no-filename",
+      "--type-list",
+      "--quiet",
+    ],
     "-.",
     "-q",
   ],
@@ -212,5 +272,6 @@ function arrangeJq(args: readonly string[]): Arranged | ArgumentProblem {
 }
 
 export function oneWord(...words: readonly string[]) {
-  return (value: string): string | undefined => (words.includes(value) ? undefined : `must be one of ${words.join(", ")}`);
+  return (value: string): string | undefined =>
+    words.includes(value) ? undefined : `must be one of ${words.join(", ")}`;
 }

@@ -5,7 +5,20 @@ import { asPath, type OptionTable, parse } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const SED: OptionTable = {
-  flags: ["-n", "-E", "-r", "-s", "-u", "-z", "--quiet", "--silent", "--regexp-extended", "--separate", "--posix", "--null-data"],
+  flags: [
+    "-n",
+    "-E",
+    "-r",
+    "-s",
+    "-u",
+    "-z",
+    "--quiet",
+    "--silent",
+    "--regexp-extended",
+    "--separate",
+    "--posix",
+    "--null-data",
+  ],
   values: { "-e": "text", "--expression": "text", "-l": "number", "--line-length": "number" },
 };
 
@@ -45,7 +58,9 @@ export const awk: Profile = {
   needsSandbox: false,
   reservesAddressSpace: false,
   checkExecutable: (real) =>
-    basename(real).startsWith("gawk") ? undefined : "only GNU awk (gawk) has a mode without system(), pipes and redirection",
+    basename(real).startsWith("gawk")
+      ? undefined
+      : "only GNU awk (gawk) has a mode without system(), pipes and redirection",
   arrange: arrangeAwk,
 };
 

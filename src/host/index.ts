@@ -1,0 +1,36 @@
+// The hardened host: three tools and nothing else. Entered from other rooms only here.
+
+export { type AuditSummary, type ToolName } from "./audit.js";
+export { type Denial, type DenialCode, isDenial } from "./denial.js";
+export { type OpeningMethod, openingMethod } from "./jail/index.js";
+export {
+  type Command,
+  type LoadOptions,
+  type LoadResult,
+  loadPolicy,
+  parsePolicy,
+  type Policy,
+  policyFor,
+  type PolicyProblem,
+  policySchema,
+  policySchemaText,
+  problemText,
+  PROFILE_NAMES,
+  type ProfileName,
+  type SandboxMode,
+} from "./policy/index.js";
+export { confinementOf, missingProtections, type Protections, Sandbox } from "./sandbox/index.js";
+export {
+  type CmdContext,
+  cmdRun,
+  type CmdRunResult,
+  closeSharedSandbox,
+  decideCmdRun,
+  executeCmdRun,
+  sharedSandbox,
+} from "./tools/cmd-run.js";
+export { type HostToolDefinition, hostTools } from "./tools/definitions.js";
+export { decideFsRead, executeFsRead, fsRead } from "./tools/fs-read.js";
+export { decideFsWrite, executeFsWrite, fsWrite } from "./tools/fs-write.js";
+export type { CallContext, Decision, Outcome } from "./tools/outcome.js";
+export type { FsReadResult, FsWriteResult } from "./tools/shapes.js";

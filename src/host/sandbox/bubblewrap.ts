@@ -1,0 +1,52 @@
+// The same view, built by bubblewrap, for machines where the native way is closed (no koffi build, no Landlock).
+
+import { lstatSync, readlinkSync } from "node:fs";
+import { isWithin, readMounts } from "../jail/index.js";
+import { type Confinement, SCRATCH } from "./confinement.js";
+
+/** Arguments up to and including `--`; the program follows. */
+export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] {
+  const args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
+  if (!confinement.network) args.push("--unshare-net");
+  for (const path of confinement.system) args.push(...show(path));
+  for (const path of confinement.files) args.push("--ro-bind-try", path, path);
+  for (const path of confinement.devices) args.push("--dev-bind-try", path, path);
+  for (const path of outerFirst(confinement.roots)) args.push("--ro-bind", path, path);
+  for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
+  for (const path of mountsBelow([...confinement.roots, ...confinement.zones])) args.push("--tmpfs", path);
+  return [...args, "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH, "--chdir", cwd, "--"];
+}
+
+function show(path: string): string[] {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return [];
+  return stats.isSymbolicLink() ? ["--symlink", readlinkSync(path), path] : ["--ro-bind", path, path];
+}
+
+function outerFirst(paths: readonly string[]): string[] {
+  return [...paths].sort((a, b) => a.length - b.length);
+}
+
+/** Folders are shown with what is mounted below them, so that is covered again. */
+function mountsBelow(folders: readonly string[]): string[] {
+  const below = readMounts().filter((m) => folders.some((folder) => m.path !== folder && isWithin(m.path, folder)));
+  return below.map((m) => m.path).filter((path) => !folders.includes(path));
+}
+
+/** Root becomes the sandbox user inside, with no right left but that to files when the policy's folders are root's. */
+export function changeUser(setpriv: string | undefined, confinement: Confinement): string[] {
+  const { user, bypassModes } = confinement;
+  if (user === undefined || setpriv === undefined) return [];
+  const caps = bypassModes ? "-all,+dac_override,+dac_read_search" : "-all";
+  return [
+    setpriv,
+    `--reuid=${user.uid}`,
+    `--regid=${user.gid}`,
+    "--clear-groups",
+    `--inh-caps=${caps}`,
+    `--ambient-caps=${caps}`,
+    `--bounding-set=${caps}`,
+    "--no-new-privs",
+    "--",
+  ];
+}

@@ -1,0 +1,116 @@
+// A cgroup (version 2) around one warden and what it runs: limits on memory, processor and number of processes where the
+// controllers are ours to use, and `cgroup.kill`, which ends all of it at once and needs no controller.
+
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export interface CgroupLimits {
+  readonly memoryBytes: number;
+  readonly processes: number;
+  /** Whole processors, as a share of time. */
+  readonly processors: number;
+}
+
+/** A warden's own needs come on top of what a command may use. */
+const WARDEN_MEMORY_BYTES = 256_000_000;
+const WARDEN_THREADS = 32;
+const CPU_PERIOD_US = 100_000;
+const CONTROLLERS = ["memory", "pids", "cpu"] as const;
+
+export interface Cgroup {
+  /** Controllers in force. */
+  readonly controllers: readonly string[];
+  add(pid: number): boolean;
+  setLimits(limits: CgroupLimits): void;
+  members(): number[];
+  kill(): void;
+  remove(): void;
+}
+
+/** Where version 2 is mounted and this process's place in it. Undefined: version 1 only, or no cgroups. */
+export function ownCgroupFolder(mountInfo: string, cgroupFile: string): string | undefined {
+  const line = mountInfo.split("\n").find((l) => l.includes(" - cgroup2 "));
+  const mountedAt = line?.split(" ")[4];
+  const path = /^0::(.*)$/m.exec(cgroupFile)?.[1];
+  return mountedAt === undefined || path === undefined ? undefined : join(mountedAt, path);
+}
+
+let serial = 0;
+
+export function makeCgroup(parent = ownFolder()): Cgroup | undefined {
+  if (parent === undefined) return undefined;
+  const folder = join(parent, `portcullis-${process.pid}-${serial++}`);
+  try {
+    removeStale(parent);
+    mkdirSync(folder);
+  } catch {
+    return undefined;
+  }
+  enableControllers(parent);
+  const controllers = CONTROLLERS.filter((name) =>
+    read(join(folder, "cgroup.controllers")).split(/\s+/).includes(name),
+  );
+  if (!existsSync(join(folder, "cgroup.kill")) && controllers.length === 0) {
+    quietly(() => rmdirSync(folder));
+    return undefined;
+  }
+  return {
+    controllers,
+    add: (pid) => quietly(() => writeFileSync(join(folder, "cgroup.procs"), String(pid))),
+    setLimits: (limits) => writeLimits(folder, controllers, limits),
+    members: () => read(join(folder, "cgroup.procs")).split("\n").filter(Boolean).map(Number),
+    kill: () => quietly(() => writeFileSync(join(folder, "cgroup.kill"), "1")),
+    remove: () => quietly(() => rmdirSync(folder)),
+  };
+}
+
+function ownFolder(): string | undefined {
+  try {
+    return ownCgroupFolder(readFileSync("/proc/self/mountinfo", "utf8"), readFileSync("/proc/self/cgroup", "utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Allowed at the root, and wherever no process sits in the parent itself; elsewhere the kernel says EBUSY. */
+function enableControllers(parent: string): void {
+  const available = read(join(parent, "cgroup.controllers")).split(/\s+/);
+  for (const name of CONTROLLERS) {
+    if (available.includes(name)) quietly(() => writeFileSync(join(parent, "cgroup.subtree_control"), `+${name}`));
+  }
+}
+
+function writeLimits(folder: string, controllers: readonly string[], limits: CgroupLimits): void {
+  const put = (file: string, value: string) => quietly(() => writeFileSync(join(folder, file), value));
+  if (controllers.includes("memory")) {
+    put("memory.max", String(limits.memoryBytes + WARDEN_MEMORY_BYTES));
+    put("memory.swap.max", "0");
+  }
+  if (controllers.includes("pids")) put("pids.max", String(limits.processes + WARDEN_THREADS));
+  if (controllers.includes("cpu")) put("cpu.max", `${limits.processors * CPU_PERIOD_US} ${CPU_PERIOD_US}`);
+}
+
+/** Left by a host that was killed. */
+function removeStale(parent: string): void {
+  for (const name of readdirSync(parent)) {
+    const pid = /^portcullis-([0-9]+)-[0-9]+$/.exec(name)?.[1];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) quietly(() => rmdirSync(join(parent, name)));
+  }
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+function quietly(action: () => void): boolean {
+  try {
+    action();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,193 @@
+// Giving up rights, best way first. Whatever is refused is noted and the next best way is tried; what is left in force
+// is reported truthfully, and the host decides whether it is enough.
+
+import { chownSync, mkdtempSync, openSync } from "node:fs";
+import { join } from "node:path";
+import type { Protections } from "../confinement.js";
+import { SCRATCH } from "../confinement.js";
+import type { StartMessage } from "../messages.js";
+import { type FileRules, restrictFiles } from "./landlock.js";
+import { adoptOrphans, dropRights, forbidNewPrivileges } from "./privileges.js";
+import { seccompProgram } from "./seccomp.js";
+import { errorName, type Kernel, kernel } from "./syscalls.js";
+import { enterView } from "./view.js";
+
+const CLONE_NEWNS = 0x00020000;
+const CLONE_NEWUTS = 0x04000000;
+const CLONE_NEWIPC = 0x08000000;
+const CLONE_NEWPID = 0x20000000;
+const CLONE_NEWNET = 0x40000000;
+
+const SCRATCH_FILES = 20_000;
+
+interface PidNamespace {
+  readonly calls: Kernel;
+  /** The warden's own namespace, to come back to. */
+  readonly own: number;
+}
+
+export interface Confined {
+  readonly protections: Protections;
+  readonly pidNamespace: PidNamespace | undefined;
+  /** Where commands may put temporary files. */
+  readonly scratch: string;
+  reapOrphans(): void;
+}
+
+export function confine(start: StartMessage): Confined {
+  const calls = start.without.native === true ? undefined : kernel();
+  return calls === undefined || start.byBubblewrap ? unconfined(start, calls) : confineBy(calls, start);
+}
+
+/** Supervision only: no koffi, another platform, or bubblewrap does the confining. */
+function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
+  const adopts = calls !== undefined && adoptOrphans(calls);
+  const wrapped = start.byBubblewrap;
+  const open = start.confinement.network ? "open" : wrapped ? "namespace" : "not restricted";
+  return {
+    protections: {
+      files: wrapped ? "bubblewrap" : "none",
+      network: open,
+      processTree: wrapped ? "pid-namespace" : adopts ? "subreaper" : "process-group",
+      seccomp: false,
+      noNewPrivileges: wrapped,
+      user: wrapped ? (start.confinement.user?.uid ?? "same") : "same",
+      rlimits: false,
+      cgroup: [],
+      parentDeathSignal: false,
+      notes: calls === undefined ? ["koffi is not available here"] : [],
+    },
+    pidNamespace: undefined,
+    scratch: wrapped ? SCRATCH : makeScratch(start),
+    reapOrphans: () => reapAll(calls),
+  };
+}
+
+function confineBy(calls: Kernel, start: StartMessage): Confined {
+  const { confinement, without } = start;
+  const notes: string[] = [];
+  const isOff = confinement.mode === "off";
+  const ownPidNamespace = without.pidNamespace === true ? -1 : openSync("/proc/self/ns/pid", "r");
+  const netFlag = confinement.network || isOff ? 0 : CLONE_NEWNET;
+  const hasNamespaces =
+    !isOff &&
+    without.view !== true &&
+    attempt(notes, "namespaces", calls.unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | netFlag));
+  const hasView = hasNamespaces && tryView(calls, start, notes);
+  const scratch = hasView ? SCRATCH : makeScratch(start);
+  const privileges = !isOff && forbidNewPrivileges(calls);
+  const landlock =
+    !isOff && without.landlock !== true
+      ? restrictFiles(calls, fileRules(start, hasView, scratch), confinement.network)
+      : "off";
+  if (typeof landlock === "string" && landlock !== "off") notes.push(`Landlock: ${landlock}`);
+  const canNest = ownPidNamespace >= 0 && probePidNamespace(calls, ownPidNamespace, notes);
+  const user = isOff ? "same" : leaveRights(calls, start, hasView, canNest, notes);
+  const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, confinement.network, notes);
+  const adopts = !canNest && adoptOrphans(calls);
+  const hasNetNamespace = hasNamespaces && netFlag !== 0;
+  return {
+    protections: {
+      files: typeof landlock === "number" ? (hasView ? "view+landlock" : "landlock") : hasView ? "view" : "none",
+      network: confinement.network ? "open" : networkBy(hasNetNamespace, seccomp),
+      processTree: canNest ? "pid-namespace" : adopts ? "subreaper" : "process-group",
+      seccomp,
+      noNewPrivileges: privileges,
+      user,
+      rlimits: false,
+      cgroup: [],
+      parentDeathSignal: false,
+      notes,
+    },
+    pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
+    scratch,
+    reapOrphans: () => reapAll(calls),
+  };
+}
+
+function attempt(notes: string[], what: string, result: number): boolean {
+  if (result >= 0) return true;
+  notes.push(`${what}: ${errorName(result)}`);
+  return false;
+}
+
+function networkBy(hasNamespace: boolean, seccomp: boolean): Protections["network"] {
+  if (hasNamespace) return seccomp ? "namespace+seccomp" : "namespace";
+  return seccomp ? "seccomp" : "not restricted";
+}
+
+/** Half a view would be no view: when building fails, the warden is of no use and says so by dying. */
+function tryView(calls: Kernel, start: StartMessage, notes: string[]): boolean {
+  const { confinement } = start;
+  try {
+    enterView(calls, {
+      folders: confinement.roots,
+      system: confinement.system,
+      copies: confinement.files,
+      writable: confinement.zones,
+      devices: confinement.devices,
+      scratch: { path: SCRATCH, bytes: confinement.scratchBytes, files: SCRATCH_FILES },
+      user: confinement.user,
+    });
+    return true;
+  } catch (error) {
+    throw new Error(`view: ${error instanceof Error ? error.message : String(error)}; ${notes.join(", ")}`);
+  }
+}
+
+/** A real folder, because no view provides one. The main process removes it when the warden is gone. */
+function makeScratch(start: StartMessage): string {
+  const folder = mkdtempSync(join(start.tmpdir, "portcullis-scratch-"));
+  const { user, mode } = start.confinement;
+  if (user !== undefined && mode !== "off" && process.geteuid?.() === 0) chownSync(folder, user.uid, user.gid);
+  return folder;
+}
+
+function fileRules(start: StartMessage, hasView: boolean, scratch: string): FileRules {
+  const { roots, zones, system, files, devices, execFromRoots } = start.confinement;
+  const write = [...zones, scratch, ...devices];
+  const execute = [...system, ...(execFromRoots ? [...roots, ...zones, scratch] : [])];
+  return { read: hasView ? ["/"] : [...roots, ...files], execute, write };
+}
+
+function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean {
+  const made = attempt(notes, "PID namespace", calls.unshare(CLONE_NEWPID));
+  return made && attempt(notes, "PID namespace", calls.setns(own, CLONE_NEWPID));
+}
+
+function leaveRights(
+  calls: Kernel,
+  start: StartMessage,
+  hasView: boolean,
+  keepAdmin: boolean,
+  notes: string[],
+): number | "same" {
+  const { user, bypassModes } = start.confinement;
+  const isRoot = process.geteuid?.() === 0;
+  if (!isRoot && !start.inUserNamespace) return "same";
+  const target = start.inUserNamespace ? undefined : user;
+  return dropRights(calls, { user: target, bypassModes: bypassModes && hasView, keepAdmin }, notes);
+}
+
+function trySeccomp(calls: Kernel, network: boolean, notes: string[]): boolean {
+  const program = seccompProgram(process.arch, network);
+  if (program !== undefined) return attempt(notes, "seccomp", calls.seccompFilter(program));
+  notes.push(`seccomp: no table for ${process.arch}`);
+  return false;
+}
+
+/** The next child is the first process of a namespace of its own. Gives the way back: threads cannot be made meanwhile. */
+export function enterPidNamespace({ calls, own }: PidNamespace): () => void {
+  const entered = calls.unshare(CLONE_NEWPID);
+  if (entered < 0) throw new Error(`PID namespace: ${errorName(entered)}`);
+  return () => {
+    const left = calls.setns(own, CLONE_NEWPID);
+    if (left < 0) throw new Error(`PID namespace: ${errorName(left)}`);
+  };
+}
+
+const MAX_REAPED = 100_000;
+
+function reapAll(calls: Kernel | undefined): void {
+  for (let i = 0; calls !== undefined && i < MAX_REAPED && calls.reapOne() > 0; i++);
+}

@@ -1,0 +1,74 @@
+// Landlock: the kernel itself refuses whatever files are not in the list, for this thread and all its children, without
+// any privilege (Linux 5.13 and later; see landlock(7)).
+
+import { closeSync, openSync, statSync } from "node:fs";
+import { NAME_ONLY } from "../../jail/flags.js";
+import type { Kernel } from "./syscalls.js";
+
+const EXECUTE = 1 << 0;
+const WRITE_FILE = 1 << 1;
+const READ_FILE = 1 << 2;
+const READ_DIR = 1 << 3;
+/** remove_dir … make_sym */
+const CHANGE_DIR = 0x1ff0;
+const REFER = 1 << 13;
+const TRUNCATE = 1 << 14;
+const IOCTL_DEV = 1 << 15;
+/** What the kernel accepts on a file that is no folder. */
+const ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+const READ = READ_FILE | READ_DIR;
+const CHANGE = WRITE_FILE | TRUNCATE | CHANGE_DIR | REFER;
+
+export interface FileRules {
+  readonly read: readonly string[];
+  readonly execute: readonly string[];
+  readonly write: readonly string[];
+}
+
+/** Everything each version can handle is handled, so what has no rule is refused. */
+function handledFiles(version: number): number {
+  let rights = 0x1fff;
+  if (version >= 2) rights |= REFER;
+  if (version >= 3) rights |= TRUNCATE;
+  if (version >= 5) rights |= IOCTL_DEV;
+  return rights;
+}
+
+/** INVARIANT: no_new_privs is set. Gives the version in force, or why there is none. */
+export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean): number | string {
+  const version = calls.landlockVersion();
+  if (version < 1) return "the kernel has no Landlock";
+  const handled = handledFiles(version);
+  const attributes = Buffer.alloc(version >= 6 ? 24 : version >= 4 ? 16 : 8);
+  attributes.writeBigUInt64LE(BigInt(handled), 0);
+  // Binding and connecting by TCP; signals and abstract sockets to whoever is outside.
+  if (version >= 4 && !network) attributes.writeBigUInt64LE(3n, 8);
+  if (version >= 6) attributes.writeBigUInt64LE(3n, 16);
+  const ruleset = calls.landlockCreate(attributes);
+  if (ruleset < 0) return "the kernel refused a Landlock ruleset";
+  try {
+    for (const path of rules.read) addRule(calls, ruleset, path, READ & handled);
+    for (const path of rules.execute) addRule(calls, ruleset, path, (READ | EXECUTE) & handled);
+    for (const path of rules.write) addRule(calls, ruleset, path, (READ | CHANGE) & handled);
+    return calls.landlockRestrict(ruleset) === 0 ? version : "the kernel refused to apply Landlock";
+  } finally {
+    closeSync(ruleset);
+  }
+}
+
+/** A path that is not there needs no rule: it stays closed. */
+function addRule(calls: Kernel, ruleset: number, path: string, rights: number): void {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  const fd = openSync(path, NAME_ONLY);
+  try {
+    const rule = Buffer.alloc(12);
+    rule.writeBigUInt64LE(BigInt(stats.isDirectory() ? rights : rights & ON_FILES), 0);
+    rule.writeInt32LE(fd, 8);
+    const added = calls.landlockAddPath(ruleset, rule);
+    if (added < 0) throw new Error(`Landlock rule for ${path} was refused (errno ${-added})`);
+  } finally {
+    closeSync(fd);
+  }
+}

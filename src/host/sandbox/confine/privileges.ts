@@ -1,0 +1,69 @@
+// Rights of the warden's thread, inherited by every command it starts. After exec a command has none of root's rights,
+// whatever the file it runs says (no_new_privs) and whatever its user id is (SECBIT_NOROOT).
+
+import { errorName, type Kernel } from "./syscalls.js";
+
+const PR_SET_SECUREBITS = 28;
+const PR_CAPBSET_DROP = 24;
+const PR_SET_NO_NEW_PRIVS = 38;
+const PR_CAP_AMBIENT = 47;
+const AMBIENT_RAISE = 2;
+const AMBIENT_CLEAR_ALL = 4;
+const PR_SET_CHILD_SUBREAPER = 36;
+
+/** SECBIT_NOROOT, locked, and SECBIT_KEEP_CAPS for the change of user that follows. */
+const SECUREBITS = 0b1_0011;
+
+const CAP_DAC_OVERRIDE = 1n;
+const CAP_DAC_READ_SEARCH = 2n;
+const CAP_SETPCAP = 8n;
+const CAP_SYS_ADMIN = 21n;
+const LAST_CAP = 63;
+
+export function forbidNewPrivileges(calls: Kernel): boolean {
+  return calls.prctl(PR_SET_NO_NEW_PRIVS, 1) === 0;
+}
+
+/** Orphans of this process's commands become its children instead of init's, and can be found. */
+export function adoptOrphans(calls: Kernel): boolean {
+  return calls.prctl(PR_SET_CHILD_SUBREAPER, 1) === 0;
+}
+
+export interface Rights {
+  readonly user: { readonly uid: number; readonly gid: number } | undefined;
+  /** File modes do not count: for a view that holds nothing but what the policy opens. */
+  readonly bypassModes: boolean;
+  /** The warden itself needs it for each PID namespace; commands lose it at exec. */
+  readonly keepAdmin: boolean;
+}
+
+/** Gives the user in force. Throws when rights would be left that should be gone. */
+export function dropRights(calls: Kernel, rights: Rights, notes: string[]): number | "same" {
+  const ok = (what: string, result: number): void => {
+    if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
+  };
+  const note = (what: string, result: number): boolean => {
+    if (result < 0) notes.push(`${what}: ${errorName(result)}`);
+    return result >= 0;
+  };
+  note("securebits", calls.prctl(PR_SET_SECUREBITS, SECUREBITS));
+  // A container may run root without the right to become somebody else; then root stays, but without its rights.
+  const user =
+    rights.user !== undefined && note("change of user", calls.setUser(rights.user.uid, rights.user.gid))
+      ? rights.user.uid
+      : "same";
+  const bypass = rights.bypassModes && user !== "same" ? [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH] : [];
+  const needed = [...bypass, ...(rights.keepAdmin ? [CAP_SYS_ADMIN] : [])];
+  // The right to empty the bounding set goes last; what is inherited must be named while the set is still full.
+  if (note("capabilities", calls.setCapabilities(bits([...needed, CAP_SETPCAP]), bits(bypass)))) {
+    for (let cap = 0; cap <= LAST_CAP; cap++) calls.prctl(PR_CAPBSET_DROP, cap);
+  }
+  ok("ambient", calls.prctl(PR_CAP_AMBIENT, AMBIENT_CLEAR_ALL));
+  for (const cap of bypass) ok("ambient", calls.prctl(PR_CAP_AMBIENT, AMBIENT_RAISE, Number(cap)));
+  ok("capabilities", calls.setCapabilities(bits(needed), bits(bypass)));
+  return user;
+}
+
+function bits(caps: readonly bigint[]): bigint {
+  return caps.reduce((set, cap) => set | (1n << cap), 0n);
+}

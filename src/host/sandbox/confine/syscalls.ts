@@ -1,0 +1,132 @@
+// System calls by number, for the calls that libc does not wrap or would apply to all threads at once. Numbers from the
+// kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h).
+
+import { constants as osConstants } from "node:os";
+import { type Koffi, loadKoffi } from "../../jail/native.js";
+
+interface NumberTable {
+  readonly audit: number;
+  readonly setgroups: number;
+  readonly setresuid: number;
+  readonly setresgid: number;
+  readonly capset: number;
+  readonly pivotRoot: number;
+  readonly seccomp: number;
+}
+
+const TABLES: Readonly<Record<string, NumberTable>> = {
+  x64: { audit: 0xc000003e, setgroups: 116, setresuid: 117, setresgid: 119, capset: 126, pivotRoot: 155, seccomp: 317 },
+  arm64: { audit: 0xc00000b7, setgroups: 159, setresuid: 147, setresgid: 149, capset: 91, pivotRoot: 41, seccomp: 277 },
+};
+
+const LANDLOCK_CREATE = 444;
+const LANDLOCK_ADD = 445;
+const LANDLOCK_RESTRICT = 446;
+const MOUNT_SETATTR = 442;
+
+/** Each gives a value ≥ 0 or the negative errno. They act on the calling thread, or on the process where said. */
+export interface Kernel {
+  readonly numbers: NumberTable;
+  unshare(flags: number): number;
+  setns(fd: number, type: number): number;
+  mount(source: string | null, target: string, type: string | null, flags: number, data: string | null): number;
+  unmountLazily(target: string): number;
+  setMountFlags(path: string, set: number, recursive: boolean): number;
+  pivotRootHere(): number;
+  changeFolder(fd: number): number;
+  prctl(option: number, a: number, b?: number): number;
+  setUser(uid: number, gid: number): number;
+  setCapabilities(effective: bigint, inheritable: bigint): number;
+  landlockVersion(): number;
+  landlockCreate(attributes: Buffer): number;
+  landlockAddPath(ruleset: number, rule: Buffer): number;
+  landlockRestrict(ruleset: number): number;
+  seccompFilter(program: Buffer): number;
+  /** Reaps one dead child; 0 when there is none, negative when there are no children. */
+  reapOne(): number;
+}
+
+const AT_FDCWD = -100;
+const AT_RECURSIVE = 0x8000;
+const MNT_DETACH = 2;
+const WNOHANG = 1;
+
+export function kernel(): Kernel | undefined {
+  const numbers = TABLES[process.arch];
+  const ffi = process.platform === "linux" && numbers !== undefined ? loadKoffi() : undefined;
+  if (ffi === undefined || numbers === undefined) return undefined;
+  try {
+    return bind(ffi, numbers);
+  } catch {
+    return undefined;
+  }
+}
+
+function bind(ffi: Koffi, numbers: NumberTable): Kernel {
+  const libc = ffi.load(null);
+  const call = (result: number): number => (result < 0 ? -ffi.errno() : result);
+  const long3 = libc.func("syscall", "long", ["long", "long", "long", "long"]);
+  const withBuffers = libc.func("syscall", "long", ["long", "void*", "void*"]);
+  const pivot = libc.func("syscall", "long", ["long", "str", "str"]);
+  const create = libc.func("syscall", "long", ["long", "void*", "size_t", "uint"]);
+  const addRule = libc.func("syscall", "long", ["long", "int", "int", "void*", "uint"]);
+  const setAttr = libc.func("syscall", "long", ["long", "int", "str", "uint", "void*", "size_t"]);
+  const seccomp = libc.func("syscall", "long", ["long", "uint", "uint", "void*"]);
+  const unshare = libc.func("unshare", "int", ["int"]);
+  const setns = libc.func("setns", "int", ["int", "int"]);
+  const mount = libc.func("mount", "int", ["str", "str", "str", "ulong", "str"]);
+  const umount2 = libc.func("umount2", "int", ["str", "int"]);
+  const fchdir = libc.func("fchdir", "int", ["int"]);
+  const prctl = libc.func("prctl", "int", ["int", "ulong", "ulong", "ulong", "ulong"]);
+  const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
+  return {
+    numbers,
+    unshare: (flags) => call(unshare(flags)),
+    setns: (fd, type) => call(setns(fd, type)),
+    mount: (source, target, type, flags, data) => call(mount(source, target, type, flags, data)),
+    unmountLazily: (target) => call(umount2(target, MNT_DETACH)),
+    setMountFlags(path, set, recursive) {
+      const attributes = Buffer.alloc(32);
+      attributes.writeBigUInt64LE(BigInt(set), 0);
+      return call(setAttr(MOUNT_SETATTR, AT_FDCWD, path, recursive ? AT_RECURSIVE : 0, attributes, attributes.length));
+    },
+    pivotRootHere: () => call(pivot(numbers.pivotRoot, ".", ".")),
+    changeFolder: (fd) => call(fchdir(fd)),
+    prctl: (option, a, b = 0) => call(prctl(option, a, b, 0, 0)),
+    setUser(uid, gid) {
+      const groups = call(long3(numbers.setgroups, 0, 0, 0));
+      if (groups < 0) return groups;
+      const group = call(long3(numbers.setresgid, gid, gid, gid));
+      return group < 0 ? group : call(long3(numbers.setresuid, uid, uid, uid));
+    },
+    setCapabilities(effective, inheritable) {
+      const header = Buffer.alloc(8);
+      header.writeUInt32LE(0x20080522, 0);
+      const data = Buffer.alloc(24);
+      for (const half of [0, 1]) {
+        const part = (set: bigint): number => Number((set >> BigInt(32 * half)) & 0xffffffffn);
+        data.writeUInt32LE(part(effective), half * 12);
+        data.writeUInt32LE(part(effective), half * 12 + 4);
+        data.writeUInt32LE(part(inheritable), half * 12 + 8);
+      }
+      return call(withBuffers(numbers.capset, header, data));
+    },
+    landlockVersion: () => call(create(LANDLOCK_CREATE, null, 0, 1)),
+    landlockCreate: (attributes) => call(create(LANDLOCK_CREATE, attributes, attributes.length, 0)),
+    landlockAddPath: (ruleset, rule) => call(addRule(LANDLOCK_ADD, ruleset, 1, rule, 0)),
+    landlockRestrict: (ruleset) => call(long3(LANDLOCK_RESTRICT, ruleset, 0, 0)),
+    seccompFilter(program) {
+      // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
+      const fprog = Buffer.alloc(16);
+      fprog.writeUInt16LE(program.length / 8, 0);
+      fprog.writeBigUInt64LE(ffi.address(program), 8);
+      return call(seccomp(numbers.seccomp, 1, 0, fprog));
+    },
+    reapOne: () => call(waitpid(-1, null, WNOHANG)),
+  };
+}
+
+export function errorName(result: number): string {
+  for (const [name, number] of Object.entries(osConstants.errno)) if (number === -result) return name;
+  return `errno ${-result}`;
+}

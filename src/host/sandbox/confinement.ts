@@ -1,0 +1,64 @@
+// What holds a command, as plain data. Two commands with the same confinement can be run by the same warden.
+
+import type { SandboxMode } from "../policy/index.js";
+
+export interface Confinement {
+  readonly mode: SandboxMode;
+  /** Folders that may be read. */
+  readonly roots: readonly string[];
+  readonly zones: readonly string[];
+  /** Programs, libraries, and the command's own mounts. */
+  readonly system: readonly string[];
+  readonly files: readonly string[];
+  readonly devices: readonly string[];
+  readonly execFromRoots: boolean;
+  readonly network: boolean;
+  /** Undefined: the host's own user. */
+  readonly user: { readonly uid: number; readonly gid: number } | undefined;
+  /** The dedicated user reads what root reads, inside the view only. A user the operator chose does not. */
+  readonly bypassModes: boolean;
+  readonly scratchBytes: number;
+  /** Device and inode of each folder: another folder at the same path needs another warden. */
+  readonly identity: string;
+}
+
+/** Ways to leave out for tests: each falls back to the next best, and the report must say so. */
+export interface Without {
+  readonly view?: boolean;
+  readonly landlock?: boolean;
+  readonly seccomp?: boolean;
+  readonly pidNamespace?: boolean;
+  readonly userNamespace?: boolean;
+  readonly native?: boolean;
+  readonly cgroup?: boolean;
+  readonly bubblewrap?: boolean;
+}
+
+export interface Protections {
+  /** Which files a command can reach is decided by: */
+  readonly files: "view+landlock" | "view" | "landlock" | "bubblewrap" | "none";
+  readonly network: "open" | "namespace+seccomp" | "namespace" | "seccomp" | "not restricted";
+  /** How every descendant is found when it must go. */
+  readonly processTree: "pid-namespace" | "cgroup" | "subreaper" | "process-group";
+  readonly seccomp: boolean;
+  readonly noNewPrivileges: boolean;
+  readonly user: number | "same";
+  readonly rlimits: boolean;
+  readonly cgroup: readonly string[];
+  readonly parentDeathSignal: boolean;
+  /** What was tried and refused, for the operator. */
+  readonly notes: readonly string[];
+}
+
+/** What `sandbox: required` asks for and this machine does not give. */
+export function missingProtections(have: Protections, network: boolean): string[] {
+  const missing: string[] = [];
+  if (have.files === "none") missing.push("file-system confinement (Landlock, a mount namespace or bubblewrap)");
+  if (!network && have.network === "not restricted") missing.push("network isolation (seccomp or a network namespace)");
+  if (have.processTree === "process-group")
+    missing.push("a way to end every descendant (PID namespace, cgroup or subreaper)");
+  if (!have.noNewPrivileges) missing.push("no_new_privs");
+  return missing;
+}
+
+export const SCRATCH = "/portcullis-scratch";

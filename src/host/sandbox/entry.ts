@@ -1,0 +1,65 @@
+// Where the warden's program is. Compiled, it lies beside this file. Run from source (tests), Node 20 cannot read
+// TypeScript, so the compiler puts the few files the warden needs next to the other tool caches, once per change.
+
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+let found: string | undefined;
+
+export function wardenEntry(): string {
+  found ??= find();
+  return found;
+}
+
+function find(): string {
+  const here = fileURLToPath(import.meta.url);
+  return here.endsWith(".ts") ? compile(dirname(here)) : join(dirname(here), "warden.js");
+}
+
+function compile(sandbox: string): string {
+  const source = join(sandbox, "../..");
+  const project = join(source, "..");
+  const cache = join(project, "node_modules/.cache/portcullis-warden", fingerprint(join(source, "host")));
+  const entry = join(cache, "host/sandbox/warden.js");
+  if (existsSync(entry)) return entry;
+  const draft = `${cache}.${process.pid}`;
+  mkdirSync(draft, { recursive: true });
+  const options = [
+    "--noCheck",
+    "--ignoreConfig",
+    "--outDir",
+    draft,
+    "--rootDir",
+    source,
+    "--target",
+    "es2023",
+    "--module",
+    "nodenext",
+    "--types",
+    "node",
+  ];
+  try {
+    execFileSync(process.execPath, [
+      join(project, "node_modules/typescript/bin/tsc"),
+      ...options,
+      join(sandbox, "warden.ts"),
+    ]);
+    renameSync(draft, cache);
+  } catch (error) {
+    rmSync(draft, { recursive: true, force: true });
+    // Another test process may have been quicker.
+    if (!existsSync(entry)) throw error;
+  }
+  return entry;
+}
+
+function fingerprint(folder: string): string {
+  const hash = createHash("sha256");
+  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
+    if (name.endsWith(".ts") && !name.endsWith(".test.ts")) hash.update(name).update(readFileSync(join(folder, name)));
+  }
+  return hash.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,43 @@
+// The lines that the main process writes to a warden.
+
+import type { Confinement, Protections, Without } from "./confinement.js";
+
+export interface StartMessage {
+  readonly type: "start";
+  readonly confinement: Confinement;
+  readonly without: Without;
+  /** Where a scratch folder can be made when no view provides one. */
+  readonly tmpdir: string;
+  /** The warden was started inside a user namespace of its own. */
+  readonly inUserNamespace: boolean;
+  /** bubblewrap confines each command by itself; the warden only supervises. */
+  readonly byBubblewrap: boolean;
+}
+
+export interface RunMessage {
+  readonly type: "run";
+  readonly id: number;
+  /** Launchers, then the program and its arguments. */
+  readonly argv: readonly string[];
+  readonly executable: string;
+  /** The program must be visible from where the warden stands. */
+  readonly checkVisible: boolean;
+  readonly env: Readonly<Record<string, string>>;
+  /** Undefined: no folder of the caller's. INVARIANT: `rest` has no links and no `..`. */
+  readonly cwd: { readonly root: string; readonly rest: string } | undefined;
+  readonly stdin: string;
+  readonly maxOutputBytes: number;
+}
+
+/** The warden's first frame. */
+export interface ReadyMessage {
+  readonly protections: Protections;
+  /** Where commands may put temporary files: their HOME and TMPDIR. */
+  readonly scratch: string;
+}
+
+export type FromMain =
+  | StartMessage
+  | RunMessage
+  | { readonly type: "kill"; readonly id: number }
+  | { readonly type: "clean"; readonly id: number };

@@ -1,0 +1,89 @@
+// From a policy and one of its commands to the confinement it runs in and the environment it sees.
+
+import { lstatSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { basename, dirname } from "node:path";
+import { isWithin } from "../jail/index.js";
+import type { Command, Policy } from "../policy/index.js";
+import type { Confinement } from "./confinement.js";
+import type { LaunchLimits } from "./launchers.js";
+import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
+
+/** The sandbox's own user when root starts the host: a number that no distribution hands out to anyone. */
+export const SANDBOX_ID = 61_953;
+
+const SCRATCH_BYTES = 256_000_000;
+
+export function confinementOf(policy: Policy, command: Command): Confinement {
+  const roots = policy.roots.map((root) => root.path);
+  const zones = policy.zones.map((zone) => zone.path);
+  const folders = [...roots, ...zones, ...(command.cwd === undefined ? [] : [command.cwd.path])];
+  const isRoot = process.geteuid?.() === 0;
+  const present = zones.filter((zone) => identityOf(zone) !== "absent");
+  return {
+    mode: command.sandbox,
+    roots: command.cwd === undefined || roots.includes(command.cwd.path) ? roots : [...roots, command.cwd.path],
+    zones: present,
+    system: [...SYSTEM_FOLDERS, ...command.mounts, ...ownProgram(command)],
+    files: [...SYSTEM_FILES, ...(command.network ? NETWORK_FILES : [])],
+    devices: DEVICES,
+    execFromRoots: command.execFromRoots,
+    network: command.network,
+    user: isRoot
+      ? (policy.runAs ?? (command.sandbox === "off" ? undefined : { uid: SANDBOX_ID, gid: SANDBOX_ID }))
+      : undefined,
+    bypassModes: isRoot && policy.runAs === undefined,
+    scratchBytes: SCRATCH_BYTES,
+    identity: folders.map(identityOf).join(" "),
+  };
+}
+
+/** A program outside the system's folders is shown by itself; what else it needs stands under `mounts`. */
+function ownProgram(command: Command): string[] {
+  const shown = [command.executable.real, command.executable.path];
+  return [...new Set(shown)].filter((path) => !SYSTEM_FOLDERS.some((folder) => isWithin(path, folder)));
+}
+
+function identityOf(path: string): string {
+  const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  return stats === undefined ? "absent" : `${stats.dev}:${stats.ino}`;
+}
+
+export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: number): Omit<LaunchLimits, "processes"> {
+  const { limits } = command;
+  return {
+    ...limits,
+    maxFileBytes: Math.max(SCRATCH_BYTES, ...policy.zones.map((zone) => zone.maxFileBytes)),
+    cpuSeconds: limits.maxCpuSeconds ?? Math.ceil(timeoutMs / 1000) * availableParallelism() + 1,
+    limitAddressSpace: command.profile?.reservesAddressSpace !== true,
+  };
+}
+
+/** Nothing of the host's environment is in it. What a profile fixes comes last and so cannot be overridden. */
+export function environmentOf(
+  policy: Policy,
+  command: Command,
+  asked: ReadonlyMap<string, string>,
+  changesUser: boolean,
+  scratch: string,
+): Record<string, string> {
+  return {
+    PATH: "/usr/local/bin:/usr/bin:/bin",
+    HOME: scratch,
+    TMPDIR: scratch,
+    LANG: "C.UTF-8",
+    ...gitDefaults(policy, command, changesUser),
+    ...Object.fromEntries(asked),
+    ...command.profile?.env,
+  };
+}
+
+/** git refuses repositories of another user, and every repository is, once the command has a user of its own. */
+function gitDefaults(policy: Policy, command: Command, changesUser: boolean): Record<string, string> {
+  if (basename(command.executable.real) !== "git" && !command.execFromRoots) return {};
+  const trust = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
+  return {
+    GIT_CEILING_DIRECTORIES: policy.roots.map((root) => dirname(root.path)).join(":"),
+    ...(changesUser ? trust : {}),
+  };
+}

@@ -1,0 +1,183 @@
+// The warden: a small process between the host and the commands. It gives up every right it does not need, then starts
+// commands one at a time; what it cannot do, they cannot do. It knows no policy beyond the confinement it was given.
+// Its first line of input is the start message; when its input ends, the command it runs ends.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { accessSync, closeSync, constants, lstatSync, readdirSync, rmSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { FOLDER_NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../jail/flags.js";
+import { openBelow } from "../jail/locate.js";
+import { isWithin } from "../jail/mounts.js";
+import { errnoName, native } from "../jail/native.js";
+import { type Confined, confine, enterPidNamespace } from "./confine/index.js";
+import { FRAME, frame, type FrameType } from "./frames.js";
+import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
+
+/** Output beyond the cap is thrown away so that the command can finish; beyond this much it is a flood and is ended. */
+const FLOOD_FACTOR = 16;
+const MIN_FLOOD_BYTES = 16_000_000;
+
+let start: StartMessage | undefined;
+let confined: Confined | undefined;
+let running: { readonly id: number; readonly child: ChildProcess } | undefined;
+
+function send(type: FrameType, payload: Uint8Array | string): boolean {
+  return process.stdout.write(frame(type, payload));
+}
+
+function sendJson(type: FrameType, payload: object): void {
+  send(type, JSON.stringify(payload));
+}
+
+const lines = createInterface({ input: process.stdin, crlfDelay: Number.POSITIVE_INFINITY });
+lines.on("line", (line) => receive(JSON.parse(line) as FromMain));
+lines.on("close", () => {
+  killRunning();
+  process.exit(0);
+});
+
+function receive(message: FromMain): void {
+  switch (message.type) {
+    case "start":
+      start = message;
+      confined = confine(message);
+      sendJson(FRAME.ready, { protections: confined.protections, scratch: confined.scratch } satisfies ReadyMessage);
+      return;
+    case "run":
+      return run(message);
+    case "kill":
+      if (running?.id === message.id) killRunning();
+      return;
+    case "clean":
+      return clean(message.id);
+  }
+}
+
+/** SIGKILL to the first process of a PID namespace ends all of it; elsewhere the group goes and main finds the rest. */
+function killRunning(): void {
+  const pid = running?.child.pid;
+  if (pid === undefined) return;
+  for (const target of [-pid, pid]) {
+    try {
+      process.kill(target, "SIGKILL");
+    } catch {
+      // Already gone.
+    }
+  }
+}
+
+function run(message: RunMessage): void {
+  const { id } = message;
+  try {
+    const child = startCommand(message);
+    running = { id, child };
+    sendJson(FRAME.started, { id, pid: child.pid });
+    watch(message, child);
+  } catch (error) {
+    sendJson(FRAME.failed, { id, reason: error instanceof Error ? error.message : String(error) });
+  }
+}
+
+function startCommand(message: RunMessage): ChildProcess {
+  const folder = enterFolder(message);
+  const [file = "", ...args] = message.argv;
+  let restore: (() => void) | undefined;
+  try {
+    if (message.checkVisible) accessSync(message.executable, constants.X_OK);
+    if (confined?.pidNamespace !== undefined) restore = enterPidNamespace(confined.pidNamespace);
+    return spawn(file, args, { env: message.env, stdio: ["pipe", "pipe", "pipe"], detached: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT" || (error as NodeJS.ErrnoException).code === "EACCES") {
+      throw new Error(`${message.executable} cannot be run inside the sandbox; list what it needs under mounts`);
+    }
+    throw error;
+  } finally {
+    restore?.();
+    process.chdir("/");
+    if (folder !== undefined) closeSync(folder);
+  }
+}
+
+/** The thread stands in the folder when the command is born: the very folder that was checked, whatever its name is now. */
+function enterFolder(message: RunMessage): number | undefined {
+  if (message.cwd === undefined) {
+    process.chdir(confined?.scratch ?? "/");
+    return undefined;
+  }
+  const { root, rest } = message.cwd;
+  const calls = start?.without.native === true ? undefined : native();
+  if (calls === undefined) {
+    process.chdir(rest === "." ? root : `${root}/${rest}`);
+    if (!isWithin(process.cwd(), root)) throw new Error("changed: the working directory left its root");
+    return undefined;
+  }
+  const fd = openBelow(
+    { path: root, written: root },
+    rest,
+    FOLDER_NAME_ONLY,
+    RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
+  );
+  if (fd < 0) throw new Error(`changed: the working directory (${errnoName(fd)})`);
+  const entered = calls.changeFolder(fd);
+  if (entered < 0) {
+    closeSync(fd);
+    throw new Error(`the working directory cannot be entered (${errnoName(entered)})`);
+  }
+  return fd;
+}
+
+function watch(message: RunMessage, child: ChildProcess): void {
+  const { id } = message;
+  let kept = 0;
+  let seen = 0;
+  const floodBytes = Math.max(message.maxOutputBytes * FLOOD_FACTOR, MIN_FLOOD_BYTES);
+  const forward = (type: FrameType, stream: NodeJS.ReadableStream | null): void => {
+    stream?.on("data", (chunk: Buffer) => {
+      seen += chunk.length;
+      if (seen > floodBytes) killRunning();
+      const room = message.maxOutputBytes - kept;
+      if (room <= 0) return;
+      const part = chunk.length > room ? chunk.subarray(0, room) : chunk;
+      kept += part.length;
+      if (!send(type, part)) {
+        stream.pause();
+        process.stdout.once("drain", () => stream.resume());
+      }
+    });
+  };
+  forward(FRAME.stdout, child.stdout);
+  forward(FRAME.stderr, child.stderr);
+  // A command that does not read its input closes it, which is its right.
+  child.stdin?.on("error", () => undefined);
+  child.stdin?.end(Buffer.from(message.stdin, "base64"));
+  let failure: string | undefined;
+  child.on("error", (error) => {
+    failure = error.message;
+  });
+  // The first process is gone: what it left behind has no business any more. `close` waits for its pipes.
+  child.on("exit", (exitCode, signal) => {
+    if (confined?.pidNamespace === undefined) killRunning();
+    sendJson(FRAME.started, { id, exited: { exitCode, signal, truncated: seen > kept } });
+  });
+  child.on("close", (exitCode, signal) => {
+    running = undefined;
+    const flooded = seen > floodBytes;
+    if (failure !== undefined && child.pid === undefined) sendJson(FRAME.failed, { id, reason: failure });
+    else sendJson(FRAME.exit, { id, exitCode, signal, truncated: seen > kept, flooded });
+  });
+}
+
+/** Nothing of one command may be there for the next. A scratch folder that cannot be emptied ends the warden. */
+function clean(id: number): void {
+  confined?.reapOrphans();
+  const scratch = confined?.scratch;
+  let isClean = true;
+  if (scratch !== undefined && lstatSync(scratch, { throwIfNoEntry: false })?.isDirectory() === true) {
+    try {
+      for (const name of readdirSync(scratch)) rmSync(`${scratch}/${name}`, { recursive: true, force: true });
+    } catch {
+      isClean = false;
+    }
+  }
+  sendJson(FRAME.cleaned, { id, isClean });
+}

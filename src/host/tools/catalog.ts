@@ -1,0 +1,243 @@
+// Is this call in the catalog? Arguments, variables and working directory, each against its own rule.
+
+import { closeSync, fstatSync } from "node:fs";
+import { type Denial, denial, isDenial, quote } from "../denial.js";
+import { absolutePath, locate, type Place } from "../jail/index.js";
+import { resolvePortable } from "../jail/portable.js";
+import { type Command, matchAll, type Policy } from "../policy/index.js";
+import { isProblem } from "../profiles/index.js";
+import { nearest } from "../shape/nearest.js";
+import type { CmdRunInput } from "./shapes.js";
+
+/** What the kernel takes for one argument; all of ours together stay below it. */
+const MAX_ARGS_BYTES = 131_072;
+
+export interface Planned {
+  readonly command: Command;
+  readonly argv: readonly string[];
+  readonly env: ReadonlyMap<string, string>;
+  /** Undefined: no folder of the caller's. */
+  readonly cwd: { readonly root: string; readonly rest: string; readonly path: string } | undefined;
+  readonly stdin: Buffer;
+  readonly timeoutMs: number;
+}
+
+export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denial {
+  const command = findCommand(policy, input.commandId);
+  if (isDenial(command)) return command;
+  const args = input.args ?? [];
+  const refused = checkPlain(args) ?? checkCatalog(command, args) ?? checkEnvironment(command, input.env);
+  if (refused !== undefined) return refused;
+  const cwd = planCwd(policy, command, input.cwd);
+  if (cwd !== undefined && isDenial(cwd)) return cwd;
+  const argv = arrange(policy, command, args, cwd?.path);
+  if (isDenial(argv)) return argv;
+  const stdin = Buffer.from(input.stdin ?? "");
+  if (stdin.length > policy.limits.maxStdinBytes) {
+    return denial(
+      "POLICY_DENY",
+      "maxStdinBytes",
+      `stdin has ${stdin.length} bytes; ${policy.limits.maxStdinBytes} are allowed`,
+      { field: "stdin" },
+    );
+  }
+  const timeoutMs = Math.min(input.timeoutMs ?? command.timeoutMs, command.timeoutMs);
+  return { command, argv, env: input.env ?? new Map(), cwd, stdin, timeoutMs };
+}
+
+function findCommand(policy: Policy, id: string): Command | Denial {
+  const command = policy.commands.get(id);
+  if (command !== undefined) return command;
+  const platforms = policy.elsewhere.get(id);
+  if (platforms !== undefined) {
+    return denial("POLICY_DENY", "platform", `command ${quote(id)} is only for ${platforms}`, { field: "commandId" });
+  }
+  const known = [...policy.commands.keys()];
+  const near = nearest(id, known);
+  const suggestions =
+    near === undefined ? [`use one of ${known.join(", ") || "none: the catalog is empty"}`] : [`did you mean ${near}?`];
+  return denial("POLICY_DENY", "unknownCommand", `command ${quote(id)} is not in the catalog`, {
+    field: "commandId",
+    suggestions,
+  });
+}
+
+/** Whatever the catalog says: no program gets bytes that end a string early or steer a terminal. */
+function checkPlain(args: readonly string[]): Denial | undefined {
+  let bytes = 0;
+  for (const [i, arg] of args.entries()) {
+    const field = `args[${i}]`;
+    if (/[\p{Cc}\p{Cs}]/u.test(arg)) {
+      return denial(
+        "INVALID_ARGS",
+        "controlCharacter",
+        `${field} contains NUL, a control character or half a character`,
+        { field },
+      );
+    }
+    bytes += Buffer.byteLength(arg) + 1;
+    if (bytes > MAX_ARGS_BYTES) {
+      return denial("INVALID_ARGS", "argumentsTooLong", `the arguments have more than ${MAX_ARGS_BYTES} bytes`, {
+        field,
+      });
+    }
+  }
+  return undefined;
+}
+
+function checkCatalog(command: Command, args: readonly string[]): Denial | undefined {
+  const { allow } = command;
+  if (allow === undefined) return undefined;
+  const rest = args.flatMap((arg, index) => (allow.has(arg) ? [] : [{ arg, index }]));
+  const matched = matchAll(
+    command.patterns,
+    rest.map(({ arg }) => arg),
+  );
+  if (matched === undefined) {
+    return denial(
+      "POLICY_DENY",
+      "patternTimeout",
+      `the patterns of command \`${command.id}\` took too long over these arguments`,
+      {
+        field: "args",
+        suggestions: ["use shorter arguments"],
+      },
+    );
+  }
+  const bad = rest.find((_, i) => matched[i] !== true);
+  if (bad === undefined) return undefined;
+  const where = `${command.origin}`;
+  return denial(
+    "POLICY_DENY",
+    "args",
+    `command \`${command.id}\` does not allow argument ${quote(bad.arg)} (${where})`,
+    {
+      field: `args[${bad.index}]`,
+      suggestions: [`an operator can add it under commands.${command.id}.args.allow`],
+    },
+  );
+}
+
+function checkEnvironment(command: Command, env: CmdRunInput["env"]): Denial | undefined {
+  for (const [name, value] of env ?? []) {
+    const field = `env.${name.slice(0, 100)}`;
+    if (command.profile !== undefined && Object.hasOwn(command.profile.env, name)) {
+      return denial(
+        "POLICY_DENY",
+        "envPinned",
+        `variable ${quote(name)} has a fixed value for command \`${command.id}\``,
+        { field },
+      );
+    }
+    if (!command.envAllowlist.has(name)) {
+      return denial(
+        "POLICY_DENY",
+        "envAllowlist",
+        `command \`${command.id}\` does not allow variable ${quote(name)} (${command.origin})`,
+        {
+          field,
+          suggestions: [`an operator can add it under commands.${command.id}.envAllowlist`],
+        },
+      );
+    }
+    if (/[\p{Cc}\p{Cs}]/u.test(value)) {
+      return denial(
+        "INVALID_ARGS",
+        "controlCharacter",
+        `the value of variable ${quote(name)} contains control characters`,
+        { field },
+      );
+    }
+  }
+  return undefined;
+}
+
+function planCwd(policy: Policy, command: Command, asked: string | undefined): Planned["cwd"] | Denial {
+  switch (command.cwdPolicy) {
+    case "none":
+      if (asked === undefined) return undefined;
+      return denial("POLICY_DENY", "cwdPolicy", `command \`${command.id}\` takes no working directory`, {
+        field: "cwd",
+        suggestions: ["leave cwd out"],
+      });
+    case "fixed": {
+      const { cwd } = command;
+      if (cwd === undefined) return denial("INTERNAL", "cwdPolicy", "the fixed folder is missing from the policy");
+      const found = folderWithin(policy, asked ?? cwd.path, [cwd]);
+      if (!isDenial(found) && found.path !== cwd.path) {
+        return denial("POLICY_DENY", "cwdPolicy", `command \`${command.id}\` runs in one folder only`, {
+          field: "cwd",
+          suggestions: ["leave cwd out"],
+        });
+      }
+      return found;
+    }
+    case "withinRoot": {
+      const first = policy.roots[0];
+      if (first === undefined)
+        return denial("POLICY_DENY", "cwdPolicy", "the policy has no allowed root to run in", { field: "cwd" });
+      return folderWithin(policy, asked ?? first.path, policy.roots);
+    }
+  }
+}
+
+function folderWithin(policy: Policy, text: string, places: readonly Place[]): NonNullable<Planned["cwd"]> | Denial {
+  const path = absolutePath(text, "cwd", { platform: policy.platform, home: policy.home, base: policy.roots[0]?.path });
+  if (typeof path !== "string") return path;
+  if (process.platform !== "linux") {
+    const real = resolvePortable(path, places, policy, "cwd");
+    return typeof real === "string" ? { root: real, rest: ".", path: real } : real;
+  }
+  const found = locate(path, places, policy, "cwd");
+  if (isDenial(found)) return found;
+  try {
+    if (!fstatSync(found.fd).isDirectory())
+      return denial("IO_ERROR", "notAFolder", `cwd ${quote(text)} is not a folder`, { field: "cwd" });
+  } finally {
+    closeSync(found.fd);
+  }
+  const root = found.place.path;
+  return {
+    root,
+    rest: found.path === root ? "." : found.path.slice(root.length).replace(/^\/+/, ""),
+    path: found.path,
+  };
+}
+
+function arrange(
+  policy: Policy,
+  command: Command,
+  args: readonly string[],
+  cwd: string | undefined,
+): readonly string[] | Denial {
+  if (command.profile === undefined) return [...command.fixed, ...args];
+  const arranged = command.profile.arrange(args);
+  if (isProblem(arranged)) {
+    const field = `args[${arranged.index}]`;
+    return denial(
+      "POLICY_DENY",
+      `profile.${command.profile.name}`,
+      `command \`${command.id}\`, ${field}: ${arranged.problem}`,
+      { field },
+    );
+  }
+  for (const path of arranged.paths) {
+    const refused = checkPathArgument(policy, path, cwd);
+    if (refused !== undefined) return refused;
+  }
+  return arranged.argv;
+}
+
+/** The sandbox holds in any case; this says so before the program starts, and in words. */
+function checkPathArgument(policy: Policy, text: string, cwd: string | undefined): Denial | undefined {
+  const path = absolutePath(text, "args", { platform: policy.platform, home: policy.home, base: cwd });
+  if (typeof path !== "string") return path;
+  if (process.platform !== "linux") return undefined;
+  const found = locate(path, [...policy.roots, ...policy.zones], policy, "args");
+  if (!isDenial(found)) {
+    closeSync(found.fd);
+    return undefined;
+  }
+  // What does not exist inside is the program's to report, and it may be about to make it.
+  return found.rule === "notFound" ? undefined : found;
+}

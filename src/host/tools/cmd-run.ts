@@ -1,0 +1,222 @@
+// cmd.run: decide by the catalog, then run in the sandbox, then say what was in force.
+
+import { AuditClock, type AuditFacts } from "../audit.js";
+import { type Denial, denial, isDenial } from "../denial.js";
+import { isUnchanged, type Policy } from "../policy/index.js";
+import {
+  confinementOf,
+  type Ending,
+  environmentOf,
+  launchLimitsOf,
+  missingProtections,
+  type OutputStream,
+  type Protections,
+  type RunOutcome,
+  Sandbox,
+} from "../sandbox/index.js";
+import { type Planned, planCommand } from "./catalog.js";
+import { requestedPath } from "./fs-read.js";
+import {
+  type CallContext,
+  checkArguments,
+  type Decision,
+  deny,
+  internalDenial,
+  type Outcome,
+  Reporter,
+} from "./outcome.js";
+import { cmdRunInput } from "./shapes.js";
+
+export interface CmdRunResult {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly timedOut: boolean;
+  readonly truncated: boolean;
+  readonly warnings: readonly "OUTPUT_TRUNCATED"[];
+  readonly protections: Protections;
+}
+
+export interface CmdContext extends CallContext {
+  /** Called with each piece of output within the cap, as it comes. */
+  readonly onOutput?: (stream: OutputStream, chunk: Buffer) => void;
+  /** Shared by all calls of a host; one for the process by default. */
+  readonly sandbox?: Sandbox;
+}
+
+let shared: Sandbox | undefined;
+
+export function sharedSandbox(): Sandbox {
+  shared ??= new Sandbox();
+  return shared;
+}
+
+export async function closeSharedSandbox(): Promise<void> {
+  await shared?.close();
+  shared = undefined;
+}
+
+function plan(policy: Policy, args: unknown): Planned | Denial {
+  const input = checkArguments(cmdRunInput, args);
+  return isDenial(input) ? input : planCommand(policy, input);
+}
+
+/** Asked by the gate. */
+export function decideCmdRun(policy: Policy, args: unknown): Decision {
+  try {
+    const planned = plan(policy, args);
+    if (isDenial(planned)) return deny(planned);
+    return { effect: "permit", rule: `commands.${planned.command.id} (${planned.command.origin})` };
+  } catch (error) {
+    return deny(internalDenial(error));
+  }
+}
+
+/** Checks everything again; the warden enters the working directory by descriptor. */
+export async function executeCmdRun(
+  policy: Policy,
+  args: unknown,
+  context: CmdContext = {},
+): Promise<Outcome<CmdRunResult>> {
+  const reporter = new Reporter(new AuditClock(), "cmd.run", policy, context);
+  const facts: AuditFacts = { commandId: requestedPath(args, "commandId"), cwd: requestedPath(args, "cwd") };
+  try {
+    const planned = plan(policy, args);
+    if (isDenial(planned)) return reporter.denied(planned, facts);
+    facts.cwd = planned.cwd?.path;
+    facts.args = planned.argv;
+    facts.env = planned.env;
+    if (!isUnchanged(planned.command.executable)) return reporter.denied(changedProgram(planned), facts);
+    return report(reporter, facts, planned, await start(policy, planned, context));
+  } catch (error) {
+    return reporter.denied(internalDenial(error), facts);
+  }
+}
+
+export const cmdRun = executeCmdRun;
+
+function changedProgram(planned: Planned): Denial {
+  const { path } = planned.command.executable;
+  return denial(
+    "POLICY_DENY",
+    "executableChanged",
+    `${path} is no longer the program that was checked when the policy was loaded`,
+    {
+      suggestions: ["an operator who knows why can reload the policy"],
+    },
+  );
+}
+
+function start(policy: Policy, planned: Planned, context: CmdContext): Promise<RunOutcome> {
+  const { command } = planned;
+  const confinement = confinementOf(policy, command);
+  return (context.sandbox ?? sharedSandbox()).run({
+    confinement,
+    executable: command.executable.path,
+    args: planned.argv,
+    env: (scratch) => environmentOf(policy, command, planned.env, confinement.user !== undefined, scratch),
+    cwd: planned.cwd,
+    stdin: planned.stdin,
+    timeoutMs: planned.timeoutMs,
+    maxOutputBytes: command.maxOutputBytes,
+    limits: launchLimitsOf(policy, command, planned.timeoutMs),
+    queue: {
+      concurrency: policy.limits.maxCmdConcurrency,
+      waiting: policy.limits.maxCmdQueue,
+      waitMs: policy.limits.maxCmdQueueMs,
+    },
+    signal: context.signal,
+    onOutput: context.onOutput,
+    accept: (protections) => {
+      if (command.sandbox !== "required") return undefined;
+      const missing = missingProtections(protections, command.network);
+      return missing.length === 0 ? undefined : missing.join(", ");
+    },
+  });
+}
+
+function report(reporter: Reporter, facts: AuditFacts, planned: Planned, outcome: RunOutcome): Outcome<CmdRunResult> {
+  switch (outcome.kind) {
+    case "ended":
+      return reportEnding(reporter, facts, planned, outcome.ending, outcome.protections);
+    case "busy":
+      return reporter.denied(
+        denial("POLICY_DENY", "maxCmdConcurrency", "too many commands are running or waiting", {
+          suggestions: ["try again later"],
+        }),
+        facts,
+      );
+    case "aborted":
+      return reporter.denied(cancelled(), facts);
+    case "refused":
+      return reporter.denied(
+        denial(
+          "POLICY_DENY",
+          "sandboxRequired",
+          `this machine does not give what sandbox: required asks for: ${outcome.reason}`,
+          {
+            suggestions: ["run `portcullis doctor`", "an operator may set sandbox: preferred"],
+          },
+        ),
+        facts,
+      );
+    case "unavailable":
+      return reporter.denied(
+        denial("INTERNAL", "sandbox", "the sandbox could not be started", {
+          suggestions: [outcome.reason.slice(0, 300)],
+        }),
+        facts,
+      );
+  }
+}
+
+function cancelled(): Denial {
+  return denial("IO_ERROR", "cancelled", "the call was cancelled; the command and all its children were ended");
+}
+
+function reportEnding(
+  reporter: Reporter,
+  facts: AuditFacts,
+  planned: Planned,
+  ending: Ending,
+  protections: Protections,
+): Outcome<CmdRunResult> {
+  const { command } = planned;
+  if (ending.kind === "failed") return reporter.denied(failedToStart(ending.reason), facts);
+  const result: CmdRunResult = {
+    exitCode: ending.exitCode,
+    signal: ending.signal,
+    stdout: ending.stdout.toString("utf8"),
+    stderr: ending.stderr.toString("utf8"),
+    timedOut: ending.timedOut,
+    truncated: ending.truncated,
+    warnings: ending.truncated ? ["OUTPUT_TRUNCATED"] : [],
+    protections,
+  };
+  const seen: AuditFacts = {
+    ...facts,
+    exitCode: ending.exitCode,
+    timedOut: ending.timedOut,
+    truncated: ending.truncated,
+    bytes: ending.stdout.length + ending.stderr.length,
+  };
+  if (ending.timedOut) {
+    const reason = `command \`${command.id}\` took longer than ${planned.timeoutMs} ms; it and all its children were ended`;
+    return reporter.denied(denial("TIMEOUT", "timeoutMs", reason), seen, result);
+  }
+  if (ending.aborted) return reporter.denied(cancelled(), seen, result);
+  if (ending.kind === "lost")
+    return reporter.denied(denial("INTERNAL", "sandbox", "the command's warden was lost"), seen, result);
+  return reporter.done(result, seen);
+}
+
+function failedToStart(reason: string): Denial {
+  if (reason.startsWith("changed:")) {
+    return denial("POLICY_DENY", "changedWhileOpening", "the working directory changed while it was being entered", {
+      field: "cwd",
+      suggestions: ["try again"],
+    });
+  }
+  return denial("IO_ERROR", "spawn", reason.slice(0, 300));
+}

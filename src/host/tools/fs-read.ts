@@ -1,0 +1,142 @@
+// fs.read: decide, then read the very file that was decided on.
+
+import { closeSync } from "node:fs";
+import { AuditClock, sha256 } from "../audit.js";
+import { type Denial, denial, isDenial, quote } from "../denial.js";
+import { absolutePath, ioDenial, type OpenFile, openForRead, readBytes } from "../jail/index.js";
+import type { Policy } from "../policy/index.js";
+import {
+  type CallContext,
+  checkArguments,
+  type Decision,
+  deny,
+  internalDenial,
+  type Outcome,
+  Reporter,
+} from "./outcome.js";
+import { type FsReadInput, type FsReadResult, fsReadInput } from "./shapes.js";
+
+interface Opened {
+  readonly input: FsReadInput;
+  readonly file: OpenFile;
+}
+
+function open(policy: Policy, args: unknown): Opened | Denial {
+  const input = checkArguments(fsReadInput, args);
+  if (isDenial(input)) return input;
+  const path = absolutePath(input.path, "path", {
+    platform: policy.platform,
+    home: policy.home,
+    base: policy.roots[0]?.path,
+  });
+  if (typeof path !== "string") return path;
+  const file = openForRead(path, policy.roots, policy, "path");
+  return isDenial(file) ? file : { input, file };
+}
+
+/** Asked by the gate. */
+export function decideFsRead(policy: Policy, args: unknown): Decision {
+  try {
+    const opened = open(policy, args);
+    if (isDenial(opened)) return deny(opened);
+    closeSync(opened.file.fd);
+    return { effect: "permit", rule: "allowedRoots" };
+  } catch (error) {
+    return deny(internalDenial(error));
+  }
+}
+
+/** Checks everything again on the descriptor it reads from. */
+export async function executeFsRead(
+  policy: Policy,
+  args: unknown,
+  context: CallContext = {},
+): Promise<Outcome<FsReadResult>> {
+  const reporter = new Reporter(new AuditClock(), "fs.read", policy, context);
+  const asked = requestedPath(args);
+  let opened: Opened | Denial;
+  try {
+    opened = open(policy, args);
+  } catch (error) {
+    opened = internalDenial(error);
+  }
+  if (isDenial(opened)) return reporter.denied(opened, { path: asked });
+  const { file, input } = opened;
+  try {
+    const result = await readFile(file, input, policy.limits.maxReadBytes, context.signal);
+    if (isDenial(result)) return reporter.denied(result, { path: file.path });
+    return reporter.done(result, { path: file.path, bytes: result.bytesRead, sha256: result.sha256 });
+  } catch (error) {
+    const denied =
+      context.signal?.aborted === true
+        ? denial("IO_ERROR", "cancelled", "the call was cancelled")
+        : ioDenial(error, input.path, "path");
+    return reporter.denied(denied, { path: file.path });
+  } finally {
+    closeSync(file.fd);
+  }
+}
+
+export const fsRead = executeFsRead;
+
+async function readFile(
+  file: OpenFile,
+  input: FsReadInput,
+  maxReadBytes: number,
+  signal: AbortSignal | undefined,
+): Promise<FsReadResult | Denial> {
+  const offset = input.offset ?? 0;
+  const available = Math.max(0, file.size - offset);
+  const wanted = Math.min(input.length ?? available, available);
+  if (wanted > maxReadBytes) return tooMuch(wanted, maxReadBytes);
+  const bytes = await readBytes(file.fd, offset, wanted, signal);
+  if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), file.size);
+  const whole = dropSplitCharacter(bytes, offset + bytes.length < file.size);
+  const text = decodeUtf8(whole);
+  if (text !== undefined) return readResult(whole, text, file.size);
+  return denial("INVALID_ARGS", "notText", `path ${quote(input.path)} is not UTF-8 text in the range asked for`, {
+    field: "encoding",
+    suggestions: ["read it with encoding base64"],
+  });
+}
+
+/** Half an answer looks like a whole one to a reader in a hurry, so there is none. */
+function tooMuch(wanted: number, maxReadBytes: number): Denial {
+  const reason = `${wanted} bytes were asked for; one call reads at most ${maxReadBytes}`;
+  return denial("POLICY_DENY", "maxReadBytes", reason, {
+    field: "length",
+    suggestions: [`read in parts, with offset and a length of at most ${maxReadBytes}`],
+  });
+}
+
+function readResult(bytes: Buffer, data: string, size: number): FsReadResult {
+  return { data, bytesRead: bytes.length, sha256: sha256(bytes), size };
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function decodeUtf8(bytes: Buffer): string | undefined {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A range may end inside a character; its first bytes are left for the next read. */
+function dropSplitCharacter(bytes: Buffer, moreFollows: boolean): Buffer {
+  if (!moreFollows) return bytes;
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if ((byte & 0xc0) === 0x80) continue;
+    const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    // Never down to nothing: a reader that asks again would get nothing for ever.
+    return needed > back && bytes.length > back ? bytes.subarray(0, bytes.length - back) : bytes;
+  }
+  return bytes;
+}
+
+export function requestedPath(args: unknown, field = "path"): string | undefined {
+  const value = typeof args === "object" && args !== null ? (args as Record<string, unknown>)[field] : undefined;
+  return typeof value === "string" ? value.slice(0, 1024) : undefined;
+}

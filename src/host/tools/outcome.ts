@@ -1,0 +1,74 @@
+// What a tool function gives back, and what the gate hears when it only asks.
+
+import { type AuditClock, type AuditFacts, type AuditSummary, type ToolName } from "../audit.js";
+import { type Denial, denial, quote } from "../denial.js";
+import type { Policy } from "../policy/index.js";
+import { pathText, type Problem, type Shape } from "../shape/index.js";
+
+export type Outcome<R> =
+  | { readonly ok: true; readonly result: R; readonly audit: AuditSummary }
+  | {
+      readonly ok: false;
+      readonly denial: Denial;
+      readonly audit: AuditSummary;
+      /** What a command had said before its time ran out. */
+      readonly partial?: R;
+    };
+
+/** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
+export type Decision =
+  | { readonly effect: "permit"; readonly rule: string }
+  | { readonly effect: "deny"; readonly rule: string; readonly denial: Denial };
+
+export interface CallContext {
+  readonly signal?: AbortSignal;
+  readonly reqId?: string;
+}
+
+export function checkArguments<T>(shape: Shape<T>, args: unknown): T | Denial {
+  const problems: Problem[] = [];
+  const checked = shape.check(args, [], problems);
+  if (checked !== undefined) return checked;
+  const [first] = problems;
+  const field = first === undefined ? "" : pathText(first.path);
+  const shown = field === "" ? "arguments" : quote(field);
+  return denial(
+    "INVALID_ARGS",
+    "schema",
+    `${shown}: ${first?.message ?? "is not valid"}`,
+    field === "" ? {} : { field: field.slice(0, 200) },
+  );
+}
+
+export function deny(denied: Denial): Decision {
+  return { effect: "deny", rule: denied.rule, denial: denied };
+}
+
+/** An error while deciding or executing is a denial too; its text may name paths and stays with the operator. */
+export function internalDenial(error: unknown): Denial {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
+  return denial("INTERNAL", "internal", `the host failed${typeof code === "string" ? ` (${code})` : ""}`);
+}
+
+export class Reporter {
+  readonly #clock: AuditClock;
+  readonly #tool: ToolName;
+  readonly #policy: Policy;
+  readonly #reqId: string | undefined;
+
+  constructor(clock: AuditClock, tool: ToolName, policy: Policy, context: CallContext) {
+    this.#clock = clock;
+    this.#tool = tool;
+    this.#policy = policy;
+    this.#reqId = context.reqId;
+  }
+
+  done<R>(result: R, facts: AuditFacts): Outcome<R> {
+    return { ok: true, result, audit: this.#clock.summary(this.#tool, this.#policy, facts, undefined, this.#reqId) };
+  }
+
+  denied<R>(denied: Denial, facts: AuditFacts, partial?: R): Outcome<R> {
+    const audit = this.#clock.summary(this.#tool, this.#policy, facts, denied, this.#reqId);
+    return partial === undefined ? { ok: false, denial: denied, audit } : { ok: false, denial: denied, audit, partial };
+  }
+}

@@ -1,0 +1,112 @@
+// Inputs and outputs of the three tools. The same description checks arguments and is published as JSON Schema.
+
+import type { JsonObject } from "../../protocol/index.js";
+import { flag, type Infer, integer, list, object, oneOf, optional, required, text, textMap } from "../shape/index.js";
+
+const MAX_SAFE = Number.MAX_SAFE_INTEGER;
+const MAX_PATH_CHARS = 4095;
+export const MAX_ARGS = 256;
+const MAX_ARG_CHARS = 65_536;
+const MAX_DATA_CHARS = 512_000_000;
+
+const encoding = oneOf("utf8, or base64 for bytes that are not text.", ["utf8", "base64"]);
+
+export const fsReadInput = object("Read a regular file inside an allowed root.", {
+  path: required(text("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS })),
+  offset: optional(integer("First byte to read; 0 by default.", { min: 0, max: MAX_SAFE })),
+  length: optional(
+    integer("Bytes to read, at most the policy's maxReadBytes; to the end of the file by default.", {
+      min: 0,
+      max: MAX_SAFE,
+    }),
+  ),
+  encoding: optional(encoding),
+});
+export type FsReadInput = Infer<typeof fsReadInput>;
+
+export interface FsReadResult {
+  readonly data: string;
+  readonly bytesRead: number;
+  readonly sha256: string;
+  /** Size of the whole file. */
+  readonly size: number;
+}
+
+export const fsReadOutput: JsonObject = {
+  type: "object",
+  properties: {
+    data: { type: "string", description: "The bytes, in the encoding asked for." },
+    bytesRead: { type: "integer", minimum: 0 },
+    sha256: { type: "string", description: "Of the bytes in data.", pattern: "^[0-9a-f]{64}$" },
+    size: { type: "integer", minimum: 0, description: "Size of the whole file." },
+  },
+  required: ["data", "bytesRead", "sha256", "size"],
+  additionalProperties: false,
+};
+
+export const fsWriteInput = object("Write a file whole, atomically, inside a write zone.", {
+  path: required(text("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS })),
+  data: required(text("The new contents.", { max: MAX_DATA_CHARS })),
+  encoding: optional(encoding),
+  create: optional(flag("May the file be created? true by default.")),
+  overwrite: optional(flag("May an existing file be replaced? false by default.")),
+});
+export type FsWriteInput = Infer<typeof fsWriteInput>;
+
+export interface FsWriteResult {
+  readonly bytesWritten: number;
+  readonly sha256: string;
+}
+
+export const fsWriteOutput: JsonObject = {
+  type: "object",
+  properties: {
+    bytesWritten: { type: "integer", minimum: 0 },
+    sha256: { type: "string", pattern: "^[0-9a-f]{64}$" },
+  },
+  required: ["bytesWritten", "sha256"],
+  additionalProperties: false,
+};
+
+export const cmdRunInput = object("Run a command of the policy's catalog, without a shell.", {
+  commandId: required(text("The command's id.", { min: 1, max: 256 })),
+  args: optional(list("Arguments, one an element.", text("An argument.", { max: MAX_ARG_CHARS }), { max: MAX_ARGS })),
+  cwd: optional(text("Working directory inside an allowed root.", { min: 1, max: MAX_PATH_CHARS })),
+  stdin: optional(text("Text for its standard input.", { max: 100_000_000 })),
+  env: optional(textMap("Variables that the catalog entry allows.", text("A value.", { max: 32_768 }), { max: 100 })),
+  timeoutMs: optional(integer("Shorter than the catalog's, if given.", { min: 1, max: 86_400_000 })),
+});
+export type CmdRunInput = Infer<typeof cmdRunInput>;
+
+const protectionsSchema: JsonObject = {
+  type: "object",
+  description: "Which protections were in force.",
+  properties: {
+    files: { enum: ["view+landlock", "view", "landlock", "bubblewrap", "none"] },
+    network: { enum: ["open", "namespace+seccomp", "namespace", "seccomp", "not restricted"] },
+    processTree: { enum: ["pid-namespace", "cgroup", "subreaper", "process-group"] },
+    seccomp: { type: "boolean" },
+    noNewPrivileges: { type: "boolean" },
+    user: { type: ["integer", "string"] },
+    rlimits: { type: "boolean" },
+    cgroup: { type: "array", items: { type: "string" } },
+    parentDeathSignal: { type: "boolean" },
+    notes: { type: "array", items: { type: "string" } },
+  },
+};
+
+export const cmdRunOutput: JsonObject = {
+  type: "object",
+  properties: {
+    exitCode: { type: ["integer", "null"], description: "null when a signal ended it." },
+    signal: { type: ["string", "null"] },
+    stdout: { type: "string" },
+    stderr: { type: "string" },
+    timedOut: { type: "boolean" },
+    truncated: { type: "boolean", description: "stdout and stderr together were longer than maxOutputBytes." },
+    warnings: { type: "array", items: { enum: ["OUTPUT_TRUNCATED"] } },
+    protections: protectionsSchema,
+  },
+  required: ["exitCode", "signal", "stdout", "stderr", "timedOut", "truncated", "warnings", "protections"],
+  additionalProperties: false,
+};

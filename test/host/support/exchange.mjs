@@ -1,0 +1,13 @@
+// A second process that exchanges two names in a loop (renameat2 RENAME_EXCHANGE) until its input ends.
+import koffi from "koffi";
+
+const [a, b] = process.argv.slice(2);
+const renameat2 = koffi.load(null).func("renameat2", "int", ["int", "str", "int", "str", "uint"]);
+process.stdin.on("end", () => process.exit(0)).resume();
+process.stdout.write("ready\n");
+
+function burst() {
+  for (let i = 0; i < 2000; i++) renameat2(-100, a, -100, b, 2);
+  setImmediate(burst);
+}
+burst();
