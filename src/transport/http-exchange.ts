@@ -263,7 +263,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     if (bytes > maxMessageBytes) throw tooLargeToSend(bytes, maxMessageBytes);
     this.#settle();
     if (this.#res.destroyed) return;
-    const status = head?.status ?? (text === undefined ? 202 : this.#okStatus);
+    const status = head?.status ?? (text === undefined && this.#okStatus === 200 ? 202 : this.#okStatus);
     this.#res.writeHead(status, this.#answerHeaders(text !== undefined, bytes, status, head?.headers));
     this.#res.end(text);
   }
