@@ -32,7 +32,7 @@ export const DEFAULT_SCHEMA_LIMITS: Readonly<SchemaLimits> = {
   maxEnum: 10_000,
   maxPatterns: 500,
   maxValueDepth: 128,
-  maxSteps: 5_000_000,
+  maxSteps: 3_000_000,
   maxProblems: 20,
   timeoutMs: 5_000,
 };

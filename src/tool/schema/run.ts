@@ -16,8 +16,11 @@ export interface Place {
   readonly key: string | number;
 }
 
+type Words = Omit<Problem, "path">;
+
 /** A problem, and how far off the value is; among alternatives the nearest one is worth explaining. */
-export interface Found extends Problem {
+export interface Found extends Words {
+  at: Place | undefined;
   weight: number;
 }
 
@@ -55,7 +58,8 @@ export class Run {
   constructor(limits: SchemaLimits, answers: Answers, explain: boolean) {
     this.#limits = limits;
     this.#answers = answers;
-    this.#steps = limits.maxSteps;
+    // Words are a courtesy: they may cost only a part of what the decision may.
+    this.#steps = explain ? limits.maxSteps >> 3 : limits.maxSteps;
     this.problems = explain ? [] : undefined;
   }
 
@@ -81,9 +85,9 @@ export class Run {
   }
 
   /** Always false, so that a check can end with it. */
-  fail(at: Place | undefined, words: () => Omit<Problem, "path"> & { weight?: number }): false {
+  fail(at: Place | undefined, words: () => Words & { weight?: number }): false {
     if (this.problems !== undefined && this.problems.length < this.#limits.maxProblems) {
-      this.problems.push({ path: pathOf(at), weight: 1, ...words() });
+      this.problems.push({ at, weight: 1, ...words() });
     }
     return false;
   }

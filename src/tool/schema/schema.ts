@@ -8,7 +8,7 @@ import type { JsonSchema, Problem, Validation } from "../types.js";
 import { type Compiled, compile } from "./compile.js";
 import type { Dialect, SchemaDocument } from "./document.js";
 import { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "./limits.js";
-import { type Answers, type Found, Run, Unjudged } from "./run.js";
+import { type Answers, type Found, pathOf, Run, Unjudged } from "./run.js";
 
 export interface SchemaOptions {
   limits?: Partial<SchemaLimits>;
@@ -60,11 +60,7 @@ export class Schema {
       const run = new Run(this.limits, answers, false);
       const ok = check(value, undefined, run, undefined);
       if (run.questions.length > 0) return { questions: run.questions };
-      if (ok) return OK;
-      const words = new Run(this.limits, answers, true);
-      check(value, undefined, words, undefined);
-      const problems = plain(words.problems ?? []);
-      return failed(problems.length > 0 ? problems : [{ path: "", message: "does not fit the schema" }]);
+      return ok ? OK : failed(this.#explain(value, answers));
     } catch (error) {
       if (error instanceof Unjudged) return failed([{ path: "", message: `could not be checked: ${error.message}` }]);
       // The stack ran out: the value or the schema is nested in a way no honest one is.
@@ -72,6 +68,18 @@ export class Schema {
         return failed([{ path: "", message: "could not be checked: nested too deeply" }]);
       throw error;
     }
+  }
+
+  /** The decision has been made; whatever happens while looking for words cannot change it. */
+  #explain(value: JsonValue, answers: Answers): Problem[] {
+    const run = new Run(this.limits, answers, true);
+    const found = run.problems ?? [];
+    try {
+      this.#compiled.check(value, undefined, run, undefined);
+    } catch (error) {
+      if (!(error instanceof Unjudged) && !(error instanceof RangeError)) throw error;
+    }
+    return found.length > 0 ? plain(found) : [{ path: "", message: "does not fit the schema" }];
   }
 
   async #ask(value: JsonValue, questions: Run["questions"]): Promise<Validation> {
@@ -110,7 +118,8 @@ function note(answers: Map<Matcher, Map<string, boolean>>, matcher: Matcher, tex
 /** Without the weights, and each thing said once, however many branches of the schema say it. */
 function plain(found: readonly Found[]): Problem[] {
   const unique = new Map<string, Problem>();
-  for (const { path, message, expected, suggestion } of found) {
+  for (const { at, message, expected, suggestion } of found) {
+    const path = pathOf(at);
     const more = {
       ...(expected === undefined ? {} : { expected }),
       ...(suggestion === undefined ? {} : { suggestion }),

@@ -2,7 +2,7 @@
 
 import type { JsonValue } from "../../../protocol/index.js";
 import type { JsonSchema } from "../../types.js";
-import { type Check, type Found, type Place, pathOf, type Run, Seen } from "../run.js";
+import { type Check, type Found, type Place, type Run, Seen } from "../run.js";
 import { kindOf, list, summary } from "../words.js";
 import { branches, type Keyword } from "./context.js";
 
@@ -29,47 +29,51 @@ export function every(checks: readonly Check[]): Check {
 export const anyOf: Keyword = (context) => {
   const options = branches(context, "anyOf");
   if (options === undefined) return undefined;
-  return (value, at, run, seen) => {
-    const fits = run.quietly(() => fitting(options, value, at, run, seen, seen === undefined ? 1 : options.length));
-    return fits.length > 0 || explainNearest(options, value, at, run);
-  };
+  return (value, at, run, seen) =>
+    // Every fitting alternative counts for what has been looked at; otherwise the first one is enough.
+    countFitting(options, value, at, run, seen, seen === undefined ? 1 : options.length) > 0 ||
+    explainNearest(options, value, at, run);
 };
 
 export const oneOf: Keyword = (context) => {
   const options = branches(context, "oneOf");
   if (options === undefined) return undefined;
   return (value, at, run, seen) => {
-    const fits = run.quietly(() => fitting(options, value, at, run, seen, 2));
-    if (fits.length === 1) return true;
-    if (fits.length === 0) return explainNearest(options, value, at, run);
-    return run.fail(at, () => ({
-      message: `fits alternatives ${list(
-        fits.map((index) => String(index + 1)),
-        "and",
-      )} at once, and exactly one is allowed`,
-      expected: "a value that fits exactly one alternative",
-    }));
+    const fitting = countFitting(options, value, at, run, seen, 2);
+    if (fitting === 1) return true;
+    if (fitting === 0) return explainNearest(options, value, at, run);
+    return run.fail(at, () => {
+      const fits = run.quietly(() =>
+        options.flatMap((option, i) => (option(value, at, run, undefined) ? [`${i + 1}`] : [])),
+      );
+      return {
+        message: `fits alternatives ${list(fits, "and")} at once, and exactly one is allowed`,
+        expected: "a value that fits exactly one alternative",
+      };
+    });
   };
 };
 
-/** The alternatives that fit, up to a number. */
-function fitting(
+/** How many alternatives fit, counted up to a number. Their failures are no news, so no words are collected. */
+function countFitting(
   options: readonly Check[],
   value: JsonValue,
   at: Place | undefined,
   run: Run,
   seen: Seen | undefined,
-  limit: number,
-): number[] {
-  const fits: number[] = [];
-  for (const [index, option] of options.entries()) {
+  enough: number,
+): number {
+  const { problems } = run;
+  run.problems = undefined;
+  let fitting = 0;
+  for (const option of options) {
     const own = seen === undefined ? undefined : new Seen();
     if (!option(value, at, run, own)) continue;
     if (own !== undefined) seen?.merge(own);
-    fits.push(index);
-    if (fits.length >= limit) break;
+    if (++fitting >= enough) break;
   }
-  return fits;
+  run.problems = problems;
+  return fitting;
 }
 
 const MAX_EXPLAINED = 20;
@@ -78,8 +82,7 @@ const MAX_EXPLAINED = 20;
 function explainNearest(options: readonly Check[], value: JsonValue, at: Place | undefined, run: Run): boolean {
   if (run.done) return false;
   const tried = options.slice(0, MAX_EXPLAINED).map((option) => run.apart(option, value, at));
-  const here = pathOf(at);
-  if (tried.every(([first, second]) => second === undefined && first?.weight === 100 && first.path === here)) {
+  if (tried.every(([first, second]) => second === undefined && first?.weight === 100 && first.at === at)) {
     const expected = list([...new Set(tried.map(([first]) => first?.expected ?? ""))]);
     return run.fail(at, () => ({ message: `must be ${expected}, not ${kindOf(value)}`, expected, weight: 100 }));
   }
