@@ -1,0 +1,153 @@
+// Our client and our server: every revision over every transport, and a gate at the other end.
+
+import { afterEach, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { createGate, MemoryApprovals } from "../gate/index.js";
+import { createTelemetry } from "../telemetry/index.js";
+import { createServer, permitAll, type RunOptions, type Server } from "../server.js";
+import type { Client } from "./client.js";
+import { connect } from "./connect.js";
+import { ChallengeRequired, type McpError, PolicyViolation, ToolFailure } from "./errors.js";
+import type { ConnectOptions } from "./options.js";
+import type { ConnectTarget } from "./target.js";
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0).reverse()) await one.close();
+});
+
+const telemetry = createTelemetry({ log: { level: "emergency" }, env: {} });
+
+function serverWith(options: RunOptions = {}): Server & { ran: string[] } {
+  const ran: string[] = [];
+  const server = createServer("own", { policy: permitAll, telemetry, ...options })
+    .tool("echo", "Says it again", z.object({ text: z.string() }), ({ text }) => text, { noGuardrailRequired: true })
+    .tool(
+      "pay",
+      "Pays",
+      z.object({ amount: z.int() }),
+      ({ amount }) => {
+        ran.push(`pay ${amount}`);
+        return `paid ${amount}`;
+      },
+      { noGuardrailRequired: true },
+    )
+    .tool(
+      "ask",
+      "Asks who",
+      z.object({}),
+      async (_, context) => {
+        const requestedSchema = { type: "object", properties: { name: { type: "string", default: "Ada" } } };
+        const answer = await context.elicit("who", { message: "Who?", requestedSchema });
+        return `Hello, ${(answer.content as { name: string }).name}`;
+      },
+      { noGuardrailRequired: true },
+    )
+    .tool(
+      "break",
+      "Breaks",
+      z.object({}),
+      () => {
+        throw new Error("inside");
+      },
+      { noGuardrailRequired: true },
+    )
+    .resource("test://r", "r", () => "R")
+    .prompt("p", "P", {}, () => "hi");
+  open.push(server);
+  return Object.assign(server, { ran });
+}
+
+async function connected(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
+  const client = await connect(target, options);
+  open.push(client);
+  return client;
+}
+
+const handlers: ConnectOptions["handlers"] = {
+  elicitation: (_, { withDefaults }) => ({ action: "accept", content: withDefaults() }),
+};
+
+const transports: [string, (server: Server) => Promise<ConnectTarget>][] = [
+  ["memory", async (server) => server],
+  ["http", async (server) => (await server.listen({ transport: "http", port: 0 })).url],
+  ["tcp", async (server) => (await server.listen({ transport: "tcp", port: 0 })).url],
+  ["websocket", async (server) => (await server.listen({ transport: "websocket", port: 0 })).url],
+];
+const revisions = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"] as const;
+
+describe.each(transports)("over %s", (_, serve) => {
+  it.each(revisions)("in %s everything works", async (revision) => {
+    const client = await connected(await serve(serverWith()), { revision, handlers });
+    expect(client.revision).toBe(revision);
+    expect((await client.listTools()).map((tool) => tool.name)).toEqual(["echo", "pay", "ask", "break"]);
+    expect(await client.callTool("echo", { text: "é\u2028" })).toMatchObject({ content: [{ text: "é\u2028" }] });
+    expect(await client.callTool("break")).toMatchObject({ isError: true });
+    expect(await client.callTool("pay", { amount: "much" })).toMatchObject({ isError: true });
+    expect(await client.validate("pay", { amount: "much" })).toMatchObject({ valid: false });
+    expect(await client.readResource("test://r")).toMatchObject({ contents: [{ text: "R" }] });
+    expect((await client.getPrompt("p")).messages).toHaveLength(1);
+    const settled = await client.batchCalls(["a", "b", "c"].map((text) => ({ name: "echo", arguments: { text } })));
+    expect(settled.map((one) => one.status === "fulfilled" && one.value.content)).toMatchObject(
+      ["a", "b", "c"].map((text) => [{ text }]),
+    );
+    if (revision !== "2025-03-26") {
+      expect(await client.callTool("ask")).toMatchObject({ content: [{ text: "Hello, Ada" }] });
+    }
+    await client.ping();
+    expect(client.stats).toEqual({ strayAnswers: 0, malformed: 0, unexpectedRequests: 0 });
+  });
+
+  it("agrees on the newest revision by itself", async () => {
+    expect((await connected(await serve(serverWith()))).revision).toBe("2026-07-28");
+  });
+});
+
+describe("a gate at the other end", () => {
+  const policy = `
+    @id("small") permit (principal, action == Action::"pay", resource) when { context.arguments.amount < 1000 };
+    @id("lists") permit (principal, action, resource) when { resource is Method };
+    @id("big") @outcome("challenge") @approvers("operators") @reason("big payments need a person")
+    forbid (principal, action == Action::"pay", resource) when { context.arguments.amount >= 100 } unless { context.approved };
+  `;
+  const me = { app: "shop", agent: "alice" };
+  const mine = createGate({
+    policy: "permit (principal, action, resource);",
+    tools: ["pay", "echo", "break"].map((name) => ({ name, server: "memory", inputSchema: true })),
+  });
+  const options: ConnectOptions = { gate: mine, tools: { "*": { noGuardrailRequired: true } } };
+
+  it("denies, and the caller hears it as a policy violation with the server's own words", async () => {
+    const server = serverWith({ policy });
+    const client = await connected(server, options);
+    const error = (await client.callToolSecure("echo", { text: "x" }, me).catch((e) => e)) as McpError;
+    expect(error).toBeInstanceOf(PolicyViolation);
+    expect(error).toMatchObject({ family: "policy", data: { error_type: expect.any(String) } });
+    expect(error.traceId).toMatch(/^[0-9a-f]{32}$/);
+    expect(server.ran).toEqual([]);
+  });
+
+  it.each(["2026-07-28", "2025-11-25"] as const)(
+    "holds a call for a person, who is waited for, in %s",
+    async (revision) => {
+      const approvals = new MemoryApprovals();
+      const server = serverWith({ policy, approvals });
+      const client = await connected(server, { ...options, revision });
+      const error = await client.callToolSecure("pay", { amount: 500 }, me).catch((e) => e);
+      expect(error).toBeInstanceOf(ChallengeRequired);
+      expect(error).toMatchObject({ message: "Action requires approval", challenge: { remote: true } });
+      expect(server.ran).toEqual([]);
+      const waiting = (error as ChallengeRequired).wait();
+      await approvals.approve((error as ChallengeRequired).challenge.id, { name: "olga", groups: ["operators"] });
+      expect(await waiting).toMatchObject({ content: [{ text: "paid 500" }] });
+      expect(server.ran).toEqual(["pay 500"]);
+    },
+  );
+
+  it("lets a tool fail as a tool failure", async () => {
+    const client = await connected(serverWith(), options);
+    const error = await client.callToolSecure("break", {}, me).catch((e) => e);
+    expect(error).toBeInstanceOf(ToolFailure);
+    expect(error).toMatchObject({ family: "tool", code: "TOOL_FAILURE" });
+  });
+});
