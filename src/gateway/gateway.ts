@@ -32,7 +32,8 @@ export function createGateway(options: GatewayOptions): Endpoint {
     gate,
     ledger: options.ledger,
     identify: options.identify ?? localIdentity(),
-    telemetry: options.telemetry ?? createTelemetry(),
+    // A library speaks up only when something is broken; `serve` says more.
+    telemetry: options.telemetry ?? createTelemetry({ log: { level: "error" } }),
     limits: { ...DEFAULT_GATEWAY_LIMITS, ...options.limits },
     plainMethods: new Set(options.plainMethods),
     readOnlyTools: new Set(options.readOnlyTools),

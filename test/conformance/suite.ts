@@ -1,0 +1,83 @@
+// The MCP conformance suite as a command. It comes from the package registry and needs a newer Node than we do,
+// which comes with it.
+
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+
+export const root = join(import.meta.dirname, "..", "..");
+const SUITE = "@modelcontextprotocol/conformance";
+export const TIMEOUT_MS = 240_000;
+const MAX_OUTPUT = 64 * 1024 * 1024;
+
+/** The platform's own package of Node 24: unlike `node`, it needs no install script. */
+function nodePackage(): string {
+  const prefix = process.platform === "darwin" && process.arch === "arm64" ? "node-bin" : "node";
+  return `${prefix}-${process.platform === "win32" ? "win" : process.platform}-${process.arch}@24`;
+}
+
+interface Ran {
+  status: number | null;
+  output: string;
+}
+
+/** Asynchronous, so that a server in this process can answer meanwhile. */
+export function suite(version: string, args: string): Promise<Ran> {
+  const packages = ["-p", nodePackage(), "-p", `${SUITE}@${version}`];
+  return new Promise((resolve) => {
+    const child = spawn("npx", ["-y", ...packages, "-c", `conformance ${args}`], {
+      cwd: root,
+      stdio: ["ignore", "pipe", "pipe"],
+      timeout: TIMEOUT_MS,
+      // Without a registry we want to know soon.
+      env: { ...process.env, npm_config_fetch_retries: "1", npm_config_fetch_retry_mintimeout: "1000" },
+    });
+    let output = "";
+    const take = (chunk: Buffer): void => {
+      if (output.length < MAX_OUTPUT) output += chunk.toString("utf8");
+    };
+    child.stdout.on("data", take);
+    child.stderr.on("data", take);
+    child.on("error", (error) => resolve({ status: null, output: output + error.message }));
+    child.on("close", (status) => resolve({ status, output }));
+  });
+}
+
+export interface Scenario {
+  ok: boolean;
+  passed: number;
+  failed: number;
+}
+
+/** What the suite's summary says of each scenario. */
+export function summary(output: string): Map<string, Scenario> {
+  const from = Math.max(output.lastIndexOf("=== SUITE SUMMARY ==="), output.lastIndexOf("=== SUMMARY ==="));
+  const lines = output.slice(from).matchAll(/^([✓✗]) (\S+): (\d+) passed, (\d+) failed/gm);
+  return new Map(
+    [...lines].map((line) => [
+      line[2] as string,
+      { ok: line[1] === "✓", passed: Number(line[3]), failed: Number(line[4]) },
+    ]),
+  );
+}
+
+/** Why a suite cannot be had, or undefined when it can. Looked up once for each version. */
+const known = new Map<string, Promise<string | undefined>>();
+export function unavailable(version: string): Promise<string | undefined> {
+  let answer = known.get(version);
+  if (!answer) {
+    answer = lookFor(version);
+    known.set(version, answer);
+  }
+  return answer;
+}
+
+async function lookFor(version: string): Promise<string | undefined> {
+  const { status, output } = await suite(version, "--version");
+  if (status === 0) return undefined;
+  const told = output
+    .split("\n")
+    .filter((line) => line.startsWith("npm error"))
+    .slice(0, 3);
+  const why = told.length > 0 ? told.join("; ") : output.trim().split("\n").at(-1);
+  return `skipped: ${SUITE}@${version} with ${nodePackage()} cannot be fetched from the package registry (${why})`;
+}
