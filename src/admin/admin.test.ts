@@ -67,7 +67,7 @@ interface Reply {
 
 /** Whatever the port says is looked at field by field; a field that is missing fails the expectation. */
 interface Answer {
-  error: { rule: string; field: string; code: string; trace_id: string };
+  error: { rule: string; field: string; code: string; reason: string; trace_id: string };
   approvals: [Record<string, unknown>];
   arguments: string;
   [field: string]: unknown;
@@ -425,7 +425,9 @@ describe("challenges", () => {
   it("are not answered where no ledger is configured", async () => {
     const scene = await started({ ledger: undefined });
     const id = await challenged(scene.gate);
-    expect((await post(scene, `/v1/approvals/${id}/approve`)).status).toBe(503);
+    const reply = await post(scene, `/v1/approvals/${id}/approve`);
+    expect(reply.status).toBe(503);
+    expect(reply.json.error.reason).toContain("no ledger is configured");
     expect((await scene.gate.approvals.get(id))?.state).toBe("pending");
   });
 
@@ -491,7 +493,7 @@ describe("challenges", () => {
     ["an unknown field", '{"reason":"a","force":true}', 400],
     ["a reason that is no text", '{"reason":7}', 400],
     ["a reason without end", JSON.stringify({ reason: "x".repeat(2_001) }), 400],
-    ["bytes that are no text", Buffer.from([0x22, 0xff, 0x22]), 400],
+    ["bytes that are no text", Buffer.from('{"reason":"\xff"}', "latin1"), 400],
     ["a body over the cap", JSON.stringify({ reason: "x".repeat(1_000_000) }), 413],
   ])("are not answered by %s", async (_what, body, status) => {
     const scene = await started();

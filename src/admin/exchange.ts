@@ -55,14 +55,11 @@ export async function readJson(request: IncomingMessage, maxBytes: number): Prom
 }
 
 async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const tooLarge = new Fault("TooLarge", `the body is over ${maxBytes} bytes`);
-  if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge;
   const chunks: Buffer[] = [];
   let size = 0;
-  // Stopping early must not end the connection: the answer still has to go out on it.
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+  for await (const chunk of request as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > maxBytes) throw tooLarge;
+    if (size > maxBytes) throw new Fault("TooLarge", `the body is over ${maxBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
