@@ -205,6 +205,32 @@ describe("a disk that cannot take a record", () => {
   });
 });
 
+describe("a folder that another process took over", () => {
+  it("gets no further record from this one", async () => {
+    let tellLost: (why: string) => void = () => {};
+    const disk = new FaultyDisk();
+    disk.lock = async () => ({
+      onLost(tell) {
+        tellLost = tell;
+      },
+      async release() {},
+    });
+    const dir = scratch.fresh();
+    const ledger = await openLedger({ dir, origin: ORIGIN, disk, retryMs: 1 });
+    disk.fault = onRecords("sync", "hang");
+    const inFlight = ledger.append(decision("in flight"));
+    while (disk.held.length === 0) await sleep(1);
+    tellLost("another process took over");
+    await expect(inFlight).rejects.toMatchObject({ code: "AUDIT_FAILURE", reason: "taken_over" });
+    disk.fault = () => undefined;
+    disk.release();
+    await sleep(20);
+    await expect(ledger.append(decision("later"))).rejects.toMatchObject({ reason: "taken_over" });
+    expect(ledger.status()).toMatchObject({ healthy: false, size: 2 });
+    await ledger.close();
+  });
+});
+
 describe("limits", () => {
   it("rejects records when too many wait, and takes them again later", async () => {
     const { dir, disk, ledger } = await openFaulty({ maxPending: 10 });

@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import promises from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
@@ -92,5 +94,55 @@ describe("the lock of a ledger folder", () => {
       expect(winners).toHaveLength(1);
       for (const { value } of winners) await value.release();
     }
+  });
+
+  it("does not go to a process that looked long ago, after it changed hands twice", async () => {
+    const dir = folder();
+    await deadLock(dir);
+    // The slow process has read that the owner is dead, and goes on only when the others are done.
+    const readFile = promises.readFile;
+    let goOn = () => {};
+    const pause = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const hasRead = new Promise<void>((resolve) => {
+      promises.readFile = (async (...args: Parameters<typeof readFile>) => {
+        const text = await readFile(...args);
+        resolve();
+        await pause;
+        return text;
+      }) as typeof readFile;
+      syncBuiltinESMExports();
+    });
+    const slow = acquireLock(dir, 0);
+    await hasRead;
+    promises.readFile = readFile;
+    syncBuiltinESMExports();
+    await (await acquireLock(dir, 0)).release();
+    const holder = await acquireLock(dir, 0);
+    expect(lockFiles(dir)).toEqual(["lock.3"]);
+    goOn();
+    await expect(slow).rejects.toMatchObject({ code: "LEDGER_LOCKED" });
+    expect(lockFiles(dir)).toEqual(["lock.3"]);
+    await holder.release();
+  });
+
+  it("is never held by two, however quickly it changes hands", async () => {
+    const dir = folder();
+    let holders = 0;
+    let changes = 0;
+    const work = async (): Promise<void> => {
+      for (let i = 0; i < 40; i++) {
+        const lock = await acquireLock(dir, 60_000);
+        expect(++holders).toBe(1);
+        changes++;
+        await sleep(0);
+        holders--;
+        await lock.release();
+        if (i % 3 === 0) await sleep(1);
+      }
+    };
+    await Promise.all([1, 2, 3, 4, 5].map(work));
+    expect(changes).toBe(200);
   });
 });
