@@ -26,7 +26,12 @@ export function treeFromJson(json: unknown): PolicyTree {
     clauses: (policy.conditions as Json[]).map(
       (clause): Clause => ({ kind: clause.kind === "unless" ? "unless" : "when", body: nodeFromJson(clause.body) }),
     ),
-    annotations: Object.assign(Object.create(null), policy.annotations) as Record<string, string>,
+    annotations: Object.fromEntries(
+      Object.entries((policy.annotations ?? {}) as Record<string, string | null>).map(([name, text]) => [
+        name,
+        text ?? "",
+      ]),
+    ),
   };
 }
 
