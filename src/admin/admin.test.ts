@@ -43,7 +43,9 @@ interface Scene {
   dir: string;
 }
 
-async function started(options: Partial<AdminOptions> = {}, approvals = new MemoryApprovals()): Promise<Scene> {
+type Choose = Partial<AdminOptions> | ((ledger: Ledger) => Partial<AdminOptions>);
+
+async function started(choose: Choose = {}, approvals = new MemoryApprovals()): Promise<Scene> {
   const dir = mkdtempSync(join(tmpdir(), "admin-"));
   open.push(() => rmSync(dir, { recursive: true, force: true }));
   const gate = createGate({ policy: POLICY, tools: TOOLS, approvals });
@@ -53,6 +55,7 @@ async function started(options: Partial<AdminOptions> = {}, approvals = new Memo
   const telemetry = createTelemetry({ env: {}, log: { stream: { write: (text: string) => lines.push(text) } } });
   open.push(() => telemetry.shutdown());
   const tokenFile = join(dir, "operator.token");
+  const options = typeof choose === "function" ? choose(ledger) : choose;
   const admin = await startAdmin({ telemetry, gate, ledger, tokenFile, ...options });
   open.push(() => admin.close(0));
   return { admin, gate, ledger, telemetry, token: readFileSync(tokenFile, "utf8").trim(), lines, dir };
@@ -158,19 +161,22 @@ describe("what anyone on the machine may see", () => {
     expect(reply.status).toBe(200);
     expect(reply.headers["content-type"]).toBe("text/plain; version=0.0.4; charset=utf-8");
     expect(reply.text).toContain("\nportcullis_policy_reloads_total 1\n");
+    expect(reply.text).toContain("\nportcullis_ledger_healthy 1\n");
+    expect(reply.text).toContain("\nportcullis_ledger_appends_total 0\n");
+    await scene.ledger.append({ kind: "admin", actor: "test", action: "nothing" });
+    expect((await ask(scene, "/metrics")).text).toContain("\nportcullis_ledger_appends_total 1\n");
   });
 
   it("is whether it is ready, and if not, why", async () => {
     const reasons: string[] = [];
     let isHealthy = true;
-    const ledger = (): Ledger => scene.ledger;
-    const scene = await started({
+    const scene = await started((ledger) => ({
       readiness: () => reasons,
       ledger: {
-        append: (entry) => ledger().append(entry),
-        status: () => ({ ...ledger().status(), healthy: isHealthy }),
+        append: (entry) => ledger.append(entry),
+        status: () => ({ ...ledger.status(), healthy: isHealthy }),
       },
-    });
+    }));
     expect((await ask(scene, "/readyz")).json).toEqual({ ready: true, reasons: [] });
     isHealthy = false;
     reasons.push("a downstream is away");
@@ -454,24 +460,19 @@ describe("challenges", () => {
   it("that expire while the answer is being recorded stay unanswered, and the record says so", async () => {
     let now = Date.now();
     const approvals = new MemoryApprovals({ ttlMs: 1_000, now: () => now });
-    const scene = await started({}, approvals);
-    const late: Pick<Ledger, "append" | "status"> = {
-      status: () => scene.ledger.status(),
-      append: async (entry) => {
-        const receipt = await scene.ledger.append(entry);
-        now += 2_000;
-        return receipt;
+    const late = (ledger: Ledger): Partial<AdminOptions> => ({
+      ledger: {
+        status: () => ledger.status(),
+        append: async (entry) => {
+          const receipt = await ledger.append(entry);
+          now += 2_000;
+          return receipt;
+        },
       },
-    };
-    const admin = await startAdmin({
-      telemetry: scene.telemetry,
-      gate: scene.gate,
-      ledger: late,
-      tokenFile: join(scene.dir, "operator.token"),
     });
-    open.push(() => admin.close(0));
+    const scene = await started(late, approvals);
     const id = await challenged(scene.gate);
-    const reply = await post({ ...scene, admin }, `/v1/approvals/${id}/approve`);
+    const reply = await post(scene, `/v1/approvals/${id}/approve`);
     expect(reply.status).toBe(409);
     expect(await records(scene, "admin")).toMatchObject([
       { action: "approval.void", detail: { challenge: id, verdict: "approved" } },

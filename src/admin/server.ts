@@ -64,6 +64,8 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const token = ensureOperatorToken(options.tokenFile);
   const guard = new Guard({ listenHost: host, allowedHosts: options.allowedHosts ?? [], token, maxFailuresPerMinute });
   const admin = new Admin(options, guard, limits);
+  const { ledger } = options;
+  if (ledger) options.telemetry.metrics.watchLedger(() => ledger.status());
   const server = createServer({ maxHeaderSize: 8 * 1024 }, (request, response) => void admin.handle(request, response));
   server.maxConnections = limits.maxConnections;
   server.headersTimeout = limits.headersMs;
@@ -206,6 +208,7 @@ class Admin {
         traceId,
       );
     } else if (fault.type === "InternalError" || fault.type === "AuditFailure") {
+      if (fault.type === "AuditFailure") metrics.ledgerFailures.inc();
       log.error(`the admin port failed: ${fault.message}`, { error: fault.cause }, traceId);
     }
     if (response.headersSent || response.destroyed) return void response.destroy();

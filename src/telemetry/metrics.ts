@@ -103,6 +103,14 @@ interface MethodSeries {
   bytes: number;
 }
 
+/** What the ledger says of itself when it is asked. */
+export interface LedgerFigures {
+  readonly size: number;
+  readonly pending: number;
+  readonly openCalls: number;
+  readonly healthy: boolean;
+}
+
 /** Failures that can only follow the lookup of a real tool; others may carry a name that the caller made up. */
 const AFTER_LOOKUP = new Set(["PolicyDeny", "GuardrailBlocked", "RateLimited", "ValidationError", "AuditFailure"]);
 
@@ -130,8 +138,10 @@ export class Metrics {
     { name: "portcullis.connections", help: "Open connections, by transport", type: "gauge", unit: "" },
     "portcullis.transport",
   );
-  readonly ledgerAppends = counter("portcullis.ledger.appends", "Records written to the ledger");
-  readonly ledgerFailures = counter("portcullis.ledger.failures", "Records that could not be written");
+  readonly ledgerFailures = counter(
+    "portcullis.ledger.failures",
+    "Calls and answers that stopped because they could not be recorded",
+  );
   readonly policyReloads = counter("portcullis.policy.reloads", "Policies swapped in");
   readonly policyRefusals = counter("portcullis.policy.refusals", "New policies that were refused; the old one stayed");
   readonly telemetryDropped = counter("portcullis.telemetry.dropped", "Items given up, by signal", "portcullis.signal");
@@ -142,9 +152,16 @@ export class Metrics {
   readonly #maxTools: number;
   readonly #tools = new Set<string>();
   readonly #sources: (() => Family[])[] = [];
+  #ledger: () => Family[] = () => [];
 
   constructor(maxTools = 100) {
     this.#maxTools = maxTools;
+  }
+
+  /** The ledger's own figures, asked for at every scrape; appends are counted from now on. */
+  watchLedger(figures: () => LedgerFigures): void {
+    const { size } = figures();
+    this.#ledger = () => ledgerFamilies(figures(), size);
   }
 
   /** More families, asked for at every scrape. */
@@ -167,6 +184,7 @@ export class Metrics {
     else if (end.effect === "challenge") this.challenges.inc(end.rule ?? "none");
     const tool = method.tools.get(info.tool) ?? this.#openTool(method, info.tool, real);
     const failure = failureOf(end);
+    if (failure === "AuditFailure") this.ledgerFailures.inc();
     const histogram = failure === undefined ? tool.ok : this.#failures(tool, failure);
     const seconds = end.latencyMs / 1000;
     histogram.record(seconds > 0 ? seconds : 0);
@@ -208,12 +226,12 @@ export class Metrics {
         this.challenges,
         this.unauthenticated,
         this.connections,
-        this.ledgerAppends,
         this.ledgerFailures,
         this.policyReloads,
         this.policyRefusals,
         this.telemetryDropped,
       ].map((series) => series.family()),
+      ...this.#ledger(),
       ...this.#sources.flatMap((source) => source()),
     ];
   }
@@ -270,6 +288,18 @@ export function failureOf(end: CallEnd): string | undefined {
 /** A resource's URI is an argument and without bound, so only tools and prompts are named. */
 export function hasTarget(method: string): boolean {
   return !method.startsWith("resources/") && !method.startsWith("completion/") && !method.startsWith("notifications/");
+}
+
+function ledgerFamilies(now: LedgerFigures, sizeAtStart: number): Family[] {
+  const one = (name: string, help: string, type: "counter" | "gauge", value: number): Family => {
+    return { name, help, type, unit: "", points: [{ labels: [], value }] };
+  };
+  return [
+    one("portcullis.ledger.appends", "Records made durable since the start", "counter", now.size - sizeAtStart),
+    one("portcullis.ledger.pending", "Records that wait for the disk", "gauge", now.pending),
+    one("portcullis.ledger.open_calls", "Permitted calls without an outcome yet", "gauge", now.openCalls),
+    one("portcullis.ledger.healthy", "1 while records can be written, otherwise 0", "gauge", now.healthy ? 1 : 0),
+  ];
 }
 
 function callPoints(method: MethodSeries): Point[] {

@@ -134,8 +134,11 @@ describe("the scrape", () => {
     telemetry.startCall(INFO).end({ ...OK, effect: "challenge", outcome: "pending", rule: "ask" });
     metrics.connections.add(2, "http");
     metrics.connections.add(-1, "http");
-    metrics.ledgerAppends.add(4);
+    let size = 10;
+    metrics.watchLedger(() => ({ size, pending: 2, openCalls: 3, healthy: true }));
+    size = 14;
     metrics.ledgerFailures.inc();
+    telemetry.startCall({ ...INFO, method: "m" }).end({ ...OK, outcome: "failed", errorType: "AuditFailure" });
     metrics.policyReloads.inc();
     metrics.policyRefusals.inc();
     metrics.unauthenticated.inc();
@@ -154,7 +157,10 @@ describe("the scrape", () => {
     expect(one("portcullis_calls_in_flight")).toBe(1);
     expect(one("portcullis_connections", { portcullis_transport: "http" })).toBe(1);
     expect(one("portcullis_ledger_appends_total")).toBe(4);
-    expect(one("portcullis_ledger_failures_total")).toBe(1);
+    expect(one("portcullis_ledger_pending")).toBe(2);
+    expect(one("portcullis_ledger_open_calls")).toBe(3);
+    expect(one("portcullis_ledger_healthy")).toBe(1);
+    expect(one("portcullis_ledger_failures_total")).toBe(2);
     expect(one("portcullis_policy_reloads_total")).toBe(1);
     expect(one("portcullis_policy_refusals_total")).toBe(1);
     expect(one("portcullis_unauthenticated_total")).toBe(1);
