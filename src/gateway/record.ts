@@ -24,6 +24,11 @@ export interface Prepared {
   readonly intent: Intent;
 }
 
+/** Discovery is the handshake of 2026-07-28: like `initialize`, it says who is here and decides nothing. */
+function isGreeting(route: Route): boolean {
+  return route.builtin && route.name === "server/discover";
+}
+
 /** Undefined when nothing has to be waited for. */
 export function recordDecision(
   gateway: Gateway,
@@ -32,8 +37,8 @@ export function recordDecision(
   decision: Decision,
 ): Promise<unknown> | undefined {
   const { ledger } = gateway;
-  if (!ledger) return undefined;
   const { route, intent } = prepared;
+  if (!ledger || isGreeting(route)) return undefined;
   const { app, agent } = proposal.principal;
   const actor = `${app}/${agent}`;
   const rules = decision.rules.map((rule) => rule.id);
@@ -90,7 +95,7 @@ export function recordOutcome(
   const latencyMs = performance.now() - started;
   const { route, intent } = prepared;
   const outcome = outcomeOf(answer);
-  if (decision.permit) {
+  if (decision.permit && !isGreeting(route)) {
     gateway.ledger?.appendSoon({
       kind: "outcome",
       call: prepared.callId,
