@@ -4,7 +4,7 @@ import { LedgerUnavailable } from "./errors.js";
 // encoder. To add a kind: add an interface to the union. Readers keep fields they do not know; `v` changes only when
 // a reader of the old form would misread the new one.
 
-export const FORMAT_VERSION = 1;
+const FORMAT_VERSION = 1;
 
 type Detail = Readonly<Record<string, unknown>>;
 

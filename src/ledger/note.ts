@@ -51,7 +51,7 @@ function rawPublicKey(key: KeyObject): Buffer {
   return Buffer.from(key.export({ format: "jwk" }).x ?? "", "base64url");
 }
 
-export function verifierFor(name: string, publicKey: KeyObject): Verifier {
+function verifierFor(name: string, publicKey: KeyObject): Verifier {
   if (publicKey.asymmetricKeyType !== "ed25519") {
     throw new NoteError(`the key for ${name} is ${String(publicKey.asymmetricKeyType)}; notes need an Ed25519 key`);
   }
