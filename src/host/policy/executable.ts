@@ -21,8 +21,12 @@ export function searchFolders(path: string | undefined, platform: NodeJS.Platfor
 }
 
 function isOpenToAll(folder: string): boolean {
-  const stats = statSync(folder, { throwIfNoEntry: false });
-  return stats === undefined || !stats.isDirectory() || (stats.mode & 0o002) !== 0;
+  try {
+    const stats = statSync(folder);
+    return !stats.isDirectory() || (stats.mode & 0o002) !== 0;
+  } catch {
+    return true; // Not there or not ours to see: not searched either.
+  }
 }
 
 export function findExecutable(written: string, folders: readonly string[]): Executable | { error: string } {

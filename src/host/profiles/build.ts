@@ -1,13 +1,13 @@
 // npm, make and tar. The first two run the project's own code, which no reading of arguments makes harmless: they are
 // for the sandbox only. tar's hatches are options.
 
-import { asPath, parse } from "./grammar.js";
+import { asPath, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const NPM_VERBS: Readonly<Record<string, { flags: readonly string[]; words: number }>> = {
   test: { flags: ["--silent", "-s"], words: 0 },
   run: { flags: ["--silent", "-s", "--if-present"], words: 1 },
-  ls: { flags: ["--all", "-a", "--json", "--long", "--parseable", "--prod"], words: 20 },
+  ls: { flags: words("--all -a --json --long --parseable --prod"), words: 20 },
   explain: { flags: ["--json"], words: 5 },
   outdated: { flags: ["--json", "--long"], words: 20 },
   view: { flags: ["--json"], words: 3 },
@@ -47,31 +47,20 @@ function arrangeNpm(args: readonly string[]): Arranged | ArgumentProblem {
   const rule = Object.hasOwn(NPM_VERBS, verb) ? NPM_VERBS[verb] : undefined;
   if (rule === undefined)
     return { index: 0, problem: `the first argument must be one of ${Object.keys(NPM_VERBS).join(", ")}` };
-  const words: string[] = [];
+  const names: string[] = [];
   const flags: string[] = [];
   for (const [i, arg] of rest.entries()) {
     if (rule.flags.includes(arg)) flags.push(arg);
-    else if (/^[A-Za-z0-9@_][A-Za-z0-9@._:/-]*$/.test(arg) && words.length < rule.words) words.push(arg);
+    else if (/^[A-Za-z0-9@_][A-Za-z0-9@._:/-]*$/.test(arg) && names.length < rule.words) names.push(arg);
     else return { index: i + 1, problem: `npm ${verb} does not take ${arg} here` };
   }
-  if (verb === "run" && words.length === 0) return { index: 0, problem: "npm run needs the name of a script" };
+  if (verb === "run" && names.length === 0) return { index: 0, problem: "npm run needs the name of a script" };
   const safe = verb === "ci" ? ["--ignore-scripts"] : [];
-  return { argv: [verb, ...safe, ...flags, ...words], paths: [] };
+  return { argv: [verb, ...safe, ...flags, ...names], paths: [] };
 }
 
 const MAKE = {
-  flags: [
-    "-k",
-    "-s",
-    "-n",
-    "-B",
-    "-i",
-    "--keep-going",
-    "--silent",
-    "--dry-run",
-    "--always-make",
-    "--no-print-directory",
-  ],
+  flags: words("-k -s -n -B -i --keep-going --silent --dry-run --always-make --no-print-directory"),
   values: { "-j": "number", "--jobs": "number" },
 } as const;
 
@@ -99,29 +88,9 @@ function isTarget(text: string): boolean {
 }
 
 const TAR = {
-  flags: [
-    "-t",
-    "-x",
-    "-c",
-    "-z",
-    "-j",
-    "-J",
-    "-v",
-    "-k",
-    "-O",
-    "-m",
-    "--list",
-    "--extract",
-    "--create",
-    "--gzip",
-    "--bzip2",
-    "--xz",
-    "--zstd",
-    "--verbose",
-    "--keep-old-files",
-    "--to-stdout",
-    "--touch",
-  ],
+  flags: words(`
+      -t -x -c -z -j -J -v -k -O -m --list --extract --create --gzip --bzip2 --xz --zstd --verbose
+      --keep-old-files --to-stdout --touch`),
   values: {
     "-f": "path",
     "--file": "path",

@@ -2,7 +2,7 @@
 // one shown. Needs `network: true` in the catalog entry.
 
 import { BlockList, isIP } from "node:net";
-import { parse } from "./grammar.js";
+import { parse, letters, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const noFile = (value: string): string | undefined =>
@@ -12,19 +12,10 @@ const header = (value: string): string | undefined =>
 
 const TABLE = {
   flags: [
-    ..."sSfLIiGgv46".split("").map((letter) => `-${letter}`),
-    ...[
-      "--silent",
-      "--show-error",
-      "--fail",
-      "--fail-with-body",
-      "--location",
-      "--head",
-      "--include",
-      "--get",
-      "--compressed",
-    ],
-    ...["--verbose", "--ipv4", "--ipv6", "--http1.1", "--http2", "--tlsv1.2", "--tlsv1.3"],
+    ...letters("sSfLIiGgv46"),
+    ...words(`
+      --silent --show-error --fail --fail-with-body --location --head --include --get --compressed
+      --verbose --ipv4 --ipv6 --http1.1 --http2 --tlsv1.2 --tlsv1.3`),
   ],
   values: {
     "-X": (v: string) => (/^[A-Z]{1,20}$/.test(v) ? undefined : "must be a method in capitals"),

@@ -1,7 +1,7 @@
 // git, for looking. A repository's own config can name programs in a dozen places and its attributes can call them; the
 // options below switch off what can be switched off, and the sandbox holds what cannot (clean filters).
 
-import { asPath, type OptionTable, type Parsed, parse, type ValueRule } from "./grammar.js";
+import { asPath, type OptionTable, type Parsed, parse, type ValueRule, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const SAFE_CONFIG = [
@@ -38,34 +38,11 @@ const GLOBAL = [
 /** `-p` and its relatives would otherwise start the repository's diff programs. */
 const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
 
-const DIFF_FLAGS = [
-  ...[
-    "-p",
-    "-u",
-    "--patch",
-    "-s",
-    "--no-patch",
-    "--stat",
-    "--shortstat",
-    "--numstat",
-    "--dirstat",
-    "--summary",
-    "--raw",
-  ],
-  ...["--name-only", "--name-status", "--check", "--full-index", "--binary", "-R", "-a", "--text", "-w", "-b", "-z"],
-  ...["--ignore-all-space", "--ignore-space-change", "--ignore-blank-lines", "--word-diff", "--minimal", "--patience"],
-  ...[
-    "--histogram",
-    "-M",
-    "-C",
-    "--find-renames",
-    "--find-copies",
-    "--no-renames",
-    "--no-color",
-    "--patch-with-stat",
-    "--compact-summary",
-  ],
-];
+const DIFF_FLAGS = words(`
+      -p -u --patch -s --no-patch --stat --shortstat --numstat --dirstat --summary --raw --name-only
+      --name-status --check --full-index --binary -R -a --text -w -b -z --ignore-all-space
+      --ignore-space-change --ignore-blank-lines --word-diff --minimal --patience --histogram -M -C --find-renames
+      --find-copies --no-renames --no-color --patch-with-stat --compact-summary`);
 const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
   "-U": "number",
   "--unified": "number",
@@ -77,41 +54,11 @@ const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
 };
 const LOG_FLAGS = [
   ...DIFF_FLAGS,
-  ...[
-    "--oneline",
-    "--graph",
-    "--decorate",
-    "--no-decorate",
-    "--all",
-    "--branches",
-    "--tags",
-    "--remotes",
-    "--merges",
-    "--no-merges",
-  ],
-  ...[
-    "--first-parent",
-    "--reverse",
-    "--follow",
-    "--abbrev-commit",
-    "--no-abbrev-commit",
-    "--parents",
-    "--children",
-    "-i",
-    "-E",
-    "-F",
-  ],
-  ...[
-    "--topo-order",
-    "--date-order",
-    "--author-date-order",
-    "--no-notes",
-    "--regexp-ignore-case",
-    "--fixed-strings",
-    "--cc",
-    "-m",
-    "-c",
-  ],
+  ...words(`
+      --oneline --graph --decorate --no-decorate --all --branches --tags --remotes --merges --no-merges
+      --first-parent --reverse --follow --abbrev-commit --no-abbrev-commit --parents --children -i -E -F
+      --topo-order --date-order --author-date-order --no-notes --regexp-ignore-case --fixed-strings --cc
+      -m -c`),
 ];
 const LOG_VALUES: Readonly<Record<string, ValueRule>> = {
   ...DIFF_VALUES,
@@ -142,22 +89,9 @@ interface Subcommand extends OptionTable {
 
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   status: {
-    flags: [
-      "--porcelain",
-      "--short",
-      "-s",
-      "-b",
-      "--branch",
-      "--long",
-      "-z",
-      "--ignored",
-      "--show-stash",
-      "-v",
-      "--no-renames",
-      "-uno",
-      "-uall",
-      "-unormal",
-    ],
+    flags: words(`
+      --porcelain --short -s -b --branch --long -z --ignored --show-stash -v --no-renames -uno -uall
+      -unormal`),
     values: { "--untracked-files": word(/^(no|normal|all)$/) },
     before: ["--ignore-submodules=dirty"],
     positionals: "paths",
@@ -171,7 +105,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     positionals: "revisionsAndPaths",
   },
   branch: {
-    flags: ["-a", "--all", "-r", "--remotes", "-v", "-vv", "--list", "-l", "--show-current", "--no-color", "-i"],
+    flags: words("-a --all -r --remotes -v -vv --list -l --show-current --no-color -i"),
     values: {
       "--contains": "text",
       "--merged": "text",
@@ -197,107 +131,37 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     positionals: "glob",
   },
   "rev-parse": {
-    flags: [
-      "--short",
-      "--verify",
-      "--quiet",
-      "-q",
-      "--abbrev-ref",
-      "--symbolic-full-name",
-      "--show-toplevel",
-      "--show-prefix",
-      "--is-inside-work-tree",
-      "--is-bare-repository",
-      "--show-cdup",
-    ],
+    flags: words(`
+      --short --verify --quiet -q --abbrev-ref --symbolic-full-name --show-toplevel --show-prefix
+      --is-inside-work-tree --is-bare-repository --show-cdup`),
     positionals: "revisions",
   },
   describe: {
-    flags: ["--all", "--tags", "--long", "--always", "--dirty", "--contains", "--exact-match", "--first-parent"],
+    flags: words("--all --tags --long --always --dirty --contains --exact-match --first-parent"),
     values: { "--abbrev": "number", "--match": "text", "--exclude": "text", "--candidates": "number" },
     positionals: "revisions",
   },
   blame: {
-    flags: [
-      "-w",
-      "-M",
-      "-C",
-      "-e",
-      "-l",
-      "-s",
-      "-t",
-      "-n",
-      "-f",
-      "--porcelain",
-      "--line-porcelain",
-      "--show-email",
-      "--root",
-    ],
+    flags: words("-w -M -C -e -l -s -t -n -f --porcelain --line-porcelain --show-email --root"),
     values: { "-L": "text", "--since": "text", "--abbrev": "number", "--date": "text" },
     before: ["--no-textconv"],
     positionals: "revisionsAndPaths",
   },
   "ls-files": {
-    flags: [
-      "-c",
-      "-d",
-      "-m",
-      "-o",
-      "-i",
-      "-s",
-      "-u",
-      "-k",
-      "-t",
-      "-v",
-      "-z",
-      "--cached",
-      "--deleted",
-      "--modified",
-      "--others",
-      "--ignored",
-      "--stage",
-      "--unmerged",
-      "--exclude-standard",
-      "--full-name",
-      "--eol",
-    ],
+    flags: words(`
+      -c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage --unmerged
+      --exclude-standard --full-name --eol`),
     positionals: "paths",
   },
   shortlog: {
-    flags: ["-s", "-n", "-e", "--summary", "--numbered", "--email", "--all", "--no-merges"],
+    flags: words("-s -n -e --summary --numbered --email --all --no-merges"),
     values: { "--since": "text", "--until": "text" },
     positionals: "revisions",
   },
   grep: {
-    flags: [
-      "-i",
-      "-n",
-      "-l",
-      "-L",
-      "-w",
-      "-v",
-      "-c",
-      "-E",
-      "-F",
-      "-G",
-      "-P",
-      "-o",
-      "-h",
-      "-H",
-      "-p",
-      "-W",
-      "-a",
-      "-I",
-      "-q",
-      "--cached",
-      "--heading",
-      "--break",
-      "--column",
-      "--all-match",
-      "--and",
-      "--or",
-      "--not",
-    ],
+    flags: words(`
+      -i -n -l -L -w -v -c -E -F -G -P -o -h -H -p -W -a -I -q --cached --heading --break --column
+      --all-match --and --or --not`),
     values: { "-e": "text", "-A": "number", "-B": "number", "-C": "number", "--max-depth": "number" },
     before: ["--no-textconv", "--no-ext-grep"],
     positionals: "searchThenRevisions",
@@ -346,10 +210,10 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   }
   // Words after `--` are always paths to git, and `-5` means a number of commits.
   const cut = rest.indexOf("--");
-  const words = (cut < 0 ? rest : rest.slice(0, cut)).map((word) =>
+  const plain = (cut < 0 ? rest : rest.slice(0, cut)).map((word) =>
     /^-[0-9]{1,9}$/.test(word) ? `-n${word.slice(1)}` : word,
   );
-  const parsed = parse(words, subcommand);
+  const parsed = parse(plain, subcommand);
   if ("problem" in parsed) return { index: parsed.index + 1, problem: parsed.problem };
   const afterDashes = cut < 0 ? undefined : rest.slice(cut + 1);
   return assemble(name, subcommand, parsed, afterDashes);
@@ -361,15 +225,15 @@ function assemble(
   parsed: Parsed,
   afterDashes: readonly string[] | undefined,
 ): Arranged | ArgumentProblem {
-  const words = [...parsed.positionals];
+  const plain = [...parsed.positionals];
   const searchesFor =
-    subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? words.shift() : undefined;
-  const bad = words.find((word) => !isRevisionOrPath(word.text));
+    subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? plain.shift() : undefined;
+  const bad = plain.find((word) => !isRevisionOrPath(word.text));
   if (bad !== undefined)
     return { index: bad.index + 1, problem: `${bad.text} is neither a revision nor a path below the folder` };
   const search = searchesFor === undefined ? [] : ["-e", searchesFor.text];
   const options = [name, ...(subcommand.always ?? []), ...(subcommand.before ?? []), ...parsed.options, ...search];
-  const texts = words.map((word) => word.text);
+  const texts = plain.map((word) => word.text);
   switch (subcommand.positionals) {
     case "paths": {
       const paths = [...texts, ...(afterDashes ?? [])].map(asPath);

@@ -117,6 +117,15 @@ function checkValue(rule: ValueRule, value: string): string | undefined {
   return undefined;
 }
 
+/** `words("--all --long")`, `letters("la")`: tables that stay readable. */
+export function words(text: string): string[] {
+  return text.split(/\s+/).filter((word) => word !== "");
+}
+
+export function letters(text: string): string[] {
+  return Array.from(text, (letter) => `-${letter}`);
+}
+
 /** A file name that no tool can take for an option or for its standard input. */
 export function asPath(text: string): string {
   return text.startsWith("-") || text.startsWith("+") ? `./${text}` : text;

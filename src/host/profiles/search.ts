@@ -1,7 +1,7 @@
 // Tools that only read: ls, cat, grep, rg, jq. Their escape hatches are options that start programs (`rg --pre`), read
 // option files, follow links, or read a second file under cover of an option.
 
-import { asPath, type OptionTable, type Parsed, parse } from "./grammar.js";
+import { asPath, type OptionTable, type Parsed, parse, letters, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const PLAIN: Pick<Profile, "execFromRoots" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> = {
@@ -24,10 +24,10 @@ function filesOnly(before: readonly string[], table: OptionTable) {
 
 /** The first word is a pattern unless an option gave one; after `-e` it cannot be taken for an option. */
 function patternThenFiles(parsed: Parsed, before: readonly string[], gaveOne: boolean): Arranged | ArgumentProblem {
-  const words = [...parsed.positionals];
-  const pattern = gaveOne ? undefined : words.shift();
+  const rest = [...parsed.positionals];
+  const pattern = gaveOne ? undefined : rest.shift();
   if (!gaveOne && pattern === undefined) return { index: 0, problem: "a search pattern is missing" };
-  const files = words.map((p) => asPath(p.text));
+  const files = rest.map((p) => asPath(p.text));
   const search = pattern === undefined ? [] : ["-e", pattern.text];
   return { argv: [...before, ...parsed.options, ...search, "--", ...files], paths: [...parsed.paths, ...files] };
 }
@@ -38,17 +38,10 @@ export const ls: Profile = {
   env: { LS_COLORS: "", TZ: "UTC" },
   arrange: filesOnly(["--color=never"], {
     flags: [
-      ..."laAh1RtrSdFisnogpqQBUXcu".split("").map((letter) => `-${letter}`),
-      ...["--all", "--almost-all", "--human-readable", "--recursive", "--reverse", "--directory", "--size", "--inode"],
-      ...[
-        "--classify",
-        "--numeric-uid-gid",
-        "--no-group",
-        "--group-directories-first",
-        "--full-time",
-        "--si",
-        "--escape",
-      ],
+      ...letters("laAh1RtrSdFisnogpqQBUXcu"),
+      ...words(`
+      --all --almost-all --human-readable --recursive --reverse --directory --size --inode --classify
+      --numeric-uid-gid --no-group --group-directories-first --full-time --si --escape`),
     ],
     values: {
       "--sort": oneWord("none", "size", "time", "version", "extension"),
@@ -67,42 +60,20 @@ export const cat: Profile = {
   env: {},
   arrange: filesOnly([], {
     flags: [
-      ..."nbsAeEtTv".split("").map((letter) => `-${letter}`),
-      ...[
-        "--number",
-        "--number-nonblank",
-        "--squeeze-blank",
-        "--show-all",
-        "--show-ends",
-        "--show-tabs",
-        "--show-nonprinting",
-      ],
+      ...letters("nbsAeEtTv"),
+      ...words(`
+      --number --number-nonblank --squeeze-blank --show-all --show-ends --show-tabs --show-nonprinting`),
     ],
   }),
 };
 
 const GREP: OptionTable = {
   flags: [
-    ..."EFGPinvwxclLoqshHraIzT".split("").map((letter) => `-${letter}`),
-    ...["--extended-regexp", "--fixed-strings", "--basic-regexp", "--perl-regexp", "--ignore-case", "--invert-match"],
-    ...[
-      "--word-regexp",
-      "--line-regexp",
-      "--count",
-      "--files-with-matches",
-      "--files-without-match",
-      "--only-matching",
-    ],
-    ...[
-      "--line-number",
-      "--with-filename",
-      "--no-filename",
-      "--recursive",
-      "--text",
-      "--quiet",
-      "--no-messages",
-      "--byte-offset",
-    ],
+    ...letters("EFGPinvwxclLoqshHraIzT"),
+    ...words(`
+      --extended-regexp --fixed-strings --basic-regexp --perl-regexp --ignore-case --invert-match
+      --word-regexp --line-regexp --count --files-with-matches --files-without-match --only-matching
+      --line-number --with-filename --no-filename --recursive --text --quiet --no-messages --byte-offset`),
   ],
   values: {
     "-A": "number",
@@ -136,40 +107,13 @@ export const grep: Profile = {
 
 const RG: OptionTable = {
   flags: [
-    ..."nNiSsFwxvclopPU0HIau".split("").map((letter) => `-${letter}`),
-    ...["--line-number", "--no-line-number", "--ignore-case", "--smart-case", "--case-sensitive", "--fixed-strings"],
-    ...["--word-regexp", "--line-regexp", "--invert-match", "--count", "--count-matches", "--files-with-matches"],
-    ...[
-      "--files-without-match",
-      "--only-matching",
-      "--pretty",
-      "--pcre2",
-      "--multiline",
-      "--multiline-dotall",
-      "--null",
-    ],
-    ...[
-      "--hidden",
-      "--no-ignore",
-      "--no-ignore-vcs",
-      "--no-heading",
-      "--heading",
-      "--files",
-      "--json",
-      "--vimgrep",
-      "--stats",
-    ],
-    ...[
-      "--column",
-      "--no-column",
-      "--trim",
-      "--text",
-      "--no-messages",
-      "--with-filename",
-      "--no-filename",
-      "--type-list",
-      "--quiet",
-    ],
+    ...letters("nNiSsFwxvclopPU0HIau"),
+    ...words(`
+      --line-number --no-line-number --ignore-case --smart-case --case-sensitive --fixed-strings
+      --word-regexp --line-regexp --invert-match --count --count-matches --files-with-matches
+      --files-without-match --only-matching --pretty --pcre2 --multiline --multiline-dotall --null --hidden --no-ignore
+      --no-ignore-vcs --no-heading --heading --files --json --vimgrep --stats --column --no-column --trim
+      --text --no-messages --with-filename --no-filename --type-list --quiet`),
     "-.",
     "-q",
   ],
@@ -221,9 +165,10 @@ export const rg: Profile = {
 
 const JQ: OptionTable = {
   flags: [
-    ..."rcnseSjaM".split("").map((letter) => `-${letter}`),
-    ...["--raw-output", "--compact-output", "--null-input", "--slurp", "--exit-status", "--sort-keys", "--join-output"],
-    ...["--ascii-output", "--monochrome-output", "--tab", "--stream", "--seq", "--raw-input", "-R"],
+    ...letters("rcnseSjaM"),
+    ...words(`
+      --raw-output --compact-output --null-input --slurp --exit-status --sort-keys --join-output
+      --ascii-output --monochrome-output --tab --stream --seq --raw-input -R`),
   ],
 };
 

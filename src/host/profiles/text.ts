@@ -1,24 +1,11 @@
 // awk and sed: both can run programs and write files from inside their scripts, and both have a mode without that.
 
 import { basename } from "node:path";
-import { asPath, type OptionTable, parse } from "./grammar.js";
+import { asPath, type OptionTable, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const SED: OptionTable = {
-  flags: [
-    "-n",
-    "-E",
-    "-r",
-    "-s",
-    "-u",
-    "-z",
-    "--quiet",
-    "--silent",
-    "--regexp-extended",
-    "--separate",
-    "--posix",
-    "--null-data",
-  ],
+  flags: words("-n -E -r -s -u -z --quiet --silent --regexp-extended --separate --posix --null-data"),
   values: { "-e": "text", "--expression": "text", "-l": "number", "--line-length": "number" },
 };
 
@@ -32,11 +19,11 @@ export const sed: Profile = {
   arrange(args) {
     const parsed = parse(args, SED);
     if ("problem" in parsed) return parsed;
-    const words = [...parsed.positionals];
+    const rest = [...parsed.positionals];
     const gaveOne = parsed.seen.has("-e") || parsed.seen.has("--expression");
-    const script = gaveOne ? undefined : words.shift();
+    const script = gaveOne ? undefined : rest.shift();
     if (!gaveOne && script === undefined) return { index: 0, problem: "a sed script is missing" };
-    const files = words.map((word) => asPath(word.text));
+    const files = rest.map((word) => asPath(word.text));
     // --sandbox refuses e, r and w at parse time; -i is not in the table.
     const scripts = script === undefined ? [] : ["-e", script.text];
     return { argv: ["--sandbox", ...parsed.options, ...scripts, "--", ...files], paths: files };

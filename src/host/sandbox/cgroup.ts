@@ -37,7 +37,8 @@ export function ownCgroupFolder(mountInfo: string, cgroupFile: string): string |
 
 let serial = 0;
 
-export function makeCgroup(parent = ownFolder()): Cgroup | undefined {
+/** Without controllers a cgroup is only good for ending everything in it, which `needsKill` asks for. */
+export function makeCgroup(needsKill: boolean, parent = ownFolder()): Cgroup | undefined {
   if (parent === undefined) return undefined;
   const folder = join(parent, `portcullis-${process.pid}-${serial++}`);
   try {
@@ -50,7 +51,7 @@ export function makeCgroup(parent = ownFolder()): Cgroup | undefined {
   const controllers = CONTROLLERS.filter((name) =>
     read(join(folder, "cgroup.controllers")).split(/\s+/).includes(name),
   );
-  if (!existsSync(join(folder, "cgroup.kill")) && controllers.length === 0) {
+  if (controllers.length === 0 && !(needsKill && existsSync(join(folder, "cgroup.kill")))) {
     quietly(() => rmdirSync(folder));
     return undefined;
   }
@@ -81,13 +82,17 @@ function enableControllers(parent: string): void {
 }
 
 function writeLimits(folder: string, controllers: readonly string[], limits: CgroupLimits): void {
-  const put = (file: string, value: string) => quietly(() => writeFileSync(join(folder, file), value));
+  for (const [file, value] of limitFiles(controllers, limits)) quietly(() => writeFileSync(join(folder, file), value));
+}
+
+export function limitFiles(controllers: readonly string[], limits: CgroupLimits): [file: string, value: string][] {
+  const files: [string, string][] = [];
   if (controllers.includes("memory")) {
-    put("memory.max", String(limits.memoryBytes + WARDEN_MEMORY_BYTES));
-    put("memory.swap.max", "0");
+    files.push(["memory.max", String(limits.memoryBytes + WARDEN_MEMORY_BYTES)], ["memory.swap.max", "0"]);
   }
-  if (controllers.includes("pids")) put("pids.max", String(limits.processes + WARDEN_THREADS));
-  if (controllers.includes("cpu")) put("cpu.max", `${limits.processors * CPU_PERIOD_US} ${CPU_PERIOD_US}`);
+  if (controllers.includes("pids")) files.push(["pids.max", String(limits.processes + WARDEN_THREADS)]);
+  if (controllers.includes("cpu")) files.push(["cpu.max", `${limits.processors * CPU_PERIOD_US} ${CPU_PERIOD_US}`]);
+  return files;
 }
 
 /** Left by a host that was killed. */

@@ -34,8 +34,19 @@ async function probe(): Promise<Launchers> {
   return { prlimit, setpriv, unshare, bubblewrap };
 }
 
-/** A namespace in which the user has every right over nothing but what was theirs before. */
-export const USER_NAMESPACE: readonly string[] = ["--user", "--map-current-user", "--keep-caps", "--"];
+/**
+ * A namespace in which the user has every right over nothing but what was theirs before, and one for processes that
+ * belongs to it: only from there can the warden open and leave one for each command.
+ */
+export const USER_NAMESPACE: readonly string[] = [
+  "--user",
+  "--map-current-user",
+  "--keep-caps",
+  "--pid",
+  "--fork",
+  "--kill-child=KILL",
+  "--",
+];
 
 async function works(name: string, args: readonly string[]): Promise<string | undefined> {
   const folders = searchFolders("", "linux");

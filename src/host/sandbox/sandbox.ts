@@ -165,6 +165,7 @@ export class Sandbox {
       ...(userNamespace ? [{ without, userNamespace: true }] : []),
       { without, userNamespace: false },
       { without: { ...without, view: true }, userNamespace: false },
+      { without: { ...without, view: true, pidNamespace: true }, userNamespace: false },
     ];
     let failure: unknown;
     for (const way of ways) {
@@ -189,7 +190,6 @@ export class Sandbox {
     inUserNamespace: boolean,
     byBubblewrap: boolean,
   ): Promise<Kept> {
-    const cgroup = without.cgroup === true ? undefined : makeCgroup();
     const start: StartMessage = {
       type: "start",
       confinement,
@@ -200,7 +200,10 @@ export class Sandbox {
     };
     const node = [process.execPath, "--max-old-space-size=64", wardenEntry()];
     const argv = inUserNamespace && tools.unshare !== undefined ? [tools.unshare, ...USER_NAMESPACE, ...node] : node;
-    const warden = await Warden.start(argv, start, cgroup);
+    const warden = await Warden.start(argv, start);
+    const needsKill = warden.protections.processTree !== "pid-namespace";
+    const cgroup = without.cgroup === true ? undefined : makeCgroup(needsKill);
+    if (cgroup !== undefined) warden.attach(cgroup);
     const kept: Kept = {
       key,
       warden,

@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cgroup } from "./cgroup.js";
 import type { Protections } from "./confinement.js";
-import { endDescendants } from "./descendants.js";
+import { endDescendants, livingDescendants } from "./descendants.js";
 import { FRAME, FrameReader } from "./frames.js";
 import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
 
@@ -56,27 +56,20 @@ export class WardenFailed extends Error {
 }
 
 export class Warden {
-  readonly protections: Protections;
   readonly scratch: string;
-  readonly cgroup: Cgroup | undefined;
+  readonly #found: Protections;
   readonly #child: ChildProcess;
   readonly #reader: FrameReader;
   readonly #stderr: () => string;
+  #cgroup: Cgroup | undefined;
   #active: Active | undefined;
   #cleaning: ((isClean: boolean) => void) | undefined;
   #nextId = 1;
   #alive = true;
 
-  private constructor(
-    child: ChildProcess,
-    reader: FrameReader,
-    ready: ReadyMessage,
-    stderr: () => string,
-    cgroup: Cgroup | undefined,
-  ) {
-    this.protections = ready.protections;
+  private constructor(child: ChildProcess, reader: FrameReader, ready: ReadyMessage, stderr: () => string) {
+    this.#found = ready.protections;
     this.scratch = ready.scratch;
-    this.cgroup = cgroup;
     this.#child = child;
     this.#reader = reader;
     this.#stderr = stderr;
@@ -88,7 +81,7 @@ export class Warden {
   }
 
   /** `argv` starts the warden's program. Throws WardenFailed with the reason it gave. */
-  static async start(argv: readonly string[], message: StartMessage, cgroup: Cgroup | undefined): Promise<Warden> {
+  static async start(argv: readonly string[], message: StartMessage): Promise<Warden> {
     const [file = "", ...args] = argv;
     const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"], env: {}, detached: true });
     let said = "";
@@ -106,23 +99,28 @@ export class Warden {
     });
     const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
     try {
-      // Before its first line the warden has done nothing and started nothing, so nothing is outside the cgroup.
-      if (cgroup !== undefined && child.pid !== undefined) cgroup.add(child.pid);
       child.stdin?.write(`${JSON.stringify(message)}\n`);
-      const found = await ready;
-      const byCgroup = cgroup !== undefined && found.protections.processTree !== "pid-namespace";
-      const protections: Protections = {
-        ...found.protections,
-        cgroup: cgroup?.controllers ?? [],
-        ...(byCgroup ? { processTree: "cgroup" } : {}),
-      };
-      return new Warden(child, reader, { ...found, protections }, () => said, cgroup);
-    } catch (error) {
-      cgroup?.remove();
-      throw error;
+      return new Warden(child, reader, await ready, () => said);
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  get protections(): Protections {
+    if (this.#cgroup === undefined) return this.#found;
+    const processTree = this.#found.processTree === "pid-namespace" ? "pid-namespace" : "cgroup";
+    return { ...this.#found, processTree, cgroup: this.#cgroup.controllers };
+  }
+
+  /** INVARIANT: no command has run yet, so everything that ever will is inside. */
+  attach(cgroup: Cgroup): void {
+    const own = this.#child.pid === undefined ? [] : [this.#child.pid, ...livingDescendants(this.#child.pid)];
+    if (own.every((pid) => cgroup.add(pid))) this.#cgroup = cgroup;
+    else cgroup.remove();
+  }
+
+  get cgroup(): Cgroup | undefined {
+    return this.#cgroup;
   }
 
   get alive(): boolean {
@@ -182,7 +180,7 @@ export class Warden {
       if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, "exit");
       clearTimeout(timer);
     }
-    this.cgroup?.remove();
+    this.#cgroup?.remove();
   }
 
   /** An idle warden does not keep the host from ending. */
@@ -191,7 +189,10 @@ export class Warden {
       ref(): void;
       unref(): void;
     }[];
-    for (const thing of [this.#child, ...pipes]) busy ? thing.ref() : thing.unref();
+    for (const thing of [this.#child, ...pipes]) {
+      if (busy) thing.ref();
+      else thing.unref();
+    }
   }
 
   #send(message: FromMain): void {
@@ -207,7 +208,7 @@ export class Warden {
   }
 
   #takeDown(): void {
-    this.cgroup?.kill();
+    this.#cgroup?.kill();
     if (this.#child.pid !== undefined && this.protections.processTree === "subreaper")
       void endDescendants(this.#child.pid);
     this.#child.kill("SIGKILL");
@@ -266,7 +267,7 @@ export class Warden {
         return pid === undefined ? Promise.resolve(true) : endDescendants(pid);
       case "cgroup":
         // cgroup.kill spares nobody, so the warden goes as well and another takes its place.
-        if (this.cgroup?.members().some((member) => member !== pid) === true) this.cgroup.kill();
+        if (this.#cgroup?.members().some((member) => member !== pid) === true) this.#cgroup.kill();
         return Promise.resolve(true);
     }
   }
@@ -302,7 +303,7 @@ export class Warden {
     const exited = this.#active?.exited;
     if (exited !== undefined) this.#ended({ kind: "exit", reason: "", ...exited });
     else this.#ended({ kind: "lost", ...NO_EXIT, reason: this.#stderr().trim().slice(-500) || "the warden ended" });
-    this.cgroup?.remove();
+    this.#cgroup?.remove();
   }
 }
 

@@ -101,7 +101,7 @@ function startCommand(message: RunMessage): ChildProcess {
 /** The thread stands in the folder when the command is born: the very folder that was checked, whatever its name is now. */
 function enterFolder(message: RunMessage): number | undefined {
   if (message.cwd === undefined) {
-    process.chdir(confined?.scratch ?? "/");
+    process.chdir(confined?.idleFolder ?? "/");
     return undefined;
   }
   const { root, rest } = message.cwd;
@@ -117,6 +117,7 @@ function enterFolder(message: RunMessage): number | undefined {
     FOLDER_NAME_ONLY,
     RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
   );
+  if (fd < 0 && errnoName(fd) === "EACCES") throw new Error("the command's user may not enter the working directory");
   if (fd < 0) throw new Error(`changed: the working directory (${errnoName(fd)})`);
   const entered = calls.changeFolder(fd);
   if (entered < 0) {

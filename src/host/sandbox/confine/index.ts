@@ -7,7 +7,7 @@ import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
-import { adoptOrphans, dropRights, forbidNewPrivileges } from "./privileges.js";
+import { adoptOrphans, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
 import { seccompProgram } from "./seccomp.js";
 import { errorName, type Kernel, kernel } from "./syscalls.js";
 import { enterView } from "./view.js";
@@ -31,6 +31,8 @@ export interface Confined {
   readonly pidNamespace: PidNamespace | undefined;
   /** Where commands may put temporary files. */
   readonly scratch: string;
+  /** Where a command starts that has no folder of the caller's. */
+  readonly idleFolder: string;
   reapOrphans(): void;
 }
 
@@ -43,6 +45,7 @@ export function confine(start: StartMessage): Confined {
 function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
   const adopts = calls !== undefined && adoptOrphans(calls);
   const wrapped = start.byBubblewrap;
+  const scratch = wrapped ? SCRATCH : makeScratch(start);
   const open = start.confinement.network ? "open" : wrapped ? "namespace" : "not restricted";
   return {
     protections: {
@@ -58,7 +61,8 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
       notes: calls === undefined ? ["koffi is not available here"] : [],
     },
     pidNamespace: undefined,
-    scratch: wrapped ? SCRATCH : makeScratch(start),
+    scratch,
+    idleFolder: wrapped ? "/" : scratch,
     reapOrphans: () => reapAll(calls),
   };
 }
@@ -82,7 +86,8 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       : "off";
   if (typeof landlock === "string" && landlock !== "off") notes.push(`Landlock: ${landlock}`);
   const canNest = ownPidNamespace >= 0 && probePidNamespace(calls, ownPidNamespace, notes);
-  const user = isOff ? "same" : leaveRights(calls, start, hasView, canNest, notes);
+  const bypass = hasView ? "all" : typeof landlock === "number" ? "read" : "no";
+  const user = isOff ? "same" : leaveRights(calls, start, bypass, canNest, notes);
   const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, confinement.network, notes);
   const adopts = !canNest && adoptOrphans(calls);
   const hasNetNamespace = hasNamespaces && netFlag !== 0;
@@ -101,6 +106,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
     },
     pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
     scratch,
+    idleFolder: scratch,
     reapOrphans: () => reapAll(calls),
   };
 }
@@ -151,14 +157,17 @@ function fileRules(start: StartMessage, hasView: boolean, scratch: string): File
 }
 
 function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean {
-  const made = attempt(notes, "PID namespace", calls.unshare(CLONE_NEWPID));
-  return made && attempt(notes, "PID namespace", calls.setns(own, CLONE_NEWPID));
+  if (!attempt(notes, "PID namespace", calls.unshare(CLONE_NEWPID))) return false;
+  const left = calls.setns(own, CLONE_NEWPID);
+  // Once inside without a way back, only one command could ever be started.
+  if (left < 0) throw new Error(`PID namespace cannot be left: ${errorName(left)}`);
+  return true;
 }
 
 function leaveRights(
   calls: Kernel,
   start: StartMessage,
-  hasView: boolean,
+  bypass: Rights["bypassModes"],
   keepAdmin: boolean,
   notes: string[],
 ): number | "same" {
@@ -166,7 +175,7 @@ function leaveRights(
   const isRoot = process.geteuid?.() === 0;
   if (!isRoot && !start.inUserNamespace) return "same";
   const target = start.inUserNamespace ? undefined : user;
-  return dropRights(calls, { user: target, bypassModes: bypassModes && hasView, keepAdmin }, notes);
+  return dropRights(calls, { user: target, bypassModes: bypassModes ? bypass : "no", keepAdmin }, notes);
 }
 
 function trySeccomp(calls: Kernel, network: boolean, notes: string[]): boolean {

@@ -1,7 +1,7 @@
 // Landlock: the kernel itself refuses whatever files are not in the list, for this thread and all its children, without
 // any privilege (Linux 5.13 and later; see landlock(7)).
 
-import { closeSync, openSync, statSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { NAME_ONLY } from "../../jail/flags.js";
 import type { Kernel } from "./syscalls.js";
 
@@ -57,14 +57,17 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
   }
 }
 
-/** A path that is not there needs no rule: it stays closed. */
+/** A path that is not there, or not for us to see, needs no rule: it stays closed. */
 function addRule(calls: Kernel, ruleset: number, path: string, rights: number): void {
-  const stats = statSync(path, { throwIfNoEntry: false });
-  if (stats === undefined) return;
-  const fd = openSync(path, NAME_ONLY);
+  let fd: number;
+  try {
+    fd = openSync(path, NAME_ONLY);
+  } catch {
+    return;
+  }
   try {
     const rule = Buffer.alloc(12);
-    rule.writeBigUInt64LE(BigInt(stats.isDirectory() ? rights : rights & ON_FILES), 0);
+    rule.writeBigUInt64LE(BigInt(fstatSync(fd).isDirectory() ? rights : rights & ON_FILES), 0);
     rule.writeInt32LE(fd, 8);
     const added = calls.landlockAddPath(ruleset, rule);
     if (added < 0) throw new Error(`Landlock rule for ${path} was refused (errno ${-added})`);

@@ -31,11 +31,16 @@ export function adoptOrphans(calls: Kernel): boolean {
 
 export interface Rights {
   readonly user: { readonly uid: number; readonly gid: number } | undefined;
-  /** File modes do not count: for a view that holds nothing but what the policy opens. */
-  readonly bypassModes: boolean;
+  /**
+   * File modes do not count, for a user that root made up: `all` in a view that holds nothing but what the policy opens;
+   * `read` under Landlock alone, which does not cover every way of changing a file outside.
+   */
+  readonly bypassModes: "all" | "read" | "no";
   /** The warden itself needs it for each PID namespace; commands lose it at exec. */
   readonly keepAdmin: boolean;
 }
+
+const BYPASS = { all: [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH], read: [CAP_DAC_READ_SEARCH], no: [] };
 
 /** Gives the user in force. Throws when rights would be left that should be gone. */
 export function dropRights(calls: Kernel, rights: Rights, notes: string[]): number | "same" {
@@ -52,7 +57,7 @@ export function dropRights(calls: Kernel, rights: Rights, notes: string[]): numb
     rights.user !== undefined && note("change of user", calls.setUser(rights.user.uid, rights.user.gid))
       ? rights.user.uid
       : "same";
-  const bypass = rights.bypassModes && user !== "same" ? [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH] : [];
+  const bypass = user === "same" ? [] : BYPASS[rights.bypassModes];
   const needed = [...bypass, ...(rights.keepAdmin ? [CAP_SYS_ADMIN] : [])];
   // The right to empty the bounding set goes last; what is inherited must be named while the set is still full.
   if (note("capabilities", calls.setCapabilities(bits([...needed, CAP_SETPCAP]), bits(bypass)))) {

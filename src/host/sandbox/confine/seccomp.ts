@@ -15,24 +15,100 @@ interface CallNumbers {
   readonly ioUring: readonly number[];
 }
 
-/** mount and its modern relatives, kernel modules, keys, tracing, clocks, handles that bypass paths. */
-const SHARED_DENIED = [428, 429, 430, 431, 432, 433, 438, 442];
+/** mount's modern relatives and a way to take another process's descriptors; the same everywhere. */
+const SHARED_DENIED = {
+  open_tree: 428,
+  move_mount: 429,
+  fsopen: 430,
+  fsconfig: 431,
+  fsmount: 432,
+  fspick: 433,
+  pidfd_getfd: 438,
+  mount_setattr: 442,
+};
+
+/** Other processes' memory, mounts, kernel modules and keys, clocks, and handles that bypass paths. */
+const X64_DENIED = {
+  ptrace: 101,
+  process_vm_readv: 310,
+  process_vm_writev: 311,
+  kcmp: 312,
+  mount: 165,
+  umount2: 166,
+  pivot_root: 155,
+  chroot: 161,
+  bpf: 321,
+  perf_event_open: 298,
+  userfaultfd: 323,
+  fanotify_init: 300,
+  kexec_load: 246,
+  kexec_file_load: 320,
+  init_module: 175,
+  finit_module: 313,
+  delete_module: 176,
+  add_key: 248,
+  request_key: 249,
+  keyctl: 250,
+  name_to_handle_at: 303,
+  open_by_handle_at: 304,
+  swapon: 167,
+  swapoff: 168,
+  reboot: 169,
+  acct: 163,
+  quotactl: 179,
+  settimeofday: 164,
+  clock_settime: 227,
+  sethostname: 170,
+  setdomainname: 171,
+  syslog: 103,
+  personality: 135,
+  vhangup: 153,
+  iopl: 172,
+  ioperm: 173,
+  modify_ldt: 154,
+};
+
+const ARM64_DENIED: Readonly<Record<string, number>> = {
+  ptrace: 117,
+  process_vm_readv: 270,
+  process_vm_writev: 271,
+  kcmp: 272,
+  mount: 40,
+  umount2: 39,
+  pivot_root: 41,
+  chroot: 51,
+  bpf: 280,
+  perf_event_open: 241,
+  userfaultfd: 282,
+  fanotify_init: 262,
+  kexec_load: 104,
+  kexec_file_load: 294,
+  init_module: 105,
+  finit_module: 273,
+  delete_module: 106,
+  add_key: 217,
+  request_key: 218,
+  keyctl: 219,
+  name_to_handle_at: 264,
+  open_by_handle_at: 265,
+  swapon: 224,
+  swapoff: 225,
+  reboot: 142,
+  acct: 89,
+  quotactl: 60,
+  settimeofday: 170,
+  clock_settime: 112,
+  sethostname: 161,
+  setdomainname: 162,
+  syslog: 116,
+  personality: 92,
+  vhangup: 58,
+};
 
 const X64: CallNumbers = {
   audit: 0xc000003e,
   tooHigh: 0x40000000,
-  denied: [
-    ...SHARED_DENIED,
-    ...[101, 310, 311, 312], // ptrace, process_vm_readv, process_vm_writev, kcmp
-    ...[165, 166, 155, 161], // mount, umount2, pivot_root, chroot
-    ...[321, 298, 323, 300], // bpf, perf_event_open, userfaultfd, fanotify_init
-    ...[246, 320, 175, 313, 176], // kexec_load, kexec_file_load, init_module, finit_module, delete_module
-    ...[248, 249, 250], // add_key, request_key, keyctl
-    ...[303, 304], // name_to_handle_at, open_by_handle_at
-    ...[167, 168, 169, 163, 179], // swapon, swapoff, reboot, acct, quotactl
-    ...[164, 227, 170, 171, 103], // settimeofday, clock_settime, sethostname, setdomainname, syslog
-    ...[172, 173, 154, 135, 153], // iopl, ioperm, modify_ldt, personality, vhangup
-  ],
+  denied: Object.values({ ...SHARED_DENIED, ...X64_DENIED }),
   clone: 56,
   clone3: 435,
   unshare: 272,
@@ -45,18 +121,7 @@ const X64: CallNumbers = {
 const ARM64: CallNumbers = {
   audit: 0xc00000b7,
   tooHigh: undefined,
-  denied: [
-    ...SHARED_DENIED,
-    ...[117, 270, 271, 272],
-    ...[40, 39, 41, 51],
-    ...[280, 241, 282, 262],
-    ...[104, 294, 105, 273, 106],
-    ...[217, 218, 219],
-    ...[264, 265],
-    ...[224, 225, 142, 89, 60],
-    ...[170, 112, 161, 162, 116],
-    ...[92, 58],
-  ],
+  denied: Object.values({ ...SHARED_DENIED, ...ARM64_DENIED }),
   clone: 220,
   clone3: 435,
   unshare: 97,
