@@ -65,6 +65,7 @@ export class ToolCalls {
       method: "tools/call",
       limits,
       resultTypes: this.#resultTypes,
+      mayAsk: factsOf(this.#conversation.revision).resultType,
       start,
       send: (extra) => this.send(call, how, extra),
       answer: (method, params) => this.#conversation.answer(method, params, options.signal),
@@ -177,16 +178,22 @@ export class ToolCalls {
   }
 }
 
+function sizeOf(call: ToolCall): number {
+  try {
+    return Buffer.byteLength(call.argumentsText ?? JSON.stringify(call.arguments ?? {}));
+  } catch {
+    // What has no JSON form has no size either; sending it fails, with a reason, at its own place.
+    return 0;
+  }
+}
+
 /** Splits calls so that no batch is over the limits; a call that is too large alone fails alone. */
 function* parts(calls: readonly ToolCall[], maxCalls: number, maxBytes: number): Generator<ToolCall[]> {
   const FRAME_BYTES = 512;
   let part: ToolCall[] = [];
   let bytes = 0;
   for (const call of calls) {
-    const size =
-      Buffer.byteLength(call.argumentsText ?? JSON.stringify(call.arguments ?? {})) +
-      call.name.length * 3 +
-      FRAME_BYTES;
+    const size = sizeOf(call) + call.name.length * 3 + FRAME_BYTES;
     if (part.length > 0 && (part.length >= maxCalls || bytes + size > maxBytes)) {
       yield part;
       part = [];

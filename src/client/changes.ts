@@ -1,5 +1,6 @@
 // Listening for changes on one conversation: opens what has to be opened, and remembers who listens.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import type { JsonObject, Notification } from "../protocol/index.js";
 import type { Conversation } from "./conversation.js";
 import { ProtocolError } from "./errors.js";
@@ -14,6 +15,10 @@ import {
 } from "./subscriptions.js";
 
 type End = "ended" | "closed" | "lost";
+
+const RETRY_MS = 250;
+/** A stream that lived this long was worth opening. */
+const WORTHWHILE_MS = 10_000;
 
 export class Changes {
   readonly #conversation: Conversation;
@@ -45,6 +50,44 @@ export class Changes {
     return eraOf(this.#conversation.revision) === "modern"
       ? this.#openStream(filter, listener)
       : this.#register(filter, listener);
+  }
+
+  /**
+   * Listens on and on: a stream that broke is opened again, a bounded number of times in a row. Resolves when the
+   * first attempt is over, and never rejects.
+   */
+  async watch(filter: SubscriptionFilter, onProblem: (problem: string) => void): Promise<void> {
+    const attempt = async (): Promise<Subscription | undefined> => {
+      try {
+        return await this.listen(filter, () => {});
+      } catch (error) {
+        onProblem((error as Error).message);
+        return undefined;
+      }
+    };
+    const first = await attempt();
+    if (first) void this.#keepWatching(first, attempt, onProblem);
+  }
+
+  async #keepWatching(
+    first: Subscription,
+    attempt: () => Promise<Subscription | undefined>,
+    onProblem: (problem: string) => void,
+  ): Promise<void> {
+    let failures = 0;
+    for (
+      let open: Subscription | undefined = first;
+      failures <= this.#conversation.limits.maxResumes;
+      open = await attempt()
+    ) {
+      const openedAt = performance.now();
+      const end = open ? await open.closed : "lost";
+      if (end === "closed" || this.#conversation.over) return;
+      failures = performance.now() - openedAt > WORTHWHILE_MS ? 0 : failures + 1;
+      if (open) onProblem(`the stream ${end === "ended" ? "was ended by the server" : "broke"}`);
+      await sleep(RETRY_MS * 2 ** failures, undefined, { ref: false });
+      if (this.#conversation.over) return;
+    }
   }
 
   /** After a new session the server knows nothing of what the old one was asked. */

@@ -269,7 +269,28 @@ describe("questions inside an answer", () => {
     ["has a result type that nobody agreed to", { resultType: "task", task: {} }],
   ])("make the call fail when the server %s", async (_, result) => {
     const client = await connected(await overMemory(scripted(modern((exchange) => exchange.result(result)))));
-    await expect(client.callTool("t")).rejects.toThrow();
+    await expect(client.callTool("t")).rejects.toMatchObject({ family: "protocol" });
+  });
+
+  it("are no questions in a revision that has none", async () => {
+    const server = scripted(handshake("2025-11-25", (exchange) => exchange.result(ask({ requestState: "s" }))));
+    const client = await connected(await overMemory(server));
+    expect(await client.callTool("t")).toEqual({ resultType: "input_required", requestState: "s" });
+  });
+
+  it("whose handler fails end the call in words, with the handler's error as the cause", async () => {
+    const server = scripted(modern((exchange) => exchange.result(ask({ inputRequests: confirm }))));
+    const broken = new Error("no screen");
+    const elicitation = (): never => {
+      throw broken;
+    };
+    const client = await connected(await overMemory(server), { handlers: { elicitation } });
+    await expect(client.callTool("t")).rejects.toMatchObject({ family: "protocol", cause: broken });
+    const slow = await connected(await overMemory(server), {
+      handlers: { elicitation: () => new Promise<never>(() => {}) },
+      timeouts: { inputMs: 30 },
+    });
+    await expect(slow.callTool("t")).rejects.toMatchObject({ family: "protocol", code: "CANCELLED" });
   });
 
   it("may only come where the revision allows them, and other result types where the caller knows them", async () => {
@@ -461,6 +482,14 @@ describe("sessions of the handshake revisions on HTTP", () => {
     expect(results.map((result) => result.in)).toEqual(["s2", "s2", "s2"]);
     expect(server.count("initialize")).toBe(2);
     lost = false;
+  });
+
+  it("with a name that cannot be sent back are refused", async () => {
+    const server = scripted(handshake("2025-11-25", nothing, () => "two words"));
+    await expect(connect(await overHttp(server))).rejects.toMatchObject({
+      family: "protocol",
+      code: "INVALID_REQUEST",
+    });
   });
 
   it("that are lost again at once are an error, not a loop", async () => {
@@ -738,6 +767,35 @@ describe("hearing of changes", () => {
     await expect(other.listen(filter, () => {})).rejects.toMatchObject({ code: "METHOD_NOT_FOUND" });
   });
 
+  it("for the connection's own callback the stream is opened again when it breaks, and never costs the connection", async () => {
+    const changed: string[] = [];
+    const warnings: string[] = [];
+    const streams: Exchange[] = [];
+    const server = scripted(
+      modern((exchange) => {
+        if (exchange.message.method !== "subscriptions/listen") return exchange.result({ tools: [] });
+        streams.push(exchange);
+        exchange.send(note(exchange, "notifications/subscriptions/acknowledged", { notifications: {} }));
+        if (streams.length === 1) return exchange.end();
+        exchange.send(note(exchange, "notifications/tools/list_changed"));
+      }),
+    );
+    await connected(await overHttp(server), {
+      onListChanged: (kind) => changed.push(kind),
+      onWarning: (warning) => warnings.push(warning),
+    });
+    await until(() => changed.length === 1);
+    expect(streams).toHaveLength(2);
+    expect(warnings).toEqual(["changes of lists are not heard: the stream broke"]);
+    const refusing = scripted(modern((exchange) => exchange.error(-32601, "Method not found")));
+    const client = await connected(await overMemory(refusing), {
+      onListChanged: () => {},
+      onWarning: (warning) => warnings.push(warning),
+    });
+    expect(client.revision).toBe("2026-07-28");
+    expect(warnings.at(-1)).toContain("Method not found");
+  });
+
   it("earlier revisions: resources are subscribed to one by one, once for all listeners", async () => {
     const server = scripted(handshake("2025-11-25", nothing));
     const heard: string[] = [];
@@ -826,6 +884,38 @@ describe("the rest of the protocol", () => {
       expect(methods).toEqual(expect.arrayContaining(["logging/setLevel", "ping"]));
       await until(() => server.count("notifications/roots/list_changed") === 1);
     }
+  });
+
+  it("what has no JSON form is refused before it is sent", async () => {
+    const server = scripted(modern(nothing));
+    const client = await connected(await overMemory(server));
+    const cyclic: JsonObject = {};
+    cyclic.self = cyclic;
+    await expect(client.callTool("t", cyclic)).rejects.toMatchObject({ family: "protocol", code: "INVALID_PARAMS" });
+    expect(server.count("tools/call")).toBe(0);
+  });
+
+  it("notifications named like members of every object are notifications like any other", async () => {
+    const heard: string[] = [];
+    const server = scripted(
+      handshake("2025-11-25", (exchange) => {
+        for (const method of ["constructor", "__proto__", "toString"]) exchange.send({ jsonrpc: "2.0", method });
+        exchange.send({
+          jsonrpc: "2.0",
+          method: "notifications/progress",
+          params: { progressToken: exchange.message.id, progress: "lots" },
+        });
+        exchange.result({ content: [] });
+      }),
+    );
+    const client = await connected(await overMemory(server), {
+      onNotification: ({ method }) => heard.push(method),
+      onListChanged: (kind) => heard.push(`list ${kind}`),
+    });
+    const reports: unknown[] = [];
+    await client.callTool("t", {}, { onProgress: (report) => reports.push(report) });
+    expect(heard).toEqual(["constructor", "__proto__", "toString"]);
+    expect(reports).toEqual([]);
   });
 
   it("the connection's end is told once, and calls after it fail", async () => {

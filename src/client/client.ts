@@ -17,7 +17,7 @@ import { PolicyViolation } from "./errors.js";
 import { CachedList, readPages, ttlOf } from "./lists.js";
 import { type Discovery, readDiscovery } from "./negotiate.js";
 import type { ConnectOptions, ListKind, LogEntry, RequestOptions } from "./options.js";
-import { eraOf, type RevisionName } from "./revision.js";
+import { eraOf, factsOf, type RevisionName } from "./revision.js";
 import { inRounds } from "./rounds.js";
 import { type CallerContext, SecureCalls } from "./secure.js";
 import { type ChangeEvent, changeOf, type Subscription, type SubscriptionFilter } from "./subscriptions.js";
@@ -266,6 +266,7 @@ export class Client {
       method,
       limits: this.#conversation.limits,
       resultTypes: this.#options.resultTypes ?? [],
+      mayAsk: factsOf(this.revision).resultType,
       send: (extra) => this.#conversation.request(method, { ...params, ...extra }, how),
       answer: (asked, question) => this.#conversation.answer(asked, question, options.signal),
     });
@@ -279,6 +280,7 @@ export class Client {
     );
   }
 
+  /** Keeps a stream open that tells of lists, where the server has any to tell of. Resolves when it is open. */
   async #watchLists(): Promise<void> {
     const { capabilities } = this.server;
     const changing = (area: string): boolean => {
@@ -290,7 +292,12 @@ export class Client {
       promptsListChanged: changing("prompts"),
       resourcesListChanged: changing("resources"),
     };
-    if (Object.values(filter).includes(true)) await this.listen(filter, () => {});
+    if (!Object.values(filter).includes(true)) return;
+    await this.#changes.watch(filter, (problem) => {
+      // Whatever changed while nobody listened was not heard.
+      this.#forgetAll();
+      this.#tell(this.#options.onWarning, `changes of lists are not heard: ${problem}`);
+    });
   }
 
   #onNotification(message: Notification): void {
@@ -319,8 +326,12 @@ export class Client {
     }
   }
 
-  async #onRenewed(): Promise<void> {
+  #forgetAll(): void {
     for (const kind of ["tools", "prompts", "resources"] as const) this.#forget(kind);
+  }
+
+  async #onRenewed(): Promise<void> {
+    this.#forgetAll();
     try {
       if (this.#conversation.logLevel !== undefined) await this.setLevel(this.#conversation.logLevel);
       await this.#changes.renew();

@@ -2,7 +2,7 @@
 // renewed when the server lost them, questions from the server answered.
 
 import { createRequire } from "node:module";
-import type { JsonObject, Notification, Request } from "../protocol/index.js";
+import { Fault, type JsonObject, type Notification, type Request } from "../protocol/index.js";
 import type { Implementation, LogLevel } from "../tool/index.js";
 import type { ClientTransport, TransportKind } from "../transport/index.js";
 import { type Dialect, modernDialect, type Session } from "./dialect.js";
@@ -104,6 +104,11 @@ export class Conversation {
     return this.agreement.discovery;
   }
 
+  /** Closed, by either side. */
+  get over(): boolean {
+    return this.#over.signal.aborted;
+  }
+
   get isHttp(): boolean {
     return this.#isHttp;
   }
@@ -147,7 +152,16 @@ export class Conversation {
       if (stop.aborted) why();
       else stop.addEventListener("abort", why, { once: true });
     });
-    return Promise.race([answerInput(this.#options.handlers ?? {}, method, params, stop), stopped]);
+    try {
+      return await Promise.race([answerInput(this.#options.handlers ?? {}, method, params, stop), stopped]);
+    } catch (error) {
+      if (error instanceof McpError) throw error;
+      const [type, why] =
+        error instanceof Fault ? [error.type, error.message] : ["InternalError" as const, String(error)];
+      throw new ProtocolError(type, `the server asked for \`${method}\`, and there is no answer: ${why}`, {
+        cause: error,
+      });
+    }
   }
 
   async close(): Promise<void> {

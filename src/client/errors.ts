@@ -190,8 +190,11 @@ export function errorObjectOf(result: ToolResult): DescribedError | undefined {
 /** A failed tool result as an error: of the family its error object names, otherwise a tool failure. */
 export function errorFromResult(result: ToolResult, tool: string): McpError {
   const described = errorObjectOf(result);
-  const said = result.content?.find((block) => block.type === "text");
-  const text = said?.type === "text" ? said.text : `tool \`${tool}\` failed without saying why`;
+  const blocks: unknown[] = Array.isArray(result.content) ? result.content : [];
+  const said = blocks.find((block) => isJsonObject(block) && typeof block.text === "string") as
+    | { text: string }
+    | undefined;
+  const text = said?.text ?? `tool \`${tool}\` failed without saying why`;
   if (!described) return new ToolFailure("ToolExecution", text, { result });
   const reason = typeof described.reason === "string" ? described.reason : text;
   const rules = typeof described.rule === "string" ? [{ id: described.rule }] : [];

@@ -15,18 +15,18 @@ export function headerValue(value: string): string {
 }
 
 /** The parameter that names what a request is about, by method. */
-const NAMED_BY: Readonly<Record<string, string>> = {
-  "tools/call": "name",
-  "prompts/get": "name",
-  "resources/read": "uri",
-  "tasks/get": "taskId",
-  "tasks/update": "taskId",
-  "tasks/cancel": "taskId",
-};
+const NAMED_BY: ReadonlyMap<string, string> = new Map([
+  ["tools/call", "name"],
+  ["prompts/get", "name"],
+  ["resources/read", "uri"],
+  ["tasks/get", "taskId"],
+  ["tasks/update", "taskId"],
+  ["tasks/cancel", "taskId"],
+]);
 
 export function standardHeaders(revision: string, method: string, params: JsonObject): Record<string, string> {
   const headers: Record<string, string> = { "mcp-protocol-version": revision, "mcp-method": method };
-  const key = NAMED_BY[method];
+  const key = NAMED_BY.get(method);
   const name = key === undefined ? undefined : params[key];
   if (typeof name === "string") headers["mcp-name"] = headerValue(name);
   return headers;

@@ -175,7 +175,7 @@ export class Link {
     return new Promise<Answer>((resolve, reject) => {
       if (this.#closed) throw this.#closed;
       const id = ++this.#lastId;
-      const text = encodeRequest(id, ask.method, withProgressToken(ask, id), ask.argumentsText);
+      const text = encoded(ask, id);
       this.#checkSize(text);
       onId?.(id);
       const stream = new AbortController();
@@ -199,6 +199,7 @@ export class Link {
       this.#pending.set(id, {
         orphanErrors: ask.orphanErrors ?? false,
         progress: (report) => {
+          if (typeof report.progress !== "number") return;
           clock.touch();
           ask.onProgress?.(report as unknown as Progress);
         },
@@ -325,6 +326,17 @@ function withProgressToken(ask: Ask, id: number): JsonObject {
   if (ask.method !== "tools/call" && !ask.onProgress) return ask.params;
   const meta = isJsonObject(ask.params._meta) ? ask.params._meta : {};
   return { ...ask.params, _meta: { ...meta, progressToken: id } };
+}
+
+function encoded(ask: Ask, id: number): string {
+  try {
+    return encodeRequest(id, ask.method, withProgressToken(ask, id), ask.argumentsText);
+  } catch (error) {
+    const why = (error as Error).message;
+    throw new ProtocolError("InvalidParams", `the parameters of ${ask.method} cannot be sent: ${why}`, {
+      cause: error,
+    });
+  }
 }
 
 function withStatus(error: McpError, sent: Sent | undefined): McpError {

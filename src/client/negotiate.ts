@@ -43,6 +43,7 @@ type Outcome =
   | { kind: "fatal"; error: Error };
 
 const SILENT = Symbol("silent");
+const SESSION_ID = /^[\x21-\x7e]{1,4096}$/;
 
 export async function negotiate(link: Link, terms: Terms): Promise<Agreement> {
   if (terms.revision === MODERN) return settle(link, terms, await probe(link, terms));
@@ -168,8 +169,11 @@ export async function initialize(link: Link, terms: Terms, revision: RevisionNam
   ) {
     throw unsupported(terms, String(spoken));
   }
-  const sessionId = sent?.headers?.["mcp-session-id"];
-  const session: Session = { revision: spoken, ...(typeof sessionId === "string" ? { id: sessionId } : {}) };
+  const id = sent?.headers?.["mcp-session-id"];
+  if (id !== undefined && !(typeof id === "string" && SESSION_ID.test(id))) {
+    throw new ProtocolError("InvalidRequest", "the server gave a session id that is no visible ASCII text");
+  }
+  const session: Session = { revision: spoken, ...(id === undefined ? {} : { id }) };
   const dialect = handshakeDialect(session);
   await link.notify({ jsonrpc: "2.0", method: "notifications/initialized" }, { ...own, ...dialect.plainHeaders() });
   const discovery = readDiscovery({ ...result, supportedVersions: [spoken] }) as Discovery;

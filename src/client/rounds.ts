@@ -14,6 +14,8 @@ export interface RoundsOptions {
   limits: RoundLimits;
   /** Result types beyond the core's that the caller understands. */
   resultTypes: readonly string[];
+  /** False in revisions whose answers have no result type: there every answer is the answer. */
+  mayAsk: boolean;
   /** What a later round begins with: answers and state of the round before. Empty for the first. */
   start?: JsonObject;
   /** Sends the request with these parameters added. */
@@ -30,6 +32,7 @@ export async function inRounds(options: RoundsOptions): Promise<JsonObject> {
   let extra: JsonObject = options.start ?? {};
   for (let round = 0; round <= limits.maxRounds; round++) {
     const result = await options.send(extra);
+    if (!options.mayAsk) return result;
     const type = result.resultType ?? "complete";
     if (type === "complete" || options.resultTypes.includes(type as string)) return result;
     if (type !== "input_required" || !MAY_ASK.has(method)) {

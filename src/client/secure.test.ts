@@ -285,6 +285,9 @@ describe("the four families", () => {
       message: "no such file",
       result: { isError: true },
     });
+    for (const content of ["no list", [null, 7], [{ type: "image", data: "" }], undefined]) {
+      expect(await failing((exchange) => exchange.result({ isError: true, content }))).toBeInstanceOf(ToolFailure);
+    }
     const broken = await failing((exchange) => exchange.error(-32601, "Method not found"));
     expect(broken).toBeInstanceOf(ProtocolError);
     expect(broken).toMatchObject({ family: "protocol", code: "METHOD_NOT_FOUND" });

@@ -39,6 +39,7 @@ import {
 import { keepObligations } from "./obligations.js";
 import type { Progress, RequestOptions } from "./options.js";
 import { challengeEntry, decisionEntry, newCallId, outcomeEntry, outcomeOf, type Recorded } from "./record.js";
+import { factsOf } from "./revision.js";
 import { inRounds } from "./rounds.js";
 import { repeatUntilAnswered, untilAnswered } from "./waiting.js";
 
@@ -125,6 +126,7 @@ export class SecureCalls {
         method: "tools/call",
         limits: this.#conversation.limits,
         resultTypes: this.#resultTypes,
+        mayAsk: factsOf(this.#conversation.revision).resultType,
         start,
         send: (extra) => this.#round(proposal, extra),
         answer: (method, params) => this.#conversation.answer(method, params, proposal.how.signal),
@@ -214,7 +216,8 @@ export class SecureCalls {
   }
 
   #target(tool: string): Target {
-    const settings = this.#options.tools?.[tool] ?? this.#options.tools?.["*"] ?? {};
+    const { tools = {} } = this.#options;
+    const settings = (Object.hasOwn(tools, tool) ? tools[tool] : tools["*"]) ?? {};
     const server = this.#options.server ?? "server";
     const definition = this.#calls.definition(tool);
     return {

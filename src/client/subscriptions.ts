@@ -22,15 +22,15 @@ export interface Subscription {
   close(): Promise<void>;
 }
 
-const LIST_METHODS: Readonly<Record<string, ListKind>> = {
-  "notifications/tools/list_changed": "tools",
-  "notifications/prompts/list_changed": "prompts",
-  "notifications/resources/list_changed": "resources",
-};
+const LIST_METHODS: ReadonlyMap<string, ListKind> = new Map([
+  ["notifications/tools/list_changed", "tools"],
+  ["notifications/prompts/list_changed", "prompts"],
+  ["notifications/resources/list_changed", "resources"],
+]);
 
 /** What a notification says has changed, if that is what it is about. */
 export function changeOf(message: Notification): ChangeEvent | undefined {
-  const kind = LIST_METHODS[message.method];
+  const kind = LIST_METHODS.get(message.method);
   if (kind !== undefined) return { kind };
   const uri = message.params?.uri;
   if (message.method === "notifications/resources/updated" && typeof uri === "string") return { kind: "resource", uri };
