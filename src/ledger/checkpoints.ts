@@ -37,6 +37,7 @@ export class Checkpointer {
   #error: Error | undefined;
   #publishError: Error | undefined;
   #closed = false;
+  #isAbandoned = false;
 
   constructor(signer: Signer, options: CheckpointerOptions) {
     this.#options = options;
@@ -84,6 +85,7 @@ export class Checkpointer {
 
   async #run(): Promise<void> {
     const { disk, dir, tree, tiles } = this.#options;
+    if (this.#isAbandoned) throw new Error(`ledger ${dir} belongs to another process now`);
     if (tree.size !== this.#stored) {
       const size = tree.size;
       const note = this.sign();
@@ -117,8 +119,16 @@ export class Checkpointer {
     if (failed === undefined) this.#published = note;
   }
 
+  /** Ends at once and leaves the folder alone, because it belongs to another process now. */
+  abandon(): void {
+    this.#closed = true;
+    this.#isAbandoned = true;
+    clearTimeout(this.#timer);
+  }
+
   /** Signs what is left, hands it out and stops. */
   async close(): Promise<void> {
+    if (this.#isAbandoned) return;
     this.#closed = true;
     clearTimeout(this.#timer);
     await this.#publishing;

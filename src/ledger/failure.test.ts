@@ -227,7 +227,10 @@ describe("a folder that another process took over", () => {
     await sleep(20);
     await expect(ledger.append(decision("later"))).rejects.toMatchObject({ reason: "taken_over" });
     expect(ledger.status()).toMatchObject({ healthy: false, size: 2 });
+    await expect(ledger.checkpoint()).rejects.toThrow(/belongs to another process now/);
+    writeFileSync(join(dir, "checkpoint"), "of the other process");
     await ledger.close();
+    expect(readFileSync(join(dir, "checkpoint"), "utf8")).toBe("of the other process");
   });
 });
 

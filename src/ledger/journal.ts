@@ -1,3 +1,4 @@
+import { Backlog, ownRecord } from "./backlog.js";
 import { BATCH_BYTES, Batch, type Pending, type Receipt } from "./batch.js";
 import { encodeBody, type LedgerEntry } from "./entry.js";
 import { LedgerUnavailable, unavailable } from "./errors.js";
@@ -48,6 +49,8 @@ interface Trouble {
 export class Journal {
   readonly #options: JournalOptions;
   #file: LedgerFile | undefined;
+  /** The file while a write or a sync is under way on it. */
+  #inUse: LedgerFile | undefined;
   #segment: Segment;
   #nameIsDurable = false;
   // What is durable, and what the next line continues.
@@ -71,14 +74,13 @@ export class Journal {
   #recovering: Promise<void> | undefined;
   #waiting = 0;
   #probe: NodeJS.Timeout | undefined;
-  /** Records nobody waits for that could not be written yet. */
-  #kept: LedgerEntry[] = [];
-  #lost = 0;
+  readonly #backlog: Backlog;
   #closed = false;
   #drained: (() => void)[] = [];
 
   constructor(start: JournalStart, options: JournalOptions) {
     this.#options = options;
+    this.#backlog = new Backlog(options.maxPending);
     this.#segment = start.segment;
     this.#offset = start.offset;
     this.#size = this.#nextSeq = start.size;
@@ -95,7 +97,7 @@ export class Journal {
   }
 
   get trouble(): LedgerUnavailable | undefined {
-    return this.#gap?.error ?? (this.#lost > 0 ? this.#queueFull() : undefined);
+    return this.#gap?.error ?? (this.#backlog.lost > 0 ? this.#queueFull() : undefined);
   }
 
   append(entry: LedgerEntry): Promise<Receipt> {
@@ -136,19 +138,19 @@ export class Journal {
     const { maxPending, maxPendingBytes } = this.#options;
     // Outcomes of calls that already ran may use as much room again as decisions: refusing them helps nobody.
     const isFull = this.#pending >= 2 * maxPending || this.#pendingBytes >= 2 * maxPendingBytes;
-    if (this.#trouble !== undefined || isFull) return this.#keep(entry);
+    if (this.#trouble !== undefined || isFull) return this.#backlog.keep(entry);
     this.#enqueue(entry, body, undefined, undefined);
   }
 
   #refusal(): LedgerUnavailable | undefined {
     if (this.#closed) return closedError();
     const { maxPending, maxPendingBytes, admit } = this.#options;
-    const isFull = this.#pending >= maxPending || this.#pendingBytes >= maxPendingBytes || this.#lost > 0;
+    const isFull = this.#pending >= maxPending || this.#pendingBytes >= maxPendingBytes || this.#backlog.lost > 0;
     return isFull ? this.#queueFull() : admit();
   }
 
   #queueFull(): LedgerUnavailable {
-    const lost = this.#lost > 0 ? ` and ${this.#lost} records were lost` : "";
+    const lost = this.#backlog.lost > 0 ? ` and ${this.#backlog.lost} records were lost` : "";
     return new LedgerUnavailable(
       "queue_full",
       `${this.#pending} records (${this.#pendingBytes} bytes) wait to be written to ${this.#options.dir}${lost}`,
@@ -205,8 +207,12 @@ export class Journal {
     const isNewSegmentDue = this.#offset >= this.#options.maxSegmentBytes;
     if (this.#file !== undefined && this.#nameIsDurable && !isNewSegmentDue) return this.#write(this.#file, batch);
     this.#prepare(isNewSegmentDue).then(
-      (file) => this.#write(file, batch),
-      (error) => this.#fail(error),
+      (file) => {
+        if (this.#writing === batch) this.#write(file, batch);
+      },
+      (error) => {
+        if (this.#writing === batch) this.#fail(error);
+      },
     );
   };
 
@@ -220,15 +226,21 @@ export class Journal {
   }
 
   #write(file: LedgerFile, batch: Batch): void {
-    file.write(batch.bytes, batch.length, this.#offset, (writeError) => {
-      if (this.#writing !== batch) return; // halted meanwhile
-      if (writeError !== null) return this.#fail(writeError);
-      file.sync((syncError) => {
-        if (this.#writing !== batch) return;
-        if (syncError !== null) return this.#fail(syncError);
-        this.#commit(batch);
-      });
-    });
+    const done = (error: Error | null, next: () => void): void => {
+      this.#inUse = undefined;
+      if (this.#writing !== batch) {
+        // Halted meanwhile. A file is closed only when nothing is under way on it: its number may be used again.
+        void file.close().catch(() => {});
+      } else if (error !== null) this.#fail(error);
+      else next();
+    };
+    this.#inUse = file;
+    file.write(batch.bytes, batch.length, this.#offset, (writeError) =>
+      done(writeError, () => {
+        this.#inUse = file;
+        file.sync((syncError) => done(syncError, () => this.#commit(batch)));
+      }),
+    );
   }
 
   #commit(batch: Batch): void {
@@ -245,7 +257,7 @@ export class Journal {
     this.#options.onDurable(items);
     batch.clear();
     if (batch.isReusable) this.#spare = batch;
-    if ((this.#kept.length > 0 || this.#lost > 0) && this.#pending < this.#options.maxPending / 2) this.#writeKept();
+    if (this.#backlog.length > 0 && this.#pending < this.#options.maxPending / 2) this.#writeBacklog();
     this.#schedule();
   }
 
@@ -283,7 +295,7 @@ export class Journal {
   async #closeFile(): Promise<void> {
     const file = this.#file;
     this.#file = undefined;
-    await file?.close().catch(() => {});
+    if (file !== this.#inUse) await file?.close().catch(() => {});
   }
 
   #fail(cause: unknown, isFinal = false): void {
@@ -303,7 +315,7 @@ export class Journal {
     this.#nextSeq = this.#size;
     this.#nextPrev = this.#prev;
     for (const item of batches.flatMap((batch) => batch?.items ?? [])) {
-      if (item.soon !== undefined) this.#keep(item.soon);
+      if (item.soon !== undefined) this.#backlog.keep(item.soon);
       else if (item.reject !== undefined) {
         this.#gap.rejected++;
         item.reject(error);
@@ -315,11 +327,6 @@ export class Journal {
     // Where no call comes any more (because this process says that it is not ready), the probe finds out.
     this.#probe = setTimeout(() => void this.#recover().catch(() => {}), this.#gap.backoffMs);
     this.#probe.unref();
-  }
-
-  #keep(entry: LedgerEntry): void {
-    if (this.#kept.length < this.#options.maxPending) this.#kept.push({ ...entry, ts: entry.ts ?? Date.now() });
-    else this.#lost++;
   }
 
   /** Ends writing for good, for instance because another process owns the folder now. */
@@ -342,21 +349,16 @@ export class Journal {
     if (trouble.isFinal) throw trouble.error;
     this.#trouble = undefined;
     const detail = { error: trouble.error.message, since: new Date(gap.since).toISOString(), rejected: gap.rejected };
-    const told = own("ledger.recovered", detail);
+    const told = ownRecord("ledger.recovered", detail);
     // When this fails, `#fail` puts the trouble back.
     await new Promise<Receipt>((resolve, reject) => this.#enqueue(told, this.#encode(told), resolve, reject));
     this.#gap = undefined;
     clearTimeout(this.#probe);
-    this.#writeKept();
+    this.#writeBacklog();
   }
 
-  #writeKept(): void {
-    const kept = this.#kept;
-    const count = this.#lost;
-    this.#kept = [];
-    this.#lost = 0;
-    if (count > 0) kept.push(own("ledger.lost", { count, why: "more records waited than maxPending allows" }));
-    for (const entry of kept) this.#enqueue(entry, this.#encode(entry), undefined, undefined);
+  #writeBacklog(): void {
+    for (const entry of this.#backlog.take()) this.#enqueue(entry, this.#encode(entry), undefined, undefined);
   }
 
   #tellDrained(): void {
@@ -373,7 +375,7 @@ export class Journal {
       await new Promise<void>((resolve) => this.#drained.push(resolve));
     }
     await this.#closeFile();
-    const left = this.#kept.length + this.#lost;
+    const left = this.#backlog.length;
     if (left > 0) {
       const error = this.#trouble?.error ?? this.#queueFull();
       throw new LedgerUnavailable(
@@ -384,10 +386,6 @@ export class Journal {
       );
     }
   }
-}
-
-function own(action: string, detail: Record<string, unknown>): LedgerEntry {
-  return { kind: "admin", actor: "portcullis", action, detail };
 }
 
 function closedError(): LedgerUnavailable {

@@ -210,6 +210,7 @@ class OpenLedger implements Ledger {
       publish: options.publish,
     });
     lock.onLost((why) => {
+      this.#checkpointer.abandon();
       this.#journal.halt(new LedgerUnavailable("taken_over", why, "restart this process"));
     });
   }
