@@ -4,7 +4,7 @@ import { type Grant, intentArguments, intentForwarded, Permit } from "../gate/in
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
 import { type Deadline, deadlines } from "./deadlines.js";
-import { applyObligations } from "./obligations.js";
+import { applyObligations, applyToFault } from "./obligations.js";
 import { InputRequired, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
 import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
@@ -51,7 +51,7 @@ export async function execute(
     return applyObligations(grant.obligations, joined);
   } catch (error) {
     if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
-    throw error instanceof Fault ? error : toolFailed(error);
+    throw applyToFault(grant.obligations, error instanceof Fault ? error : toolFailed(error));
   } finally {
     clock.pause();
     context.kill();

@@ -1,19 +1,10 @@
 // Obligations that policy attached to a permit. They cover every byte on the way back: content, structured content,
 // errors and `_meta` alike.
 
-import type { Obligation } from "../gate/index.js";
+import { type Obligation, redactionPattern } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
 
 const REDACTED = "[redacted]";
-
-/** Named patterns that a policy can ask for by name. Linear by construction: no nested quantifiers. */
-const NAMED: Readonly<Record<string, RegExp>> = {
-  email: /[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}/g,
-  secret: /\b(?:sk|pk|ghp|gho|ghs|xox[abp]|AKIA|ASIA|glpat|eyJ)[A-Za-z0-9_\-.]{12,512}/g,
-  creditcard: /\b\d(?:[ -]?\d){12,18}\b/g,
-  ipv4: /\b\d{1,3}(?:\.\d{1,3}){3}\b/g,
-  phone: /\+\d[\d ()-]{6,18}\d/g,
-};
 
 interface Compiled {
   readonly fields: ReadonlySet<string>;
@@ -21,40 +12,33 @@ interface Compiled {
   readonly maxBytes: number | undefined;
 }
 
-/** Obligation lists come from the policy set and stay the same objects, so compiling happens once each. */
-const compiled = new WeakMap<readonly Obligation[], Compiled>();
+/** There are as many different lists as there are combinations of permits; each is compiled once. */
+const MAX_COMPILED = 1_000;
+const compiled = new Map<string, Compiled>();
 
 function compile(obligations: readonly Obligation[]): Compiled {
-  const known = compiled.get(obligations);
+  const key = JSON.stringify(obligations);
+  const known = compiled.get(key);
   if (known) return known;
   const fields = new Set<string>();
   const patterns: RegExp[] = [];
   let maxBytes: number | undefined;
   for (const obligation of obligations) {
-    if (obligation.kind === "cap") {
-      maxBytes = Math.min(maxBytes ?? Number.POSITIVE_INFINITY, obligation.maxBytes);
-    } else {
-      if (obligation.field !== undefined) fields.add(obligation.field);
-      if (obligation.name !== undefined) patterns.push(namedPattern(obligation.name));
-      if (obligation.pattern !== undefined) patterns.push(patternOf(obligation.pattern));
-    }
+    if (obligation.kind === "cap") maxBytes = Math.min(maxBytes ?? obligation.maxBytes, obligation.maxBytes);
+    else if (obligation.field !== undefined) fields.add(obligation.field);
+    else patterns.push(patternOf(obligation));
   }
   const entry = { fields, patterns, maxBytes };
-  compiled.set(obligations, entry);
+  if (compiled.size >= MAX_COMPILED) compiled.clear();
+  compiled.set(key, entry);
   return entry;
 }
 
-function namedPattern(name: string): RegExp {
-  const pattern = NAMED[name];
+function patternOf(obligation: Obligation): RegExp {
+  const pattern = redactionPattern(obligation);
   // Policies are checked at load; should one slip through, the answer is withheld rather than shown bare.
-  if (!pattern) throw new Fault("PolicyDeny", `the policy asks to redact \`${name}\`, which is no known pattern`);
+  if (!pattern) throw new Fault("PolicyDeny", "the policy asks for a redaction that nobody knows");
   return pattern;
-}
-
-function patternOf(text: string): RegExp {
-  const slash = text.startsWith("/") ? text.lastIndexOf("/") : -1;
-  const [source, flags] = slash > 0 ? [text.slice(1, slash), text.slice(slash + 1)] : [text, ""];
-  return new RegExp(source, flags.includes("g") ? flags : `${flags}g`);
 }
 
 export function mustBuffer(obligations: readonly Obligation[]): boolean {
@@ -74,6 +58,22 @@ export function applyToText(obligations: readonly Obligation[], text: string): s
   const { patterns, maxBytes } = compile(obligations);
   const redacted = redactText(text, patterns);
   return maxBytes === undefined ? redacted : cutText(redacted, maxBytes);
+}
+
+/** And for a failure: a tool's error message can carry what its result could. */
+export function applyToFault(obligations: readonly Obligation[], fault: Fault): Fault {
+  if (obligations.length === 0) return fault;
+  const { rule, field, suggestions, extra } = fault.detail;
+  const shown = applyObligations(obligations, {
+    suggestions: [...(suggestions ?? [])],
+    extra: (extra ?? {}) as JsonObject,
+  });
+  return new Fault(fault.type, applyToText(obligations, fault.message), {
+    rule,
+    field,
+    suggestions: (shown.suggestions ?? []) as string[],
+    extra: (shown.extra ?? {}) as JsonObject,
+  });
 }
 
 function redact(value: JsonValue, rules: Compiled): JsonValue {

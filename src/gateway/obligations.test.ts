@@ -1,0 +1,98 @@
+import { describe, expect, it } from "vitest";
+import { createServer } from "../server.js";
+import { listenMemory } from "../transport/index.js";
+import { applyObligations, applyToText, cutText } from "./obligations.js";
+
+describe("obligations", () => {
+  const result = {
+    content: [
+      { type: "text", text: 'mail bob@example.com, {"password":"x"}' },
+      { type: "text", text: '{"password":"hunter2","user":"bob"}' },
+    ],
+    structuredContent: { password: "hunter2", list: [{ password: "y", note: "bob@example.com" }] },
+    _meta: { note: "bob@example.com" },
+  };
+
+  it("redact a field wherever it stands, structured or as JSON in a text", () => {
+    const shown = applyObligations([{ kind: "redact", field: "password" }], result);
+    expect(shown.structuredContent).toEqual({
+      password: "[redacted]",
+      list: [{ password: "[redacted]", note: "bob@example.com" }],
+    });
+    expect(JSON.stringify(shown)).not.toContain("hunter2");
+  });
+
+  it("redact a pattern in content, structured content and _meta alike", () => {
+    const shown = JSON.stringify(applyObligations([{ kind: "redact", name: "email" }], result));
+    expect(shown).not.toContain("bob@example.com");
+    expect(shown.match(/\[redacted\]/g)).toHaveLength(3);
+    expect(applyToText([{ kind: "redact", pattern: "/bo+b/i" }], "BOOB and bob")).toBe("[redacted] and [redacted]");
+  });
+
+  it("cap an answer, say that it was cut, and keep structured content whole or not at all", () => {
+    const big = { content: [{ type: "text", text: "é".repeat(1_000) }], structuredContent: { big: "x".repeat(1_000) } };
+    const shown = applyObligations([{ kind: "cap", maxBytes: 300 }], big);
+    expect(shown.structuredContent).toBeUndefined();
+    expect(JSON.stringify(shown)).toContain("cut to 300 bytes by policy");
+    expect(Buffer.byteLength((shown.content as { text: string }[])[0]?.text ?? "")).toBeLessThanOrEqual(300);
+    expect(applyObligations([{ kind: "cap", maxBytes: 1_000_000 }], big)).toBe(big);
+  });
+
+  it("never cut inside a character", () => {
+    for (let bytes = 0; bytes < 12; bytes++)
+      expect(cutText("aé€😀", bytes)).toBe(
+        ["", "a", "a", "aé", "aé", "aé", "aé€", "aé€", "aé€", "aé€"][bytes] ?? "aé€😀",
+      );
+  });
+
+  it("withhold the answer when a redaction is unknown", () => {
+    expect(() => applyObligations([{ kind: "redact", name: "nobody-knows" }], result)).toThrow(/nobody knows/);
+  });
+
+  it("hold for a whole call: results, errors, progress and logs", async () => {
+    const policy = '@redact("name:email field:token") permit (principal, action, resource);';
+    const server = createServer("leaky", { policy });
+    const open = { noGuardrailRequired: true };
+    const none = { type: "object", properties: {} } as const;
+    server
+      .tool(
+        "tell",
+        "tells",
+        none,
+        async (_args, context) => {
+          context.progress(1, 2, "progress of bob@example.com");
+          context.log("error", { who: "bob@example.com" });
+          await context.write("part bob@example.com ");
+          return { content: [{ type: "text", text: "rest bob@example.com" }], structuredContent: { token: "t0p" } };
+        },
+        open,
+      )
+      .tool(
+        "fail",
+        "fails",
+        none,
+        () => {
+          throw new Error("no such user bob@example.com");
+        },
+        open,
+      );
+    const { connect } = await import("../client/index.js");
+    const heard: unknown[] = [];
+    const client = await connect(await listenMemory(server.handler), {
+      revision: "2025-11-25",
+      onNotification: (message) => heard.push(message),
+    });
+    const told = await client.callTool("tell", {}, { onProgress: (progress) => heard.push(progress) });
+    const failed = await client.callTool("fail", {}).catch((error: Error) => error.message);
+    const everything = JSON.stringify([told, failed, heard]);
+    expect(everything).not.toContain("bob@example.com");
+    expect(everything).not.toContain("t0p");
+    expect(heard.length).toBeGreaterThan(0);
+    expect(told.content).toEqual([
+      { type: "text", text: "part [redacted] " },
+      { type: "text", text: "rest [redacted]" },
+    ]);
+    await client.close();
+    await server.close();
+  });
+});
