@@ -7,7 +7,7 @@ const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "aler
 /** The level names of MCP. */
 export type Level = (typeof LEVELS)[number];
 
-export type Fields = Readonly<Record<string, unknown>>;
+type Fields = Readonly<Record<string, unknown>>;
 
 export interface Logger {
   log(level: Level, message: string, fields?: Fields, traceId?: string): void;
@@ -26,7 +26,7 @@ export interface Logger {
 }
 
 /** The part of a stream that a log needs; `process.stderr` is one. */
-export interface LogStream {
+interface LogStream {
   write(text: string): unknown;
   on?(event: "error", listener: () => void): unknown;
   readonly isTTY?: boolean;
@@ -71,10 +71,6 @@ const MAX_MESSAGE_CHARS = 2_048;
 const MAX_VALUE_CHARS = 1_024;
 const MAX_DEPTH = 4;
 const MAX_ITEMS = 32;
-
-export function isLevel(name: unknown): name is Level {
-  return LEVELS.includes(name as Level);
-}
 
 export function createLogger(options: LogOptions = {}): Logger {
   return new LineLogger(options);

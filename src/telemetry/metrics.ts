@@ -3,7 +3,7 @@
 
 import type { CallEnd, CallInfo } from "./types.js";
 
-export const OTHER = "other";
+const OTHER = "other";
 /** Label values longer than this are cut. */
 const MAX_LABEL_CHARS = 128;
 
