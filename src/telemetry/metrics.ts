@@ -175,7 +175,7 @@ export class Metrics {
 
   callEnded(info: CallInfo, end: CallEnd): void {
     this.#inFlight--;
-    const real = end.effect !== "deny" || AFTER_LOOKUP.has(end.errorType ?? "");
+    const real = end.effect !== "deny" || end.errorType === undefined || AFTER_LOOKUP.has(end.errorType);
     const method = this.#methods.get(info.method) ?? this.#openMethod(info.method, real);
     const outcomes = method[end.effect];
     (outcomes.get(end.outcome) ?? openCell(outcomes, end.outcome, MAX_OUTCOMES)).value++;

@@ -27,7 +27,16 @@ export class Collector {
     this.#agent = url.protocol === "https:" ? new HttpsAgent(options) : new HttpAgent(options);
   }
 
-  post(body: string, timeoutMs: number = this.#timeoutMs): Promise<Answer> {
+  async post(body: string, timeoutMs: number = this.#timeoutMs): Promise<Answer> {
+    try {
+      return await this.#exchange(body, timeoutMs);
+    } catch (error) {
+      // A header that HTTP does not allow, for instance: it will not become allowed.
+      return { kind: "refused", reason: (error as Error).message };
+    }
+  }
+
+  #exchange(body: string, timeoutMs: number): Promise<Answer> {
     return new Promise((resolve) => {
       const request = (this.#url.protocol === "https:" ? httpsRequest : httpRequest)(this.#url, {
         method: "POST",

@@ -357,6 +357,27 @@ describe("a collector that is away", () => {
     expect(it.requests.filter((r) => r.path === "/v1/traces")).toHaveLength(1);
   });
 
+  it("or cannot even be asked, because a header is no header, costs spans and nothing else", async () => {
+    const { url } = await collector();
+    const telemetry = exporting(url, { otlp: { headers: { "x-key": "a\nb" }, metricsIntervalMs: 10 } });
+    telemetry.startCall(INFO).end(OK);
+    await until(() => dropped(telemetry) === 1);
+  });
+
+  it("is not the reason when a figure cannot be asked for", async () => {
+    const { collector: it, url } = await collector();
+    const telemetry = exporting(url, { otlp: { metricsIntervalMs: 10 } });
+    let breaks = true;
+    telemetry.metrics.addSource(() => {
+      if (breaks) throw new Error("no figure");
+      return [];
+    });
+    await new Promise((resolve) => setTimeout(resolve, 40));
+    expect(it.metrics).toEqual([]);
+    breaks = false;
+    await until(() => it.metrics.length > 0);
+  });
+
   it("and answers without end is cut off", async () => {
     const { collector: it, url } = await collector();
     it.answer = (response) => {

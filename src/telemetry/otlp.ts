@@ -120,10 +120,16 @@ export class OtlpExporter {
 
   /** Cumulative numbers: a picture that was lost is made good by the next, so there is no second attempt. */
   async #sendMetrics(deadline?: number): Promise<void> {
-    const body = metricsBody(this.#resource, this.#metrics.families(), this.#startedMs, Date.now());
-    const answer = await (this.#numbers as Collector).post(body, this.#attemptMs(deadline));
-    this.#report(answer);
-    if (answer.kind !== "taken") this.#metrics.telemetryDropped.inc("metrics");
+    try {
+      const body = metricsBody(this.#resource, this.#metrics.families(), this.#startedMs, Date.now());
+      const answer = await (this.#numbers as Collector).post(body, this.#attemptMs(deadline));
+      this.#report(answer);
+      if (answer.kind !== "taken") this.#metrics.telemetryDropped.inc("metrics");
+    } catch (error) {
+      // A figure could not be asked for; the next picture may have it.
+      this.#metrics.telemetryDropped.inc("metrics");
+      this.#log.warning("the metrics could not be gathered", { error });
+    }
   }
 
   #attemptMs(deadline: number | undefined): number {

@@ -225,6 +225,13 @@ describe("cardinality is bounded", () => {
     expect(find(parse(text), "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "real" })).toBe(1);
   });
 
+  it("a tool that only ran because nothing is enforced has its own series", () => {
+    const metrics = new Metrics();
+    call(metrics, { tool: "observed" }, { effect: "deny", outcome: "ok", rule: "none" });
+    const parsed = parse(renderPrometheus(metrics));
+    expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "observed" })).toBe(1);
+  });
+
   it("resource URIs, rules, outcomes, error types and methods without end make no series without end", () => {
     const metrics = new Metrics(50);
     for (let i = 0; i < 3_000; i++) {
