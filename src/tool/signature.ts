@@ -65,8 +65,8 @@ export const field = {
 };
 
 export type FieldsType<F extends Fields> = Flat<
-  { [K in keyof F as F[K] extends Field<unknown, true> ? K : never]: TypeOf<F[K]> } & {
-    [K in keyof F as F[K] extends Field<unknown, true> ? never : K]?: TypeOf<F[K]>;
+  { -readonly [K in keyof F as F[K] extends Field<unknown, true> ? K : never]: TypeOf<F[K]> } & {
+    -readonly [K in keyof F as F[K] extends Field<unknown, true> ? never : K]?: TypeOf<F[K]>;
   }
 >;
 type TypeOf<F> = F extends Field<infer T> ? T : never;

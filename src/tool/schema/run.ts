@@ -24,6 +24,8 @@ export interface Found extends Words {
   weight: number;
 }
 
+export const WRONG_TYPE = 100;
+
 /** Thrown when a value cannot be judged within the limits, which counts as invalid. */
 export class Unjudged extends Error {}
 

@@ -2,6 +2,7 @@
 
 import type { JsonValue } from "../../../protocol/index.js";
 import { ValueSet } from "../equal.js";
+import { WRONG_TYPE } from "../run.js";
 import { kindOf, list, literal, nearest, typeWords } from "../words.js";
 import { type Keyword, malformed } from "./context.js";
 
@@ -32,7 +33,7 @@ export const type: Keyword = (context) => {
       message: `must be ${words}, not ${kindOf(value)}`,
       expected: words,
       ...conversion(value, types),
-      weight: 100,
+      weight: WRONG_TYPE,
     }));
 };
 

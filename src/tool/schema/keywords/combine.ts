@@ -2,7 +2,7 @@
 
 import type { JsonValue } from "../../../protocol/index.js";
 import type { JsonSchema } from "../../types.js";
-import { type Check, type Found, type Place, type Run, Seen } from "../run.js";
+import { type Check, type Found, type Place, type Run, Seen, WRONG_TYPE } from "../run.js";
 import { kindOf, list, summary } from "../words.js";
 import { branches, type Keyword } from "./context.js";
 
@@ -82,16 +82,17 @@ const MAX_EXPLAINED = 20;
 function explainNearest(options: readonly Check[], value: JsonValue, at: Place | undefined, run: Run): boolean {
   if (run.done) return false;
   const tried = options.slice(0, MAX_EXPLAINED).map((option) => run.apart(option, value, at));
-  if (tried.every(([first, second]) => second === undefined && first?.weight === 100 && first.at === at)) {
+  if (tried.every(([first, second]) => second === undefined && first?.weight === WRONG_TYPE && first.at === at)) {
     const expected = list([...new Set(tried.map(([first]) => first?.expected ?? ""))]);
-    return run.fail(at, () => ({ message: `must be ${expected}, not ${kindOf(value)}`, expected, weight: 100 }));
+    return run.fail(at, () => ({ message: `must be ${expected}, not ${kindOf(value)}`, expected, weight: WRONG_TYPE }));
   }
-  const best = tried.reduce((a, b) => (distance(b) < distance(a) ? b : a));
+  const best = tried.reduce((a, b) => (distance(b, at) < distance(a, at) ? b : a));
   return run.adopt(best);
 }
 
-function distance(found: readonly Found[]): number {
-  return found.reduce((sum, { weight }) => sum + weight, 0);
+/** A value of another type is a different thing; somewhere inside it, the wrong type is only a slip. */
+function distance(found: readonly Found[], at: Place | undefined): number {
+  return found.reduce((sum, { weight, at: place }) => sum + (weight === WRONG_TYPE && place !== at ? 3 : weight), 0);
 }
 
 export const not: Keyword = (context) => {
