@@ -652,6 +652,19 @@ describe("lists", () => {
     expect(server.count("tools/list")).toBe(3);
   });
 
+  it("that changed while they were being read are not taken for fresh", async () => {
+    const server = scripted(
+      modern((exchange) => {
+        exchange.send({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
+        exchange.result(page(1, { ttlMs: 60_000 }));
+      }),
+    );
+    const client = await connected(await overMemory(server));
+    await client.listTools();
+    await client.listTools();
+    expect(server.count("tools/list")).toBe(2);
+  });
+
   it("without a lifetime are asked for every time, and so is every revision before lifetimes", async () => {
     for (const script of [modern((e) => e.result(page(1))), handshake("2025-11-25", (e) => e.result(page(1)))]) {
       const server = scripted(script);
