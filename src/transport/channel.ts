@@ -40,8 +40,9 @@ export class ServerChannel implements Channel, Guest {
     return this.#underWay.size > 0;
   }
 
+  /** At once: a peer that is slow to say goodbye would still take the room. */
   evict(): void {
-    this.close("making room");
+    this.cut("making room");
   }
 
   send(text: string | Buffer): boolean {

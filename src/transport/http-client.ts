@@ -73,8 +73,8 @@ class HttpClient implements ClientTransport {
   }
 
   async send(text: string, options: SendOptions = {}): Promise<Sent> {
+    if (this.#pool?.destroyed) throw new TransportError("closed", "the transport is closed; make a new one");
     if (this.#pool === undefined || this.#events === undefined) throw new TransportError("closed", NOT_STARTED);
-    if (this.#pool.destroyed) throw new TransportError("closed", "the transport is closed; make a new one");
     options.signal?.throwIfAborted();
     const { maxOpenRequests = 1024 } = this.#options;
     if (this.#open >= maxOpenRequests) {

@@ -49,6 +49,12 @@ export class HttpConnection implements Guest {
   }
 }
 
+export interface HttpTarget {
+  readonly path: string;
+  readonly query: string;
+  readonly isMcpPath: boolean;
+}
+
 /** What all exchanges of a server share. */
 export interface HttpHouse {
   readonly handler: Handler;
@@ -78,6 +84,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   readonly #connection: HttpConnection;
   readonly #res: ServerResponse;
   readonly #isMessage: boolean;
+  readonly #isMcpPath: boolean;
   /** CORS headers, where the origin may read the answer. */
   readonly #shared: Readonly<Record<string, string>> | undefined;
   #chunk: Buffer | undefined = undefined;
@@ -96,15 +103,16 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     connection: HttpConnection,
     req: ServedRequest,
     res: ServerResponse,
-    target: { path: string; query: string; isMessage: boolean },
+    target: HttpTarget,
     shared: Readonly<Record<string, string>> | undefined,
   ) {
     this.#house = house;
     this.#connection = connection;
     this.#res = res;
     this.#shared = shared;
-    this.#isMessage = target.isMessage;
     this.method = req.method ?? "";
+    this.#isMcpPath = target.isMcpPath;
+    this.#isMessage = target.isMcpPath && this.method === "POST";
     this.path = target.path;
     this.query = target.query;
     this.peer = { transport: "http", address: connection.address, headers: req.headers };
@@ -204,7 +212,9 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   }
 
   #nobodyHome(): void {
-    this.end("not found", { status: 404, headers: { "content-type": "text/plain; charset=utf-8" } });
+    const type = { "content-type": "text/plain; charset=utf-8" };
+    if (this.#isMcpPath) this.end("only POST here", { status: 405, headers: { ...type, allow: "POST" } });
+    else this.end("not found", { status: 404, headers: type });
   }
 
   // Answering.
@@ -261,11 +271,13 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     const bytes = text === undefined ? 0 : typeof text === "string" ? Buffer.byteLength(text) : text.length;
     const { maxMessageBytes } = this.#house.limits;
     if (bytes > maxMessageBytes) throw tooLargeToSend(bytes, maxMessageBytes);
-    this.#settle();
-    if (this.#res.destroyed) return;
     const status = head?.status ?? (text === undefined && this.#okStatus === 200 ? 202 : this.#okStatus);
-    this.#res.writeHead(status, this.#answerHeaders(text !== undefined, bytes, status, head?.headers));
-    this.#res.end(text);
+    // Before the exchange is settled: a header that cannot be sent throws, and then something else can be answered.
+    if (!this.#res.destroyed) {
+      this.#res.writeHead(status, this.#answerHeaders(text !== undefined, bytes, status, head?.headers));
+    }
+    this.#settle();
+    if (!this.#res.destroyed) this.#res.end(text);
   }
 
   onAbort(listener: () => void): void {

@@ -5,7 +5,7 @@ import { createServer as createTlsServer, type ServerOptions as TlsOptions } fro
 import type { Socket } from "node:net";
 import { Connections } from "./connections.js";
 import { HostGuard } from "./host-guard.js";
-import { HttpConnection, HttpExchange, type HttpHouse, ServedRequest } from "./http-exchange.js";
+import { HttpConnection, HttpExchange, type HttpHouse, type HttpTarget, ServedRequest } from "./http-exchange.js";
 import { Budget, resolveLimits } from "./limits.js";
 import { authorityOf, DEFAULT_GRACE_MS, DEFAULT_HOST, every, type ListenAt, listenAt } from "./listen.js";
 import type { Handler, Listener, TransportLimits } from "./types.js";
@@ -153,8 +153,8 @@ class HttpServer implements Listener {
     if (method === "OPTIONS" && shared !== undefined) return answerPreflight(req, res, shared);
     if (url.charCodeAt(0) !== 0x2f) return refuse(res, 400, "the request target must be a path");
 
-    const target = this.#target(method, url);
-    if (target.isMessage && !isJson(headers["content-type"])) {
+    const target = this.#target(url);
+    if (target.isMcpPath && method === "POST" && !isJson(headers["content-type"])) {
       return refuse(res, 415, "the body must be application/json in UTF-8; say so in content-type");
     }
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
@@ -167,13 +167,13 @@ class HttpServer implements Listener {
     req.on("end", onEnd);
   }
 
-  #target(method: string | undefined, url: string): { path: string; query: string; isMessage: boolean } {
+  #target(url: string): HttpTarget {
     const mark = url.indexOf("?");
     const path = mark === -1 ? url : url.slice(0, mark);
     return {
       path,
       query: mark === -1 ? "" : url.slice(mark + 1),
-      isMessage: method === "POST" && path === this.#path,
+      isMcpPath: path === this.#path,
     };
   }
 }

@@ -149,7 +149,7 @@ describe("who may call", () => {
     ).toBe(403);
     const closed = await serve();
     const loopback = await ask(closed.port, { method: "OPTIONS", headers: { ...headers, origin: "http://localhost" } });
-    expect(loopback.status).toBe(404);
+    expect(loopback.status).toBe(405);
     expect(loopback.headers["access-control-allow-origin"]).toBeUndefined();
   });
 });
@@ -187,7 +187,9 @@ describe("what is accepted", () => {
     expect(await ask(port, { path: "/tools/a%20b", body: "{}" })).toMatchObject({ body: "POST /tools/a%20b  {}" });
     expect((await ask(port, { method: "GET", path: "/nothing" })).status).toBe(404);
     expect((await ask(port, { path: "/mcp?x=1" })).body).toBe("[1]");
-    expect((await ask((await serve()).port, { method: "GET" })).status).toBe(404);
+    const mute = await serve();
+    expect(await ask(mute.port, { method: "GET" })).toMatchObject({ status: 405, headers: { allow: "POST" } });
+    expect((await ask(mute.port, { method: "GET", path: "/" })).status).toBe(404);
   });
 
   test("status and headers of an answer are the handler's; a plain answer says how long it is", async () => {
@@ -199,6 +201,16 @@ describe("what is accepted", () => {
     const answer = await ask(port);
     expect(answer).toMatchObject({ status: 404, body: "ä" });
     expect(answer.headers).toMatchObject({ "content-type": "text/x", "mcp-session-id": "s", "content-length": "2" });
+  });
+
+  test("a header that cannot be sent is an error of the caller, who can still answer", async () => {
+    const { port } = await serve({
+      message({ reply }) {
+        expect(() => reply.end("{}", { headers: { x: "a\r\nSet-Cookie: b" } })).toThrow(TypeError);
+        reply.end('{"second":true}');
+      },
+    });
+    expect(await ask(port)).toMatchObject({ status: 200, body: '{"second":true}' });
   });
 
   test("an event stream has the headers that keep proxies from holding it back", async () => {

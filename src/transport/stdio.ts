@@ -124,11 +124,12 @@ class StdioClient implements ClientTransport {
   }
 
   async #watch(child: Child, link: ClientLink): Promise<void> {
-    let how = "it closed its stdout";
+    let how = "it closed its stdin or stdout";
     const ended = child.ended.then((outcome) => {
       how = outcome;
     });
-    await Promise.race([ended, new Promise((resolve) => child.stdout.once("close", resolve))]);
+    const closed = (stream: Readable | Writable) => new Promise<void>((resolve) => stream.once("close", resolve));
+    await Promise.race([ended, closed(child.stdin), closed(child.stdout)]);
     await Promise.race([Promise.all([ended, child.silent]), sleep(LAST_OUTPUT_MS)]);
     const words = child.lastWords === "" ? "" : `; it said: ${child.lastWords}`;
     link.gone(new TransportError("closed", `\`${this.#options.command}\` ended (${how})${words}`));

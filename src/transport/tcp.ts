@@ -51,8 +51,11 @@ export async function listenTcp(handler: Handler, options: TcpServerOptions = {}
       const lingerMs = options.lingerMs ?? 5_000;
       const channel = serveLines(socket, socket, { peer, handler, limits, budget, lingerMs, accept, admit });
       sockets.add(socket);
-      channel.onClose(() => connections.remove(channel));
-      socket.on("close", () => sockets.delete(socket));
+      // Not when the channel closes: until the socket is gone it takes up room.
+      socket.on("close", () => {
+        connections.remove(channel);
+        sockets.delete(socket);
+      });
     },
   );
 
