@@ -108,6 +108,11 @@ function openWalked(real: string, place: Place, path: string, field: string): Lo
     openingMethod() === "openat2"
       ? openBelow(place, rest, NAME_ONLY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
       : openAndCompare(real, place);
+  if (opened >= 0 && /\/\.?$/.test(path) && !fstatSync(opened).isDirectory()) {
+    // `file/` names nothing; the walk does not see the slash.
+    closeSync(opened);
+    return openFailed("ENOTDIR", path, field);
+  }
   if (opened >= 0) return identify(opened, place, path, field);
   const problem = errnoName(opened);
   // The walk saw no link and no mount here; now there is one.

@@ -45,7 +45,8 @@ export function judgeMac(facts: MacFacts, roots: readonly string[], denyNetworkF
 /** Firmlinks show the data volume twice: `/System/Volumes/Data/Users` is `/Users`. */
 function foldMac(path: string, caseSensitive: boolean): string {
   const one = path.replace(/^\/System\/Volumes\/Data(?=\/)/i, "").normalize("NFD");
-  return caseSensitive ? one : one.toLowerCase();
+  // ASCII only: folding one letter more than the volume does would make two folders one.
+  return caseSensitive ? one : one.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
 export function isWithinMac(path: string, root: string, caseSensitive: boolean): boolean {

@@ -71,10 +71,13 @@ export function judgeWindows(
   return undefined;
 }
 
-/** NTFS folds case by a table that upper-cases one character at a time; lengths stay the same, hence no full folding. */
+/**
+ * Both sides are spelled by the system, so they agree but for the case of what the operator typed. Only ASCII letters
+ * are folded: folding one letter more than the volume does would make two folders one.
+ */
 function foldWindows(text: string): string {
   const slashes = text.replaceAll("/", "\\").replace(/\\+$/, "");
-  return Array.from(slashes, (c) => (c.toUpperCase().length === c.length ? c.toUpperCase() : c)).join("");
+  return slashes.replace(/[a-z]/g, (letter) => letter.toUpperCase());
 }
 
 export function isWithinWindows(path: string, root: string): boolean {

@@ -1,6 +1,17 @@
 // YAML text to plain data, and from a place in the data back to line and column.
 
-import { isAlias, isCollection, isMap, isPair, isScalar, LineCounter, type Node, parseDocument, visit } from "yaml";
+import {
+  isAlias,
+  isCollection,
+  isMap,
+  isPair,
+  isScalar,
+  LineCounter,
+  type Node,
+  parseDocument,
+  type Scalar,
+  visit,
+} from "yaml";
 import { type Path, type Problem, pathText } from "../shape/index.js";
 import type { PolicyProblem } from "./problem.js";
 
@@ -31,38 +42,24 @@ export function readYaml(text: string, file: string): YamlRead {
     return { file, line, column: col, path: "", message: error.message, remedy: "correct the YAML" };
   });
   const positions = positionsIn(document.contents, at, file);
+  const refuse = (node: Node, message: string, remedy: string): void => {
+    const { line, col } = at(node.range?.[0] ?? 0);
+    problems.push({ file, line, column: col, path: "", message, remedy });
+  };
   visit(document, {
-    Alias: (_, node) => {
-      const { line, col } = at(node.range?.[0] ?? 0);
-      problems.push({
-        file,
-        line,
-        column: col,
-        path: "",
-        message: "aliases are not allowed",
-        remedy: "write the value out",
-      });
-    },
     Node: (_, node) => {
-      if (isAlias(node) || node.tag === undefined) return;
-      const { line, col } = at(node.range?.[0] ?? 0);
-      problems.push({
-        file,
-        line,
-        column: col,
-        path: "",
-        message: `tag ${node.tag} is not allowed`,
-        remedy: "remove the tag",
-      });
-    },
-    Scalar: (_, node) => {
-      // 10_000_000 is a number to people and a string to YAML 1.2.
-      if (typeof node.value === "string" && node.type === "PLAIN" && /^[0-9]+(_[0-9]+)+$/.test(node.value)) {
-        node.value = Number(node.value.replaceAll("_", ""));
-      }
+      if (isAlias(node)) return refuse(node, "aliases are not allowed", "write the value out");
+      if (node.tag !== undefined) refuse(node, `tag ${node.tag} is not allowed`, "remove the tag");
+      if (isScalar(node)) readUnderscores(node);
     },
   });
   return { value: problems.length > 0 ? undefined : document.toJS({ maxAliasCount: 0 }), positions, problems };
+}
+
+/** 10_000_000 is a number to people and a string to YAML 1.2. */
+function readUnderscores(node: Scalar): void {
+  if (typeof node.value !== "string" || node.type !== "PLAIN" || !/^[0-9]+(_[0-9]+)+$/.test(node.value)) return;
+  node.value = Number(node.value.replaceAll("_", ""));
 }
 
 function failed(file: string, problems: PolicyProblem[]): YamlRead {
