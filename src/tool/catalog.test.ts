@@ -133,8 +133,8 @@ describe("the OpenAPI document", () => {
     expect(at(document, "/paths/~1tools~1FinancialAnalyzer/post/responses/400")).toEqual({
       $ref: "#/components/responses/Error400",
     });
-    expect(at(document, "/components/responses/Error400/content/application~1json/schema")).toEqual({
-      $ref: "#/components/schemas/Error",
+    expect(at(document, "/components/responses/Error400/content/application~1json/schema/properties")).toEqual({
+      error: { $ref: "#/components/schemas/Error" },
     });
     expect(at(document, "/components/schemas/Error/required")).toContain("trace_id");
     expect(at(document, "/paths/~1tools~1tree%2Fwalk/post/deprecated")).toBe(true);

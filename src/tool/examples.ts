@@ -18,10 +18,10 @@ const MAX_DEPTH = 8;
 const MAX_TEXT = 1_000;
 
 /** Up to `count` different values that fit the schema: first the shortest, then fuller ones. */
-export function examples(of: JsonSchema | Schema, count = 2): JsonValue[] {
+export function examples(of: JsonSchema | Readonly<Record<string, unknown>> | Schema, count = 2): JsonValue[] {
   const found = new Map<string, JsonValue>();
   try {
-    const schema = of instanceof Schema ? of : new Schema(of);
+    const schema = of instanceof Schema ? of : new Schema(of as JsonSchema);
     const wanted = Math.min(count, MAX_EXAMPLES);
     for (let variant = 0; variant < wanted * MAX_TRIES && found.size < wanted; variant++) {
       const value = new Maker(schema.document, variant).make(schema.document.root, 0);

@@ -95,7 +95,11 @@ function errorResponses(): JsonObject {
       `Error${status}`,
       {
         description: [...new Set(types.map((type) => ERRORS[type].message))].join("; "),
-        content: { "application/json": { schema: reference("schemas", "Error") } },
+        content: {
+          "application/json": {
+            schema: { type: "object", properties: { error: reference("schemas", "Error") }, required: ["error"] },
+          },
+        },
       },
     ]),
   );

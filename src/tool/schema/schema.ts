@@ -2,6 +2,7 @@
 // meets a text does a worker have to be asked, and then the answer is a promise.
 
 import type { JsonValue } from "../../protocol/index.js";
+import { frozenJson } from "../hash.js";
 import type { Matcher } from "../pattern/matcher.js";
 import { type PatternWorkers, patternWorkers } from "../pattern/worker.js";
 import type { JsonSchema, Problem, Validation } from "../types.js";
@@ -25,18 +26,20 @@ export class Schema {
   readonly source: JsonSchema;
   readonly limits: Readonly<SchemaLimits>;
   readonly #workers: PatternWorkers | undefined;
-  readonly #compiled: Compiled;
+  #compiled: Compiled | undefined;
 
   /** Throws a `SchemaError` when the schema cannot be used. */
   constructor(source: JsonSchema, { limits, workers }: SchemaOptions = {}) {
-    this.source = source;
     this.limits = { ...DEFAULT_SCHEMA_LIMITS, ...limits };
     this.#workers = workers;
-    this.#compiled = compile(source, this.limits);
+    // Compiled here only to find mistakes. Of thousands of tools that are listed few are ever called, so the closures
+    // are made again, from a copy nobody can change, and kept, when the first value comes.
+    compile(source, this.limits);
+    this.source = Object.isFrozen(source) ? source : frozenJson(source, "the schema");
   }
 
   get document(): SchemaDocument {
-    return this.#compiled.document;
+    return this.#use().document;
   }
 
   get dialect(): Dialect {
@@ -54,8 +57,13 @@ export class Schema {
     return "questions" in first ? undefined : first;
   }
 
+  #use(): Compiled {
+    this.#compiled ??= compile(this.source, this.limits);
+    return this.#compiled;
+  }
+
   #judge(value: JsonValue, answers: Answers): Validation | { questions: Run["questions"] } {
-    const { check } = this.#compiled;
+    const { check } = this.#use();
     try {
       const run = new Run(this.limits, answers, false);
       const ok = check(value, undefined, run, undefined);
@@ -75,7 +83,7 @@ export class Schema {
     const run = new Run(this.limits, answers, true);
     const found = run.problems ?? [];
     try {
-      this.#compiled.check(value, undefined, run, undefined);
+      this.#use().check(value, undefined, run, undefined);
     } catch (error) {
       if (!(error instanceof Unjudged) && !(error instanceof RangeError)) throw error;
     }
