@@ -48,10 +48,13 @@ export const PROFILE_NAMES = [
 ] as const;
 export type ProfileName = (typeof PROFILE_NAMES)[number];
 
-const pattern = object("A whole argument that matches is allowed; it is anchored at both ends by the host.", {
-  type: byDefault(oneOf("The kind of pattern.", ["regex"]), "regex"),
-  value: required(text("A JavaScript regular expression.", { min: 1, max: 2000 })),
-});
+const pattern = object(
+  "A whole argument that matches is allowed. It is anchored at both ends by the host, and matches an argument that begins with a dash only if it begins with one itself.",
+  {
+    type: byDefault(oneOf("The kind of pattern.", ["regex"]), "regex"),
+    value: required(text("A JavaScript regular expression.", { min: 1, max: 2000 })),
+  },
+);
 
 const literal = text("One literal argument.", { max: 4096 });
 

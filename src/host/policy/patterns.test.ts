@@ -24,6 +24,20 @@ describe("patterns match whole arguments", () => {
     ["[\\w\\:]+", "a:b", true],
   ])("%s against %j: %s", (source, text, expected) => expect(matches(source, text)).toBe(expected));
 
+  test.each([
+    ["[\\w./=-]+", "--pre", false],
+    [".*", "-rf", false],
+    ["(?:.*)", "--x", false],
+    ["[-a]b", "-b", false],
+    ["--max-count=[0-9]+", "--max-count=5", true],
+    ["^-n[0-9]+$", "-n5", true],
+    ["(?:-a|-b)", "-b", true],
+    ["-?[0-9]+", "-5", true],
+    ["\\-x", "-x", true],
+  ])("%s lets an option pass only where it spells the dash: %s → %s", (source, text, expected) =>
+    expect(matches(source, text)).toBe(expected),
+  );
+
   test("any of several is enough, each argument by itself", () => {
     expect(matchAll([pattern("a+"), pattern("b+")], ["aa", "bb", "ab", ""])).toEqual([true, true, false, false]);
     expect(matchAll([], ["a"])).toEqual([false]);

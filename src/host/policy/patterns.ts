@@ -11,6 +11,9 @@ export interface Pattern {
   readonly regex: RegExp;
 }
 
+/** The author wrote the dash, so options are meant. `^(?:-` and `-?[0-9]+` count, `[\w-]+` does not. */
+const SPELLS_A_DASH = /^\^?(?:\((?:\?:)?)*\\?-/;
+
 export type CompiledPattern = { readonly pattern: Pattern } | { readonly error: string };
 
 export function compilePattern(source: string): CompiledPattern {
@@ -19,7 +22,9 @@ export function compilePattern(source: string): CompiledPattern {
   if (flags === "" && !isValid(source, "")) {
     return { error: syntaxError(source) };
   }
-  return { pattern: { source, regex: new RegExp(`^(?:${source})$`, flags) } };
+  // A pattern for names must not let an option pass: programs take `--pre` for an option, whoever meant a file.
+  const noOption = SPELLS_A_DASH.test(source) ? "" : "(?!-)";
+  return { pattern: { source, regex: new RegExp(`^${noOption}(?:${source})$`, flags) } };
 }
 
 function isValid(source: string, flags: string): boolean {
