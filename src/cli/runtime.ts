@@ -127,6 +127,10 @@ async function open(
   if (options.http) await listen(listenHttp(endpoint, options.http));
   if (options.tcp) await listen(listenTcp(endpoint, options.tcp));
   if (options.websocket) await listen(listenWebSocket(endpoint, options.websocket));
+  telemetry.metrics.addSource(() => {
+    telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
+    return [];
+  });
   return { state, endpoint, gate, ledger, telemetry, listeners, admin, watcher, close: closeAll };
 }
 

@@ -73,18 +73,13 @@ export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: A
     transport: peer.transport,
     conversation,
     cancel,
+    render: (result) =>
+      asked.plain ? plainText(result as JsonObject) : dresser.result(result, revision, request.method),
     span,
     depth: 0,
   });
   if (!answer.ok) return faulty(gateway, dresser, asked, answer.fault, answer.route, span.traceId);
-  const text = dresser.result(answer.result, revision, request.method);
-  const { maxResultBytes } = gateway.limits;
-  if (text.length > maxResultBytes && !answer.route.builtin) {
-    const reason = `the answer has ${text.length} characters, over the limit of ${maxResultBytes}`;
-    return faulty(gateway, dresser, asked, new Fault("ToolExecution", reason), answer.route, span.traceId);
-  }
-  const shown = asked.plain ? plainText(answer.result as JsonObject) : text;
-  return { ok: true, text: successText(request.id, shown), head: undefined };
+  return { ok: true, text: successText(request.id, answer.text), head: undefined };
 }
 
 function faulty(
@@ -97,7 +92,7 @@ function faulty(
 ): Answered {
   const { request, revision } = asked;
   if (fault.type === "InternalError") {
-    gateway.telemetry.log.error("a call failed unexpectedly", { trace_id: traceId, error: String(fault.cause) });
+    gateway.telemetry.log.error("a call failed unexpectedly", { error: String(fault.cause) }, traceId);
   }
   if (!asked.plain && belongsInResult(fault, request.method)) {
     const result = failedResult(fault, traceId, route, revision);

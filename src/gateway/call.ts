@@ -13,7 +13,7 @@ import type { Gateway, Proposal, RawResult, Route } from "./types.js";
 
 /** What the caller gets: a result, or a fault that the endpoint words for its revision and transport. */
 export type Answer =
-  | { ok: true; result: JsonObject | RawResult; route: Route }
+  | { ok: true; result: JsonObject | RawResult; text: string; route: Route }
   | { ok: false; fault: Fault; route: Route | undefined };
 
 export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer> {
@@ -51,12 +51,20 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   let answer: Answer;
   try {
     const result = await execute(gateway, decision.permit, proposal, round, innerCall(gateway, proposal));
-    answer = { ok: true, result, route };
+    answer = { ok: true, result, text: rendered(gateway, proposal, route, result), route };
   } catch (error) {
     answer = { ok: false, fault: asFault(error), route };
   }
   decision.release();
   return recordOutcome(gateway, proposal, prepared, decision, answer, started);
+}
+
+/** The answer as its revision words it; over the limit it is a failure, because half an answer is none. */
+function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: JsonObject | RawResult): string {
+  const text = proposal.render(result);
+  const { maxResultBytes } = gateway.limits;
+  if (text.length <= maxResultBytes || route.builtin) return text;
+  throw new Fault("ToolExecution", `the answer has ${text.length} characters, over the limit of ${maxResultBytes}`);
 }
 
 function prepare(gateway: Gateway, proposal: Proposal): Prepared {
@@ -157,6 +165,7 @@ function innerCall(gateway: Gateway, outer: Proposal): CallTool {
       transport,
       conversation,
       cancel,
+      render: JSON.stringify,
       span: gateway.telemetry.startCall({
         method: "tools/call",
         tool: name,

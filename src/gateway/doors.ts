@@ -122,11 +122,12 @@ async function toolDoor(endpoint: Endpoint, request: HttpRequest, encoded: strin
       transport: peer.transport,
       conversation: SILENT,
       cancel,
+      render: JSON.stringify,
       span,
       depth: 0,
     });
     if (!answer.ok) return fail(request, answer.fault, traceId);
-    reply.end(JSON.stringify(answer.result), { headers: JSON_TYPE });
+    reply.end(answer.text, { headers: JSON_TYPE });
   } catch (error) {
     fail(
       request,

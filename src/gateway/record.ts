@@ -77,7 +77,7 @@ export function recordDecision(
     });
   }
   // Only what an operator (or we ourselves) declared harmless may run before its decision is on the disk.
-  if (route.builtin || (route.type === "Tool" && route.readOnly)) {
+  if (decision.permit && (route.builtin || (route.type === "Tool" && route.readOnly))) {
     ledger.appendSoon(entry);
     return undefined;
   }
@@ -92,6 +92,7 @@ export function recordOutcome(
   answer: Answer,
   started: number,
 ): Answer {
+  const bytes = answer.ok ? answer.text.length : 0;
   const latencyMs = performance.now() - started;
   const { route, intent } = prepared;
   const outcome = outcomeOf(answer);
@@ -105,7 +106,7 @@ export function recordOutcome(
       args_cid: intent.argumentsId,
       outcome,
       latency_ms: Math.round(latencyMs * 1000) / 1000,
-      bytes: null,
+      bytes,
     });
   }
   proposal.span.end({
@@ -113,7 +114,7 @@ export function recordOutcome(
     outcome: decision.permit ? outcome : "refused",
     errorType: answer.ok ? undefined : answer.fault.type,
     latencyMs,
-    bytes: 0,
+    bytes,
     policyHash: decision.policyHash,
     rule: decision.rules[0]?.id,
   });

@@ -108,6 +108,8 @@ export interface Proposal {
   readonly transport: string;
   readonly conversation: Conversation;
   readonly cancel: Cancel;
+  /** The result as text, in the words of the caller's revision. */
+  readonly render: (result: JsonObject | RawResult) => string;
   readonly span: CallSpan;
   /** How many tools have called tools to get here. */
   readonly depth: number;

