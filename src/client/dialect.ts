@@ -6,7 +6,7 @@ import type { Implementation, LogLevel } from "../tool/index.js";
 import { standardHeaders } from "./headers.js";
 import { factsOf, MODERN, type RevisionName } from "./revision.js";
 
-export interface Framed {
+interface Framed {
   params: JsonObject;
   headers: Record<string, string>;
 }

@@ -79,7 +79,7 @@ async function elicit(handlers: InputHandlers, params: JsonObject, signal: Abort
 }
 
 /** Fills in what the schema has a default for and the content does not have. Elicitation schemas are flat. */
-export function applyDefaults(requestedSchema: unknown, content: JsonObject): JsonObject {
+function applyDefaults(requestedSchema: unknown, content: JsonObject): JsonObject {
   const properties = isJsonObject(requestedSchema) ? requestedSchema.properties : undefined;
   if (!isJsonObject(properties)) return content;
   const defaults = Object.entries(properties).flatMap(([name, schema]): [string, JsonValue][] =>

@@ -4,7 +4,7 @@
 import { isJsonObject, type JsonObject } from "../protocol/index.js";
 import { ProtocolError } from "./errors.js";
 
-export interface RoundLimits {
+interface RoundLimits {
   maxRounds: number;
   maxInputs: number;
 }

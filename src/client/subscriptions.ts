@@ -37,7 +37,7 @@ export function changeOf(message: Notification): ChangeEvent | undefined {
   return undefined;
 }
 
-export function wants(filter: SubscriptionFilter, change: ChangeEvent): boolean {
+function wants(filter: SubscriptionFilter, change: ChangeEvent): boolean {
   switch (change.kind) {
     case "tools":
       return filter.toolsListChanged === true;
@@ -54,7 +54,7 @@ export function filterParams(filter: SubscriptionFilter): JsonObject {
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined)) as JsonObject;
 }
 
-export function readFilter(value: JsonValue | undefined): SubscriptionFilter {
+function readFilter(value: JsonValue | undefined): SubscriptionFilter {
   if (!isJsonObject(value)) return {};
   const uris = value.resourceSubscriptions;
   return {

@@ -2,7 +2,7 @@
 // not about OAuth. The suite comes from the package registry and needs a newer Node than we do, which comes with it.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -46,6 +46,12 @@ function summary(output: string): Map<string, { ok: boolean; passed: number; fai
       { ok: line[1] === "✓", passed: Number(line[3]), failed: Number(line[4]) },
     ]),
   );
+}
+
+/** What the client said on stderr in the last run of a scenario. */
+function lastWords(results: string, scenario: string): string {
+  const runs = readdirSync(results).filter((folder) => folder.startsWith(`${scenario}-`));
+  return readFileSync(join(results, runs.sort().at(-1) ?? "", "stderr.txt"), "utf8").slice(-2_000);
 }
 
 function newestIn(folder: string): number {
@@ -96,6 +102,7 @@ describe("the conformance suite's client scenarios", () => {
     for (const name of scenarios.keys()) if (name.startsWith("auth/")) scenarios.delete(name);
     const passed = [...scenarios.values()].filter((scenario) => scenario.ok);
     const checks = passed.reduce((sum, scenario) => sum + scenario.passed, 0);
+    for (const [name, scenario] of scenarios) if (!scenario.ok) console.log(`${name}: ${lastWords(results, name)}`);
     console.log(
       `${version} ${which}: ${passed.length} of ${scenarios.size} scenarios (not auth/*), ${checks} checks passed`,
     );
