@@ -42,7 +42,12 @@ export function decisionEntry(of: Recorded, decision: Decision): DecisionEntry {
   };
 }
 
-export function outcomeEntry(of: Recorded, outcome: Outcome, latencyMs: number): OutcomeEntry {
+interface Ended {
+  readonly result?: JsonObject;
+  readonly error?: Error;
+}
+
+export function outcomeEntry(of: Recorded, answer: Ended, latencyMs: number): OutcomeEntry {
   const { principal, target, intent } = of;
   return {
     kind: "outcome",
@@ -51,9 +56,9 @@ export function outcomeEntry(of: Recorded, outcome: Outcome, latencyMs: number):
     actor: `${principal.app}/${principal.agent}`,
     tool: target.name,
     args_cid: intent.argumentsId,
-    outcome,
+    outcome: outcomeOf(answer),
     latency_ms: Math.round(latencyMs * 1000) / 1000,
-    bytes: null,
+    bytes: answer.result ? Buffer.byteLength(JSON.stringify(answer.result)) : null,
   };
 }
 
@@ -73,7 +78,7 @@ export function challengeEntry(of: Recorded, challenge: Challenge): ChallengeEnt
   };
 }
 
-export function outcomeOf(answer: { result?: JsonObject; error?: Error }): Outcome {
+function outcomeOf(answer: Ended): Outcome {
   const { result, error } = answer;
   if (!error) return result?.isError === true ? "tool_error" : "ok";
   if (!(error instanceof McpError)) return "failed";

@@ -147,7 +147,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
     const outcome = (await records(ledger)).find((record) => record.kind === "outcome");
     expect(outcome?.latency_ms).toBeGreaterThanOrEqual(55);
     expect(outcome?.latency_ms).toBeLessThan(30_000);
-    expect(outcome).toMatchObject({ actor: "shop/alice", tool: "read", outcome: "ok" });
+    expect(outcome).toMatchObject({ actor: "shop/alice", tool: "read", outcome: "ok", bytes: 14 });
     expect(outcome?.args_cid).toMatch(/^bagaa/);
     expect(Date.parse(outcome?.ts ?? "")).toBeGreaterThan(0);
   });

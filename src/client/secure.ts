@@ -38,7 +38,7 @@ import {
 } from "./errors.js";
 import { keepObligations } from "./obligations.js";
 import type { Progress, RequestOptions } from "./options.js";
-import { challengeEntry, decisionEntry, newCallId, outcomeEntry, outcomeOf, type Recorded } from "./record.js";
+import { challengeEntry, decisionEntry, newCallId, outcomeEntry, type Recorded } from "./record.js";
 import { factsOf } from "./revision.js";
 import { inRounds } from "./rounds.js";
 import { repeatUntilAnswered, untilAnswered } from "./waiting.js";
@@ -158,7 +158,7 @@ export class SecureCalls {
       const startedAt = performance.now();
       const answer = await this.#send(proposal, grant.intent, grant.obligations);
       const latencyMs = performance.now() - startedAt;
-      await this.#record(outcomeEntry(recorded, outcomeOf(answer), latencyMs), answer);
+      await this.#record(outcomeEntry(recorded, answer, latencyMs), answer);
       if (answer.error) throw answer.error;
       return answer.result;
     } finally {
