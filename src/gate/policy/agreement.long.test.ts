@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { compareWithCedar } from "./agreement.js";
+import { compareWithCedar } from "./fixtures/agreement.js";
 
 test("closures and Cedar agree on at least ten thousand generated pairs", () => {
   const pairs = Number(process.env.CASES ?? 20_000);

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { compareWithCedar } from "./agreement.js";
+import { compareWithCedar } from "./fixtures/agreement.js";
 import { authorize } from "./authorize.js";
 import { Catalog } from "./catalog.js";
-import { WORLD_TOOLS } from "./generate.js";
+import { WORLD_TOOLS } from "./fixtures/generate.js";
 import { LoadedPolicy, readSources } from "./load.js";
-import { askOracle } from "./oracle.js";
+import { askOracle } from "./fixtures/oracle.js";
 import type { PolicyRequest } from "./types.js";
 
 test("closures and Cedar agree on decision, deciding rules and erroring rules", () => {
@@ -70,6 +70,8 @@ test.each([
   ["[1, 2, 2] == [2, 1]", "true"],
   ["[1, [2]] == [[2], 1, 1]", "true"],
   ["[1] == [1, 2]", "false"],
+  ["[1, 2] == [1]", "false"],
+  ["[[1, 2]] == [[1]]", "false"],
   ["[] == []", "true"],
   ["{a: 1, b: 2} == {b: 2, a: 1}", "true"],
   ["{a: 1} == {a: 1, b: 2}", "false"],

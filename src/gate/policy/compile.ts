@@ -290,13 +290,14 @@ export function compilePattern(pieces: readonly string[]): (text: string) => boo
   const last = pieces.at(-1) ?? "";
   const middle = pieces.slice(1, -1).filter((piece) => piece !== "");
   return (text) => {
-    if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last)) return false;
+    if (!text.startsWith(first) || !text.endsWith(last)) return false;
     let at = first.length;
     for (const piece of middle) {
       const found = text.indexOf(piece, at);
       if (found === -1) return false;
       at = found + piece.length;
     }
+    // The last piece must not overlap what was matched before it.
     return at <= text.length - last.length;
   };
 }

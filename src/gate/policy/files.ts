@@ -24,10 +24,7 @@ export async function loadPolicyFiles(
   return loadPolicy(await readPolicyFiles(paths, limits), tools);
 }
 
-export async function readPolicyFiles(
-  paths: readonly string[],
-  limits: PolicyFileLimits = {},
-): Promise<PolicySource[]> {
+async function readPolicyFiles(paths: readonly string[], limits: PolicyFileLimits = {}): Promise<PolicySource[]> {
   const { maxFiles = DEFAULT_MAX_FILES, maxBytes = DEFAULT_MAX_BYTES } = limits;
   const problems: PolicyProblem[] = [];
   const files: string[] = [];

@@ -2,15 +2,15 @@
 
 import type { Obligation } from "./types.js";
 
-/** The patterns a rule can name. Each is linear: no part of one can match the same text in two ways. */
+/** The patterns a rule can name. Answers of hostile tools are searched with them, so none may go over text twice. */
 const NAMED: ReadonlyMap<string, string> = new Map([
   ["email", String.raw`[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}`],
   ["creditcard", String.raw`\b[0-9](?:[ -]?[0-9]){12,18}\b`],
   ["ipv4", String.raw`\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b`],
-  ["jwt", String.raw`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`],
+  ["jwt", String.raw`(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`],
   [
     "privatekey",
-    String.raw`-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s:,-]{0,20000}-----END [A-Z ]{0,30}PRIVATE KEY-----`,
+    String.raw`-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}-----END [A-Z ]{0,30}PRIVATE KEY-----`,
   ],
   [
     "secret",

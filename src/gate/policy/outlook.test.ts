@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Catalog } from "./catalog.js";
-import { PolicyWriter, Random, randomArguments, randomRequest, WORLD_TOOLS } from "./generate.js";
+import { PolicyWriter, Random, randomArguments, randomRequest, WORLD_TOOLS } from "./fixtures/generate.js";
 import { loadPolicy, type Outlook, type OutlookRequest, type ToolSummary } from "./index.js";
 import { LoadedPolicy, readSources } from "./load.js";
 
@@ -72,7 +72,7 @@ test("a tool that policy does not know has no outlook", () => {
 test("never means never, and challenge never turns into a permit by itself", () => {
   const catalog = new Catalog(WORLD_TOOLS);
   const counts = { never: 0, challenge: 0, possible: 0 };
-  for (let seed = 1; seed <= 400; seed++) {
+  for (let seed = 1; seed <= 250; seed++) {
     const random = new Random(seed);
     const writer = new PolicyWriter(random);
     const texts = Array.from({ length: 1 + random.below(4) }, () => {
@@ -97,7 +97,7 @@ test("never means never, and challenge never turns into a permit by itself", () 
       if (outlook === "never") expect([first.effect, second.effect], context).toEqual(["deny", "deny"]);
     }
   }
-  expect(counts.never).toBeGreaterThan(50);
-  expect(counts.challenge).toBeGreaterThan(10);
-  expect(counts.possible).toBeGreaterThan(50);
+  expect(counts.never).toBeGreaterThan(30);
+  expect(counts.challenge).toBeGreaterThan(5);
+  expect(counts.possible).toBeGreaterThan(30);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { withCedar } from "../cedar.js";
-import { Random } from "../generate.js";
+import { Random } from "../fixtures/generate.js";
 import type { PolicyTree } from "./ast.js";
 import { sameTree, treeFromJson } from "./json.js";
 import { parsePolicyTokens } from "./parse.js";

@@ -26,7 +26,7 @@ export const MAX_BRACKETS = 32;
 const SPACE = /(?:\s+|\/\/[^\n\r]*)+/y;
 const WORD = /\??[_a-zA-Z][_a-zA-Z0-9]*/y;
 const NUMBER = /[0-9]+/y;
-const STRING = /"(?:\\[\s\S]|[^"\\])*"/y;
+const STRING = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
 const SYMBOL = /::|==|!=|<=|>=|\|\||&&|[@.,;:(){}[\]<>+\-*/%!=]/y;
 const KINDS = [
   ["word", WORD],

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { withCedar } from "../cedar.js";
-import { Random } from "../generate.js";
+import { Random } from "../fixtures/generate.js";
 import { DateTime, Decimal, Duration, IpAddress } from "./extensions.js";
 
 /** Which of the texts Cedar accepts as an argument of `fn`: one rule a text, and one that Cedar reports as an error. */
