@@ -262,13 +262,14 @@ describe("what is too much", () => {
     const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n`;
     const announced = `${head}Content-Length: ${big.length}\r\n\r\n${big}`;
     const good = `${head}Content-Length: 3\r\nConnection: close\r\n\r\n[2]`;
-    for (const bad of [chunked, announced]) {
+    const pieces = `${head}Transfer-Encoding: chunked\r\n\r\n${`a\r\n${"x".repeat(10)}\r\n`.repeat(101)}0\r\n\r\n`;
+    for (const bad of [chunked, announced, pieces]) {
       const heard = await say(port, bad + good);
       expect(heard.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 413", "HTTP/1.1 200"]);
       expect(heard).toContain('"too-large"');
     }
-    expect(reached.map((one) => (one as Inbound).text)).toEqual(["[2]", "[2]"]);
-    expect(problems.length).toBe(2);
+    expect(reached.map((one) => (one as Inbound).text)).toEqual(["[2]", "[2]", "[2]"]);
+    expect(problems.length).toBe(3);
   });
 
   test("a body that was only announced too large is refused before it is sent", async () => {

@@ -113,7 +113,7 @@ describe("a child", () => {
   test("that leaves by itself when its stdin closes is not signalled", async () => {
     const polite = `
       process.on("SIGTERM", () => process.exit(9));
-      process.stdin.resume().on("end", () => { console.error("left by myself"); process.exit(0); });
+      process.stdin.resume().on("end", () => setTimeout(() => { console.error("left by myself"); process.exit(0); }, 100));
       console.log("[1]");
     `;
     let words = "";
