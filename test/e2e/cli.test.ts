@@ -1,0 +1,237 @@
+// The command line as a person or a script uses it: exit codes, data on stdout, clear words on stderr.
+
+import { spawn, spawnSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { portcullis, root, type Serving, serve } from "./serving.js";
+
+let gateway: Serving;
+let cli: (...args: string[]) => ReturnType<typeof portcullis>;
+let remote: (...args: string[]) => ReturnType<typeof portcullis>;
+beforeAll(async () => {
+  gateway = await serve(["--keep-arguments"]);
+  cli = (...args) => portcullis(["--dir", gateway.dir, ...args]);
+  remote = (...args) => cli(...args, "--url", gateway.url);
+});
+afterAll(() => gateway.stop());
+
+describe("portcullis demo", () => {
+  it("tells the whole story without a terminal, and cleans up after itself", () => {
+    const { code, stdout, stderr } = portcullis(["demo", "--yes"]);
+    expect(stderr).toBe("");
+    expect(code).toBe(0);
+    for (const part of ["permit", "no-shell", "demo.cedar:30", "nothing ran", "approved", "good", "was changed"]) {
+      expect(stdout).toContain(part);
+    }
+    expect(stdout).not.toContain("\u001b");
+  });
+
+  it("gives the same as data", () => {
+    const steps = JSON.parse(portcullis(["--json", "demo", "--yes"]).stdout);
+    expect(steps).toMatchObject({
+      permit: { notes: 1 },
+      deny: { rule: "no-shell" },
+      challenge: { approved: true, left: 0 },
+      ledger: { ok: true },
+    });
+  });
+
+  it("says what to do where there is nobody to ask", () => {
+    const { code, stderr } = portcullis(["demo"]);
+    expect(code).toBe(1);
+    expect(stderr).toContain("portcullis demo --yes");
+  });
+});
+
+describe("calls", () => {
+  it("exit 0 when permitted, 2 when denied, 5 when a person is asked, 1 when wrong, 64 when misused", () => {
+    expect(remote("call", "math.add", '{"a":1,"b":2}')).toMatchObject({ code: 0, stdout: '{"sum":3}\n' });
+    expect(remote("call", "shell.run", '{"command":"ls"}')).toMatchObject({ code: 2, stdout: "" });
+    expect(remote("call", "notes.delete", '{"title":"x"}').code).toBe(5);
+    expect(remote("call", "math.add", '{"a":"1","b":2}')).toMatchObject({ code: 1 });
+    expect(remote("call", "math.add", "{")).toMatchObject({ code: 64 });
+    expect(portcullis(["frobnicate"]).code).toBe(64);
+    expect(portcullis(["call", "x", "--url", "http://127.0.0.1:1/mcp"])).toMatchObject({ code: 1 });
+  });
+
+  it("say which rule denied, and what would be right", () => {
+    expect(remote("call", "shell.run", '{"command":"ls"}').stderr).toContain("rule: no-shell");
+    expect(remote("call", "math.add", '{"a":"1","b":2}').stderr).toContain("`/a` must be an integer");
+    expect(portcullis(["call", "x", "--url", "http://127.0.0.1:1/mcp"]).stderr).toContain("portcullis serve");
+  });
+
+  it("that wait are approved once, by the operator", () => {
+    const admin = ["--admin", gateway.admin];
+    const title = '{"title":"once"}';
+    expect(remote("call", "notes.delete", title).code).toBe(5);
+    const waiting = JSON.parse(cli("--json", "approvals", "ls", ...admin).stdout) as {
+      id: string;
+      arguments_preview: string;
+    }[];
+    const mine = waiting.find((each) => each.arguments_preview === title);
+    expect(cli("approve", mine?.id as string, ...admin)).toMatchObject({ code: 0 });
+    expect(remote("call", "notes.delete", title)).toMatchObject({ code: 0, stdout: "there is no note once\n" });
+    expect(remote("call", "notes.delete", title).code).toBe(5);
+    const other = mkdtempSync(join(tmpdir(), "portcullis-other-"));
+    expect(portcullis(["--dir", other, "approvals", "ls", ...admin]).code).toBe(4);
+    rmSync(other, { recursive: true, force: true });
+  });
+});
+
+describe("policies", () => {
+  it("are checked, with file, line and the nearest right name", () => {
+    expect(cli("policy", "check")).toMatchObject({ code: 0 });
+    const bad = join(gateway.dir, "bad.cedar");
+    writeFileSync(
+      bad,
+      '\npermit (principal, action == Action::"math.add", resource)\nwhen { context.arguments.aa > 1 };\n',
+    );
+    const { code, stderr } = cli("policy", "check", "--policy", bad);
+    expect(code).toBe(3);
+    expect(stderr).toContain("bad.cedar:3");
+    writeFileSync(bad, "permit (");
+    expect(cli("policy", "check", "--policy", bad).code).toBe(3);
+  });
+
+  it("are explained: which rule, which condition, which line", () => {
+    const { code, stdout } = cli("policy", "explain", "notes.write", '{"title":"x","text":"y"}');
+    expect(code).toBe(2);
+    expect(stdout).toContain('context.arguments.title like "demo/*"');
+    expect(cli("policy", "explain", "notes.write", '{"title":"demo/x","text":"y"}').code).toBe(0);
+    expect(cli("policy", "explain", "notes.delete", '{"title":"x"}').code).toBe(5);
+    expect(cli("policy", "explain", "nobody").code).toBe(64);
+  });
+
+  it("are tested by cases, compared, replayed and suggested", () => {
+    const cases = join(gateway.dir, "cases.yaml");
+    writeFileSync(
+      cases,
+      "- name: adding\n  tool: math.add\n  arguments: { a: 1, b: 2 }\n  expect: permit\n- name: no shell\n  tool: shell.run\n  arguments: { command: ls }\n  expect: deny\n  rule: no-shell\n",
+    );
+    expect(cli("policy", "test", cases)).toMatchObject({ code: 0, stdout: "2 passed, 0 failed\n" });
+    const stricter = join(gateway.dir, "stricter.cedar");
+    writeFileSync(stricter, '@id("nothing") forbid (principal, action, resource);');
+    expect(cli("policy", "test", cases, "--policy", stricter).code).toBe(1);
+    const diff = JSON.parse(
+      cli("--json", "policy", "diff", join(gateway.dir, "policy"), stricter, "--cases", cases).stdout,
+    );
+    expect(diff.decisions).toHaveLength(1);
+    remote("call", "math.add", '{"a":20,"b":22}');
+    const replay = JSON.parse(cli("--json", "audit", "replay", stricter).stdout);
+    expect(replay.compared).toBeGreaterThan(0);
+    expect(replay.changes[0]).toMatchObject({ before: "permit", after: "deny" });
+    const suggested = cli("policy", "suggest");
+    expect(suggested.stdout).toContain('action == Action::"math.add"');
+    const file = join(gateway.dir, "suggested.cedar");
+    writeFileSync(file, suggested.stdout);
+    expect(cli("policy", "check", "--policy", file).code).toBe(0);
+    expect(
+      cli(
+        "policy",
+        "explain",
+        "math.add",
+        '{"a":20,"b":22}',
+        "--policy",
+        file,
+        "--agent",
+        `local/${process.env.USER ?? "root"}`,
+      ).code,
+    ).toBeLessThan(3);
+  });
+});
+
+describe("the audit log", () => {
+  it("is tailed, verified, proved to an outsider and exported", () => {
+    remote("call", "clock.now");
+    expect(cli("audit", "tail").stdout).toContain("clock.now");
+    expect(cli("audit", "verify")).toMatchObject({ code: 0 });
+    const proof = join(gateway.dir, "proof.json");
+    expect(cli("audit", "prove", "2", "-o", proof).code).toBe(0);
+    const outsider = spawnChecked(["examples/verify-proof.mjs", proof]);
+    expect(outsider.code).toBe(0);
+    writeFileSync(proof, readFileSync(proof, "utf8").replace("permit", "forbid").replace('\\"seq\\":2', '\\"seq\\":3'));
+    expect(spawnChecked(["examples/verify-proof.mjs", proof]).code).toBe(1);
+    const file = join(gateway.dir, "export.ndjson");
+    expect(cli("audit", "export", "-o", file).code).toBe(0);
+    expect(cli("audit", "verify", file)).toMatchObject({ code: 0 });
+    writeFileSync(file, readFileSync(file, "utf8").replace("clock.now", "clock.not"));
+    expect(cli("audit", "verify", file).code).toBe(1);
+  });
+
+  it("is found out when a byte of a copy is flipped", () => {
+    const copy = mkdtempSync(join(tmpdir(), "portcullis-copy-"));
+    cpSync(join(gateway.dir, "ledger"), copy, { recursive: true });
+    const segment = join(copy, "seq-0000000000000000.ndjson");
+    const bytes = readFileSync(segment);
+    bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
+    writeFileSync(segment, bytes);
+    const { code, stdout } = portcullis(["audit", "verify", copy]);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/record \d+/);
+    rmSync(copy, { recursive: true, force: true });
+  });
+});
+
+describe("the rest", () => {
+  it("doctor makes a real call and finds nothing wrong here", () => {
+    const { code, stdout } = cli("doctor", "--port", "0");
+    expect(stdout).toContain("math.add 2 3 = 5");
+    expect(code, stdout).toBe(0);
+  });
+
+  it.each(["bash", "zsh", "fish"])("completion knows the commands in %s", (shell) => {
+    const { code, stdout } = portcullis(["completion", shell]);
+    expect(code).toBe(0);
+    expect(stdout).toContain("audit");
+  });
+
+  it("a second gateway on the same folder is refused, clearly", () => {
+    const { code, stderr } = cli("serve", "--port", "0", "--admin-port", "0");
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/ledger/);
+  });
+
+  it("serves on stdio with nothing but JSON-RPC on stdout", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "portcullis-stdio-"));
+    const child = spawn(process.execPath, [join(root, "dist/cli/main.js"), "--dir", dir, "serve", "--stdio"]);
+    let out = "";
+    child.stdout.on("data", (chunk: Buffer) => {
+      out += chunk;
+    });
+    const lines = [
+      { id: 1, method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {} } },
+      { method: "notifications/initialized" },
+      { id: 2, method: "tools/call", params: { name: "math.add", arguments: { a: 1, b: 2 } } },
+    ];
+    for (const line of lines) child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...line })}\n`);
+    child.stdin.end();
+    const code = await new Promise((resolve) => child.on("exit", resolve));
+    expect(code).toBe(0);
+    const answers = out
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(answers.at(-1)).toMatchObject({ id: 2, result: { structuredContent: { sum: 3 } } });
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  it("observes: what policy denies runs, and is on record as denied", async () => {
+    const observing = await serve(["--observe", "--keep-arguments"]);
+    const run = (...args: string[]) => portcullis(["--dir", observing.dir, ...args]);
+    expect(run("call", "notes.write", '{"title":"private/x","text":"y"}', "--url", observing.url)).toMatchObject({
+      code: 0,
+    });
+    const line = run("audit", "tail").stdout;
+    expect(line).toContain("deny");
+    expect(line).toContain("(observed)");
+    expect(run("policy", "suggest").stdout).toContain("private/x");
+    await observing.stop();
+  });
+});
+
+function spawnChecked(args: string[]): { code: number | null } {
+  const { status } = spawnSync(process.execPath, args, { cwd: root, encoding: "utf8" });
+  return { code: status };
+}
