@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import {
+  applyObligations,
   canonicalize,
   contentId,
   createGate,
@@ -36,7 +37,6 @@ import {
   ProtocolError,
   type RemoteChallenge,
 } from "./errors.js";
-import { keepObligations } from "./obligations.js";
 import type { Progress, RequestOptions } from "./options.js";
 import { challengeEntry, decisionEntry, newCallId, outcomeEntry, type Recorded } from "./record.js";
 import { factsOf } from "./revision.js";
@@ -293,7 +293,7 @@ function spend(permit: Permit): ReturnType<typeof Permit.spend> {
 /** An answer that cannot be brought into the form that policy asks for is withheld. */
 function keep(obligations: readonly Obligation[], answer: JsonObject): JsonObject {
   try {
-    return keepObligations(obligations, answer);
+    return applyObligations(obligations, answer);
   } catch (error) {
     throw errorOf("PolicyDeny", "what policy asks of the answer could not be done, so it is withheld", {
       cause: error,

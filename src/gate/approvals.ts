@@ -174,7 +174,7 @@ export class MemoryApprovals implements Approvals {
 
   settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Challenge | undefined> {
     const challenge = this.#byId.get(id);
-    if (!challenge || challenge.state !== "pending") return Promise.resolve(challenge);
+    if (!challenge || challenge.state !== "pending" || signal?.aborted) return Promise.resolve(challenge);
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(id) ?? new Set();
       this.#waiting.set(id, waiting);

@@ -119,6 +119,18 @@ describe("the gate", () => {
     expect(decision).toMatchObject({ effect: "deny", permit: undefined, verdict: { type: "GuardrailBlocked" } });
   });
 
+  it("asks a guardrail once a call, however slowly it answers", async () => {
+    let asked = 0;
+    const callback = async (): Promise<undefined> => {
+      asked++;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      return undefined;
+    };
+    const { decision } = await ask({ policy: POLICY, guardrails: [{ id: "g", agent: "*", tool: "*", callback }] }, 5);
+    expect(decision.permit).toBeInstanceOf(Permit);
+    expect(asked).toBe(1);
+  });
+
   it("never permits what policy denies because a guardrail lets it pass", async () => {
     const guardrails = [{ id: "g", agent: "*", tool: "*", callback: () => undefined }];
     const { decision } = await ask({ policy: POLICY, guardrails }, 1_000_000, { noGuardrailRequired: false });

@@ -53,6 +53,9 @@ export function decide(
     if (answer.effect === "permit" && (gate.voices.length === 0 || proposed.target.builtin)) {
       const guarded = gate.guardrails.run(proposed.principal, proposed.target, intent);
       if (!(guarded instanceof Promise)) return conclude(gate, policy, proposed, intent, answer, guarded);
+      return guarded
+        .then((token) => conclude(gate, policy, proposed, intent, answer, token))
+        .catch((error) => broken(policy, error));
     }
     return decideSlowly(gate, policy, proposed, intent, answer, inputResponses).catch((error) => broken(policy, error));
   } catch (error) {

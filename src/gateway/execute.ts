@@ -1,10 +1,9 @@
 // The only function that reaches a tool. It takes a permit, spends it, and never routes again.
 
-import { type Grant, intentArguments, intentForwarded, Permit } from "../gate/index.js";
+import { applyObligations, applyToFault, type Grant, intentArguments, intentForwarded, Permit } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
 import { type Deadline, deadlines } from "./deadlines.js";
-import { applyObligations, applyToFault } from "./obligations.js";
 import { InputRequired, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
 import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createServer } from "../server.js";
 import { listenMemory } from "../transport/index.js";
-import { applyObligations, applyToText, cutText } from "./obligations.js";
+import { applyObligations, applyToText, cutText } from "../gate/index.js";
 
 describe("obligations", () => {
   const result = {

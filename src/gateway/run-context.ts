@@ -1,11 +1,10 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
 // any more reaches anyone.
 
-import type { Obligation, Principal } from "../gate/index.js";
+import { applyToText, cutText, mustBuffer, type Obligation, type Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../tool/index.js";
 import type { Cancel } from "./cancel.js";
-import { applyToText, cutText, mustBuffer } from "./obligations.js";
 import type { Conversation } from "./types.js";
 
 /** Thrown through a handler that asks in a revision without server requests; becomes an `input_required` answer. */

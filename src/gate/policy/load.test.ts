@@ -238,6 +238,24 @@ describe("arguments that Cedar has no type for", () => {
   });
 });
 
+test("names from servers, however odd, cannot make a good policy unloadable", () => {
+  const names = ["__cedar", "", "\0", "type", "required", "a b", "in", "é😀", "constructor", '"; permit', "$0", "$$1"];
+  const properties = { ...Object.fromEntries(names.map((name) => [name, { type: "string" }])), weird: {} };
+  const tools: ToolSummary[] = ['we"ird\\\n', "__cedar", "__proto__", "toString", "Action"].map((name) => ({
+    name,
+    server: "evil",
+    inputSchema: { type: "object", properties },
+  }));
+  for (const text of [
+    "permit (principal, action, resource);",
+    'permit (principal, action == Action::"Action", resource) when { context.arguments has weird && context.arguments.weird > 3 && context.arguments has "$0" && context.arguments["$0"] == "x" };',
+    'permit (principal, action == Action::"we\\"ird\\\\\\n", resource) when { context.arguments has "a b" && context.arguments["a b"] == "x" };',
+    'permit (principal, action == Action::"__proto__", resource) when { context.arguments has "in" && context.arguments["in"] == "x" };',
+  ]) {
+    expect(problemsOf(text, tools), text).toEqual([]);
+  }
+});
+
 describe("the set as a whole", () => {
   test("an empty set denies, and says so otherwise than no policy at all", () => {
     const empty = load("// nothing yet\n").decide(ask());

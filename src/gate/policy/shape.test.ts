@@ -59,7 +59,7 @@ test("alternatives that only constrain, and names that appear under a condition,
   expect(
     shape({ a: { type: "string" }, b: { type: "string" } }, { anyOf: [{ required: ["a"] }, { required: ["b"] }] }),
   ).toBe('{"a":string,"b"?:string}');
-  const conditional = { if: { required: ["a"] }, then: { properties: { extra: { type: "integer" } } } };
+  const conditional = JSON.parse('{"if":{"required":["a"]},"then":{"properties":{"extra":{"type":"integer"}}}}');
   expect(shape({ a: { type: "string" } }, conditional)).toBe('{"a":string,"extra"?:long}');
 });
 

@@ -27,15 +27,25 @@ const STRING: CedarType = { type: "String" };
 const LONG: CedarType = { type: "Long" };
 const BOOL: CedarType = { type: "Boolean" };
 
-/** `reads` are those to be replaced; `start` is where the text begins in its file, as the spans count. */
-export function rewrite(text: string, start: number, reads: readonly Read[], action: Action): Rewritten {
+/**
+ * `reads` are those to be replaced, for `actions` in which they have no type; `start` is where the text begins in its
+ * file, as the spans count.
+ */
+export function rewrite(
+  text: string,
+  start: number,
+  reads: readonly Read[],
+  actions: readonly [Action, ...Action[]],
+): Rewritten {
   const standIns: Record<string, CedarType> = {};
+  let prefix = "$";
+  while (actions.some(({ shape }) => [...shape.attrs.keys()].some((name) => name.startsWith(prefix)))) prefix += "$";
   const edits: Edit[] = [];
   for (const [index, read] of reads.entries()) {
     const { span } = read.node;
     if (!span) continue;
-    const name = `$${index}`;
-    standIns[name] = read.asksOnly ? BOOL : usedAs(read, action);
+    const name = `${prefix}${index}`;
+    standIns[name] = read.asksOnly ? BOOL : usedAs(read, actions[0]);
     edits.push({ start: span.start - start, end: span.end - start, text: `context.arguments["${name}"]` });
   }
   edits.sort((a, b) => a.start - b.start);

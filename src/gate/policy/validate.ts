@@ -119,10 +119,10 @@ function validateGroup(
   findings: Findings,
 ): void {
   const { draft } = checked;
-  const [first] = actions;
+  const [first, ...more] = actions;
   // Without positions there is nothing to rewrite; the rule then meets its first wrong type at run time, as a deny.
   if (!first || open.some((read) => !read.node.span)) return;
-  const { text, standIns, original } = rewrite(draft.text, draft.start, open, first);
+  const { text, standIns, original } = rewrite(draft.text, draft.start, open, [first, ...more]);
   const mentioned = entitiesOf(checked.tree).flatMap(({ entity }) => catalog.actions.get(entity.id) ?? []);
   const schema = cedarSchema(representatives(actions, [checked]), mentioned, standIns);
   const answer = askCedar(schema, { p0: text });
@@ -180,8 +180,9 @@ function located(
 ): PolicyProblem {
   const byte = error.sourceLocations?.[0]?.start ?? 0;
   const offset = draft.start + original(offsetOfByte(shown, byte));
-  const message = error.message.replace(/^for policy `[^`]*`, /, "");
-  return draft.where.problem(offset, message, helpFor(message, error.help ?? ""));
+  const plain = (text: string): string => text.replace(/^for policy `[^`]*`, /, "");
+  const message = plain(error.message);
+  return draft.where.problem(offset, message, helpFor(message, plain(error.help ?? "")));
 }
 
 function helpFor(message: string, help: string): string {

@@ -1,8 +1,8 @@
 // Obligations that policy attached to a permit. They cover every byte on the way back: content, structured content,
 // errors and `_meta` alike.
 
-import { type Obligation, redactionPattern } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { type Obligation, redactionPattern } from "./policy/index.js";
 
 const REDACTED = "[redacted]";
 
@@ -80,11 +80,13 @@ function redact(value: JsonValue, rules: Compiled): JsonValue {
   if (typeof value === "string") return redactString(value, rules);
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((item) => redact(item, rules));
-  const out: JsonObject = {};
-  for (const [key, item] of Object.entries(value)) {
-    out[redactText(key, rules.patterns)] = rules.fields.has(key) ? REDACTED : redact(item, rules);
-  }
-  return out;
+  // By entries, so that a field named `__proto__` stays a field.
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]): [string, JsonValue] => [
+      redactText(key, rules.patterns),
+      rules.fields.has(key) ? REDACTED : redact(item, rules),
+    ]),
+  );
 }
 
 /** A text block often is JSON in disguise; a named field is redacted in there as well. */
