@@ -31,7 +31,7 @@ export class ServerChannel implements Channel, Guest {
     this.#outbox = new Outbox(
       port,
       limits,
-      (waiting) => this.cut(`reads too slowly, ${waiting} bytes were waiting`),
+      () => this.cut(),
       () => port.resume(),
     );
   }
@@ -42,7 +42,7 @@ export class ServerChannel implements Channel, Guest {
 
   /** At once: a peer that is slow to say goodbye would still take the room. */
   evict(): void {
-    this.cut("making room");
+    this.cut();
   }
 
   send(text: string | Buffer): boolean {
@@ -66,7 +66,7 @@ export class ServerChannel implements Channel, Guest {
   }
 
   /** Closes at once; what is waiting is lost. */
-  cut(_reason: string): void {
+  cut(): void {
     this.#port.destroy();
     this.gone();
   }
@@ -97,15 +97,25 @@ export class ServerChannel implements Channel, Guest {
   /** A text arrived. */
   receive(text: string): void {
     if (this.closed) return;
-    this.#guard(() => this.#handler.message({ text, peer: this.peer, channel: this, reply: this.#begin() }));
+    try {
+      this.#handler.message({ text, peer: this.peer, channel: this, reply: this.#begin() });
+    } catch (error) {
+      this.#broken(error);
+    }
   }
 
   /** Something arrived that is no text; a handler that does not care leaves the peer without an answer, so it goes. */
   receiveMalformed(problem: Malformed): void {
     if (this.closed) return;
-    const { malformed } = this.#handler;
-    if (malformed === undefined) this.close(problem.message);
-    else this.#guard(() => malformed.call(this.#handler, problem, this.peer, this.#begin()));
+    if (this.#handler.malformed === undefined) {
+      this.close(problem.message);
+      return;
+    }
+    try {
+      this.#handler.malformed(problem, this.peer, this.#begin());
+    } catch (error) {
+      this.#broken(error);
+    }
   }
 
   /** Called now and then: closes the connection when it is idle, cuts it off when the peer takes nothing any more. */
@@ -116,7 +126,7 @@ export class ServerChannel implements Channel, Guest {
       this.#lastWaiting = waiting;
       this.#movedAt = now;
     }
-    if (now - this.#movedAt >= this.#limits.idleMs) this.cut("takes nothing of what waits for it");
+    if (now - this.#movedAt >= this.#limits.idleMs) this.cut();
     else if (this.#underWay.size === 0 && now - this.#activeAt >= this.#limits.idleMs) this.close("idle");
   }
 
@@ -135,13 +145,9 @@ export class ServerChannel implements Channel, Guest {
   }
 
   /** A handler that throws breaks its own invariant; that costs this peer its connection, nobody else anything. */
-  #guard(call: () => void): void {
-    try {
-      call();
-    } catch (error) {
-      process.emitWarning(error instanceof Error ? error : String(error));
-      this.close("internal error");
-    }
+  #broken(error: unknown): void {
+    process.emitWarning(error instanceof Error ? error : String(error));
+    this.close("internal error");
   }
 }
 

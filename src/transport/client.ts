@@ -21,10 +21,6 @@ export class ClientLink {
     });
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   /** Resolves when the server is ready for more, so that awaiting every send is all the back-pressure a caller needs. */
   async send(text: string, options: SendOptions = {}): Promise<Sent> {
     options.signal?.throwIfAborted();

@@ -63,13 +63,13 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
   const reader = new LineReader(
     limits.maxMessageBytes,
     {
-      line: (text) => (accept === undefined || accept(text) ? channel.receive(text) : channel.cut("refused")),
+      line: (text) => (accept === undefined || accept(text) ? channel.receive(text) : channel.cut()),
       malformed: (problem) => channel.receiveMalformed(problem),
     },
     options.budget,
   );
   if (options.admit?.(channel) === false) {
-    channel.cut("no room");
+    channel.cut();
     return channel;
   }
   const gone = () => channel.gone();
@@ -86,9 +86,9 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
   });
   input.on("error", gone);
   input.on("close", () => {
-    if (!input.readableEnded) channel.cut("the connection broke");
+    if (!input.readableEnded) channel.cut();
   });
-  output.on("error", () => channel.cut("the connection broke"));
+  output.on("error", () => channel.cut());
   output.on("close", gone);
   options.handler.connected?.(channel);
   return channel;

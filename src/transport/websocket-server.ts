@@ -62,7 +62,7 @@ class Visitor implements Guest {
 
   pingOrCut(): void {
     if (!this.#answersPing) {
-      this.channel?.cut("did not answer a ping");
+      this.channel?.cut();
       return;
     }
     this.#answersPing = false;
