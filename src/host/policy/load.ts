@@ -64,7 +64,7 @@ function compile(
   report: Report,
 ): Policy {
   const platform = options.platform ?? process.platform;
-  const home = options.home ?? homedir();
+  const home = options.home ?? ownHome();
   const facts: PlaceFacts = { platform, home, denyNetworkFS: document.denyNetworkFS };
   const { limits, logging } = defaultsOf(document);
   const notices: string[] = [];
@@ -96,6 +96,15 @@ function compile(
     clients: new Map(),
   };
   return Object.freeze({ ...base, clients: compileClients(document, base, facts, report) });
+}
+
+/** A user without an entry in the user database has no home; then `~` names nothing. */
+function ownHome(): string {
+  try {
+    return homedir();
+  } catch {
+    return "/nonexistent";
+  }
 }
 
 type Guard = (place: string, at: Path, what: string) => void;

@@ -6,7 +6,8 @@ import { type Confinement, SCRATCH } from "./confinement.js";
 
 /** Arguments up to and including `--`; the program follows. */
 export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] {
-  const args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
+  // As process 1 the command takes its namespace with it before its own end is seen; bubblewrap's init would not.
+  const args = ["--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
   if (!confinement.network) args.push("--unshare-net");
   for (const path of confinement.system) args.push(...show(path));
   for (const path of confinement.files) args.push("--ro-bind-try", path, path);

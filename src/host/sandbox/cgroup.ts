@@ -3,6 +3,7 @@
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 export interface CgroupLimits {
   readonly memoryBytes: number;
@@ -24,7 +25,8 @@ export interface Cgroup {
   setLimits(limits: CgroupLimits): void;
   members(): number[];
   kill(): void;
-  remove(): void;
+  /** Processes that were killed take a moment to leave. */
+  remove(): Promise<void>;
 }
 
 /** Where version 2 is mounted and this process's place in it. Undefined: version 1 only, or no cgroups. */
@@ -61,8 +63,18 @@ export function makeCgroup(needsKill: boolean, parent = ownFolder()): Cgroup | u
     setLimits: (limits) => writeLimits(folder, controllers, limits),
     members: () => read(join(folder, "cgroup.procs")).split("\n").filter(Boolean).map(Number),
     kill: () => quietly(() => writeFileSync(join(folder, "cgroup.kill"), "1")),
-    remove: () => quietly(() => rmdirSync(folder)),
+    remove: () => removeSoon(folder),
   };
+}
+
+const REMOVE_TRIES = 100;
+const REMOVE_WAIT_MS = 20;
+
+async function removeSoon(folder: string): Promise<void> {
+  for (let tries = 0; tries < REMOVE_TRIES && existsSync(folder); tries++) {
+    if (quietly(() => rmdirSync(folder))) return;
+    await sleep(REMOVE_WAIT_MS, undefined, { ref: false });
+  }
 }
 
 function ownFolder(): string | undefined {

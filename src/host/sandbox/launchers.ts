@@ -29,7 +29,7 @@ async function probe(): Promise<Launchers> {
     works("prlimit", ["--core=0", "--"]),
     works("setpriv", ["--pdeathsig", "KILL", "--"]),
     works("unshare", USER_NAMESPACE),
-    works("bwrap", ["--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "--die-with-parent", "--"]),
+    works("bwrap", ["--ro-bind", "/", "/", "--as-pid-1", "--unshare-pid", "--unshare-net", "--die-with-parent", "--"]),
   ]);
   return { prlimit, setpriv, unshare, bubblewrap };
 }

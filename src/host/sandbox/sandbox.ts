@@ -80,8 +80,9 @@ export class Sandbox {
     } catch (error) {
       return { kind: "unavailable", reason: error instanceof Error ? error.message : String(error) };
     } finally {
-      // The next command waits until nothing of this one is left; this one's answer does not.
-      void this.#giveBack(kept).finally(() => turn.release());
+      turn.release();
+      // The warden's next command waits until nothing of this one is left; this one's answer does not.
+      void this.#giveBack(kept);
     }
   }
 

@@ -3,6 +3,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Cgroup } from "./cgroup.js";
 import type { Protections } from "./confinement.js";
 import { endDescendants, livingDescendants } from "./descendants.js";
@@ -116,7 +117,7 @@ export class Warden {
   attach(cgroup: Cgroup): void {
     const own = this.#child.pid === undefined ? [] : [this.#child.pid, ...livingDescendants(this.#child.pid)];
     if (own.every((pid) => cgroup.add(pid))) this.#cgroup = cgroup;
-    else cgroup.remove();
+    else void cgroup.remove();
   }
 
   get cgroup(): Cgroup | undefined {
@@ -180,7 +181,7 @@ export class Warden {
       if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, "exit");
       clearTimeout(timer);
     }
-    this.#cgroup?.remove();
+    await this.#cgroup?.remove();
   }
 
   /** An idle warden does not keep the host from ending. */
@@ -267,8 +268,7 @@ export class Warden {
         return pid === undefined ? Promise.resolve(true) : endDescendants(pid);
       case "cgroup":
         // cgroup.kill spares nobody, so the warden goes as well and another takes its place.
-        if (this.#cgroup?.members().some((member) => member !== pid) === true) this.#cgroup.kill();
-        return Promise.resolve(true);
+        return this.#cgroup === undefined ? Promise.resolve(true) : endCgroup(this.#cgroup, pid);
     }
   }
 
@@ -303,8 +303,20 @@ export class Warden {
     const exited = this.#active?.exited;
     if (exited !== undefined) this.#ended({ kind: "exit", reason: "", ...exited });
     else this.#ended({ kind: "lost", ...NO_EXIT, reason: this.#stderr().trim().slice(-500) || "the warden ended" });
-    this.#cgroup?.remove();
+    void this.#cgroup?.remove();
   }
+}
+
+const CGROUP_ROUNDS = 400;
+const CGROUP_ROUND_MS = 5;
+
+/** Killing is a request; the answer is an empty list. */
+async function endCgroup(cgroup: Cgroup, wardenPid: number | undefined): Promise<boolean> {
+  const others = (): boolean => cgroup.members().some((member) => member !== wardenPid);
+  if (!others()) return true;
+  cgroup.kill();
+  for (let round = 0; round < CGROUP_ROUNDS && others(); round++) await sleep(CGROUP_ROUND_MS);
+  return !others();
 }
 
 interface ExitFacts {

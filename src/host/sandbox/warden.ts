@@ -10,6 +10,7 @@ import { openBelow } from "../jail/locate.js";
 import { isWithin } from "../jail/mounts.js";
 import { errnoName, native } from "../jail/native.js";
 import { type Confined, confine, enterPidNamespace } from "./confine/index.js";
+import { livingDescendants } from "./descendants.js";
 import { FRAME, frame, type FrameType } from "./frames.js";
 import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
 
@@ -57,7 +58,9 @@ function receive(message: FromMain): void {
 function killRunning(): void {
   const pid = running?.child.pid;
   if (pid === undefined) return;
-  for (const target of [-pid, pid]) {
+  // bubblewrap ends when its namespace is gone; killed first, it would leave the namespace to die unseen.
+  const inside = start?.byBubblewrap === true ? livingDescendants(pid) : [];
+  for (const target of inside.length > 0 ? inside : [-pid, pid]) {
     try {
       process.kill(target, "SIGKILL");
     } catch {

@@ -1,0 +1,224 @@
+// Commands that do not want to go: gone within the limit, nothing left. Seen in the process table and in the cgroup.
+
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, openSync, readdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Without } from "../../src/host/sandbox/index.js";
+import { compiled } from "./support/compiled.js";
+import { commandLines, has, isRoot } from "./support/machine.js";
+import { judgeScenarios, runScenariosAsUser } from "./support/scenario-checks.js";
+import { runScenarios } from "./support/scenarios.js";
+import { code, makeWorld, ok, rule, type World } from "./support/world.js";
+
+const run = promisify(execFile);
+describe.skipIf(!isRoot)("commands that do not want to go", () => {
+  test("as root, in a PID namespace: nothing is left of any of them", async () => {
+    judgeScenarios(await runScenarios({}), "pid-namespace");
+  });
+
+  test("as an ordinary user with Landlock alone: nothing is left of any of them", async () => {
+    const reports = await runScenariosAsUser({ userNamespace: true });
+    judgeScenarios(reports, "subreaper");
+    expect(reports[0]?.protections).toMatchObject({ user: "same", files: "landlock" });
+  });
+});
+
+test("a host that is killed takes its commands with it", async () => {
+  const host = compiled("test/host/support/world.js");
+  const mark = `mark-${process.pid}-orphan`;
+  const script = `
+    import { makeWorld } from ${JSON.stringify(host)};
+    const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }');
+    world.run("sh", ["-c", "setsid sh -c 'sleep 300; :' ${mark} & echo up; sleep 300", "${mark}"], {}, { onOutput: () => console.log("up") });`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await once(child.stdout, "data");
+  expect(commandLines().filter((line) => line.includes(mark) && !line.includes("makeWorld")).length).toBeGreaterThan(0);
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  for (let i = 0; i < 100 && commandLines().some((line) => line.includes(mark)); i++) await sleep(50);
+  expect(commandLines().filter((line) => line.includes(mark))).toEqual([]);
+});
+
+describe("what a command can and cannot do", () => {
+  let world: World;
+  const sh = (script: string, id = "sh") => world.run(id, ["-c", script]);
+
+  beforeAll(() => {
+    world = makeWorld(
+      `
+  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, limits: { maxMemoryBytes: 100_000_000, maxOpenFiles: 64 } }
+  - { id: bash, exec: /bin/bash, args: { allow: [-c], patterns: [{ value: ".*" }] } }
+  - { id: net, exec: /bin/bash, args: { allow: [-c], patterns: [{ value: ".*" }] }, network: true }
+  - { id: build, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, execFromRoots: true }
+  - { id: sleep, exec: sleep, args: { patterns: [{ value: "[0-9.]+" }] }, cwdPolicy: none }
+`,
+      "limits: { maxCmdConcurrency: 2, maxCmdQueue: 3 }",
+    );
+  });
+  afterAll(() => world.close());
+
+  test("the answer says which protections were in force", async () => {
+    const { protections } = ok(await sh("true"));
+    expect(protections).toMatchObject({
+      noNewPrivileges: true,
+      seccomp: true,
+      rlimits: true,
+      parentDeathSignal: true,
+      notes: [],
+    });
+    expect(["view+landlock", "landlock"]).toContain(protections.files);
+    expect(protections.user).toBe(isRoot ? 61_953 : "same");
+  });
+
+  test("it has no rights of root's", async () => {
+    const { stdout } = ok(
+      await sh("id -u; cat /etc/shadow; mknod out/n c 1 3; chown 0 readme.md; mount -t tmpfs x out; chroot /"),
+    );
+    expect(stdout.trim()).toBe(String(isRoot ? 61_953 : process.getuid?.()));
+    expect(readdirSync(world.zone)).toEqual([]);
+  });
+
+  test("it reads the roots, writes the zones, and nothing else", async () => {
+    const { stdout, stderr } = ok(
+      await sh(
+        `cat readme.md; echo x > out/f && echo wrote; echo y > src/f; cat ${world.outside}/secret.txt; ls ${world.base}; ls /proc /sys /home /root`,
+      ),
+    );
+    expect(stdout).toContain("hello\nwrote\n");
+    expect(stdout).not.toContain("secret.txt");
+    expect(stderr).toMatch(/src\/f: (Read-only file system|Permission denied)/);
+    expect(readdirSync(join(world.root, "src"))).toEqual(["app.ts"]);
+  });
+
+  test("files made by one command are gone for the next, except in the zones", async () => {
+    ok(await sh('echo leak > "$TMPDIR/leak"; mkdir -p "$TMPDIR/a/b"; ln -s / "$TMPDIR/l"'));
+    const { stdout } = ok(await sh('ls -A "$TMPDIR"; ls -A "$HOME"'));
+    expect(stdout).toBe("");
+    expect(existsSync(join(world.root, "readme.md"))).toBe(true);
+  });
+
+  test("memory, open files and file size are limited", async () => {
+    expect(ok(await sh("dd if=/dev/zero of=/dev/null bs=300M count=1")).stderr).toMatch(
+      /memory exhausted|Cannot allocate/,
+    );
+    expect(ok(await sh("ulimit -n")).stdout).toBe("64\n");
+    expect(
+      ok(await sh('dd if=/dev/zero of="$TMPDIR/big" bs=1M count=400 2>&1; ls -s "$TMPDIR/big" | cut -d" " -f1')).stdout,
+    ).toMatch(/File too large|No space left|limit/);
+  });
+
+  test("no handle of the host's is passed on", async () => {
+    openSync(join(world.outside, "secret.txt"), "r");
+    const { stdout } = ok(await sh("for i in 3 4 5 6 7 8 9; do (: <&$i) 2>/dev/null && echo open $i; done; echo done"));
+    expect(stdout).toBe("done\n");
+  });
+
+  test("without network not even this machine is reached; with it, it is", async () => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections++;
+      socket.end("hi\n");
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as { port: number };
+    const connect = `exec 3<>/dev/tcp/127.0.0.1/${port} && head -1 <&3`;
+    expect(ok(await sh(connect, "bash")).exitCode).not.toBe(0);
+    expect(connections).toBe(0);
+    expect(ok(await sh(connect, "net")).stdout).toBe("hi\n");
+    expect(connections).toBe(1);
+    server.close();
+  });
+
+  test("programs in the roots are started only where the entry says so", async () => {
+    writeFileSync(join(world.root, "tool.sh"), "#!/bin/sh\necho ran\n", { mode: 0o755 });
+    expect(ok(await sh("./tool.sh")).exitCode).toBe(126);
+    expect(ok(await sh("./tool.sh", "build")).stdout).toBe("ran\n");
+  });
+
+  test("no more run at once than the policy says, and no more wait", async () => {
+    let most = 0;
+    const timer = setInterval(() => {
+      most = Math.max(most, commandLines().filter((line) => /^(\/usr\/bin\/)?sleep 0\.47$/.test(line)).length);
+    }, 10);
+    const outcomes = await Promise.all(Array.from({ length: 7 }, () => world.run("sleep", ["0.47"])));
+    clearInterval(timer);
+    expect(most).toBe(2);
+    expect(outcomes.map(rule).sort()).toEqual([
+      "allowed",
+      "allowed",
+      "allowed",
+      "allowed",
+      "allowed",
+      "maxCmdConcurrency",
+      "maxCmdConcurrency",
+    ]);
+  });
+
+  test("a folder that was replaced since is seen anew", async () => {
+    const other = makeWorld("  - { id: cat, exec: cat, args: { allow: [f] } }");
+    const file = join(other.root, "f");
+    writeFileSync(file, "one\n");
+    expect(ok(await other.run("cat", ["f"])).stdout).toBe("one\n");
+    await run("mv", [other.root, `${other.root}-old`]);
+    await run("mkdir", ["-p", other.zone]);
+    writeFileSync(file, "two\n");
+    expect(ok(await other.run("cat", ["f"])).stdout).toBe("two\n");
+    await other.close();
+  });
+});
+
+describe("where a sandbox cannot be had", () => {
+  const nothing: Without = { native: true, bubblewrap: true };
+  const catalog = "  - { id: cat, exec: cat, args: { patterns: [{ value: '[a-z./]+' }] } }";
+
+  test("sandbox: required refuses, and says what is missing", async () => {
+    const world = makeWorld(catalog, "sandbox: required", nothing);
+    const outcome = await world.run("cat", ["readme.md"]);
+    expect(rule(outcome)).toBe("sandboxRequired");
+    expect(outcome.ok ? "" : outcome.denial.reason).toContain("file-system confinement");
+    await world.close();
+  });
+
+  test("sandbox: preferred runs with what there is, and says so", async () => {
+    const world = makeWorld(catalog, "sandbox: preferred", nothing);
+    const result = ok(await world.run("cat", ["readme.md"]));
+    expect(result.stdout).toBe("hello\n");
+    expect(result.protections).toMatchObject({ files: "none", network: "not restricted" });
+    await world.close();
+  });
+
+  test("control: without one, a link leads out, so the tests above can see an escape", async () => {
+    const world = makeWorld(catalog, "sandbox: off");
+    const { symlinkSync } = await import("node:fs");
+    symlinkSync(join(world.outside, "secret.txt"), join(world.root, "l"));
+    expect(ok(await world.run("cat", ["l"])).stdout).toContain("CANARY");
+    await world.close();
+  });
+
+  test.skipIf(!isRoot)("each way of confining files holds by itself", async () => {
+    const { symlinkSync } = await import("node:fs");
+    for (const [without, files] of [
+      [{}, "view+landlock"],
+      [{ view: true }, "landlock"],
+      [{ landlock: true }, "view"],
+      ...(has("bwrap") ? [[{ native: true }, "bubblewrap"]] : []),
+    ] as [Without, string][]) {
+      const world = makeWorld(catalog, "", without);
+      symlinkSync(join(world.outside, "secret.txt"), join(world.root, "l"));
+      const good = ok(await world.run("cat", ["readme.md"]));
+      expect(good).toMatchObject({ stdout: "hello\n", protections: { files } });
+      const bad = ok(await world.run("cat", ["l"]));
+      expect(bad.exitCode).toBe(1);
+      expect(JSON.stringify(bad)).not.toContain("CANARY");
+      expect(code(await world.run("cat", ["nope"]))).toBe("allowed");
+      await world.close();
+    }
+  });
+});
