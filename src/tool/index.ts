@@ -2,7 +2,7 @@
 
 export { type Catalog, type CatalogEntry, type CatalogOptions, catalog } from "./catalog.js";
 export { type CompositeSpec, composeTools, type Progress, type Step } from "./compose.js";
-export { audio, failure, image, link, resource, resourceContents, structured, text, toResult } from "./content.js";
+export { audio, failure, image, link, resource, structured, text } from "./content.js";
 export { DefinitionError, SchemaError } from "./errors.js";
 export { examples } from "./examples.js";
 export { definitionHash } from "./hash.js";
@@ -29,7 +29,6 @@ export { withJsonSchema } from "./standard.js";
 export {
   type ArgumentsOf,
   type CompiledDefinition,
-  checkToolName,
   compileDefinition,
   type DefinedTool,
   defineTool,

@@ -65,7 +65,7 @@ export type PromptValues<P extends PromptArguments> = {
   [K in keyof P as P[K] extends { required: true } ? K : never]: string;
 } & { [K in keyof P as P[K] extends { required: true } ? never : K]?: string };
 
-export type PromptMessage = { role: "user" | "assistant"; content: ContentBlock };
+type PromptMessage = { role: "user" | "assistant"; content: ContentBlock };
 export type PromptBody = string | PromptMessage[] | { description?: string; messages: PromptMessage[] };
 
 type Maybe<T> = T | Promise<T>;

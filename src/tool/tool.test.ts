@@ -259,6 +259,19 @@ describe("validators of an author's own", () => {
       problems: [{ path: "", message: "could not be checked within 50 ms" }],
     });
   });
+  it("share one time limit with the patterns of the schema", async () => {
+    const slow = defineTool({
+      name: "t",
+      description: "",
+      input: { type: "object", properties: { text: { type: "string", pattern: "^(a+)+$" } } },
+      validationTimeoutMs: 100,
+      handler: () => "",
+    });
+    expect(await slow.validate({ text: `${"a".repeat(60)}!` })).toMatchObject({
+      ok: false,
+      problems: [{ message: expect.stringContaining("could not be checked within 100 ms") }],
+    });
+  });
   it("get a copy: what runs is what was hashed, not what a check made of it", async () => {
     const args = { from: 1 };
     await make((given) => void (given.from = 99)).validate(args);

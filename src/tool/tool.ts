@@ -5,6 +5,7 @@ import { toResult } from "./content.js";
 import { DefinitionError } from "./errors.js";
 import { definitionHash, frozenJson } from "./hash.js";
 import type { FromSchema } from "./infer.js";
+import { DEFAULT_SCHEMA_LIMITS } from "./schema/limits.js";
 import { Schema, type SchemaOptions } from "./schema/schema.js";
 import { type Fields, type FieldsType, isSignature, type Signature } from "./signature.js";
 import { isStandardSchema, jsonSchemaOf, type StandardSchemaV1, standardProblems } from "./standard.js";
@@ -106,8 +107,8 @@ export function defineTool<const S extends SchemaLike, const O extends SchemaLik
     ...(outputSchema === undefined ? {} : { outputSchema }),
     ...pick(spec, "annotations", "icons", "_meta"),
   };
-  const compiled = compileDefinition(definition, spec.schema);
-  const timeoutMs = spec.validationTimeoutMs ?? spec.schema?.limits?.timeoutMs ?? 5_000;
+  const timeoutMs = spec.validationTimeoutMs ?? spec.schema?.limits?.timeoutMs ?? DEFAULT_SCHEMA_LIMITS.timeoutMs;
+  const compiled = compileDefinition(definition, { ...spec.schema, limits: { ...spec.schema?.limits, timeoutMs } });
   const extra = extraChecks(input, spec.validators as readonly Validator[] | undefined);
   const extraOutput = extraChecks(output);
   return Object.freeze({
@@ -161,7 +162,7 @@ export function checkToolName(name: string): void {
   );
 }
 
-export function toJsonSchema(schema: SchemaLike, label: string): JsonObject {
+function toJsonSchema(schema: SchemaLike, label: string): JsonObject {
   if (isStandardSchema(schema)) return jsonSchemaOf(schema, label);
   if (isSignature(schema)) return schema.inputSchema;
   if (typeof schema === "object" && schema !== null && !Array.isArray(schema)) return schema as JsonObject;

@@ -134,7 +134,7 @@ export type Validation = { ok: true } | { ok: false; problems: Problem[] };
 /** A tool that can run here. `validate` may be asynchronous (a pattern in a bounded worker, a custom validator). */
 export interface Tool {
   readonly definition: ToolDefinition;
-  /** Bytes of `JSON.stringify(definition)`'s hash; a permit is bound to it. */
+  /** SHA-256, in hex, over the definition as JSON with sorted keys; a permit is bound to it. */
   readonly definitionHash: string;
   validate(args: JsonObject): Validation | Promise<Validation>;
   /** Checks structured content against the output schema; ok when there is none. */

@@ -63,6 +63,19 @@ describe("how long a text may be for a pattern to run natively", () => {
     },
   );
 
+  it("looking at a pattern ends, also when it repeats nothing without end", () => {
+    for (const source of [
+      "(?:(?:(?:(?:){1500}){1500}){1500}){1500}",
+      "(?:(?=(?:(?=(?:(?=a)){900}b)){900}c)){900}",
+      `^${"\\p{L}".repeat(600)}$`,
+      `^${"(?:".repeat(300)}a${"){1,2}".repeat(300)}$`,
+    ]) {
+      const effort = { left: 400_000 };
+      expect(safeLength(parsed(source), effort)).toBeLessThan(100);
+      expect(effort.left).toBeGreaterThan(-100_000);
+    }
+  });
+
   it("every expression behind a string format is linear, except `url`", () => {
     const unsafe = Object.entries(fullFormats)
       .filter(([, format]) => format instanceof RegExp)

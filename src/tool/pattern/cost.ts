@@ -7,17 +7,12 @@
 import type { AST } from "@eslint-community/regexpp";
 import { CharBase } from "refa";
 import type { ParsedPattern } from "./parse.js";
-import { type Paths, pathsOf, Unproved } from "./paths.js";
+import { type Effort, type Paths, pathsOf, Unproved } from "./paths.js";
 
 /** Steps that native matching may take at worst: some tens of milliseconds. */
-export const MAX_NATIVE_STEPS = 5_000_000;
+const MAX_NATIVE_STEPS = 5_000_000;
 const MAX_VECTORS = 4_000;
 const MAX_CLASSES = 128;
-
-/** What may still be spent on looking at patterns; past it the answer is what has been proved so far. */
-export interface Effort {
-  left: number;
-}
 
 /** The longest text that is surely matched within so many steps; −1 when not even the empty one is. */
 export function safeLength(pattern: ParsedPattern, effort: Effort, maxSteps = MAX_NATIVE_STEPS): number {
@@ -27,7 +22,7 @@ export function safeLength(pattern: ParsedPattern, effort: Effort, maxSteps = MA
   const leading = anchored ? alternatives.flatMap(leadingLookaheads) : [];
   const surchargeOf = (node: AST.LookaheadAssertion): number => {
     if (leading.includes(node)) return 0;
-    const paths = pathsOf(node.alternatives, pattern.flags, surchargeOf);
+    const paths = pathsOf(node.alternatives, pattern.flags, effort, surchargeOf);
     if (paths.endless) throw new Unproved();
     const { worst } = growth(paths, true, maxSteps, effort);
     return (worst.at(-1) as number) * (paths.characters.length + 1);
@@ -35,7 +30,7 @@ export function safeLength(pattern: ParsedPattern, effort: Effort, maxSteps = MA
   try {
     const share = maxSteps / (leading.length + 1);
     const safe = (part: readonly AST.Alternative[], fixed: boolean) =>
-      lengthWithin(growth(pathsOf(part, pattern.flags, surchargeOf), fixed, share, effort), share);
+      lengthWithin(growth(pathsOf(part, pattern.flags, effort, surchargeOf), fixed, share, effort), share);
     return Math.min(safe(alternatives, anchored), ...leading.map((node) => safe(node.alternatives, true)));
   } catch (error) {
     // A RangeError is a tree too deep to walk: nothing is claimed about it either.
@@ -70,9 +65,12 @@ type Vector = Map<number, number>;
 
 function growth(paths: Paths, anchored: boolean, maxSteps: number, effort: Effort): Growth {
   const { characters } = paths;
-  const base = new CharBase(characters);
+  const distinct = [...new Set(characters)];
+  if (distinct.length > MAX_CLASSES) throw new Unproved();
+  const base = new CharBase(distinct);
   if (base.sets.length > MAX_CLASSES) throw new Unproved();
-  const classes = characters.map((set) => base.split(set));
+  const split = new Map(distinct.map((set) => [set, base.split(set)]));
+  const classes = characters.map((set) => split.get(set) as number[]);
   const start = characters.length;
   const follow = [...paths.follow, paths.first];
   const price = [...follow.keys()].map((position) => {

@@ -12,21 +12,28 @@ export interface ParsedPattern {
 const parser = new RegExpParser();
 
 /**
- * Reads a pattern the way JSON Schema asks for (Unicode mode) and falls back to the lenient syntax that many
- * published schemas are written in. Undefined when no engine here could run it.
+ * The flags a pattern runs with: Unicode mode, as JSON Schema asks, or else the lenient syntax that many published
+ * schemas are written in. Undefined when the engine refuses both.
  */
-export function parsePattern(source: string, flags?: string): ParsedPattern | undefined {
-  for (const tried of flags === undefined ? ["u", ""] : [flags]) {
+export function flagsFor(source: string): string | undefined {
+  return ["u", ""].find((flags) => {
     try {
-      // The engine has the last word: what it refuses must not be accepted by the parser alone.
-      new RegExp(source, tried);
-      const tree = parser.parsePattern(source, 0, source.length, { unicode: tried.includes("u") });
-      return { source, flags: tried, tree };
+      return new RegExp(source, flags) !== undefined;
     } catch {
-      // The next syntax is tried; a pattern that fits none is reported by the caller, with its place in the schema.
+      return false;
     }
+  });
+}
+
+/** Undefined when the parser does not know the syntax, whatever the engine says. */
+export function parsePattern(source: string, flags = flagsFor(source)): ParsedPattern | undefined {
+  if (flags === undefined) return undefined;
+  try {
+    const tree = parser.parsePattern(source, 0, source.length, { unicode: flags.includes("u") });
+    return { source, flags, tree };
+  } catch {
+    return undefined;
   }
-  return undefined;
 }
 
 type SingleCharacter = AST.Character | AST.CharacterSet | AST.CharacterClass;

@@ -34,13 +34,24 @@ interface Part {
   empty: number;
 }
 
-export const MAX_POSITIONS = 1_500;
+/** What may still be spent on looking at patterns; past it the answer is what has been proved so far. */
+export interface Effort {
+  left: number;
+}
+
+const MAX_POSITIONS = 1_500;
 const MAX_EDGES = 100_000;
+const RANGE_EFFORT = 4;
 /** Counts beyond this are all the same: far too many. */
 const MANY = 1e12;
 
-export function pathsOf(alternatives: readonly AST.Alternative[], flags: string, surchargeOf: Surcharge): Paths {
-  const builder = new Builder(flags, surchargeOf);
+export function pathsOf(
+  alternatives: readonly AST.Alternative[],
+  flags: string,
+  effort: Effort,
+  surchargeOf: Surcharge,
+): Paths {
+  const builder = new Builder(flags, effort, surchargeOf);
   const part = builder.alternatives(alternatives);
   const { characters, follow, surcharge, endless } = builder;
   return { ...part, characters, follow, surcharge, endless };
@@ -55,11 +66,14 @@ class Builder {
   surcharge = 0;
   endless = false;
   readonly #flags: string;
+  readonly #effort: Effort;
   readonly #surchargeOf: Surcharge;
+  readonly #sets = new Map<string, CharSet | undefined>();
   #edges = 0;
 
-  constructor(flags: string, surchargeOf: Surcharge) {
+  constructor(flags: string, effort: Effort, surchargeOf: Surcharge) {
     this.#flags = flags;
+    this.#effort = effort;
     this.#surchargeOf = surchargeOf;
   }
 
@@ -76,6 +90,7 @@ class Builder {
   }
 
   #element(node: AST.Element): Part {
+    this.#spend(1);
     if (isSingleCharacter(node)) return this.#character(node);
     switch (node.type) {
       case "Group":
@@ -96,8 +111,11 @@ class Builder {
   }
 
   #character(node: Parameters<typeof charactersOf>[0]): Part {
-    const set = charactersOf(node, this.#flags);
+    if (!this.#sets.has(node.raw)) this.#sets.set(node.raw, charactersOf(node, this.#flags));
+    const set = this.#sets.get(node.raw);
     if (set === undefined || this.characters.length >= MAX_POSITIONS) throw new Unproved();
+    // The engine translates every range of every position too, when it first runs.
+    this.#spend(1 + RANGE_EFFORT * set.ranges.length);
     const position = this.characters.length;
     this.characters.push(set);
     this.follow.push(new Map());
@@ -137,9 +155,15 @@ class Builder {
     return { first, last, empty: bounded(a.empty * b.empty) };
   }
 
+  #spend(effort: number): void {
+    this.#effort.left -= effort;
+    if (this.#effort.left < 0) throw new Unproved();
+  }
+
   #connect(from: Ways, to: Ways): void {
     this.#edges += from.size * to.size;
     if (this.#edges > MAX_EDGES) throw new Unproved();
+    this.#spend(from.size * to.size);
     for (const [position, ways] of from) add(this.follow[position] as Ways, to, ways);
   }
 }

@@ -43,6 +43,10 @@ describe("a text that matches a pattern", () => {
     expect(sampleOf(hostile)).toBeUndefined();
   });
 
+  it("is given up when making one would not end", () => {
+    expect(sampleOf({ ...matcher("a"), source: "(?:(?:(?:){900}){900}){900}", flags: "u" })).toBeUndefined();
+  });
+
   it("always matches, whatever the pattern", () => {
     const source = fc
       .array(fc.constantFrom("a", "[b-d]", "\\d", "(?:x|yz)", "w?", "[A-Z]+", "q{2,3}", "."), { maxLength: 6 })

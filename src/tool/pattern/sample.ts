@@ -6,6 +6,7 @@ import type { Matcher } from "./matcher.js";
 import { charactersOf, isSingleCharacter, parsePattern } from "./parse.js";
 
 const MAX_SAMPLE = 1_000;
+const MAX_VISITED = 5_000;
 const TRIES = 4;
 
 export interface SampleLength {
@@ -39,7 +40,7 @@ class Sampler {
   readonly #length: SampleLength;
   readonly #groups = new Map<AST.CapturingGroup, string>();
   #choices = 0;
-  #written = 0;
+  #visited = 0;
 
   constructor(flags: string, variant: number, length: SampleLength) {
     this.#flags = flags;
@@ -53,6 +54,8 @@ class Sampler {
   }
 
   #element(node: AST.Element): string {
+    // Rounds that write nothing count too: repeated repetitions of nothing would never end.
+    if (++this.#visited > MAX_VISITED) throw new RangeError("no sample");
     if (isSingleCharacter(node)) return this.#character(node);
     switch (node.type) {
       case "Group":
@@ -83,7 +86,7 @@ class Sampler {
   #character(node: Parameters<typeof charactersOf>[0]): string {
     const set = charactersOf(node, this.#flags);
     const pick = this.#choices++ + this.#variant;
-    if (++this.#written > MAX_SAMPLE || set === undefined || set.isEmpty) throw new RangeError("no sample");
+    if (set === undefined || set.isEmpty) throw new RangeError("no sample");
     // Something a person would type, and not the same character all the time.
     const familiar = [...FAMILIAR].filter((letter) => set.has(letter.charCodeAt(0)));
     return familiar[pick % familiar.length] ?? String.fromCodePoint(set.ranges[0]?.min ?? 0);

@@ -37,7 +37,7 @@ const KEYWORDS: Readonly<Record<Dialect, readonly Keyword[]>> = {
 const IN_PLACE = new Set("allOf anyOf oneOf not if then else dependentSchemas dependencies".split(" "));
 
 /** Work that may go into proving the patterns of one document. */
-const PATTERN_EFFORT = 1_500_000;
+const PATTERN_EFFORT = 1_000_000;
 
 interface Node {
   readonly located: Located;

@@ -25,12 +25,12 @@ export interface SchemaLimits {
 }
 
 export const DEFAULT_SCHEMA_LIMITS: Readonly<SchemaLimits> = {
-  maxValues: 50_000,
+  maxValues: 20_000,
   maxDepth: 100,
   maxCharacters: 2_000_000,
-  maxReferences: 5_000,
+  maxReferences: 2_000,
   maxEnum: 10_000,
-  maxPatterns: 500,
+  maxPatterns: 200,
   maxValueDepth: 128,
   maxSteps: 3_000_000,
   maxProblems: 20,

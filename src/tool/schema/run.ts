@@ -121,7 +121,14 @@ export class Run {
 
   matches(matcher: Matcher, text: string): boolean {
     this.spend(1 + (text.length >> 4));
-    if (text.length <= matcher.safeLength) return matcher.test(text);
+    if (text.length <= matcher.safeLength) {
+      try {
+        return matcher.test(text);
+      } catch {
+        // The engine translates a pattern when it first runs, and finds only then that it is too large.
+        throw new Unjudged("a pattern of the schema is too large to run");
+      }
+    }
     const answer = this.#answers.get(matcher)?.get(text);
     if (answer !== undefined) return answer;
     this.questions.push({ matcher, text });
