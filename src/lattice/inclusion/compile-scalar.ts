@@ -1,0 +1,120 @@
+import type { Scope } from "./compile.js";
+import { ANYTHING, type Formula, type Formulas, KIND, NUMBER } from "./formula.js";
+
+const TYPES: Record<string, number> = {
+  null: KIND.null,
+  boolean: KIND.true | KIND.false,
+  integer: KIND.integer,
+  number: NUMBER,
+  string: KIND.string,
+  array: KIND.array,
+  object: KIND.object,
+};
+
+export function typeKeyword({ f, keywords, opaque }: Scope): Formula {
+  const { type } = keywords;
+  if (type === undefined) return f.yes;
+  const names = Array.isArray(type) ? type : [type];
+  const kinds = names.map((name) => (typeof name === "string" && Object.hasOwn(TYPES, name) ? TYPES[name] : undefined));
+  if (kinds.includes(undefined)) return opaque(`type ${JSON.stringify(type)}`);
+  return f.kind(kinds.reduce<number>((all, kind) => all | (kind ?? 0), 0));
+}
+
+/** One of these values; scalars of one kind become one atom, however long the list. */
+export function oneOfValues(f: Formulas, values: readonly unknown[]): Formula {
+  const numbers = values.filter((value) => typeof value === "number").map((value) => (value === 0 ? 0 : value));
+  const strings = values.filter((value) => typeof value === "string");
+  const rest = values.filter((value) => typeof value !== "number" && typeof value !== "string");
+  const integers = numbers.filter(Number.isInteger);
+  const fractions = numbers.filter((value) => !Number.isInteger(value));
+  const among = (kind: number, of: readonly number[]): Formula =>
+    f.and(f.kind(kind), f.atom({ is: "oneOfNumbers", values: [...new Set(of)].toSorted((a, b) => a - b) }));
+  return f.or(
+    among(KIND.integer, integers),
+    among(KIND.fraction, fractions),
+    f.and(f.kind(KIND.string), named(f, strings)),
+    ...rest.map((value) => constant(f, value)),
+  );
+}
+
+/** Exactly this value, written out by its parts so that its negation is exact too. */
+export function constant(f: Formulas, value: unknown): Formula {
+  if (value === null) return f.kind(KIND.null);
+  if (typeof value === "boolean") return f.kind(value ? KIND.true : KIND.false);
+  if (typeof value === "number" || typeof value === "string") return oneOfValues(f, [value]);
+  if (Array.isArray(value)) {
+    return f.and(
+      f.kind(KIND.array),
+      f.atom({ is: "size", least: value.length }),
+      f.atom({ is: "size", least: value.length + 1 }, false),
+      ...value.map((item, i) => f.atom({ is: "items", from: i, to: i + 1, item: constant(f, item) })),
+    );
+  }
+  if (typeof value === "object") {
+    const names = Object.keys(value).toSorted();
+    return f.and(
+      f.kind(KIND.object),
+      closedTo(f, names),
+      ...names.map((name) => has(f, name)),
+      ...Object.entries(value).map(([name, inner]) =>
+        f.atom({ is: "values", name: named(f, [name]), value: constant(f, inner) }),
+      ),
+    );
+  }
+  return f.atom({ is: "opaque", key: `constant ${String(value)}` });
+}
+
+export function named(f: Formulas, names: readonly string[]): Formula {
+  return f.atom({ is: "oneOfStrings", values: [...new Set(names)].toSorted() });
+}
+
+export function has(f: Formulas, name: string): Formula {
+  return f.atom({ is: "values", name: named(f, [name]), value: f.no }, false);
+}
+
+function closedTo(f: Formulas, names: readonly string[]): Formula {
+  return f.atom({ is: "values", name: f.not(named(f, names)), value: f.no });
+}
+
+export function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0;
+}
+
+/** One part for each keyword that is present: `make` says what it means, or undefined when its value makes no sense. */
+export function eachKeyword(
+  scope: Scope,
+  kinds: number,
+  meanings: { readonly [keyword: string]: (value: unknown) => Formula | undefined },
+): Formula {
+  const { f, keywords, opaque } = scope;
+  const parts = Object.entries(meanings)
+    .filter(([keyword]) => keywords[keyword] !== undefined)
+    .map(([keyword, make]) => make(keywords[keyword]) ?? opaque(`${keyword} ${JSON.stringify(keywords[keyword])}`));
+  return kinds === ANYTHING ? f.and(...parts) : f.forKinds(kinds, f.and(...parts));
+}
+
+export function numberKeywords(scope: Scope): Formula {
+  const { f } = scope;
+  const bound = (make: (than: number) => Formula) => (value: unknown) =>
+    typeof value === "number" && Number.isFinite(value) ? make(value) : undefined;
+  return eachKeyword(scope, NUMBER, {
+    minimum: bound((than) => f.atom({ is: "atLeast", than })),
+    exclusiveMinimum: bound((than) => f.atom({ is: "above", than })),
+    maximum: bound((than) => f.atom({ is: "above", than }, false)),
+    exclusiveMaximum: bound((than) => f.atom({ is: "atLeast", than }, false)),
+    multipleOf: bound((of) => (of > 0 ? f.atom({ is: "multiple", of }) : scope.opaque(`multipleOf ${of}`))),
+  });
+}
+
+export function stringKeywords(scope: Scope): Formula {
+  const { f, options } = scope;
+  return eachKeyword(scope, KIND.string, {
+    minLength: (value) => (isCount(value) ? f.atom({ is: "length", least: value }) : undefined),
+    maxLength: (value) => (isCount(value) ? f.atom({ is: "length", least: value + 1 }, false) : undefined),
+    pattern: (value) => (typeof value === "string" ? f.atom({ is: "pattern", source: value }) : undefined),
+    format: (value) => {
+      if (typeof value !== "string") return undefined;
+      return options.formats === "ignore" ? f.yes : f.atom({ is: "format", name: value });
+    },
+  });
+}

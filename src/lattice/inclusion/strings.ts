@@ -1,0 +1,154 @@
+import type { Language, Languages } from "../regex/language.js";
+import { parsePattern } from "../regex/parse.js";
+import { matches, words } from "../regex/search.js";
+import { formatCounterexamples, formatExamples } from "./formats.js";
+import type { Formula } from "./formula.js";
+import { type Literal, none, type Outcome, some, unknown } from "./outcome.js";
+
+/** A longest length bound that is put into the automaton; beyond it the bound only filters what is found. */
+const MAX_COUNTED = 2_000;
+const MAX_WORDS = 12;
+
+/** Strings: what a conjunction of string atoms leaves, and whether one string satisfies a formula. */
+export class Strings {
+  readonly #languages: Languages;
+  readonly #steps: number;
+  readonly #isFormat: (name: string, text: string) => boolean | undefined;
+  readonly #patterns = new Map<string, Language | undefined>();
+
+  constructor(languages: Languages, steps: number, isFormat: (name: string, text: string) => boolean | undefined) {
+    this.#languages = languages;
+    this.#steps = steps;
+    this.#isFormat = isFormat;
+  }
+
+  #pattern(source: string): Language | undefined {
+    if (!this.#patterns.has(source)) this.#patterns.set(source, parsePattern(this.#languages, source));
+    return this.#patterns.get(source);
+  }
+
+  /** Whether one string satisfies one literal; undefined when no rule can tell. */
+  holds({ atom, holds }: Literal, text: string): boolean | undefined {
+    const answer = (() => {
+      switch (atom.is) {
+        case "length":
+          return lengthOf(text) >= atom.least;
+        case "oneOfStrings":
+          return atom.values.includes(text);
+        case "format":
+          return this.#isFormat(atom.name, text);
+        case "pattern": {
+          const language = this.#pattern(atom.source);
+          if (language === undefined) return undefined;
+          return this.#languages.bounded(this.#steps, () => matches(this.#languages, language, text));
+        }
+        default:
+          return undefined;
+      }
+    })();
+    return answer === undefined ? undefined : answer === holds;
+  }
+
+  solve(literals: readonly Literal[]): Outcome {
+    let low = 0;
+    let high = Infinity;
+    let among: readonly string[] | undefined;
+    const except = new Set<string>();
+    for (const { atom, holds } of literals) {
+      if (atom.is === "length" && holds) low = Math.max(low, atom.least);
+      else if (atom.is === "length") high = Math.min(high, atom.least - 1);
+      else if (atom.is === "oneOfStrings" && !holds) for (const value of atom.values) except.add(value);
+      else if (atom.is === "oneOfStrings") among = among?.filter((v) => atom.values.includes(v)) ?? atom.values;
+    }
+    if (low > high) return none;
+    if (among !== undefined) return this.#choose(literals, among, true);
+    const patterns = literals.filter(({ atom }) => atom.is === "pattern");
+    const formats = literals.filter(({ atom }) => atom.is === "format");
+    if (high === 0) return this.#choose(literals, [""], true);
+    const found = patterns.length === 0 ? plainStrings(low, except) : this.#words(patterns, low, high, except);
+    if (found?.length === 0) return none;
+    const examples = formats.flatMap(({ atom, holds }) =>
+      holds && atom.is === "format" ? formatExamples(atom.name, low) : formatCounterexamples(low),
+    );
+    return this.#choose(literals, [...(found ?? plainStrings(low, except)), ...examples], false);
+  }
+
+  /** The best of some strings; `complete` when no other string can satisfy the literals. */
+  #choose(literals: readonly Literal[], candidates: readonly string[], complete: boolean): Outcome {
+    let guess: string | undefined;
+    for (const text of candidates) {
+      const answers = literals.map((literal) => this.holds(literal, text));
+      if (answers.every((answer) => answer === true)) return some(text, true);
+      if (guess === undefined && !answers.includes(false)) guess = text;
+    }
+    if (guess !== undefined) return some(guess, false);
+    return complete ? none : unknown;
+  }
+
+  /** Words that satisfy patterns and lengths; an empty list proves that there is none. */
+  #words(patterns: readonly Literal[], low: number, high: number, except: ReadonlySet<string>): string[] | undefined {
+    const l = this.#languages;
+    const language = l.bounded(this.#steps, () => {
+      const parts = patterns.map(({ atom, holds }) => {
+        const parsed = atom.is === "pattern" ? this.#pattern(atom.source) : undefined;
+        // A pattern that is not understood says nothing here; the choice among the words found will be a guess.
+        return parsed === undefined ? l.all : holds ? parsed : l.not(parsed);
+      });
+      const most = high > MAX_COUNTED ? Infinity : high;
+      const length = l.loop(l.any, Math.min(low, MAX_COUNTED), most);
+      return l.and(...parts, length, ...[...except].map((text) => l.not(l.word(text))));
+    });
+    return language === undefined ? undefined : words(l, language, MAX_WORDS, this.#steps);
+  }
+}
+
+function lengthOf(text: string): number {
+  let length = 0;
+  for (const _ of text) length++;
+  return length;
+}
+
+/** Three strings of a permitted length (at least one character may be used) that are no exceptions: they always exist. */
+function plainStrings(low: number, except: ReadonlySet<string>): string[] {
+  const found = low === 0 && !except.has("") ? [""] : [];
+  for (let n = 0; found.length < 3; n++) {
+    const text = String.fromCodePoint(n < 26 ? 0x61 + n : 0xe0 + n).padEnd(low, "a");
+    if (!except.has(text)) found.push(text);
+  }
+  return found;
+}
+
+/** Three-valued evaluation of a formula on one string. */
+export function acceptsString(
+  strings: Strings,
+  formula: Formula,
+  text: string,
+  definition: (to: number) => Formula,
+  depth = 32,
+): boolean | undefined {
+  if (depth === 0) return undefined;
+  const each = (part: Formula): boolean | undefined => acceptsString(strings, part, text, definition, depth - 1);
+  const negate = (answer: boolean | undefined, holds: boolean): boolean | undefined =>
+    answer === undefined ? undefined : answer === holds;
+  switch (formula.op) {
+    case "kind":
+      return (formula.kinds & 32) !== 0;
+    case "and":
+    case "or": {
+      const decisive = formula.op === "or";
+      const answers = formula.list.map(each);
+      if (answers.includes(decisive)) return decisive;
+      return answers.includes(undefined) ? undefined : !decisive;
+    }
+    case "one": {
+      const answers = formula.list.map(each);
+      const certain = answers.filter((answer) => answer === true).length;
+      if (certain > 1) return !formula.holds;
+      return answers.includes(undefined) ? undefined : (certain === 1) === formula.holds;
+    }
+    case "ref":
+      return negate(each(definition(formula.to)), formula.holds);
+    case "atom":
+      return strings.holds(formula, text);
+  }
+}
