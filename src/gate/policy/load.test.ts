@@ -238,6 +238,42 @@ describe("arguments that Cedar has no type for", () => {
   });
 });
 
+describe("a rule about many tools", () => {
+  const odd = {
+    name: "odd",
+    server: "evil",
+    inputSchema: { type: "object", properties: { path: { type: "integer" } } },
+  };
+  const wide =
+    'forbid (principal, action in Action::"tools/call", resource)\nwhen { context.arguments has path && context.arguments.path like "/etc/*" };';
+
+  test("cannot be kept from loading by one that types an argument otherwise: its calls are denied, with a warning", () => {
+    const policy = load(`permit (principal, action, resource);\n${wide}`, [...TOOLS, odd]);
+    expect(policy.warnings).toEqual([
+      {
+        file: "etc/main.cedar",
+        line: 3,
+        column: 38,
+        message: "unexpected type: expected String but saw Long, in odd; calls that get this far will be denied",
+        help: 'leave it out with action != Action::"odd" && …',
+      },
+    ]);
+    const resource = { type: "Tool", id: "odd" } as const;
+    expect(policy.decide(ask({ path: 5 }, { action: "odd", resource })).effect).toBe("deny");
+    expect(policy.decide(ask({}, { action: "odd", resource })).effect).toBe("permit");
+    expect(policy.decide(ask({ path: "/srv" })).effect).toBe("permit");
+    expect(load(wide.replace("{ context", '{ action != Action::"odd" && context'), [...TOOLS, odd]).warnings).toEqual(
+      [],
+    );
+  });
+
+  test("is refused where it is wrong for every tool that has the argument, or for one it names", () => {
+    expect(problemsOf(wide, [odd, { ...odd, name: "odder" }])).not.toEqual([]);
+    const named = wide.replace('in Action::"tools/call"', 'in [Action::"fs.read", Action::"odd"]');
+    expect(problemsOf(named, [...TOOLS, odd])).not.toEqual([]);
+  });
+});
+
 test("names from servers, however odd, cannot make a good policy unloadable", () => {
   const names = ["__cedar", "", "\0", "type", "required", "a b", "in", "é😀", "constructor", '"; permit', "$0", "$$1"];
   const properties = { ...Object.fromEntries(names.map((name) => [name, { type: "string" }])), weird: {} };
