@@ -15,7 +15,7 @@ const UNPRIVILEGED = 64_123;
 export function judgeScenarios(reports: readonly ScenarioReport[], tree: Protections["processTree"]): void {
   for (const report of reports) {
     expect(report.left, report.name).toEqual([]);
-    expect(report.protections?.processTree, report.name).toBe(tree);
+    expect(report.protections?.processTree, `${report.name}: ${report.detail}`).toBe(tree);
     if (/ignores|closes|stops/.test(report.name)) expect(report.outcome, report.name).toBe("timeoutMs");
     // A bomb's first process may itself be refused its next child, and end.
     if (/bomb/.test(report.name)) expect(["ended", "timeoutMs"], report.name).toContain(report.outcome);

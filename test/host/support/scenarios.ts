@@ -12,6 +12,7 @@ import { makeWorld } from "./world.js";
 export interface ScenarioReport {
   readonly name: string;
   readonly outcome: string;
+  readonly detail: string;
   readonly timedOut: boolean;
   readonly truncated: boolean;
   /** Command lines that still carry the scenario's mark. */
@@ -66,6 +67,7 @@ function report(name: string, outcome: Outcome<CmdRunResult>, left: readonly str
   return {
     name,
     outcome: outcome.ok ? "ended" : outcome.denial.rule,
+    detail: outcome.ok ? outcome.result.stderr.slice(-200) : JSON.stringify(outcome.denial),
     timedOut: result?.timedOut ?? false,
     truncated: result?.truncated ?? false,
     left,
