@@ -267,9 +267,13 @@ async function bench(kind: Kind, handler: Handler, noise: Noise, limits: Partial
       const port = Number(new URL(listener.url).port);
       const line = new Line(() => dial(port));
       const lane: Lane = {
-        throwAt(lines, marker) {
-          const requests = lines.map((one) => damaged(noise, post(one), 150));
-          return line.until(noise.chunks(Buffer.concat(requests)), post(Buffer.from(marker)), marker);
+        async throwAt(lines, marker) {
+          // Fewer at a time than a client may send ahead.
+          for (let start = 0; start < lines.length || start === 0; start += 12) {
+            const requests = lines.slice(start, start + 12).map((one) => damaged(noise, post(one), 150));
+            const last = marker.replace("}", `,"part":${start}}`);
+            await line.until(noise.chunks(Buffer.concat(requests)), post(Buffer.from(last)), last);
+          }
         },
         leave: () => line.leave(),
       };
@@ -686,11 +690,13 @@ export function codecContract(sizes: CodecSizes): void {
         const crowd = await idlers(kind, port, sizes.idleConnections);
         cleanUp.push(() => crowd.kill());
         const peak = listener.connections;
-        const each = (memory().rss - before.rss) / peak;
+        const each = (memory().live - before.live) / peak;
         expect(peak).toBeLessThanOrEqual(cap);
         expect(peak).toBeGreaterThan(cap * 0.9);
         expect(await isServed(client as () => ClientTransport)).toBe(true);
-        console.info(`${kind}: ${peak} idle connections, ${(each / 1024).toFixed(1)} KiB each`);
+        // With a few hundred the noise is larger than the number.
+        if (peak > 1000)
+          console.info(`${kind}: ${peak} idle connections, ${(each / 1024).toFixed(1)} KiB of heap each`);
         const until = Date.now() + 4 * patienceMs;
         while (listener.connections > 0 && Date.now() < until) await sleep(50);
         expect(listener.connections).toBe(0);

@@ -25,8 +25,8 @@ export interface HttpServerOptions extends ListenAt {
 }
 
 const MAX_HEADER_BYTES = 16 * 1024;
-/** Requests a client may send ahead on one connection; nobody honest does, and each costs us an open exchange. */
-const MAX_PIPELINED = 64;
+/** Requests a client may send ahead on one connection. Hardly anybody does, and each may make an answer wait here. */
+const MAX_PIPELINED = 16;
 const EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after";
 
 export async function listenHttp(handler: Handler, options: HttpServerOptions = {}): Promise<Listener> {

@@ -350,7 +350,7 @@ describe("what is too much", () => {
     const one =
       "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[1]";
     expect(await say(port, one.repeat(500))).toBe("");
-    expect(open).toBeLessThanOrEqual(64);
+    expect(open).toBeLessThanOrEqual(16);
   });
 
   test("an answer that nobody takes does not stay for ever", async () => {
