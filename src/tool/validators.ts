@@ -6,7 +6,6 @@ import { escapePointer } from "./schema/pointer.js";
 import type { Problem, Validation } from "./types.js";
 
 /** Nothing or true is fine; a string is the reason why not; problems say it precisely. */
-// biome-ignore lint/suspicious/noConfusingVoidType: a validator may simply return nothing
 export type Verdict = true | undefined | void | string | Problem | readonly Problem[];
 export type Validator<A = JsonObject> = (args: A) => Verdict | Promise<Verdict>;
 
