@@ -52,7 +52,9 @@ it(`${RELOADS} reloads under load: each call's recorded policy was live, none is
   for (let n = 1; n <= RELOADS; n++) {
     write(n);
     const reload = await runtime.watcher.reload();
-    expect(reload.outcome).toBe("swapped");
+    // The watcher may have been first; what counts is that the new rules hold now.
+    expect(reload.outcome).not.toBe("refused");
+    expect(runtime.gate.policy.rules.map((rule) => rule.id)).toEqual([`r${n}`]);
     live.add(runtime.gate.policy.hash);
     if (n % 50 === 0) await sleep(5);
   }
