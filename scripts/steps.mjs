@@ -38,11 +38,15 @@ export function checkNode() {
  * stderr: stdout may be a protocol.
  */
 export function install() {
-  const lock = createHash("sha256").update(readFileSync(join(root, "package-lock.json"))).digest("hex");
+  const lock = createHash("sha256")
+    .update(readFileSync(join(root, "package-lock.json")))
+    .digest("hex");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === lock) return;
   say("installing dependencies, once (about a minute) …");
   const npm = process.platform === "win32" ? "npm.cmd" : "npm";
-  run(npm, ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], { stdio: ["ignore", 2, 2] });
+  run(npm, ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], {
+    stdio: ["ignore", 2, 2],
+  });
   writeFileSync(stamp, lock);
 }
 

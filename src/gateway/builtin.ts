@@ -3,7 +3,7 @@
 
 import type { Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../protocol/index.js";
-import type { LogLevel, ServerDefinition, Validation } from "../tool/index.js";
+import { type LogLevel, type ServerDefinition, type Validation, validateArguments } from "../tool/index.js";
 import { LIST_METHODS, type ListMethod } from "./lists.js";
 import { argumentsOf, routeFor, stringField, visibleTool } from "./route.js";
 import type { Session } from "./session.js";
@@ -116,10 +116,7 @@ function discover(server: ServerDefinition, revision: Revision): JsonObject {
 
 async function validateOnly(gateway: Gateway, principal: Principal, params: JsonObject): Promise<JsonObject> {
   const tool = visibleTool(gateway, principal, stringField(params, "name"));
-  const checked = await tool.validate(argumentsOf(params));
-  return checked.ok
-    ? { valid: true, problems: [] }
-    : { valid: false, problems: checked.problems as unknown as JsonObject[] };
+  return (await validateArguments(tool, argumentsOf(params))) as unknown as JsonObject;
 }
 
 function setLevel(session: Session | undefined, params: JsonObject): JsonObject {
