@@ -12,34 +12,39 @@ const sha256: (text: string) => string =
     ? (text) => hash("sha256", text, "binary")
     : (text) => createHash("sha256").update(text).digest("binary");
 
-/** Two characters for every ten bits: half the steps of one character for five. */
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
-const PAIRS: readonly string[] = Array.from({ length: 1024 }, (_, i) => `${ALPHABET[i >> 5]}${ALPHABET[i & 31]}`);
+const CODES = Uint8Array.from(ALPHABET, (letter) => letter.charCodeAt(0));
 
-/** The prefix is five bytes, which is exactly four pairs: it is the same in every id. */
-const HEAD = `b${pairsOf(PREFIX.toString("latin1"))}`;
+/** 37 bytes are 296 bits, so 60 characters after the `b`; the last group is filled with zeros that are not written. */
+const LENGTH = 1 + Math.ceil((BYTES * 8) / 5);
 
-function pairsOf(bytes: string): string {
-  let out = "";
-  // Five bytes are forty bits are four pairs.
+/** The prefix is five bytes, which is exactly eight characters: they stand in the buffer once and for all. */
+const HEAD = 1 + (PREFIX.length * 8) / 5;
+const scratch = Buffer.alloc(HEAD + 56);
+scratch.write("b", 0, "latin1");
+encode(PREFIX.toString("latin1"), 1);
+
+/** Base32 of `bytes` (a multiple of five, one character a byte) into the buffer. */
+function encode(bytes: string, start: number): void {
+  let to = start;
   for (let i = 0; i < bytes.length; i += 5) {
     const a = bytes.charCodeAt(i);
     const b = bytes.charCodeAt(i + 1);
     const c = bytes.charCodeAt(i + 2);
     const d = bytes.charCodeAt(i + 3);
     const e = bytes.charCodeAt(i + 4);
-    out +=
-      (PAIRS[(a << 2) | (b >> 6)] as string) +
-      PAIRS[((b & 63) << 4) | (c >> 4)] +
-      PAIRS[((c & 15) << 6) | (d >> 2)] +
-      PAIRS[((d & 3) << 8) | e];
+    scratch[to++] = CODES[a >> 3] as number;
+    scratch[to++] = CODES[((a & 7) << 2) | (b >> 6)] as number;
+    scratch[to++] = CODES[(b >> 1) & 31] as number;
+    scratch[to++] = CODES[((b & 1) << 4) | (c >> 4)] as number;
+    scratch[to++] = CODES[((c & 15) << 1) | (d >> 7)] as number;
+    scratch[to++] = CODES[(d >> 2) & 31] as number;
+    scratch[to++] = CODES[((d & 3) << 3) | (e >> 5)] as number;
+    scratch[to++] = CODES[e & 31] as number;
   }
-  return out;
 }
 
-/** 37 bytes are 296 bits, so 60 characters; the last group is filled with zeros that are not written. */
-const LENGTH = 1 + Math.ceil((BYTES * 8) / 5);
-
 export function contentId(canonicalText: string): string {
-  return (HEAD + pairsOf(`${sha256(canonicalText)}\0\0\0`)).slice(0, LENGTH);
+  encode(`${sha256(canonicalText)}\0\0\0`, HEAD);
+  return scratch.latin1Slice(0, LENGTH);
 }

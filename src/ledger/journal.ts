@@ -8,6 +8,8 @@ import { type Segment, segmentAt } from "./segments.js";
 const MODE = 0o600;
 const MAX_RETRY_MS = 5_000;
 const HEAD_ROOM = 160;
+/** So many records in one batch mean that many callers wait. */
+const CROWD = 16;
 
 /** Where writing begins: everything before it is durable. */
 export interface JournalStart {
@@ -65,6 +67,7 @@ export class Journal {
   #writing: Batch | undefined;
   #spare: Batch | undefined;
   #scheduled = false;
+  #lastBatch = 0;
   #pending = 0;
   #pendingBytes = 0;
 
@@ -191,11 +194,14 @@ export class Journal {
     return batch;
   }
 
-  // setImmediate runs once the events that are ready have been handled, so that records of one turn share a sync.
+  // setImmediate runs once the events that are ready have been handled, so that records of one turn share a sync. A
+  // sync costs the processor as much as several calls; where many records come at once, a millisecond of waiting makes
+  // one sync of two or three, and callers get their answers sooner.
   #schedule(): void {
     if (this.#scheduled || this.#writing !== undefined) return;
     this.#scheduled = true;
-    setImmediate(this.#flush);
+    if (this.#lastBatch >= CROWD) setTimeout(this.#flush, 1);
+    else setImmediate(this.#flush);
   }
 
   readonly #flush = (): void => {
@@ -204,6 +210,7 @@ export class Journal {
     const batch = this.#takeBatch();
     if (batch === undefined) return this.#tellDrained();
     this.#writing = batch;
+    this.#lastBatch = batch.items.length;
     const isNewSegmentDue = this.#offset >= this.#options.maxSegmentBytes;
     if (this.#file !== undefined && this.#nameIsDurable && !isNewSegmentDue) return this.#write(this.#file, batch);
     this.#prepare(isNewSegmentDue).then(
@@ -271,7 +278,7 @@ export class Journal {
       this.#nameIsDurable = false;
       onRotate();
     }
-    this.#file ??= await disk.openWrite(this.#segment.path, MODE);
+    this.#file ??= await disk.openJournal(this.#segment.path, MODE);
     const bytes = await this.#file.size();
     if (bytes < this.#offset) {
       throw new LedgerUnavailable(
