@@ -45,6 +45,24 @@ function tryFuse(): boolean {
   }
 }
 
+export const SFTP_SERVER = "/usr/lib/openssh/sftp-server";
+
+export function canServeSftp(): boolean {
+  const isThere = (): boolean => has("sshfs") && has("socat") && existsSync(SFTP_SERVER);
+  if (isThere()) return true;
+  if (!isRoot) return false;
+  try {
+    install("sshfs", "socat", "openssh-sftp-server");
+  } catch {
+    // No network, no packages: the test says what it needs.
+  }
+  return isThere();
+}
+
+function install(...packages: string[]): void {
+  execFileSync("apt-get", ["install", "-y", "-qq", ...packages], { stdio: "ignore", timeout: 100_000 });
+}
+
 export function has(program: string): boolean {
   return ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"].some((folder) =>
     existsSync(join(folder, program)),
