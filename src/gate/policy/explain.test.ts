@@ -110,6 +110,18 @@ test("a matching rule with one clause names what made that clause true", () => {
   });
 });
 
+test("under a negation it is the part inside that made the difference", () => {
+  const text = `permit (principal, action == Action::"fs.read", resource) when {
+    !(principal.app == "x" || context.arguments.path like "*.key") };`;
+  const request = { app: "blog", agent: "a", scope: [], arguments: { path: "a.key" }, transport: "" };
+  const resource = { type: "Tool", id: "fs.read" } as const;
+  const set = loadPolicy([{ file: "p.cedar", text }], TOOLS);
+  expect(set.explain({ ...request, action: "fs.read", resource }).rules[0]).toMatchObject({
+    matched: false,
+    decidedBy: { part: "when", line: 2, text: 'context.arguments.path like "*.key"' },
+  });
+});
+
 test("a request that cannot be decided is explained as such", () => {
   expect(explain({ path: { __entity: 1 } })).toMatchObject({ decision: { effect: "deny" }, rules: [] });
 });

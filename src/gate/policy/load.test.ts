@@ -267,6 +267,14 @@ describe("a rule about many tools", () => {
     );
   });
 
+  test("is refused where it reads what some of them do not have, because that would deny all their calls", () => {
+    const none = { name: "none", server: "s", inputSchema: { type: "object", properties: {} } };
+    const unguarded =
+      'permit (principal, action in Action::"tools/call", resource) when { context.arguments.path like "/*" };';
+    expect(problemsOf(unguarded, TOOLS.slice(0, 1))).toEqual([]);
+    expect(problemsOf(unguarded, [...TOOLS.slice(0, 1), none])[0]?.message).toContain("not found");
+  });
+
   test("is refused where it is wrong for every tool that has the argument, or for one it names", () => {
     expect(problemsOf(wide, [odd, { ...odd, name: "odder" }])).not.toEqual([]);
     const named = wide.replace('in Action::"tools/call"', 'in [Action::"fs.read", Action::"odd"]');
@@ -315,6 +323,10 @@ describe("the set as a whole", () => {
       "named etc/b.cedar:3",
       "a.cedar#1 etc/a.cedar:1",
     ]);
+    const twice = ["a/p.cedar", "b/p.cedar"].map((file) => ({ file, text: `${READ};` }));
+    expect(() => loadPolicy(twice, TOOLS)).toThrow(
+      'b/p.cedar:1:1: the id p.cedar#1 is taken (by the rule at a/p.cedar:1; add @id("…") or rename the file)',
+    );
     expect(problemsOf(`@id("x")\n${READ};\n@id("x")\n${READ};`)[0]).toMatchObject({
       line: 3,
       message: "the id x is taken",
