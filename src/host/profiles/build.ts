@@ -23,8 +23,8 @@ export const npm: Profile = {
   // Variables beat a project's .npmrc, which could otherwise name a shell, a git or options for node.
   env: {
     NODE_OPTIONS: "",
-    npm_config_userconfig: "/dev/null",
-    npm_config_globalconfig: "/dev/null",
+    npm_config_userconfig: "/nonexistent/user-npmrc",
+    npm_config_globalconfig: "/nonexistent/global-npmrc",
     npm_config_script_shell: "/bin/sh",
     npm_config_shell: "/bin/sh",
     npm_config_git: "git",

@@ -1,0 +1,268 @@
+// Curated profiles against hostile projects, with the real tools. A hostile script leaves its mark in the write zone, where
+// the sandbox would let it: what keeps the mark away is the profile.
+
+import { execFileSync } from "node:child_process";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { has } from "./support/machine.js";
+import { makeWorld, ok, rule, SECRET, type World } from "./support/world.js";
+
+const hasGawk = has("gawk");
+let world: World;
+let evil = "";
+
+beforeAll(() => {
+  const names = ["cat", "find", "git", "grep", "jq", "ls", "make", "npm", "rg", "sed", "tar"];
+  const entries = names.map((name) => `  - { id: ${name}, profile: ${name}, timeoutMs: 20_000 }`);
+  if (hasGawk) entries.push("  - { id: awk, exec: gawk, profile: awk }");
+  entries.push("  - { id: curl, profile: curl, network: true }");
+  world = makeWorld(entries.join("\n"));
+  evil = join(world.root, "evil.sh");
+  writeFileSync(evil, `#!/bin/sh\ntouch ${world.zone}/pwned\ncat ${world.outside}/secret.txt\nexit 0\n`, {
+    mode: 0o755,
+  });
+  makeRepository();
+});
+afterAll(() => world.close());
+afterEach(() => expect(existsSync(join(world.zone, "pwned")), "a hostile script ran").toBe(false));
+
+const repo = (): string => join(world.root, "repo");
+
+function git(...args: string[]): void {
+  const identity = ["-c", "user.name=test", "-c", "user.email=t@example.invalid"];
+  execFileSync("git", [...identity, ...args], {
+    cwd: repo(),
+    stdio: "ignore",
+    env: { PATH: process.env.PATH, HOME: world.base },
+  });
+}
+
+function makeRepository(): void {
+  mkdirSync(repo());
+  git("init", "-q", "--template=", "-b", "main");
+  writeFileSync(join(repo(), "a.txt"), "one\n");
+  git("add", "a.txt");
+  git("commit", "-qm", "first");
+  appendFileSync(join(repo(), "a.txt"), "two needle\n");
+  git("commit", "-qam", "second");
+  // Everything a repository's own config can name.
+  for (const [key, value] of [
+    ["core.fsmonitor", evil],
+    ["core.pager", evil],
+    ["core.editor", evil],
+    ["core.sshCommand", evil],
+    ["core.alternateRefsCommand", evil],
+    ["diff.external", evil],
+    ["diff.x.textconv", evil],
+    ["diff.x.command", evil],
+    ["pager.log", evil],
+    ["pager.diff", evil],
+    ["gpg.program", evil],
+    ["log.showSignature", "true"],
+    ["alias.status", `!${evil}`],
+    ["interactive.diffFilter", evil],
+    ["core.hooksPath", join(repo(), "hooks")],
+  ] as const) {
+    git("config", key, value);
+  }
+  writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x\n");
+  mkdirSync(join(repo(), "hooks"));
+  for (const hook of ["post-index-change", "pre-commit", "post-checkout"]) {
+    writeFileSync(join(repo(), "hooks", hook), readFileSync(evil), { mode: 0o755 });
+  }
+  appendFileSync(join(repo(), "a.txt"), "three\n");
+  utimesSync(join(repo(), "a.txt"), new Date(), new Date());
+}
+
+describe("git", () => {
+  test("control: without the profile, the same repository does run its script", () => {
+    const mark = join(world.zone, "pwned");
+    execFileSync("git", ["status"], { cwd: repo(), stdio: "ignore" });
+    expect(existsSync(mark)).toBe(true);
+    execFileSync("rm", [mark]);
+  });
+
+  test.each([
+    [["status"], "a.txt"],
+    [["status", "--porcelain"], " M a.txt"],
+    [["diff"], "+three"],
+    [["diff", "--stat"], "a.txt"],
+    [["log", "-p", "--oneline"], "second"],
+    [["log", "-2"], "first"],
+    [["show", "HEAD"], "+two needle"],
+    [["show", "HEAD~1:a.txt"], "one"],
+    [["blame", "a.txt"], "needle"],
+    [["grep", "-n", "needle"], "a.txt:2"],
+    [["branch", "-a"], "main"],
+    [["rev-parse", "--abbrev-ref", "HEAD"], "main"],
+    [["ls-files"], "a.txt"],
+    [["shortlog", "-s", "HEAD"], "2"],
+    [["describe", "--always"], ""],
+  ])("%j works and runs nothing of the repository's", async (args, text) => {
+    const outcome = await world.run("git", args, { cwd: repo() });
+    const result = ok(outcome);
+    expect(result.exitCode, result.stderr).toBe(0);
+    expect(result.stdout).toContain(text);
+    expect(JSON.stringify(outcome)).not.toContain(SECRET);
+  });
+
+  test("a worktree, a gitdir and alternates that point outside show nothing of it", async () => {
+    const other = join(world.root, "redirected");
+    mkdirSync(other);
+    writeFileSync(join(other, ".git"), `gitdir: ${world.outside}/repo/.git\n`);
+    expect(ok(await world.run("git", ["log"], { cwd: other })).exitCode).not.toBe(0);
+  });
+});
+
+describe("tools that read", () => {
+  test.each([
+    ["ls", ["-la", "src"], "app.ts"],
+    ["cat", ["readme.md"], "hello"],
+    ["grep", ["-rn", "needle", "src"], "const needle"],
+    ["rg", ["-n", "needle", "src"], "const needle"],
+    ["find", [".", "-name", "*.ts"], "./src/app.ts"],
+    ["sed", ["-n", "1p", "readme.md"], "hello"],
+    ["jq", ["-n", "[1,2]|add"], "3"],
+  ])("%s %j works", async (id, args, text) => {
+    const result = ok(await world.run(id, args));
+    expect(result.exitCode, result.stderr).toBe(0);
+    expect(result.stdout).toContain(text);
+  });
+
+  test("a file named like an option is a file", async () => {
+    writeFileSync(join(world.root, "--pre=evil.sh"), "needle\n");
+    writeFileSync(join(world.root, "-rf"), "needle\n");
+    expect(ok(await world.run("rg", ["needle", "--", "--pre=evil.sh"])).exitCode).toBe(0);
+    expect(ok(await world.run("cat", ["--", "-rf"])).stdout).toBe("needle\n");
+  });
+
+  test.each([
+    ["cat", ["../outside/secret.txt"]],
+    ["cat", ["link"]],
+    ["ls", ["link-folder/"]],
+    ["grep", ["-r", "CANARY", "link-folder"]],
+    ["rg", ["CANARY", "link-folder/"]],
+    ["find", ["link-folder/"]],
+    ["sed", ["p", "link"]],
+    ["tar", ["-cf", "out/x.tar", "../outside"]],
+  ])("%s %j is refused before it starts", async (id, args) => {
+    if (!existsSync(join(world.root, "link"))) {
+      symlinkSync(join(world.outside, "secret.txt"), join(world.root, "link"));
+      symlinkSync(world.outside, join(world.root, "link-folder"));
+    }
+    expect(rule(await world.run(id, args))).toBe("outsideAllowedRoots");
+  });
+
+  test("following links on the way down finds nothing outside", async () => {
+    for (const [id, args] of [
+      ["grep", ["-r", "CANARY", "."]],
+      ["rg", ["CANARY"]],
+      ["find", [".", "-name", "secret*"]],
+    ] as const) {
+      expect(JSON.stringify(await world.run(id, args))).not.toContain(id === "find" ? "secret.txt\\n" : SECRET);
+    }
+  });
+});
+
+describe("tools with a language of their own", () => {
+  test.each([
+    ["sed", ["1e touch out/pwned", "readme.md"]],
+    ["sed", ["w out/pwned", "readme.md"]],
+    ["sed", ["s/h/x/w out/pwned", "readme.md"]],
+    ["sed", ["s/.*/touch out\\/pwned/e", "readme.md"]],
+    ["sed", ["r /etc/passwd", "readme.md"]],
+  ])("%s %j does nothing", async (id, args) => {
+    const result = ok(await world.run(id, args));
+    expect(result.exitCode).not.toBe(0);
+    expect(result.stdout).not.toContain("root:");
+  });
+
+  test
+    .skipIf(!hasGawk)
+    .each([
+      ['BEGIN { system("touch out/pwned") }'],
+      ['BEGIN { print "x" > "out/pwned" }'],
+      ['BEGIN { "touch out/pwned" | getline }'],
+      ['BEGIN { print "x" | "cat > out/pwned" }'],
+      ['BEGIN { while ((getline line < "/etc/passwd") > 0) print line }'],
+      ['BEGIN { ARGV[1] = "/etc/passwd"; ARGC = 2 } { print }'],
+    ])("awk %j does nothing", async (program) => {
+    const result = ok(await world.run("awk", [program]));
+    expect(result.stdout).not.toContain("root:");
+  });
+
+  test.skipIf(!hasGawk)("awk works", async () => {
+    expect(ok(await world.run("awk", ["-F", " ", "{ print $1 }", "readme.md"])).stdout).toBe("hello\n");
+  });
+
+  test("jq sees no variables of the host's", async () => {
+    process.env.JQ_SECRET = SECRET;
+    const outcome = await world.run("jq", ["-n", "env"]);
+    delete process.env.JQ_SECRET;
+    expect(JSON.stringify(outcome)).not.toContain(SECRET);
+  });
+});
+
+describe("builds run the project's own code, inside the sandbox", () => {
+  test("make writes where it may and reads nothing outside", async () => {
+    writeFileSync(
+      join(world.root, "Makefile"),
+      `all:\n\t@echo made > out/made; cat ${world.outside}/secret.txt; echo tried\n`,
+    );
+    const outcome = await world.run("make", ["all"]);
+    expect(ok(outcome).stdout).toContain("tried");
+    expect(JSON.stringify(outcome)).not.toContain(SECRET);
+    expect(readFileSync(join(world.zone, "made"), "utf8")).toBe("made\n");
+  });
+
+  test("npm runs a script with its own shell, whatever the project's .npmrc says", async () => {
+    writeFileSync(
+      join(world.root, "package.json"),
+      JSON.stringify({ name: "x", version: "1.0.0", scripts: { hello: "echo from-script" } }),
+    );
+    writeFileSync(join(world.root, ".npmrc"), `script-shell=${evil}\nnode-options=--require=${evil}\n`);
+    const result = ok(await world.run("npm", ["run", "hello"]));
+    expect(result.exitCode, result.stderr).toBe(0);
+    expect(result.stdout).toContain("from-script");
+  });
+});
+
+test("tar lists and extracts, and an archive's own tricks stay inside", async () => {
+  const staging = join(world.base, "staging");
+  mkdirSync(join(staging, "d"), { recursive: true });
+  writeFileSync(join(staging, "d/ok.txt"), "ok");
+  writeFileSync(join(staging, "up"), "up");
+  execFileSync("tar", [
+    "-cf",
+    join(world.root, "a.tar"),
+    "-C",
+    staging,
+    "d/ok.txt",
+    "--transform=s,^up,../../outside/pwned,",
+    "up",
+    "-P",
+  ]);
+  expect(ok(await world.run("tar", ["-tf", "a.tar"])).stdout).toContain("d/ok.txt");
+  await world.run("tar", ["-xf", "a.tar", "-C", "out"]);
+  expect(readFileSync(join(world.zone, "d/ok.txt"), "utf8")).toBe("ok");
+  expect(readdirSync(world.outside)).toEqual(["secret.txt"]);
+  expect(
+    rule(await world.run("tar", ["-xf", "a.tar", "--checkpoint=1", "--checkpoint-action=exec=touch out/pwned"])),
+  ).toBe("profile.tar");
+});
+
+test("curl refuses files and this machine before it starts", async () => {
+  for (const url of ["file:///etc/passwd", "http://127.0.0.1:1/", "http://localhost/", "http://169.254.169.254/"]) {
+    expect(rule(await world.run("curl", [url]))).toBe("profile.curl");
+  }
+});
