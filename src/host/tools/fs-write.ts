@@ -159,7 +159,9 @@ export const fsWrite = executeFsWrite;
 
 async function write(policy: Policy, prepared: Prepared, signal: AbortSignal | undefined): Promise<Written | Denial> {
   const zone = absentZone(policy, prepared.path);
-  if (zone !== undefined && decideInAbsentZone(zone, prepared).effect === "permit") {
+  if (zone !== undefined) {
+    const decision = decideInAbsentZone(zone, prepared);
+    if (decision.effect === "deny") return decision.denial;
     mkdirSync(zone.path, { recursive: true, mode: 0o700 });
   }
   const target = find(policy, prepared.path);
