@@ -44,6 +44,8 @@ export interface Reading {
   readonly contains: boolean;
   /** An empty array passes `contains` when rules for positions stand beside it (seen in Ajv 8.20). */
   readonly emptyContains: boolean;
+  /** What a branch evaluated may count for `unevaluated…` even if the branch failed (seen in Ajv 8.20). */
+  readonly failedBranches: boolean;
 }
 
 /** What the specifications say. */
@@ -53,6 +55,7 @@ export const BY_THE_BOOK: Reading = {
   nullable: false,
   contains: true,
   emptyContains: false,
+  failedBranches: false,
 };
 
 /** Turns schemas into formulas. Recursive places become references, everything else is written out and shared. */

@@ -29,11 +29,10 @@ export function unevaluatedKeywords(scope: Scope): Formula {
     const rest = scope.compile(keywords[keyword]);
     if (rest === f.yes) continue;
     const cases = casesOf(scope, keyword, 0);
+    const { fingerprint } = scope.place.document;
+    const unsure = scope.opaque(`${keyword} ${fingerprint} ${scope.entered.join()} ${JSON.stringify(keywords)}`);
     if (cases === undefined) {
-      const { document } = scope.place;
-      parts.push(
-        scope.opaque(`${keyword} ${document.fingerprint} ${scope.entered.join()} ${JSON.stringify(keywords)}`),
-      );
+      parts.push(unsure);
       continue;
     }
     const rule = (one: Case): Formula => {
@@ -43,7 +42,14 @@ export function unevaluatedKeywords(scope: Scope): Formula {
       const item = one.found !== f.no && scope.reads("contains") ? f.or(rest, one.found) : rest;
       return f.forKinds(KIND.array, f.atom({ is: "items", from: one.upTo, to: Infinity, item }));
     };
-    parts.push(f.or(...cases.map((one) => f.and(one.when, rule(one)))));
+    const strict = f.or(...cases.map((one) => f.and(one.when, rule(one))));
+    if (cases.length === 1 || !scope.reads("failedBranches")) {
+      parts.push(strict);
+      continue;
+    }
+    // Which failed branches such a validator counts is not known: none of them, all of them, or some.
+    const lenient = rule(cases.reduce((a, b) => ({ ...both(scope, a, b), when: f.yes })));
+    parts.push(f.or(strict, f.and(lenient, unsure)));
   }
   return f.and(...parts);
 }

@@ -1,0 +1,139 @@
+import { LatticeError } from "../errors.js";
+import { isObject, type JsonSchema } from "../inclusion/document.js";
+import { type InclusionOptions, includesType } from "../inclusion/includes.js";
+import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
+
+/** One tool: its name, what it may be called with, and what it may answer. */
+export interface Capability {
+  readonly name: string;
+  readonly arguments: ValueType;
+  readonly result: ValueType;
+}
+
+/** Capabilities by name; "all" is every tool that could exist, with any arguments. */
+export type CapabilitySet = "all" | ReadonlyMap<string, Capability>;
+
+export const TOP: CapabilitySet = "all";
+export const BOTTOM: CapabilitySet = new Map();
+
+/** Arguments are a JSON object where a tool says nothing else: the protocol sends no other kind. */
+const ANY_ARGUMENTS: JsonSchema = { type: "object" };
+const MAX_TOOLS = 100_000;
+
+/** Caps(S): the capability set of a server, from its answer to `tools/list`. */
+export function capabilitiesOf(manifest: unknown): CapabilitySet {
+  const tools = isObject(manifest) ? manifest.tools : undefined;
+  if (!Array.isArray(tools)) {
+    throw new LatticeError(
+      "LATTICE_MANIFEST",
+      "a manifest must be an object with a list `tools`, as tools/list answers",
+    );
+  }
+  if (tools.length > MAX_TOOLS) {
+    throw new LatticeError(
+      "LATTICE_TOO_LARGE",
+      `a manifest may list at most ${MAX_TOOLS} tools, this one has ${tools.length}`,
+    );
+  }
+  const set = new Map<string, Capability>();
+  for (const [i, tool] of tools.entries()) {
+    if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "") {
+      throw new LatticeError("LATTICE_MANIFEST", `tools[${i}] of the manifest has no name`);
+    }
+    if (set.has(tool.name)) {
+      throw new LatticeError(
+        "LATTICE_DUPLICATE",
+        `the manifest lists the tool \`${tool.name}\` twice; names must be unique`,
+      );
+    }
+    set.set(tool.name, {
+      name: tool.name,
+      arguments: typeOf(schemaAt(tool, "inputSchema") ?? ANY_ARGUMENTS),
+      result: typeOf(schemaAt(tool, "outputSchema") ?? true),
+    });
+  }
+  return set;
+}
+
+function schemaAt(tool: { readonly [key: string]: unknown }, key: string): JsonSchema | undefined {
+  const schema = tool[key];
+  if (schema === undefined || typeof schema === "boolean" || isObject(schema)) return schema;
+  throw new LatticeError(
+    "LATTICE_MANIFEST",
+    `\`${key}\` of the tool \`${String(tool.name)}\` is no schema; it must be an object`,
+  );
+}
+
+/** What both sets permit: names in both, arguments and results in both. */
+export function meet(a: CapabilitySet, b: CapabilitySet, options: InclusionOptions = {}): CapabilitySet {
+  if (a === "all") return b;
+  if (b === "all") return a;
+  const set = new Map<string, Capability>();
+  for (const [name, mine] of a) {
+    const theirs = b.get(name);
+    if (theirs === undefined) continue;
+    set.set(name, {
+      name,
+      arguments: meetTypes(mine.arguments, theirs.arguments, options),
+      result: meetTypes(mine.result, theirs.result, options),
+    });
+  }
+  return set;
+}
+
+/** What either set permits. This is composition of agents, never delegation. */
+export function join(a: CapabilitySet, b: CapabilitySet, options: InclusionOptions = {}): CapabilitySet {
+  if (a === "all" || b === "all") return "all";
+  const set = new Map(a);
+  for (const [name, theirs] of b) {
+    const mine = a.get(name);
+    set.set(
+      name,
+      mine === undefined
+        ? theirs
+        : {
+            name,
+            arguments: joinTypes(mine.arguments, theirs.arguments, options),
+            result: joinTypes(mine.result, theirs.result, options),
+          },
+    );
+  }
+  return set;
+}
+
+/** Effective(O → S) = Caps(S) ∩ Scope(O): nobody can grant what they do not hold. */
+export function effective(
+  capsOfSubagent: CapabilitySet,
+  scopeOfOrchestrator: CapabilitySet,
+  options: InclusionOptions = {},
+) {
+  return meet(capsOfSubagent, scopeOfOrchestrator, options);
+}
+
+/** The intersection, kept as both parts unless one is proved to lie within the other. */
+export function meetTypes(a: ValueType, b: ValueType, options: InclusionOptions = {}): ValueType {
+  if (includesType(a, b, withoutWitness(options)).answer === "yes") return a;
+  if (includesType(b, a, withoutWitness(options)).answer === "yes") return b;
+  return { is: "all", of: [...partsOf(a, "all"), ...partsOf(b, "all")] };
+}
+
+/** The union, kept as both parts unless one is proved to lie within the other. */
+export function joinTypes(a: ValueType, b: ValueType, options: InclusionOptions = {}): ValueType {
+  if (includesType(a, b, withoutWitness(options)).answer === "yes") return b;
+  if (includesType(b, a, withoutWitness(options)).answer === "yes") return a;
+  return { is: "any", of: [...partsOf(a, "any"), ...partsOf(b, "any")] };
+}
+
+/** Only a proof simplifies; a counterexample would be found for nothing. */
+function withoutWitness(options: InclusionOptions): InclusionOptions {
+  return { ...options, limits: { maxCandidates: 1, ...options.limits } };
+}
+
+function partsOf(type: ValueType, is: "all" | "any"): readonly ValueType[] {
+  return type.is === is ? type.of : [type];
+}
+
+/** Any arguments at all: for allow lists that name a tool and no more. */
+export function nameOnly(name: string): Capability {
+  return { name, arguments: ANY_VALUE, result: ANY_VALUE };
+}

@@ -1,0 +1,172 @@
+import { hasBit, pass } from "./bits.js";
+import type { Graph, Transfer } from "./graph.js";
+import { Levels } from "./levels.js";
+import { spreadAny, spreadPlain } from "./spread.js";
+import { type ReachState, type Shift, Update } from "./update.js";
+
+/**
+ * Which lanes reach which nodes of a graph, starting where `sources` says and passing only where `keep` has them, with
+ * the fewest edges: a breadth-first search for all lanes at once, kept up to date when edges or sources change.
+ */
+export class Reach {
+  readonly graph: Graph;
+  readonly words: number;
+  readonly #keep: Uint32Array;
+  readonly #sources: Uint32Array;
+  readonly #levels: Levels;
+  readonly #reached: Uint32Array;
+
+  /** `keep` and `sources` hold `words` words for each node; both are read and `sources` is changed by updates. */
+  constructor(graph: Graph, words: number, keep: Uint32Array, sources: Uint32Array) {
+    this.graph = graph;
+    this.words = words;
+    this.#keep = keep;
+    this.#sources = sources;
+    this.#levels = new Levels(graph.nodes, words);
+    this.#reached = new Uint32Array(graph.nodes * words);
+    this.#build();
+  }
+
+  /** All lanes at a node. A view: copy it before a change. */
+  at(node: number): Uint32Array {
+    return this.#reached.subarray(node * this.words, (node + 1) * this.words);
+  }
+
+  has(node: number, lane: number): boolean {
+    return (((this.#reached[node * this.words + (lane >>> 5)] as number) >>> (lane & 31)) & 1) === 1;
+  }
+
+  /** Edges from a source to the node, the fewest; -1 when the lane does not arrive. */
+  distance(node: number, lane: number): number {
+    return this.#levels.levelAt(node, lane);
+  }
+
+  /** The edges of a shortest way of a lane to a node, first edge first; undefined when it does not arrive. */
+  path(node: number, lane: number): number[] | undefined {
+    const length = this.distance(node, lane);
+    if (length < 0) return undefined;
+    const edges = new Array<number>(length);
+    let [at, carried] = [node, lane];
+    for (let level = length - 1; level >= 0; level--) {
+      const step = this.#stepBack(at, carried, level);
+      edges[level] = step.edge;
+      at = this.graph.from(step.edge);
+      carried = step.lane;
+    }
+    return edges;
+  }
+
+  #stepBack(node: number, lane: number, level: number): { edge: number; lane: number } {
+    for (const edge of this.graph.in(node)) {
+      const from = this.graph.from(edge);
+      const block = this.#levels.find(from, level);
+      if (block === -1) continue;
+      const { mask, moves } = this.graph.transfer(edge);
+      if ((mask === undefined || hasBit(mask, 0, lane)) && hasBit(this.#levels.bits, block * this.words, lane)) {
+        return { edge, lane };
+      }
+      const move = moves.find(([s, t]) => t === lane && hasBit(this.#levels.bits, block * this.words, s));
+      if (move !== undefined) return { edge, lane: move[0] };
+    }
+    throw new Error(`lane ${lane} is at node ${node} but came from nowhere`);
+  }
+
+  #build(): void {
+    const { words } = this;
+    const levels = this.#levels;
+    const want = this.#keep.slice();
+    const open = new Uint8Array(this.graph.nodes);
+    const arriving = new Uint32Array(this.#reached.length);
+    const isTouched = new Uint8Array(this.graph.nodes);
+    let touched: number[] = [];
+    for (let node = 0; node < this.graph.nodes; node++) {
+      let any = 0;
+      for (let w = node * words; w < (node + 1) * words; w++) {
+        const bits = ((this.#sources[w] as number) & (want[w] as number)) >>> 0;
+        if (bits !== 0) {
+          arriving[w] = bits;
+          if (isTouched[node] === 0) touched.push(node);
+          isTouched[node] = 1;
+        }
+        want[w] = (want[w] as number) & ~bits;
+        any |= want[w] as number;
+      }
+      open[node] = any === 0 ? 0 : 1;
+    }
+    const spread = this.graph.rows !== undefined && !this.graph.hasTransfers ? spreadPlain : spreadAny;
+    for (let level = 0; touched.length > 0; level++) {
+      const frontier = new Int32Array(touched.length);
+      for (const [i, node] of touched.entries()) {
+        const block = levels.add(node, level);
+        frontier[i] = block;
+        isTouched[node] = 0;
+        const bits = levels.bits;
+        for (let w = 0; w < words; w++) {
+          const at = node * words + w;
+          const arrived = arriving[at] as number;
+          bits[block * words + w] = arrived;
+          this.#reached[at] = (this.#reached[at] as number) | arrived;
+          arriving[at] = 0;
+        }
+      }
+      touched = spread(this.graph, levels, touched, frontier, { want, open, arriving, isTouched });
+    }
+  }
+
+  addEdge(from: number, to: number, transfer: Transfer): { edge: number; shifts: Shift[] } {
+    const edge = this.graph.add(from, to, transfer);
+    const update = new Update(this.#state());
+    for (let block = this.#levels.head[from] as number; block !== -1; block = this.#levels.next(block)) {
+      update.offer(to, this.#levels.levelOf(block) + 1, this.#through(edge, block));
+    }
+    update.improve();
+    return { edge, shifts: update.shifts() };
+  }
+
+  removeEdge(edge: number): Shift[] {
+    const update = new Update(this.#state());
+    const [from, to] = [this.graph.from(edge), this.graph.to(edge)];
+    for (let block = this.#levels.head[from] as number; block !== -1; block = this.#levels.next(block)) {
+      update.doubt(to, this.#levels.levelOf(block) + 1, this.#through(edge, block));
+    }
+    this.graph.remove(edge);
+    update.withdraw();
+    update.improve();
+    return update.shifts();
+  }
+
+  /** Replaces the lanes that start at a node. */
+  setSources(node: number, lanes: Uint32Array): Shift[] {
+    const update = new Update(this.#state());
+    const gone = new Uint32Array(this.words);
+    const come = new Uint32Array(this.words);
+    for (let w = 0; w < this.words; w++) {
+      const at = node * this.words + w;
+      const before = this.#sources[at] as number;
+      const after = lanes[w] as number;
+      gone[w] = before & ~after;
+      come[w] = after & ~before;
+      this.#sources[at] = after;
+    }
+    update.doubt(node, 0, gone);
+    update.withdraw();
+    update.offer(node, 0, come);
+    update.improve();
+    return update.shifts();
+  }
+
+  #through(edge: number, block: number): Uint32Array {
+    const at = block * this.words;
+    return pass(this.graph.transfer(edge), this.#levels.bits.subarray(at, at + this.words));
+  }
+
+  #state(): ReachState {
+    return {
+      graph: this.graph,
+      levels: this.#levels,
+      reached: this.#reached,
+      keep: this.#keep,
+      sources: this.#sources,
+    };
+  }
+}
