@@ -2,75 +2,19 @@
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { afterEach, describe, expect, it } from "vitest";
-import { type Client, connect, DEFAULT_TIMEOUTS, McpError } from "../src/client/index.js";
+import { describe, expect, it } from "vitest";
+import { DEFAULT_TIMEOUTS, McpError } from "../src/client/index.js";
 import { type Intent, MemoryApprovals, type Verdict } from "../src/gate/index.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../src/gateway/index.js";
-import { type Ledger, type LedgerRecord, openLedger, read } from "../src/ledger/index.js";
-import { createServer, permitAll, type RunOptions, type Server } from "../src/server.js";
+import { openLedger } from "../src/ledger/index.js";
+import type { RunOptions, Server } from "../src/server.js";
 import { createTelemetry } from "../src/telemetry/index.js";
-import type { CallContext } from "../src/tool/index.js";
-import { listenMemory } from "../src/transport/index.js";
-
-const open = { noGuardrailRequired: true } as const;
-const anything = { type: "object" } as const;
-const cleanups: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const clean of cleanups.splice(0).reverse()) await clean();
-});
-
-function folder(): string {
-  const dir = mkdtempSync(join(tmpdir(), "portcullis-promise-"));
-  cleanups.push(() => rmSync(dir, { recursive: true, force: true }));
-  return dir;
-}
-
-function started(options: RunOptions): Server {
-  const server = createServer({ name: "t", version: "1.0.0" }, { policy: permitAll, ...options });
-  cleanups.push(() => server.close());
-  return server;
-}
-
-async function connected(server: Server, revision: "2026-07-28" | "2025-11-25" = "2026-07-28"): Promise<Client> {
-  const { url } = await server.listen({ transport: "http", port: 0 });
-  const client = await connect(url, { revision });
-  cleanups.push(() => client.close());
-  return client;
-}
-
-/** Sends one message as it is, without a client's help, and gives the answer. */
-async function raw(server: Server, message: object): Promise<unknown> {
-  const transport = (await listenMemory(server.handler)).client();
-  cleanups.push(() => transport.close());
-  return new Promise((resolve, reject) => {
-    const started = transport.start({ message: (text) => resolve(JSON.parse(text)), closed: () => {} });
-    started.then(() => transport.send(JSON.stringify({ jsonrpc: "2.0", id: 1, ...message }))).catch(reject);
-  });
-}
-
-const META = {
-  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-  "io.modelcontextprotocol/clientCapabilities": {},
-};
-
-async function newLedger(): Promise<Ledger> {
-  const ledger = await openLedger({ dir: join(folder(), "ledger"), origin: "example.com/promises" });
-  cleanups.push(() => ledger.close());
-  return ledger;
-}
-
-/** What is in the ledger once everything that waits has been written. */
-async function recorded(ledger: Ledger): Promise<LedgerRecord[]> {
-  await ledger.append({ kind: "admin", actor: "test", action: "flush" });
-  const records: LedgerRecord[] = [];
-  for await (const { record } of read(ledger.dir)) records.push(record);
-  return records;
-}
+import { type CallContext, DEFAULT_SCHEMA_LIMITS } from "../src/tool/index.js";
+import { anything, cleanups, connected, folder, META, newLedger, open, raw, recorded, started } from "./whole.js";
 
 /** CIDv1, json codec, sha2-256, in base32: written down here once more, from the specification. */
 function cidOf(text: string): string {
@@ -215,7 +159,8 @@ it("one trace id: in the error, the log, the span and the ledger", async () => {
 
 describe("timeouts", () => {
   it("are 30 s for a tool, 5 s for validation, 2 s for discovery and 500 ms for a lock unless said otherwise", async () => {
-    expect(DEFAULT_GATEWAY_LIMITS).toMatchObject({ toolTimeoutMs: 30_000, validationTimeoutMs: 5_000 });
+    expect(DEFAULT_GATEWAY_LIMITS).toMatchObject({ toolTimeoutMs: 30_000 });
+    expect(DEFAULT_SCHEMA_LIMITS).toMatchObject({ timeoutMs: 5_000 });
     expect(DEFAULT_TIMEOUTS).toMatchObject({ toolMs: 30_000, validationMs: 5_000, discoveryMs: 2_000 });
     const ledger = await newLedger();
     const second = openLedger({ dir: ledger.dir, origin: "example.com/promises" });
@@ -257,9 +202,10 @@ describe("timeouts", () => {
 });
 
 describe("safe is capability, guardrail token and phase: without any one of them nothing runs", () => {
-  function guarded(tools?: ReadonlySet<string>): { server: Server; ran: string[] } {
+  function guarded(tools?: ReadonlySet<string>, options: RunOptions = {}): { server: Server; ran: string[] } {
     const ran: string[] = [];
     const server = started({
+      ...options,
       identify: () => ({
         app: "shop",
         agent: "alice",
@@ -314,6 +260,14 @@ describe("safe is capability, guardrail token and phase: without any one of them
     expect(await codeOf(client.callTool("pay", { n: 2 }))).toBe("GUARDRAIL_BLOCKED");
     expect(await codeOf(client.callTool("refund", {}))).toBe("GUARDRAIL_BLOCKED");
     expect(ran).toEqual([]);
+  });
+
+  it("no token needed: only where the operator said so of that very tool", async () => {
+    const { server, ran } = guarded(undefined, { unguardedTools: ["refund"] });
+    const client = await connected(server);
+    expect(await codeOf(client.callTool("refund", {}))).toBe("ran");
+    expect(await codeOf(client.callTool("pay", { n: 2 }))).toBe("GUARDRAIL_BLOCKED");
+    expect(ran).toEqual(["refund"]);
   });
 
   it("wrong phase: a call before the handshake is refused", async () => {
