@@ -74,6 +74,13 @@ describe("the README", () => {
   });
 });
 
+describe("the decisions", () => {
+  it("are all in the index", () => {
+    const index = relativeLinks(textOf("docs/decisions/README.md")).map(({ target }) => `docs/decisions/${target}`);
+    expect(["docs/decisions/README.md", ...index].sort()).toEqual(markdownIn("docs/decisions"));
+  });
+});
+
 describe("links", () => {
   it.each(linking)("of %s lead to something that is there", (page) => {
     expect(deadLinks(page, textOf(page))).toEqual([]);

@@ -2,7 +2,7 @@
 // adding or removing one is an edit of test/surface.json, on purpose, with a changeset.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 
@@ -119,5 +119,15 @@ describe("the package", () => {
 
   it("starts its command with Node", () => {
     expect(readFileSync(join(ROOT, manifest.bin.portcullis), "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
+  });
+});
+
+describe("changesets", () => {
+  const folder = join(ROOT, ".changeset");
+  const files = readdirSync(folder).filter((name) => name.endsWith(".md") && name !== "README.md");
+
+  it.each(files)("%s says which release it needs, and why", (file) => {
+    const text = readFileSync(join(folder, file), "utf8");
+    expect(text).toMatch(/^---\n"portcullis": (patch|minor|major)\n---\n\n\S[^]{30,}\n$/);
   });
 });
