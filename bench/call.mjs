@@ -21,7 +21,22 @@ const TARGETS = [
   { name: "portcullis", file: "portcullis.mjs", revision: "2025-11-25", expect: "text" },
 ];
 
-const once = (child) => new Promise((resolve) => child.once("message", resolve));
+/** Messages in order, none lost between two questions. */
+const inboxes = new WeakMap();
+function once(child) {
+  let inbox = inboxes.get(child);
+  if (!inbox) {
+    inbox = { waiting: [], messages: [] };
+    inboxes.set(child, inbox);
+    child.on("message", (message) => {
+      const next = inbox.waiting.shift();
+      if (next) next(message);
+      else inbox.messages.push(message);
+    });
+  }
+  if (inbox.messages.length > 0) return Promise.resolve(inbox.messages.shift());
+  return new Promise((resolve) => inbox.waiting.push(resolve));
+}
 async function ask(child, question) {
   const answer = once(child);
   child.send(question);
@@ -49,7 +64,7 @@ async function measure(target, concurrency) {
   await once(load);
   const after = await ask(target.child, "usage");
   const result = await once(load);
-  await new Promise((resolve) => load.once("exit", resolve));
+  if (load.exitCode === null) await new Promise((resolve) => load.once("exit", resolve));
   if (result.errors > 0) throw new Error(`${target.name}: ${result.errors} wrong answers`);
   return { ...result, cpuUsPerCall: (after.cpuUs - before.cpuUs) / result.calls, rssMb: after.rssBytes / 2 ** 20 };
 }

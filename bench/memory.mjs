@@ -8,7 +8,22 @@ import { parseArgs } from "node:util";
 const { values: options } = parseArgs({
   options: { connections: { type: "string", default: "5000" }, tools: { type: "string", default: "5000" } },
 });
-const once = (child) => new Promise((resolve) => child.once("message", resolve));
+/** Messages in order, none lost between two questions. */
+const inboxes = new WeakMap();
+function once(child) {
+  let inbox = inboxes.get(child);
+  if (!inbox) {
+    inbox = { waiting: [], messages: [] };
+    inboxes.set(child, inbox);
+    child.on("message", (message) => {
+      const next = inbox.waiting.shift();
+      if (next) next(message);
+      else inbox.messages.push(message);
+    });
+  }
+  if (inbox.messages.length > 0) return Promise.resolve(inbox.messages.shift());
+  return new Promise((resolve) => inbox.waiting.push(resolve));
+}
 async function ask(child, question) {
   const answer = once(child);
   child.send(question);

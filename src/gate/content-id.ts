@@ -46,5 +46,5 @@ function encode(bytes: string, start: number): void {
 
 export function contentId(canonicalText: string): string {
   encode(`${sha256(canonicalText)}\0\0\0`, HEAD);
-  return scratch.latin1Slice(0, LENGTH);
+  return scratch.toString("latin1", 0, LENGTH);
 }
