@@ -2,7 +2,7 @@
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, openSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, openSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -172,6 +172,44 @@ describe("what a command can and cannot do", () => {
     expect(ok(await other.run("cat", ["f"])).stdout).toBe("two\n");
     await other.close();
   });
+});
+
+describe.skipIf(!isRoot)("started by root, in the policy's folders a command acts as their owner", () => {
+  const catalog = `
+  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, mounts: ["\${ROOT}/../tools"] }`;
+  const script = "cat readme.md; echo x > out/made; cat ../tools/open; cat ../tools/closed; id -u";
+
+  test.each([
+    ["by mapping ids, and has no rights beyond", {}, "", 0],
+    ["by passing over modes where ids cannot be mapped", { ownerMapping: true }, "closed", 61_953],
+  ] as const)("%s", async (_, without, closed, owner) => {
+    const world = makeToolsWorld(catalog, without);
+    const { stdout } = ok(await world.run("sh", ["-c", script]));
+    expect(stdout).toBe(`hello\nopen\n${closed === "" ? "" : `${closed}\n`}61953\n`);
+    expect(statSync(join(world.zone, "made")).uid).toBe(owner);
+    await world.close();
+  });
+
+  test("an operator's own choice of user is just that user", async () => {
+    const world = makeToolsWorld(catalog, {}, "runAs: { uid: 12_321, gid: 12_321 }");
+    const outcome = await world.run("sh", ["-c", script]);
+    expect(outcome.ok ? "" : outcome.denial.reason).toContain("may not enter the working directory");
+    chmodSync(world.root, 0o755);
+    const { stdout } = ok(await world.run("sh", ["-c", script]));
+    expect(stdout).toBe("open\n12321\n");
+    await world.close();
+  });
+
+  /** Root's own folder, closed to everyone else, and a tool chain with a file that is root's alone. */
+  function makeToolsWorld(commands: string, without: Without, more = ""): World {
+    const world = makeWorld(commands, more, without);
+    mkdirSync(join(world.base, "tools"));
+    writeFileSync(join(world.base, "tools/open"), "open\n");
+    writeFileSync(join(world.base, "tools/closed"), "closed\n", { mode: 0o600 });
+    chmodSync(join(world.root, "readme.md"), 0o600);
+    chmodSync(world.root, 0o700);
+    return world;
+  }
 });
 
 describe("where a sandbox cannot be had", () => {

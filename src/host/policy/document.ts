@@ -171,7 +171,7 @@ const runAs = object("The user that commands run as when the host is started by 
 });
 
 export const policyDocument = object("Portcullis host policy: what an agent may read, write and run.", {
-  version: required(oneOf("Version of this format.", [1])),
+  version: byDefault(oneOf("Version of this format.", [1]), 1),
   denyNetworkFS: byDefault(flag("Refuse files on network and FUSE file systems."), true),
   hardLinks: byDefault(
     oneOf("Files with more than one name: another may lie outside the roots.", ["deny", "allow"]),

@@ -80,7 +80,6 @@ describe("reading the file", () => {
   });
 
   test.each([
-    ["no version", "denyNetworkFS: true\n", "field `version` is missing"],
     ["another version", "version: 2\n", "must be one of 1"],
     ["a list where a map belongs", "- 1\n", "must be a map, not a list"],
     ["bad YAML", "version: 1\n  x: [\n", "policy.yaml:"],

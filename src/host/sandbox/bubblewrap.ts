@@ -36,9 +36,9 @@ function mountsBelow(folders: readonly string[]): string[] {
 
 /** Root becomes the sandbox user inside, with no right left but that to files when the policy's folders are root's. */
 export function changeUser(setpriv: string | undefined, confinement: Confinement): string[] {
-  const { user, bypassModes } = confinement;
+  const { user, actsAsOwner } = confinement;
   if (user === undefined || setpriv === undefined) return [];
-  const caps = bypassModes ? "-all,+dac_override,+dac_read_search" : "-all";
+  const caps = actsAsOwner ? "-all,+dac_override,+dac_read_search" : "-all";
   return [
     setpriv,
     `--reuid=${user.uid}`,

@@ -15,8 +15,8 @@ export interface Confinement {
   readonly network: boolean;
   /** Undefined: the host's own user. */
   readonly user: { readonly uid: number; readonly gid: number } | undefined;
-  /** The dedicated user reads what root reads, inside the view only. A user the operator chose does not. */
-  readonly bypassModes: boolean;
+  /** In the policy's folders the dedicated user acts as their owner. A user the operator chose is just that user. */
+  readonly actsAsOwner: boolean;
   readonly scratchBytes: number;
   /** Device and inode of each folder: another folder at the same path needs another warden. */
   readonly identity: string;
@@ -25,6 +25,7 @@ export interface Confinement {
 /** Ways to leave out for tests: each falls back to the next best, and the report must say so. */
 export interface Without {
   readonly view?: boolean;
+  readonly ownerMapping?: boolean;
   readonly landlock?: boolean;
   readonly seccomp?: boolean;
   readonly pidNamespace?: boolean;

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { limitFiles, ownCgroupFolder } from "./cgroup.js";
+import { exchangeMap } from "./confine/idmap.js";
 import { missingProtections, type Protections } from "./confinement.js";
 import { livingDescendants, parseStat } from "./descendants.js";
 import { FRAME, FrameReader, frame } from "./frames.js";
@@ -28,6 +29,30 @@ describe("frames", () => {
 
   test("a length beyond reason is refused before memory is taken", () => {
     expect(() => new FrameReader().push(Buffer.from([1, 255, 255, 255, 255]), () => undefined)).toThrow("frame of");
+  });
+});
+
+describe("owner and user change places", () => {
+  /** What a table makes of one id. */
+  const look = (map: string, id: number): number[] =>
+    map
+      .trim()
+      .split("\n")
+      .map((line) => line.split(" ").map(Number))
+      .flatMap(([inside = 0, outside = 0, count = 0]) =>
+        id >= inside && id < inside + count ? [outside + id - inside] : [],
+      );
+
+  test("and every other id stays itself, each exactly once", () => {
+    const id = fc.oneof(fc.integer({ min: 0, max: 70_000 }), fc.constant(4_294_967_294));
+    fc.assert(
+      fc.property(id, id, id, (a, b, c) => {
+        const map = exchangeMap(a, b);
+        expect(look(map, a)).toEqual([b]);
+        expect(look(map, b)).toEqual([a]);
+        if (c !== a && c !== b) expect(look(map, c)).toEqual([c]);
+      }),
+    );
   });
 });
 

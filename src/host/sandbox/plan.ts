@@ -32,7 +32,7 @@ export function confinementOf(policy: Policy, command: Command): Confinement {
     user: isRoot
       ? (policy.runAs ?? (command.sandbox === "off" ? undefined : { uid: SANDBOX_ID, gid: SANDBOX_ID }))
       : undefined,
-    bypassModes: isRoot && policy.runAs === undefined,
+    actsAsOwner: isRoot && policy.runAs === undefined,
     scratchBytes: SCRATCH_BYTES,
     identity: folders.map(identityOf).join(" "),
   };

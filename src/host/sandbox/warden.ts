@@ -18,6 +18,9 @@ import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./message
 const FLOOD_FACTOR = 16;
 const MIN_FLOOD_BYTES = 16_000_000;
 
+// What is made for a command must be reachable for its user, whatever the host's own habits.
+process.umask(0o022);
+
 let start: StartMessage | undefined;
 let confined: Confined | undefined;
 let running: { readonly id: number; readonly child: ChildProcess } | undefined;

@@ -10,7 +10,7 @@ import { type FileRules, restrictFiles } from "./landlock.js";
 import { adoptOrphans, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
 import { seccompProgram } from "./seccomp.js";
 import { errorName, type Kernel, kernel } from "./syscalls.js";
-import { enterView } from "./view.js";
+import { enterView, type View } from "./view.js";
 
 const CLONE_NEWNS = 0x00020000;
 const CLONE_NEWUTS = 0x04000000;
@@ -77,7 +77,8 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
     !isOff &&
     without.view !== true &&
     attempt(notes, "namespaces", calls.unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | netFlag));
-  const hasView = hasNamespaces && tryView(calls, start, notes);
+  const view = hasNamespaces ? makeView(calls, start, notes) : undefined;
+  const hasView = view !== undefined;
   const scratch = hasView ? SCRATCH : makeScratch(start);
   const privileges = !isOff && forbidNewPrivileges(calls);
   const landlock =
@@ -86,7 +87,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       : "off";
   if (typeof landlock === "string" && landlock !== "off") notes.push(`Landlock: ${landlock}`);
   const canNest = ownPidNamespace >= 0 && probePidNamespace(calls, ownPidNamespace, notes);
-  const bypass = hasView ? "all" : typeof landlock === "number" ? "read" : "no";
+  const bypass = bypassFor(view, typeof landlock === "number");
   const user = isOff ? "same" : leaveRights(calls, start, bypass, canNest, notes);
   const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, confinement.network, notes);
   const adopts = !canNest && adoptOrphans(calls);
@@ -122,11 +123,15 @@ function networkBy(hasNamespace: boolean, seccomp: boolean): Protections["networ
   return seccomp ? "seccomp" : "not restricted";
 }
 
+interface MadeView {
+  readonly actsAsOwner: boolean;
+}
+
 /** Half a view would be no view: when building fails, the warden is of no use and says so by dying. */
-function tryView(calls: Kernel, start: StartMessage, notes: string[]): boolean {
+function makeView(calls: Kernel, start: StartMessage, notes: string[]): MadeView {
   const { confinement } = start;
   try {
-    enterView(calls, {
+    const view: View = {
       folders: confinement.roots,
       system: confinement.system,
       copies: confinement.files,
@@ -134,11 +139,19 @@ function tryView(calls: Kernel, start: StartMessage, notes: string[]): boolean {
       devices: confinement.devices,
       scratch: { path: SCRATCH, bytes: confinement.scratchBytes, files: SCRATCH_FILES },
       user: confinement.user,
-    });
-    return true;
+      actsAsOwner: confinement.actsAsOwner && start.without.ownerMapping !== true,
+      mayExecute: confinement.execFromRoots,
+    };
+    return { actsAsOwner: enterView(calls, view, notes) };
   } catch (error) {
     throw new Error(`view: ${error instanceof Error ? error.message : String(error)}; ${notes.join(", ")}`);
   }
+}
+
+/** Where the user cannot act as the folders' owner, it may pass over their modes instead, as far as that is contained. */
+function bypassFor(view: MadeView | undefined, hasLandlock: boolean): Rights["bypassModes"] {
+  if (view !== undefined) return view.actsAsOwner ? "no" : "all";
+  return hasLandlock ? "read" : "no";
 }
 
 /** A real folder, because no view provides one. The main process removes it when the warden is gone. */
@@ -171,11 +184,11 @@ function leaveRights(
   keepAdmin: boolean,
   notes: string[],
 ): number | "same" {
-  const { user, bypassModes } = start.confinement;
+  const { user, actsAsOwner } = start.confinement;
   const isRoot = process.geteuid?.() === 0;
   if (!isRoot && !start.inUserNamespace) return "same";
   const target = start.inUserNamespace ? undefined : user;
-  return dropRights(calls, { user: target, bypassModes: bypassModes ? bypass : "no", keepAdmin }, notes);
+  return dropRights(calls, { user: target, bypassModes: actsAsOwner ? bypass : "no", keepAdmin }, notes);
 }
 
 function trySeccomp(calls: Kernel, network: boolean, notes: string[]): boolean {

@@ -23,6 +23,13 @@ const LANDLOCK_CREATE = 444;
 const LANDLOCK_ADD = 445;
 const LANDLOCK_RESTRICT = 446;
 const MOUNT_SETATTR = 442;
+const OPEN_TREE = 428;
+const MOVE_MOUNT = 429;
+const OPEN_TREE_CLONE = 1;
+const O_CLOEXEC = 0o2000000;
+const AT_EMPTY_PATH = 0x1000;
+const MOVE_MOUNT_F_EMPTY_PATH = 0x4;
+const MOUNT_ATTR_IDMAP = 0x00100000;
 
 /** Each gives a value ≥ 0 or the negative errno. They act on the calling thread, or on the process where said. */
 export interface Kernel {
@@ -32,6 +39,10 @@ export interface Kernel {
   mount(source: string | null, target: string, type: string | null, flags: number, data: string | null): number;
   unmountLazily(target: string): number;
   setMountFlags(path: string, set: number, recursive: boolean): number;
+  /** A detached copy of the mount behind a descriptor, that folder and below. */
+  cloneMount(fd: number): number;
+  mapMountIds(tree: number, userNamespace: number): number;
+  moveMount(tree: number, target: string): number;
   pivotRootHere(): number;
   changeFolder(fd: number): number;
   prctl(option: number, a: number, b?: number): number;
@@ -71,6 +82,8 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   const create = libc.func("syscall", "long", ["long", "void*", "size_t", "uint"]);
   const addRule = libc.func("syscall", "long", ["long", "int", "int", "void*", "uint"]);
   const setAttr = libc.func("syscall", "long", ["long", "int", "str", "uint", "void*", "size_t"]);
+  const openTree = libc.func("syscall", "long", ["long", "int", "str", "uint"]);
+  const moveMount = libc.func("syscall", "long", ["long", "int", "str", "int", "str", "uint"]);
   const seccomp = libc.func("syscall", "long", ["long", "uint", "uint", "void*"]);
   const unshare = libc.func("unshare", "int", ["int"]);
   const setns = libc.func("setns", "int", ["int", "int"]);
@@ -90,6 +103,14 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
       attributes.writeBigUInt64LE(BigInt(set), 0);
       return call(setAttr(MOUNT_SETATTR, AT_FDCWD, path, recursive ? AT_RECURSIVE : 0, attributes, attributes.length));
     },
+    cloneMount: (fd) => call(openTree(OPEN_TREE, fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | O_CLOEXEC)),
+    mapMountIds(tree, userNamespace) {
+      const attributes = Buffer.alloc(32);
+      attributes.writeBigUInt64LE(BigInt(MOUNT_ATTR_IDMAP), 0);
+      attributes.writeBigUInt64LE(BigInt(userNamespace), 24);
+      return call(setAttr(MOUNT_SETATTR, tree, "", AT_EMPTY_PATH, attributes, attributes.length));
+    },
+    moveMount: (tree, target) => call(moveMount(MOVE_MOUNT, tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH)),
     pivotRootHere: () => call(pivot(numbers.pivotRoot, ".", ".")),
     changeFolder: (fd) => call(fchdir(fd)),
     prctl: (option, a, b = 0) => call(prctl(option, a, b, 0, 0)),

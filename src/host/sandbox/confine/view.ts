@@ -3,6 +3,7 @@
 
 import {
   closeSync,
+  fstatSync,
   lstatSync,
   mkdirSync,
   openSync,
@@ -16,6 +17,7 @@ import { dirname } from "node:path";
 import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
 import { isWithin, parseMountInfo } from "../../jail/mounts.js";
 import { native } from "../../jail/native.js";
+import { exchangeNamespace, type Ids } from "./idmap.js";
 import { errorName, type Kernel } from "./syscalls.js";
 
 export interface View {
@@ -29,11 +31,15 @@ export interface View {
   readonly devices: readonly string[];
   readonly scratch: { readonly path: string; readonly bytes: number; readonly files: number };
   /** A line for the copied /etc/passwd, so that programs find their own user. */
-  readonly user: { readonly uid: number; readonly gid: number } | undefined;
+  readonly user: Ids | undefined;
+  /** In the folders the user shall act as their owner. */
+  readonly actsAsOwner: boolean;
+  readonly mayExecute: boolean;
 }
 
 const MS_NOSUID = 2;
 const MS_NODEV = 4;
+const MS_NOEXEC = 8;
 const MS_BIND = 4096;
 const MS_REC = 16384;
 const MS_PRIVATE = 1 << 18;
@@ -41,16 +47,23 @@ const MS_PRIVATE = 1 << 18;
 const ATTR_RDONLY = 1;
 const ATTR_NOSUID = 2;
 const ATTR_NODEV = 4;
+const ATTR_NOEXEC = 8;
 
 const MAX_COPY_BYTES = 4_000_000;
 
-/** INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. */
-export function enterView(calls: Kernel, view: View): void {
-  const ok = (what: string, result: number): void => {
+type Check = (what: string, result: number) => void;
+
+/**
+ * INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. True when the user
+ * acts as the folders' owner; some file systems have no such mapping, and then it does not.
+ */
+export function enterView(calls: Kernel, view: View, notes: string[]): boolean {
+  const ok: Check = (what, result) => {
     if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
   };
   ok("private mounts", calls.mount(null, "/", null, MS_REC | MS_PRIVATE, null));
   const sources = openSources(view);
+  const owners = view.actsAsOwner && view.user !== undefined ? mapOwners(calls, sources, view.user, notes) : undefined;
   const base = ["/tmp", "/var/tmp", "/mnt", "/run"].find((path) =>
     statSync(path, { throwIfNoEntry: false })?.isDirectory(),
   );
@@ -61,15 +74,48 @@ export function enterView(calls: Kernel, view: View): void {
     mkdirSync(base + dirname(path), { recursive: true, mode: 0o755 });
     writeFileSync(base + path, text, { mode: 0o644 });
   }
-  for (const source of sources) place(calls, base, source, ok);
+  for (const source of sources) place(calls, base, source, view.mayExecute, owners?.get(source), ok);
   mkdirSync(base + view.scratch.path, { recursive: true });
   const scratchOptions = `size=${view.scratch.bytes},nr_inodes=${view.scratch.files},mode=1777`;
-  ok("scratch", calls.mount("tmpfs", base + view.scratch.path, "tmpfs", MS_NOSUID | MS_NODEV, scratchOptions));
+  const scratchFlags = MS_NOSUID | MS_NODEV | (view.mayExecute ? 0 : MS_NOEXEC);
+  ok("scratch", calls.mount("tmpfs", base + view.scratch.path, "tmpfs", scratchFlags, scratchOptions));
   process.chdir(base);
   ok("pivot_root", calls.pivotRootHere());
   ok("old root", calls.unmountLazily("."));
   process.chdir("/");
   ok("read-only view", calls.setMountFlags("/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, false));
+  return owners !== undefined;
+}
+
+/** A detached copy of each folder's mount, with owner and user exchanged. Undefined when one of them cannot have it. */
+function mapOwners(
+  calls: Kernel,
+  sources: readonly Source[],
+  user: Ids,
+  notes: string[],
+): Map<Source, number> | undefined {
+  const trees = new Map<Source, number>();
+  const tables = new Map<string, number>();
+  try {
+    for (const source of sources) {
+      if (source.kind !== "folder" && source.kind !== "writable") continue;
+      const { uid, gid } = fstatSync(source.fd);
+      const key = `${uid}:${gid}`;
+      const table = tables.get(key) ?? exchangeNamespace({ uid, gid }, user);
+      tables.set(key, table);
+      const tree = calls.cloneMount(source.fd);
+      if (tree >= 0) trees.set(source, tree);
+      const mapped = tree < 0 ? tree : calls.mapMountIds(tree, table);
+      if (mapped < 0) throw new Error(errorName(mapped));
+    }
+    return trees;
+  } catch (error) {
+    for (const tree of trees.values()) closeSync(tree);
+    notes.push(`owner mapping: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  } finally {
+    for (const table of tables.values()) closeSync(table);
+  }
 }
 
 type Kind = "folder" | "system" | "writable" | "device" | "link";
@@ -111,7 +157,14 @@ function openSource(path: string, kind: Kind): Source | undefined {
   return kind === "system" ? { path, kind, fd: openSync(path, NAME_ONLY), isFolder } : undefined;
 }
 
-function place(calls: Kernel, base: string, source: Source, ok: (what: string, result: number) => void): void {
+function place(
+  calls: Kernel,
+  base: string,
+  source: Source,
+  mayExecute: boolean,
+  ownerTree: number | undefined,
+  ok: Check,
+): void {
   const at = base + source.path;
   if (source.kind === "link") {
     mkdirSync(dirname(at), { recursive: true, mode: 0o755 });
@@ -119,20 +172,38 @@ function place(calls: Kernel, base: string, source: Source, ok: (what: string, r
     return;
   }
   makeMountPoint(at, source.isFolder);
-  const from = `/proc/self/fd/${source.fd}`;
-  let flags = source.kind === "system" ? MS_BIND | MS_REC : MS_BIND;
-  let bound = calls.mount(from, at, null, flags, null);
-  if (bound < 0 && source.kind !== "system") {
-    // In a user namespace, mounts below a folder cannot be left out; they are shown and then covered.
-    flags = MS_BIND | MS_REC;
-    bound = calls.mount(from, at, null, flags, null);
-    if (bound >= 0) coverMounts(calls, at, ok);
+  const isRecursive = ownerTree === undefined ? bind(calls, source, at, ok) : false;
+  if (ownerTree !== undefined) {
+    ok(`mount ${source.path}`, calls.moveMount(ownerTree, at));
+    closeSync(ownerTree);
   }
-  ok(`bind ${source.path}`, bound);
-  const readOnly = source.kind === "writable" || source.kind === "device" ? 0 : ATTR_RDONLY;
-  const noDevices = source.kind === "device" ? 0 : ATTR_NODEV;
-  ok(`flags of ${source.path}`, calls.setMountFlags(at, readOnly | noDevices | ATTR_NOSUID, (flags & MS_REC) !== 0));
+  ok(`flags of ${source.path}`, calls.setMountFlags(at, flagsOf(source.kind, mayExecute), isRecursive));
   closeSync(source.fd);
+}
+
+/** True when what is mounted below came along. */
+function bind(calls: Kernel, source: Source, at: string, ok: Check): boolean {
+  const from = `/proc/self/fd/${source.fd}`;
+  if (source.kind !== "system" && calls.mount(from, at, null, MS_BIND, null) >= 0) return false;
+  ok(`bind ${source.path}`, calls.mount(from, at, null, MS_BIND | MS_REC, null));
+  // In a user namespace, mounts below a folder cannot be left out; they are shown and then covered.
+  if (source.kind !== "system") coverMounts(calls, at, ok);
+  return true;
+}
+
+function flagsOf(kind: Kind, mayExecute: boolean): number {
+  switch (kind) {
+    case "device":
+      return ATTR_NOSUID;
+    case "system":
+    case "link":
+      return ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV;
+    case "folder":
+    case "writable": {
+      const readOnly = kind === "folder" ? ATTR_RDONLY : 0;
+      return readOnly | ATTR_NOSUID | ATTR_NODEV | (mayExecute ? 0 : ATTR_NOEXEC);
+    }
+  }
 }
 
 function makeMountPoint(at: string, isFolder: boolean): void {
@@ -141,7 +212,7 @@ function makeMountPoint(at: string, isFolder: boolean): void {
   if (!isFolder) writeFileSync(at, "", { mode: 0o444 });
 }
 
-function coverMounts(calls: Kernel, at: string, ok: (what: string, result: number) => void): void {
+function coverMounts(calls: Kernel, at: string, ok: Check): void {
   const below = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8")).filter(
     (m) => m.path !== at && isWithin(m.path, at),
   );
