@@ -7,90 +7,83 @@ export interface Transfer {
 
 export const PASS: Transfer = { mask: undefined, moves: [] };
 
+/** Edges grouped by one end: those of node n stand at start[n] … start[n + 1], each with its other end. */
+export interface Rows {
+  readonly start: Uint32Array;
+  readonly edge: Uint32Array;
+  readonly other: Uint32Array;
+}
+
 /**
  * A directed graph with numbered nodes and edges that can be added and removed. The first edges stand in two sorted
  * arrays (by source and by target); later ones hang in lists beside them.
  */
 export class Graph {
   readonly nodes: number;
-  readonly #from: number[] | Uint32Array;
-  readonly #to: number[] | Uint32Array;
-  readonly #laterFrom: number[] = [];
-  readonly #laterTo: number[] = [];
-  readonly #laterTransfer: Transfer[] = [];
+  readonly #from: ArrayLike<number>;
+  readonly #to: ArrayLike<number>;
   readonly #transfers: ReadonlyMap<number, Transfer>;
-  readonly #outStart: Uint32Array;
-  readonly #outEdge: Uint32Array;
-  readonly #inStart: Uint32Array;
-  readonly #inEdge: Uint32Array;
-  readonly #removed = new Set<number>();
+  readonly #out: Rows;
+  readonly #in: Rows;
+  readonly #later: { readonly from: number; readonly to: number; readonly transfer: Transfer }[] = [];
   readonly #laterOut = new Map<number, number[]>();
   readonly #laterIn = new Map<number, number[]>();
+  readonly #removed = new Set<number>();
 
   /** `transfers` by edge number; an edge that is not there lets everything through. */
   constructor(
     nodes: number,
-    from: number[] | Uint32Array,
-    to: number[] | Uint32Array,
+    from: ArrayLike<number>,
+    to: ArrayLike<number>,
     transfers: ReadonlyMap<number, Transfer> = new Map(),
   ) {
     this.nodes = nodes;
     this.#from = from;
     this.#to = to;
     this.#transfers = transfers;
-    [this.#outStart, this.#outEdge] = sortedBy(nodes, from);
-    [this.#inStart, this.#inEdge] = sortedBy(nodes, to);
+    this.#out = rowsOf(nodes, from, to);
+    this.#in = rowsOf(nodes, to, from);
   }
 
   get edges(): number {
-    return this.#from.length + this.#laterFrom.length;
+    return this.#from.length + this.#later.length;
   }
 
   from(edge: number): number {
-    const first = this.#from.length;
-    return (edge < first ? this.#from[edge] : this.#laterFrom[edge - first]) as number;
+    return (this.#from[edge] ?? this.#later[edge - this.#from.length]?.from) as number;
   }
 
   to(edge: number): number {
-    const first = this.#to.length;
-    return (edge < first ? this.#to[edge] : this.#laterTo[edge - first]) as number;
+    return (this.#to[edge] ?? this.#later[edge - this.#to.length]?.to) as number;
   }
 
   transfer(edge: number): Transfer {
-    const first = this.#from.length;
-    if (edge < first) return this.#transfers.get(edge) ?? PASS;
-    return this.#laterTransfer[edge - first] ?? PASS;
+    if (edge < this.#from.length) return this.#transfers.get(edge) ?? PASS;
+    return this.#later[edge - this.#from.length]?.transfer ?? PASS;
   }
 
   has(edge: number): boolean {
     return edge >= 0 && edge < this.edges && !this.#removed.has(edge);
   }
 
-  out(node: number): readonly number[] | Uint32Array {
-    return this.#list(node, this.#outStart, this.#outEdge, this.#laterOut);
+  out(node: number): ArrayLike<number> & Iterable<number> {
+    return this.#list(node, this.#out, this.#laterOut);
   }
 
-  in(node: number): readonly number[] | Uint32Array {
-    return this.#list(node, this.#inStart, this.#inEdge, this.#laterIn);
+  in(node: number): ArrayLike<number> & Iterable<number> {
+    return this.#list(node, this.#in, this.#laterIn);
   }
 
-  #list(
-    node: number,
-    start: Uint32Array,
-    edges: Uint32Array,
-    later: Map<number, number[]>,
-  ): readonly number[] | Uint32Array {
-    const first = edges.subarray(start[node], start[node + 1]);
+  #list(node: number, { start, edge }: Rows, later: Map<number, number[]>): ArrayLike<number> & Iterable<number> {
+    const first = edge.subarray(start[node], start[node + 1]);
     const more = later.get(node);
     if (more === undefined && this.#removed.size === 0) return first;
-    return [...first, ...(more ?? [])].filter((edge) => !this.#removed.has(edge));
+    return [...first, ...(more ?? [])].filter((e) => !this.#removed.has(e));
   }
 
   add(from: number, to: number, transfer: Transfer = PASS): number {
     const edge = this.edges;
-    this.#laterFrom.push(from);
-    this.#laterTo.push(to);
-    this.#laterTransfer.push(transfer);
+    this.#later.push({ from, to, transfer });
     append(this.#laterOut, from, edge);
     append(this.#laterIn, to, edge);
     return edge;
@@ -100,26 +93,10 @@ export class Graph {
     this.#removed.add(edge);
   }
 
-  /** The same graph with every edge turned round, letting everything through. */
-  reversed(): Graph {
-    const alive = Array.from({ length: this.edges }, (_, edge) => edge).filter((edge) => this.has(edge));
-    return new Graph(
-      this.nodes,
-      alive.map((edge) => this.to(edge)),
-      alive.map((edge) => this.from(edge)),
-    );
-  }
-
-  /** The sorted arrays, for a loop over the whole graph before anything was added or removed. */
-  get rows():
-    | { readonly start: Uint32Array; readonly edge: Uint32Array; readonly to: number[] | Uint32Array }
-    | undefined {
-    if (this.#removed.size > 0 || this.#laterFrom.length > 0) return undefined;
-    return { start: this.#outStart, edge: this.#outEdge, to: this.#to };
-  }
-
-  get hasTransfers(): boolean {
-    return this.#transfers.size > 0;
+  /** The sorted arrays, as long as they are the whole truth: no edge came, went, or holds anything back. */
+  get plain(): { readonly out: Rows; readonly in: Rows } | undefined {
+    const isPlain = this.#removed.size === 0 && this.#later.length === 0 && this.#transfers.size === 0;
+    return isPlain ? { out: this.#out, in: this.#in } : undefined;
   }
 }
 
@@ -129,18 +106,22 @@ function append(lists: Map<number, number[]>, key: number, value: number): void 
   else list.push(value);
 }
 
-/** Edge numbers grouped by an end, as row starts and a flat array. */
-function sortedBy(nodes: number, ends: number[] | Uint32Array): [Uint32Array, Uint32Array] {
+function rowsOf(nodes: number, ends: ArrayLike<number>, others: ArrayLike<number>): Rows {
   const start = new Uint32Array(nodes + 1);
-  for (const end of ends) start[end + 1] = (start[end + 1] as number) + 1;
+  for (let e = 0; e < ends.length; e++) {
+    const end = ends[e] as number;
+    start[end + 1] = (start[end + 1] as number) + 1;
+  }
   for (let node = 0; node < nodes; node++) start[node + 1] = (start[node + 1] as number) + (start[node] as number);
   const at = start.slice();
   const edge = new Uint32Array(ends.length);
+  const other = new Uint32Array(ends.length);
   for (let e = 0; e < ends.length; e++) {
     const end = ends[e] as number;
     const slot = at[end] as number;
     edge[slot] = e;
+    other[slot] = others[e] as number;
     at[end] = slot + 1;
   }
-  return [start, edge];
+  return { start, edge, other };
 }

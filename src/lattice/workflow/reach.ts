@@ -1,7 +1,7 @@
 import { hasBit, pass } from "./bits.js";
 import type { Graph, Transfer } from "./graph.js";
 import { Levels } from "./levels.js";
-import { spreadAny, spreadPlain } from "./spread.js";
+import { spread } from "./spread.js";
 import { type ReachState, type Shift, Update } from "./update.js";
 
 /**
@@ -57,15 +57,23 @@ export class Reach {
   }
 
   #stepBack(node: number, lane: number, level: number): { edge: number; lane: number } {
+    const { plain } = this.graph;
+    if (plain !== undefined) {
+      const { start, edge, other } = plain.in;
+      const end = start[node + 1] as number;
+      for (let e = start[node] as number; e < end; e++) {
+        const block = this.#levels.find(other[e] as number, level);
+        if (block !== -1 && hasBit(this.#levels.bits, block * this.words, lane))
+          return { edge: edge[e] as number, lane };
+      }
+    }
     for (const edge of this.graph.in(node)) {
-      const from = this.graph.from(edge);
-      const block = this.#levels.find(from, level);
+      const block = this.#levels.find(this.graph.from(edge), level);
       if (block === -1) continue;
       const { mask, moves } = this.graph.transfer(edge);
-      if ((mask === undefined || hasBit(mask, 0, lane)) && hasBit(this.#levels.bits, block * this.words, lane)) {
-        return { edge, lane };
-      }
-      const move = moves.find(([s, t]) => t === lane && hasBit(this.#levels.bits, block * this.words, s));
+      const at = block * this.words;
+      if ((mask === undefined || hasBit(mask, 0, lane)) && hasBit(this.#levels.bits, at, lane)) return { edge, lane };
+      const move = moves.find(([s, t]) => t === lane && hasBit(this.#levels.bits, at, s));
       if (move !== undefined) return { edge, lane: move[0] };
     }
     throw new Error(`lane ${lane} is at node ${node} but came from nowhere`);
@@ -73,44 +81,49 @@ export class Reach {
 
   #build(): void {
     const { words } = this;
+    const { nodes } = this.graph;
     const levels = this.#levels;
     const want = this.#keep.slice();
-    const open = new Uint8Array(this.graph.nodes);
+    const open = new Uint8Array(nodes).fill(1);
     const arriving = new Uint32Array(this.#reached.length);
-    const isTouched = new Uint8Array(this.graph.nodes);
-    let touched: number[] = [];
-    for (let node = 0; node < this.graph.nodes; node++) {
+    const isTouched = new Uint8Array(nodes);
+    const block = new Int32Array(nodes).fill(-1);
+    let frontier: number[] = [];
+    for (let node = 0; node < nodes; node++) {
       let any = 0;
-      for (let w = node * words; w < (node + 1) * words; w++) {
-        const bits = ((this.#sources[w] as number) & (want[w] as number)) >>> 0;
-        if (bits !== 0) {
-          arriving[w] = bits;
-          if (isTouched[node] === 0) touched.push(node);
-          isTouched[node] = 1;
-        }
-        want[w] = (want[w] as number) & ~bits;
-        any |= want[w] as number;
+      for (let at = node * words; at < (node + 1) * words; at++) {
+        const starts = (this.#sources[at] as number) & (want[at] as number);
+        arriving[at] = starts;
+        want[at] = (want[at] as number) ^ starts;
+        any |= starts;
       }
-      open[node] = any === 0 ? 0 : 1;
+      if (any !== 0) frontier.push(node);
     }
-    const spread = this.graph.rows !== undefined && !this.graph.hasTransfers ? spreadPlain : spreadAny;
-    for (let level = 0; touched.length > 0; level++) {
-      const frontier = new Int32Array(touched.length);
-      for (const [i, node] of touched.entries()) {
-        const block = levels.add(node, level);
-        frontier[i] = block;
+    for (let level = 0; frontier.length > 0; level++) {
+      for (const node of frontier) {
+        block[node] = levels.add(node, level);
         isTouched[node] = 0;
-        const bits = levels.bits;
-        for (let w = 0; w < words; w++) {
-          const at = node * words + w;
-          const arrived = arriving[at] as number;
-          bits[block * words + w] = arrived;
-          this.#reached[at] = (this.#reached[at] as number) | arrived;
-          arriving[at] = 0;
-        }
+        open[node] = this.#settle(node, (block[node] as number) * words, arriving, want);
       }
-      touched = spread(this.graph, levels, touched, frontier, { want, open, arriving, isTouched });
+      const next = spread(this.graph, levels, { want, open, frontier, block, arriving, isTouched });
+      for (const node of frontier) block[node] = -1;
+      frontier = next;
     }
+  }
+
+  /** Writes what arrived at a node into its block; 0 when the node wants nothing any more. */
+  #settle(node: number, to: number, arriving: Uint32Array, want: Uint32Array): 0 | 1 {
+    const { bits } = this.#levels;
+    const base = node * this.words;
+    let any = 0;
+    for (let w = 0; w < this.words; w++) {
+      const arrived = arriving[base + w] as number;
+      bits[to + w] = arrived;
+      this.#reached[base + w] = (this.#reached[base + w] as number) | arrived;
+      arriving[base + w] = 0;
+      any |= want[base + w] as number;
+    }
+    return any === 0 ? 0 : 1;
   }
 
   addEdge(from: number, to: number, transfer: Transfer): { edge: number; shifts: Shift[] } {
