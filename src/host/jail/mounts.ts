@@ -1,7 +1,7 @@
 // What is mounted where, from text alone. A hung network or FUSE mount blocks every call that touches it, so the table
 // is asked before the file system is.
 
-import { readFileSync } from "node:fs";
+import { openSync, readSync } from "node:fs";
 
 export interface Mount {
   readonly path: string;
@@ -43,8 +43,28 @@ function unescapeMountPath(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
-export function readMounts(): Mount[] {
-  return parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8"));
+// The table is asked before every call, so the file stays open and text that did not change is not parsed again.
+let table: { readonly fd: number; text: Buffer; mounts: readonly Mount[] } | undefined;
+let buffer = Buffer.alloc(16_384);
+
+const MAX_TABLE_BYTES = 64_000_000;
+
+export function readMounts(): readonly Mount[] {
+  table ??= { fd: openSync("/proc/self/mountinfo", "r"), text: Buffer.alloc(0), mounts: [] };
+  let length = 0;
+  for (;;) {
+    const read = readSync(table.fd, buffer, length, buffer.length - length, length);
+    if (read === 0) break;
+    length += read;
+    if (length < buffer.length) continue;
+    if (length >= MAX_TABLE_BYTES) throw new Error("the mount table is too long");
+    buffer = Buffer.concat([buffer, Buffer.alloc(buffer.length)]);
+  }
+  if (length !== table.text.length || buffer.compare(table.text, 0, length, 0, length) !== 0) {
+    table.text = Buffer.from(buffer.subarray(0, length));
+    table.mounts = parseMountInfo(table.text.toString("utf8"));
+  }
+  return table.mounts;
 }
 
 /** The mount that holds `path`: the longest mount point above it, the latest among equals. */

@@ -163,7 +163,8 @@ function openDraft(folder: number): Draft {
 }
 
 async function writeAll(fd: number, data: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
-  const chunk = 1 << 20;
+  // Small enough that a cancelled call is noticed soon.
+  const chunk = 4 << 20;
   for (let done = 0; done < data.length; ) {
     signal?.throwIfAborted();
     const { bytesWritten } = await writeAsync(fd, data, done, Math.min(chunk, data.length - done), done);

@@ -1,5 +1,6 @@
 // fs.read: decide, then read the very file that was decided on.
 
+import { isUtf8 } from "node:buffer";
 import { closeSync } from "node:fs";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
@@ -92,8 +93,7 @@ async function readFile(
   const bytes = await readBytes(file.fd, offset, wanted, signal);
   if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), file.size);
   const whole = dropSplitCharacter(bytes, offset + bytes.length < file.size);
-  const text = decodeUtf8(whole);
-  if (text !== undefined) return readResult(whole, text, file.size);
+  if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), file.size);
   return denial("INVALID_ARGS", "notText", `path ${quote(input.path)} is not UTF-8 text in the range asked for`, {
     field: "encoding",
     suggestions: ["read it with encoding base64"],
@@ -111,16 +111,6 @@ function tooMuch(wanted: number, maxReadBytes: number): Denial {
 
 function readResult(bytes: Buffer, data: string, size: number): FsReadResult {
   return { data, bytesRead: bytes.length, sha256: sha256(bytes), size };
-}
-
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-function decodeUtf8(bytes: Buffer): string | undefined {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return undefined;
-  }
 }
 
 /** A range may end inside a character; its first bytes are left for the next read. */
