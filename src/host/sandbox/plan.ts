@@ -68,13 +68,26 @@ export function environmentOf(
   scratch: string,
 ): Record<string, string> {
   return {
-    PATH: "/usr/local/bin:/usr/bin:/bin",
-    HOME: scratch,
-    TMPDIR: scratch,
-    LANG: "C.UTF-8",
+    ...(policy.platform === "win32" ? windowsBase(scratch) : unixBase(scratch)),
     ...gitDefaults(policy, command, changesUser),
     ...Object.fromEntries(asked),
     ...command.profile?.env,
+  };
+}
+
+function unixBase(scratch: string): Record<string, string> {
+  return { PATH: "/usr/local/bin:/usr/bin:/bin", HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
+}
+
+/** Without SystemRoot most Windows programs cannot even load their libraries. */
+function windowsBase(scratch: string): Record<string, string> {
+  const system = process.env.SystemRoot ?? "C:\\Windows";
+  return {
+    SystemRoot: system,
+    PATH: `${system}\\System32;${system}`,
+    USERPROFILE: scratch,
+    TEMP: scratch,
+    TMP: scratch,
   };
 }
 

@@ -61,6 +61,10 @@ function receive(message: FromMain): void {
 function killRunning(): void {
   const pid = running?.child.pid;
   if (pid === undefined) return;
+  if (process.platform === "win32") {
+    spawn("taskkill", ["/PID", String(pid), "/T", "/F"], { stdio: "ignore" });
+    return;
+  }
   // bubblewrap ends when its namespace is gone; killed first, it would leave the namespace to die unseen.
   const inside = start?.byBubblewrap === true ? livingDescendants(pid) : [];
   for (const target of inside.length > 0 ? inside : [-pid, pid]) {
