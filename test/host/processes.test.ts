@@ -34,7 +34,7 @@ test("a host that is killed takes its commands with it", async () => {
   const script = `
     import { makeWorld } from ${JSON.stringify(host)};
     const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }');
-    world.run("sh", ["-c", "setsid sh -c 'sleep 300; :' ${mark} & echo up; sleep 300", "${mark}"], {}, { onOutput: () => console.log("up") });`;
+    world.run("sh", ["-c", "setsid sh -c 'sleep 271; :' ${mark} & echo up; sleep 271", "${mark}"], {}, { onOutput: () => console.log("up") });`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });

@@ -1,5 +1,6 @@
 // One catalog entry, from the document to what is used at run time.
 
+import { resolve } from "node:path";
 import { isWithin, type Zone } from "../jail/index.js";
 import { type Profile, profiles } from "../profiles/index.js";
 import type { Path } from "../shape/index.js";
@@ -175,7 +176,8 @@ function compileMounts(entry: CommandDocument, path: Path, facts: PlaceFacts, re
       report([...path, "mounts", i], "must be an absolute path", "write the whole path");
       return [];
     }
-    return [realPathOf(expanded)];
+    // A link is shown with what it leads to.
+    return [...new Set([realPathOf(expanded), resolve(expanded)])];
   });
 }
 

@@ -149,7 +149,7 @@ const limits = object("Bounds of every call.", {
   maxCmdConcurrency: byDefault(count("Commands that run at the same time.", { min: 1, max: 64 }), 2),
   maxCmdQueue: byDefault(count("Calls that may wait for their turn.", { min: 0, max: 10_000 }), 16),
   maxCmdQueueMs: byDefault(count("How long one may wait.", { min: 1, max: HOUR_MS }), 60_000),
-  maxStdinBytes: byDefault(count("Bytes of `stdin`.", { min: 0, max: 100 * MEGABYTE }), 1_000_000),
+  maxStdinBytes: byDefault(count("Bytes of `stdin`.", { min: 0, max: 16 * MEGABYTE }), 1_000_000),
   ...processLimits,
 });
 

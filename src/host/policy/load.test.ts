@@ -333,8 +333,17 @@ limits: { maxReadBytes: 1000 }
 });
 
 test("a loaded policy is frozen", () => {
-  const policy = parse("allowedRoots: [~/code]\n");
-  expect(Object.isFrozen(policy)).toBe(true);
+  const policy = parse("allowedRoots: [~/code]\ncommands: [{ id: ls, exec: ls }]\n");
+  for (const part of [
+    policy,
+    policy.roots,
+    policy.roots[0],
+    policy.limits,
+    policy.commands.get("ls"),
+    policy.commands.get("ls")?.limits,
+  ]) {
+    expect(Object.isFrozen(part)).toBe(true);
+  }
 });
 
 test("the example of the repository is a valid policy where its folders and programs exist", () => {

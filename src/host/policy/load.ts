@@ -95,7 +95,7 @@ function compile(
     notices,
     clients: new Map(),
   };
-  return Object.freeze({ ...base, clients: compileClients(document, base, facts, report) });
+  return freeze({ ...base, clients: compileClients(document, base, facts, report) });
 }
 
 /** A user without an entry in the user database has no home; then `~` names nothing. */
@@ -105,6 +105,13 @@ function ownHome(): string {
   } catch {
     return "/nonexistent";
   }
+}
+
+/** All the way down; a policy is data, and its few maps are only ever read. */
+function freeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  for (const part of value instanceof Map ? value.values() : Object.values(value)) freeze(part);
+  return value instanceof RegExp ? value : Object.freeze(value);
 }
 
 type Guard = (place: string, at: Path, what: string) => void;

@@ -1,8 +1,10 @@
 // Wardens in stock: each confinement has its own, a free one is used again, idle ones go after a while.
 
+import { execFile } from "node:child_process";
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { canonicalJson } from "../policy/index.js";
 import { bubblewrapArgs, changeUser } from "./bubblewrap.js";
 import { makeCgroup } from "./cgroup.js";
@@ -13,6 +15,8 @@ import { type Launchers, type LaunchLimits, launchers, launchPrefix, USER_NAMESP
 import type { StartMessage } from "./messages.js";
 import { Queue, type QueueLimits } from "./queue.js";
 import { type Ending, type OutputStream, Warden, WardenFailed } from "./warden-link.js";
+
+const run = promisify(execFile);
 
 const MAX_IDLE_WARDENS = 4;
 const IDLE_MS = 60_000;
@@ -82,7 +86,7 @@ export class Sandbox {
     } finally {
       turn.release();
       // The warden's next command waits until nothing of this one is left; this one's answer does not.
-      void this.#giveBack(kept);
+      void this.#giveBack(kept).catch(() => undefined);
     }
   }
 
@@ -199,7 +203,7 @@ export class Sandbox {
       inUserNamespace,
       byBubblewrap,
     };
-    const node = [process.execPath, "--max-old-space-size=64", wardenEntry()];
+    const node = [process.execPath, "--max-old-space-size=256", wardenEntry()];
     const argv = inUserNamespace && tools.unshare !== undefined ? [tools.unshare, ...USER_NAMESPACE, ...node] : node;
     const warden = await Warden.start(argv, start);
     const needsKill = warden.protections.processTree !== "pid-namespace";
@@ -240,7 +244,17 @@ export class Sandbox {
     if (index >= 0) this.#idle.splice(index, 1);
     this.#all.delete(kept);
     await kept.warden.close();
-    if (kept.scratch !== SCRATCH) rmSync(kept.scratch, { recursive: true, force: true });
+    if (kept.scratch !== SCRATCH) await removeTree(kept.scratch);
+  }
+}
+
+/** `rm` goes down by descriptors, so neither depth nor missing rights on a folder of our own stop it. */
+async function removeTree(folder: string): Promise<void> {
+  try {
+    await run("chmod", ["-R", "u+rwX", "--", folder]).catch(() => undefined);
+    await run("rm", ["-rf", "--", folder]);
+  } catch {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 2 });
   }
 }
 

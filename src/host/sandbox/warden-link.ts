@@ -254,7 +254,11 @@ export class Warden {
     // The payload is a view into a buffer that will be reused.
     const chunk = Buffer.from(payload);
     this.#active?.chunks[stream].push(chunk);
-    this.#active?.hooks.onOutput?.(stream, chunk);
+    try {
+      this.#active?.hooks.onOutput?.(stream, chunk);
+    } catch {
+      // A listener that fails does not end the command.
+    }
   }
 
   /** Nothing to do where the kernel ends the tree with its first process. */

@@ -22,18 +22,18 @@ export interface ScenarioReport {
 
 /** Every process of a scenario carries the mark in its command line, because it is an argument of each. */
 const SCENARIOS: readonly { name: string; script: string }[] = [
-  { name: "a fork bomb", script: 'bomb() { bomb "$0" | bomb "$0" & }; bomb "$0"; sleep 30' },
-  { name: "a child that becomes a daemon", script: 'setsid sh -c "trap \\"\\" HUP TERM; sleep 300; :" "$0" & exit 0' },
+  { name: "a fork bomb", script: 'bomb() { bomb "$0" | bomb "$0" & }; bomb "$0"; sleep 271' },
+  { name: "a child that becomes a daemon", script: 'setsid sh -c "trap \\"\\" HUP TERM; sleep 271; :" "$0" & exit 0' },
   {
     name: "a daemon of a daemon",
-    script: 'setsid sh -c "setsid sh -c \\"sleep 300; :\\" \\"$0\\" & exit 0" "$0" & sleep 0.2; exit 0',
+    script: 'setsid sh -c "setsid sh -c \\"sleep 271; :\\" \\"$0\\" & exit 0" "$0" & sleep 0.2; exit 0',
   },
   { name: "a child that ignores SIGTERM", script: 'trap "" TERM INT HUP QUIT; while :; do sleep 1; done' },
   { name: "a child that fills its output", script: 'yes "$0"' },
-  { name: "a child that closes its output and lives on", script: "exec >&- 2>&- <&-; sleep 300; :" },
-  { name: "one left behind without output", script: 'sh -c "exec >&- 2>&- <&-; sleep 300; :" "$0" & exit 0' },
-  { name: "one left behind that holds the output open", script: 'sh -c "sleep 300; :" "$0" & exit 0' },
-  { name: "a child that stops itself", script: "kill -STOP $$; sleep 300" },
+  { name: "a child that closes its output and lives on", script: "exec >&- 2>&- <&-; sleep 271; :" },
+  { name: "one left behind without output", script: 'sh -c "exec >&- 2>&- <&-; sleep 271; :" "$0" & exit 0' },
+  { name: "one left behind that holds the output open", script: 'sh -c "sleep 271; :" "$0" & exit 0' },
+  { name: "a child that stops itself", script: "kill -STOP $$; sleep 271" },
 ];
 
 const TIMEOUT_MS = 700;
