@@ -11,13 +11,19 @@ export type LatticeErrorCode =
 
 export class LatticeError extends Error {
   readonly code: LatticeErrorCode;
+  /** The message without its place. */
+  readonly text: string;
   /** The line of the workflow file, counted from 1, where there is one. */
   readonly line: number | undefined;
+  /** Further problems found in the same file. */
+  readonly others: readonly LatticeError[];
 
-  constructor(code: LatticeErrorCode, message: string, line?: number) {
-    super(line === undefined ? message : `line ${line}: ${message}`);
+  constructor(code: LatticeErrorCode, text: string, line?: number, others: readonly LatticeError[] = []) {
+    super(line === undefined ? text : `line ${line}: ${text}`);
     this.name = "LatticeError";
     this.code = code;
+    this.text = text;
     this.line = line;
+    this.others = others;
   }
 }

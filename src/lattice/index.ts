@@ -1,3 +1,23 @@
+export {
+  canSubstitute,
+  type Comparison,
+  compareAuthority,
+  compareSubstitutability,
+  hasAtMostAuthority,
+} from "./capability/order.js";
+export {
+  BOTTOM,
+  type Capability,
+  type CapabilitySet,
+  capabilitiesOf,
+  effective,
+  join,
+  joinTypes,
+  meet,
+  meetTypes,
+  TOP,
+} from "./capability/set.js";
+export { LatticeError, type LatticeErrorCode } from "./errors.js";
 export type { Dialect, JsonSchema } from "./inclusion/document.js";
 export {
   INCLUSION_LIMITS,
@@ -5,5 +25,26 @@ export {
   type InclusionLimits,
   type InclusionOptions,
   includes,
+  includesType,
+  isEmpty,
   type Validator,
 } from "./inclusion/includes.js";
+export { toSchema, typeOf, type ValueType } from "./inclusion/type.js";
+export { type SarifOptions, toSarif } from "./report/sarif.js";
+export { tell } from "./report/story.js";
+export { toSvg } from "./report/svg.js";
+export { toDot, toJson, toMermaid } from "./report/text.js";
+export { ANALYSIS_LIMITS, Analysis, type AnalysisOptions, analyse, type Change } from "./workflow/analyse.js";
+export { DelegationCheck, type DelegationGraph, type NumberedChange, words } from "./workflow/delegation-check.js";
+export {
+  type Delegation,
+  type Grant,
+  type RuleEvidence,
+  type RuleTerm,
+  type Violation,
+  violationKey,
+  type Workflow,
+  type WorkflowAgent,
+  type WorkflowRule,
+} from "./workflow/model.js";
+export { type ParseOptions, parseWorkflow } from "./workflow/parse.js";

@@ -45,7 +45,7 @@ export class Reach {
   path(node: number, lane: number): number[] | undefined {
     const length = this.distance(node, lane);
     if (length < 0) return undefined;
-    const edges = new Array<number>(length);
+    const edges: number[] = [];
     let [at, carried] = [node, lane];
     for (let level = length - 1; level >= 0; level--) {
       const step = this.#stepBack(at, carried, level);

@@ -1,0 +1,95 @@
+import type { Violation, Workflow } from "../workflow/model.js";
+import { layout } from "./layout.js";
+import { type PictureEdge, pictureOf, shorten } from "./picture.js";
+import { tell } from "./story.js";
+
+const BOX = { width: 168, height: 34, gapX: 96, gapY: 18, margin: 24 } as const;
+const LINE_HEIGHT = 18;
+const MAX_STORIES = 12;
+const MAX_NAME = 22;
+
+const STYLE = `
+  text { font: 13px system-ui, sans-serif; fill: #111827; }
+  .note { font-size: 12px; fill: #4b5563; }
+  .label { font-size: 10px; fill: #4b5563; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
+  .box { fill: #f8fafc; stroke: #94a3b8; }
+  .root { fill: #e8f0fe; stroke: #1a56db; }
+  .offending { fill: #fde8e8; stroke: #c81e1e; stroke-width: 2; }
+  .edge { fill: none; stroke: #94a3b8; stroke-width: 1.2; }
+  .marked { stroke: #c81e1e; stroke-width: 3; }`;
+
+/** A layered drawing, roots at the left, the ways of the violations in red. */
+export function toSvg(workflow: Workflow, violations: readonly Violation[] = []): string {
+  const picture = pictureOf(workflow, violations);
+  const { column, row, columns, rows } = layout(picture);
+  const x = (node: number): number => BOX.margin + (column[node] ?? 0) * (BOX.width + BOX.gapX);
+  const y = (node: number): number => BOX.margin + (row[node] ?? 0) * (BOX.height + BOX.gapY);
+  const drawn = BOX.margin * 2 + rows * (BOX.height + BOX.gapY) - BOX.gapY;
+  const stories = violations.slice(0, MAX_STORIES).map(tell);
+  if (violations.length > MAX_STORIES) stories.push(`… and ${violations.length - MAX_STORIES} more`);
+  const width = Math.max(BOX.margin * 2 + columns * (BOX.width + BOX.gapX) - BOX.gapX, 480);
+  const height = drawn + (stories.length + 1) * LINE_HEIGHT + BOX.margin;
+  // Marked edges last, so that they lie on top.
+  const edges = picture.edges.toSorted((a, b) => Number(a.isMarked) - Number(b.isMarked));
+  const title =
+    violations.length === 0 ? "No violations" : `${violations.length} violation${violations.length === 1 ? "" : "s"}`;
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img">`,
+    `<title>${escape(title)}</title>`,
+    `<style>${STYLE}</style>`,
+    `<defs>${arrow("plain", "#94a3b8")}${arrow("red", "#c81e1e")}</defs>`,
+    `<rect width="100%" height="100%" fill="#ffffff"/>`,
+    ...edges.map((edge) => line(edge, x, y)),
+    ...picture.nodes.map(({ name, isRoot, isOffending, capabilities }, node) => {
+      const look = isOffending ? "box offending" : isRoot ? "box root" : "box";
+      const at = `x="${x(node)}" y="${y(node)}" width="${BOX.width}" height="${BOX.height}" rx="${isRoot ? 17 : 6}"`;
+      const center = `x="${x(node) + BOX.width / 2}" y="${y(node) + BOX.height / 2 + 4}" text-anchor="middle"`;
+      const full = `${name}: ${capabilities} capabilities${isRoot ? ", own authority" : ""}`;
+      return `<g><title>${escape(full)}</title><rect class="${look}" ${at}/><text ${center}>${escape(shorten(name, MAX_NAME))}</text></g>`;
+    }),
+    `<text x="${BOX.margin}" y="${drawn + LINE_HEIGHT}" font-weight="600">${escape(title)}</text>`,
+    ...stories.map((story, i) => {
+      const at = `x="${BOX.margin}" y="${drawn + (i + 2) * LINE_HEIGHT}"`;
+      const most = Math.max(40, Math.floor((width - 2 * BOX.margin) / 6));
+      return `<text class="note" ${at}><title>${escape(story)}</title>${escape(shorten(story, most))}</text>`;
+    }),
+    "</svg>",
+    "",
+  ].join("\n");
+}
+
+function arrow(id: string, color: string): string {
+  return `<marker id="${id}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="${color}"/></marker>`;
+}
+
+/** Forwards a gentle curve, backwards or sideways a bow around the boxes. */
+function line(
+  { from, to, label, isMarked }: PictureEdge,
+  x: (node: number) => number,
+  y: (node: number) => number,
+): string {
+  const middle = BOX.height / 2;
+  const [x1, y1, y2] = [x(from) + BOX.width, y(from) + middle, y(to) + middle];
+  const forwards = x(to) > x(from);
+  const x2 = forwards ? x(to) : x(to) + BOX.width;
+  const bend = forwards ? Math.max(32, (x2 - x1) / 2) : 56;
+  const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${forwards ? x2 - bend : x2 + bend} ${y2} ${x2} ${y2}`;
+  const look = `class="edge${isMarked ? " marked" : ""}" marker-end="url(#${isMarked ? "red" : "plain"})"`;
+  const caption =
+    label === ""
+      ? ""
+      : `<text class="label" x="${(x1 + x2) / 2 + (forwards ? 0 : bend / 2)}" y="${(y1 + y2) / 2 - 4}" text-anchor="middle">${escape(shorten(label, 18))}</text>`;
+  return `<g><path ${look} d="${path}"/>${caption}</g>`;
+}
+
+function escape(text: string): string {
+  return (
+    text
+      .replaceAll("&", "&amp;")
+      .replaceAll("<", "&lt;")
+      .replaceAll(">", "&gt;")
+      .replaceAll('"', "&quot;")
+      // Characters that XML 1.0 does not allow at all.
+      .replaceAll(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "�")
+  );
+}

@@ -1,0 +1,288 @@
+import type { Node } from "yaml";
+import { type Capability, capabilitiesOf } from "../capability/set.js";
+import { LatticeError } from "../errors.js";
+import { isObject, type JsonSchema } from "../inclusion/document.js";
+import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
+import { type Entry, WorkflowDocument } from "./document.js";
+import { findCycle } from "./cycle.js";
+import type { Delegation, RuleTerm, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
+
+export interface ParseOptions {
+  /** Brings the manifest that a server names: what stood after `manifest:` in, the `tools/list` answer out. */
+  readonly manifest?: (reference: string) => unknown;
+}
+
+/** Reads a workflow from YAML or JSON. Throws a LatticeError that names the line of the first problem. */
+export function parseWorkflow(text: string, options: ParseOptions = {}): Workflow {
+  const document = new WorkflowDocument(text);
+  document.throwIfAny();
+  const workflow = new Reader(document, options).read();
+  document.throwIfAny();
+  return workflow;
+}
+
+class Reader {
+  readonly #d: WorkflowDocument;
+  readonly #options: ParseOptions;
+  readonly #capabilities = new Map<string, Capability>();
+  readonly #servers = new Map<string, readonly string[]>();
+  readonly #labels = new Map<string, readonly string[]>();
+
+  constructor(document: WorkflowDocument, options: ParseOptions) {
+    this.#d = document;
+    this.#options = options;
+  }
+
+  read(): Workflow {
+    const d = this.#d;
+    const top = d.fields(d.root, "the workflow", [
+      "version",
+      "cycles",
+      "servers",
+      "labels",
+      "agents",
+      "delegations",
+      "rules",
+    ]);
+    for (const entry of d.entries(top.servers?.value, "`servers`")) this.#server(entry);
+    for (const { key, value, line } of d.entries(top.labels?.value, "`labels`")) {
+      this.#labels.set(key, this.#capabilityNames(value, `the label \`${key}\``, line));
+    }
+    const agents = d.entries(top.agents?.value, "`agents`").map((entry) => this.#agent(entry));
+    if (agents.length === 0) d.report("LATTICE_EMPTY", "the workflow has no agents", top.agents?.line ?? 1);
+    const names = new Set(agents.map((agent) => agent.name));
+    const delegations = d
+      .items(top.delegations?.value, "`delegations`")
+      .flatMap(({ value, line }) => this.#delegation(value, line, names));
+    const rules = d.items(top.rules?.value, "`rules`").flatMap(({ value, line }) => this.#rule(value, line, names));
+    this.#uniqueRules(rules);
+    this.#cycles(top.cycles, delegations);
+    return {
+      capabilities: this.#capabilities,
+      agents: this.#roots(agents, delegations, top.agents?.line),
+      delegations,
+      rules,
+    };
+  }
+
+  #server({ key, value, line }: Entry): void {
+    const d = this.#d;
+    if (!/^[^.*\s]+$/.test(key)) {
+      d.report("LATTICE_SHAPE", `the server name \`${key}\` may not contain dots, stars or spaces`, line);
+    }
+    const { tools, manifest } = d.fields(value, `the server \`${key}\``, ["tools", "manifest"]);
+    try {
+      const caps = capabilitiesOf(
+        tools === undefined ? this.#manifest(key, manifest, line) : { tools: d.value(tools.value) },
+      );
+      if (caps === "all") return;
+      if (caps.size === 0) d.report("LATTICE_EMPTY", `the server \`${key}\` has no tools`, line);
+      for (const capability of caps.values()) this.#capabilities.set(`${key}.${capability.name}`, capability);
+      this.#servers.set(
+        key,
+        [...caps.keys()].map((name) => `${key}.${name}`),
+      );
+    } catch (error) {
+      if (!(error instanceof LatticeError)) throw error;
+      d.report(error.code, `the server \`${key}\`: ${error.text}`, (tools ?? manifest)?.line ?? line);
+    }
+  }
+
+  #manifest(server: string, manifest: Entry | undefined, line: number): unknown {
+    const { manifest: load } = this.#options;
+    if (manifest === undefined) {
+      throw new LatticeError("LATTICE_SHAPE", "it needs `tools`, or a `manifest` to read them from", line);
+    }
+    const reference = this.#d.text(manifest.value, `the manifest of \`${server}\``) ?? "";
+    if (load === undefined) {
+      throw new LatticeError(
+        "LATTICE_MANIFEST",
+        `the manifest \`${reference}\` cannot be read here; write the tools inline`,
+      );
+    }
+    try {
+      return load(reference);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new LatticeError("LATTICE_MANIFEST", `the manifest \`${reference}\` cannot be read: ${reason}`);
+    }
+  }
+
+  #agent({ key, value, line }: Entry): WorkflowAgent & { readonly root: boolean | undefined } {
+    const d = this.#d;
+    const what = `the agent \`${key}\``;
+    const fields = d.fields(value, what, ["servers", "tools", "allow", "root"]);
+    const offered = d.strings(fields.servers?.value, `\`servers\` of ${what}`).flatMap((server) => {
+      const tools = this.#servers.get(server.text);
+      if (tools === undefined)
+        d.report(
+          "LATTICE_UNKNOWN_NAME",
+          `${what} names the server \`${server.text}\`, which is not under \`servers\``,
+          server.line,
+        );
+      return tools ?? [];
+    });
+    const chosen =
+      fields.tools === undefined
+        ? undefined
+        : new Set(this.#capabilityNames(fields.tools.value, `\`tools\` of ${what}`, fields.tools.line));
+    const holds = [...new Set(offered)].filter((name) => chosen === undefined || chosen.has(name));
+    if (holds.length === 0)
+      d.report("LATTICE_EMPTY", `${what} has an empty capability set; give it a server, or take it out`, line);
+    const allow = fields.allow === undefined ? undefined : this.#types(fields.allow, `\`allow\` of ${what}`);
+    const root = fields.root === undefined ? undefined : d.boolean(fields.root.value, `\`root\` of ${what}`);
+    return { name: key, holds, allow, isRoot: false, root, line };
+  }
+
+  /** A list of names, or a mapping from names to the arguments that go with them. */
+  #types({ value, line }: Entry, what: string): ReadonlyMap<string, ValueType> {
+    const d = this.#d;
+    if (!d.isMap(value)) return new Map(this.#capabilityNames(value, what, line).map((name) => [name, ANY_VALUE]));
+    const types = new Map<string, ValueType>();
+    for (const entry of d.entries(value, what)) {
+      const schema = d.value(entry.value);
+      if (typeof schema !== "boolean" && !isObject(schema)) {
+        d.report("LATTICE_SHAPE", `\`${entry.key}\` in ${what} must be true or a schema for the arguments`, entry.line);
+        continue;
+      }
+      for (const name of this.#expand(entry.key, what, entry.line)) types.set(name, typeOf(schema as JsonSchema));
+    }
+    if (types.size === 0) d.report("LATTICE_EMPTY", `${what} is empty`, line);
+    return types;
+  }
+
+  #capabilityNames(node: Node | null, what: string, line: number): readonly string[] {
+    const names = this.#d.strings(node, what).flatMap(({ text, line: at }) => this.#expand(text, what, at));
+    if (names.length === 0 && this.#d.isSeq(node)) this.#d.report("LATTICE_EMPTY", `${what} is empty`, line);
+    return [...new Set(names)];
+  }
+
+  /** A capability, a label, or a name with stars for any text. */
+  #expand(pattern: string, what: string, line: number): readonly string[] {
+    const label = this.#labels.get(pattern);
+    if (label !== undefined) return label;
+    if (this.#capabilities.has(pattern)) return [pattern];
+    const parts = pattern.split("*");
+    const found = parts.length === 1 ? [] : [...this.#capabilities.keys()].filter((name) => matchesStars(name, parts));
+    if (found.length === 0) {
+      const near = [...this.#capabilities.keys()].find((name) => name.endsWith(`.${pattern}`));
+      const hint = near === undefined ? "capabilities are written server.tool" : `did you mean \`${near}\`?`;
+      this.#d.report("LATTICE_UNKNOWN_NAME", `${what} names \`${pattern}\`, which no server offers; ${hint}`, line);
+    }
+    return found;
+  }
+
+  #delegation(node: Node | null, line: number, agents: ReadonlySet<string>): Delegation[] {
+    const d = this.#d;
+    const fields = d.fields(node, "a delegation", ["from", "to", "tools", "arguments"]);
+    const ends = (["from", "to"] as const).map((end) => {
+      const entry = fields[end];
+      if (entry === undefined) {
+        d.report("LATTICE_SHAPE", `a delegation needs \`${end}\``, line);
+        return undefined;
+      }
+      const name = d.text(entry.value, `\`${end}\` of a delegation`);
+      if (name !== undefined && !agents.has(name)) {
+        d.report("LATTICE_UNKNOWN_NAME", `there is no agent \`${name}\``, entry.line);
+      }
+      return name;
+    });
+    const [from, to] = ends;
+    if (from === undefined || to === undefined) return [];
+    const what = `the delegation from \`${from}\` to \`${to}\``;
+    const only =
+      fields.tools === undefined
+        ? undefined
+        : this.#capabilityNames(fields.tools.value, `\`tools\` of ${what}`, fields.tools.line);
+    const types =
+      fields.arguments === undefined ? undefined : this.#types(fields.arguments, `\`arguments\` of ${what}`);
+    return [{ from, to, only, arguments: types, line }];
+  }
+
+  #rule(node: Node | null, line: number, agents: ReadonlySet<string>): WorkflowRule[] {
+    const d = this.#d;
+    const fields = d.fields(node, "a rule", ["name", "never", "agents", "except", "through-others"]);
+    const name =
+      fields.name === undefined ? `rule on line ${line}` : (d.text(fields.name.value, "`name` of a rule") ?? "");
+    const what = `the rule \`${name}\``;
+    const never = d
+      .strings(fields.never?.value, `\`never\` of ${what}`)
+      .map(({ text, line: at }): RuleTerm => ({ name: text, capabilities: this.#expand(text, what, at) }));
+    if (never.length === 0)
+      d.report("LATTICE_EMPTY", `${what} needs \`never\`, a list of what no agent may hold together`, line);
+    const listed = (entry: Entry | undefined, field: string): string[] | undefined => {
+      if (entry === undefined) return undefined;
+      return d.strings(entry.value, `\`${field}\` of ${what}`).map(({ text, line: at }) => {
+        if (!agents.has(text))
+          d.report("LATTICE_UNKNOWN_NAME", `${what} names the agent \`${text}\`, which does not exist`, at);
+        return text;
+      });
+    };
+    const through = fields["through-others"];
+    return [
+      {
+        name,
+        never,
+        agents: listed(fields.agents, "agents"),
+        except: listed(fields.except, "except") ?? [],
+        throughOthers:
+          through === undefined ? true : (d.boolean(through.value, `\`through-others\` of ${what}`) ?? true),
+        line,
+      },
+    ];
+  }
+
+  #uniqueRules(rules: readonly WorkflowRule[]): void {
+    const seen = new Map<string, number | undefined>();
+    for (const { name, line } of rules) {
+      if (seen.has(name))
+        this.#d.report(
+          "LATTICE_DUPLICATE",
+          `the rule \`${name}\` is there twice, first on line ${seen.get(name)}`,
+          line,
+        );
+      seen.set(name, line);
+    }
+  }
+
+  #cycles(entry: Entry | undefined, delegations: readonly Delegation[]): void {
+    if (entry === undefined) return;
+    const setting = this.#d.text(entry.value, "`cycles`");
+    if (setting !== "allow" && setting !== "forbid") {
+      this.#d.report("LATTICE_SHAPE", "`cycles` must be allow or forbid", entry.line);
+    }
+    const cycle = setting === "forbid" ? findCycle(delegations) : undefined;
+    if (cycle === undefined) return;
+    const way = cycle.map(({ from }) => `\`${from}\``).join(" → ");
+    this.#d.report("LATTICE_CYCLE", `delegations run in a circle: ${way} → \`${cycle[0]?.from}\``, cycle[0]?.line);
+  }
+
+  /** Whoever says nothing and is delegated nothing has its own authority: otherwise nobody would have any. */
+  #roots(
+    agents: readonly (WorkflowAgent & { readonly root: boolean | undefined })[],
+    delegations: readonly Delegation[],
+    line: number | undefined,
+  ): WorkflowAgent[] {
+    const delegated = new Set(delegations.map(({ to }) => to));
+    const settled = agents.map(({ root, ...agent }) => ({ ...agent, isRoot: root ?? !delegated.has(agent.name) }));
+    if (agents.length > 0 && !settled.some((agent) => agent.isRoot)) {
+      const message = "nobody has authority of their own: every agent is delegated to; mark one with `root: true`";
+      this.#d.report("LATTICE_EMPTY", message, line);
+    }
+    return settled;
+  }
+}
+
+/** Whether a name is the parts in this order with any text between them. */
+function matchesStars(name: string, parts: readonly string[]): boolean {
+  const [first = "", ...rest] = parts;
+  const last = rest.pop() ?? "";
+  if (!name.startsWith(first) || !name.endsWith(last) || name.length < first.length + last.length) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found === -1 || found + part.length > name.length - last.length) return false;
+    at = found + part.length;
+  }
+  return true;
+}
