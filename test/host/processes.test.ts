@@ -2,8 +2,19 @@
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, openSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -35,8 +46,10 @@ test("a host that is killed takes its commands with it", async () => {
     import { makeWorld } from ${JSON.stringify(host)};
     const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }');
     world.run("sh", ["-c", "setsid sh -c 'sleep 271; :' ${mark} & echo up; sleep 271", "${mark}"], {}, { onOutput: () => console.log("up") });`;
+  const folder = mkdtempSync(join(tmpdir(), "killed-host-"));
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
+    env: { ...process.env, TMPDIR: folder },
   });
   await once(child.stdout, "data");
   expect(commandLines().filter((line) => line.includes(mark) && !line.includes("makeWorld")).length).toBeGreaterThan(0);
@@ -44,6 +57,7 @@ test("a host that is killed takes its commands with it", async () => {
   await once(child, "exit");
   for (let i = 0; i < 100 && commandLines().some((line) => line.includes(mark)); i++) await sleep(50);
   expect(commandLines().filter((line) => line.includes(mark))).toEqual([]);
+  rmSync(folder, { recursive: true, force: true });
 });
 
 describe("what a command can and cannot do", () => {

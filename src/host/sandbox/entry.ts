@@ -3,7 +3,7 @@
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -48,12 +48,23 @@ function compile(sandbox: string): string {
       join(sandbox, "warden.ts"),
     ]);
     renameSync(draft, cache);
+    prune(dirname(cache), cache);
   } catch (error) {
     rmSync(draft, { recursive: true, force: true });
     // Another test process may have been quicker.
     if (!existsSync(entry)) throw error;
   }
   return entry;
+}
+
+const KEPT_MS = 3_600_000;
+
+/** Results of earlier sources; what another process may still use is young. */
+function prune(folder: string, keep: string): void {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    if (path !== keep && Date.now() - statSync(path).mtimeMs > KEPT_MS) rmSync(path, { recursive: true, force: true });
+  }
 }
 
 function fingerprint(folder: string): string {

@@ -1,7 +1,8 @@
 // The host and its test scenarios as plain JavaScript, for tests that need another process: another user, a crash.
 
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, rmSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -15,14 +16,16 @@ export function compiled(file: string): string {
 }
 
 function compile(): string {
-  const out = join(project, "node_modules/.cache", `portcullis-compiled-${process.pid}`);
-  mkdirSync(out, { recursive: true });
-  process.once("exit", () => rmSync(out, { recursive: true, force: true }));
+  const cache = join(project, "node_modules/.cache/portcullis-compiled");
+  const out = join(cache, fingerprint());
+  if (existsSync(join(out, "src/host/index.js"))) return out;
+  const draft = `${out}.${process.pid}`;
+  mkdirSync(draft, { recursive: true });
   const options = [
     "--noCheck",
     "--ignoreConfig",
     "--outDir",
-    out,
+    draft,
     "--rootDir",
     project,
     "--target",
@@ -32,17 +35,41 @@ function compile(): string {
     "--types",
     "node",
   ];
-  const sources = [
-    "src/host/index.ts",
-    "src/host/sandbox/warden.ts",
-    "test/host/support/scenarios.ts",
-    "test/host/support/world.ts",
-  ];
-  execFileSync(process.execPath, [
-    join(project, "node_modules/typescript/bin/tsc"),
-    ...options,
-    ...sources.map((s) => join(project, s)),
-  ]);
-  chmodSync(out, 0o755);
+  const tsc = join(project, "node_modules/typescript/bin/tsc");
+  execFileSync(process.execPath, [tsc, ...options, ...ENTRIES.map((entry) => join(project, entry))]);
+  chmodSync(draft, 0o755);
+  try {
+    renameSync(draft, out);
+  } catch {
+    // Another test process was quicker.
+    rmSync(draft, { recursive: true, force: true });
+  }
+  prune(cache, out);
   return out;
+}
+
+const ENTRIES = [
+  "src/host/index.ts",
+  "src/host/sandbox/warden.ts",
+  "test/host/support/scenarios.ts",
+  "test/host/support/world.ts",
+];
+
+function fingerprint(): string {
+  const hash = createHash("sha256");
+  for (const folder of ["src/host", "test/host/support"]) {
+    for (const name of readdirSync(join(project, folder), { recursive: true, encoding: "utf8" }).sort()) {
+      if (/(?<!\.test)\.ts$/.test(name)) hash.update(name).update(readFileSync(join(project, folder, name)));
+    }
+  }
+  return hash.digest("hex").slice(0, 16);
+}
+
+/** Results of earlier sources; what another test process may still use is young. */
+function prune(cache: string, keep: string): void {
+  for (const name of readdirSync(cache)) {
+    const path = join(cache, name);
+    if (path !== keep && Date.now() - statSync(path).mtimeMs > 3_600_000)
+      rmSync(path, { recursive: true, force: true });
+  }
 }
