@@ -138,7 +138,7 @@ export function cutText(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;
   // Cutting inside a character would make one that was never there.
-  let end = maxBytes;
+  let end = Math.max(0, Math.floor(maxBytes));
   while (end > 0 && ((bytes[end] as number) & 0xc0) === 0x80) end--;
   return bytes.toString("utf8", 0, end);
 }

@@ -3,10 +3,16 @@
 
 import { createHash } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
-import { readdir, readFile, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import type { Gate } from "./gate.js";
-import { loadPolicy, PolicyInvalid, type PolicyProblem, type PolicySource, type ToolSummary } from "./policy/index.js";
+import {
+  loadPolicy,
+  PolicyInvalid,
+  type PolicyProblem,
+  type PolicySource,
+  type ToolSummary,
+  readPolicyFiles,
+} from "./policy/index.js";
 
 export interface PolicySwap {
   readonly from: string;
@@ -48,8 +54,6 @@ export interface PolicyWatcher {
   close(): void;
 }
 
-const MAX_FILES = 1_000;
-const MAX_TOTAL_BYTES = 16 << 20;
 /** Files that never stop changing are left to the next look. */
 const MAX_SETTLING = 20;
 
@@ -62,47 +66,12 @@ export async function watchPolicy(options: WatchPolicyOptions): Promise<PolicyWa
   return watcher;
 }
 
-/** Reads policy files in a fixed order. Throws `PolicyInvalid` that names the path and what to do. */
-export async function readPolicyFiles(paths: readonly string[]): Promise<PolicySource[]> {
-  const sources: PolicySource[] = [];
-  let bytes = 0;
-  for (const file of await listFiles(paths)) {
-    const content = await readFile(file).catch((error: Error) => refuse(file, `cannot be read: ${error.message}`));
-    bytes += content.length;
-    if (bytes > MAX_TOTAL_BYTES)
-      refuse(file, `brings the policy over ${MAX_TOTAL_BYTES} bytes`, "split what is served");
-    sources.push({ file, text: decode(file, content) });
-  }
-  if (sources.length === 0) refuse(paths.join(", "), "holds no policy", "add a file whose name ends in .cedar");
-  return sources;
-}
-
-async function listFiles(paths: readonly string[]): Promise<string[]> {
-  const files = new Set<string>();
-  for (const path of paths) {
-    const about = await stat(path).catch((error: Error) => refuse(path, `cannot be read: ${error.message}`));
-    if (!about.isDirectory()) files.add(path);
-    else for (const name of (await readdir(path)).filter(isPolicyName).sort()) files.add(join(path, name));
-    if (files.size > MAX_FILES) refuse(path, `brings more than ${MAX_FILES} files`, "is this the right folder?");
-  }
-  return [...files];
-}
-
-/** Not what editors leave beside a file (`.#a.cedar`, `.a.cedar.swp`). */
-function isPolicyName(name: string): boolean {
-  return name.endsWith(".cedar") && !name.startsWith(".");
-}
-
-function decode(file: string, content: Buffer): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
-  } catch {
-    return refuse(file, "is not UTF-8 text");
-  }
-}
-
-function refuse(file: string, message: string, help = "the policy in force stays"): never {
-  throw new PolicyInvalid([{ file, line: 0, column: 0, message, help }]);
+/** The files as they stand. A watched folder without a policy is a mistake, not a policy that denies everything. */
+async function readSources(paths: readonly string[]): Promise<PolicySource[]> {
+  const sources = await readPolicyFiles(paths);
+  if (sources.length > 0) return sources;
+  const help = "add a file whose name ends in .cedar";
+  throw new PolicyInvalid([{ file: paths.join(", "), line: 0, column: 0, message: "holds no policy", help }]);
 }
 
 type Look = { readonly mark: string; readonly sources?: readonly PolicySource[]; readonly error?: Error };
@@ -200,7 +169,7 @@ class Watcher implements PolicyWatcher {
 
   async #look(): Promise<Look> {
     try {
-      const sources = await readPolicyFiles(this.#options.paths);
+      const sources = await readSources(this.#options.paths);
       const hash = createHash("sha256");
       for (const { file, text } of sources) hash.update(`${JSON.stringify(file)} ${text.length} ${text}\n`);
       return { mark: hash.digest("hex"), sources };

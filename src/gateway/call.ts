@@ -5,7 +5,7 @@ import { type Decision, deny, makeIntent, refuse, type Verdict } from "../gate/i
 import { asFault, Fault, type JsonObject } from "../protocol/index.js";
 import type { ToolResult, Validation } from "../tool/index.js";
 import { Cancel } from "./cancel.js";
-import { type CallTool, execute } from "./execute.js";
+import { execute } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
 import { newCallId, type Prepared, recordDecision, recordOutcome, recordUnrouted } from "./record.js";
 import { routeFor } from "./route.js";
@@ -50,7 +50,7 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   }
   let answer: Answer;
   try {
-    const result = await execute(gateway, decision.permit, proposal, round, innerCall(gateway, proposal));
+    const result = await execute(gateway, decision.permit, proposal, round);
     answer = { ok: true, result, text: rendered(gateway, proposal, route, result), route };
   } catch (error) {
     answer = { ok: false, fault: asFault(error), route };
@@ -63,8 +63,11 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
 function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: JsonObject | RawResult): string {
   const text = proposal.render(result);
   const { maxResultBytes } = gateway.limits;
-  if (text.length <= maxResultBytes || route.builtin) return text;
-  throw new Fault("ToolExecution", `the answer has ${text.length} characters, over the limit of ${maxResultBytes}`);
+  // Three bytes are the most that one character of UTF-16 takes; only what is near the limit has to be counted.
+  if (text.length * 3 <= maxResultBytes || route.builtin) return text;
+  const bytes = Buffer.byteLength(text);
+  if (bytes <= maxResultBytes) return text;
+  throw new Fault("ToolExecution", `the answer has ${bytes} bytes, over the limit of ${maxResultBytes}`);
 }
 
 function prepare(gateway: Gateway, proposal: Proposal): Prepared {
@@ -129,7 +132,7 @@ async function answeredInTime(gateway: Gateway, proposal: Proposal, decision: De
   return settled?.state === "approved" || settled?.state === "denied";
 }
 
-export function refusal(decision: Decision): Fault {
+function refusal(decision: Decision): Fault {
   const { verdict } = decision;
   return new Fault(verdict.type ?? "PolicyDeny", verdict.reason, {
     rule: verdict.rules.map((rule) => rule.id).join(", "),
@@ -147,37 +150,41 @@ function auditFault(error: unknown): Fault {
 }
 
 /** A tool that calls a tool is a caller like any other: same principal, same gate, bounded depth. */
-function innerCall(gateway: Gateway, outer: Proposal): CallTool {
-  return async (name, args) => {
-    if (outer.depth >= gateway.limits.maxCallDepth) {
-      throw new Fault("TooMany", `tools call tools more than ${gateway.limits.maxCallDepth} deep`);
-    }
-    const cancel = new Cancel();
-    const { principal, revision, transport, conversation, span } = outer;
-    const stop = (fault: Fault): void => cancel.abort(fault);
-    outer.cancel.signal.addEventListener("abort", () => stop(outer.cancel.fault as Fault), { once: true });
-    const answer = await call(gateway, {
-      principal,
+export async function callInside(
+  gateway: Gateway,
+  outer: Proposal,
+  name: string,
+  args: JsonObject,
+): Promise<ToolResult> {
+  if (outer.depth >= gateway.limits.maxCallDepth) {
+    throw new Fault("TooMany", `tools call tools more than ${gateway.limits.maxCallDepth} deep`);
+  }
+  const cancel = new Cancel();
+  const { principal, revision, transport, conversation, span } = outer;
+  const stop = (): void => cancel.abort(outer.cancel.fault as Fault);
+  outer.cancel.signal.addEventListener("abort", stop, { once: true });
+  const answer = await call(gateway, {
+    principal,
+    method: "tools/call",
+    params: { name, arguments: args },
+    requestId: outer.requestId,
+    revision,
+    transport,
+    conversation,
+    cancel,
+    render: JSON.stringify,
+    span: gateway.telemetry.startCall({
       method: "tools/call",
-      params: { name, arguments: args },
-      requestId: outer.requestId,
-      revision,
+      tool: name,
+      app: principal.app,
+      agent: principal.agent,
       transport,
-      conversation,
-      cancel,
-      render: JSON.stringify,
-      span: gateway.telemetry.startCall({
-        method: "tools/call",
-        tool: name,
-        app: principal.app,
-        agent: principal.agent,
-        transport,
-        revision: revision.name,
-        traceparent: span.traceparent,
-      }),
-      depth: outer.depth + 1,
-    });
-    if (!answer.ok) throw answer.fault;
-    return answer.result as unknown as ToolResult;
-  };
+      revision: revision.name,
+      traceparent: span.traceparent,
+    }),
+    depth: outer.depth + 1,
+  });
+  outer.cancel.signal.removeEventListener("abort", stop);
+  if (!answer.ok) throw answer.fault;
+  return answer.result as unknown as ToolResult;
 }

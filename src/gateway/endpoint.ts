@@ -25,7 +25,7 @@ import {
   StrictJsonError,
 } from "../protocol/index.js";
 import type { LogLevel } from "../tool/index.js";
-import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply, ReplyHead } from "../transport/index.js";
+import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
 import { type Answered, type Asked, answerRequest, failed, NOBODY, SILENT } from "./answer.js";
 import { Cancel } from "./cancel.js";
 import { capabilitiesOf } from "./builtin.js";
@@ -33,7 +33,7 @@ import { httpDoor } from "./doors.js";
 import { Dresser, errorText, successText } from "./dress.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
 import { Session, Sessions } from "./session.js";
-import { EventStream } from "./streams.js";
+import { SessionConversation, takesStreams } from "./session-conversation.js";
 import { Subscriptions } from "./subscriptions.js";
 import type { Conversation, Gateway } from "./types.js";
 
@@ -233,7 +233,7 @@ export class Endpoint implements Handler {
     const conversation: Conversation = {
       clientCapabilities: facts.clientCapabilities,
       logLevel: facts.logLevel as LogLevel | undefined,
-      notify: (method, params) => (accepts(peer) ? reply.send(note(method, params)) : true),
+      notify: (method, params) => (takesStreams(inbound) ? reply.send(note(method, params)) : true),
       drained: () => reply.drained(),
     };
     const cancel = new Cancel();
@@ -335,22 +335,12 @@ export class Endpoint implements Handler {
   }
 
   async #legacy(request: Request, inbound: Inbound, principal: Principal, session: Session): Promise<void> {
-    const { reply, peer, channel } = inbound;
+    const { reply, peer } = inbound;
     const wrong = phaseFault(session.phase, request.method);
     if (wrong) return this.#refuse(reply, request.id, wrong, session.revision, 400);
     if (request.method === "initialize") return this.#initialize(request, reply, session, principal);
     if (request.method === "ping") return reply.end(successText(request.id, "{}"));
-    // On HTTP the answer may be lost on its way and asked for again; elsewhere the connection is the stream.
-    const stream = channel ? undefined : new LazyStream(session, reply);
-    const push = (text: string): boolean => (stream ? stream.push(text) : reply.send(text));
-    const { askTimeoutMs } = this.gateway.limits;
-    const conversation: Conversation = {
-      clientCapabilities: session.clientCapabilities,
-      logLevel: session.logLevel,
-      notify: (method, params) => (channel || accepts(peer) ? push(note(method, params)) : true),
-      drained: () => reply.drained(),
-      request: (method, params, cancelled) => session.ask(method, params, push, askTimeoutMs, cancelled),
-    };
+    const conversation = new SessionConversation(session, inbound, this.gateway.limits.askTimeoutMs);
     const cancel = new Cancel();
     const answer = await this.#answer(session.underWay, {
       request,
@@ -361,8 +351,7 @@ export class Endpoint implements Handler {
       cancel,
       session,
     });
-    if (stream) stream.end(answer.text, answer.head);
-    else reply.end(answer.text, answer.head);
+    conversation.end(answer);
   }
 
   #initialize(request: Request, reply: Reply, session: Session, principal: Principal): void {
@@ -406,30 +395,6 @@ export class Endpoint implements Handler {
   }
 }
 
-/** The stream of one HTTP request: nothing until something has to be said before the answer. */
-class LazyStream {
-  readonly #session: Session;
-  readonly #reply: Reply;
-  #stream: EventStream | undefined;
-  constructor(session: Session, reply: Reply) {
-    this.#session = session;
-    this.#reply = reply;
-  }
-  push(text: string): boolean {
-    this.#stream ??= this.#session.streams.create(this.#reply);
-    return this.#stream.push(text);
-  }
-  end(text: string, head: ReplyHead | undefined): void {
-    if (this.#stream) this.#stream.end(text);
-    else this.#reply.end(text, head);
-  }
-}
-
 function note(method: string, params: JsonObject): string {
   return JSON.stringify({ jsonrpc: "2.0", method, params });
-}
-
-/** Over HTTP only a client that takes event streams can be told anything before its answer. */
-function accepts(peer: Peer): boolean {
-  return peer.transport !== "http" || peer.headers?.accept?.includes("text/event-stream") === true;
 }

@@ -1,8 +1,7 @@
 // The only function that reaches a tool. It takes a permit, spends it, and never routes again.
 
-import { applyObligations, applyToFault, type Grant, intentArguments, intentForwarded, Permit } from "../gate/index.js";
+import { applyObligations, applyToFault, type Grant, intentArguments, Permit } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
-import type { ToolResult } from "../tool/index.js";
 import { type Deadline, deadlines } from "./deadlines.js";
 import { InputRequired, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
@@ -13,35 +12,16 @@ export interface Round {
   state: JsonValue | undefined;
 }
 
-export type CallTool = (tool: string, args: JsonObject) => Promise<ToolResult>;
-
 export async function execute(
   gateway: Gateway,
   permit: Permit,
   proposal: Proposal,
   round: Round,
-  callTool: CallTool,
 ): Promise<JsonObject | RawResult> {
   const grant = Permit.spend(permit);
   const route = grant.target as Route;
   const clock = new Clock(proposal, route);
-  const forwarded = intentForwarded(grant.intent);
-  const meta = proposal.params._meta;
-  const context = new RunContext({
-    principal: grant.principal,
-    traceId: proposal.span.traceId,
-    meta: isJsonObject(forwarded._meta) ? forwarded._meta : {},
-    progressToken: isJsonObject(meta) ? (meta.progressToken as string | number | undefined) : undefined,
-    conversation: proposal.conversation,
-    cancel: proposal.cancel,
-    obligations: grant.obligations,
-    maxResultBytes: gateway.limits.maxResultBytes,
-    responses: round.responses,
-    state: round.state,
-    callTool,
-    pauseClock: () => clock.pause(),
-    resumeClock: () => clock.resume(),
-  });
+  const context = new RunContext(gateway, proposal, grant, round, clock);
   try {
     const result = await untilStopped(proposal, () => route.run(intentArguments(grant.intent), context));
     if (result instanceof RawResult) return result;

@@ -5,6 +5,7 @@ import { type Identify, localIdentity } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
+import { callInside } from "./call.js";
 import { Endpoint } from "./endpoint.js";
 import { Lists } from "./lists.js";
 import { Seal } from "./seal.js";
@@ -41,6 +42,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     keepArguments: options.keepArguments ?? false,
     seal: new Seal(),
     lists: new Lists(server),
+    callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
   };
   return new Endpoint(gateway);
 }

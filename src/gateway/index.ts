@@ -1,4 +1,3 @@
-export { type Answer, call } from "./call.js";
 export { Endpoint } from "./endpoint.js";
 export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
 export { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits } from "./types.js";

@@ -1,11 +1,11 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
 // any more reaches anyone.
 
-import { applyToText, cutText, mustBuffer, type Obligation, type Principal } from "../gate/index.js";
-import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { applyToText, cutText, type Grant, intentForwarded, mustBuffer } from "../gate/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../tool/index.js";
-import type { Cancel } from "./cancel.js";
-import type { Conversation } from "./types.js";
+import type { Round } from "./execute.js";
+import type { Conversation, Gateway, Proposal } from "./types.js";
 
 /** Thrown through a handler that asks in a revision without server requests; becomes an `input_required` answer. */
 export class InputRequired {
@@ -19,60 +19,59 @@ export class InputRequired {
 
 const LEVELS: readonly LogLevel[] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 const MAX_PROGRESS_TEXT = 64 * 1024;
+const ENVELOPE_BYTES = 1024;
+const NOTHING_WRITTEN: readonly ContentBlock[] = [];
 
-export interface RunContextParts {
-  principal: Principal;
-  traceId: string;
-  meta: JsonObject;
-  progressToken: string | number | undefined;
-  conversation: Conversation;
-  cancel: Cancel;
-  obligations: readonly Obligation[];
-  maxResultBytes: number;
-  /** Answers that are already here (multi-round-trip). */
-  responses: Record<string, JsonObject>;
-  state: JsonValue | undefined;
-  callTool: (tool: string, args: JsonObject) => Promise<ToolResult>;
-  /** The tool's clock stands still while a person thinks. */
-  pauseClock: () => void;
-  resumeClock: () => void;
+/** The tool's clock stands still while a person thinks. */
+export interface Pausable {
+  pause(): void;
+  resume(): void;
 }
 
 export class RunContext implements CallContext {
-  readonly #parts: RunContextParts;
+  readonly #proposal: Proposal;
+  readonly #grant: Grant;
+  readonly #round: Round;
+  readonly #clock: Pausable;
+  readonly #gateway: Gateway;
   #dead = false;
-  #parted: ContentBlock[] = [];
-  #partedBytes = 0;
+  #written: ContentBlock[] | undefined = undefined;
+  #writtenBytes = 0;
   truncated = false;
 
-  constructor(parts: RunContextParts) {
-    this.#parts = parts;
+  constructor(gateway: Gateway, proposal: Proposal, grant: Grant, round: Round, clock: Pausable) {
+    this.#gateway = gateway;
+    this.#proposal = proposal;
+    this.#grant = grant;
+    this.#round = round;
+    this.#clock = clock;
   }
 
   get signal(): AbortSignal {
-    return this.#parts.cancel.signal;
+    return this.#proposal.cancel.signal;
   }
   get traceId(): string {
-    return this.#parts.traceId;
+    return this.#proposal.span.traceId;
   }
   get app(): string {
-    return this.#parts.principal.app;
+    return this.#grant.principal.app;
   }
   get agent(): string {
-    return this.#parts.principal.agent;
+    return this.#grant.principal.agent;
   }
   get meta(): JsonObject {
-    return this.#parts.meta;
+    const forwarded = intentForwarded(this.#grant.intent);
+    return isJsonObject(forwarded._meta) ? forwarded._meta : {};
   }
   get clientCapabilities(): JsonObject {
-    return this.#parts.conversation.clientCapabilities;
+    return this.#proposal.conversation.clientCapabilities;
   }
   get state(): JsonValue | undefined {
-    return this.#parts.state;
+    return this.#round.state;
   }
   /** Parts written so far, in order. */
   get written(): readonly ContentBlock[] {
-    return this.#parted;
+    return this.#written ?? NOTHING_WRITTEN;
   }
 
   kill(): void {
@@ -80,9 +79,10 @@ export class RunContext implements CallContext {
   }
 
   progress(progress: number, total?: number, message?: string): void {
-    const { progressToken, conversation, obligations } = this.#parts;
+    const { obligations } = this.#grant;
+    const progressToken = this.#progressToken();
     if (this.#dead || progressToken === undefined) return;
-    conversation.notify("notifications/progress", {
+    this.#proposal.conversation.notify("notifications/progress", {
       progressToken,
       progress,
       ...(total === undefined ? {} : { total }),
@@ -91,7 +91,8 @@ export class RunContext implements CallContext {
   }
 
   log(level: LogLevel, data: JsonValue, logger?: string): void {
-    const { conversation, obligations } = this.#parts;
+    const { obligations } = this.#grant;
+    const { conversation } = this.#proposal;
     const threshold = conversation.logLevel;
     if (this.#dead || threshold === undefined || LEVELS.indexOf(level) < LEVELS.indexOf(threshold)) return;
     const shown = mustBuffer(obligations) ? applyToText(obligations, JSON.stringify(data)) : data;
@@ -101,36 +102,43 @@ export class RunContext implements CallContext {
   async write(part: string | ContentBlock): Promise<void> {
     this.#assertAlive();
     const block: ContentBlock = typeof part === "string" ? { type: "text", text: part } : part;
-    const { maxResultBytes, obligations, progressToken, conversation } = this.#parts;
-    const size = Buffer.byteLength(block.type === "text" ? block.text : JSON.stringify(block));
-    if (this.#partedBytes + size > maxResultBytes) {
+    // As JSON, since that is what the limit is about; room is left for what stands around the parts.
+    const limit = Math.max(0, this.#gateway.limits.maxResultBytes - ENVELOPE_BYTES);
+    const size = jsonBytes(block.type === "text" ? block.text : (block as unknown as JsonValue));
+    if (this.#writtenBytes + size > limit) {
       this.truncated = true;
-      if (block.type === "text")
-        this.#keep({ ...block, text: cutText(block.text, maxResultBytes - this.#partedBytes) });
-      this.#partedBytes = maxResultBytes;
+      if (block.type === "text") this.#keep({ ...block, text: fitting(block.text, limit - this.#writtenBytes) });
+      this.#writtenBytes = limit;
       return;
     }
-    this.#partedBytes += size;
+    this.#writtenBytes += size;
     this.#keep(block);
     // A reader that asked for progress sees the output as it comes; with an obligation on it, it is held back.
-    if (progressToken !== undefined && block.type === "text" && !mustBuffer(obligations)) {
-      this.progress(this.#partedBytes, undefined, cutText(block.text, MAX_PROGRESS_TEXT));
-      await conversation.drained();
+    if (block.type === "text" && this.#progressToken() !== undefined && !mustBuffer(this.#grant.obligations)) {
+      this.progress(this.#writtenBytes, undefined, cutText(block.text, MAX_PROGRESS_TEXT));
+      await this.#proposal.conversation.drained();
     }
   }
 
+  #progressToken(): string | number | undefined {
+    const meta = this.#proposal.params._meta;
+    const token = isJsonObject(meta) ? meta.progressToken : undefined;
+    return typeof token === "string" || typeof token === "number" ? token : undefined;
+  }
+
   #keep(block: ContentBlock): void {
-    const last = this.#parted.at(-1);
+    this.#written ??= [];
+    const last = this.#written.at(-1);
     if (block.type === "text" && last?.type === "text" && !block.annotations && !last.annotations) {
       last.text += block.text;
     } else {
-      this.#parted.push({ ...block });
+      this.#written.push({ ...block });
     }
   }
 
   call(tool: string, args: JsonObject): Promise<ToolResult> {
     this.#assertAlive();
-    return this.#parts.callTool(tool, args);
+    return this.#gateway.callTool(this.#proposal, tool, args);
   }
 
   ask(requests: Readonly<Record<string, InputRequest>>): Promise<Record<string, JsonObject>> {
@@ -156,13 +164,14 @@ export class RunContext implements CallContext {
     state: JsonValue | undefined,
   ): Promise<Record<string, JsonObject>> {
     this.#assertAlive();
-    const { conversation, responses, cancel } = this.#parts;
+    const { conversation, cancel } = this.#proposal;
+    const { responses } = this.#round;
     for (const request of Object.values(requests)) this.#assertCapable(request.method);
     const missing = Object.keys(requests).filter((key) => responses[key] === undefined);
     if (missing.length > 0 && !conversation.request) {
       throw new InputRequired(Object.fromEntries(missing.map((key) => [key, requests[key] as InputRequest])), state);
     }
-    this.#parts.pauseClock();
+    this.#clock.pause();
     try {
       await Promise.all(
         missing.map(async (key) => {
@@ -175,7 +184,7 @@ export class RunContext implements CallContext {
         }),
       );
     } finally {
-      this.#parts.resumeClock();
+      this.#clock.resume();
     }
     return Object.fromEntries(Object.keys(requests).map((key) => [key, responses[key] as JsonObject]));
   }
@@ -189,6 +198,19 @@ export class RunContext implements CallContext {
   }
 
   #assertAlive(): void {
-    if (this.#dead) throw this.#parts.cancel.fault ?? new Fault("Cancelled", "this call is over");
+    if (this.#dead) throw this.#proposal.cancel.fault ?? new Fault("Cancelled", "this call is over");
   }
+}
+
+function jsonBytes(value: JsonValue): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}
+
+/** As much of the text as fits into so many bytes of JSON. Escapes make it longer, so it may take a second look. */
+function fitting(text: string, maxBytes: number): string {
+  let shown = cutText(text, maxBytes);
+  for (let bytes = jsonBytes(shown); bytes > maxBytes && shown !== ""; bytes = jsonBytes(shown)) {
+    shown = cutText(shown, Math.floor((Buffer.byteLength(shown) * maxBytes) / bytes) - 1);
+  }
+  return shown;
 }

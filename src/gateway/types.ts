@@ -3,7 +3,7 @@ import type { Identify } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
 import type { JsonObject, JsonValue, RequestId, Revision } from "../protocol/index.js";
 import type { CallSpan, Telemetry } from "../telemetry/index.js";
-import type { CallContext, LogLevel, ServerDefinition, Validation } from "../tool/index.js";
+import type { CallContext, LogLevel, ServerDefinition, ToolResult, Validation } from "../tool/index.js";
 import type { Cancel } from "./cancel.js";
 import type { Lists } from "./lists.js";
 import type { Seal } from "./seal.js";
@@ -23,7 +23,6 @@ export interface GatewayLimits {
   /** Entries in one page of a list. */
   pageSize: number;
   toolTimeoutMs: number;
-  validationTimeoutMs: number;
   /** How long a question to the client may stay open. */
   askTimeoutMs: number;
   /** How long a challenged call waits for a person before it is answered as pending. */
@@ -42,7 +41,6 @@ export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   maxResultBytes: 4 * 1024 * 1024,
   pageSize: 1_000,
   toolTimeoutMs: 30_000,
-  validationTimeoutMs: 5_000,
   askTimeoutMs: 5 * 60_000,
   challengeWaitMs: 0,
   maxCallDepth: 8,
@@ -66,6 +64,8 @@ export interface Gateway {
   readonly keepArguments: boolean;
   readonly seal: Seal;
   readonly lists: Lists;
+  /** A tool calls a tool: same caller, same gate, one level deeper. */
+  callTool(outer: Proposal, tool: string, args: JsonObject): Promise<ToolResult>;
 }
 
 /** A proposal that found its way: what it is about, and how it would run. */

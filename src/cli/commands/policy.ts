@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import {
+  type CaseResult,
   describeProblem,
   diffPolicies,
   type Explanation,
@@ -67,7 +68,8 @@ export function addPolicyCommands(program: Command): void {
     .action(async (files: string[], options: PolicyOptions, command: Command) => {
       const out = outFor(command);
       const set = await load(command, options);
-      const results = files.flatMap((file) => runCases(set, parseCases(file, readText(file))));
+      const results: CaseResult[] = [];
+      for (const file of files) results.push(...runCases(set, await parseCases(file, readText(file))));
       const failed = results.filter((result) => !result.ok);
       out.data({ passed: results.length - failed.length, failed: failed.length, results }, () =>
         [
@@ -94,9 +96,10 @@ export function addPolicyCommands(program: Command): void {
         const out = outFor(command);
         const tools = toolsFor(command, options.tools);
         const [old, now] = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
-        const requests = (options.cases ?? []).flatMap((file) =>
-          parseCases(file, readText(file)).map((each) => each.request),
-        );
+        const requests: PolicyRequest[] = [];
+        for (const file of options.cases ?? []) {
+          for (const each of await parseCases(file, readText(file))) requests.push(each.request);
+        }
         if (options.recorded) for await (const { request } of recorded(command, tools)) requests.push(request);
         const diff = diffPolicies(old, now, requests);
         out.data(diff, () =>
@@ -194,7 +197,11 @@ function explained({ decision, rules }: Explanation): string {
 
 export function changeLine(request: PolicyRequest, before: string, after: string): string {
   const who = `${request.app}/${request.agent}`;
-  return `${effectWord(before)} → ${effectWord(after)}  ${who} ${request.action} ${JSON.stringify(request.arguments)}`;
+  const how =
+    before === after
+      ? `${effectWord(after)} with other approvers or obligations`
+      : `${effectWord(before)} → ${effectWord(after)}`;
+  return `${how}  ${who} ${request.action} ${JSON.stringify(request.arguments)}`;
 }
 
 export interface RecordedRequest {

@@ -59,9 +59,9 @@ cases:
     expect: deny
 `;
 
-function problem(text: string): string {
+async function problem(text: string): Promise<string> {
   try {
-    parseCases("cases.yaml", text);
+    await parseCases("cases.yaml", text);
     return "";
   } catch (error) {
     if (error instanceof PolicyInvalid) return error.message;
@@ -69,8 +69,8 @@ function problem(text: string): string {
   }
 }
 
-test("cases are run, and a mismatch says what was expected, what came, and why", () => {
-  const results = runCases(load(POLICY), parseCases("cases.yaml", CASES));
+test("cases are run, and a mismatch says what was expected, what came, and why", async () => {
+  const results = runCases(load(POLICY), await parseCases("cases.yaml", CASES));
   expect(results.map((result) => result.ok)).toEqual([true, false, true, false, true, true]);
   expect(results[1]?.case).toMatchObject({ name: "case 2", file: "cases.yaml", line: 11 });
   expect(results[1]?.message).toBe(
@@ -83,8 +83,11 @@ test("cases are run, and a mismatch says what was expected, what came, and why",
   expect(results[3]?.message).toBe("case 4: permit as expected, but by docs (p.cedar:1) instead of ask");
 });
 
-test("JSON is YAML too, and a bare list will do", () => {
-  const [only] = parseCases("c.json", JSON.stringify([{ tool: "fs.read", arguments: { path: "/" }, expect: "deny" }]));
+test("JSON is YAML too, and a bare list will do", async () => {
+  const [only] = await parseCases(
+    "c.json",
+    JSON.stringify([{ tool: "fs.read", arguments: { path: "/" }, expect: "deny" }]),
+  );
   expect(only?.request).toMatchObject({
     app: "local",
     agent: "local",
@@ -107,17 +110,17 @@ test.each([
   ["- tool: a\n  scope: x\n  expect: permit", "scope must be a list of texts"],
   ["- tool: a\n  tool: b\n  expect: permit", "cases.yaml:2:3: Map keys must be unique"],
   ["- {", "cases.yaml:"],
-])("%j is refused", (text, message) => {
-  expect(problem(text)).toContain(message);
+])("%j is refused", async (text, message) => {
+  expect(await problem(text)).toContain(message);
 });
 
-test("a file of aliases that would grow without end is refused", () => {
+test("a file of aliases that would grow without end is refused", async () => {
   const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${Array(9).fill(`*l${i}`).join(",")}]`);
   const bomb = `- tool: a\n  expect: deny\n  arguments:\n    l0: &l0 [x]\n${levels.map((line) => `    ${line}`).join("\n")}`;
-  expect(() => parseCases("bomb.yaml", bomb)).toThrow();
+  await expect(parseCases("bomb.yaml", bomb)).rejects.toThrow();
 });
 
-test("a comparison names the rules and the decisions that changed", () => {
+test("a comparison names the rules and the decisions that changed", async () => {
   const before = load(POLICY);
   const after = load(
     `@id("docs") permit (principal in App::"blog", action == Action::"fs.read", resource) when { context.arguments.path like "/srv/docs/*" };
@@ -125,7 +128,7 @@ test("a comparison names the rules and the decisions that changed", () => {
      when { context.arguments.path like "*secret*" } unless { context.approved };
      @id("new") permit (principal, action == Action::"logging/setLevel", resource);`,
   );
-  const requests = parseCases("cases.yaml", CASES).map((each) => each.request);
+  const requests = (await parseCases("cases.yaml", CASES)).map((each) => each.request);
   const diff = diffPolicies(before, after, requests);
   expect(diff.added).toEqual([{ id: "new", file: "p.cedar", line: 4 }]);
   expect(diff.removed).toEqual([{ id: "resources", file: "p.cedar", line: 4 }]);

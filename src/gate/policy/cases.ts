@@ -1,16 +1,6 @@
 // Policy tests that people write: a file of calls with the answer each should get.
 
-import {
-  type Document,
-  isMap,
-  isScalar,
-  LineCounter,
-  type Node,
-  parseDocument,
-  YAMLError,
-  YAMLMap,
-  YAMLSeq,
-} from "yaml";
+import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import { METHODS } from "./catalog.js";
 import { nearest } from "./nearest.js";
@@ -60,20 +50,22 @@ const FIELDS = [
 const EFFECTS = ["permit", "deny", "challenge"];
 
 /** YAML or JSON: a list of cases, or an object with `cases`. Throws PolicyInvalid with a line for each problem. */
-export function parseCases(file: string, text: string): PolicyCase[] {
+export async function parseCases(file: string, text: string): Promise<PolicyCase[]> {
+  // Loaded here and not with the gate: nobody who only decides needs a YAML parser.
+  const yaml = await import("yaml");
   const problems: PolicyProblem[] = [];
-  const lines = new LineCounter();
+  const lines = new yaml.LineCounter();
   const report = (offset: number, message: string, help = ""): void => {
     const { line, col } = lines.linePos(offset);
     problems.push({ file, line, column: col, message, help });
   };
   if (text.length > MAX_BYTES)
     throw new PolicyInvalid([{ file, line: 0, column: 0, message: "is too large", help: "" }]);
-  const document = parseDocument(text, { lineCounter: lines, strict: true, uniqueKeys: true });
-  for (const error of document.errors) report(error.pos[0], error instanceof YAMLError ? error.message : String(error));
+  const document = yaml.parseDocument(text, { lineCounter: lines, strict: true, uniqueKeys: true });
+  for (const error of document.errors) report(error.pos[0], error.message);
   const top = document.contents;
-  const items = top instanceof YAMLSeq ? top : isMap(top) ? top.get("cases") : undefined;
-  if (!(items instanceof YAMLSeq)) {
+  const items = yaml.isMap(top) ? top.get("cases") : top;
+  if (!yaml.isSeq(items)) {
     if (problems.length === 0) report(0, "has no cases", "write `cases:` and a list below it");
     throw new PolicyInvalid(problems);
   }
@@ -83,7 +75,7 @@ export function parseCases(file: string, text: string): PolicyCase[] {
       ? []
       : items.items.flatMap((item, index) => {
           const offset = (item as Node).range?.[0] ?? 0;
-          if (item instanceof YAMLMap)
+          if (yaml.isMap(item))
             return readCase(item, document, file, lines.linePos(offset).line, index + 1, report) ?? [];
           report(offset, "is not a case", "a case has agent, tool, arguments and expect");
           return [];
@@ -107,7 +99,7 @@ function readCase(
     report(offset, message, help);
   };
   for (const pair of item.items) {
-    const key = isScalar(pair.key) ? String(pair.key.value) : "?";
+    const key = String((pair.key as { value?: unknown } | null)?.value ?? "?");
     if (FIELDS.includes(key)) continue;
     const meant = nearest(key, FIELDS);
     const help = meant ? `did you mean ${meant}?` : `known are ${FIELDS.join(", ")}`;

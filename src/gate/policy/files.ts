@@ -24,7 +24,11 @@ export async function loadPolicyFiles(
   return loadPolicy(await readPolicyFiles(paths, limits), tools);
 }
 
-async function readPolicyFiles(paths: readonly string[], limits: PolicyFileLimits = {}): Promise<PolicySource[]> {
+/** The text of every file, in order; nothing is loaded yet. */
+export async function readPolicyFiles(
+  paths: readonly string[],
+  limits: PolicyFileLimits = {},
+): Promise<PolicySource[]> {
   const { maxFiles = DEFAULT_MAX_FILES, maxBytes = DEFAULT_MAX_BYTES } = limits;
   const problems: PolicyProblem[] = [];
   const files: string[] = [];

@@ -1,0 +1,61 @@
+// The way back within a handshake session. On HTTP the answer may be lost on its way and asked for again, so whatever
+// comes before it goes through a stream that is kept; elsewhere the connection is the stream.
+
+import type { JsonObject } from "../protocol/index.js";
+import type { LogLevel } from "../tool/index.js";
+import type { Inbound } from "../transport/index.js";
+import type { Answered } from "./answer.js";
+import type { Cancel } from "./cancel.js";
+import type { Session } from "./session.js";
+import type { EventStream } from "./streams.js";
+import type { Conversation } from "./types.js";
+
+export class SessionConversation implements Conversation {
+  readonly #session: Session;
+  readonly #inbound: Inbound;
+  readonly #askTimeoutMs: number;
+  /** HTTP: nothing until something has to be said before the answer. */
+  #stream: EventStream | undefined = undefined;
+
+  constructor(session: Session, inbound: Inbound, askTimeoutMs: number) {
+    this.#session = session;
+    this.#inbound = inbound;
+    this.#askTimeoutMs = askTimeoutMs;
+  }
+
+  get clientCapabilities(): JsonObject {
+    return this.#session.clientCapabilities;
+  }
+  get logLevel(): LogLevel {
+    return this.#session.logLevel;
+  }
+
+  notify(method: string, params: JsonObject): boolean {
+    return takesStreams(this.#inbound) ? this.#push(JSON.stringify({ jsonrpc: "2.0", method, params })) : true;
+  }
+
+  drained(): Promise<void> {
+    return this.#inbound.reply.drained();
+  }
+
+  request(method: string, params: JsonObject, cancel: Cancel): Promise<JsonObject> {
+    return this.#session.ask(method, params, (text) => this.#push(text), this.#askTimeoutMs, cancel);
+  }
+
+  end(answer: Answered): void {
+    if (this.#stream) this.#stream.end(answer.text);
+    else this.#inbound.reply.end(answer.text, answer.head);
+  }
+
+  #push(text: string): boolean {
+    const { channel, reply } = this.#inbound;
+    if (channel) return reply.send(text);
+    this.#stream ??= this.#session.streams.create(reply);
+    return this.#stream.push(text);
+  }
+}
+
+/** Over HTTP only a client that takes event streams can be told anything before its answer. */
+export function takesStreams({ peer }: Inbound): boolean {
+  return peer.transport !== "http" || peer.headers?.accept?.includes("text/event-stream") === true;
+}
