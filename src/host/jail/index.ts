@@ -1,5 +1,4 @@
-export { isWithinMac, judgeMac, checkMacPath, type MacFacts } from "./macos.js";
-export { isNetworkType, isWithin, type Mount, mountOf, mountsBetween, parseMountInfo, readMounts } from "./mounts.js";
+export { isNetworkType, isWithin, type Mount, mountOf, mountsBetween, readMounts } from "./mounts.js";
 export {
   type JailRules,
   locate,
@@ -9,10 +8,8 @@ export {
   type Place,
   useOpeningMethod,
 } from "./locate.js";
-export { native } from "./native.js";
 export { absolutePath, expandTilde } from "./path-text.js";
 export { findPortableTarget, writePortable } from "./portable-write.js";
 export { ioDenial, type OpenFile, openForRead, readBytes, type ReadRules } from "./read.js";
 export { findTarget, type Target, type Zone } from "./target.js";
-export { checkWindowsPath, isWithinWindows, judgeWindows, type WindowsFacts } from "./windows.js";
 export { type Written, writeTarget } from "./write.js";

@@ -80,7 +80,7 @@ function macVolume(path: string): { typeName: string; isLocal: boolean; caseSens
 }
 
 /** The name still leads to the file that was opened. */
-export function checkUnchanged(stats: BigIntStats, real: string, path: string, field: string): Denial | undefined {
+function checkUnchanged(stats: BigIntStats, real: string, path: string, field: string): Denial | undefined {
   const now = lstatSync(real, { bigint: true });
   if (now.ino === stats.ino && now.dev === stats.dev && realpathSync.native(real) === real) return undefined;
   return denial("POLICY_DENY", "changedWhileOpening", `${field} ${quote(path)} changed while it was being opened`, {

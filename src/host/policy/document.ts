@@ -30,7 +30,7 @@ function count(about: string, rule: { min: number; max: number }): Shape<number>
 
 const path = (about: string) => text(about, { min: 1, max: MAX_PATH_CHARS });
 
-export const PLATFORMS = ["linux", "macos", "windows"] as const;
+const PLATFORMS = ["linux", "macos", "windows"] as const;
 export const PROFILE_NAMES = [
   "awk",
   "cat",

@@ -58,7 +58,7 @@ function inspect(path: string): Executable | { error: string } {
   }
 }
 
-export function identityOf(stats: BigIntStats): string {
+function identityOf(stats: BigIntStats): string {
   return [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs, stats.mode].join(":");
 }
 

@@ -216,7 +216,7 @@ function arrangeJq(args: readonly string[]): Arranged | ArgumentProblem {
   return { argv: ["--monochrome-output", ...parsed.options, ...named, shown, ...paths], paths };
 }
 
-export function oneWord(...words: readonly string[]) {
+function oneWord(...words: readonly string[]) {
   return (value: string): string | undefined =>
     words.includes(value) ? undefined : `must be one of ${words.join(", ")}`;
 }

@@ -10,7 +10,7 @@ import type { LaunchLimits } from "./launchers.js";
 import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
 
 /** The sandbox's own user when root starts the host: a number that no distribution hands out to anyone. */
-export const SANDBOX_ID = 61_953;
+const SANDBOX_ID = 61_953;
 
 const SCRATCH_BYTES = 256_000_000;
 

@@ -5,7 +5,7 @@ import { flag, type Infer, integer, list, object, oneOf, optional, required, tex
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_PATH_CHARS = 4095;
-export const MAX_ARGS = 256;
+const MAX_ARGS = 256;
 const MAX_ARG_CHARS = 65_536;
 const MAX_DATA_CHARS = 512_000_000;
 

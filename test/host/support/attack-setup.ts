@@ -102,7 +102,7 @@ function git(repo: string, ...args: string[]): string {
 export type Undo = () => Promise<void> | void;
 
 export async function carryOut(op: SetupOp): Promise<Undo | undefined> {
-  const text = (field: string): string => String(op[field] ?? "");
+  const text = (field: string): string => String((op[field] as string | number | undefined) ?? "");
   const path = text("path");
   switch (op.op) {
     case "mkdir":

@@ -226,7 +226,8 @@ function copyOf(path: string, user: View["user"]): { path: string; text: Buffer 
   if (stats === undefined || !stats.isFile() || stats.size > MAX_COPY_BYTES) return [];
   const text = readFileSync(path);
   if (user === undefined) return [{ path, text }];
-  if (path === "/etc/passwd") return [{ path, text: `${text}sandbox:x:${user.uid}:${user.gid}::/:/bin/false\n` }];
-  if (path === "/etc/group") return [{ path, text: `${text}sandbox:x:${user.gid}:\n` }];
+  if (path === "/etc/passwd")
+    return [{ path, text: `${text.toString()}sandbox:x:${user.uid}:${user.gid}::/:/bin/false\n` }];
+  if (path === "/etc/group") return [{ path, text: `${text.toString()}sandbox:x:${user.gid}:\n` }];
   return [{ path, text }];
 }
