@@ -12,6 +12,7 @@ const checks = [
   ["lint", "oxlint", ["--quiet", "src", "test", "scripts", "examples", "bench"]],
   ["unused code", "knip", []],
   ["package", "publint", ["--strict"]],
+  ["types as others see them", "attw", ["--pack", ".", "--profile", "esm-only", "--quiet"]],
 ];
 for (const [what, command, args] of checks) {
   say(`checking ${what} …`);

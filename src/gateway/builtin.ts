@@ -75,6 +75,7 @@ function builtin(gateway: Gateway, method: string, run: Route["run"]): Route {
 /** A method exists where the revision has it and the server offers what it is about. */
 function offers(server: ServerDefinition, revision: Revision, method: string): boolean {
   if (!revision.methods.has(method)) return false;
+  if (method.startsWith("tools/")) return true;
   const capabilities = capabilitiesOf(server, revision);
   if (method.startsWith("prompts/")) return capabilities.prompts !== undefined;
   if (method.startsWith("resources/")) return capabilities.resources !== undefined;

@@ -1,7 +1,7 @@
 // The pipeline's two records. The decision is durable before anything runs; the outcome rides the next flush.
 
 import { randomBytes } from "node:crypto";
-import { canonicalize, contentId, type Decision, type Intent } from "../gate/index.js";
+import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../gate/index.js";
 import type { Outcome } from "../ledger/index.js";
 import { Fault, isJsonObject } from "../protocol/index.js";
 import type { Answer } from "./call.js";
@@ -29,6 +29,18 @@ function isGreeting(route: Route): boolean {
   return route.builtin && route.name === "server/discover";
 }
 
+/** Lists of rules that come again are the same object, and so are their ids. */
+const idsOf = new WeakMap<readonly Rule[], readonly string[]>();
+
+function ruleIds(rules: readonly Rule[]): readonly string[] {
+  let ids = idsOf.get(rules);
+  if (ids === undefined) {
+    ids = rules.map((rule) => rule.id);
+    idsOf.set(rules, ids);
+  }
+  return ids;
+}
+
 /** Undefined when nothing has to be waited for. */
 export function recordDecision(
   gateway: Gateway,
@@ -41,7 +53,7 @@ export function recordDecision(
   if (!ledger || isGreeting(route)) return undefined;
   const { app, agent } = proposal.principal;
   const actor = `${app}/${agent}`;
-  const rules = decision.rules.map((rule) => rule.id);
+  const rules = ruleIds(decision.rules);
   const entry = {
     kind: "decision" as const,
     call: prepared.callId,

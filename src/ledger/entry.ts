@@ -156,9 +156,23 @@ function quote(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`;
 }
 
+/** Names, rules and policies are the same record after record; their JSON is remembered, within a bound. */
+const MAX_REMEMBERED = 2_048;
+const remembered = new Map<string, string>();
+
+function quoteName(text: string): string {
+  let quoted = remembered.get(text);
+  if (quoted === undefined) {
+    quoted = quote(text);
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+    if (text.length <= 256) remembered.set(text, quoted);
+  }
+  return quoted;
+}
+
 function quoteAll(texts: readonly string[]): string {
   let list = "[";
-  for (let i = 0; i < texts.length; i++) list += (i === 0 ? "" : ",") + quote(texts[i] as string);
+  for (let i = 0; i < texts.length; i++) list += (i === 0 ? "" : ",") + quoteName(texts[i] as string);
   return `${list}]`;
 }
 
@@ -181,16 +195,16 @@ function decisionFields(e: DecisionEntry, keepArguments: boolean): string {
   const intent = e.intent === undefined ? "" : `"intent":${quote(e.intent)},`;
   const args = keepArguments && e.args !== undefined ? `,"args":${quote(e.args)}` : "";
   return (
-    `,"call":${quote(e.call)},"trace":${quote(e.trace)},${intent}"app":${quote(e.app)},"agent":${quote(e.agent)}` +
-    `,"actor":${quote(e.actor)},"method":${quote(e.method)},"tool":${quote(e.tool)},"binding":${quote(e.binding)}` +
+    `,"call":${quote(e.call)},"trace":${quote(e.trace)},${intent}"app":${quoteName(e.app)},"agent":${quoteName(e.agent)}` +
+    `,"actor":${quoteName(e.actor)},"method":${quoteName(e.method)},"tool":${quoteName(e.tool)},"binding":${quoteName(e.binding)}` +
     `,"args_cid":${quote(e.args_cid)},"effect":"${e.effect}","rules":${quoteAll(e.rules)}` +
-    `,"policy":${quote(e.policy)},"reason":${quote(e.reason)},"mode":"${e.mode}"${args}`
+    `,"policy":${quoteName(e.policy)},"reason":${quoteName(e.reason)},"mode":"${e.mode}"${args}`
   );
 }
 
 function outcomeFields(e: OutcomeEntry): string {
   return (
-    `,"call":${quote(e.call)},"trace":${quote(e.trace)},"actor":${quote(e.actor)},"tool":${quote(e.tool)}` +
+    `,"call":${quote(e.call)},"trace":${quote(e.trace)},"actor":${quoteName(e.actor)},"tool":${quoteName(e.tool)}` +
     `,"args_cid":${quote(e.args_cid)},"outcome":"${e.outcome}"` +
     `,"latency_ms":${number(e.latency_ms)},"bytes":${number(e.bytes)}`
   );

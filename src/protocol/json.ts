@@ -28,7 +28,8 @@ export function isJsonObject(value: unknown): value is JsonObject {
 const LONG_DIGITS = /[0-9]{16}/;
 
 export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH): JsonValue {
-  checkDepth(text, maxDepth);
+  // A level takes two characters, so a short text cannot be deep.
+  if (text.length > 2 * maxDepth) checkDepth(text, maxDepth);
   let value: JsonValue;
   try {
     value = JSON.parse(text) as JsonValue;

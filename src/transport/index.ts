@@ -1,6 +1,6 @@
 // Transports: how texts travel. One interface, five ways; what a text means is decided elsewhere.
 
-export { TransportError, type TransportErrorKind } from "./error.js";
+export type { TransportErrorKind } from "./error.js";
 export * from "./http.js";
 export * from "./memory.js";
 export * from "./stdio.js";
