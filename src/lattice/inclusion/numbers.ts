@@ -82,10 +82,10 @@ export function solveNumber(literals: readonly Literal[], integer: boolean): Out
 type Finish = (candidates: Iterable<number>, complete: boolean) => Outcome;
 
 function solveInteger(range: Range, finish: Finish): Outcome {
-  // Every integer is a multiple of 1 and of 1/2, 1/4, …, exactly so even in floating point.
-  if (range.nonMultiples.some((no) => divides(1, no))) return none;
+  // Every integer is a multiple of 1, hence of 1/2, 1/4, …, exactly so even in floating point.
   const step = range.multiples.filter(Number.isInteger).reduce(leastCommonMultiple, 1);
   if (!Number.isSafeInteger(step)) return finish([0, step], false);
+  if (range.nonMultiples.some((no) => divides(1, no) || divides(step, no))) return none;
   const first = range.lowOpen ? Math.floor(range.low) + 1 : Math.ceil(range.low);
   const last = range.highOpen ? Math.ceil(range.high) - 1 : Math.floor(range.high);
   const from = Math.ceil(first / step);

@@ -164,7 +164,7 @@ export class Analysis {
     const [from, to] = [this.#node(delegation.from, delegation.line), this.#node(delegation.to, delegation.line)];
     const number = this.#delegations.push(delegation) - 1;
     const transfer = this.#lanes.transfer(delegation);
-    if (transfer === undefined) return this.#rebuild(number, [...this.#alive(), number]);
+    if (transfer === undefined || this.#lanes.isOpen) return this.#rebuild(number, [...this.#alive(), number]);
     return this.#change(number, () => {
       const { edge, shifts } = this.#reach.addEdge(from, to, transfer);
       this.#numbers[edge] = number;

@@ -140,6 +140,12 @@ export class WorkflowDocument {
 
   /** Any part as a JSON value. */
   value(node: Node | null | undefined): unknown {
-    return node?.toJS(this.#document, { maxAliasCount: 1_000 });
+    try {
+      return node?.toJS(this.#document, { maxAliasCount: 1_000 });
+    } catch (error) {
+      if (!(error instanceof ReferenceError)) throw error;
+      this.report("LATTICE_TOO_LARGE", `aliases are nested too deeply: ${error.message}`, this.lineOf(node));
+      return undefined;
+    }
   }
 }

@@ -4,6 +4,7 @@ import { NO_VALUE, typeKey, type ValueType } from "../inclusion/type.js";
 import { setBit } from "./bits.js";
 import { PASS, type Transfer } from "./graph.js";
 import type { Delegation, Workflow } from "./model.js";
+import { collectedSets } from "./narrowings.js";
 
 /** A capability as it arrives after some of the narrowings of its arguments, whatever the order. */
 export interface Lane {
@@ -11,8 +12,19 @@ export interface Lane {
   readonly type: ValueType;
 }
 
-/** More narrowings than these of one capability are left out: its scope is then taken for larger than it is. */
-const MAX_NARROWINGS = 6;
+/** The lanes of one capability: one for each set of narrowings, written as the bits of a number. */
+interface Bundle {
+  readonly first: number;
+  readonly narrowings: readonly string[];
+  readonly sets: readonly number[];
+  readonly laneOf: ReadonlyMap<number, number>;
+}
+
+/** Up to this many narrowings of one capability every set of them has a lane, so that any change finds its lanes. */
+const MAX_CLOSED = 6;
+/** Beyond that, only sets that some way collects have one, up to so many; narrowings past this number are left out. */
+const MAX_NARROWINGS = 30;
+const MAX_SETS = 1_024;
 
 /**
  * One lane for each capability and each set of narrowings that a way through the workflow can collect. Narrowing is
@@ -21,51 +33,77 @@ const MAX_NARROWINGS = 6;
 export class Lanes {
   readonly list: readonly Lane[];
   readonly words: number;
-  /** Capabilities for which some narrowings were left out. */
+  /** Capabilities for which narrowings were left out: their scope is taken for larger than it is. */
   readonly simplified: readonly string[];
-  readonly #of = new Map<string, { readonly first: number; readonly narrowings: readonly string[] }>();
+  /** Whether a new delegation may collect a set that has no lane. */
+  readonly isOpen: boolean;
+  readonly #bundles = new Map<string, Bundle>();
   readonly #options: InclusionOptions;
-  readonly #answers = new Map<number, Inclusion>();
+  readonly #answers = new Map<string, Inclusion>();
   readonly #typeNumbers = new Map<string, number>();
   readonly #numberOf = new WeakMap<ValueType, number>();
 
   constructor(workflow: Workflow, options: InclusionOptions) {
     this.#options = options;
-    const narrowings = new Map<string, Map<string, ValueType>>();
-    for (const delegation of workflow.delegations) {
-      for (const [capability, type] of delegation.arguments ?? []) {
-        let types = narrowings.get(capability);
-        if (types === undefined) narrowings.set(capability, (types = new Map()));
-        types.set(typeKey(type), type);
-      }
-    }
     const list: Lane[] = [];
     const simplified: string[] = [];
+    let isOpen = false;
+    const narrowings = this.#narrowings(workflow);
     for (const [name, { arguments: type }] of workflow.capabilities) {
       const all = [...(narrowings.get(name) ?? [])];
-      if (all.length > MAX_NARROWINGS) simplified.push(name);
+      const isClosed = all.length <= MAX_CLOSED;
       const kept = all.slice(0, MAX_NARROWINGS);
-      this.#of.set(name, { first: list.length, narrowings: kept.map(([key]) => key) });
-      for (let set = 0; set < 2 ** kept.length; set++) {
-        const chosen = kept.filter((_, i) => ((set >> i) & 1) === 1).map(([, narrowing]) => narrowing);
-        list.push({ capability: name, type: chosen.length === 0 ? type : { is: "all", of: [type, ...chosen] } });
+      const found = isClosed
+        ? undefined
+        : collectedSets(
+            workflow,
+            name,
+            kept.map(([key]) => key),
+            MAX_SETS,
+          );
+      const chosen = isClosed || found !== undefined ? kept : kept.slice(0, MAX_CLOSED);
+      const sets = found ?? Array.from({ length: 2 ** chosen.length }, (_, set) => set);
+      if (chosen.length < all.length) simplified.push(name);
+      if (found !== undefined) isOpen = true;
+      const laneOf = new Map(sets.map((set, i) => [set, list.length + i]));
+      this.#bundles.set(name, { first: list.length, narrowings: chosen.map(([key]) => key), sets, laneOf });
+      for (const set of sets) {
+        const parts = chosen.filter((_, i) => ((set >> i) & 1) === 1).map(([, narrowing]) => narrowing);
+        list.push({ capability: name, type: parts.length === 0 ? type : { is: "all", of: [type, ...parts] } });
       }
     }
     this.list = list;
     this.simplified = simplified;
+    this.isOpen = isOpen;
     this.words = Math.max(1, Math.ceil(list.length / 32));
+  }
+
+  /** Every narrowing of every capability that takes something away, by how it is written. */
+  #narrowings({ capabilities, delegations }: Workflow): Map<string, Map<string, ValueType>> {
+    const found = new Map<string, Map<string, ValueType>>();
+    const idle = new Set<string>();
+    for (const delegation of delegations) {
+      for (const [capability, type] of delegation.arguments ?? []) {
+        const key = typeKey(type);
+        const types = found.get(capability) ?? new Map<string, ValueType>();
+        if (types.has(key) || idle.has(`${capability} ${key}`)) continue;
+        const whole = capabilities.get(capability)?.arguments;
+        if (whole === undefined || this.#includes(whole, type).answer === "yes") idle.add(`${capability} ${key}`);
+        else found.set(capability, types.set(key, type));
+      }
+    }
+    return found;
   }
 
   /** The lane of a capability with its arguments as the server takes them. */
   whole(capability: string): number {
-    return this.#of.get(capability)?.first ?? -1;
+    return this.#bundles.get(capability)?.first ?? -1;
   }
 
   /** All lanes of a capability. */
   of(capability: string): readonly number[] {
-    const lanes = this.#of.get(capability);
-    if (lanes === undefined) return [];
-    return Array.from({ length: 2 ** lanes.narrowings.length }, (_, set) => lanes.first + set);
+    const bundle = this.#bundles.get(capability);
+    return bundle === undefined ? [] : bundle.sets.map((_, i) => bundle.first + i);
   }
 
   bits(lanes: Iterable<number>): Uint32Array {
@@ -74,32 +112,48 @@ export class Lanes {
     return bits;
   }
 
-  /** What a delegation lets through; undefined when it narrows by arguments for which there is no lane yet. */
+  /** What a delegation lets through; undefined when it narrows by arguments for which there are no lanes yet. */
   transfer({ only, arguments: narrowed }: Delegation): Transfer | undefined {
     if (only === undefined && (narrowed === undefined || narrowed.size === 0)) return PASS;
-    const passed = new Set((only ?? [...this.#of.keys()]).flatMap((capability) => this.of(capability)));
+    const passed = new Set((only ?? [...this.#bundles.keys()]).flatMap((capability) => this.of(capability)));
     const moves: [number, number][] = [];
     for (const [capability, type] of narrowed ?? []) {
-      const lanes = this.#of.get(capability);
-      if (lanes === undefined || (only !== undefined && !only.includes(capability))) continue;
-      const bit = lanes.narrowings.indexOf(typeKey(type));
-      if (bit === -1 && lanes.narrowings.length < MAX_NARROWINGS) return undefined;
-      if (bit === -1) continue;
-      for (let set = 0; set < 2 ** lanes.narrowings.length; set++) {
+      const bundle = this.#bundles.get(capability);
+      if (bundle === undefined || (only !== undefined && !only.includes(capability))) continue;
+      const bit = bundle.narrowings.indexOf(typeKey(type));
+      if (bit === -1) {
+        const isIdle = this.within(bundle.first, type).answer === "yes";
+        if (isIdle || this.simplified.includes(capability)) continue;
+        return undefined;
+      }
+      for (const set of bundle.sets) {
         if (((set >> bit) & 1) === 1) continue;
-        passed.delete(lanes.first + set);
-        moves.push([lanes.first + set, lanes.first + (set | (1 << bit))]);
+        const from = bundle.laneOf.get(set) as number;
+        passed.delete(from);
+        // Where no way collects the larger set, no way brings the smaller one here.
+        const to = bundle.laneOf.get(set | (1 << bit));
+        if (to !== undefined) moves.push([from, to]);
       }
     }
     return { mask: this.bits(passed), moves };
   }
 
-  /** Whether all arguments of a lane are among `allowed`; remembered, because agents share allow lists. */
+  /** Whether all arguments of a lane are among `allowed`. */
   within(lane: number, allowed: ValueType): Inclusion {
-    const key = this.#typeNumber(allowed) * this.list.length + lane;
+    return this.#includes((this.list[lane] as Lane).type, allowed);
+  }
+
+  /** Whether no arguments at all are left: then nobody can use it. */
+  isDead(lane: number): boolean {
+    return this.within(lane, NO_VALUE).answer === "yes";
+  }
+
+  /** Remembered, because agents share servers and allow lists. */
+  #includes(left: ValueType, right: ValueType): Inclusion {
+    const key = `${this.#typeNumber(left)} ${this.#typeNumber(right)}`;
     let answer = this.#answers.get(key);
     if (answer === undefined) {
-      answer = includesType((this.list[lane] as Lane).type, allowed, this.#options);
+      answer = includesType(left, right, this.#options);
       this.#answers.set(key, answer);
     }
     return answer;
@@ -114,10 +168,5 @@ export class Lanes {
       this.#numberOf.set(type, number);
     }
     return number;
-  }
-
-  /** Whether no arguments at all are left: then nobody can use it. */
-  isDead(lane: number): boolean {
-    return this.within(lane, NO_VALUE).answer === "yes";
   }
 }

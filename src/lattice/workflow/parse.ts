@@ -25,7 +25,7 @@ class Reader {
   readonly #d: WorkflowDocument;
   readonly #options: ParseOptions;
   readonly #capabilities = new Map<string, Capability>();
-  readonly #servers = new Map<string, readonly string[]>();
+  readonly #servers = new Map<string, readonly string[] | undefined>();
   readonly #labels = new Map<string, readonly string[]>();
 
   constructor(document: WorkflowDocument, options: ParseOptions) {
@@ -84,6 +84,8 @@ class Reader {
       );
     } catch (error) {
       if (!(error instanceof LatticeError)) throw error;
+      // Known, though with nothing to offer: what names it has no second problem because of it.
+      this.#servers.set(key, undefined);
       d.report(error.code, `the server \`${key}\`: ${error.text}`, (tools ?? manifest)?.line ?? line);
     }
   }
@@ -112,9 +114,11 @@ class Reader {
     const d = this.#d;
     const what = `the agent \`${key}\``;
     const fields = d.fields(value, what, ["servers", "tools", "allow", "root"]);
+    let isBroken = false;
     const offered = d.strings(fields.servers?.value, `\`servers\` of ${what}`).flatMap((server) => {
       const tools = this.#servers.get(server.text);
-      if (tools === undefined)
+      isBroken ||= this.#servers.has(server.text) && tools === undefined;
+      if (!this.#servers.has(server.text))
         d.report(
           "LATTICE_UNKNOWN_NAME",
           `${what} names the server \`${server.text}\`, which is not under \`servers\``,
@@ -127,7 +131,7 @@ class Reader {
         ? undefined
         : new Set(this.#capabilityNames(fields.tools.value, `\`tools\` of ${what}`, fields.tools.line));
     const holds = [...new Set(offered)].filter((name) => chosen === undefined || chosen.has(name));
-    if (holds.length === 0)
+    if (holds.length === 0 && !isBroken)
       d.report("LATTICE_EMPTY", `${what} has an empty capability set; give it a server, or take it out`, line);
     const allow = fields.allow === undefined ? undefined : this.#types(fields.allow, `\`allow\` of ${what}`);
     const root = fields.root === undefined ? undefined : d.boolean(fields.root.value, `\`root\` of ${what}`);

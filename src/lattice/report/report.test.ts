@@ -1,0 +1,141 @@
+import { Ajv } from "ajv";
+import { describe, expect, it } from "vitest";
+import { ajvValidator } from "../fixtures/ajv.js";
+import { analyse } from "../workflow/analyse.js";
+import { parseWorkflow } from "../workflow/parse.js";
+import { toSarif } from "./sarif.js";
+import { tell } from "./story.js";
+import { toSvg } from "./svg.js";
+import { toDot, toJson, toMermaid } from "./text.js";
+
+const TEXT = `servers:
+  vault:
+    tools:
+      - name: read
+        inputSchema: { type: object, properties: { path: { type: string } }, required: [path] }
+  net:
+    tools: [{ name: send }]
+agents:
+  boss: { servers: [vault, net] }
+  reader: { servers: [vault] }
+  "<mailer & \\"co\\">":
+    servers: [vault, net]
+    allow:
+      net.send: true
+      vault.read: { properties: { path: { pattern: "^/public/" } } }
+delegations:
+  - { from: boss, to: reader }
+  - { from: boss, to: "<mailer & \\"co\\">", tools: [net.send] }
+  - from: reader
+    to: "<mailer & \\"co\\">"
+rules:
+  - { name: no leak, never: [vault.read, net.send], except: [boss] }
+`;
+const workflow = parseWorkflow(TEXT);
+const violations = analyse(workflow, { validator: ajvValidator() }).violations();
+const mailer = '<mailer & "co">';
+
+describe("reports", () => {
+  it("tell a violation with its way and an argument that the allow list rejects", () => {
+    expect(violations.map((violation) => violation.kind)).toEqual(["allow", "rule", "rule"]);
+    expect(tell(violations[0] as never)).toBe(
+      `\`${mailer}\` can come to hold \`vault.read\` with arguments that its allow list does not have: {"path":""}, by \`boss\` → \`reader\` → \`${mailer}\``,
+    );
+    expect(violations[1]).toMatchObject({
+      rule: "no leak",
+      agent: "reader",
+      terms: [{ agents: ["reader"] }, { agents: ["reader", mailer] }],
+    });
+  });
+
+  it("mark the offending ways in Mermaid and DOT and escape names", () => {
+    const mermaid = toMermaid(workflow, violations);
+    expect(mermaid).toContain('a2["&lt;mailer &amp; &quot;co&quot;>"]:::offending');
+    expect(mermaid).toContain("a0 ==> a1");
+    expect(mermaid).toContain("linkStyle 0,1,2 stroke:#c81e1e");
+    const dot = toDot(workflow, violations);
+    expect(dot).toContain('a2 [label="<mailer & \\"co\\">"');
+    expect(dot).toContain('a1 -> a2 [color="#c81e1e", penwidth=3];');
+    expect(toDot(workflow)).not.toContain('c81e1e", penwidth=3');
+  });
+
+  it("carry everything in JSON", () => {
+    const report = JSON.parse(toJson(workflow, violations)) as { verdict: string; violations: { agent: string }[] };
+    expect(report.verdict).toBe("violations");
+    expect(report.violations[0]).toMatchObject({
+      agent: mailer,
+      grant: { delegations: [0, 2], argument: { value: { path: "" } } },
+    });
+    expect(JSON.parse(toJson(workflow))).toMatchObject({ verdict: "clean", violations: [] });
+  });
+
+  it("are SARIF 2.1.0 with the line of the agent and the delegations as a flow", () => {
+    const log = JSON.parse(toSarif(workflow, violations, { uri: "workflow.yaml", version: "1.0.0" })) as {
+      version: string;
+      runs: {
+        results: {
+          locations: { physicalLocation: { region: { startLine: number } } }[];
+          codeFlows: { threadFlows: { locations: unknown[] }[] }[];
+        }[];
+      }[];
+    };
+    expect(log.version).toBe("2.1.0");
+    const first = log.runs[0]?.results[0];
+    expect(first?.locations[0]?.physicalLocation.region.startLine).toBe(11);
+    expect(first?.codeFlows[0]?.threadFlows[0]?.locations).toHaveLength(2);
+    // The parts of the SARIF 2.1.0 schema (OASIS) that code hosts insist on.
+    const required = new Ajv().compile({
+      type: "object",
+      required: ["version", "runs"],
+      properties: {
+        runs: {
+          items: {
+            required: ["tool", "results"],
+            properties: {
+              tool: { required: ["driver"], properties: { driver: { required: ["name"] } } },
+              results: {
+                items: {
+                  required: ["message", "ruleId"],
+                  properties: {
+                    message: { required: ["text"] },
+                    ruleIndex: { type: "integer", minimum: 0 },
+                    level: { enum: ["none", "note", "warning", "error"] },
+                  },
+                },
+              },
+            },
+          },
+        },
+      },
+    });
+    expect(required(log)).toBe(true);
+  });
+
+  it("draw fifty agents without boxes on top of each other, well formed", () => {
+    const agents = Array.from(
+      { length: 50 },
+      (_, i) => `  agent-${i}: { servers: [s]${i % 7 === 6 ? ", allow: [s.a]" : ""} }`,
+    ).join("\n");
+    const edges = Array.from(
+      { length: 90 },
+      (_, i) => `  - { from: agent-${(i * 7) % 25}, to: agent-${1 + ((i * 11) % 49)} }`,
+    ).join("\n");
+    const big = parseWorkflow(
+      `servers:\n  s: { tools: [{ name: a }, { name: b }] }\nagents:\n${agents}\ndelegations:\n${edges}\n`,
+    );
+    const found = analyse(big, { validator: ajvValidator() }).violations();
+    const svg = toSvg(big, found);
+    expect(found.length).toBeGreaterThan(0);
+    const boxes = [
+      ...svg.matchAll(/<rect class="box[^"]*" x="([\d.]+)" y="([\d.]+)" width="(\d+)" height="(\d+)"/g),
+    ].map((m) => m.slice(1).map(Number));
+    expect(boxes).toHaveLength(50);
+    for (const [i, [x = 0, y = 0, w = 0, h = 0]] of boxes.entries()) {
+      for (const [x2 = 0, y2 = 0] of boxes.slice(i + 1))
+        expect(Math.abs(x - x2) >= w || Math.abs(y - y2) >= h).toBe(true);
+    }
+    expect(svg).toContain('class="edge marked"');
+    expect(svg.match(/<g>/g)?.length).toBe(svg.match(/<\/g>/g)?.length);
+    expect(toSvg(workflow, violations)).toContain("&lt;mailer &amp; &quot;co&quot;&gt;");
+  });
+});

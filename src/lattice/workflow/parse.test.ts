@@ -1,0 +1,182 @@
+import { describe, expect, it } from "vitest";
+import { LatticeError } from "../errors.js";
+import { parseWorkflow } from "./parse.js";
+
+const TOOLS = `
+servers:
+  files:
+    tools:
+      - name: read
+        inputSchema: { type: object, properties: { path: { type: string } }, required: [path] }
+      - name: write
+  net:
+    tools: [{ name: send }]
+`;
+
+function problem(text: string): LatticeError {
+  try {
+    parseWorkflow(text);
+  } catch (error) {
+    if (error instanceof LatticeError) return error;
+    throw error;
+  }
+  throw new Error("no problem found");
+}
+
+describe("a workflow file", () => {
+  it("is read with names expanded, roots settled and lines kept", () => {
+    const workflow = parseWorkflow(`${TOOLS}
+labels:
+  secret: [files.*]
+agents:
+  boss: { servers: [files, net] }
+  reader:
+    servers: [files]
+    allow: { files.read: { properties: { path: { pattern: "^/tmp/" } } } }
+delegations:
+  - { from: boss, to: reader, tools: [secret] }
+rules:
+  - { name: no leak, never: [secret, net.send], except: [boss] }
+`);
+    expect([...workflow.capabilities.keys()]).toEqual(["files.read", "files.write", "net.send"]);
+    expect(workflow.agents.map(({ name, isRoot, line }) => [name, isRoot, line])).toEqual([
+      ["boss", true, 14],
+      ["reader", false, 15],
+    ]);
+    expect(workflow.delegations).toMatchObject([{ only: ["files.read", "files.write"], line: 19 }]);
+    expect(workflow.rules).toMatchObject([
+      {
+        name: "no leak",
+        throughOthers: true,
+        never: [{ name: "secret" }, { name: "net.send", capabilities: ["net.send"] }],
+      },
+    ]);
+  });
+
+  it("may be JSON, and may take its manifests from elsewhere", () => {
+    const text = JSON.stringify({ servers: { s: { manifest: "./s.json" } }, agents: { a: { servers: ["s"] } } });
+    const workflow = parseWorkflow(text, { manifest: (path) => ({ tools: [{ name: path.replaceAll(/\W/g, "") }] }) });
+    expect(workflow.agents[0]?.holds).toEqual(["s.sjson"]);
+  });
+
+  it.each([
+    [
+      "an unknown agent",
+      `${TOOLS}agents:\n  a: { servers: [net] }\ndelegations:\n  - from: a\n    to: ghost\n`,
+      "LATTICE_UNKNOWN_NAME",
+      14,
+      "there is no agent `ghost`",
+    ],
+    [
+      "an unknown server",
+      `${TOOLS}agents:\n  a: { servers: [nets] }\n`,
+      "LATTICE_UNKNOWN_NAME",
+      11,
+      "the agent `a` names the server `nets`, which is not under `servers`",
+    ],
+    [
+      "an unknown capability",
+      `${TOOLS}agents:\n  a: { servers: [net], allow: [send] }\n`,
+      "LATTICE_UNKNOWN_NAME",
+      11,
+      "`allow` of the agent `a` names `send`, which no server offers; did you mean `net.send`?",
+    ],
+    [
+      "a duplicate agent",
+      `${TOOLS}agents:\n  a: { servers: [net] }\n  b: { servers: [net] }\n  a: { servers: [files] }\n`,
+      "LATTICE_DUPLICATE",
+      13,
+      "`a` is in `agents` twice, first on line 11",
+    ],
+    [
+      "a duplicate tool",
+      "servers:\n  s:\n    tools: [{ name: x }, { name: x }]\nagents:\n  a: { servers: [s] }\n",
+      "LATTICE_DUPLICATE",
+      3,
+      "the server `s`: the manifest lists the tool `x` twice; names must be unique",
+    ],
+    [
+      "a duplicate rule",
+      `${TOOLS}agents:\n  a: { servers: [net] }\nrules:\n  - { name: r, never: [net.send] }\n  - { name: r, never: [net.send] }\n`,
+      "LATTICE_DUPLICATE",
+      14,
+      "the rule `r` is there twice, first on line 13",
+    ],
+    [
+      "an empty capability set",
+      `${TOOLS}agents:\n  a: { servers: [] }\n`,
+      "LATTICE_EMPTY",
+      11,
+      "the agent `a` has an empty capability set; give it a server, or take it out",
+    ],
+    [
+      "an empty allow list",
+      `${TOOLS}agents:\n  a:\n    servers: [net]\n    allow: []\n`,
+      "LATTICE_EMPTY",
+      13,
+      "`allow` of the agent `a` is empty",
+    ],
+    [
+      "an empty delegation",
+      `${TOOLS}agents:\n  a: { servers: [net], root: true }\ndelegations:\n  - { from: a, to: a, tools: [] }\n`,
+      "LATTICE_EMPTY",
+      13,
+      "`tools` of the delegation from `a` to `a` is empty",
+    ],
+    [
+      "an empty rule",
+      `${TOOLS}agents:\n  a: { servers: [net] }\nrules:\n  - { name: r, never: [] }\n`,
+      "LATTICE_EMPTY",
+      13,
+      "the rule `r` needs `never`, a list of what no agent may hold together",
+    ],
+    ["no agents", TOOLS, "LATTICE_EMPTY", 1, "the workflow has no agents"],
+    [
+      "nobody with authority",
+      `${TOOLS}agents:\n  a: { servers: [net] }\ndelegations:\n  - { from: a, to: a }\n`,
+      "LATTICE_EMPTY",
+      10,
+      "nobody has authority of their own: every agent is delegated to; mark one with `root: true`",
+    ],
+    [
+      "a circle where none may be",
+      `${TOOLS}cycles: forbid\nagents:\n  a: { servers: [net], root: true }\n  b: { servers: [net] }\ndelegations:\n  - { from: a, to: b }\n  - { from: b, to: a }\n`,
+      "LATTICE_CYCLE",
+      15,
+      "delegations run in a circle: `a` → `b` → `a`",
+    ],
+    [
+      "a misspelt field",
+      `${TOOLS}agents:\n  a: { servers: [net], alow: [net.send] }\n`,
+      "LATTICE_SHAPE",
+      11,
+      "the agent `a` has no field `alow`; it may have servers, tools, allow, root",
+    ],
+    ["broken YAML", "agents: [\n", "LATTICE_SYNTAX", 2, ""],
+    [
+      "a manifest that cannot be had",
+      "servers:\n  s: { manifest: x.json }\nagents:\n  a: { servers: [s] }\n",
+      "LATTICE_MANIFEST",
+      2,
+      "the server `s`: the manifest `x.json` cannot be read here; write the tools inline",
+    ],
+  ])("with %s says which line", (_, text, code, line, message) => {
+    const error = problem(text);
+    expect({ code: error.code, line: error.line }).toEqual({ code, line });
+    expect(error.message).toContain(`line ${line}: ${message}`);
+  });
+
+  it("reports all its problems at once", () => {
+    const error = problem(`${TOOLS}agents:\n  a: { servers: [x] }\n  b: { servers: [y] }\n`);
+    expect([error, ...error.others].map(({ line }) => line).toSorted()).toEqual([11, 11, 12, 12]);
+  });
+
+  it("is not blown up by aliases of aliases", () => {
+    const level = (name: string, of: string): string =>
+      `${name}: &${name} [${Array.from({ length: 9 }, () => of).join(", ")}]`;
+    const names = [..."abcdefgh"];
+    const levels = names.map((name, i) => level(name, i === 0 ? "x" : `*${names[i - 1]}`));
+    const error = problem(`servers:\n  s:\n    tools:\n      - name: t\n        inputSchema: {${levels.join(", ")}}\n`);
+    expect([error, ...error.others].map(({ code }) => code)).toContain("LATTICE_TOO_LARGE");
+  });
+});
