@@ -156,7 +156,7 @@ const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "
   ["not not", { not: { not: S } }, S, "yes", "yes"],
   [
     "a condition",
-    { if: S, ...Object.fromEntries([["then", { minLength: 2 }]]), else: false },
+    JSON.parse('{ "if": { "type": "string" }, "then": { "minLength": 2 }, "else": false }') as JsonSchema,
     { type: "string", minLength: 1 },
     "yes",
     "no",
