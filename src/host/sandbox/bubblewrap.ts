@@ -1,6 +1,7 @@
 // The same view, built by bubblewrap, for machines where the native way is closed (no koffi build, no Landlock).
 
 import { lstatSync, readlinkSync } from "node:fs";
+import { dirname } from "node:path";
 import { isWithin, readMounts } from "../jail/index.js";
 import { type Confinement, SCRATCH } from "./confinement.js";
 
@@ -9,13 +10,32 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] 
   // As process 1 the command takes its namespace with it before its own end is seen; bubblewrap's init would not.
   const args = ["--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
   if (!confinement.network) args.push("--unshare-net");
+  const shown = [
+    ...confinement.system,
+    ...confinement.files,
+    ...confinement.devices,
+    ...confinement.roots,
+    ...confinement.zones,
+  ];
+  // Folders on the way are made for root alone otherwise.
+  for (const path of foldersAbove(shown)) args.push("--perms", "0755", "--dir", path);
   for (const path of confinement.system) args.push(...show(path));
   for (const path of confinement.files) args.push("--ro-bind-try", path, path);
   for (const path of confinement.devices) args.push("--dev-bind-try", path, path);
   for (const path of outerFirst(confinement.roots)) args.push("--ro-bind", path, path);
   for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
   for (const path of mountsBelow([...confinement.roots, ...confinement.zones])) args.push("--tmpfs", path);
-  return [...args, "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH, "--chdir", cwd, "--"];
+  const scratch = ["--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH];
+  return [...args, ...scratch, "--chdir", cwd, "--"];
+}
+
+/** Outer ones first, each once, without those that are shown themselves or lie in one. */
+function foldersAbove(paths: readonly string[]): string[] {
+  const above = new Set<string>();
+  for (const path of paths) {
+    for (let folder = dirname(path); folder !== "/"; folder = dirname(folder)) above.add(folder);
+  }
+  return outerFirst([...above].filter((folder) => !paths.some((path) => isWithin(folder, path))));
 }
 
 function show(path: string): string[] {
@@ -47,6 +67,7 @@ export function changeUser(setpriv: string | undefined, confinement: Confinement
     `--inh-caps=${caps}`,
     `--ambient-caps=${caps}`,
     `--bounding-set=${caps}`,
+    "--securebits=+noroot,+noroot_locked,+no_setuid_fixup,+no_setuid_fixup_locked",
     "--no-new-privs",
     "--",
   ];

@@ -96,6 +96,8 @@ function gitDefaults(policy: Policy, command: Command, changesUser: boolean): Re
   if (basename(command.executable.real) !== "git" && !command.execFromRoots) return {};
   const trust = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
   return {
+    // A settings file that exists but cannot be read is an error to git, one that is not looked for is none.
+    GIT_CONFIG_NOSYSTEM: "1",
     GIT_CEILING_DIRECTORIES: policy.roots.map((root) => dirname(root.path)).join(":"),
     ...(changesUser ? trust : {}),
   };

@@ -61,6 +61,11 @@ export function readAttacks(): AttackFile {
   return JSON.parse(readFileSync(join(here, "../fixtures/attacks.json"), "utf8")) as AttackFile;
 }
 
+/** Further cases of the same kinds, against the same fixture and policy. */
+export function readMoreAttacks(): readonly Attack[] {
+  return (JSON.parse(readFileSync(join(here, "../fixtures/more-attacks.json"), "utf8")) as AttackFile).cases;
+}
+
 /** `${ROOT}` and the like, and `@repeat:PREFIX|UNIT|N`, everywhere in a value. */
 export function fill<T>(value: T, names: Readonly<Record<string, string>>): T {
   if (typeof value === "string") {

@@ -11,8 +11,11 @@ const AMBIENT_RAISE = 2;
 const AMBIENT_CLEAR_ALL = 4;
 const PR_SET_CHILD_SUBREAPER = 36;
 
-/** SECBIT_NOROOT, locked, and SECBIT_KEEP_CAPS for the change of user that follows. */
-const SECUREBITS = 0b1_0011;
+/**
+ * SECBIT_NOROOT: no rights by being user 0. SECBIT_NO_SETUID_FIXUP: what is kept survives the change of user and counts in
+ * access(2) as well, by which programs ask beforehand. Both locked.
+ */
+const SECUREBITS = 0b1111;
 
 const CAP_DAC_OVERRIDE = 1n;
 const CAP_DAC_READ_SEARCH = 2n;

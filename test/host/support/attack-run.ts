@@ -1,0 +1,183 @@
+// Runs one case: fixture, setup, request, and a look at everything it must not have touched.
+
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cmdRun, fsRead, fsWrite, loadPolicy, type Outcome, type Policy, Sandbox } from "../../../src/host/index.js";
+import type { Without } from "../../../src/host/sandbox/index.js";
+import { type Attack, CANARY, carryOut, copyTree, fill, namesFor, readAttacks, type Undo } from "./attack-setup.js";
+import { canMountFuse, commandLines } from "./machine.js";
+
+const attacks = readAttacks();
+const template = mkdtempSync(join(tmpdir(), "attack-template-"));
+const REPEATS = Number(process.env.ATTACK_REPEATS ?? 500);
+
+function missingNeeds(attack: Attack): string | undefined {
+  for (const need of attack.needs ?? []) {
+    if (need === "root" && process.getuid?.() !== 0) return "root";
+    if (need === "fuse" && !canMountFuse()) return "a working bindfs (apt-get install bindfs) and /dev/fuse";
+    if (need === "gcc" && !existsSync("/usr/bin/gcc")) return "gcc";
+    // `rg>=14`: the case asks for an option that older versions lack; it must be denied all the same.
+  }
+  return undefined;
+}
+
+/** Names, kinds, modes and contents below a folder. */
+function fingerprint(folder: string): string {
+  const lines = readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .sort()
+    .map((name) => {
+      const path = join(folder, name);
+      const stats = lstatSync(path);
+      const content = stats.isFile()
+        ? createHash("sha256").update(readFileSync(path)).digest("hex")
+        : stats.isSymbolicLink()
+          ? readlinkSync(path)
+          : "";
+      return `${name} ${stats.mode} ${content}`;
+    });
+  return lines.join("\n");
+}
+
+interface Reply {
+  readonly outcome: "allow" | "deny" | "timeout" | "truncated";
+  readonly text: string;
+  readonly exitCode: number | null | undefined;
+}
+
+async function call(policy: Policy, sandbox: Sandbox, tool: string, args: unknown): Promise<Reply> {
+  const run = { "fs.read": fsRead, "fs.write": fsWrite, "cmd.run": cmdRun }[tool];
+  if (run === undefined) throw new Error(`no tool ${tool}`);
+  const outcome: Outcome<object> = await run(policy, args, { sandbox });
+  const text = JSON.stringify(outcome);
+  if (!outcome.ok)
+    return { outcome: outcome.denial.code === "TIMEOUT" ? "timeout" : "deny", text, exitCode: undefined };
+  const result = outcome.result as { exitCode?: number | null; truncated?: boolean };
+  const failed = result.exitCode !== undefined && result.exitCode !== 0;
+  const kind = result.truncated === true ? "truncated" : failed ? "deny" : "allow";
+  return { outcome: kind, text, exitCode: result.exitCode };
+}
+
+/** A test for each case; one whose needs this machine does not meet says so in its name. */
+export function testCases(name: string, cases: readonly Attack[], without: Without = {}): void {
+  describe(name, () => {
+    beforeAll(async () => {
+      for (const op of fill([...attacks.fixture], namesFor(template))) await carryOut(op);
+    });
+    afterAll(() => rmSync(template, { recursive: true, force: true }));
+    for (const attack of cases) {
+      const missing = missingNeeds(attack);
+      const title = `${attack.id} ${attack.category}: ${attack.title}`;
+      if (missing !== undefined) test(`${title} [not run: needs ${missing}]`, () => expect(missing).toBeDefined());
+      else test(title, () => runCase(attack, without));
+    }
+  });
+}
+
+async function runCase(attack: Attack, without: Without): Promise<void> {
+  const base = mkdtempSync(join(tmpdir(), "attack-"));
+  const names = namesFor(base);
+  const { OUT = "", ROOT = "" } = names;
+  const undo: Undo[] = [];
+  const sandbox = new Sandbox(without);
+  try {
+    copyTree(template, base);
+    for (const op of fill([...attack.setup], names)) {
+      const back = await carryOut(op);
+      if (back !== undefined) undo.unshift(back);
+    }
+    const file = join(base, "policy.yaml");
+    writeFileSync(file, JSON.stringify({ version: 1, ...fill(attacks.policy, names) }));
+    const loaded = loadPolicy(file);
+    if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
+    const before = fingerprint(OUT);
+    const replies = await send(attack, names, loaded.policy, sandbox);
+    for (const reply of replies) check(attack, reply, names);
+    if (attack.expected === "deny") {
+      expect(existsSync(join(OUT, "pwned")), "a file appeared outside").toBe(false);
+      expect(fingerprint(OUT), "something outside changed").toBe(before);
+    }
+    if (attack.oracle?.noProcess !== undefined) {
+      const pattern = new RegExp(attack.oracle.noProcess);
+      expect(commandLines().filter((line) => pattern.test(line))).toEqual([]);
+    }
+    checkFiles(attack, names);
+    expect(lstatSync(ROOT).isDirectory()).toBe(true);
+  } finally {
+    for (const back of undo) await back();
+    await sandbox.close();
+    rmSync(base, { recursive: true, force: true });
+  }
+}
+
+async function send(attack: Attack, names: Record<string, string>, policy: Policy, sandbox: Sandbox): Promise<Reply[]> {
+  const { tool } = attack.request;
+  if (attack.parallel !== undefined) {
+    const args = fill(attack.request.arguments, names);
+    const calls = Array.from({ length: attack.parallel }, () => call(policy, sandbox, tool, args));
+    const seen = watchProcesses(attack.check?.processPattern);
+    const replies = await Promise.all(calls);
+    expect(seen.stop()).toBeLessThanOrEqual(attack.check?.maxConcurrent ?? 1);
+    return replies;
+  }
+  const replies: Reply[] = [];
+  const times = attack.repeat === undefined ? 1 : Math.min(attack.repeat, REPEATS);
+  for (let i = 0; i < times; i++) {
+    replies.push(await call(policy, sandbox, tool, fill(attack.request.arguments, { ...names, I: String(i) })));
+  }
+  return replies;
+}
+
+function watchProcesses(pattern: string | undefined): { stop(): number } {
+  let most = 0;
+  const regex = new RegExp(pattern ?? "$^");
+  const timer = setInterval(() => {
+    most = Math.max(most, commandLines().filter((line) => regex.test(line)).length);
+  }, 20);
+  return {
+    stop() {
+      clearInterval(timer);
+      return most;
+    },
+  };
+}
+
+function check(attack: Attack, reply: Reply, names: Record<string, string>): void {
+  if (attack.expected === "allow") {
+    // A search without a match exits 1 and is a normal result.
+    const wanted = attack.check?.exitCode;
+    if (wanted === undefined) expect(reply.outcome, reply.text).toBe("allow");
+    else expect(reply.exitCode, reply.text).toBe(wanted);
+    if (attack.check?.contains !== undefined) expect(reply.text).toContain(attack.check.contains);
+    return;
+  }
+  expect(attack.accept ?? ["deny"], reply.text).toContain(reply.outcome);
+  const forbidden = [CANARY, ...(attack.oracle?.forbidOutput ?? [])];
+  const asked = JSON.stringify(fill(attack.request.arguments, names));
+  for (const text of forbidden) {
+    // A denial may repeat what the caller wrote, never what lies behind it.
+    if (!asked.includes(text)) expect(reply.text).not.toContain(text);
+  }
+  if (attack.check?.maxResponseBytes !== undefined)
+    expect(reply.text.length).toBeLessThanOrEqual(attack.check.maxResponseBytes);
+}
+
+function checkFiles(attack: Attack, names: Record<string, string>): void {
+  const { file, fileContent, noLeftovers, noSetuid } = fill(attack.check ?? {}, names);
+  if (file !== undefined) expect(readFileSync(file, "utf8")).toBe(fileContent);
+  if (noLeftovers !== undefined)
+    expect(readdirSync(noLeftovers).filter((name) => name.includes("portcullis"))).toEqual([]);
+  if (noSetuid !== undefined && existsSync(noSetuid)) expect(statSync(noSetuid).mode & 0o7000).toBe(0);
+}
