@@ -1,4 +1,4 @@
-// The attacks once more under each weaker way of confining commands that a machine may have instead of the best one.
+// The attacks by commands under every way of confining that a machine may have: the best one first, then the weaker.
 
 import { testCases } from "./support/attack-run.js";
 import { readAttacks, readMoreAttacks } from "./support/attack-setup.js";
@@ -6,6 +6,7 @@ import { has, isRoot } from "./support/machine.js";
 
 const commands = [...readAttacks().cases, ...readMoreAttacks()].filter((attack) => attack.request.tool === "cmd.run");
 
+testCases("the best this machine has", commands);
 testCases("Landlock and seccomp alone", commands, { view: true });
 testCases("Landlock, and orphans adopted", commands, { view: true, pidNamespace: true, cgroup: true });
 testCases("a view without Landlock", commands, { landlock: true });

@@ -93,7 +93,7 @@ async function runCase(attack: Attack, without: Without): Promise<void> {
   const undo: Undo[] = [];
   const sandbox = new Sandbox(without);
   try {
-    copyTree(template, base);
+    copyTree(template, base, attack.request.tool === "cmd.run");
     for (const op of fill([...attack.setup], names)) {
       const back = await carryOut(op);
       if (back !== undefined) undo.unshift(back);

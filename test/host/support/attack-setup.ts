@@ -232,7 +232,8 @@ export async function exchange(a: string, b: string): Promise<Undo> {
   };
 }
 
-/** The fixture's repositories are made once and copied. */
-export function copyTree(from: string, to: string): void {
-  cpSync(from, to, { recursive: true, verbatimSymlinks: true });
+/** The fixture is made once and copied; its repositories only for those who run commands in them. */
+export function copyTree(from: string, to: string, withRepositories: boolean): void {
+  const filter = (path: string): boolean => withRepositories || !path.endsWith("/repo");
+  cpSync(from, to, { recursive: true, verbatimSymlinks: true, filter });
 }
