@@ -8,6 +8,7 @@ import { addCallCommands } from "./commands/call.js";
 import { addCompletion } from "./commands/completion.js";
 import { addDemo } from "./commands/demo.js";
 import { addDoctor } from "./commands/doctor.js";
+import { addHost } from "./commands/host.js";
 import { addPolicyCommands } from "./commands/policy.js";
 import { addServe } from "./commands/serve.js";
 import { CliError, EXIT, type ExitCode } from "./exit.js";
@@ -24,6 +25,7 @@ export function createProgram(): Command {
     .showHelpAfterError("(portcullis --help shows what there is)")
     .exitOverride();
   addServe(program);
+  addHost(program);
   addDemo(program);
   addCallCommands(program);
   addPolicyCommands(program);

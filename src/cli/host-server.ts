@@ -1,0 +1,124 @@
+// The hardened host as a server: three tools, whose policy is one more voice in the gate's decision.
+
+import { deny, PERMIT, type Verdict, type Voice } from "../gate/index.js";
+import {
+  type AuditSummary,
+  type Decision,
+  decideCmdRun,
+  decideFsRead,
+  decideFsWrite,
+  type Denial,
+  type DenialCode,
+  executeCmdRun,
+  executeFsRead,
+  executeFsWrite,
+  hostTools,
+  type Outcome,
+  type Policy,
+} from "../host/index.js";
+import { type ErrorType, Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { type CallContext, defineTool, ServerBuilder } from "../tool/index.js";
+import { VERSION } from "./version.js";
+
+export interface HostServer {
+  readonly server: ServerBuilder;
+  readonly voice: Voice;
+}
+
+/** Longer than the longest time a command may be given: the host's own clock is the one that counts. */
+const TOOL_TIMEOUT_MS = 25 * 60 * 60_000;
+
+const TYPES: Readonly<Record<DenialCode, ErrorType>> = {
+  POLICY_DENY: "PolicyDeny",
+  INVALID_ARGS: "ValidationError",
+  TIMEOUT: "ToolTimeout",
+  IO_ERROR: "IoError",
+  INTERNAL: "InternalError",
+};
+
+type Decide = (policy: Policy, args: unknown) => Decision;
+const DECIDE: Readonly<Record<string, Decide>> = {
+  "fs.read": decideFsRead,
+  "fs.write": decideFsWrite,
+  "cmd.run": decideCmdRun,
+};
+
+/** `policy` is asked at every step, so that a reload takes effect with the next call. */
+export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => void): HostServer {
+  const server = new ServerBuilder({ name: "portcullis-host", version: VERSION, title: "Portcullis host" });
+  for (const definition of hostTools) {
+    const { name, title, description, inputSchema, outputSchema, annotations } = definition;
+    server.tool(
+      defineTool({
+        name,
+        title,
+        description,
+        input: inputSchema,
+        output: outputSchema,
+        annotations: { ...annotations },
+        timeoutMs: TOOL_TIMEOUT_MS,
+        // What would guard it is the policy, which has a voice of its own.
+        noGuardrailRequired: true,
+        handler: async (args: JsonObject, context: CallContext) => {
+          const outcome = await run(name, policy(), args, context);
+          audit(outcome.audit);
+          if (!outcome.ok) throw faultOf(outcome.denial, name, outcome.partial);
+          return { structuredContent: outcome.result as JsonValue };
+        },
+      }),
+    );
+  }
+  return { server, voice: (proposed) => voiceOf(policy(), proposed.target.name, proposed.arguments, audit) };
+}
+
+async function run(name: string, policy: Policy, args: JsonObject, context: CallContext): Promise<Outcome<unknown>> {
+  const { signal, traceId: reqId } = context;
+  switch (name) {
+    case "fs.read":
+      return executeFsRead(policy, args, { signal, reqId });
+    case "fs.write":
+      return executeFsWrite(policy, args, { signal, reqId });
+    default: {
+      let seen = 0;
+      const onOutput = (stream: string, chunk: Buffer): void => {
+        seen += chunk.length;
+        context.progress(seen, undefined, `${stream}: ${seen} bytes`);
+      };
+      return executeCmdRun(policy, args, { signal, reqId, onOutput });
+    }
+  }
+}
+
+function voiceOf(policy: Policy, name: string, args: JsonObject, audit: (line: AuditSummary) => void): Verdict {
+  const decide = DECIDE[name];
+  if (!decide) return deny("PolicyDeny", "host", `the host has no tool \`${name}\``);
+  const decision = decide(policy, args);
+  if (decision.effect === "permit") return { ...PERMIT, rules: [{ id: decision.rule }] };
+  const { denial } = decision;
+  const path = typeof args.path === "string" ? { path: args.path.slice(0, 1024) } : {};
+  audit({
+    ts: new Date().toISOString(),
+    tool: name as AuditSummary["tool"],
+    decision: "deny",
+    policyHash: policy.hash,
+    durationMs: 0,
+    code: denial.code,
+    rule: denial.rule,
+    ...path,
+  });
+  return deny(TYPES[denial.code], denial.rule, denial.reason, {
+    field: denial.field,
+    suggestions: denial.suggestions,
+  });
+}
+
+/** What a command had said before its time ran out travels with the failure. */
+function faultOf(denial: Denial, tool: string, partial: unknown): Fault {
+  const timedOut = denial.code === "TIMEOUT" ? { timedOut: true, tool_name: tool } : {};
+  return new Fault(TYPES[denial.code], denial.reason, {
+    rule: denial.rule,
+    field: denial.field,
+    suggestions: denial.suggestions,
+    extra: { ...timedOut, ...(partial === undefined ? {} : { partial }) },
+  });
+}

@@ -1,0 +1,158 @@
+// `portcullis host` as a client starts it: exactly three tools, decided by policy.yaml, on record.
+
+import { spawn } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connect } from "../../src/client/index.js";
+import { portcullis, root } from "./serving.js";
+
+const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-host-")));
+const code = join(base, "code");
+const scratch = join(code, "scratch");
+const config = join(base, "policy.yaml");
+const state = join(base, "state");
+const main = join(root, "dist", "cli", "main.js");
+
+beforeAll(() => {
+  mkdirSync(scratch, { recursive: true });
+  writeFileSync(join(code, "readme.txt"), "hello from the root\n");
+  writeFileSync(join(base, "secret.txt"), "nobody reads this\n");
+  symlinkSync(join(base, "secret.txt"), join(code, "innocent.txt"));
+  writeFileSync(
+    config,
+    `version: 1
+allowedRoots: ["${code}"]
+writeRules:
+  - path: "${scratch}"
+    recursive: true
+    maxFileBytes: 1_000
+    createIfMissing: true
+commands:
+  - id: ls
+    exec: /bin/ls
+    args: { allow: ["-l", "-a"] }
+  - id: sleep
+    exec: /bin/sleep
+    args: { allow: ["5"] }
+    timeoutMs: 500
+sandbox: preferred
+logging: { file: "${join(base, "audit.jsonl")}" }
+`,
+  );
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+/** A host on a line of raw JSON-RPC. */
+function start() {
+  const child = spawn(process.execPath, [main, "host", "--config", config, "--state", state]);
+  const waiting = new Map<number, (answer: any) => void>();
+  createInterface({ input: child.stdout }).on("line", (line) => {
+    const answer = JSON.parse(line);
+    waiting.get(answer.id)?.(answer);
+  });
+  let next = 0;
+  const ask = (method: string, params: object): Promise<any> =>
+    new Promise((resolve) => {
+      const id = ++next;
+      waiting.set(id, resolve);
+      child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    });
+  const stop = (): Promise<number | null> => {
+    const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+    child.stdin.end();
+    return exited;
+  };
+  return { ask, stop };
+}
+
+describe("portcullis host", () => {
+  it("speaks plain JSON-RPC without a handshake, and ends when its client does", async () => {
+    const host = start();
+    expect(await host.ask("fs.read", { path: join(code, "readme.txt") })).toMatchObject({
+      result: { data: "hello from the root\n", bytesRead: 20 },
+    });
+    expect(
+      await host.ask("fs.write", { path: join(scratch, "out.txt"), data: "SGVsbG8=", encoding: "base64" }),
+    ).toMatchObject({
+      result: { bytesWritten: 5 },
+    });
+    expect(readFileSync(join(scratch, "out.txt"), "utf8")).toBe("Hello");
+    const listed = await host.ask("cmd.run", { commandId: "ls", args: [], cwd: code });
+    expect(listed.result).toMatchObject({ exitCode: 0, timedOut: false, truncated: false });
+    expect(listed.result.stdout).toContain("readme.txt");
+    expect(await host.stop()).toBe(0);
+  });
+
+  it("denies with the rule that decided, and nothing happens", async () => {
+    const host = start();
+    const denied = async (method: string, params: object, code: string): Promise<void> => {
+      const answer = await host.ask(method, params);
+      expect(answer.error?.data, JSON.stringify(answer)).toMatchObject({ code });
+      expect(answer.error.data.rule).not.toBe("");
+    };
+    await denied("fs.read", { path: join(base, "secret.txt") }, "POLICY_DENY");
+    await denied("fs.read", { path: join(code, "innocent.txt") }, "POLICY_DENY");
+    await denied("fs.read", { path: `${code}/../secret.txt` }, "POLICY_DENY");
+    await denied("fs.read", { path: config }, "POLICY_DENY");
+    await denied("fs.write", { path: join(code, "readme.txt"), data: "x", overwrite: true }, "POLICY_DENY");
+    await denied("fs.write", { path: join(scratch, "big.txt"), data: "x".repeat(2_000) }, "POLICY_DENY");
+    await denied("cmd.run", { commandId: "ls", args: ["--color"], cwd: code }, "POLICY_DENY");
+    await denied("cmd.run", { commandId: "sh", args: ["-c", "id"] }, "POLICY_DENY");
+    await denied("fs.read", { path: 5 }, "INVALID_ARGS");
+    await denied("cmd.run", { commandId: "sleep", args: ["5"], cwd: code }, "TIMEOUT");
+    expect((await host.ask("fs.delete", {})).error).toBeDefined();
+    expect(readFileSync(join(code, "readme.txt"), "utf8")).toBe("hello from the root\n");
+    expect(existsSync(join(scratch, "big.txt"))).toBe(false);
+    await host.stop();
+  });
+
+  it.each(["2026-07-28", "2025-11-25"] as const)("offers exactly three MCP tools in %s", async (revision) => {
+    const client = await connect(
+      { command: process.execPath, args: [main, "host", "--config", config, "--state", state] },
+      { revision },
+    );
+    expect((await client.listTools()).map((tool) => tool.name).sort()).toEqual(["cmd.run", "fs.read", "fs.write"]);
+    expect(await client.callTool("fs.read", { path: "readme.txt" })).toMatchObject({
+      structuredContent: { data: "hello from the root\n" },
+    });
+    const denied = await client.callTool("fs.read", { path: "/etc/passwd" });
+    expect(denied.isError).toBe(true);
+    expect(JSON.stringify(denied)).toContain("POLICY_DENY");
+    await client.close();
+  });
+
+  it("writes a line for every request, and a ledger that verifies", () => {
+    const lines = readFileSync(join(base, "audit.jsonl"), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(lines.some((line) => line.tool === "fs.read" && line.decision === "allow" && line.bytes === 20)).toBe(true);
+    expect(lines.some((line) => line.tool === "cmd.run" && line.decision === "deny")).toBe(true);
+    expect(lines.every((line) => typeof line.policyHash === "string")).toBe(true);
+    expect(JSON.stringify(lines)).not.toContain("hello from the root");
+    expect(portcullis(["audit", "verify", join(state, "ledger", "0")]).code).toBe(0);
+  });
+
+  it("refuses a policy with a mistake, with file, line and remedy, and one that opens its own ledger", () => {
+    const bad = join(base, "bad.yaml");
+    writeFileSync(bad, 'version: 1\nallowedRoots: ["/tmp"]\nalowedRoots: []\n');
+    const wrong = portcullis(["host", "--config", bad, "--state", state]);
+    expect(wrong.code).toBe(3);
+    expect(wrong.stderr).toContain("bad.yaml:3");
+    writeFileSync(bad, `version: 1\nallowedRoots: ["${base}"]\n`);
+    const open = portcullis(["host", "--config", bad, "--state", state]);
+    expect(open.code).toBe(3);
+  });
+});
