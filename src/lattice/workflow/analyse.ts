@@ -1,9 +1,10 @@
+import type { Capability } from "../capability/set.js";
 import { LatticeError } from "../errors.js";
 import type { Inclusion, InclusionOptions } from "../inclusion/includes.js";
-import { NO_VALUE, type ValueType } from "../inclusion/type.js";
+import { ANY_VALUE, NO_VALUE, type ValueType } from "../inclusion/type.js";
 import { eachLane, setBit } from "./bits.js";
 import { Graph, type Transfer } from "./graph.js";
-import { Lanes } from "./lanes.js";
+import { type Lane, Lanes } from "./lanes.js";
 import type { Delegation, Grant, Violation, Workflow, WorkflowAgent } from "./model.js";
 import { violationKey } from "./model.js";
 import { Reach } from "./reach.js";
@@ -105,13 +106,22 @@ export class Analysis {
     return [...found, ...this.#rules.violations(this.#evidence)];
   }
 
-  /** Capabilities in an agent's scope, with all types of arguments that arrive. */
-  scope(agent: string): ReadonlyMap<string, readonly ValueType[]> {
-    const scope = new Map<string, ValueType[]>();
-    eachLane(this.#reach.at(this.#node(agent)), (lane) => {
-      const { capability, type } = this.#lanes.list[lane] as Lanes["list"][number];
-      if (!this.#lanes.isDead(lane)) scope.set(capability, [...(scope.get(capability) ?? []), type]);
+  /** Scope(v): what an agent comes to hold, with the arguments that arrive by any way. */
+  scope(agent: string): ReadonlyMap<string, Capability> {
+    const node = this.#node(agent);
+    const types = new Map<string, ValueType[]>();
+    eachLane(this.#reach.at(node), (lane) => {
+      const { capability, type } = this.#lanes.list[lane] as Lane;
+      // Whatever else arrives is part of the capability as a whole.
+      const hasWhole = this.#reach.has(node, this.#lanes.whole(capability));
+      if ((hasWhole && lane !== this.#lanes.whole(capability)) || this.#lanes.isDead(lane)) return;
+      types.set(capability, [...(types.get(capability) ?? []), type]);
     });
+    const scope = new Map<string, Capability>();
+    for (const [name, of] of types) {
+      const result = this.workflow.capabilities.get(name)?.result ?? ANY_VALUE;
+      scope.set(name, { name, arguments: of.length === 1 ? (of[0] as ValueType) : { is: "any", of }, result });
+    }
     return scope;
   }
 
@@ -121,7 +131,7 @@ export class Analysis {
     if (allow === undefined) return [];
     const nearest = new Map<string, { lane: number; distance: number; inclusion: Inclusion }>();
     eachLane(this.#reach.at(node), (lane) => {
-      const { capability } = this.#lanes.list[lane] as Lanes["list"][number];
+      const { capability } = this.#lanes.list[lane] as Lane;
       const inclusion = this.#lanes.within(lane, allow.get(capability) ?? NO_VALUE);
       if (inclusion.answer === "yes") return;
       const distance = this.#reach.distance(node, lane);
@@ -136,7 +146,7 @@ export class Analysis {
   }
 
   #grant(node: number, lane: number, inclusion: Inclusion): Grant {
-    const { capability } = this.#lanes.list[lane] as Lanes["list"][number];
+    const { capability } = this.#lanes.list[lane] as Lane;
     const edges = this.#reach.path(node, lane) ?? [];
     return {
       capability,
@@ -219,7 +229,7 @@ export class Analysis {
     if (allow === undefined) return keys;
     const lanes = this.#reach.at(node).map((bits, w) => (bits & ~(gained[w] as number)) | (lost[w] as number));
     eachLane(lanes, (lane) => {
-      const { capability } = this.#lanes.list[lane] as Lanes["list"][number];
+      const { capability } = this.#lanes.list[lane] as Lane;
       if (this.#lanes.within(lane, allow.get(capability) ?? NO_VALUE).answer !== "yes")
         keys.add(`allow ${name} ${capability}`);
     });
