@@ -3,6 +3,7 @@
 // descriptor names is what was checked, and everything later goes through the descriptor.
 
 import { closeSync, fstatSync, openSync, readFileSync, readlinkSync } from "node:fs";
+import { constants } from "node:os";
 import { type Denial, denial, quote } from "../denial.js";
 import {
   FOLDER_NAME_ONLY,
@@ -34,6 +35,8 @@ export interface Located {
   readonly path: string;
   readonly place: Place;
 }
+
+const { errno } = constants;
 
 /** How often a walk is tried again when folders were renamed under it (the kernel says EAGAIN). */
 const MAX_TRIES = 100;
@@ -123,7 +126,7 @@ function openWalked(real: string, place: Place, path: string, field: string): Lo
 /** Opens the place itself without following links, then the rest below it. Gives a descriptor or a negative errno. */
 export function openBelow(place: Place, rest: string, flags: number, resolve: number): number {
   const calls = native();
-  if (calls === undefined) return -38; // ENOSYS: callers ask openingMethod() first
+  if (calls === undefined) return -errno.ENOSYS; // callers ask openingMethod() first
   const folder = calls.openat2(undefined, place.path, FOLDER_NAME_ONLY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (folder < 0) return folder;
   try {
@@ -146,10 +149,10 @@ function openAndCompare(real: string, place: Place): number {
     const same = descriptorPath(fd) === real && descriptorPath(folder) === place.path;
     if (same && mountId(fd) === mountId(folder) && !fstatSync(fd).isSymbolicLink()) return fd;
     closeSync(fd);
-    return -40; // ELOOP: something on the way is no longer what the walk saw
+    return -errno.ELOOP; // something on the way is no longer what the walk saw
   } catch (error) {
     if (fd !== undefined) closeSync(fd);
-    return (error as NodeJS.ErrnoException).errno ?? -5;
+    return (error as NodeJS.ErrnoException).errno ?? -errno.EIO;
   } finally {
     if (folder !== undefined) closeSync(folder);
   }

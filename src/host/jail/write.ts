@@ -19,6 +19,7 @@ import {
   unlinkSync,
   write,
 } from "node:fs";
+import { constants as osConstants } from "node:os";
 import { promisify } from "node:util";
 import { type Denial, denial, quote } from "../denial.js";
 import { FOLDER_NAME_ONLY, FOLDER_READ, NAMELESS_FILE, NAME_ONLY_NO_FOLLOW, NEW_FILE } from "./flags.js";
@@ -221,7 +222,7 @@ function takeFreeName(draft: Draft, folder: number, name: string): string | unde
     const result = calls?.linkFile(draft.fd, folder, name) ?? -1;
     return result < 0 ? errnoName(result) : undefined;
   }
-  const renamed = calls?.renameNoReplace(folder, draft.name, name) ?? -38;
+  const renamed = calls?.renameNoReplace(folder, draft.name, name) ?? -osConstants.errno.ENOSYS;
   if (renamed >= 0) return undefined;
   if (!["ENOSYS", "EINVAL"].includes(errnoName(renamed))) return errnoName(renamed);
   const failed = systemError(() =>

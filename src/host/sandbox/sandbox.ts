@@ -18,6 +18,8 @@ import { type Ending, type OutputStream, Warden, WardenFailed } from "./warden-l
 
 const run = promisify(execFile);
 
+/** Of processor time, where a cgroup can limit it. */
+const PROCESSORS = 2;
 const MAX_IDLE_WARDENS = 4;
 const IDLE_MS = 60_000;
 
@@ -114,7 +116,7 @@ export class Sandbox {
     warden.cgroup?.setLimits({
       memoryBytes: request.limits.maxMemoryBytes,
       processes: request.limits.maxProcesses,
-      processors: 2,
+      processors: PROCESSORS,
     });
     const prefix = launchPrefix(tools, { ...request.limits, processes: processLimit(kept, request) });
     const command = [...prefix, request.executable, ...request.args];

@@ -67,12 +67,15 @@ function killRunning(): void {
   }
   // bubblewrap ends when its namespace is gone; killed first, it would leave the namespace to die unseen.
   const inside = start?.byBubblewrap === true ? livingDescendants(pid) : [];
-  for (const target of inside.length > 0 ? inside : [-pid, pid]) {
-    try {
-      process.kill(target, "SIGKILL");
-    } catch {
-      // Already gone.
-    }
+  for (const target of inside.length > 0 ? inside : [-pid, pid]) endProcess(target);
+}
+
+/** A negative number is a group. */
+function endProcess(target: number): void {
+  try {
+    process.kill(target, "SIGKILL");
+  } catch {
+    // Already gone.
   }
 }
 
@@ -167,7 +170,9 @@ function watch(message: RunMessage, child: ChildProcess): void {
   });
   // The first process is gone: what it left behind has no business any more. `close` waits for its pipes.
   child.on("exit", (exitCode, signal) => {
-    if (confined?.pidNamespace === undefined) killRunning();
+    // Its own number may belong to somebody else by now; the group's cannot while anyone is in it.
+    if (confined?.pidNamespace === undefined && child.pid !== undefined && process.platform !== "win32")
+      endProcess(-child.pid);
     sendJson(FRAME.started, { id, exited: { exitCode, signal, truncated: seen > kept } });
   });
   child.on("close", (exitCode, signal) => {
