@@ -8,6 +8,7 @@ import { type Segment, segmentAt } from "./segments.js";
 const MODE = 0o600;
 const MAX_RETRY_MS = 5_000;
 const HEAD_ROOM = 160;
+const CLOSING_TRIES = 3;
 /** So many records in one batch mean that many callers wait. */
 const CROWD = 16;
 
@@ -375,11 +376,15 @@ export class Journal {
   /** Writes what waits and closes the file. Throws when records had to be left behind. */
   async close(): Promise<void> {
     if (this.#closed) return;
-    if (this.#trouble !== undefined) await this.#recover().catch(() => {});
     this.#closed = true;
     clearTimeout(this.#probe);
-    while (this.#trouble === undefined && this.#pending > 0) {
-      await new Promise<void>((resolve) => this.#drained.push(resolve));
+    // What fails while closing gets one more try: a disk that hiccups now may be well a moment later.
+    for (let tries = 0; tries < CLOSING_TRIES; tries++) {
+      if (this.#trouble !== undefined) await this.#recover().catch(() => {});
+      while (this.#trouble === undefined && this.#pending > 0) {
+        await new Promise<void>((resolve) => this.#drained.push(resolve));
+      }
+      if (this.#trouble === undefined && this.#backlog.length === 0) break;
     }
     await this.#closeFile();
     const left = this.#backlog.length;

@@ -1,11 +1,20 @@
 // What this machine can do for a test, and what runs on it.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 export const isRoot = process.getuid?.() === 0;
+
+/** Why a process of an ordinary user cannot load this repository, started by root; undefined when it can. */
+export function unreachableForOthers(): string | undefined {
+  if (!isRoot) return undefined;
+  for (let folder = import.meta.dirname; folder !== dirname(folder); folder = dirname(folder)) {
+    if ((statSync(folder).mode & 0o005) !== 0o005) return `skipped: ${folder} is closed to ordinary users`;
+  }
+  return undefined;
+}
 
 /** Command lines of everything that runs, zombies left out (they have none). */
 export function commandLines(): string[] {
