@@ -19,7 +19,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { cmdRun, fsWrite, loadPolicy, type Policy, Sandbox } from "../../../src/host/index.js";
-import { openForRead } from "../../../src/host/jail/index.js";
+import { openForRead, type OpeningMethod, useOpeningMethod } from "../../../src/host/jail/index.js";
 import { exchange, type Undo } from "./attack-setup.js";
 
 const run = promisify(execFile);
@@ -97,7 +97,8 @@ commands: [{ id: cat, exec: cat, args: { allow: [f] } }]
   return { root, zone, outside, policy: loaded.policy, close };
 }
 
-export async function raceOpens(count: number): Promise<RaceResult> {
+export async function raceOpens(count: number, method?: OpeningMethod): Promise<RaceResult> {
+  useOpeningMethod(method);
   const world = await arena("off", ["root/sub", "root/file"]);
   const tally = { inside: 0, refused: 0, escaped: 0 };
   const paths = [join(world.root, "sub/f"), join(world.root, "file"), join(world.root, "sub/../sub/f")];
@@ -119,6 +120,7 @@ export async function raceOpens(count: number): Promise<RaceResult> {
     const naive = await control((n) => naiveRead(paths[n % 2] ?? "", world.root) === "OUTSIDE");
     return { wanted: count, tries: i, ...tally, ...naive };
   } finally {
+    useOpeningMethod(undefined);
     await world.close();
   }
 }
@@ -131,7 +133,8 @@ function naiveRead(path: string, root: string): string {
   }
 }
 
-export async function raceWrites(count: number): Promise<RaceResult> {
+export async function raceWrites(count: number, method?: OpeningMethod): Promise<RaceResult> {
+  useOpeningMethod(method);
   const world = await arena("off", ["root/out/sub"]);
   const tally = { inside: 0, refused: 0 };
   try {
@@ -153,6 +156,7 @@ export async function raceWrites(count: number): Promise<RaceResult> {
     });
     return { wanted: count, tries: i, ...tally, escaped, ...naive };
   } finally {
+    useOpeningMethod(undefined);
     await world.close();
   }
 }
