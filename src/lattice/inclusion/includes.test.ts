@@ -38,6 +38,13 @@ const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "
     "yes",
   ],
   ["integers in an interval, listed", { type: "integer", minimum: 1, maximum: 3 }, { enum: [1, 2, 3] }, "yes", "yes"],
+  [
+    "an integer beyond many exceptions",
+    { type: "integer", minimum: 5_000 },
+    { type: "integer", not: { enum: Array.from({ length: 5_000 }, (_, i) => i) } },
+    "yes",
+    "no",
+  ],
   ["open against closed bounds", { exclusiveMinimum: 1 }, { minimum: 1 }, "yes", "no"],
   ["open bounds around integers", { type: "integer", exclusiveMinimum: 1 }, { minimum: 2 }, "yes", "no"],
   ["multiples of a multiple", { type: "integer", multipleOf: 6 }, { multipleOf: 3 }, "yes", "no"],
@@ -136,6 +143,49 @@ const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "
     "yes",
     "no",
   ],
+  ["unique items", { type: "array", uniqueItems: true }, { type: "array" }, "yes", "no"],
+  [
+    "repeated items need two",
+    { type: "array", not: { uniqueItems: true } },
+    { type: "array", minItems: 2 },
+    "yes",
+    "no",
+  ],
+  [
+    "a position that nothing can fill",
+    { type: "array", prefixItems: [true, false] },
+    { type: "array", maxItems: 1 },
+    "yes",
+    "yes",
+  ],
+  [
+    "all items alike by position",
+    { type: "array", prefixItems: [S, S], maxItems: 2 },
+    { type: "array", items: S, maxItems: 2 },
+    "yes",
+    "yes",
+  ],
+  [
+    "few values, few unique items, none left",
+    { type: "array", items: { enum: [1, 2] }, uniqueItems: true, minItems: 3 },
+    false,
+    "yes",
+    "yes",
+  ],
+  [
+    "more members than names",
+    { type: "object", propertyNames: { enum: ["a"] }, minProperties: 2 },
+    false,
+    "yes",
+    "yes",
+  ],
+  [
+    "a member that must be there and cannot",
+    { required: ["a"], properties: { a: false }, type: "object" },
+    false,
+    "yes",
+    "yes",
+  ],
   ["a conjunction", { allOf: [{ minimum: 1 }, { maximum: 5 }] }, { minimum: 0 }, "yes", "no"],
   ["an alternative", { minimum: 3 }, { anyOf: [{ minimum: 5 }, { minimum: 2 }] }, "yes", "no"],
   ["alternatives that cover together", { type: "integer" }, { anyOf: [{ minimum: 1 }, { maximum: 0 }] }, "yes", "no"],
@@ -219,6 +269,49 @@ describe("inclusion", () => {
     expect(answer(odd, S)).toBe("yes");
     expect(answer({ type: "string", pattern: "(aa)\\1" }, odd, {})).toBe("unknown");
     expect(answer(odd, { type: "string", pattern: "(a)\\1" })).toBe("yes");
+    expect(answer({ type: "object" }, { patternProperties: { "(a)\\1": false } }, {})).toBe("unknown");
+    expect(answer({ type: "array" }, { not: { contains: odd } }, {})).toBe("unknown");
+  });
+
+  /** Values exist, but none that is easily found: "yes" would be wrong, however hard the search. */
+  const elusive = { type: "string", format: "ipv4", pattern: "^9\\." };
+  it.each<[string, JsonSchema, JsonSchema]>([
+    ["a string", elusive, false],
+    ["items", { type: "array", items: elusive }, { maxItems: 0 }],
+    ["an item that must be there", { type: "array", contains: elusive }, false],
+    ["names of members", { type: "object", propertyNames: elusive }, { maxProperties: 0 }],
+    ["a member that must be there", { type: "object", required: ["a"], properties: { a: elusive } }, false],
+    [
+      "a fraction",
+      { type: "number", multipleOf: 0.3, exclusiveMinimum: 1e6, exclusiveMaximum: 1000000.5 },
+      { type: "integer" },
+    ],
+    // 2.1 is a multiple of both, though floating point does not see it.
+    [
+      "a common multiple of decimals",
+      { type: "number", allOf: [{ multipleOf: 0.7 }, { multipleOf: 0.3 }], exclusiveMinimum: 0, maximum: 3 },
+      { type: "integer" },
+    ],
+    [
+      "a large integer",
+      { type: "integer", allOf: [{ multipleOf: 9007199254740881 }, { multipleOf: 9007199254740847 }] },
+      { const: 0 },
+    ],
+  ])("does not take what it cannot find for what does not exist: %s", (_, left, right) => {
+    expect(answer(left, right)).not.toBe("yes");
+  });
+
+  it("keeps no answer that relied on a question still open", () => {
+    // While the root is asked for, `b` looks empty, because it needs a root; afterwards it is not.
+    const left = {
+      anyOf: [
+        { type: "object", required: ["x"], properties: { x: { $ref: "#/$defs/b" } } },
+        { type: "array", maxItems: 0 },
+        { type: "array", minItems: 2, maxItems: 2, prefixItems: [{ $ref: "#" }, { $ref: "#/$defs/b" }] },
+      ],
+      $defs: { b: { type: "object", required: ["y"], properties: { y: { $ref: "#" } } } },
+    };
+    expect(answer(left, { maxItems: 1 })).toBe("no");
   });
 
   it("takes formats as unknown predicates, or as annotations when told so", () => {

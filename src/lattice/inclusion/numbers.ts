@@ -93,13 +93,13 @@ function solveInteger(range: Range, finish: Finish): Outcome {
   if (from > to) return none;
   const exact = range.multiples.every(Number.isInteger) && range.nonMultiples.every(Number.isInteger);
   const complete = exact && to - from <= MAX_TRIED && Number.isSafeInteger(first) && Number.isSafeInteger(last);
-  return finish(multiplesOf(step, from, to), complete);
+  return finish(multiplesOf(step, from, to, MAX_TRIED + range.except.size), complete);
 }
 
-function* multiplesOf(step: number, from: number, to: number): Iterable<number> {
+function* multiplesOf(step: number, from: number, to: number, most: number): Iterable<number> {
   // Near zero first, so that the number found is one a person would have chosen.
   const start = Math.min(Math.max(0, from), to);
-  for (let tried = 0; tried <= MAX_TRIED; tried++) {
+  for (let tried = 0; tried <= most; tried++) {
     if (start + tried <= to) yield (start + tried) * step;
     if (tried > 0 && start - tried >= from) yield (start - tried) * step;
   }

@@ -68,7 +68,9 @@ export class Solver implements Solving {
   }
 
   solve(formulas: readonly Formula[], kinds: number = ANYTHING): Outcome {
-    const ids = [...new Set(formulas.map((formula) => formula.id))].toSorted((a, b) => a - b);
+    // What always holds is no part of a question: without it more questions are the same.
+    const asked = formulas.filter((formula) => formula !== this.#f.yes);
+    const ids = [...new Set(asked.map((formula) => formula.id))].toSorted((a, b) => a - b);
     const key = `${kinds}:${ids.join()}`;
     const known = this.#known.get(key);
     if (known !== undefined) return known;
