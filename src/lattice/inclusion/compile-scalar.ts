@@ -114,7 +114,7 @@ export function stringKeywords(scope: Scope): Formula {
     pattern: (value) => (typeof value === "string" ? f.atom({ is: "pattern", source: value }) : undefined),
     format: (value) => {
       if (typeof value !== "string") return undefined;
-      return options.formats === "ignore" ? f.yes : f.atom({ is: "format", name: value });
+      return options.ignoresFormat(value) ? f.yes : f.atom({ is: "format", name: value });
     },
   });
 }

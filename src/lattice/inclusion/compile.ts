@@ -7,8 +7,8 @@ import { unevaluatedKeywords } from "./evaluated.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
 
 export interface CompileOptions {
-  /** "opaque": an unknown predicate on strings, the same for the same name. "ignore": an annotation. */
-  readonly formats: "opaque" | "ignore";
+  /** Whether a format is only an annotation. Otherwise it is an unknown predicate, the same for the same name. */
+  readonly ignoresFormat: (name: string) => boolean;
   readonly reading: Reading;
 }
 

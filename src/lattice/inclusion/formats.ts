@@ -38,17 +38,22 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   byte: (n) => ["", "YQ==", "YWI=", "YWJj".repeat(Math.max(1, Math.ceil(n / 4)))],
 };
 
-/** Strings that at least one common format refuses each. */
-const REFUSED: readonly string[] = ["", "a", " ", "(", "a b", "^", "\\", "{", "0a", "a@", "#", "%", "-"];
+/** Every format above refuses at least one of these. */
+export const FORMAT_REFUSED: readonly string[] = ["", "a", " ", "(", "a b", "^", "\\", "{", "0a", "a@", "#", "%", "-"];
 
 const MAX_LENGTH = 4_096;
 
+/** Whether a format is one whose meaning is known here. */
+export function isKnownFormat(name: string): boolean {
+  return Object.hasOwn(MAKERS, name);
+}
+
 export function formatExamples(name: string, length: number): readonly string[] {
-  const make = Object.hasOwn(MAKERS, name) ? MAKERS[name] : undefined;
+  const make = isKnownFormat(name) ? MAKERS[name] : undefined;
   return (make ?? anything)(Math.min(length, MAX_LENGTH));
 }
 
 export function formatCounterexamples(length: number): readonly string[] {
   const long = Math.min(length, MAX_LENGTH);
-  return [...REFUSED, ...["a", " ", "%", "-"].map((character) => character.repeat(long))];
+  return [...FORMAT_REFUSED, ...["a", " ", "%", "-"].map((character) => character.repeat(long))];
 }

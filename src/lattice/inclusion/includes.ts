@@ -1,4 +1,3 @@
-import type { CompileOptions } from "./compile.js";
 import { type Dialect, dialectOf, isObject, type JsonSchema } from "./document.js";
 import { Question } from "./question.js";
 import { NO_VALUE, schemasOf, typeKey, typeOf, type ValueType } from "./type.js";
@@ -17,8 +16,11 @@ export interface InclusionOptions {
   readonly validator?: Validator;
   /** The dialect of a schema that declares none. Default: 2020-12. */
   readonly dialect?: Dialect;
-  /** Whether `format` may reject values ("opaque", the default) or is only an annotation ("ignore"). */
-  readonly formats?: CompileOptions["formats"];
+  /**
+   * Whether `format` is only an annotation ("ignore") or may reject values ("opaque", the default): then it is one for
+   * those formats alone that the validator lets anything pass for.
+   */
+  readonly formats?: "opaque" | "ignore";
   /** Other documents that references may lead to, by their absolute address. */
   readonly documents?: Readonly<Record<string, JsonSchema>>;
   readonly limits?: Partial<InclusionLimits>;

@@ -3,10 +3,11 @@ import { Languages } from "../regex/language.js";
 import { BY_THE_BOOK, Compiler, type Reading } from "./compile.js";
 import { type Dialect, dialectOf, type JsonSchema, SchemaDocument } from "./document.js";
 import { ANYTHING, type Formula, Formulas } from "./formula.js";
-import type { Inclusion, InclusionLimits, InclusionOptions, Validator } from "./includes.js";
+import type { Inclusion, InclusionLimits, InclusionOptions } from "./includes.js";
 import { Solver } from "./solve.js";
 import { Strings } from "./strings.js";
-import { acceptsValue, listedValues, schemasOf, type ValueType } from "./type.js";
+import { listedValues, schemasOf, type ValueType } from "./type.js";
+import { Verdicts } from "./verdicts.js";
 
 /** What the rules say under one reading. */
 interface Opinion {
@@ -45,7 +46,7 @@ export class Question {
     this.#right = right;
     this.#options = options;
     this.#limits = limits;
-    this.#verdicts = new Verdicts(options.validator);
+    this.#verdicts = new Verdicts(options.validator, [...schemasOf(left), ...schemasOf(right)]);
   }
 
   /**
@@ -104,7 +105,8 @@ export class Question {
     const budget = new Budget("search steps", limits.maxSteps);
     const documents = this.#documents();
     const all = [...documents.values(), ...this.#others()];
-    const compiler = new Compiler(f, all, { formats: this.#options.formats ?? "opaque", reading }, budget);
+    const ignoresFormat = (name: string) => this.#options.formats === "ignore" || this.#verdicts.ignoresFormat(name);
+    const compiler = new Compiler(f, all, { ignoresFormat, reading }, budget);
     const formula = (type: ValueType): Formula => {
       if (type.is === "schema") return compiler.compile(documents.get(type.schema) as SchemaDocument);
       return type.is === "all" ? f.and(...type.of.map(formula)) : f.or(...type.of.map(formula));
@@ -147,43 +149,5 @@ export class Question {
       const dialect = dialectOf(schema, "2020-12");
       return dialect === undefined ? [] : [new SchemaDocument(schema, dialect, address)];
     });
-  }
-}
-
-/** What the validator says, undefined when it has no verdict. */
-class Verdicts {
-  readonly #validator: Validator | undefined;
-  readonly #checks = new Map<JsonSchema, ((value: unknown) => boolean) | undefined>();
-  readonly #formats = new Map<string, JsonSchema>();
-
-  constructor(validator: Validator | undefined) {
-    this.#validator = validator;
-  }
-
-  of(type: ValueType, value: unknown): boolean | undefined {
-    return acceptsValue(type, value, (schema, v) => this.#check(schema, v));
-  }
-
-  /** On one string, a format is no secret. */
-  isFormat(name: string, text: string): boolean | undefined {
-    let schema = this.#formats.get(name);
-    if (schema === undefined) {
-      schema = { type: "string", format: name };
-      this.#formats.set(name, schema);
-    }
-    return this.#check(schema, text);
-  }
-
-  #check(schema: JsonSchema, value: unknown): boolean | undefined {
-    if (typeof schema === "boolean") return schema;
-    if (this.#validator === undefined) return undefined;
-    try {
-      if (!this.#checks.has(schema)) this.#checks.set(schema, this.#validator(schema));
-      return this.#checks.get(schema)?.(value);
-    } catch {
-      // A schema that the validator refuses, or a recursion that it cannot end, confirms nothing.
-      this.#checks.set(schema, undefined);
-      return undefined;
-    }
   }
 }
