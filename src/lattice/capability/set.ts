@@ -1,7 +1,7 @@
 import { LatticeError } from "../errors.js";
 import { isObject, type JsonSchema } from "../inclusion/document.js";
 import { type InclusionOptions, includesType } from "../inclusion/includes.js";
-import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
+import { typeOf, type ValueType } from "../inclusion/type.js";
 
 /** One tool: its name, what it may be called with, and what it may answer. */
 export interface Capability {
@@ -131,9 +131,4 @@ function withoutWitness(options: InclusionOptions): InclusionOptions {
 
 function partsOf(type: ValueType, is: "all" | "any"): readonly ValueType[] {
   return type.is === is ? type.of : [type];
-}
-
-/** Any arguments at all: for allow lists that name a tool and no more. */
-export function nameOnly(name: string): Capability {
-  return { name, arguments: ANY_VALUE, result: ANY_VALUE };
 }

@@ -132,6 +132,13 @@ delegations:
     const analysis = read("agents:\n  boss: { servers: [files] }\n");
     expect(() => analysis.removeDelegation(0)).toThrow(LatticeError);
     expect(() => analysis.addDelegation({ from: "boss", to: "ghost" })).toThrow("there is no agent `ghost`");
+    const broken = {
+      capabilities: new Map(),
+      agents: [{ name: "a", holds: ["x.y"], isRoot: true }],
+      delegations: [],
+      rules: [],
+    };
+    expect(() => analyse(broken)).toThrow("`a` holds `x.y`, which nobody offers");
     expect(() => analysis.scope("ghost")).toThrow("there is no agent `ghost`");
   });
 });

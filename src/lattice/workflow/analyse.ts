@@ -34,6 +34,8 @@ export class Analysis {
   readonly #options: AnalysisOptions;
   readonly #agents = new Map<string, number>();
   readonly #delegations: Delegation[];
+  /** Delegation numbers by edge of the graph; they differ once the graph was built anew. */
+  #numbers: number[] = [];
   #lanes: Lanes;
   #reach: Reach;
   #rules: RuleCheck;
@@ -75,8 +77,15 @@ export class Analysis {
     const lanes = new Lanes({ ...this.workflow, delegations }, this.#options);
     const keep = new Uint32Array(agents.length * lanes.words);
     const sources = new Uint32Array(keep.length);
-    for (const [node, { holds, isRoot }] of agents.entries()) {
+    for (const [node, { name, holds, isRoot, line }] of agents.entries()) {
       for (const capability of holds) {
+        if (!this.workflow.capabilities.has(capability)) {
+          throw new LatticeError(
+            "LATTICE_UNKNOWN_NAME",
+            `\`${name}\` holds \`${capability}\`, which nobody offers`,
+            line,
+          );
+        }
         for (const lane of lanes.of(capability)) setBit(keep, node * lanes.words, lane);
         if (isRoot) setBit(sources, node * lanes.words, lanes.whole(capability));
       }
@@ -96,9 +105,6 @@ export class Analysis {
     this.#numbers = [...alive];
     return { lanes, reach, rules: new RuleCheck(this.workflow, lanes, reach) };
   }
-
-  /** Delegation numbers by edge of the graph; they differ once the graph was built anew. */
-  #numbers: number[] = [];
 
   /** Every violation, each with a shortest way. */
   violations(): Violation[] {

@@ -40,6 +40,8 @@ export class Lanes {
   readonly #bundles = new Map<string, Bundle>();
   readonly #options: InclusionOptions;
   readonly #answers = new Map<string, Inclusion>();
+  /** Many delegations narrow alike. */
+  readonly #transfers = new Map<string, Transfer>();
   readonly #typeNumbers = new Map<string, number>();
   readonly #numberOf = new WeakMap<ValueType, number>();
 
@@ -113,8 +115,19 @@ export class Lanes {
   }
 
   /** What a delegation lets through; undefined when it narrows by arguments for which there are no lanes yet. */
-  transfer({ only, arguments: narrowed }: Delegation): Transfer | undefined {
+  transfer(delegation: Delegation): Transfer | undefined {
+    const { only, arguments: narrowed } = delegation;
     if (only === undefined && (narrowed === undefined || narrowed.size === 0)) return PASS;
+    const types = [...(narrowed ?? [])].map(([capability, type]) => [capability, this.#typeNumber(type)]);
+    const key = JSON.stringify([only, types]);
+    const known = this.#transfers.get(key);
+    if (known !== undefined) return known;
+    const transfer = this.#makeTransfer(delegation);
+    if (transfer !== undefined) this.#transfers.set(key, transfer);
+    return transfer;
+  }
+
+  #makeTransfer({ only, arguments: narrowed }: Delegation): Transfer | undefined {
     const passed = new Set((only ?? [...this.#bundles.keys()]).flatMap((capability) => this.of(capability)));
     const moves: [number, number][] = [];
     for (const [capability, type] of narrowed ?? []) {
