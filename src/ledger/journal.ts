@@ -11,6 +11,8 @@ const HEAD_ROOM = 160;
 const CLOSING_TRIES = 3;
 /** So many records in one batch mean that many callers wait. */
 const CROWD = 16;
+/** The longest a record nobody waits for stays in memory. */
+const UNHURRIED_MS = 20;
 
 /** Where writing begins: everything before it is durable. */
 export interface JournalStart {
@@ -69,6 +71,9 @@ export class Journal {
   #spare: Batch | undefined;
   #scheduled = false;
   #lastBatch = 0;
+  /** Whether a record that is not being written yet has someone waiting for it. */
+  #someoneWaits = false;
+  #unhurried: NodeJS.Timeout | undefined;
   #pending = 0;
   #pendingBytes = 0;
 
@@ -184,6 +189,7 @@ export class Journal {
     const before = this.#filling.length;
     this.#nextPrev = this.#filling.add(entry, body, this.#nextSeq, this.#nextPrev, resolve, reject);
     this.#nextSeq++;
+    this.#someoneWaits ||= resolve !== undefined;
     this.#pending++;
     this.#pendingBytes += this.#filling.length - before;
     this.#schedule();
@@ -197,9 +203,14 @@ export class Journal {
 
   // setImmediate runs once the events that are ready have been handled, so that records of one turn share a sync. A
   // sync costs the processor as much as several calls; where many records come at once, a millisecond of waiting makes
-  // one sync of two or three, and callers get their answers sooner.
+  // one sync of two or three, and callers get their answers sooner. Where nobody waits, the next one who does brings
+  // the sync along.
   #schedule(): void {
     if (this.#scheduled || this.#writing !== undefined) return;
+    if (!this.#someoneWaits) {
+      this.#unhurried ??= setTimeout(this.#flush, UNHURRIED_MS);
+      return;
+    }
     this.#scheduled = true;
     if (this.#lastBatch >= CROWD) setTimeout(this.#flush, 1);
     else setImmediate(this.#flush);
@@ -207,6 +218,8 @@ export class Journal {
 
   readonly #flush = (): void => {
     this.#scheduled = false;
+    clearTimeout(this.#unhurried);
+    this.#unhurried = undefined;
     if (this.#writing !== undefined || this.#trouble !== undefined) return;
     const batch = this.#takeBatch();
     if (batch === undefined) return this.#tellDrained();
@@ -230,6 +243,7 @@ export class Journal {
     if (this.#filling.items.length === 0) return undefined;
     const batch = this.#filling;
     this.#filling = this.#freshBatch();
+    this.#someoneWaits = false;
     return batch;
   }
 
@@ -319,6 +333,7 @@ export class Journal {
     this.#writing = undefined;
     this.#full.length = 0;
     this.#filling = new Batch();
+    this.#someoneWaits = false;
     this.#pending = this.#pendingBytes = 0;
     this.#nextSeq = this.#size;
     this.#nextPrev = this.#prev;
@@ -379,6 +394,8 @@ export class Journal {
     this.#closed = true;
     clearTimeout(this.#probe);
     // What fails while closing gets one more try: a disk that hiccups now may be well a moment later.
+    this.#someoneWaits = true;
+    this.#schedule();
     for (let tries = 0; tries < CLOSING_TRIES; tries++) {
       if (this.#trouble !== undefined) await this.#recover().catch(() => {});
       while (this.#trouble === undefined && this.#pending > 0) {
