@@ -9,6 +9,7 @@ import { addCompletion } from "./commands/completion.js";
 import { addDemo } from "./commands/demo.js";
 import { addDoctor } from "./commands/doctor.js";
 import { addHost } from "./commands/host.js";
+import { addLatticeCommands } from "./commands/lattice.js";
 import { addPolicyCommands } from "./commands/policy.js";
 import { addServe } from "./commands/serve.js";
 import { CliError, EXIT, type ExitCode } from "./exit.js";
@@ -31,6 +32,7 @@ export function createProgram(): Command {
   addPolicyCommands(program);
   addApprovalCommands(program);
   addAuditCommands(program);
+  addLatticeCommands(program);
   addDoctor(program);
   addCompletion(program);
   return program;
