@@ -51,9 +51,9 @@ describe("patterns as languages", () => {
           expect(answer).toBe(new RegExp(source, "u").test(text));
         },
       ),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
-    expect(compared).toBeGreaterThan(1_300);
+    expect(compared).toBeGreaterThan(600);
   });
 
   it("yield words that the engine's own regular expressions accept, and none only when none of the tried strings match", () => {
@@ -69,7 +69,7 @@ describe("patterns as languages", () => {
         for (const word of found) expect(native.test(word)).toBe(true);
         if (found.length === 0) for (const text of tried) expect(native.test(text)).toBe(false);
       }),
-      { numRuns: 500 },
+      { numRuns: 250 },
     );
   });
 

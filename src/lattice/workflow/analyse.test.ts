@@ -24,8 +24,8 @@ function read(text: string) {
 
 describe("workflow analysis", () => {
   it("equals brute force on generated workflows, circles and narrowing included, before and after changes", async () => {
-    const done = checkWorkflows(100, await loadChecker());
-    expect(done.violations).toBeGreaterThan(100);
+    const done = checkWorkflows(60, await loadChecker());
+    expect(done.violations).toBeGreaterThan(60);
   });
 
   it("grants nobody what the delegating agent does not hold", () => {

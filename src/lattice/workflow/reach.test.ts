@@ -108,7 +108,7 @@ describe("reach", () => {
         expect(distances(reach)).toEqual(naive(edges, keep, sources));
         expectWalkable(reach, sources);
       }),
-      { numRuns: 400 },
+      { numRuns: 250 },
     );
   });
 
@@ -145,7 +145,7 @@ describe("reach", () => {
           for (let node = 0; node < NODES; node++) if (!changed.has(node)) expect(reach.at(node)).toEqual(before[node]);
         }
       }),
-      { numRuns: 400 },
+      { numRuns: 250 },
     );
   });
 });
