@@ -1,7 +1,7 @@
 // `npm run test:nodes`: the same tests on the other versions of Node that people have. The binaries come from the npm
 // packages of Node itself.
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build, checkNode, install, root, run, say } from "./steps.mjs";
@@ -13,6 +13,8 @@ install();
 build();
 for (const version of VERSIONS) {
   const folder = mkdtempSync(join(tmpdir(), `node-${version}-`));
+  // Commands of the host run as an ordinary user, who has to be able to start this Node.
+  chmodSync(folder, 0o755);
   try {
     say(`fetching Node ${version} …`);
     const name = `node-${platform}-${process.arch}@${version}`;
