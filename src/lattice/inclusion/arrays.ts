@@ -90,6 +90,7 @@ class ArraySearch {
   }
 
   #rulesAt(position: number): Formula[] {
+    this.#s.spend(1 + (this.#box.every.length >> 4));
     return this.#box.every.filter(({ from, to }) => from <= position && position < to).map(({ item }) => item);
   }
 

@@ -1,4 +1,4 @@
-import type { Budget } from "../budget.js";
+import { type Budget, BudgetExceeded } from "../budget.js";
 import { arrayKeywords } from "./compile-array.js";
 import { objectKeywords } from "./compile-object.js";
 import { constant, numberKeywords, oneOfValues, stringKeywords, typeKeyword } from "./compile-scalar.js";
@@ -58,6 +58,9 @@ export const BY_THE_BOOK: Reading = {
   failedBranches: false,
 };
 
+/** Well below what the call stack holds, so that the answer does not depend on the engine. */
+const MAX_OPEN = 500;
+
 /** Turns schemas into formulas. Recursive places become references, everything else is written out and shared. */
 export class Compiler {
   readonly #f: Formulas;
@@ -107,6 +110,7 @@ export class Compiler {
     if (done !== undefined) return done;
     if (this.#open.has(name)) return this.#f.ref(this.#number(name));
     this.#budget.spend();
+    if (this.#open.size >= MAX_OPEN) throw new BudgetExceeded(`schemas lead to each other more than ${MAX_OPEN} deep`);
     this.#open.add(name);
     const formula = this.#keywords(this.#scope(place, schema, entered));
     this.#open.delete(name);

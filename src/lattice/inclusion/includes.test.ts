@@ -17,6 +17,10 @@ const tree = (leaf: JsonSchema): JsonSchema => ({
   $defs: { tree: { anyOf: [leaf, { type: "array", items: { $ref: "#/$defs/tree" } }] } },
 });
 
+function many(keyword: string, count: number, schema: JsonSchema): JsonSchema {
+  return { type: "object", [keyword]: Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, schema])) };
+}
+
 /** left, right, whether left lies within right, whether right lies within left */
 const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "yes" | "no"])[] = [
   ["integers are numbers", { type: "integer" }, { type: "number" }, "yes", "no"],
@@ -372,6 +376,54 @@ describe("inclusion", () => {
     });
     const deep = Array.from({ length: 400 }).reduce<JsonSchema>((inner) => ({ items: inner }), S);
     expect(includes(deep, S).answer).toBe("unknown");
+  });
+
+  it.each<[string, JsonSchema, JsonSchema, string]>([
+    [
+      "ten thousand members",
+      many("properties", 10_000, { type: "integer" }),
+      many("properties", 10_000, { type: "number" }),
+      "unknown",
+    ],
+    [
+      "five hundred members",
+      many("properties", 500, { type: "integer" }),
+      many("properties", 500, { type: "number" }),
+      "yes",
+    ],
+    [
+      "five thousand positions",
+      { type: "array", prefixItems: Array.from({ length: 5_000 }, () => S) },
+      { type: "array", prefixItems: Array.from({ length: 5_000 }, () => ({ type: ["string", "null"] })) },
+      "unknown",
+    ],
+    [
+      "a list of many values",
+      { type: "string", enum: Array.from({ length: 50_000 }, (_, i) => `v${i}`) },
+      { enum: Array.from({ length: 50_001 }, (_, i) => `v${i}`) },
+      "yes",
+    ],
+    [
+      "a pattern with exponentially many states",
+      { type: "string", pattern: "^(a|b)*a(a|b){30}$" },
+      { pattern: "^(a|b)*b(a|b){29}$" },
+      "unknown",
+    ],
+    ["strings too long to build", { type: "string", minLength: 1e9 }, { maxLength: 3 }, "unknown"],
+    ["arrays too long to build", { type: "array", minItems: 1e9 }, { maxItems: 3 }, "unknown"],
+    [
+      "a long chain of references",
+      {
+        $ref: "#/$defs/k0",
+        $defs: Object.fromEntries(
+          Array.from({ length: 3_000 }, (_, i) => [`k${i}`, i === 2_999 ? S : { $ref: `#/$defs/k${i + 1}` }]),
+        ),
+      },
+      S,
+      "unknown",
+    ],
+  ])("comes to an end on %s", (_, left, right, wanted) => {
+    expect(answer(left, right, {})).toBe(wanted);
   });
 
   it("decides intersections and unions of schemas of different dialects", () => {

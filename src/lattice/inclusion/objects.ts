@@ -94,6 +94,7 @@ class ObjectSearch {
 
   /** A member of a fixed name, with every rule that applies to that name. */
   #member(name: string, values: readonly Formula[]): Member {
+    this.#s.spend(1 + (this.#box.forNames.length >> 4));
     const sets = this.#box.forNames.filter((rule) => this.#s.accepts(rule.name, name) === true);
     return {
       fixed: name,
@@ -147,6 +148,7 @@ class ObjectSearch {
 
   /** Every kind of member that could be added to satisfy a rule: known names, then the regions of all other names. */
   *#newMembers(members: readonly Member[], rule: Rule, best: Best): Iterable<Member> {
+    this.#s.spend(1 + (this.#known.length >> 4));
     const there = new Set(members.map((member) => member.fixed));
     for (const name of this.#known) {
       if (there.has(name) || this.#s.accepts(rule.name, name) === false) continue;

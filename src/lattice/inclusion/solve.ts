@@ -104,7 +104,7 @@ export class Solver implements Solving {
   #explore(branch: Branch, given: Formula[], enough: (outcome: Outcome) => boolean): boolean {
     let pending = given;
     do {
-      this.spend();
+      this.spend(1 + ((branch.literals.length + branch.choices.length) >> 4));
       if (!this.#takeIn(branch, pending) || !this.#settle(branch)) return enough(none);
       const narrowed = this.#narrow(branch);
       if (!Array.isArray(narrowed)) return enough(narrowed);
@@ -229,7 +229,8 @@ export class Solver implements Solving {
   }
 
   #box({ kind, literals }: Branch): Outcome {
-    this.spend();
+    // In proportion to the work: a box of thousands of literals costs more than one of ten.
+    this.spend(1 + (literals.length >> 4));
     switch (kind) {
       case KIND.null:
         return some(null, literals.length === 0);

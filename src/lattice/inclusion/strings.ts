@@ -8,6 +8,8 @@ import { type Literal, none, type Outcome, some, unknown } from "./outcome.js";
 /** A longest length bound that is put into the automaton; beyond it the bound only filters what is found. */
 const MAX_COUNTED = 2_000;
 const MAX_WORDS = 12;
+/** Longer strings than this are not built as examples. */
+const MAX_LENGTH = 65_536;
 
 /** Strings: what a conjunction of string atoms leaves, and whether one string satisfies a formula. */
 export class Strings {
@@ -15,11 +17,22 @@ export class Strings {
   readonly #steps: number;
   readonly #isFormat: (name: string, text: string) => boolean | undefined;
   readonly #patterns = new Map<string, Language | undefined>();
+  readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
   constructor(languages: Languages, steps: number, isFormat: (name: string, text: string) => boolean | undefined) {
     this.#languages = languages;
     this.#steps = steps;
     this.#isFormat = isFormat;
+  }
+
+  /** Lists may be long and are asked about often. */
+  #set(values: readonly string[]): ReadonlySet<string> {
+    let set = this.#sets.get(values);
+    if (set === undefined) {
+      set = new Set(values);
+      this.#sets.set(values, set);
+    }
+    return set;
   }
 
   #pattern(source: string): Language | undefined {
@@ -34,7 +47,7 @@ export class Strings {
         case "length":
           return lengthOf(text) >= atom.least;
         case "oneOfStrings":
-          return atom.values.includes(text);
+          return this.#set(atom.values).has(text);
         case "format":
           return this.#isFormat(atom.name, text);
         case "pattern": {
@@ -58,9 +71,13 @@ export class Strings {
       if (atom.is === "length" && holds) low = Math.max(low, atom.least);
       else if (atom.is === "length") high = Math.min(high, atom.least - 1);
       else if (atom.is === "oneOfStrings" && !holds) for (const value of atom.values) except.add(value);
-      else if (atom.is === "oneOfStrings") among = among?.filter((v) => atom.values.includes(v)) ?? atom.values;
+      else if (atom.is === "oneOfStrings") {
+        const values = this.#set(atom.values);
+        among = among?.filter((value) => values.has(value)) ?? atom.values;
+      }
     }
     if (low > high) return none;
+    if (low > MAX_LENGTH && among === undefined) return unknown;
     if (among !== undefined) return this.#choose(literals, among, true);
     const patterns = literals.filter(({ atom }) => atom.is === "pattern");
     const formats = literals.filter(({ atom }) => atom.is === "format");
