@@ -4,6 +4,9 @@ import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { testCases } from "./support/attack-run.js";
 import { readAttacks, readMoreAttacks } from "./support/attack-setup.js";
+import { ensurePrograms } from "./support/machine.js";
+
+ensurePrograms({ git: "git", rg: "ripgrep" });
 
 testCases("attacks.json", readAttacks().cases);
 // In the fixture these are refused for their folder before they start; here they run into their limits.

@@ -77,3 +77,15 @@ export function has(program: string): boolean {
     existsSync(join(folder, program)),
   );
 }
+
+/** As root, programs that the cases name are installed when they are missing; otherwise a test says which is. */
+export function ensurePrograms(packages: Readonly<Record<string, string>>): void {
+  const missing = Object.keys(packages).filter((program) => !has(program));
+  if (missing.length === 0 || !isRoot || !has("apt-get")) return;
+  try {
+    execFileSync("apt-get", ["update", "-qq"], { stdio: "ignore", timeout: 60_000 });
+    install(...missing.map((program) => packages[program] as string));
+  } catch {
+    // No network, no packages: the test that looks for them names what is missing.
+  }
+}
