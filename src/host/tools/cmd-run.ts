@@ -207,7 +207,11 @@ function reportEnding(
   }
   if (ending.aborted) return reporter.denied(cancelled(), seen, result);
   if (ending.kind === "lost")
-    return reporter.denied(denial("INTERNAL", "sandbox", "the command's warden was lost"), seen, result);
+    return reporter.denied(
+      denial("INTERNAL", "sandbox", `the command's warden was lost: ${ending.reason}`),
+      seen,
+      result,
+    );
   return reporter.done(result, seen);
 }
 

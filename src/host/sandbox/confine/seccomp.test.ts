@@ -52,6 +52,7 @@ describe("the filter", () => {
     ["bpf", 321, [], EPERM],
     ["clone3", 435, [], ENOSYS],
     ["io_uring_setup", 425, [], ENOSYS],
+    ["io_uring_register", 427, [], ENOSYS],
     ["clone of a thread", 56, [0x3d0f00], ALLOW],
     ["clone of a process", 56, [0x1200011], ALLOW],
     ["clone with a user namespace", 56, [0x10000011], EPERM],

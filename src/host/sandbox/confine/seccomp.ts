@@ -12,6 +12,7 @@ interface CallNumbers {
   readonly setns: number;
   readonly ioctl: number;
   readonly socket: number;
+  /** Making a ring and registering with one; entering is harmless without, and Node's own loop may have one already. */
   readonly ioUring: readonly number[];
 }
 
@@ -115,7 +116,7 @@ const X64: CallNumbers = {
   setns: 308,
   ioctl: 16,
   socket: 41,
-  ioUring: [425, 426, 427],
+  ioUring: [425, 427],
 };
 
 const ARM64: CallNumbers = {
@@ -128,7 +129,7 @@ const ARM64: CallNumbers = {
   setns: 268,
   ioctl: 29,
   socket: 198,
-  ioUring: [425, 426, 427],
+  ioUring: [425, 427],
 };
 
 const ARCHITECTURES: Readonly<Record<string, CallNumbers>> = { x64: X64, arm64: ARM64 };
