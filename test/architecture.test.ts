@@ -14,7 +14,8 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
   telemetry: { mayEnter: ["protocol"] },
   identity: { mayEnter: ["protocol", "transport", "gate"] },
   host: { mayEnter: ["protocol", "gate", "tool"] },
-  gateway: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "telemetry", "identity"] },
+  upstream: { mayEnter: ["protocol", "transport"] },
+  gateway: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "telemetry", "identity", "upstream"] },
   client: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger"] },
   admin: { mayEnter: ["protocol", "transport", "gate", "ledger", "telemetry"] },
   cli: {
@@ -31,6 +32,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
       "client",
       "admin",
       "lattice",
+      "upstream",
     ],
   },
 };
