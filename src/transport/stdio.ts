@@ -71,7 +71,8 @@ class StdoutPort extends StreamPort {
   /** stdout itself cannot be closed; letting go of stdin lets the process end. What others print stays on stderr. */
   override end(): void {
     this.#input.pause();
-    if (this.#input === process.stdin) process.stdin.unref();
+    // A file as stdin has no handle to let go of.
+    if (this.#input === process.stdin) (process.stdin as { unref?: () => void }).unref?.();
   }
   override destroy(): void {
     this.#input.destroy();
