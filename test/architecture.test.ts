@@ -12,12 +12,15 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
   tool: { mayEnter: ["protocol"] },
   ledger: { mayEnter: ["protocol"] },
   telemetry: { mayEnter: ["protocol"] },
-  identity: { mayEnter: ["protocol", "transport", "gate"] },
+  storage: { mayEnter: ["protocol"] },
+  identity: { mayEnter: ["protocol", "transport", "gate", "storage"] },
   host: { mayEnter: ["protocol", "gate", "tool"] },
   upstream: { mayEnter: ["protocol", "transport"] },
-  gateway: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "telemetry", "identity", "upstream"] },
+  gateway: {
+    mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "telemetry", "identity", "storage", "upstream"],
+  },
   client: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger"] },
-  admin: { mayEnter: ["protocol", "transport", "gate", "ledger", "telemetry"] },
+  admin: { mayEnter: ["protocol", "transport", "gate", "ledger", "telemetry", "storage"] },
   cli: {
     mayEnter: [
       "protocol",
@@ -27,6 +30,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
       "ledger",
       "telemetry",
       "identity",
+      "storage",
       "host",
       "gateway",
       "client",

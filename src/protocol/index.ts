@@ -3,3 +3,4 @@ export * from "./json.js";
 export * from "./jsonrpc.js";
 export * from "./phases.js";
 export * from "./revisions/index.js";
+export * from "./shape/index.js";

@@ -1,7 +1,7 @@
 // Profiles per client: the same policy with something taken away. Whatever would add is an error at load.
 
 import { isWithin, type Place, type Zone } from "../jail/index.js";
-import type { Path } from "../shape/index.js";
+import type { Path } from "../../protocol/index.js";
 import type { Report } from "./command.js";
 import type { ClientDocument } from "./document.js";
 import { policyHash } from "./hash.js";

@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import { isWithin, type Zone } from "../jail/index.js";
 import { type Profile, profiles } from "../profiles/index.js";
-import type { Path } from "../shape/index.js";
+import type { Path } from "../../protocol/index.js";
 import type { CommandDocument, LimitsDocument, PolicyDocument, SandboxMode } from "./document.js";
 import { type Executable, findExecutable } from "./executable.js";
 import { compilePattern, type Pattern } from "./patterns.js";

@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { basename, resolve } from "node:path";
 import type { Place, Zone } from "../jail/index.js";
 import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
-import type { Path, Problem } from "../shape/index.js";
+import type { Path, Problem } from "../../protocol/index.js";
 import { narrow } from "./clients.js";
 import { type CommandContext, compileCommand, type Report } from "./command.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";

@@ -12,7 +12,7 @@ import {
   type Scalar,
   visit,
 } from "yaml";
-import { type Path, type Problem, pathText } from "../shape/index.js";
+import { type Path, type Problem, pathText } from "../../protocol/index.js";
 import type { PolicyProblem } from "./problem.js";
 
 const MAX_POLICY_CHARS = 1_000_000;

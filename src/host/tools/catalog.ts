@@ -6,7 +6,7 @@ import { absolutePath, locate, type Place } from "../jail/index.js";
 import { resolvePortable } from "../jail/portable.js";
 import { type Command, matchAll, type Policy } from "../policy/index.js";
 import { isProblem } from "../profiles/index.js";
-import { nearest } from "../shape/nearest.js";
+import { nearest } from "../../protocol/index.js";
 import type { CmdRunInput } from "./shapes.js";
 
 /** What the kernel takes for one argument; all of ours together stay below it. */

@@ -3,7 +3,7 @@
 import { type AuditClock, type AuditFacts, type AuditSummary, type ToolName } from "../audit.js";
 import { type Denial, denial, quote } from "../denial.js";
 import type { Policy } from "../policy/index.js";
-import { pathText, type Problem, type Shape } from "../shape/index.js";
+import { pathText, type Problem, type Shape } from "../../protocol/index.js";
 
 export type Outcome<R> =
   | { readonly ok: true; readonly result: R; readonly audit: AuditSummary }

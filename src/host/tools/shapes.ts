@@ -1,7 +1,18 @@
 // Inputs and outputs of the three tools. The same description checks arguments and is published as JSON Schema.
 
-import type { JsonObject } from "../../protocol/index.js";
-import { flag, type Infer, integer, list, object, oneOf, optional, required, text, textMap } from "../shape/index.js";
+import {
+  flag,
+  type Infer,
+  integer,
+  type JsonObject,
+  list,
+  object,
+  oneOf,
+  optional,
+  required,
+  text,
+  textMap,
+} from "../../protocol/index.js";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_PATH_CHARS = 4095;

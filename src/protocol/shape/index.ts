@@ -1,7 +1,9 @@
 // One description of a value, used twice: to check it and to publish its JSON Schema. Neither can drift from the other.
 
-import type { JsonObject, JsonValue } from "../../protocol/index.js";
+import type { JsonObject, JsonValue } from "../json.js";
 import { nearest } from "./nearest.js";
+
+export { nearest };
 
 export type Path = readonly (string | number)[];
 
@@ -164,6 +166,56 @@ export function textMap(about: string, item: Shape<string>, rule: { max: number 
       const checked = new Map<string, string>();
       for (const [key, entry] of entries) checked.set(key, item.check(entry, [...path, key], problems) ?? "");
       return problems.length === before ? checked : undefined;
+    },
+  };
+}
+
+/** Names that are data: each fits the pattern, each value the shape. */
+export function record<T>(
+  about: string,
+  item: Shape<T>,
+  rule: { max: number; names: string; namesSay: string },
+): Shape<Readonly<Record<string, T>>> {
+  const names = new RegExp(rule.names, "u");
+  return {
+    schema: {
+      type: "object",
+      description: about,
+      propertyNames: { pattern: rule.names },
+      additionalProperties: item.schema,
+      maxProperties: rule.max,
+    },
+    check(value, path, problems) {
+      if (!isPlainObject(value)) {
+        problems.push({ path, message: `must be a map, not ${typeName(value)}` });
+        return undefined;
+      }
+      const entries = Object.entries(value);
+      if (entries.length > rule.max) {
+        problems.push({ path, message: `has ${entries.length} entries; at most ${rule.max} are allowed` });
+        return undefined;
+      }
+      const before = problems.length;
+      const checked: [string, T][] = [];
+      for (const [key, entry] of entries) {
+        const at = [...path, key];
+        if (!names.test(key)) problems.push({ path: at, message: `as a name, ${rule.namesSay}`, atKey: true });
+        checked.push([key, item.check(entry, at, problems) as T]);
+      }
+      // fromEntries defines properties, so that a key `__proto__` stays a key.
+      return problems.length === before ? Object.fromEntries(checked) : undefined;
+    },
+  };
+}
+
+/** Any JSON object; whoever uses it knows what belongs in it. */
+export function anyObject(about: string): Shape<JsonObject> {
+  return {
+    schema: { type: "object", description: about },
+    check(value, path, problems) {
+      if (isPlainObject(value)) return value as JsonObject;
+      problems.push({ path, message: `must be a map, not ${typeName(value)}` });
+      return undefined;
     },
   };
 }

@@ -1,0 +1,309 @@
+// What an application is, field by field: the stored document, the part of portcullis.yaml that describes it, and the
+// JSON Schema for editors all come from here.
+
+import {
+  anyObject,
+  flag,
+  integer,
+  type JsonObject,
+  list,
+  object,
+  oneOf,
+  optional,
+  type Path,
+  type Problem,
+  pathText,
+  record,
+  required,
+  type Shape,
+  text,
+} from "../protocol/index.js";
+import { StorageError } from "./errors.js";
+
+/** Texts may hold `${secret:NAME}` and `${env:NAME}`; they are resolved where they are used, never in the store. */
+export interface ApplicationDocument {
+  readonly description?: string | undefined;
+  /** What `core.framework.getConfigValue` answers with. */
+  readonly config?: JsonObject | undefined;
+  readonly servers?: Readonly<Record<string, ServerEntry>> | undefined;
+  /** Name prefix, like `community.aws.s3`, to where it leads. */
+  readonly routes?: Readonly<Record<string, RouteEntry>> | undefined;
+  /** The `core.*` tools that this application may use, by pattern. None unless named. */
+  readonly permissions?: readonly string[] | undefined;
+  readonly limits?: ApplicationLimits | undefined;
+  /** Cedar, by file name. The text itself is stored, so that every replica decides by the same words. */
+  readonly policies?: Readonly<Record<string, string>> | undefined;
+  /** What keys of these names may do; `key add` and `app apply` follow it. */
+  readonly keys?: Readonly<Record<string, KeyEntry>> | undefined;
+  /** For `core.llm.*`, `core.linux.*` and `core.filesystem.*`; checked by those modules. */
+  readonly llm?: JsonObject | undefined;
+  readonly linux?: JsonObject | undefined;
+  readonly filesystem?: JsonObject | undefined;
+}
+
+/** A process (`command`) or something to connect to (`url`), never both. */
+export interface ServerEntry {
+  readonly command?: string | undefined;
+  readonly args?: readonly string[] | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  readonly cwd?: string | undefined;
+  readonly url?: string | undefined;
+  /** `http` is Streamable HTTP. Found by the URL's scheme unless given. */
+  readonly transport?: "http" | "sse" | "websocket" | "tcp" | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly auth?: ServerAuth | undefined;
+  /** In front of its tools' names; "" for none. The server's own name unless given. */
+  readonly prefix?: string | undefined;
+  /** How many processes or connections share the work. */
+  readonly instances?: number | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** Tools that change nothing, by pattern, on the operator's word. */
+  readonly readOnly?: readonly string[] | undefined;
+  /** Tools that need no guardrail, by pattern, on the operator's word. */
+  readonly noGuardrail?: readonly string[] | undefined;
+  /** Whether new and changed definitions wait for an operator. `first` trusts what is seen first. */
+  readonly pin?: "first" | "always-ask" | "off" | undefined;
+  readonly disabled?: boolean | undefined;
+}
+
+export interface ServerAuth {
+  readonly type: "oauth" | "bearer";
+  /** Whose tokens: the application's one, or one for each user. */
+  readonly per?: "application" | "user" | undefined;
+  readonly token?: string | undefined;
+  readonly clientId?: string | undefined;
+  readonly clientSecret?: string | undefined;
+  readonly scopes?: readonly string[] | undefined;
+}
+
+export interface RouteEntry {
+  readonly server: string;
+  /** The server sees the name without this prefix. True unless given. */
+  readonly strip?: boolean | undefined;
+}
+
+export interface RateEntry {
+  readonly perMinute?: number | undefined;
+  readonly perHour?: number | undefined;
+  readonly concurrent?: number | undefined;
+  readonly bytesPerMinute?: number | undefined;
+  readonly costPerHour?: number | undefined;
+}
+
+export interface ApplicationLimits {
+  /** All calls of the application together; those of one agent; those of one agent to one tool. */
+  readonly app?: RateEntry | undefined;
+  readonly agent?: RateEntry | undefined;
+  readonly tool?: RateEntry | undefined;
+  /** What a call of a tool costs, by pattern; 1 unless named. */
+  readonly costs?: Readonly<Record<string, number>> | undefined;
+}
+
+export interface KeyEntry {
+  readonly agent?: string | undefined;
+  readonly permissions: readonly string[];
+  readonly perMinute?: number | undefined;
+  readonly perHour?: number | undefined;
+}
+
+const NAME = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
+const NAME_SAYS = "it has letters, digits, - and _, begins with a letter or digit, and at most 63 characters";
+const DOTTED = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}(\\.[A-Za-z0-9][A-Za-z0-9_-]{0,62}){0,15}$";
+const VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,127}$";
+const HEADER = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
+const PATTERN = "^[A-Za-z0-9_*./-]{1,256}$";
+const MAX_TEXT = 32_768;
+const MAX_RATE = 1_000_000_000;
+/** The whole document as JSON. */
+export const MAX_DOCUMENT_BYTES = 1024 * 1024;
+
+const APPLICATION_ID = new RegExp(NAME);
+
+const line = (about: string, max = 4096): Shape<string> => text(about, { min: 1, max });
+const pattern = (about: string): Shape<string> =>
+  text(about, {
+    max: 256,
+    pattern: PATTERN,
+    patternSays: "must be a tool name or pattern: letters, digits, _ - . / and *",
+  });
+const patterns = (about: string): Shape<readonly string[]> => list(about, pattern("a name or pattern"), { max: 1000 });
+const count = (about: string, max = MAX_RATE): Shape<number> => integer(about, { min: 1, max });
+
+const auth: Shape<ServerAuth> = object("how the gateway authenticates to the server", {
+  type: required(oneOf("the kind of credential", ["oauth", "bearer"])),
+  per: optional(oneOf("whose tokens", ["application", "user"])),
+  token: optional(line("the bearer token; write ${secret:NAME}", MAX_TEXT)),
+  clientId: optional(line("the OAuth client's id")),
+  clientSecret: optional(line("the OAuth client's secret; write ${secret:NAME}")),
+  scopes: optional(list("the scopes to ask for", line("a scope", 256), { max: 100 })),
+});
+
+const server: Shape<ServerEntry> = object("a downstream MCP server", {
+  command: optional(line("the program of a stdio server")),
+  args: optional(list("its arguments", text("an argument", { max: MAX_TEXT }), { max: 256 })),
+  env: optional(
+    record("its environment", text("a value", { max: MAX_TEXT }), {
+      max: 256,
+      names: VARIABLE,
+      namesSay: "it has letters, digits and _ and begins with no digit",
+    }),
+  ),
+  cwd: optional(line("the folder it runs in")),
+  url: optional(line("where it listens")),
+  transport: optional(oneOf("what it speaks there", ["http", "sse", "websocket", "tcp"])),
+  headers: optional(
+    record("headers to send", text("a value", { max: MAX_TEXT }), {
+      max: 64,
+      names: HEADER,
+      namesSay: "it must be a header's name",
+    }),
+  ),
+  auth: optional(auth),
+  prefix: optional(
+    text("in front of its tools' names", {
+      max: 200,
+      pattern: `^$|${DOTTED}`,
+      patternSays: "must be names joined by dots, or empty",
+    }),
+  ),
+  instances: optional(count("how many share the work", 64)),
+  timeoutMs: optional(count("how long one call may take", 3_600_000)),
+  readOnly: optional(patterns("tools that change nothing")),
+  noGuardrail: optional(patterns("tools that need no guardrail")),
+  pin: optional(oneOf("what happens to new definitions", ["first", "always-ask", "off"])),
+  disabled: optional(flag("known, but not connected")),
+});
+
+const rate: Shape<RateEntry> = object("a limit", {
+  perMinute: optional(count("calls in a minute")),
+  perHour: optional(count("calls in an hour")),
+  concurrent: optional(count("calls at once", 100_000)),
+  bytesPerMinute: optional(count("bytes of arguments and results in a minute", Number.MAX_SAFE_INTEGER)),
+  costPerHour: optional(count("the sum of what calls cost in an hour")),
+});
+
+const limits: Shape<ApplicationLimits> = object("limits", {
+  app: optional(rate),
+  agent: optional(rate),
+  tool: optional(rate),
+  costs: optional(
+    record("what a call costs", integer("the cost", { min: 0, max: 1_000_000 }), {
+      max: 1000,
+      names: PATTERN,
+      namesSay: "it must be a tool name or pattern",
+    }),
+  ),
+});
+
+const keyEntry: Shape<KeyEntry> = object("what keys of this name may do", {
+  agent: optional(text("the agent; the key's name unless given", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  permissions: required(list("permissions", line("a permission", 300), { max: 1000 })),
+  perMinute: optional(count("calls in a minute")),
+  perHour: optional(count("calls in an hour")),
+});
+
+const names = { names: NAME, namesSay: NAME_SAYS };
+
+export const applicationShape: Shape<ApplicationDocument> = object("an application", {
+  description: optional(text("for people", { max: 1000 })),
+  config: optional(anyObject("values for core.framework.getConfigValue")),
+  servers: optional(record("downstream servers by name", server, { max: 256, ...names })),
+  routes: optional(
+    record(
+      "where names lead, by prefix",
+      object("a route", {
+        server: required(line("a name under servers", 63)),
+        strip: optional(flag("the server sees names without the prefix")),
+      }),
+      { max: 1000, names: DOTTED, namesSay: "it is a prefix like community.aws.s3" },
+    ),
+  ),
+  permissions: optional(patterns("core tools that the application may use")),
+  limits: optional(limits),
+  policies: optional(
+    record("Cedar texts by file name", text("Cedar", { max: 512 * 1024 }), {
+      max: 100,
+      names: "^[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}$",
+      namesSay: "it is a relative file name",
+    }),
+  ),
+  keys: optional(record("keys by name", keyEntry, { max: 1000, ...names })),
+  llm: optional(anyObject("the provider for core.llm")),
+  linux: optional(anyObject("commands for core.linux")),
+  filesystem: optional(anyObject("folders for core.filesystem")),
+});
+
+export class ApplicationInvalid extends StorageError {
+  readonly problems: readonly Problem[];
+  constructor(what: string, problems: readonly Problem[]) {
+    const said = problems.slice(0, 20).map(({ path, message }) => `${pathText(path) || "the document"}: ${message}`);
+    super("STORAGE_INVALID", `${what} is not valid: ${said.join("; ")}`);
+    this.name = "ApplicationInvalid";
+    this.problems = problems;
+  }
+}
+
+/** Everything that is wrong with it, or nothing. */
+export function applicationProblems(value: unknown, at: Path = []): Problem[] {
+  const problems: Problem[] = [];
+  const document = applicationShape.check(value, at, problems);
+  if (document) problems.push(...contradictions(document, at));
+  return problems;
+}
+
+/** The document with nothing in it that is not known, or `ApplicationInvalid`. */
+export function checkApplication(id: string, value: unknown): ApplicationDocument {
+  if (!APPLICATION_ID.test(id)) {
+    throw new ApplicationInvalid(`application ${JSON.stringify(id)}`, [{ path: ["id"], message: NAME_SAYS }]);
+  }
+  const problems = applicationProblems(value);
+  if (problems.length > 0) throw new ApplicationInvalid(`application ${id}`, problems);
+  const bytes = Buffer.byteLength(JSON.stringify(value));
+  if (bytes > MAX_DOCUMENT_BYTES) {
+    const message = `has ${bytes} bytes; at most ${MAX_DOCUMENT_BYTES} are allowed`;
+    throw new ApplicationInvalid(`application ${id}`, [{ path: [], message }]);
+  }
+  return value as ApplicationDocument;
+}
+
+function contradictions(document: ApplicationDocument, at: Path): Problem[] {
+  const problems: Problem[] = [];
+  for (const [name, entry] of Object.entries(document.servers ?? {})) {
+    problems.push(...serverProblems(entry, entry.prefix ?? name, [...at, "servers", name]));
+  }
+  for (const [prefix, route] of Object.entries(document.routes ?? {})) {
+    if (Object.hasOwn(document.servers ?? {}, route.server)) continue;
+    const known = Object.keys(document.servers ?? {}).join(", ") || "none";
+    const message = `there is no server \`${route.server}\` in this application; known: ${known}`;
+    problems.push({ path: [...at, "routes", prefix, "server"], message });
+  }
+  for (const prefix of Object.keys(document.routes ?? {})) {
+    if (isCore(prefix)) problems.push({ path: [...at, "routes", prefix], message: CORE_SAYS, atKey: true });
+  }
+  return problems;
+}
+
+const CORE_SAYS = "names under core are served by the gateway itself; choose another prefix";
+
+function isCore(prefix: string): boolean {
+  return prefix === "core" || prefix.startsWith("core.");
+}
+
+const OF_A_PROCESS = ["args", "env", "cwd"] as const;
+const OF_AN_ADDRESS = ["transport", "headers", "auth"] as const;
+
+function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem[] {
+  if ((entry.command === undefined) === (entry.url === undefined)) {
+    return [{ path, message: "must have either `command` or `url`" }];
+  }
+  const foreign = entry.command === undefined ? OF_A_PROCESS : OF_AN_ADDRESS;
+  const needs = entry.command === undefined ? "command" : "url";
+  const problems: Problem[] = foreign
+    .filter((field) => entry[field] !== undefined)
+    .map((field) => ({ path: [...path, field], message: `belongs to a server with \`${needs}\``, atKey: true }));
+  if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
+    problems.push({ path: [...path, "auth"], message: "field `token` is missing" });
+  }
+  if (isCore(prefix)) problems.push({ path: [...path, "prefix"], message: CORE_SAYS });
+  return problems;
+}

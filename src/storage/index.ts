@@ -1,0 +1,15 @@
+export {
+  type ApplicationDocument,
+  ApplicationInvalid,
+  type ApplicationLimits,
+  applicationProblems,
+  applicationShape,
+  checkApplication,
+  type KeyEntry,
+  type RateEntry,
+  type RouteEntry,
+  type ServerAuth,
+  type ServerEntry,
+} from "./application.js";
+export { type StorageCode, StorageError } from "./errors.js";
+export type * from "./types.js";
