@@ -7,6 +7,7 @@ import { dirname } from "node:path";
 import type { Gate } from "./gate.js";
 import {
   loadPolicy,
+  type LoadPolicyOptions,
   PolicyInvalid,
   type PolicyProblem,
   type PolicySource,
@@ -38,6 +39,7 @@ export interface WatchPolicyOptions {
   /** The tools that a policy is checked against, as they are at that moment. */
   tools: () => readonly ToolSummary[];
   gate: Pick<Gate, "policy" | "swap">;
+  unknownTools?: LoadPolicyOptions["unknownTools"];
   /** Heard before the new policy takes effect, so that it can be put on record first; if this fails, the old stays. */
   onSwap?: (swap: PolicySwap) => void | Promise<void>;
   onRefused?: (refusal: PolicyRefusal) => void;
@@ -179,13 +181,13 @@ class Watcher implements PolicyWatcher {
   }
 
   async #judge(look: Look): Promise<Reload> {
-    const { gate, tools, onSwap } = this.#options;
+    const { gate, tools, onSwap, unknownTools } = this.#options;
     const from = gate.policy.hash;
     this.#judged = look.mark;
     try {
       if (look.error) throw look.error;
       const sources = look.sources as readonly PolicySource[];
-      const policy = loadPolicy(sources, tools());
+      const policy = loadPolicy(sources, tools(), { unknownTools });
       const swap = { from, to: policy.hash, files: sources.map((source) => source.file) };
       if (policy.hash !== from) await this.#recorded(() => onSwap?.(swap));
       if (this.#closed) throw new Error("the watcher was closed");

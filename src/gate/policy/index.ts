@@ -2,7 +2,7 @@ export { type CaseResult, parseCases, type PolicyCase, runCases } from "./cases.
 export { METHODS } from "./catalog.js";
 export { type DecisionChange, diffPolicies, type PolicyDiff, type RuleChange } from "./diff.js";
 export { loadPolicyFiles, type PolicyFileLimits, readPolicyFiles } from "./files.js";
-export { loadPolicy, noPolicy } from "./load.js";
+export { loadPolicy, type LoadPolicyOptions, noPolicy } from "./load.js";
 export { REDACTION_NAMES, redactionPattern } from "./obligations.js";
 export { type ObservedCall, suggestPolicy } from "./suggest.js";
 export {

@@ -6,7 +6,8 @@ import { Catalog } from "./catalog.js";
 import { decideFrame, denyRequest } from "./decide.js";
 import { refuseArguments } from "./encode.js";
 import { explainRule } from "./explain.js";
-import { Frame } from "./frame.js";
+import { Frame, TOOL_GROUP } from "./frame.js";
+import { entitiesOf } from "./names.js";
 import { outlookFor } from "./outlook.js";
 import { makeRule, type Rule, type RuleOptions } from "./rule.js";
 import { candidates, type Slice, sliceRules } from "./slice.js";
@@ -30,15 +31,50 @@ import { validateDrafts } from "./validate.js";
 const MAX_RULES = 20_000;
 const MAX_TOOLS = 100_000;
 
+export interface LoadPolicyOptions {
+  /**
+   * A rule that names a tool which is not there: a mistake, unless the rules are shared by many applications that each
+   * have some of the tools. Then it is a warning, and the rule is kept for the day the tool comes.
+   */
+  unknownTools?: "refuse" | "warn";
+}
+
 /** Throws PolicyInvalid with every problem there is. */
-export function loadPolicy(sources: readonly PolicySource[], tools: readonly ToolSummary[]): PolicySet {
+export function loadPolicy(
+  sources: readonly PolicySource[],
+  tools: readonly ToolSummary[],
+  options: LoadPolicyOptions = {},
+): PolicySet {
   if (tools.length > MAX_TOOLS) throw new PolicyInvalid([limitProblem(`more than ${MAX_TOOLS} tools`)]);
-  const catalog = new Catalog(tools);
+  let catalog = new Catalog(tools);
   const { drafts, problems } = readSources(sources);
   if (problems.length > 0 || catalog.problems.length > 0) throw new PolicyInvalid([...catalog.problems, ...problems]);
+  const absent = options.unknownTools === "warn" ? absentTools(drafts, catalog) : [];
+  if (absent.length > 0) catalog = new Catalog([...tools, ...absent.map(({ tool }) => tool)]);
   const findings = validateDrafts(drafts, catalog);
   if (findings.problems.length > 0) throw new PolicyInvalid(findings.problems);
-  return new LoadedPolicy(drafts, catalog, findings.warnings);
+  return new LoadedPolicy(drafts, catalog, [...absent.map(({ warning }) => warning), ...findings.warnings]);
+}
+
+/** Tools that rules name and nobody has: taken as tools that could be anything, so that the rest of the rule is checked. */
+function absentTools(
+  drafts: readonly Draft[],
+  catalog: Catalog,
+): { readonly tool: ToolSummary; readonly warning: PolicyProblem }[] {
+  const found = new Map<string, { tool: ToolSummary; warning: PolicyProblem }>();
+  for (const draft of drafts) {
+    for (const { entity, span } of draft.tree ? entitiesOf(draft.tree) : []) {
+      const isTool = entity.type === "Tool" || (entity.type === "Action" && entity.id !== TOOL_GROUP);
+      if (!isTool || catalog.actions.has(entity.id) || found.has(entity.id)) continue;
+      const warning = draft.where.problem(
+        span?.start ?? draft.start,
+        `there is no tool or method ${entity.id} here`,
+        "check the name; the rule is kept for the day there is one",
+      );
+      found.set(entity.id, { tool: { name: entity.id, server: "", inputSchema: {} }, warning });
+    }
+  }
+  return [...found.values()];
 }
 
 export function readSources(sources: readonly PolicySource[]): { drafts: Draft[]; problems: PolicyProblem[] } {
