@@ -66,6 +66,7 @@ export const ERRORS = {
   RateLimited: row("policy", "RATE_LIMITED", -32008, -31008, 429, "retry model", "Over a rate limit"),
   ToolExecution: row("tool", "TOOL_FAILURE", -32003, -31003, 502, "model", "Tool failed"),
   ToolTimeout: row("tool", "TIMEOUT", -32003, -31003, 504, "retry model", "Tool timed out"),
+  Unavailable: row("tool", "UNAVAILABLE", -32003, -31003, 503, "retry model", "The server behind it is unavailable"),
   Cancelled: row("tool", "CANCELLED", -32800, -31800, 499, "", "Cancelled"),
   IoError: row("tool", "IO_ERROR", -32003, -31003, 500, "model", "Input or output failed"),
   OutputTruncated: row("tool", "OUTPUT_TRUNCATED", -32003, -31003, 200, "model", "Output was truncated"),

@@ -1,0 +1,123 @@
+// Messages as texts. Out: spliced from pieces that were decided about, never built anew. In: parsed once to be
+// checked, and the part that travels on is cut out of what the server wrote.
+
+import { classify, type Classified, isJsonObject, type JsonValue } from "../protocol/index.js";
+
+/** INVARIANT: `params` is the text of an object, `metaInside` the inside of one. */
+export function requestText(id: number, method: string, params: string, metaInside: string): string {
+  const head = `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":`;
+  if (metaInside === "") return `${head}${params}}`;
+  const open = params.length <= 2 ? "{" : `${params.slice(0, -1)},`;
+  return `${head}${open}"_meta":{${metaInside}}}}`;
+}
+
+export function notificationText(method: string, params: string | undefined): string {
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${params === undefined ? "" : `,"params":${params}`}}`;
+}
+
+export interface Received {
+  readonly message: Classified;
+  /** What the server wrote for `result` or `error`. */
+  readonly text: string;
+}
+
+/**
+ * Throws a SyntaxError when the text is no JSON or too deep. A key that stands twice in the message, or in its
+ * result, is read one way here and maybe another way by whoever gets the text: then the text is written anew.
+ */
+export function readMessage(text: string, maxDepth: number): Received | readonly Received[] {
+  const span = outline(text, maxDepth);
+  const value = JSON.parse(text) as JsonValue;
+  if (Array.isArray(value)) return value.map((item) => ({ message: classify(item), text: partOf(item) }));
+  const faithful = span.start !== -1 && !span.twice;
+  return { message: classify(value), text: faithful ? text.slice(span.start, span.end).trim() : partOf(value) };
+}
+
+function partOf(value: JsonValue): string {
+  if (!isJsonObject(value)) return "null";
+  return JSON.stringify(value.result ?? value.error ?? null);
+}
+
+interface Outline {
+  start: number;
+  end: number;
+  twice: boolean;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/** One look over the text: how deep it is, where `result` or `error` stands, whether a key of the two outer levels repeats. */
+function outline(text: string, maxDepth: number): Outline {
+  const found: Outline = { start: -1, end: -1, twice: false };
+  let depth = 0;
+  let expectKey = false;
+  let wanted = false;
+  let outer: Set<string> | undefined;
+  let inner: Set<string> | undefined;
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (c === QUOTE) {
+      const end = endOfString(text, i);
+      if (expectKey && depth <= 2) {
+        const key = keyAt(text, i, end);
+        const keys = depth === 1 ? (outer ??= new Set()) : (inner ??= new Set());
+        if (keys.has(key)) found.twice = true;
+        keys.add(key);
+        if (depth === 1) wanted = key === "result" || key === "error";
+        expectKey = false;
+      }
+      i = end;
+    } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
+      if (++depth > maxDepth) throw new SyntaxError(`nesting is deeper than ${maxDepth} levels`);
+      expectKey = c === OPEN_OBJECT;
+      if (depth === 2) inner = undefined;
+    } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
+      depth--;
+      expectKey = false;
+      if (depth === 0 && wanted) {
+        found.end = i;
+        wanted = false;
+      }
+    } else if (c === COMMA) {
+      if (depth === 1) {
+        if (wanted) found.end = i;
+        wanted = false;
+        expectKey = true;
+      } else if (depth === 2) {
+        // In an array a string after a comma is taken for a key here, and may be taken for one that repeats: then the
+        // text is written anew, which is never wrong.
+        expectKey = true;
+      }
+    } else if (c === COLON && depth === 1 && wanted && found.start === -1) {
+      found.start = i + 1;
+    }
+  }
+  return found;
+}
+
+function keyAt(text: string, start: number, end: number): string {
+  const raw = text.slice(start + 1, end);
+  if (!raw.includes("\\")) return raw;
+  try {
+    return JSON.parse(`"${raw}"`) as string;
+  } catch {
+    // No JSON at all, as the parser will find in a moment.
+    return raw;
+  }
+}
+
+function endOfString(text: string, start: number): number {
+  for (let i = text.indexOf('"', start + 1); i !== -1; i = text.indexOf('"', i + 1)) {
+    let slashes = 0;
+    while (text.charCodeAt(i - 1 - slashes) === BACKSLASH) slashes++;
+    if (slashes % 2 === 0) return i;
+  }
+  return text.length;
+}
