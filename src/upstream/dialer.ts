@@ -1,9 +1,15 @@
-// The one way out to the network: see `Dialer`.
+// The one way out to the network, for downstream servers, OAuth metadata, JWKS, webhooks and LLM providers. A name is
+// resolved once, every address is judged, and the connection goes to an address that was judged: a name that means
+// something else a moment later changes nothing.
 
-import type { Socket } from "node:net";
+import { lookup } from "node:dns/promises";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTls, type ConnectionOptions } from "node:tls";
+import { Fault } from "../protocol/index.js";
+import { type AddressKind, inRange, kindOf, parseAddress, parseRange, type Range } from "./addresses.js";
 
 export interface Dialer {
-  /** Resolves the name, checks every address, and connects to one that passed. Rejects with a Fault. */
+  /** Resolves the name, judges every address, and connects to one that passed. Rejects with a Fault. */
   connect(to: DialTarget): Promise<Socket>;
 }
 
@@ -11,5 +17,192 @@ export interface DialTarget {
   readonly host: string;
   readonly port: number;
   readonly tls: boolean;
+}
+
+export interface DialerOptions {
+  /**
+   * What an operator named: a host (`intranet.example`), a host with port (`localhost:9000`), an address or a range
+   * (`10.1.0.0/16`). A named host may be at a private or loopback address; link-local and other special addresses,
+   * where cloud metadata lives, are reached only when the address or its range is named.
+   */
+  readonly allow?: readonly string[];
+  /** 10 s unless said, over all addresses together. */
   readonly timeoutMs?: number;
+  /** Certificates and the like. */
+  readonly tls?: ConnectionOptions;
+  /** The system's resolver unless given. */
+  readonly resolve?: (host: string) => Promise<readonly string[]>;
+}
+
+interface Allowed {
+  readonly hosts: ReadonlySet<string>;
+  readonly ranges: readonly Range[];
+}
+
+const MAX_ADDRESSES = 16;
+
+export function createDialer(options: DialerOptions = {}): Dialer {
+  const allowed = readAllowed(options.allow ?? []);
+  const { timeoutMs = 10_000, resolve = systemResolve } = options;
+  return {
+    async connect(to) {
+      const stop = AbortSignal.timeout(timeoutMs);
+      const addresses = await judgedAddresses(to, allowed, resolve, stop);
+      return dialFirst(to, addresses, stop, options.tls);
+    },
+  };
+}
+
+function readAllowed(entries: readonly string[]): Allowed {
+  const hosts = new Set<string>();
+  const named: Range[] = [];
+  for (const entry of entries) {
+    const range = parseRange(entry);
+    if (range !== undefined) named.push(range);
+    else if (/^[a-z0-9._-]+(:\d+)?$/i.test(entry)) hosts.add(canonicalHost(entry));
+    else
+      throw new TypeError(`\`${entry}\` is no host, address or range; write \`name\`, \`name:port\` or \`10.0.0.0/8\``);
+  }
+  return { hosts, ranges: named };
+}
+
+function canonicalHost(host: string): string {
+  return host.toLowerCase().replace(/\.(?=$|:)/, "");
+}
+
+async function systemResolve(host: string): Promise<string[]> {
+  return (await lookup(host, { all: true, verbatim: true })).map((entry) => entry.address);
+}
+
+async function judgedAddresses(
+  to: DialTarget,
+  allowed: Allowed,
+  resolve: NonNullable<DialerOptions["resolve"]>,
+  stop: AbortSignal,
+): Promise<string[]> {
+  const host = to.host.replace(/^\[|\]$/g, "");
+  const found = isIP(host) !== 0 ? [host] : await resolved(host, resolve, stop);
+  const isNamed = allowed.hosts.has(canonicalHost(host)) || allowed.hosts.has(`${canonicalHost(host)}:${to.port}`);
+  const passed = found.slice(0, MAX_ADDRESSES).filter((address) => mayReach(address, isNamed, allowed));
+  if (passed.length > 0) return passed;
+  const kinds = [...new Set(found.map((address) => describeKind(address)))].join(", ");
+  throw new Fault("PolicyDeny", `\`${host}\` is at a ${kinds} address, which may not be reached from here`, {
+    rule: "outbound",
+    suggestions: [`Name \`${host}\`, or the range it is in, where this server's network access is allowed`],
+    extra: { delivered: false },
+  });
+}
+
+async function resolved(
+  host: string,
+  resolve: NonNullable<DialerOptions["resolve"]>,
+  stop: AbortSignal,
+): Promise<readonly string[]> {
+  try {
+    const found = await Promise.race([resolve(host), aborted(stop)]);
+    if (found.length > 0) return found;
+  } catch (error) {
+    throw unreachable(host, (error as Error).message, error);
+  }
+  throw unreachable(host, "the name has no address");
+}
+
+function mayReach(text: string, isNamed: boolean, allowed: Allowed): boolean {
+  const address = parseAddress(text);
+  if (address === undefined) return false;
+  if (allowed.ranges.some((range) => inRange(address, range))) return true;
+  const kind = kindOf(address);
+  return kind === "public" || (isNamed && kind !== "special");
+}
+
+function describeKind(text: string): string {
+  const address = parseAddress(text);
+  const kind: AddressKind = address === undefined ? "special" : kindOf(address);
+  return kind === "special" ? "link-local or reserved" : kind;
+}
+
+async function dialFirst(
+  to: DialTarget,
+  addresses: readonly string[],
+  stop: AbortSignal,
+  tls: ConnectionOptions | undefined,
+): Promise<Socket> {
+  let last: unknown;
+  for (const [index, address] of addresses.entries()) {
+    try {
+      // An address that swallows packets must not use up the time of the others.
+      const isLast = index === addresses.length - 1;
+      return await dialOne(to, address, isLast ? stop : AbortSignal.any([stop, AbortSignal.timeout(2_000)]), tls);
+    } catch (error) {
+      last = error;
+      if (stop.aborted) break;
+    }
+  }
+  throw unreachable(`${to.host}:${to.port}`, (last as Error)?.message ?? "no answer", last);
+}
+
+async function dialOne(
+  to: DialTarget,
+  address: string,
+  stop: AbortSignal,
+  tls: ConnectionOptions | undefined,
+): Promise<Socket> {
+  // An address, so that nobody looks the name up again.
+  const socket = connectTcp({
+    host: address,
+    port: to.port,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: 30_000,
+  });
+  try {
+    await event(socket, "connect", stop);
+    if (!to.tls) return socket;
+    const servername = isIP(to.host) === 0 ? to.host : "";
+    const secure = connectTls({ ALPNProtocols: ["http/1.1"], ...tls, socket, servername, host: to.host });
+    await event(secure, "secureConnect", stop);
+    return secure;
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+}
+
+function event(socket: Socket, name: string, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (error?: Error): void => {
+      socket.off(name, onEvent);
+      socket.off("error", done);
+      socket.off("close", onClose);
+      stop.removeEventListener("abort", onStop);
+      if (error) reject(error);
+      else resolve();
+    };
+    const onEvent = (): void => done();
+    const onClose = (): void => done(new Error("the connection was closed"));
+    const onStop = (): void => {
+      // Errors of a socket that nobody waits for any more are nobody's.
+      socket.on("error", () => {});
+      socket.destroy();
+      done(new Error("no connection in time"));
+    };
+    socket.once(name, onEvent);
+    socket.once("error", done);
+    socket.once("close", onClose);
+    stop.addEventListener("abort", onStop, { once: true });
+    if (stop.aborted) onStop();
+  });
+}
+
+function aborted(stop: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    stop.addEventListener("abort", () => reject(new Error("the name was not resolved in time")), { once: true });
+  });
+}
+
+function unreachable(what: string, why: string, cause?: unknown): Fault {
+  return new Fault("Unavailable", `${what} cannot be reached: ${why}`, {
+    extra: { delivered: false },
+    ...(cause === undefined ? {} : { cause }),
+  });
 }

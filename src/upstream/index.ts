@@ -1,5 +1,6 @@
 // Connections from the gateway to downstream MCP servers, and the one outbound dialer.
 
-export type { Dialer } from "./dialer.js";
+export { createDialer, type Dialer, type DialerOptions, type DialTarget } from "./dialer.js";
+export { createOutbound, type Outbound } from "./outbound.js";
 export { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 export * from "./types.js";

@@ -27,9 +27,7 @@ describe("a request", () => {
     expect(requestText(1, "m", '{"a":1.0e0}', '"k":2')).toBe(
       '{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1.0e0,"_meta":{"k":2}}}',
     );
-    expect(requestText(1, "m", "{}", '"k":2')).toBe(
-      '{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":2}}}',
-    );
+    expect(requestText(1, "m", "{}", '"k":2')).toBe('{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":2}}}');
     expect(notificationText("n", undefined)).toBe('{"jsonrpc":"2.0","method":"n"}');
   });
 });
