@@ -32,5 +32,5 @@ export {
 export { type HostToolDefinition, hostTools } from "./tools/definitions.js";
 export { decideFsRead, executeFsRead, fsRead } from "./tools/fs-read.js";
 export { decideFsWrite, executeFsWrite, fsWrite } from "./tools/fs-write.js";
-export type { CallContext, Decision, Outcome } from "./tools/outcome.js";
+export type { CallContext, Decision, Outcome, Would } from "./tools/outcome.js";
 export type { FsReadResult, FsWriteResult } from "./tools/shapes.js";

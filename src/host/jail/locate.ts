@@ -22,6 +22,8 @@ import { walk } from "./walk.js";
 export interface Place {
   readonly path: string;
   readonly written: string;
+  /** `policy.yaml:7`, for the operator. */
+  readonly origin?: string;
 }
 
 export interface JailRules {

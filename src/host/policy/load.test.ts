@@ -131,10 +131,17 @@ describe("folders", () => {
     ]);
   });
 
+  test("the host's own program may be read but never written", () => {
+    const programPaths = [join(home, "code/node_modules")];
+    expect(parse("allowedRoots: [~/code]\n", { programPaths }).roots).toHaveLength(1);
+    expect(problems("writeRules: [{ path: ~/code }]\n", { programPaths })[0]).toContain("must stay out of reach");
+    expect(problems("writeRules: [{ path: ~/code/scratch }]\n", { programPaths })).toEqual([]);
+  });
+
   test("links in a root's path are resolved, and both spellings are kept", () => {
     symlinkSync(join(home, "code"), join(base, "link"));
     expect(parse(`allowedRoots: [${base}/link]\n`).roots).toEqual([
-      { path: join(home, "code"), written: join(base, "link") },
+      { path: join(home, "code"), written: join(base, "link"), origin: "policy.yaml:2" },
     ]);
   });
 });

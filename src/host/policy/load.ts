@@ -19,6 +19,8 @@ import { placed, type Positions, readYaml } from "./yaml.js";
 export interface LoadOptions {
   /** Keys, ledger, store, admin socket: nothing that the policy opens may touch them. The policy file is added. */
   readonly protectedPaths?: readonly string[];
+  /** The host's own program: it may be read, but no write zone may touch it. */
+  readonly programPaths?: readonly string[];
   readonly home?: string;
   readonly searchPath?: string | undefined;
   readonly platform?: NodeJS.Platform;
@@ -70,9 +72,11 @@ function compile(
   const notices: string[] = [];
   const logFile = logging.file?.replace(/^~(?=\/)/, home);
   const guard = guardOf([...(options.protectedPaths ?? []), ...(logFile === undefined ? [] : [logFile])], report);
-  const roots = compileRoots(document, facts, notices, guard, report);
-  const zones = compileZones(document, facts, notices, guard, report);
   const originOf = (path: Path): string => `${basename(file)}:${positions.problem(path, "", "").line}`;
+  const roots = compileRoots(document, facts, notices, guard, originOf, report);
+  const guardProgram = guardOf(options.programPaths ?? [], report);
+  const guardZone: Guard = (...zone) => [guard, guardProgram].forEach((each) => each(...zone));
+  const zones = compileZones(document, facts, notices, guardZone, originOf, report);
   const folders = searchFolders(options.searchPath ?? process.env.PATH, platform);
   const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
   const { commands, elsewhere } = compileCatalog(document, context, guard, report);
@@ -136,6 +140,7 @@ function compileRoots(
   facts: PlaceFacts,
   notices: string[],
   guard: Guard,
+  originOf: (path: Path) => string,
   report: Report,
 ): Place[] {
   return document.allowedRoots.flatMap((text, i) => {
@@ -147,7 +152,7 @@ function compileRoots(
       report(["allowedRoots", i], `${text} does not exist`, "create the folder or remove the entry");
     else {
       guard(found.place.path, ["allowedRoots", i], "this root");
-      return [found.place];
+      return [{ ...found.place, origin: originOf(["allowedRoots", i]) }];
     }
     return [];
   });
@@ -158,6 +163,7 @@ function compileZones(
   facts: PlaceFacts,
   notices: string[],
   guard: Guard,
+  originOf: (path: Path) => string,
   report: Report,
 ): Zone[] {
   return document.writeRules.flatMap(({ path, ...rule }, i) => {
@@ -169,7 +175,7 @@ function compileZones(
       report(at, `${path} does not exist`, "create the folder or set createIfMissing: true");
     } else {
       guard(found.place.path, at, "this write zone");
-      return [{ ...found.place, ...rule }];
+      return [{ ...found.place, ...rule, origin: originOf(at) }];
     }
     return [];
   });

@@ -24,6 +24,7 @@ import {
   internalDenial,
   type Outcome,
   Reporter,
+  type Would,
 } from "./outcome.js";
 import { cmdRunInput } from "./shapes.js";
 
@@ -67,10 +68,26 @@ export function decideCmdRun(policy: Policy, args: unknown): Decision {
   try {
     const planned = plan(policy, args);
     if (isDenial(planned)) return deny(planned);
-    return { effect: "permit", rule: `commands.${planned.command.id} (${planned.command.origin})` };
+    const { command } = planned;
+    return { effect: "permit", rule: `commands.${command.id} (${command.origin})`, would: wouldRun(planned) };
   } catch (error) {
     return deny(internalDenial(error));
   }
+}
+
+function wouldRun({ command, argv, cwd, env, timeoutMs }: Planned): Would {
+  const { executable, profile, maxOutputBytes, network, sandbox } = command;
+  return {
+    tool: "cmd.run",
+    program: executable.path,
+    args: argv,
+    cwd: cwd?.path,
+    env: { ...Object.fromEntries(env), ...profile?.env },
+    timeoutMs,
+    maxOutputBytes,
+    network,
+    sandbox,
+  };
 }
 
 /** Checks everything again; the warden enters the working directory by descriptor. */

@@ -4,7 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { closeSync } from "node:fs";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
-import { absolutePath, ioDenial, type OpenFile, openForRead, readBytes } from "../jail/index.js";
+import { absolutePath, ioDenial, isWithin, type OpenFile, openForRead, type Place, readBytes } from "../jail/index.js";
 import type { Policy } from "../policy/index.js";
 import {
   type CallContext,
@@ -13,6 +13,7 @@ import {
   deny,
   internalDenial,
   type Outcome,
+  placeRule,
   Reporter,
 } from "./outcome.js";
 import { type FsReadInput, type FsReadResult, fsReadInput } from "./shapes.js";
@@ -20,6 +21,8 @@ import { type FsReadInput, type FsReadResult, fsReadInput } from "./shapes.js";
 interface Opened {
   readonly input: FsReadInput;
   readonly file: OpenFile;
+  readonly offset: number;
+  readonly bytes: number;
 }
 
 function open(policy: Policy, args: unknown): Opened | Denial {
@@ -32,7 +35,19 @@ function open(policy: Policy, args: unknown): Opened | Denial {
   });
   if (typeof path !== "string") return path;
   const file = openForRead(path, policy.roots, policy, "path");
-  return isDenial(file) ? file : { input, file };
+  if (isDenial(file)) return file;
+  const offset = input.offset ?? 0;
+  const available = Math.max(0, file.size - offset);
+  const bytes = Math.min(input.length ?? available, available);
+  if (bytes <= policy.limits.maxReadBytes) return { input, file, offset, bytes };
+  closeSync(file.fd);
+  return tooMuch(bytes, policy.limits.maxReadBytes);
+}
+
+/** The innermost root that holds it. */
+function rootOf(policy: Policy, path: string): Place | undefined {
+  const around = policy.roots.filter((root) => isWithin(path, root.path));
+  return around.sort((a, b) => b.path.length - a.path.length)[0];
 }
 
 /** Asked by the gate. */
@@ -40,8 +55,13 @@ export function decideFsRead(policy: Policy, args: unknown): Decision {
   try {
     const opened = open(policy, args);
     if (isDenial(opened)) return deny(opened);
-    closeSync(opened.file.fd);
-    return { effect: "permit", rule: "allowedRoots" };
+    const { file, offset, bytes } = opened;
+    closeSync(file.fd);
+    return {
+      effect: "permit",
+      rule: placeRule("allowedRoots", rootOf(policy, file.path)),
+      would: { tool: "fs.read", path: file.path, offset, bytes },
+    };
   } catch (error) {
     return deny(internalDenial(error));
   }
@@ -64,7 +84,7 @@ export async function executeFsRead(
   if (isDenial(opened)) return reporter.denied(opened, { path: asked });
   const { file, input } = opened;
   try {
-    const result = await readFile(file, input, policy.limits.maxReadBytes, context.signal);
+    const result = await readFile(opened, context.signal);
     if (isDenial(result)) return reporter.denied(result, { path: file.path });
     return reporter.done(result, { path: file.path, bytes: result.bytesRead, sha256: result.sha256 });
   } catch (error) {
@@ -80,17 +100,9 @@ export async function executeFsRead(
 
 export const fsRead = executeFsRead;
 
-async function readFile(
-  file: OpenFile,
-  input: FsReadInput,
-  maxReadBytes: number,
-  signal: AbortSignal | undefined,
-): Promise<FsReadResult | Denial> {
-  const offset = input.offset ?? 0;
-  const available = Math.max(0, file.size - offset);
-  const wanted = Math.min(input.length ?? available, available);
-  if (wanted > maxReadBytes) return tooMuch(wanted, maxReadBytes);
-  const bytes = await readBytes(file.fd, offset, wanted, signal);
+async function readFile(opened: Opened, signal: AbortSignal | undefined): Promise<FsReadResult | Denial> {
+  const { file, input, offset } = opened;
+  const bytes = await readBytes(file.fd, offset, opened.bytes, signal);
   if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), file.size);
   const whole = dropSplitCharacter(bytes, offset + bytes.length < file.size);
   if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), file.size);

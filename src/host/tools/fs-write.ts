@@ -1,6 +1,7 @@
 // fs.write: find the folder and the name, decide, then write whole or not at all.
 
 import { closeSync, existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
 import {
@@ -23,6 +24,7 @@ import {
   deny,
   internalDenial,
   type Outcome,
+  placeRule,
   Reporter,
 } from "./outcome.js";
 import { type FsWriteInput, type FsWriteResult, fsWriteInput } from "./shapes.js";
@@ -120,15 +122,24 @@ export function decideFsWrite(policy: Policy, args: unknown): Decision {
     if (isDenial(target)) return deny(target);
     closeTarget(target);
     const refused = judge(target, prepared);
-    return refused === undefined ? { effect: "permit", rule: `writeRules ${target.zone.written}` } : deny(refused);
+    return refused === undefined ? permitted(target, join(target.folderPath, ...("missingFolders" in target ? target.missingFolders : []), target.name), prepared) : deny(refused);
   } catch (error) {
     return deny(internalDenial(error));
   }
 }
 
 function decideInAbsentZone(zone: Zone, prepared: Prepared): Decision {
-  const refused = judge({ zone, folderPath: zone.path, name: "", old: undefined }, prepared);
-  return refused === undefined ? { effect: "permit", rule: `writeRules ${zone.written}` } : deny(refused);
+  const target = { zone, folderPath: zone.path, name: "", old: undefined };
+  const refused = judge(target, prepared);
+  return refused === undefined ? permitted(target, prepared.path, prepared) : deny(refused);
+}
+
+function permitted(target: AnyTarget, path: string, { data }: Prepared): Decision {
+  return {
+    effect: "permit",
+    rule: placeRule("writeRules", target.zone),
+    would: { tool: "fs.write", path, bytes: data.length, replaces: target.old !== undefined },
+  };
 }
 
 function closeTarget(target: AnyTarget): void {

@@ -2,7 +2,8 @@
 
 import { type AuditClock, type AuditFacts, type AuditSummary, type ToolName } from "../audit.js";
 import { type Denial, denial, quote } from "../denial.js";
-import type { Policy } from "../policy/index.js";
+import type { Place } from "../jail/index.js";
+import type { Policy, SandboxMode } from "../policy/index.js";
 import { pathText, type Problem, type Shape } from "../../protocol/index.js";
 
 export type Outcome<R> =
@@ -15,9 +16,25 @@ export type Outcome<R> =
       readonly partial?: R;
     };
 
+/** What an allowed call would do, for whoever asks before it happens. */
+export type Would =
+  | { readonly tool: "fs.read"; readonly path: string; readonly offset: number; readonly bytes: number }
+  | { readonly tool: "fs.write"; readonly path: string; readonly bytes: number; readonly replaces: boolean }
+  | {
+      readonly tool: "cmd.run";
+      readonly program: string;
+      readonly args: readonly string[];
+      readonly cwd: string | undefined;
+      readonly env: Readonly<Record<string, string>>;
+      readonly timeoutMs: number;
+      readonly maxOutputBytes: number;
+      readonly network: boolean;
+      readonly sandbox: SandboxMode;
+    };
+
 /** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
 export type Decision =
-  | { readonly effect: "permit"; readonly rule: string }
+  | { readonly effect: "permit"; readonly rule: string; readonly would: Would }
   | { readonly effect: "deny"; readonly rule: string; readonly denial: Denial };
 
 export interface CallContext {
@@ -38,6 +55,12 @@ export function checkArguments<T>(shape: Shape<T>, args: unknown): T | Denial {
     `${shown}: ${first?.message ?? "is not valid"}`,
     field === "" ? {} : { field: field.slice(0, 200) },
   );
+}
+
+/** `allowedRoots ~/code (policy.yaml:7)`: which list, which folder, and where the operator wrote it. */
+export function placeRule(list: "allowedRoots" | "writeRules", place: Place | undefined): string {
+  if (place === undefined) return list;
+  return `${list} ${place.written}${place.origin === undefined ? "" : ` (${place.origin})`}`;
 }
 
 export function deny(denied: Denial): Decision {

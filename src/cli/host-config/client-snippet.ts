@@ -1,0 +1,29 @@
+// What goes into a client's configuration so that it starts the host.
+
+import { sep } from "node:path";
+import { VERSION } from "../version.js";
+import { mainFile } from "./paths.js";
+
+export interface Launch {
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+/**
+ * How a client can start this very program. A client of the desktop has no PATH of ours, so everything is written out;
+ * what npx fetched lies in a cache that is emptied now and then, so npx is asked again.
+ */
+export function launchOf(config: string, more: readonly string[] = []): Launch {
+  const main = mainFile();
+  const args = ["host", "--config", config, ...more];
+  if (main.split(sep).includes("_npx")) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
+  return { command: process.execPath, args: [main, ...args] };
+}
+
+export interface ClientConfig {
+  readonly mcpServers: Readonly<Record<string, Launch>>;
+}
+
+export function clientConfig(launch: Launch): ClientConfig {
+  return { mcpServers: { "portcullis-host": launch } };
+}

@@ -1,0 +1,59 @@
+// Changing a policy file: the new text is checked as a host would read it, and only a valid one takes the place of the
+// old. A file that somebody else changed meanwhile is left alone.
+
+import { readFileSync, realpathSync } from "node:fs";
+import type { Command } from "commander";
+import { parsePolicy, type Policy } from "../../host/index.js";
+import { CliError } from "../exit.js";
+import { appendEntry, type ListName } from "./append.js";
+import { type HostFiles, invalidPolicy, loadOptions, requireFile } from "./read.js";
+import { writePrivately } from "./swap.js";
+
+export interface Edited {
+  readonly policy: Policy;
+  readonly before: string;
+  readonly after: string;
+}
+
+export function readText(config: string): string {
+  requireFile(config);
+  try {
+    return readFileSync(config, "utf8");
+  } catch (error) {
+    throw new CliError(`cannot read ${config}: ${(error as Error).message}`);
+  }
+}
+
+/** INVARIANT: what stands in the file afterwards is a policy that a host would start with. */
+export function replacePolicy(command: Command, files: HostFiles, before: string, after: string): Edited {
+  const checked = parsePolicy(after, files.config, loadOptions(files));
+  if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
+  const now = readText(files.config);
+  if (now !== before) {
+    throw new CliError(`${files.config} was changed by somebody else meanwhile`, 1, "look at it, then try again");
+  }
+  if (after !== before) writePrivately(realpathSync(files.config), after, { replace: true });
+  return { policy: checked.policy, before, after };
+}
+
+export function addEntry(command: Command, files: HostFiles, list: ListName, value: unknown): Edited {
+  const before = readText(files.config);
+  // A file that is wrong already would get the blame for the entry.
+  const checked = parsePolicy(before, files.config, loadOptions(files));
+  if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
+  return replacePolicy(command, files, before, appendEntry(before, list, value));
+}
+
+/** The lines that are in `after` and not in `before`, where an entry was added. */
+export function addedLines({ before, after }: Edited): string[] {
+  const old = before.split("\n");
+  const fresh = after.split("\n");
+  let start = 0;
+  while (start < old.length && old[start] === fresh[start]) start++;
+  let end = 0;
+  while (end < old.length - start && old.at(-1 - end) === fresh.at(-1 - end)) end++;
+  return fresh.slice(start, fresh.length - end).filter((line) => line.trim() !== "");
+}
+
+export const WHEN_IT_HOLDS =
+  "A host that is running keeps the policy it has: restart it in your client, or send SIGHUP to one started with --reload.";

@@ -1,0 +1,41 @@
+// Putting a new text in the place of an old one: whole or not at all, for its owner only.
+
+import { randomBytes } from "node:crypto";
+import { chmodSync, closeSync, fsyncSync, linkSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+
+/** `replace: false` fails with EEXIST when there is a file already, also when it came a moment ago. */
+export function writePrivately(file: string, text: string, { replace }: { replace: boolean }): void {
+  const folder = dirname(file);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const draft = `${file}.${randomBytes(6).toString("hex")}.tmp`;
+  const fd = openSync(draft, "wx", 0o600);
+  try {
+    try {
+      writeFileSync(fd, text);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    chmodSync(draft, 0o600);
+    if (replace) renameSync(draft, file);
+    else linkSync(draft, file);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  syncFolder(folder);
+}
+
+/** A name is on the disk when its folder is. Not every system can open a folder. */
+function syncFolder(folder: string): void {
+  try {
+    const fd = openSync(folder, "r");
+    try {
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    // Windows: the file itself is flushed, which is all there is.
+  }
+}
