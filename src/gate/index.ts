@@ -8,6 +8,7 @@ export {
 } from "./approvals.js";
 export { canonicalize } from "./canonical.js";
 export { contentId } from "./content-id.js";
+export * from "./delegation/index.js";
 export { type Decision, decide, type GateParts, refuse, type Voice } from "./decide.js";
 export { createGate, type Gate, type GateOptions } from "./gate.js";
 export {

@@ -1,6 +1,7 @@
 // The words of the gate. A decision is a value: it says what, why, by which rule, under which policy.
 
 import type { ErrorType, JsonObject } from "../protocol/index.js";
+import type { Chain } from "./delegation/index.js";
 import type { Obligation } from "./policy/index.js";
 
 /** Worst wins: deny < challenge < permit. */
@@ -14,8 +15,10 @@ export interface Principal {
   readonly tools?: ReadonlySet<string>;
   /** Scopes of its credential, for policies to read. */
   readonly scope: readonly string[];
-  /** How it was identified: `local`, `key`, `oauth`. */
+  /** How it was identified: `local`, `key`, `oauth`, `delegation`. */
   readonly via: string;
+  /** Where a workflow is served: by which delegations this caller came to hold what it holds. */
+  readonly delegation?: Chain;
 }
 
 export interface Rule {

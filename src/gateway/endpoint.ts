@@ -94,8 +94,8 @@ export class Endpoint implements Handler {
   }
 
   /** Whoever the peer is, or a Fault of type AuthenticationError. */
-  identify(peer: Peer, auth?: JsonValue): Principal | Promise<Principal> {
-    return this.gateway.identify(peer, auth);
+  identify(peer: Peer, auth?: JsonValue, meta?: JsonValue): Principal | Promise<Principal> {
+    return this.gateway.identify(peer, auth, meta);
   }
 
   *#active(): Iterable<Session> {
@@ -199,7 +199,8 @@ export class Endpoint implements Handler {
       this.#refuse(inbound.reply, request.id, fault, ASSUMED, httpStatus(fault));
     };
     try {
-      const principal = this.identify(inbound.peer, (request as unknown as JsonObject).auth);
+      const { auth } = request as unknown as JsonObject;
+      const principal = this.identify(inbound.peer, auth, request.params?._meta);
       if (!(principal instanceof Promise)) return this.#dispatch(request, inbound, principal);
       return principal.then((known) => this.#dispatch(request, inbound, known), refused);
     } catch (error) {

@@ -1,6 +1,7 @@
 // What of the caller's parameters travels on, and what answers of earlier rounds come with it.
 
 import { NOTHING_FORWARDED } from "../gate/index.js";
+import { DELEGATION_META } from "../identity/index.js";
 import { Fault, isJsonObject, type JsonObject, META } from "../protocol/index.js";
 import type { Round } from "./execute.js";
 import { bindingOf } from "./seal.js";
@@ -26,6 +27,7 @@ const OWN_META = new Set<string>([
   "traceparent",
   "tracestate",
   "baggage",
+  DELEGATION_META,
 ]);
 
 /** Unknown fields survive because they are in the intent; the protocol's own are spoken anew to the next hop. */

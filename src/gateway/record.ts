@@ -72,6 +72,7 @@ export function recordDecision(
     reason: decision.reason,
     mode: decision.observed ? ("observe" as const) : ("enforce" as const),
     args: gateway.keepArguments ? intent.argumentsText : undefined,
+    detail: proposal.principal.delegation?.record,
   };
   if (decision.challenge && decision.challengeIsNew) {
     ledger.appendSoon({
@@ -190,6 +191,7 @@ export async function recordUnrouted(
       policy,
       reason: fault.message,
       mode: "enforce",
+      detail: principal.delegation?.record,
     });
   } catch {
     // Nothing ran and nothing will; the caller hears the first reason, readiness tells about the ledger.

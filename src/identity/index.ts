@@ -5,8 +5,13 @@ import type { Principal } from "../gate/index.js";
 import type { JsonValue } from "../protocol/index.js";
 import type { Peer } from "../transport/index.js";
 
-/** Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field. */
-export type Identify = (peer: Peer, auth: JsonValue | undefined) => Principal | Promise<Principal>;
+export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
+
+/**
+ * Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field, `meta` the
+ * `_meta` of its parameters.
+ */
+export type Identify = (peer: Peer, auth?: JsonValue, meta?: JsonValue) => Principal | Promise<Principal>;
 
 export interface LocalOptions {
   app?: string;

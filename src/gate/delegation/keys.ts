@@ -1,0 +1,68 @@
+// What a gateway signs delegations with: a secret for chains that stay inside it, a key pair for those that leave.
+
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+} from "node:crypto";
+
+const SECRET_BYTES = 32;
+
+export interface DelegationKeys {
+  /** Name of the gateway: a fingerprint of its public key, so that nobody else can go by it. */
+  readonly gateway: string;
+  readonly secret: Buffer;
+  readonly privateKey: KeyObject;
+  /** 32 bytes in base64url: what another gateway has to know to accept delegations from here. */
+  readonly publicKey: string;
+}
+
+export function generateDelegationKeys(): DelegationKeys {
+  return keysFrom(randomBytes(SECRET_BYTES), generateKeyPairSync("ed25519").privateKey);
+}
+
+/** As text for a file that only its owner may read. */
+export function exportDelegationKeys(keys: DelegationKeys): string {
+  const secret = keys.secret.toString("base64url");
+  return `${JSON.stringify({ v: 1, secret, private: keys.privateKey.export({ format: "jwk" }).d, public: keys.publicKey })}\n`;
+}
+
+export function importDelegationKeys(text: string): DelegationKeys {
+  try {
+    const { v, secret, private: d, public: x } = JSON.parse(text) as Record<string, unknown>;
+    const bytes = Buffer.from(String(secret), "base64url");
+    if (v !== 1 || bytes.length !== SECRET_BYTES) throw new Error("unknown form");
+    return keysFrom(bytes, privateKeyFrom(String(d), String(x)));
+  } catch {
+    throw new Error("the delegation keys cannot be read; delete the file and new ones are made, old tokens then fail");
+  }
+}
+
+function keysFrom(secret: Buffer, privateKey: KeyObject): DelegationKeys {
+  const publicKey = rawPublic(privateKey);
+  return { gateway: gatewayName(publicKey), secret, privateKey, publicKey };
+}
+
+/** The name that goes with a public key. */
+export function gatewayName(publicKey: string): string {
+  return `gw-${createHash("sha256").update(publicKey).digest("hex").slice(0, 32)}`;
+}
+
+/** The public half of a private key, 32 bytes in base64url. */
+export function rawPublic(privateKey: KeyObject): string {
+  return createPublicKey(privateKey).export({ format: "jwk" }).x as string;
+}
+
+export function publicKeyFrom(x: string): KeyObject {
+  return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
+}
+
+export function privateKeyFrom(d: string, x: string): KeyObject {
+  const key = createPrivateKey({ key: { kty: "OKP", crv: "Ed25519", d, x }, format: "jwk" });
+  // A private key that does not belong to the public one signs nothing that is accepted; better said here.
+  if (rawPublic(key) !== x) throw new Error("the private key does not belong to the public key");
+  return key;
+}

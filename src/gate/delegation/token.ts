@@ -1,0 +1,82 @@
+// Minting, handing on and spending delegations. Only minting needs the gateway's keys.
+
+import { randomBytes } from "node:crypto";
+import { type Block, decodeBlock, encodeBlock, type HopBlock, TOKEN_LIMITS, type UseBlock } from "./block.js";
+import { extendHmac, HMAC_PREFIX, openHmac, startHmac } from "./hmac-chain.js";
+import type { DelegationKeys } from "./keys.js";
+import { DelegationRefused } from "./refused.js";
+import { extendSigned, SIGNED_PREFIX, startSigned } from "./signed-chain.js";
+
+const HOUR_MS = 3_600_000;
+const USE_MS = 60_000;
+const NONCE_BYTES = 16;
+
+export interface MintOptions {
+  readonly agent: string;
+  readonly app?: string;
+  readonly tools?: readonly string[];
+  /** How long it and everything made from it holds. Default: one hour. */
+  readonly ttlMs?: number;
+  /** For other gateways too. Default: only for the gateway that mints it. */
+  readonly across?: boolean;
+}
+
+/** The token of an agent that has authority of its own. */
+export function mintDelegation(keys: DelegationKeys, options: MintOptions): string {
+  const block: Block = {
+    kind: "root",
+    agent: options.agent,
+    app: options.app ?? "local",
+    issuer: keys.gateway,
+    id: randomBytes(NONCE_BYTES).toString("base64url"),
+    expires: Date.now() + (options.ttlMs ?? HOUR_MS),
+    ...(options.tools === undefined ? {} : { tools: options.tools }),
+  };
+  return options.across === true ? startSigned(keys, block) : startHmac(keys, encodeBlock(block));
+}
+
+export type HandOn = Omit<HopBlock, "kind" | "expires"> & { readonly ttlMs?: number };
+
+/** Hands a delegation on to another agent, narrowed if wanted. Whoever holds a token can do this, without any key. */
+export function handOn(token: string, { ttlMs, ...hop }: HandOn): string {
+  const expires = ttlMs === undefined ? {} : { expires: Date.now() + ttlMs };
+  return extend(token, { kind: "hop", ...hop, ...expires });
+}
+
+export interface Spending {
+  /** Id of the gateway that will be asked. */
+  readonly audience: string;
+  readonly ttlMs?: number;
+  /** Ties it to one call: a capability and the content id of its arguments. */
+  readonly tool?: string;
+  readonly args?: string;
+}
+
+/** What travels with one request. It holds for one call; the token it is made from stays with its holder. */
+export function spend(token: string, { ttlMs = USE_MS, ...use }: Spending): string {
+  const now = Date.now();
+  const nonce = randomBytes(NONCE_BYTES).toString("base64url");
+  const block: UseBlock = { kind: "use", nonce, issued: now, expires: now + ttlMs, ...use };
+  return extend(token, block);
+}
+
+function extend(token: string, block: Block): string {
+  const longer = token.startsWith(SIGNED_PREFIX) ? extendSigned(token, block) : extendHmac(token, encodeBlock(block));
+  if (longer.length > TOKEN_LIMITS.maxTokenChars) {
+    throw new DelegationRefused(
+      "malformed",
+      `the token would be longer than ${TOKEN_LIMITS.maxTokenChars} characters; name fewer tools or arguments`,
+    );
+  }
+  return longer;
+}
+
+/** The same delegation for use at other gateways: only the gateway that minted it can say so. */
+export function takeAcross(keys: DelegationKeys, token: string): string {
+  if (!token.startsWith(HMAC_PREFIX)) return token;
+  const [root, ...rest] = openHmac(token, keys).map((text) => decodeBlock(text).block);
+  if (root?.kind !== "root" || rest.some((block) => block.kind !== "hop")) {
+    throw new DelegationRefused("malformed", "only a delegation that is not spent can be taken to another gateway");
+  }
+  return rest.reduce((signed, block) => extendSigned(signed, block), startSigned(keys, root));
+}

@@ -1,0 +1,67 @@
+// A caller that holds a delegation: its credential says which application it is of, the token says which agent it is
+// and what it may reach. A token never takes a caller into another application, and never adds to its credential.
+
+import { type Chain, type ChainReader, DelegationRefused, type Principal } from "../gate/index.js";
+import { Fault, isJsonObject, type JsonValue } from "../protocol/index.js";
+import type { Peer } from "../transport/index.js";
+import type { Identify } from "./index.js";
+
+/** Where a spent token travels: a header on HTTP, a field of `_meta` everywhere. */
+export const DELEGATION_HEADER = "portcullis-delegation";
+export const DELEGATION_META = "portcullis/delegation";
+
+export interface DelegatedOptions {
+  readonly base: Identify;
+  readonly reader: ChainReader;
+  /** The gateway's name of a capability; undefined for what it does not serve. */
+  readonly toolOf: (capability: string) => string | undefined;
+}
+
+/** Whoever has no token must be an agent with authority of its own. */
+export function delegatedIdentity({ base, reader, toolOf }: DelegatedOptions): Identify {
+  return async (peer, auth, meta) => {
+    const known = await base(peer, auth, meta);
+    const token = tokenOf(peer, meta);
+    const chain = token === undefined ? reader.ofRoot(known.app, known.agent) : read(reader, token, known);
+    if (chain === undefined) {
+      throw new Fault(
+        "AuthenticationError",
+        `a workflow is served here, and \`${known.agent}\` has no authority of its own in it`,
+        {
+          suggestions: [
+            `Send a delegation in the header \`${DELEGATION_HEADER}\` or in \`_meta\` as \`${DELEGATION_META}\``,
+          ],
+        },
+      );
+    }
+    const tools = new Set<string>();
+    for (const capability of chain.capabilities) {
+      const tool = toolOf(capability);
+      if (tool !== undefined && (known.tools === undefined || known.tools.has(tool))) tools.add(tool);
+    }
+    const via = token === undefined ? known.via : "delegation";
+    return { ...known, agent: chain.agent, tools, via, delegation: chain };
+  };
+}
+
+function tokenOf(peer: Peer, meta: JsonValue | undefined): string | undefined {
+  const header = peer.headers?.[DELEGATION_HEADER];
+  const field = isJsonObject(meta) ? meta[DELEGATION_META] : undefined;
+  if (header === undefined && field === undefined) return undefined;
+  const token = field ?? header;
+  if (typeof token !== "string" || (header !== undefined && header !== token)) {
+    throw new Fault("AuthenticationError", "a request carries one delegation token, as text");
+  }
+  return token;
+}
+
+function read(reader: ChainReader, token: string, known: Principal): Chain {
+  try {
+    const chain = reader.read(token);
+    if (chain.app === known.app) return chain;
+    throw new DelegationRefused("forged", "the delegation token belongs to another application");
+  } catch (error) {
+    if (!(error instanceof DelegationRefused)) throw error;
+    throw new Fault("AuthenticationError", error.message, { extra: { delegation: error.code } });
+  }
+}
