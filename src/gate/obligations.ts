@@ -63,16 +63,18 @@ export function applyToText(obligations: readonly Obligation[], text: string): s
 /** And for a failure: a tool's error message can carry what its result could. */
 export function applyToFault(obligations: readonly Obligation[], fault: Fault): Fault {
   if (obligations.length === 0) return fault;
-  const { rule, field, suggestions, extra } = fault.detail;
+  const { rule, field, suggestions, extra, downstream } = fault.detail;
   const shown = applyObligations(obligations, {
     suggestions: [...(suggestions ?? [])],
     extra: (extra ?? {}) as JsonObject,
+    ...(downstream?.data === undefined ? {} : { data: downstream.data as JsonValue }),
   });
   return new Fault(fault.type, applyToText(obligations, fault.message), {
     rule,
     field,
     suggestions: (shown.suggestions ?? []) as string[],
     extra: (shown.extra ?? {}) as JsonObject,
+    ...(downstream ? { downstream: { code: downstream.code, message: "", data: shown.data } } : {}),
   });
 }
 

@@ -7,6 +7,8 @@ export class Cancel {
   #fault: Fault | undefined;
   #controller: AbortController | undefined;
   #listener: ((fault: Fault) => void) | undefined;
+  /** Few calls have more than one. */
+  #more: ((fault: Fault) => void)[] | undefined;
 
   get fault(): Fault | undefined {
     return this.#fault;
@@ -26,11 +28,14 @@ export class Cancel {
     this.#fault = fault;
     this.#controller?.abort(fault);
     this.#listener?.(fault);
+    for (const listener of this.#more ?? []) listener(fault);
   }
 
-  /** One listener: whoever runs the work. Called at once when the call was already cancelled. */
+  /** For whoever runs the work. Called at once when the call was already cancelled. */
   onAbort(listener: (fault: Fault) => void): void {
-    this.#listener = listener;
+    if (!this.#listener) this.#listener = listener;
+    else if (this.#more) this.#more.push(listener);
+    else this.#more = [listener];
     if (this.#fault) listener(this.#fault);
   }
 }

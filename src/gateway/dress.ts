@@ -35,6 +35,12 @@ export class Dresser {
   /** The result object as text. */
   result(result: JsonObject | RawResult, revision: Revision, method: string): string {
     const raw = result instanceof RawResult;
+    // A downstream server's result that is dressed already goes on as it is, unless this revision knows no dress.
+    if (raw && result.value && dressedAlready(result.value)) {
+      if (!revision.resultType) return this.result(result.value, revision, method);
+      if (result.value.resultType !== undefined) return `{${result.inside}}`;
+      return this.result(result.value, revision, method);
+    }
     if (!raw && !revision.resultType) return JSON.stringify(withoutComplete(result));
     const inside = raw ? result.inside : this.#inside(result, method);
     if (!revision.resultType || (!raw && dressedAlready(result))) return `{${inside}}`;

@@ -1,6 +1,6 @@
 // The only function that reaches a tool. It takes a permit, spends it, and never routes again.
 
-import { applyObligations, applyToFault, type Grant, intentArguments, Permit } from "../gate/index.js";
+import { applyObligations, applyToFault, type Grant, Permit } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import { type Deadline, deadlines } from "./deadlines.js";
 import { InputRequired, RunContext } from "./run-context.js";
@@ -23,10 +23,10 @@ export async function execute(
   const clock = new Clock(proposal, route);
   const context = new RunContext(gateway, proposal, grant, round, clock);
   try {
-    const result = await untilStopped(proposal, () => route.run(intentArguments(grant.intent), context));
-    if (result instanceof RawResult) return result;
-    const joined = joinParts(result, context);
-    if (route.hasOutputSchema && joined.isError !== true) await checkOutput(route, joined);
+    const result = await untilStopped(proposal, () => route.run(context));
+    if (result instanceof RawResult && (await mayPassAsIs(route, grant, result))) return result;
+    const joined = joinParts(result instanceof RawResult ? (result.value as JsonObject) : result, context);
+    if (route.hasOutputSchema && joined.isError !== true && isComplete(joined)) await checkOutput(route, joined);
     return applyObligations(grant.obligations, joined);
   } catch (error) {
     if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
@@ -46,6 +46,21 @@ function untilStopped(proposal: Proposal, run: () => ReturnType<Route["run"]>): 
     if (running instanceof Promise) running.then(resolve, reject);
     else resolve(running);
   });
+}
+
+/** A downstream server's own bytes go on when nothing has to be taken out of them; our own lists always do. */
+async function mayPassAsIs(route: Route, grant: Grant, result: RawResult): Promise<boolean> {
+  if (!result.value) return true;
+  if (grant.obligations.length > 0) return false;
+  if (route.hasOutputSchema && result.value.isError !== true && isComplete(result.value)) {
+    await checkOutput(route, result.value);
+  }
+  return true;
+}
+
+/** A question in place of an answer has no structured content to check. */
+function isComplete(result: JsonObject): boolean {
+  return result.resultType === undefined || result.resultType === "complete";
 }
 
 function joinParts(result: JsonObject, context: RunContext): JsonObject {
@@ -68,11 +83,16 @@ async function checkOutput(route: Route, result: JsonObject): Promise<void> {
 
 function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Round, asked: InputRequired): JsonObject {
   const bind = bindingOf(grant.principal, grant.method, route.name, route.arguments);
-  return applyObligations(grant.obligations, {
+  const kept = asked.relayed
+    ? { responses: {}, state: asked.state }
+    : { responses: round.responses, state: asked.state ?? round.state };
+  // What is sealed is added last: it is ours, and no redaction may touch it.
+  const shown = applyObligations(grant.obligations, {
+    ...asked.relayed,
     resultType: "input_required",
     inputRequests: asked.requests as unknown as JsonObject,
-    requestState: gateway.seal.close(bind, { responses: round.responses, state: asked.state ?? round.state }),
   });
+  return { ...shown, requestState: gateway.seal.close(bind, kept) };
 }
 
 function toolFailed(error: unknown): Fault {

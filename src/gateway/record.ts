@@ -136,7 +136,8 @@ export function recordOutcome(
 
 function outcomeOf(answer: Answer): Outcome {
   if (answer.ok) {
-    return !(answer.result instanceof RawResult) && answer.result.isError === true ? "tool_error" : "ok";
+    const result = answer.result instanceof RawResult ? answer.result.value : answer.result;
+    return result?.isError === true ? "tool_error" : "ok";
   }
   switch (answer.fault.type) {
     case "ToolTimeout":
@@ -146,6 +147,7 @@ function outcomeOf(answer: Answer): Outcome {
     case "ToolExecution":
     case "OutputInvalid":
     case "IoError":
+    case "Downstream":
       return "tool_error";
     default:
       return "failed";

@@ -1,10 +1,11 @@
 // From a method and its parameters to the one thing it is about. A name that is not there, and one that is not the
 // caller's to see, take the same path and give the same answer.
 
-import type { Principal } from "../gate/index.js";
+import { intentArguments, type Principal } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject } from "../protocol/index.js";
 import type { CallContext, Prompt, Tool, Validation } from "../tool/index.js";
-import type { Gateway, Route } from "./types.js";
+import type { RunContext } from "./run-context.js";
+import type { Gateway, Relayed, Route } from "./types.js";
 
 const VALID: Validation = { ok: true };
 const valid = (): Validation => VALID;
@@ -42,8 +43,9 @@ export function stringField(params: JsonObject, field: string): string {
 
 /** The tool, when it is there and within this caller's capabilities. */
 export function visibleTool(gateway: Gateway, principal: Principal, name: string): Tool {
-  const tool = gateway.server.tools.get(name);
-  if (!tool || (principal.tools && !principal.tools.has(name))) {
+  const { tools, aliases } = gateway.server;
+  const tool = tools.get(name) ?? tools.get(aliases?.get(name) ?? "");
+  if (!tool || (principal.tools && !principal.tools.has(tool.definition.name))) {
     throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, {
       field: "name",
       suggestions: ["List the tools that can be called with `tools/list`"],
@@ -54,32 +56,50 @@ export function visibleTool(gateway: Gateway, principal: Principal, name: string
 
 function toolRoute(gateway: Gateway, principal: Principal, name: string, args: JsonObject): Route {
   const tool = visibleTool(gateway, principal, name);
+  const relayed = relayedBy(tool);
   return {
     type: "Tool",
-    name,
-    action: name,
-    binding: `local:${gateway.server.info.name}`,
-    server: gateway.server.info.name,
+    name: tool.definition.name,
+    action: tool.definition.name,
+    binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
+    server: relayed?.server ?? gateway.server.info.name,
     definitionHash: tool.definitionHash,
     tags: tool.tags,
-    readOnly: gateway.readOnlyTools.has(name),
-    noGuardrailRequired: tool.noGuardrailRequired || gateway.unguardedTools.has(name),
+    readOnly: gateway.readOnlyTools.has(tool.definition.name),
+    noGuardrailRequired: tool.noGuardrailRequired || gateway.unguardedTools.has(tool.definition.name),
     arguments: args,
     builtin: false,
     timeoutMs: tool.timeoutMs ?? gateway.limits.toolTimeoutMs,
     hasOutputSchema: tool.definition.outputSchema !== undefined,
     validate: (value) => tool.validate(value),
     validateOutput: (value) => tool.validateOutput(value),
-    run: (value, context) => tool.run(value, context) as Promise<JsonObject>,
+    run: relayed
+      ? (context) => relayed.relay(context)
+      : (context) => tool.run(argumentsIn(context), context) as Promise<JsonObject>,
   };
 }
 
+/** Set on what a downstream server does. */
+function relayedBy(thing: object | undefined): Relayed | undefined {
+  return (thing as { relayed?: Relayed } | undefined)?.relayed;
+}
+
+/** The arguments that run are parsed anew from what was hashed. */
+function argumentsIn(context: RunContext): JsonObject {
+  return intentArguments(context.grant.intent);
+}
+
 /** Everything that is no tool: no schema of its own, read by nature, so no guardrail. */
-function plainRoute(gateway: Gateway, part: Pick<Route, "type" | "name" | "action" | "arguments" | "run">): Route {
+function plainRoute(
+  gateway: Gateway,
+  part: Pick<Route, "type" | "name" | "action" | "arguments" | "run">,
+  relayed?: Relayed,
+): Route {
   return {
     ...part,
-    binding: `local:${gateway.server.info.name}`,
-    server: gateway.server.info.name,
+    ...(relayed ? { run: (context: RunContext) => relayed.relay(context) } : {}),
+    binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
+    server: relayed?.server ?? gateway.server.info.name,
     definitionHash: "",
     tags: [],
     readOnly: true,
@@ -93,28 +113,35 @@ function plainRoute(gateway: Gateway, part: Pick<Route, "type" | "name" | "actio
 }
 
 function resourceRoute(gateway: Gateway, method: string, uri: string): Route {
-  const read = reader(gateway, uri);
-  if (!read) {
+  const found = reader(gateway, uri);
+  if (!found) {
     throw new Fault("ResourceNotFound", `there is no resource \`${clip(uri)}\``, { field: "uri", extra: { uri } });
   }
   const base = { type: "Resource" as const, name: uri, action: method, arguments: { uri } };
   if (method !== "resources/read") {
-    return { ...plainRoute(gateway, { ...base, run: () => ({}) }), builtin: method === "resources/unsubscribe" };
+    const route = plainRoute(gateway, { ...base, run: () => ({}) });
+    return { ...route, ...originOf(found.relayed), builtin: method === "resources/unsubscribe" };
   }
-  return plainRoute(gateway, {
-    ...base,
-    run: (_args, context) => read(context) as Promise<JsonObject>,
-  });
+  const { read } = found;
+  return plainRoute(gateway, { ...base, run: (context) => read(context) as Promise<JsonObject> }, found.relayed);
 }
 
-type ReadResource = (context: CallContext) => Promise<unknown>;
+function originOf(relayed: Relayed | undefined): Partial<Route> {
+  return relayed ? { binding: relayed.binding, server: relayed.server } : {};
+}
 
-function reader(gateway: Gateway, uri: string): ReadResource | undefined {
-  const resource = gateway.server.resources.get(uri);
-  if (resource) return (context) => resource.read(uri, context);
-  for (const template of gateway.server.templates) {
+interface Readable {
+  read(context: CallContext): Promise<unknown>;
+  relayed?: Relayed;
+}
+
+function reader(gateway: Gateway, uri: string): Readable | undefined {
+  const { server } = gateway;
+  const resource = server.resources.get(uri) ?? server.resourceAt?.(uri);
+  if (resource) return { read: (context) => resource.read(uri, context), relayed: relayedBy(resource) };
+  for (const template of server.templates) {
     const variables = template.match(uri);
-    if (variables) return (context) => template.read(uri, variables, context);
+    if (variables) return { read: (context) => template.read(uri, variables, context), relayed: relayedBy(template) };
   }
   return undefined;
 }
@@ -136,13 +163,18 @@ function promptRoute(gateway: Gateway, name: string, args: JsonObject): Route {
       });
     }
   }
-  return plainRoute(gateway, {
-    type: "Prompt",
-    name,
-    action: "prompts/get",
-    arguments: args,
-    run: (value, context) => prompt.get(value as Record<string, string>, context) as unknown as Promise<JsonObject>,
-  });
+  return plainRoute(
+    gateway,
+    {
+      type: "Prompt",
+      name,
+      action: "prompts/get",
+      arguments: args,
+      run: (context) =>
+        prompt.get(argumentsIn(context) as Record<string, string>, context) as unknown as Promise<JsonObject>,
+    },
+    relayedBy(prompt),
+  );
 }
 
 const MAX_COMPLETIONS = 100;
@@ -157,21 +189,27 @@ function completionRoute(gateway: Gateway, params: JsonObject): Route {
     throw new Fault("InvalidParams", "`ref.type` must be ref/prompt or ref/resource", { field: "ref.type" });
   }
   const name = stringField(ref, isPrompt ? "name" : "uri");
-  const completer = isPrompt
-    ? promptNamed(gateway, name).complete
-    : gateway.server.templates.find((template) => template.definition.uriTemplate === name)?.complete;
-  return plainRoute(gateway, {
-    type: isPrompt ? "Prompt" : "Resource",
-    name,
-    action: "completion/complete",
-    arguments: { argument: asked, context },
-    run: async () => {
-      const found = (await completer?.(asked, context as { arguments?: Record<string, string> })) ?? { values: [] };
-      return {
-        completion: { ...found, values: found.values.slice(0, MAX_COMPLETIONS), hasMore: found.hasMore ?? false },
-      };
+  const about = isPrompt
+    ? promptNamed(gateway, name)
+    : gateway.server.templates.find((template) => template.definition.uriTemplate === name);
+  return plainRoute(
+    gateway,
+    {
+      type: isPrompt ? "Prompt" : "Resource",
+      name,
+      action: "completion/complete",
+      arguments: { argument: asked, context },
+      run: async () => {
+        const found = (await about?.complete?.(asked, context as { arguments?: Record<string, string> })) ?? {
+          values: [],
+        };
+        return {
+          completion: { ...found, values: found.values.slice(0, MAX_COMPLETIONS), hasMore: found.hasMore ?? false },
+        };
+      },
     },
-  });
+    relayedBy(about),
+  );
 }
 
 function clip(name: string): string {

@@ -11,9 +11,16 @@ import type { Conversation, Gateway, Proposal } from "./types.js";
 export class InputRequired {
   readonly requests: Readonly<Record<string, InputRequest>>;
   readonly state: JsonValue | undefined;
-  constructor(requests: Readonly<Record<string, InputRequest>>, state: JsonValue | undefined) {
+  /** Set for a downstream server's question: what else it said, and that it keeps its own account of earlier answers. */
+  readonly relayed: JsonObject | undefined;
+  constructor(
+    requests: Readonly<Record<string, InputRequest>>,
+    state: JsonValue | undefined,
+    relayed?: JsonObject | undefined,
+  ) {
     this.requests = requests;
     this.state = state;
+    this.relayed = relayed;
   }
 }
 
@@ -29,11 +36,11 @@ export interface Pausable {
 }
 
 export class RunContext implements CallContext {
+  readonly #clock: Pausable;
+  readonly #gateway: Gateway;
   readonly #proposal: Proposal;
   readonly #grant: Grant;
   readonly #round: Round;
-  readonly #clock: Pausable;
-  readonly #gateway: Gateway;
   #dead = false;
   #written: ContentBlock[] | undefined = undefined;
   #writtenBytes = 0;
@@ -45,6 +52,23 @@ export class RunContext implements CallContext {
     this.#grant = grant;
     this.#round = round;
     this.#clock = clock;
+  }
+
+  /** What was decided, and for whom: for what is relayed to another server. */
+  get grant(): Grant {
+    return this.#grant;
+  }
+  get proposal(): Proposal {
+    return this.#proposal;
+  }
+  get round(): Round {
+    return this.#round;
+  }
+  get gateway(): Gateway {
+    return this.#gateway;
+  }
+  get isDead(): boolean {
+    return this.#dead;
   }
 
   get signal(): AbortSignal {
@@ -88,6 +112,22 @@ export class RunContext implements CallContext {
       ...(total === undefined ? {} : { total }),
       ...(message === undefined ? {} : { message: applyToText(obligations, message) }),
     });
+  }
+
+  /** Progress in a downstream server's own words, under the caller's token. */
+  relayProgress(params: JsonObject): void {
+    const progressToken = this.#progressToken();
+    if (this.#dead || progressToken === undefined) return;
+    const { message } = params;
+    this.#proposal.conversation.notify("notifications/progress", {
+      ...params,
+      ...(typeof message === "string" ? { message: applyToText(this.#grant.obligations, message) } : {}),
+      progressToken,
+    });
+  }
+
+  get wantsProgress(): boolean {
+    return this.#progressToken() !== undefined;
   }
 
   log(level: LogLevel, data: JsonValue, logger?: string): void {
@@ -166,7 +206,7 @@ export class RunContext implements CallContext {
     this.#assertAlive();
     const { conversation, cancel } = this.#proposal;
     const { responses } = this.#round;
-    for (const request of Object.values(requests)) this.#assertCapable(request.method);
+    for (const request of Object.values(requests)) this.assertCapable(request.method);
     const missing = Object.keys(requests).filter((key) => responses[key] === undefined);
     if (missing.length > 0 && !conversation.request) {
       throw new InputRequired(Object.fromEntries(missing.map((key) => [key, requests[key] as InputRequest])), state);
@@ -189,7 +229,20 @@ export class RunContext implements CallContext {
     return Object.fromEntries(Object.keys(requests).map((key) => [key, responses[key] as JsonObject]));
   }
 
-  #assertCapable(method: InputRequest["method"]): void {
+  /** One question of a downstream server, to a client that can be asked while the call runs. */
+  async relayQuestion(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
+    this.#assertAlive();
+    this.assertCapable(method);
+    const { conversation, cancel } = this.#proposal;
+    this.#clock.pause();
+    try {
+      return await (conversation.request as NonNullable<Conversation["request"]>)(method, params, cancel);
+    } finally {
+      this.#clock.resume();
+    }
+  }
+
+  assertCapable(method: InputRequest["method"]): void {
     const name = method === "elicitation/create" ? "elicitation" : method === "roots/list" ? "roots" : "sampling";
     if (this.clientCapabilities[name] !== undefined) return;
     throw new Fault("MissingCapability", `this call needs a client that declares \`${name}\``, {

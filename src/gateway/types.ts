@@ -3,9 +3,10 @@ import type { Identify } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
 import type { JsonObject, JsonValue, RequestId, Revision } from "../protocol/index.js";
 import type { CallSpan, Telemetry } from "../telemetry/index.js";
-import type { CallContext, LogLevel, ServerDefinition, ToolResult, Validation } from "../tool/index.js";
+import type { LogLevel, ServerDefinition, ToolResult, Validation } from "../tool/index.js";
 import type { Cancel } from "./cancel.js";
 import type { Lists } from "./lists.js";
+import type { RunContext } from "./run-context.js";
 import type { Seal } from "./seal.js";
 
 export interface GatewayLimits {
@@ -75,15 +76,29 @@ export interface Route extends Target {
   readonly hasOutputSchema: boolean;
   validate(args: JsonObject): Validation | Promise<Validation>;
   validateOutput(value: JsonValue | undefined): Validation | Promise<Validation>;
-  run(args: JsonObject, context: CallContext): Promise<JsonObject | RawResult> | JsonObject | RawResult;
+  run(context: RunContext): Promise<JsonObject | RawResult> | JsonObject | RawResult;
 }
 
-/** A result that is already text: the inside of the result object, without its braces. Built-in routes only. */
+/**
+ * A result that is already text: the inside of the result object, without its braces. `value` is the same, parsed,
+ * where it came from a downstream server: what has to look into it looks there.
+ */
 export class RawResult {
   readonly inside: string;
-  constructor(inside: string) {
+  readonly value: JsonObject | undefined;
+  constructor(inside: string, value?: JsonObject) {
     this.inside = inside;
+    this.value = value;
   }
+}
+
+/** How what a downstream server does is reached; on tools, resources and prompts that are not ours. */
+export interface Relayed {
+  /** As the operator named it. */
+  readonly server: string;
+  /** Which server behind which connection: part of the intent. */
+  readonly binding: string;
+  relay(context: RunContext): Promise<JsonObject | RawResult>;
 }
 
 /** The way back to whoever proposed the call. */

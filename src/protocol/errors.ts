@@ -67,6 +67,7 @@ export const ERRORS = {
   ToolExecution: row("tool", "TOOL_FAILURE", -32003, -31003, 502, "model", "Tool failed"),
   ToolTimeout: row("tool", "TIMEOUT", -32003, -31003, 504, "retry model", "Tool timed out"),
   Unavailable: row("tool", "UNAVAILABLE", -32003, -31003, 503, "retry model", "The server behind it is unavailable"),
+  Downstream: row("tool", "DOWNSTREAM_ERROR", -32003, -31003, 502, "", "The server behind it answered with an error"),
   Cancelled: row("tool", "CANCELLED", -32800, -31800, 499, "", "Cancelled"),
   IoError: row("tool", "IO_ERROR", -32003, -31003, 500, "model", "Input or output failed"),
   OutputTruncated: row("tool", "OUTPUT_TRUNCATED", -32003, -31003, 200, "model", "Output was truncated"),
@@ -99,6 +100,8 @@ export interface FaultDetail {
   suggestions?: readonly string[];
   /** More facts for the caller, e.g. `tool_name`, `timeout_ms`, `challenge`. */
   extra?: Readonly<Record<string, unknown>>;
+  /** What a downstream server said, to be passed on in its own words. */
+  downstream?: { readonly code: number; readonly message: string; readonly data?: unknown };
   cause?: unknown;
 }
 
@@ -147,7 +150,26 @@ export interface WireError {
 
 export function wireError(fault: Fault, era: Era, traceId: string): WireError {
   const entry = ERRORS[fault.type];
-  return { code: entry[era], message: `${entry.message}: ${fault.message}`, data: errorData(fault, traceId) };
+  const data = errorData(fault, traceId);
+  const { downstream } = fault.detail;
+  if (!downstream) return { code: entry[era], message: `${entry.message}: ${fault.message}`, data };
+  return {
+    code: codeFor(era, downstream.code),
+    message: fault.message,
+    data: { ...extraOf(downstream.data), ...data },
+  };
+}
+
+/** Codes that one era retired and the other still has. */
+function codeFor(era: Era, code: number): number {
+  const { legacy, modern } = ERRORS.ResourceNotFound;
+  return era === "modern" && code === legacy ? modern : code;
+}
+
+/** A server's own data stands beside ours and never in place of it. */
+function extraOf(data: unknown): Record<string, unknown> {
+  if (data === undefined) return {};
+  return typeof data === "object" && data !== null && !Array.isArray(data) ? { ...data } : { downstream: data };
 }
 
 export function httpStatus(fault: Fault): number {

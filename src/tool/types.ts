@@ -218,6 +218,12 @@ export interface ServerDefinition {
   readonly resources: ReadonlyMap<string, Resource>;
   readonly templates: readonly ResourceTemplate[];
   readonly prompts: ReadonlyMap<string, Prompt>;
+  /** Other names that tools are called by, for clients that cannot take the full ones. A tool's own name comes first. */
+  readonly aliases?: ReadonlyMap<string, string>;
+  /** A resource that is not in the list and may be there all the same. */
+  resourceAt?(uri: string): Resource | undefined;
+  /** Asks to hear (by `onChange`) when this resource changes; ends by the function it gives. */
+  follow?(uri: string): () => void;
   /** Called whenever a tool, resource or prompt is added or removed, or a resource's content changed. */
   onChange(listener: (change: Change) => void): () => void;
 }
