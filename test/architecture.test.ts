@@ -7,6 +7,7 @@ import { describe, expect, it } from "vitest";
 const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] }>> = {
   protocol: { pure: true, mayEnter: [] },
   lattice: { pure: true, mayEnter: ["protocol"] },
+  codegen: { pure: true, mayEnter: ["protocol", "lattice"] },
   transport: { mayEnter: ["protocol"] },
   gate: { mayEnter: ["protocol"] },
   tool: { mayEnter: ["protocol"] },
@@ -37,6 +38,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
       "admin",
       "lattice",
       "upstream",
+      "codegen",
     ],
   },
 };

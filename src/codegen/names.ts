@@ -1,0 +1,74 @@
+// Names: from whatever a server calls things to identifiers, always the same ones, never two alike.
+
+const MAX_WORDS = 24;
+const MAX_LENGTH = 120;
+
+/** The words in a name. Letters outside ASCII are spelled as their code points, so that no two names become equal. */
+export function words(name: string): string[] {
+  const spelled = Array.from(name.slice(0, 400))
+    .map((char) => {
+      const code = char.codePointAt(0) as number;
+      if (code < 128) return char;
+      return /[\p{L}\p{N}]/u.test(char) ? ` U${code.toString(16)} ` : " ";
+    })
+    .join("");
+  return spelled
+    .replace(/([a-z0-9])([A-Z])/g, "$1 $2")
+    .replace(/([A-Z]+)([A-Z][a-z])/g, "$1 $2")
+    .split(/[^A-Za-z0-9]+/)
+    .filter((word) => word !== "")
+    .slice(0, MAX_WORDS);
+}
+
+export function pascal(name: string | readonly string[], ifEmpty = "Unnamed"): string {
+  const list = typeof name === "string" ? words(name) : name;
+  const text = list.map((word) => word[0]?.toUpperCase() + word.slice(1).toLowerCase()).join("");
+  return starting(text.slice(0, MAX_LENGTH) || ifEmpty, "N");
+}
+
+export function camel(name: string, ifEmpty = "unnamed"): string {
+  const text = pascal(name, ifEmpty);
+  return (text[0] as string).toLowerCase() + text.slice(1);
+}
+
+export function snake(name: string, ifEmpty = "unnamed"): string {
+  const text = words(name).join("_").toLowerCase();
+  return starting(text.slice(0, MAX_LENGTH) || ifEmpty, "n");
+}
+
+function starting(text: string, prefix: string): string {
+  return /^[0-9]/.test(text) ? prefix + text : text;
+}
+
+/** Gives out identifiers of one scope. What is taken comes back with a number. */
+export class Names {
+  readonly #taken: Set<string>;
+  readonly #fold: (name: string) => string;
+  readonly #next = new Map<string, number>();
+
+  /** `fold` says which names count as the same, where case alone does not tell them apart. */
+  constructor(reserved: Iterable<string> = [], fold: (name: string) => string = (name) => name) {
+    this.#fold = fold;
+    this.#taken = new Set([...reserved].map(fold));
+  }
+
+  take(wanted: string, joint = ""): string {
+    let name = wanted;
+    const folded = this.#fold(wanted);
+    for (let n = this.#next.get(folded) ?? 2; this.#taken.has(this.#fold(name)); n++) {
+      name = `${wanted}${joint}${n}`;
+      this.#next.set(folded, n + 1);
+    }
+    this.#taken.add(this.#fold(name));
+    return name;
+  }
+
+  has(name: string): boolean {
+    return this.#taken.has(this.#fold(name));
+  }
+
+  /** Gives back a name that turned out not to be needed. */
+  release(name: string): void {
+    this.#taken.delete(this.#fold(name));
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Something in a schema that the generated code does not honour exactly. `unsupported` parts are not checked by the
+ * generated decoders; `note` parts never meant anything to a validator either.
+ */
+export interface Report {
+  readonly level: "unsupported" | "note";
+  readonly tool: string;
+  /** Where, as a JSON pointer that starts with `inputSchema` or `outputSchema`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+const MAX_REPORTS = 10_000;
+
+export class Reports {
+  readonly #found = new Map<string, Report>();
+  #tool = "";
+  #side = "";
+
+  /** What is said from now on is about this schema. */
+  enter(tool: string, side: "inputSchema" | "outputSchema"): void {
+    this.#tool = tool;
+    this.#side = side;
+  }
+
+  unsupported(pointer: string, message: string): void {
+    this.#add("unsupported", pointer, message);
+  }
+
+  note(pointer: string, message: string): void {
+    this.#add("note", pointer, message);
+  }
+
+  all(): readonly Report[] {
+    return [...this.#found.values()];
+  }
+
+  #add(level: Report["level"], pointer: string, message: string): void {
+    const report = { level, tool: this.#tool, path: `/${this.#side}${pointer}`, message };
+    const key = JSON.stringify(report);
+    if (this.#found.size < MAX_REPORTS) this.#found.set(key, report);
+  }
+}

@@ -1,0 +1,70 @@
+// The types that all targets are written from. INVARIANT: a type holds every value that its nodes accept, and may hold
+// more; the nodes decide what is accepted. That is why a target may widen a type, but never narrow it.
+
+import type { JsonPrimitive } from "../../protocol/index.js";
+import type { NodeId, TypeName } from "../schema/node.js";
+
+export type Type =
+  /** The schema says nothing about the type. */
+  | { readonly kind: "any" }
+  /** The schema says something that no type here expresses; always reported. */
+  | { readonly kind: "opaque" }
+  | { readonly kind: "never" }
+  | { readonly kind: "null" | "boolean" | "integer" | "number" | "string" }
+  | { readonly kind: "list"; readonly items: Type }
+  /** `element` is what any position may hold; `exact` when there are always exactly these positions. */
+  | {
+      readonly kind: "tuple";
+      readonly items: readonly Type[];
+      readonly rest: Type;
+      readonly min: number;
+      readonly exact: boolean;
+      readonly element: Type;
+    }
+  | { readonly kind: "map"; readonly values: Type }
+  | { readonly kind: "nullable"; readonly of: Type }
+  | { readonly kind: "named"; readonly name: string };
+
+export interface Field {
+  /** As it travels. */
+  readonly name: string;
+  readonly type: Type;
+  /** Listed in `required`: never optional. Everything else is. */
+  readonly required: boolean;
+  readonly docs: readonly string[];
+  /** Whether the schema says what type the field has. */
+  readonly typed: boolean;
+}
+
+/** One of several types; the first variant that matches a value is the one it has. */
+export interface Variant {
+  readonly name: string;
+  readonly type: Type;
+  readonly match: readonly Match[];
+}
+
+export type Match = { readonly node: NodeId } | { readonly types: readonly TypeName[] };
+
+export type Declaration = {
+  /** In PascalCase, and the only one of its contract. */
+  readonly name: string;
+  readonly docs: readonly string[];
+} & (
+  | {
+      readonly kind: "object";
+      readonly fields: readonly Field[];
+      /** What fields that are not listed hold; undefined when there can be none. */
+      readonly extra: Type | undefined;
+    }
+  | { readonly kind: "enum"; readonly values: readonly Exclude<JsonPrimitive, null>[] }
+  | { readonly kind: "union"; readonly variants: readonly Variant[] }
+  | { readonly kind: "alias"; readonly type: Type }
+);
+
+export const ANY: Type = { kind: "any" };
+export const OPAQUE: Type = { kind: "opaque" };
+export const NEVER: Type = { kind: "never" };
+
+export function isSame(a: Type, b: Type): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
