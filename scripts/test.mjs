@@ -22,7 +22,8 @@ const CI_SHARE = {
   ATTACK_REPEATS: "50",
   LATTICE_TRIPLES: "20000",
   LATTICE_WORKFLOWS: "3000",
-  LATTICE_LAWS: "300",
+  LATTICE_LAWS: "100",
+  LATTICE_EDITS_EVERY: "200",
 };
 
 const args = process.argv.slice(2);
