@@ -9,9 +9,11 @@ import { addCompletion } from "./commands/completion.js";
 import { addDemo } from "./commands/demo.js";
 import { addDoctor } from "./commands/doctor.js";
 import { addHost } from "./commands/host.js";
+import { addInstall } from "./commands/install.js";
 import { addLatticeCommands } from "./commands/lattice.js";
 import { addPolicyCommands } from "./commands/policy.js";
 import { addServe } from "./commands/serve.js";
+import { addUpdate } from "./commands/update.js";
 import { CliError, EXIT, type ExitCode } from "./exit.js";
 import { paintErr } from "./print.js";
 import { DEFAULT_STATE_DIR } from "./state.js";
@@ -34,6 +36,8 @@ export function createProgram(): Command {
   addAuditCommands(program);
   addLatticeCommands(program);
   addDoctor(program);
+  addInstall(program);
+  addUpdate(program);
   addCompletion(program);
   return program;
 }
