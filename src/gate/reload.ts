@@ -4,12 +4,12 @@
 import { createHash } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
 import { dirname } from "node:path";
-import type { Gate } from "./gate.js";
 import {
   loadPolicy,
   type LoadPolicyOptions,
   PolicyInvalid,
   type PolicyProblem,
+  type PolicySet,
   type PolicySource,
   type ToolSummary,
   readPolicyFiles,
@@ -38,7 +38,8 @@ export interface WatchPolicyOptions {
   paths: readonly string[];
   /** The tools that a policy is checked against, as they are at that moment. */
   tools: () => readonly ToolSummary[];
-  gate: Pick<Gate, "policy" | "swap">;
+  /** Whoever keeps the policy; it is also told the texts, to load them again beside others. */
+  gate: { readonly policy: PolicySet; swap(policy: PolicySet, sources: readonly PolicySource[]): void };
   unknownTools?: LoadPolicyOptions["unknownTools"];
   /** Heard before the new policy takes effect, so that it can be put on record first; if this fails, the old stays. */
   onSwap?: (swap: PolicySwap) => void | Promise<void>;
@@ -192,7 +193,7 @@ class Watcher implements PolicyWatcher {
       if (policy.hash !== from) await this.#recorded(() => onSwap?.(swap));
       if (this.#closed) throw new Error("the watcher was closed");
       // The same rules may stand on other lines now, so that even an equal set takes the old one's place.
-      gate.swap(policy);
+      gate.swap(policy, sources);
       this.#files = swap.files;
       return policy.hash === from ? { outcome: "unchanged", hash: from } : { outcome: "swapped", ...swap };
     } catch (error) {

@@ -12,7 +12,11 @@ export interface Principal {
   readonly app: string;
   readonly agent: string;
   /** Tools this caller may reach; undefined means all that its application has. */
-  readonly tools?: ReadonlySet<string>;
+  readonly tools?: { has(tool: string): boolean };
+  /** Which key or token it came with, never the secret itself: for limits, caches and the record. */
+  readonly credential?: string;
+  /** Limits of that credential. */
+  readonly limits?: { readonly perMinute?: number; readonly perHour?: number };
   /** Scopes of its credential, for policies to read. */
   readonly scope: readonly string[];
   /** How it was identified: `local`, `key`, `oauth`, `delegation`. */

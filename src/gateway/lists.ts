@@ -3,8 +3,8 @@
 
 import type { PolicySet, Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
-import type { ServerDefinition } from "../tool/index.js";
-import type { Gateway } from "./types.js";
+import type { ServerDefinition, Tool } from "../tool/index.js";
+import type { Gateway, Relayed } from "./types.js";
 
 export type ListMethod = "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list";
 
@@ -55,9 +55,11 @@ export class Lists {
   #pages(gateway: Gateway, asker: Asker, method: ListMethod): string[] {
     const { principal, transport } = asker;
     const policy = gateway.gate.policy;
-    const who = JSON.stringify([transport, principal.app, principal.agent, ...principal.scope]);
-    const key = `${method} ${policy.hash} ${who}`;
-    const cached = principal.tools ? undefined : this.#cache.get(key);
+    const { app, agent, scope, tools, credential = "" } = principal;
+    const key = `${method} ${policy.hash} ${JSON.stringify([transport, app, agent, tools ? credential : "", ...scope])}`;
+    // What a caller may reach is fixed for its credential; without one to tell it by, nothing is remembered.
+    const mayKeep = !tools || credential !== "";
+    const cached = mayKeep ? this.#cache.get(key) : undefined;
     if (cached) return cached;
     const entries = this.#entries(gateway, asker, method, policy);
     const pages: string[] = [];
@@ -65,7 +67,7 @@ export class Lists {
       pages.push(JSON.stringify(entries.slice(i, i + gateway.limits.pageSize)));
     }
     if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
-    if (!principal.tools) this.#cache.set(key, pages);
+    if (mayKeep) this.#cache.set(key, pages);
     return pages;
   }
 
@@ -76,8 +78,10 @@ export class Lists {
       id: string,
       action: string,
       definition: object,
+      from: object,
       tags: readonly string[] = [],
     ): JsonObject[] => {
+      const server = serverOf(from) ?? this.#server.info.name;
       if (gateway.gate.observe) return [definition as JsonObject];
       const outlook = policy.outlook({
         app: principal.app,
@@ -85,7 +89,7 @@ export class Lists {
         scope: principal.scope,
         action,
         transport,
-        resource: { type, id, server: this.#server.info.name, tags, readOnly: gateway.readOnlyTools.has(id) },
+        resource: { type, id, server, tags, readOnly: gateway.readOnlyTools.has(id) },
       });
       if (outlook === "never") return [];
       return [outlook === "challenge" ? marked(definition as JsonObject) : (definition as JsonObject)];
@@ -94,18 +98,26 @@ export class Lists {
       case "tools/list":
         return [...this.#server.tools.values()]
           .filter((tool) => !principal.tools || principal.tools.has(tool.definition.name))
-          .flatMap((tool) => show("Tool", tool.definition.name, tool.definition.name, tool.definition, tool.tags));
+          .flatMap((tool) => show("Tool", tool.definition.name, tool.definition.name, this.#shown(tool), tool, tool.tags));
       case "resources/list":
         return [...this.#server.resources.values()].flatMap((resource) =>
-          show("Resource", resource.definition.uri, "resources/read", resource.definition),
+          show("Resource", resource.definition.uri, "resources/read", resource.definition, resource),
         );
       case "resources/templates/list":
         return this.#server.templates.map((template) => template.definition as unknown as JsonObject);
       case "prompts/list":
         return [...this.#server.prompts.values()].flatMap((prompt) =>
-          show("Prompt", prompt.definition.name, "prompts/get", prompt.definition),
+          show("Prompt", prompt.definition.name, "prompts/get", prompt.definition, prompt),
         );
     }
+  }
+
+  /** Under an alias the tool still says what it is called. */
+  #shown({ definition }: Tool): object {
+    const name = this.#server.shownName?.(definition.name) ?? definition.name;
+    if (name === definition.name) return definition;
+    const title = definition.title ?? definition.name;
+    return { ...definition, name, title, _meta: { ...definition._meta, "portcullis/name": definition.name } };
   }
 
   #cursor(page: number): string {
@@ -122,6 +134,11 @@ export class Lists {
       field: "cursor",
     });
   }
+}
+
+/** Policy may speak of servers; what a downstream server has is its own. */
+function serverOf(from: object): string | undefined {
+  return (from as { relayed?: Relayed }).relayed?.server;
 }
 
 function marked(definition: JsonObject): JsonObject {

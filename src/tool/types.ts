@@ -220,6 +220,8 @@ export interface ServerDefinition {
   readonly prompts: ReadonlyMap<string, Prompt>;
   /** Other names that tools are called by, for clients that cannot take the full ones. A tool's own name comes first. */
   readonly aliases?: ReadonlyMap<string, string>;
+  /** The name that lists show for a tool: its own, or an alias. */
+  shownName?(name: string): string;
   /** A resource that is not in the list and may be there all the same. */
   resourceAt?(uri: string): Resource | undefined;
   /** Asks to hear (by `onChange`) when this resource changes; ends by the function it gives. */

@@ -1,0 +1,291 @@
+// What one application has: its own tools and those of its downstream servers, under the names its callers use.
+
+import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import {
+  type Change,
+  type CompiledDefinition,
+  compileDefinition,
+  definitionHash,
+  type Implementation,
+  type Prompt,
+  type PromptDefinition,
+  type Resource,
+  type ResourceDefinition,
+  type ResourceTemplate,
+  type ResourceTemplateDefinition,
+  type ServerDefinition,
+  type Tool,
+  type ToolDefinition,
+  UriTemplate,
+} from "../../tool/index.js";
+import type { Catalogue } from "../../upstream/index.js";
+import type { Relayed } from "../types.js";
+import { shortName } from "./names.js";
+import { type HeadersFor, type Link, relayPrompt, relayResource, relayTool } from "./relay.js";
+
+/** What the operator says of a server's tools. */
+export interface ServerTerms {
+  readonly timeoutMs?: number | undefined;
+  noGuardrail(rawName: string): boolean;
+  readOnly(rawName: string): boolean;
+  /** Names that lead to this server from elsewhere: the full name for callers, the server's own name for it. */
+  routes: readonly { readonly prefix: string; readonly strip: boolean }[];
+}
+
+interface Section {
+  readonly link: Link;
+  readonly tools: Tool[];
+  readonly resources: Resource[];
+  readonly templates: ResourceTemplate[];
+  readonly prompts: Prompt[];
+  readonly instructions: string | undefined;
+  readonly readOnly: readonly string[];
+}
+
+export type RelayedTool = Tool & { readonly relayed: Relayed };
+
+/** MCP's rule for the name of a tool; anything else could pass for something it is not. */
+const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
+const MAX_INSTRUCTIONS = 32_768;
+
+export class AppCatalogue implements ServerDefinition {
+  readonly info: Implementation;
+  readonly tools = new Map<string, Tool>();
+  readonly resources = new Map<string, Resource>();
+  readonly prompts = new Map<string, Prompt>();
+  readonly aliases = new Map<string, string>();
+  readonly readOnlyTools = new Set<string>();
+  templates: ResourceTemplate[] = [];
+  instructions: string | undefined;
+  /** Why something a server offers is not here. */
+  readonly left: { readonly server: string; readonly name: string; readonly why: string }[] = [];
+  readonly #local: readonly Tool[];
+  readonly #sections = new Map<string, Section>();
+  readonly #listeners = new Set<(change: Change) => void>();
+  readonly #shortNames: boolean;
+
+  constructor(info: Implementation, local: readonly Tool[], shortNames = false) {
+    this.info = info;
+    this.#local = local;
+    this.#shortNames = shortNames;
+    this.#rebuild();
+  }
+
+  onChange(listener: (change: Change) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  announce(change: Change): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  put(link: Link, offered: Catalogue, terms: ServerTerms): void {
+    this.#sections.set(link.server, sectionOf(link, offered, terms));
+    this.#changed();
+  }
+
+  remove(server: string): void {
+    if (this.#sections.delete(server)) this.#changed();
+  }
+
+  resourceAt(uri: string): Resource | undefined {
+    for (const { link } of this.#sections.values()) {
+      const raw = link.namespace.rawUri(uri);
+      if (raw !== undefined && raw !== "") return resourceOf(link, { uri: raw, name: raw });
+    }
+    return undefined;
+  }
+
+  /** Which server a resource is of, to follow its changes. */
+  ownerOf(uri: string): { link: Link; raw: string } | undefined {
+    for (const { link } of this.#sections.values()) {
+      const raw = link.namespace.rawUri(uri);
+      if (raw !== undefined) return { link, raw };
+    }
+    return undefined;
+  }
+
+  #changed(): void {
+    this.#rebuild();
+    for (const kind of ["tools", "resources", "prompts"] as const) this.announce({ kind });
+  }
+
+  #rebuild(): void {
+    this.left.length = 0;
+    for (const map of [this.tools, this.resources, this.prompts, this.aliases]) map.clear();
+    this.readOnlyTools.clear();
+    this.templates = [];
+    const said: string[] = [];
+    for (const tool of this.#local) this.tools.set(tool.definition.name, tool);
+    // In the order of their names, so that every replica settles a clash the same way.
+    const sections = [...this.#sections.values()].sort((a, b) => (a.link.server < b.link.server ? -1 : 1));
+    for (const section of sections) {
+      const { server } = section.link;
+      this.#add(server, section.tools, this.tools, (tool) => tool.definition.name, TOOL_NAME);
+      this.#add(server, section.prompts, this.prompts, (prompt) => prompt.definition.name);
+      this.#add(server, section.resources, this.resources, (resource) => resource.definition.uri);
+      this.templates.push(...section.templates);
+      for (const name of section.readOnly) this.readOnlyTools.add(name);
+      if (section.instructions) said.push(`# ${server}\n\n${section.instructions}`);
+    }
+    this.instructions = said.length === 0 ? undefined : said.join("\n\n").slice(0, MAX_INSTRUCTIONS);
+    for (const name of this.tools.keys()) {
+      const short = shortName(name);
+      if (short === name) continue;
+      // An alias is ours: a tool that happens to be called so is not reached by it, nor hidden behind it.
+      if (this.tools.delete(short)) this.left.push({ server: "", name: short, why: "its name is an alias of another" });
+      this.aliases.set(short, name);
+    }
+  }
+
+  #add<T>(server: string, things: readonly T[], into: Map<string, T>, name: (thing: T) => string, allowed?: RegExp): void {
+    for (const thing of things) {
+      const called = name(thing);
+      const why = into.has(called) ? "the name is taken" : allowed && !allowed.test(called) ? "not a name MCP allows" : "";
+      if (why === "") into.set(called, thing);
+      else this.left.push({ server, name: called.slice(0, 256), why });
+    }
+  }
+
+  /** The name that lists show for a tool. */
+  shownName(name: string): string {
+    return this.#shortNames || name.length > 64 ? shortName(name) : name;
+  }
+}
+
+function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Section {
+  const tools: Tool[] = [];
+  const readOnly: string[] = [];
+  for (const definition of offered.tools) {
+    if (typeof definition.name !== "string" || !isJsonObject(definition.inputSchema)) continue;
+    for (const [canonical, raw] of namesOf(link, terms, definition.name)) {
+      tools.push(toolOf(link, definition, canonical, raw, terms));
+      if (terms.readOnly(definition.name)) readOnly.push(canonical);
+    }
+  }
+  return {
+    link,
+    tools,
+    readOnly,
+    resources: offered.resources
+      .filter((each) => typeof each.uri === "string")
+      .map((each) => resourceOf(link, each as unknown as ResourceDefinition)),
+    templates: offered.resourceTemplates
+      .filter((each) => typeof each.uriTemplate === "string")
+      .flatMap((each) => templateOf(link, each as unknown as ResourceTemplateDefinition)),
+    prompts: offered.prompts
+      .filter((each) => typeof each.name === "string")
+      .map((each) => promptOf(link, each as unknown as PromptDefinition)),
+    instructions: offered.instructions,
+  };
+}
+
+/** Under its server's prefix, or under the routes that lead to the server. */
+function namesOf(link: Link, terms: ServerTerms, name: string): [string, string][] {
+  if (terms.routes.length === 0) return [[link.namespace.name(name), name]];
+  return terms.routes.flatMap(({ prefix, strip }): [string, string][] => {
+    if (strip) return [[`${prefix}.${name}`, name]];
+    return name.startsWith(`${prefix}.`) ? [[name, name]] : [];
+  });
+}
+
+const VALID = { ok: true } as const;
+
+function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string, terms: ServerTerms): RelayedTool {
+  const definition = { ...offered, name: canonical } as unknown as ToolDefinition;
+  // Servers may offer thousands; the schema of one is compiled when it is first called.
+  let compiled: CompiledDefinition | undefined;
+  const ready = (): CompiledDefinition => {
+    compiled ??= compileDefinition(definition);
+    return compiled;
+  };
+  return {
+    definition,
+    definitionHash: definitionHash(definition),
+    validate: (args) => ready().validate(args),
+    validateOutput: (value) => (definition.outputSchema === undefined ? VALID : ready().validateOutput(value)),
+    run: () => Promise.reject(new Error("a relayed tool runs elsewhere")),
+    noGuardrailRequired: terms.noGuardrail(raw),
+    ...(terms.timeoutMs === undefined ? {} : { timeoutMs: terms.timeoutMs }),
+    tags: [],
+    metadata: {},
+    relayed: relayTool(link, raw, headersOf(offered.inputSchema)),
+  };
+}
+
+/** `x-mcp-header` of the schema: which arguments 2026-07-28 also wants as HTTP headers. */
+function headersOf(schema: JsonValue | undefined): HeadersFor | undefined {
+  const properties = isJsonObject(schema) && isJsonObject(schema.properties) ? schema.properties : {};
+  const mirrored = Object.entries(properties).flatMap(([name, property]): [string, string][] => {
+    const label = isJsonObject(property) ? property["x-mcp-header"] : undefined;
+    return typeof label === "string" && /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/.test(label)
+      ? [[name, `mcp-param-${label.toLowerCase()}`]]
+      : [];
+  });
+  if (mirrored.length === 0) return undefined;
+  return (args) =>
+    Object.fromEntries(
+      mirrored.flatMap(([name, header]): [string, string][] => {
+        const value = args[name];
+        const isPlain = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
+        return isPlain ? [[header, headerText(String(value))]] : [];
+      }),
+    );
+}
+
+/** Values that a header cannot hold travel as base64. */
+function headerText(value: string): string {
+  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !/^=\?base64\?.*\?=$/s.test(value);
+  return isPlain ? value : `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
+}
+
+function resourceOf(link: Link, offered: ResourceDefinition): Resource & { readonly relayed: Relayed } {
+  return {
+    definition: { ...offered, uri: link.namespace.uri(offered.uri) },
+    read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
+    relayed: relayResource(link, offered.uri),
+  };
+}
+
+function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTemplate[] {
+  let template: UriTemplate;
+  try {
+    template = new UriTemplate(offered.uriTemplate);
+  } catch {
+    // A template nobody can match; what it would name can still be read by its uri.
+    return [];
+  }
+  const { namespace } = link;
+  const matched: ResourceTemplate & { relayed: Relayed } = {
+    definition: { ...offered, uriTemplate: namespace.uri(offered.uriTemplate) },
+    match(uri) {
+      const raw = namespace.rawUri(uri);
+      return raw === undefined ? undefined : template.match(raw);
+    },
+    read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
+    complete: nothing,
+    // INVARIANT: reading goes by `resourceAt`, which knows the uri; this is for completion alone.
+    relayed: relayResource(link, offered.uriTemplate),
+  };
+  return [matched];
+}
+
+function promptOf(link: Link, offered: PromptDefinition): Prompt & { readonly relayed: Relayed } {
+  const { arguments: asked, ...rest } = offered;
+  // A server may send anything; what is no list of arguments is none.
+  const args = Array.isArray(asked) ? asked.filter((each) => isJsonObject(each) && typeof each.name === "string") : [];
+  return {
+    definition: {
+      ...rest,
+      ...(asked === undefined ? {} : { arguments: args }),
+      name: link.namespace.name(offered.name),
+    },
+    get: () => Promise.reject(new Error("a relayed prompt is got elsewhere")),
+    complete: nothing,
+    relayed: relayPrompt(link, offered.name),
+  };
+}
+
+/** Says that there are completions; the answers come from the server. */
+const nothing = (): { values: string[] } => ({ values: [] });

@@ -1,0 +1,146 @@
+// A downstream server of the older revisions asks while its call runs; a 2026-07-28 client is asked by ending the
+// exchange. In between the call is parked: it goes on when the client comes back with the answers, or ends when
+// nobody does.
+
+import { randomBytes } from "node:crypto";
+import { Fault, type JsonObject } from "../../protocol/index.js";
+import type { InputRequest } from "../../tool/index.js";
+import { Cancel } from "../cancel.js";
+import type { RunContext } from "../run-context.js";
+import type { UpstreamAnswer } from "../../upstream/index.js";
+
+interface Question {
+  readonly key: string;
+  readonly request: InputRequest;
+  readonly resolve: (answer: JsonObject) => void;
+  readonly reject: (fault: Fault) => void;
+}
+
+/** What a round of the call comes to: the answer, or questions. */
+export type Turn =
+  | { readonly answer: UpstreamAnswer }
+  | { readonly questions: Readonly<Record<string, InputRequest>>; readonly id: string };
+
+const MAX_PARKED = 1_000;
+const MAX_QUESTIONS = 64;
+
+/** One downstream call that may take several rounds with the client. */
+export class Exchange {
+  readonly cancel = new Cancel();
+  readonly #questions = new Map<string, Question>();
+  #context: RunContext | undefined;
+  #running: Promise<UpstreamAnswer> | undefined;
+  #asked: (() => void) | undefined;
+  #count = 0;
+
+  get context(): RunContext | undefined {
+    return this.#context;
+  }
+
+  begin(request: () => Promise<UpstreamAnswer>): void {
+    this.#running = request();
+    // Heard by whoever waits in `next`; a call that ends while it is parked has nobody yet.
+    this.#running.catch(() => {});
+  }
+
+  /** The round that is under way speaks for the call: its progress, its cancellation. */
+  attach(context: RunContext): void {
+    this.#context = context;
+    context.proposal.cancel.onAbort((fault) => {
+      if (this.#context === context) this.cancel.abort(fault);
+    });
+  }
+
+  ask(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
+    if (this.#questions.size >= MAX_QUESTIONS) {
+      return Promise.reject(new Fault("TooMany", `${MAX_QUESTIONS} questions of one call are already open`));
+    }
+    try {
+      this.#context?.assertCapable(method);
+    } catch (error) {
+      return Promise.reject(error as Fault);
+    }
+    const key = `q${this.#count++}`;
+    return new Promise((resolve, reject) => {
+      this.#questions.set(key, { key, request: { method, params } as InputRequest, resolve, reject });
+      this.#asked?.();
+    });
+  }
+
+  /** Answers of the client to what was asked; a question that got none stays open. */
+  take(responses: Readonly<Record<string, JsonObject>>): void {
+    for (const [key, answer] of Object.entries(responses)) {
+      this.#questions.get(key)?.resolve(answer);
+      this.#questions.delete(key);
+    }
+  }
+
+  /** Until the server answers, or asks something that nobody has answered. */
+  async next(id: string): Promise<Turn> {
+    const running = this.#running as Promise<UpstreamAnswer>;
+    if (this.#questions.size === 0) {
+      const asked = new Promise<undefined>((resolve) => {
+        this.#asked = () => resolve(undefined);
+      });
+      const answer = await Promise.race([running, asked]);
+      this.#asked = undefined;
+      if (answer) return { answer };
+    }
+    this.#context = undefined;
+    const questions = Object.fromEntries([...this.#questions.values()].map(({ key, request }) => [key, request]));
+    return { questions, id };
+  }
+
+  end(fault: Fault): void {
+    this.cancel.abort(fault);
+    for (const question of this.#questions.values()) question.reject(fault);
+    this.#questions.clear();
+  }
+}
+
+/** Calls that wait for their client, bounded in number and time. */
+export class Parked {
+  readonly #exchanges = new Map<string, { exchange: Exchange; timer: NodeJS.Timeout }>();
+  readonly #ttlMs: number;
+  constructor(ttlMs: number) {
+    this.#ttlMs = ttlMs;
+  }
+
+  newId(): string {
+    return randomBytes(12).toString("base64url");
+  }
+
+  put(id: string, exchange: Exchange): void {
+    if (this.#exchanges.size >= MAX_PARKED) {
+      exchange.end(new Fault("TooMany", "too many calls wait for their clients"));
+      throw new Fault("TooMany", `${MAX_PARKED} calls already wait for answers of their clients`);
+    }
+    const timer = setTimeout(() => {
+      this.#exchanges.delete(id);
+      exchange.end(new Fault("ToolTimeout", `nobody answered the server's question within ${this.#ttlMs} ms`));
+    }, this.#ttlMs);
+    timer.unref();
+    this.#exchanges.set(id, { exchange, timer });
+  }
+
+  /** Once: the call goes on with whoever takes it, whose right to it was sealed into the state it brought. */
+  take(id: string): Exchange {
+    const found = this.#exchanges.get(id);
+    if (!found) {
+      throw new Fault("InvalidParams", "the call that asked is over, or is held by another replica; begin it again", {
+        field: "requestState",
+      });
+    }
+    this.#exchanges.delete(id);
+    clearTimeout(found.timer);
+    return found.exchange;
+  }
+
+  endAll(): void {
+    for (const { exchange, timer } of this.#exchanges.values()) {
+      clearTimeout(timer);
+      exchange.end(new Fault("Cancelled", "the gateway is stopping"));
+    }
+    this.#exchanges.clear();
+  }
+}

@@ -1,0 +1,283 @@
+// A permitted call goes to a downstream server. What is sent is cut from the intent; what comes back is passed on as
+// it came where it may be. The two sides may speak revisions of different eras: questions are turned from one form
+// into the other here.
+
+import { canonicalize, intentForwarded, type Principal } from "../../gate/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import type { InputRequest, LogLevel } from "../../tool/index.js";
+import type { CallHooks, QuestionMethod, Upstream, UpstreamAnswer, UpstreamCall } from "../../upstream/index.js";
+import { InputRequired, type RunContext } from "../run-context.js";
+import { RawResult, type Relayed } from "../types.js";
+import { type Namespace, renameContents, renameUris } from "./names.js";
+import { Exchange, Parked, type Turn } from "./parked.js";
+
+/** One downstream server of one application. */
+export interface Link {
+  readonly server: string;
+  readonly binding: string;
+  /** Where a server knows its users, each has a connection of their own. */
+  upstream(principal: Principal): Upstream;
+  readonly namespace: Namespace;
+  readonly parked: Parked;
+}
+
+/** How often a server may answer one call with questions. */
+const MAX_ROUNDS = 16;
+const QUESTIONS: ReadonlySet<string> = new Set<QuestionMethod>([
+  "sampling/createMessage",
+  "elicitation/create",
+  "roots/list",
+]);
+
+interface Outgoing {
+  readonly method: string;
+  /** The inside of `params`, without braces. */
+  readonly inside: string;
+  readonly name: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export type HeadersFor = (args: JsonObject) => Readonly<Record<string, string>> | undefined;
+
+export function relayTool(link: Link, rawName: string, headersFor: HeadersFor | undefined): Relayed {
+  const name = JSON.stringify(rawName);
+  return relayed(link, (context) => {
+    const { argumentsText } = context.grant.intent;
+    const headers = headersFor?.(JSON.parse(argumentsText) as JsonObject);
+    return { method: "tools/call", inside: `"arguments":${argumentsText},"name":${name}`, name: rawName, headers };
+  });
+}
+
+export function relayPrompt(link: Link, rawName: string): Relayed {
+  const name = JSON.stringify(rawName);
+  return relayed(link, (context) => {
+    const { argumentsText } = context.grant.intent;
+    return context.grant.method === "completion/complete"
+      ? completion(argumentsText, `{"name":${name},"type":"ref/prompt"}`, rawName)
+      : { method: "prompts/get", inside: `"arguments":${argumentsText},"name":${name}`, name: rawName };
+  });
+}
+
+export function relayResource(link: Link, rawUri: string): Relayed {
+  const uri = JSON.stringify(rawUri);
+  return relayed(link, (context) =>
+    context.grant.method === "completion/complete"
+      ? completion(context.grant.intent.argumentsText, `{"type":"ref/resource","uri":${uri}}`, rawUri)
+      : { method: "resources/read", inside: `"uri":${uri}`, name: rawUri },
+  );
+}
+
+function completion(argumentsText: string, ref: string, name: string): Outgoing {
+  // The intent's arguments are `{"argument":…,"context":…}`; what is asked about stands beside them.
+  return { method: "completion/complete", inside: `${argumentsText.slice(1, -1)},"ref":${ref}`, name };
+}
+
+function relayed(link: Link, outgoing: (context: RunContext) => Outgoing): Relayed {
+  return {
+    server: link.server,
+    binding: link.binding,
+    relay: (context) => relay(link, outgoing(context), context),
+  };
+}
+
+/** What travels in our sealed `requestState` for a downstream call. */
+interface RelayState {
+  /** A call that waits here… */
+  readonly parked?: string;
+  /** …or the server's own state. */
+  readonly state?: JsonValue;
+}
+
+async function relay(link: Link, outgoing: Outgoing, context: RunContext): Promise<JsonObject | RawResult> {
+  const before = (context.state ?? {}) as RelayState;
+  const answer = await answered(link, outgoing, context, before);
+  if (answer.kind === "error") throw refusedBy(link, answer);
+  return passedOn(link, outgoing.method, answer);
+}
+
+async function answered(
+  link: Link,
+  outgoing: Outgoing,
+  context: RunContext,
+  before: RelayState,
+): Promise<UpstreamAnswer & { kind: "result" | "error" }> {
+  const { conversation } = context.proposal;
+  if (before.parked !== undefined) return resumed(link, context, before.parked);
+  const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
+  if (asksLater) return firstTurn(link, outgoing, context, before);
+  const upstream = link.upstream(context.grant.principal);
+  let state = before;
+  let responses: JsonObject | undefined;
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const hooks = hooksFor(context, conversation.request ? (m, p) => context.relayQuestion(m, p) : undefined);
+    const answer = await upstream.request(callOf(outgoing, context, state, responses, hooks));
+    const asked = questionsIn(answer);
+    if (!asked) return answer;
+    // The server speaks 2026-07-28 and ends its exchange to ask; this client is asked while its call stays open.
+    responses = await askAll(context, asked.requests);
+    state = { state: asked.state };
+  }
+  throw new Fault("ToolExecution", `server \`${link.server}\` asked more than ${MAX_ROUNDS} times in one call`);
+}
+
+async function askAll(context: RunContext, requests: Readonly<Record<string, InputRequest>>): Promise<JsonObject> {
+  const given = await Promise.all(
+    Object.entries(requests).map(async ([key, { method, params }]): Promise<[string, JsonObject]> => {
+      context.assertCapable(method);
+      return [key, await context.relayQuestion(method, params ?? {})];
+    }),
+  );
+  return Object.fromEntries(given);
+}
+
+async function firstTurn(
+  link: Link,
+  outgoing: Outgoing,
+  context: RunContext,
+  before: RelayState,
+): Promise<UpstreamAnswer> {
+  const exchange = new Exchange();
+  exchange.attach(context);
+  const hooks = hooksFor(context, (method, params) => exchange.ask(method, params), exchange);
+  const responses = context.round.responses;
+  const call = callOf(outgoing, context, before, responses, hooks);
+  const upstream = link.upstream(context.grant.principal);
+  exchange.begin(() => upstream.request({ ...call, cancel: exchange.cancel }));
+  const answer = await turned(link, exchange, await exchange.next(link.parked.newId()));
+  const asked = questionsIn(answer);
+  if (!asked) return answer;
+  for (const { method } of Object.values(asked.requests)) context.assertCapable(method);
+  throw new InputRequired(asked.requests, { state: asked.state } as JsonValue, asked.rest);
+}
+
+async function resumed(link: Link, context: RunContext, id: string): Promise<UpstreamAnswer> {
+  const exchange = link.parked.take(id);
+  exchange.attach(context);
+  exchange.take(context.round.responses);
+  return turned(link, exchange, await exchange.next(id));
+}
+
+function turned(link: Link, exchange: Exchange, turn: Turn): UpstreamAnswer {
+  if ("answer" in turn) return turn.answer;
+  link.parked.put(turn.id, exchange);
+  throw new InputRequired(turn.questions, { parked: turn.id }, {});
+}
+
+function canBeAsked(capabilities: JsonObject): boolean {
+  return (
+    capabilities.elicitation !== undefined || capabilities.sampling !== undefined || capabilities.roots !== undefined
+  );
+}
+
+function hooksFor(
+  context: RunContext,
+  ask: ((method: QuestionMethod, params: JsonObject) => Promise<JsonObject>) | undefined,
+  exchange?: Exchange,
+): CallHooks {
+  // Of several rounds, the one under way speaks for the call.
+  const current = (): RunContext | undefined => (exchange ? exchange.context : context);
+  return {
+    ...(context.wantsProgress ? { progress: (params: JsonObject) => current()?.relayProgress(params) } : {}),
+    log: (params) => current()?.log(levelOf(params.level), params.data ?? null, loggerOf(params)),
+    ...(ask ? { ask } : {}),
+  };
+}
+
+const LEVELS = new Set(["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]);
+
+function levelOf(level: JsonValue | undefined): LogLevel {
+  return typeof level === "string" && LEVELS.has(level) ? (level as LogLevel) : "info";
+}
+
+function loggerOf(params: JsonObject): string | undefined {
+  return typeof params.logger === "string" ? params.logger : undefined;
+}
+
+function callOf(
+  outgoing: Outgoing,
+  context: RunContext,
+  state: RelayState,
+  responses: JsonObject | undefined,
+  hooks: CallHooks,
+): UpstreamCall {
+  const { grant, proposal } = context;
+  let { inside } = outgoing;
+  let meta: string | undefined;
+  if (grant.intent.forwardedText !== "{}") {
+    const forwarded = intentForwarded(grant.intent);
+    for (const [key, value] of Object.entries(forwarded)) {
+      if (key === "_meta") meta = canonicalize(value);
+      else if (key !== "inputResponses") inside += `,${JSON.stringify(key)}:${canonicalize(value)}`;
+    }
+  }
+  if (responses && Object.keys(responses).length > 0) inside += `,"inputResponses":${canonicalize(responses)}`;
+  if (state.state !== undefined) inside += `,"requestState":${canonicalize(state.state)}`;
+  const { logLevel } = proposal.conversation;
+  return {
+    method: outgoing.method,
+    params: `{${inside}}`,
+    ...(meta === undefined ? {} : { meta }),
+    trace: { traceparent: proposal.span.traceparent },
+    name: outgoing.name,
+    ...(outgoing.headers ? { headers: outgoing.headers } : {}),
+    capabilities: capabilitiesText(context.clientCapabilities),
+    ...(logLevel === undefined ? {} : { logLevel }),
+    // The gateway's own clock runs; when it stops the call, the server is told.
+    timeoutMs: 0,
+    cancel: proposal.cancel,
+    hooks,
+  };
+}
+
+/** Only what a server may use through us; most clients can do the same things, so the text is remembered. */
+const capabilityTexts = new WeakMap<JsonObject, string>();
+
+function capabilitiesText(capabilities: JsonObject): string {
+  let text = capabilityTexts.get(capabilities);
+  if (text === undefined) {
+    const { elicitation, sampling, roots } = capabilities;
+    text = JSON.stringify({ elicitation, sampling, roots });
+    capabilityTexts.set(capabilities, text);
+  }
+  return text;
+}
+
+interface Asked {
+  readonly requests: Readonly<Record<string, InputRequest>>;
+  readonly state: JsonValue | undefined;
+  readonly rest: JsonObject;
+}
+
+/** A result of 2026-07-28 that asks instead of answering. */
+function questionsIn(answer: UpstreamAnswer): Asked | undefined {
+  if (answer.kind !== "result" || answer.value.resultType !== "input_required") return undefined;
+  const { inputRequests, requestState, ...rest } = answer.value;
+  if (!isJsonObject(inputRequests)) throw new Fault("ToolExecution", "the server asked without saying what");
+  for (const [key, request] of Object.entries(inputRequests)) {
+    if (!isJsonObject(request) || !QUESTIONS.has(String(request.method))) {
+      throw new Fault("ToolExecution", `the server asked for something it may not ask for (\`${key.slice(0, 64)}\`)`);
+    }
+  }
+  return { requests: inputRequests as unknown as Asked["requests"], state: requestState, rest };
+}
+
+function passedOn(link: Link, method: string, answer: UpstreamAnswer & { kind: "result" }): JsonObject | RawResult {
+  const { text, value } = answer;
+  if (method === "tools/call" && !Array.isArray(value.content) && value.structuredContent === undefined) {
+    throw new Fault("ToolExecution", `server \`${link.server}\` answered without content`);
+  }
+  if (link.namespace.scheme !== "") {
+    if (method === "resources/read") return renameContents(value, link.namespace);
+    // Most results link to nothing; only those that might are looked through.
+    if (text.includes('"resource')) return renameUris(value, link.namespace);
+  }
+  const trimmed = text.trim();
+  return new RawResult(trimmed.slice(1, -1).trim(), value);
+}
+
+function refusedBy(link: Link, { error }: UpstreamAnswer & { kind: "error" }): Fault {
+  return new Fault("Downstream", error.message, {
+    downstream: { code: error.code, message: error.message, data: error.data },
+    extra: { server: link.server },
+  });
+}
