@@ -26,7 +26,7 @@ export function addUpdate(program: Command): void {
     if (current === undefined) {
       throw new CliError(`nothing is installed in ${home.root}`, EXIT.error, "run: portcullis install");
     }
-    if (options.rollback) return roll(command, home);
+    if (options.rollback) return roll(command, home, options.healthTimeout);
     if (options.check) return check(command, home, current, options);
     const out = outFor(command);
     const source = sourceFor(home, options);
@@ -38,8 +38,8 @@ export function addUpdate(program: Command): void {
   });
 }
 
-async function roll(command: Command, home: Home): Promise<void> {
-  const change = await withLock(home.root, () => rollBack(home));
+async function roll(command: Command, home: Home, healthTimeoutMs: number): Promise<void> {
+  const change = await withLock(home.root, () => rollBack(home, healthTimeoutMs));
   outFor(command).data(
     { version: change.to, changed: true, from: change.from },
     () => `back from ${change.from} to ${change.to}`,

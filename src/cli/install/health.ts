@@ -8,7 +8,6 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { entryOf, type Home } from "./home.js";
 
-const TIMEOUT_MS = 30_000;
 const STOP_MS = 3_000;
 const MAX_COMPLAINT = 2_000;
 
@@ -19,7 +18,7 @@ interface Answer {
 }
 
 /** Undefined when it works, otherwise what went wrong. */
-export async function whyUnhealthy(home: Home, version: string, timeoutMs = TIMEOUT_MS): Promise<string | undefined> {
+export async function whyUnhealthy(home: Home, version: string, timeoutMs: number): Promise<string | undefined> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-health-")));
   try {
     const root = join(base, "root");

@@ -31,6 +31,8 @@ export interface Source {
   readonly key: ReleaseKey;
   readonly channel: Channel;
   readonly allowDowngrade: boolean;
+  /** How long a version may take to answer after the switch. */
+  readonly healthTimeoutMs: number;
 }
 
 export interface Offer {
@@ -78,12 +80,12 @@ function parseIndex(bytes: Buffer, url: URL): { version: string; path?: string }
 /** Brings in the offered version; undefined when it is the one that runs. Call it under the lock. */
 export async function bringIn(home: Home, source: Source, offer: Offer): Promise<Change | undefined> {
   const { release, folder } = offer;
-  await settle(home);
+  await settle(home, source.healthTimeoutMs);
   const from = currentVersion(home);
   const installed = readInstalled(home);
   refuseDowngrade(release.version, installed.highest ?? from, source.allowDowngrade);
   if (release.version === from && existsSync(home.shim)) {
-    const why = await whyUnhealthy(home, from);
+    const why = await whyUnhealthy(home, from, source.healthTimeoutMs);
     if (why === undefined) {
       if (installed.channel !== source.channel) await writeInstalled(home, { ...installed, channel: source.channel });
       return undefined;
@@ -91,7 +93,7 @@ export async function bringIn(home: Home, source: Source, offer: Offer): Promise
   }
   await fetchVersion(home, release, folder);
   if (!existsSync(home.shim)) await writeShim(home);
-  await activate(home, release.version, source.channel);
+  await activate(home, release.version, source);
   return { from, to: release.version };
 }
 
@@ -147,14 +149,14 @@ async function writeShim(home: Home): Promise<void> {
 }
 
 /** Switches, and switches back when the new version does not answer. */
-async function activate(home: Home, version: string, channel: Channel): Promise<void> {
+async function activate(home: Home, version: string, { channel, healthTimeoutMs }: Source): Promise<void> {
   const before = readInstalled(home);
   const from = currentVersion(home);
   const previous = from === version ? before.previous : from;
   // Written first: whoever comes after a crash knows that this version still has to prove itself.
   await writeInstalled(home, { ...before, previous, unproven: version });
   await switchTo(home, version);
-  const why = await whyUnhealthy(home, version);
+  const why = await whyUnhealthy(home, version, healthTimeoutMs);
   if (why !== undefined) {
     const to = previous !== version && isPresent(home, previous) ? previous : undefined;
     await goBack(home, before, version, to);
@@ -179,11 +181,11 @@ async function goBack(
 }
 
 /** A run that was killed after its switch left a version that nobody has seen work. */
-async function settle(home: Home): Promise<void> {
+async function settle(home: Home, healthTimeoutMs: number): Promise<void> {
   const { unproven, ...rest } = readInstalled(home);
   if (unproven === undefined) return;
   const current = currentVersion(home);
-  if (current === unproven && (await whyUnhealthy(home, unproven)) !== undefined) {
+  if (current === unproven && (await whyUnhealthy(home, unproven, healthTimeoutMs)) !== undefined) {
     const to = rest.previous !== unproven && isPresent(home, rest.previous) ? rest.previous : undefined;
     return goBack(home, { ...rest, previous: undefined }, unproven, to);
   }
@@ -191,21 +193,24 @@ async function settle(home: Home): Promise<void> {
 }
 
 /** Back to the version before. Call it under the lock. */
-export async function rollBack(home: Home): Promise<Change> {
-  await settle(home);
+export async function rollBack(home: Home, healthTimeoutMs: number): Promise<Change> {
+  await settle(home, healthTimeoutMs);
   const from = currentVersion(home);
   const installed = readInstalled(home);
   const { previous } = installed;
   if (from === undefined || previous === undefined || !isPresent(home, previous)) {
     throw new CliError("there is no earlier version to go back to");
   }
+  const turned = { ...installed, previous: from };
+  await writeInstalled(home, { ...turned, unproven: previous });
   await switchTo(home, previous);
-  const why = await whyUnhealthy(home, previous);
+  const why = await whyUnhealthy(home, previous, healthTimeoutMs);
   if (why !== undefined) {
     await switchTo(home, from);
+    await writeInstalled(home, installed);
     throw new CliError(`version ${previous} does not work either, so ${from} stays: ${why}`);
   }
-  await writeInstalled(home, { ...installed, previous: from });
+  await writeInstalled(home, turned);
   return { from, to: previous };
 }
 

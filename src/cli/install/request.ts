@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Command, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { CliError, EXIT } from "../exit.js";
 import { CHANNELS, type Channel, defaultRoot, type Home, homeAt, readInstalled } from "./home.js";
 import { parsePublicKey, type ReleaseKey } from "./minisign.js";
@@ -16,8 +16,10 @@ export interface InstallOptions {
   from?: string;
   key?: string;
   allowDowngrade?: boolean;
+  healthTimeout: number;
 }
 
+const MAX_HEALTH_MS = 600_000;
 const packageRoot = packageRootOf(fileURLToPath(new URL("../main.js", import.meta.url)));
 
 export function addInstallOptions(command: Command): Command {
@@ -26,7 +28,14 @@ export function addInstallOptions(command: Command): Command {
     .addOption(new Option("--channel <name>", "which releases to take").choices(CHANNELS))
     .addOption(new Option("--from <url>", "the release server").env("PORTCULLIS_RELEASES"))
     .option("--key <file>", "trust this minisign public key instead of the one that is built in")
+    .option("--health-timeout <ms>", "how long a new version may take to answer", milliseconds, 30_000)
     .option("--allow-downgrade", "take a release that is older than one that was installed");
+}
+
+function milliseconds(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value > 0 && value <= MAX_HEALTH_MS) return value;
+  throw new InvalidArgumentError(`it is 1 to ${MAX_HEALTH_MS} milliseconds.`);
 }
 
 /** The folder that was named, the one this process runs from, or the platform's own. */
@@ -53,6 +62,7 @@ export function sourceFor(home: Home, options: InstallOptions): Source {
     key: keyFor(options.key, builtIn.key),
     channel: options.channel ?? readInstalled(home).channel,
     allowDowngrade: options.allowDowngrade === true,
+    healthTimeoutMs: options.healthTimeout,
   };
 }
 
