@@ -38,6 +38,15 @@ const ONE_SCHEMA = [
 ] as const;
 const LISTS = { anyOf: "any", oneOf: "one" } as const;
 
+const NOT_IN = {
+  "draft-07": new Set(
+    "prefixItems dependentRequired dependentSchemas minContains maxContains unevaluatedItems unevaluatedProperties $dynamicRef $recursiveRef".split(
+      " ",
+    ),
+  ),
+  "2020-12": new Set(["dependencies"]),
+};
+
 /** Compiles one schema into the table and answers the node of its root. */
 export function compileSchema(
   table: NodeTable,
@@ -114,6 +123,8 @@ class Compiler {
   #fill(schema: JsonObject, node: Node): void {
     const left = new Set(Object.keys(schema).filter((key) => schema[key] !== undefined && !SILENT.has(key)));
     const take = (key: string): JsonValue | undefined => {
+      // What a dialect does not know is no keyword there; it stays among the leftovers.
+      if (NOT_IN[this.#document.dialect].has(key)) return undefined;
       left.delete(key);
       return Object.hasOwn(schema, key) ? schema[key] : undefined;
     };
@@ -243,12 +254,11 @@ class Compiler {
     if (Array.isArray(required) && required.every((name) => typeof name === "string")) {
       node.required = [...new Set(required as string[])];
     } else if (required !== undefined) this.#malformed(node, "required", "an array of strings");
-    const dependencies = this.#document.dialect === "draft-07" ? take("dependencies") : undefined;
     const needed = new Map<string, readonly string[]>();
     const schemas = new Map<string, NodeId>(this.#named(node, "dependentSchemas", take("dependentSchemas")) ?? []);
     for (const [keyword, given] of [
       ["dependentRequired", take("dependentRequired")],
-      ["dependencies", dependencies],
+      ["dependencies", take("dependencies")],
     ] as const) {
       if (given === undefined) continue;
       if (!isJsonObject(given)) this.#malformed(node, keyword, "an object");
@@ -384,7 +394,8 @@ function cut(node: Node, target: NodeId, instead: NodeId): void {
 function flagsFor(source: string): string | undefined {
   return ["u", ""].find((flags) => {
     try {
-      return new RegExp(source, flags) !== undefined;
+      new RegExp(source, flags);
+      return true;
     } catch {
       return false;
     }

@@ -1,0 +1,28 @@
+import { buildContract, type ContractOptions } from "./contract.js";
+import { CodegenError } from "./errors.js";
+import type { Report } from "./report.js";
+import type { GeneratedFile, Output, Target } from "./targets/target.js";
+import { typescript } from "./targets/typescript/typescript.js";
+
+const TARGETS: Readonly<Record<string, Target>> = { ts: typescript };
+
+export const LANGUAGES: readonly string[] = Object.keys(TARGETS);
+
+export interface Generated {
+  readonly files: readonly GeneratedFile[];
+  /** Everything in the schemas that the code does not honour exactly. */
+  readonly reports: readonly Report[];
+  readonly fields: Output["fields"];
+  readonly tools: number;
+}
+
+/** The same manifest and options always make the same files. */
+export function generate(language: string, manifest: unknown, options: ContractOptions = {}): Generated {
+  const target = Object.hasOwn(TARGETS, language) ? TARGETS[language] : undefined;
+  if (target === undefined) {
+    throw new CodegenError("CODEGEN_TARGET", `there is no target \`${language}\`; choose ${LANGUAGES.join(", ")}`);
+  }
+  const contract = buildContract(manifest, target.reserved, options);
+  const { files, reports, fields } = target.emit(contract);
+  return { files, reports: [...contract.reports, ...reports], fields, tools: contract.tools.length };
+}
