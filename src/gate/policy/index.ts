@@ -1,6 +1,7 @@
 export { type CaseResult, parseCases, type PolicyCase, runCases } from "./cases.js";
 export { METHODS } from "./catalog.js";
 export { type DecisionChange, diffPolicies, type PolicyDiff, type RuleChange } from "./diff.js";
+export { type GrantPolicy, grantPolicy, type GrantPolicyOptions, type PolicyGrant } from "./grants.js";
 export { loadPolicyFiles, type PolicyFileLimits, readPolicyFiles } from "./files.js";
 export { loadPolicy, type LoadPolicyOptions, noPolicy } from "./load.js";
 export { REDACTION_NAMES, redactionPattern } from "./obligations.js";

@@ -1,0 +1,95 @@
+// A policy that permits exactly what a list of grants says. Written by a machine from a proof, and readable by a person.
+
+import { Catalog } from "./catalog.js";
+import { argumentConditions } from "./grant-conditions.js";
+import { quote } from "./language/scan.js";
+import type { ToolSummary } from "./types.js";
+
+/** An agent may call a tool, with arguments that fit the schema; any arguments that the tool takes when absent. */
+export interface PolicyGrant {
+  readonly app: string;
+  readonly agent: string;
+  readonly tool: string;
+  readonly arguments?: unknown;
+}
+
+export interface GrantPolicyOptions {
+  /** Lines that say where the policy comes from. */
+  readonly header?: readonly string[];
+  /** Arguments are checked by another voice too: then a condition that Cedar cannot say is left out. */
+  readonly argumentsElsewhere?: boolean;
+}
+
+export interface GrantPolicy {
+  readonly text: string;
+  /** Grants whose arguments Cedar cannot say. Without another voice they are not permitted at all. */
+  readonly unsaid: readonly PolicyGrant[];
+}
+
+const PER_CLAUSE = 16;
+const MAX_ACTIONS = 200;
+
+export function grantPolicy(
+  grants: readonly PolicyGrant[],
+  tools: readonly ToolSummary[],
+  options: GrantPolicyOptions = {},
+): GrantPolicy {
+  const catalog = new Catalog(tools);
+  const schemas = new Map(tools.map((tool) => [tool.name, tool.inputSchema]));
+  const unsaid: PolicyGrant[] = [];
+  const free = new Map<string, PolicyGrant[]>();
+  const rules: string[] = [];
+  for (const grant of grants) {
+    const action = catalog.actions.get(grant.tool);
+    const said =
+      grant.arguments === undefined || action === undefined
+        ? []
+        : argumentConditions(grant.arguments, action.shape, schemas.get(grant.tool));
+    if (said === undefined) unsaid.push(grant);
+    if (said === undefined && options.argumentsElsewhere !== true) {
+      rules.push(`// not permitted: Cedar cannot say which arguments ${comment(grant)} may use`);
+    } else if (said === undefined || said.length === 0) {
+      const key = `${grant.app}/${grant.agent}`;
+      free.set(key, [...(free.get(key) ?? []), grant]);
+    } else if (!said.includes("false")) rules.push(rule(ruleId(rules.length, grant.agent, grant.tool), grant, said));
+  }
+  for (const [agent, list] of free) {
+    for (let at = 0; at < list.length; at += MAX_ACTIONS) {
+      const names = list.slice(at, at + MAX_ACTIONS).map(({ tool }) => `Action::${quote(tool)}`);
+      const actions = names.length === 1 ? `action == ${names[0]}` : `action in [\n    ${names.join(",\n    ")}\n  ]`;
+      rules.push(
+        `@id(${ruleId(rules.length, agent)})\npermit (\n  principal == Agent::${quote(agent)},\n  ${actions},\n  resource\n);`,
+      );
+    }
+  }
+  const header = (options.header ?? []).map((line) => `// ${quote(line).slice(1, -1)}`);
+  // Nothing granted is still a policy: one that permits nothing.
+  const body = rules.length === 0 ? ['@id("lattice.nothing")\nforbid (principal, action, resource);'] : rules;
+  return { text: `${[...header, ...body].join("\n\n")}\n`, unsaid };
+}
+
+/** A number makes it unique, the names make it readable. */
+function ruleId(number: number, ...names: readonly string[]): string {
+  const readable = names.map((name) => name.replaceAll(/[^\w./-]/g, "_").slice(0, 48)).join(".");
+  return quote(`lattice.${number + 1}.${readable}`);
+}
+
+function rule(id: string, { app, agent, tool }: PolicyGrant, conditions: readonly string[]): string {
+  const clauses: string[] = [];
+  for (let at = 0; at < conditions.length; at += PER_CLAUSE) {
+    clauses.push(`when {\n  ${conditions.slice(at, at + PER_CLAUSE).join(" &&\n  ")}\n}`);
+  }
+  return [
+    `@id(${id})`,
+    "permit (",
+    `  principal == Agent::${quote(`${app}/${agent}`)},`,
+    `  action == Action::${quote(tool)},`,
+    "  resource",
+    ")",
+    `${clauses.join("\n")};`,
+  ].join("\n");
+}
+
+function comment({ agent, tool }: PolicyGrant): string {
+  return `${quote(agent).slice(1, -1)} of ${quote(tool).slice(1, -1)}`;
+}
