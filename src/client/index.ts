@@ -32,3 +32,4 @@ export type { RevisionName } from "./revision.js";
 export type { CallerContext, SecureOptions, ToolSettings } from "./secure.js";
 export type { ChangeEvent, Subscription, SubscriptionFilter } from "./subscriptions.js";
 export type { ConnectTarget, InProcessServer } from "./target.js";
+export * from "./typed/index.js";
