@@ -1,0 +1,7 @@
+// The core tools: modules that plug in for one application at a time.
+
+export { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
+export { coreTools } from "./core-tools.js";
+export type { LlmSettings, UsageRecord } from "./llm/settings.js";
+export { repositoryFolder, type StateSettings } from "./state/settings.js";
+export { type RuntimeValue, type RuntimeValues, valuesOf } from "./state/values.js";
