@@ -101,6 +101,12 @@ describe("the gate", () => {
     expect((await ask({ policy: POLICY, voices: [yes] }, 5)).decision.effect).toBe("permit");
   });
 
+  it("names every voice's rule in a permit", async () => {
+    const named = () => ({ effect: "permit" as const, rules: [{ id: "host.rule" }], reason: "" });
+    const { decision } = await ask({ policy: POLICY, voices: [named] }, 5);
+    expect(decision.rules.map((rule) => rule.id)).toEqual([expect.any(String), "host.rule"]);
+  });
+
   it("denies when a voice breaks while deciding", async () => {
     const broken: Voice = () => {
       throw new Error("no disk");

@@ -72,9 +72,11 @@ async function decideSlowly(
   inputResponses: unknown,
 ): Promise<Decision> {
   let answer = first;
+  const voiced: Rule[] = [];
   for (const voice of gate.voices) {
     const verdict = await voice(proposed, intent);
     if (verdict.effect === "deny") return refuse(policy, verdict);
+    voiced.push(...verdict.rules);
   }
   if (answer.effect === "challenge" && !gate.observe) {
     const { challenge, isNew } = await gate.approvals.open({
@@ -102,7 +104,8 @@ async function decideSlowly(
   const wouldRun = answer.effect === "permit" || gate.observe;
   if (!wouldRun) return refuse(policy, policyVerdict(answer));
   const guarded = await gate.guardrails.run(proposed.principal, proposed.target, intent);
-  return conclude(gate, policy, proposed, intent, answer, guarded);
+  const decision = conclude(gate, policy, proposed, intent, answer, guarded);
+  return decision.permit && voiced.length > 0 ? { ...decision, rules: [...decision.rules, ...voiced] } : decision;
 }
 
 function conclude(
