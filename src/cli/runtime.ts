@@ -10,6 +10,7 @@ import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telem
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
 import { ensureState, type State } from "./state.js";
+import type { WorkflowInForce } from "./workflow/serving.js";
 
 export interface RuntimeOptions {
   stateDir: string;
@@ -33,6 +34,8 @@ export interface RuntimeOptions {
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
+  /** Callers are its agents, and each holds what was delegated to it. */
+  workflow?: WorkflowInForce;
 }
 
 export interface Runtime {
@@ -81,9 +84,11 @@ async function open(
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
   opened.push(() => ledger.close());
-  const gate = createGate({ observe: options.observe ?? false });
+  const { workflow } = options;
+  const gate = createGate({ observe: options.observe ?? false, voices: workflow?.voices });
+  const ownPolicy = (): string => workflow?.policyFile(state.dir, server.tools.keys()) ?? state.policyDir;
   const watcher = await watchPolicy({
-    paths: options.policyPaths?.length ? options.policyPaths : [state.policyDir],
+    paths: options.policyPaths?.length ? options.policyPaths : [ownPolicy()],
     tools,
     gate,
     onSwap: (swap) => recordSwap(ledger, telemetry, swap),
@@ -105,6 +110,7 @@ async function open(
     limits: options.limits,
     readOnlyTools: readOnly,
     keepArguments: options.keepArguments,
+    identify: workflow?.identify(),
   });
   opened.push(() => endpoint.close());
   const admin = options.admin

@@ -34,6 +34,7 @@ export { type SarifOptions, toSarif } from "./report/sarif.js";
 export { tell } from "./report/story.js";
 export { toSvg } from "./report/svg.js";
 export { toDot, toJson, toMermaid } from "./report/text.js";
+export { findCycle } from "./workflow/cycle.js";
 export { ANALYSIS_LIMITS, Analysis, type AnalysisOptions, analyse, type Change } from "./workflow/analyse.js";
 export { DelegationCheck, type DelegationGraph, type NumberedChange, words } from "./workflow/delegation-check.js";
 export {

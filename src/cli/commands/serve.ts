@@ -3,6 +3,7 @@ import { listenStdio } from "../../transport/index.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { type Runtime, startRuntime } from "../runtime.js";
+import { type WorkflowInForce, workflowInForce } from "../workflow/serving.js";
 
 interface ServeOptions {
   host: string;
@@ -19,6 +20,8 @@ interface ServeOptions {
   logLevel: string;
   allowHost?: string[];
   allowOrigin?: string[];
+  workflow?: string;
+  trustGateway?: string[];
 }
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
@@ -40,12 +43,19 @@ export function addServe(program: Command): void {
     .option("--publish <file>", "also write signed checkpoints to this file")
     .option("--allow-host <name...>", "names this server answers to, besides loopback")
     .option("--allow-origin <origin...>", "web origins that may call it")
+    .option("--workflow <file>", "serve the agents of a workflow, each with what was delegated to it")
+    .option("--trust-gateway <key...>", "public keys of gateways whose delegations are accepted too")
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);
       const out = outFor(command);
+      const { workflow: file, trustGateway: trusted, observe } = options;
+      const workflow = file
+        ? await workflowInForce({ file, stateDir: dir, trusted, despiteViolations: observe })
+        : undefined;
       const runtime = await startRuntime({
         stateDir: dir,
+        workflow,
         server: await loadServer(module),
         policyPaths: options.policy,
         observe: options.observe,
@@ -73,7 +83,7 @@ export function addServe(program: Command): void {
         const listener = await listenStdio(runtime.endpoint);
         await Promise.race([listener.closed, stopped]);
       } else {
-        const started = startedFacts(runtime);
+        const started = { ...startedFacts(runtime), ...workflowFacts(workflow) };
         out.data(started, () => welcome(runtime, options));
         await stopped;
       }
@@ -89,6 +99,11 @@ function startedFacts(runtime: Runtime): Record<string, unknown> {
     policy: runtime.gate.policy.hash,
     pid: process.pid,
   };
+}
+
+/** What whoever spends a delegation here has to know, and whoever accepts one from here. */
+function workflowFacts(workflow: WorkflowInForce | undefined): Record<string, unknown> {
+  return workflow ? { gateway: workflow.keys.gateway, delegationKey: workflow.keys.publicKey } : {};
 }
 
 /** What a person needs next: where it is, how to connect, and what to try. */

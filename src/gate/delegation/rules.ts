@@ -16,6 +16,8 @@ export interface DelegationRules {
   offered(agent: string): ReadonlySet<string> | undefined;
   /** Whether delegations run from one agent to the other, and for which capabilities; undefined when there are none. */
   passedOn(from: string, to: string): ((capability: string) => boolean) | undefined;
+  /** Whether the capability, as it was analysed, takes these arguments. */
+  takes(capability: string, args: JsonObject): Judged;
   /** Whether one of the delegations between them lets this very call through. */
   admits(from: string, to: string, capability: string, args: JsonObject): Judged;
   /** Whether the agent's allow list has this very call. */

@@ -40,6 +40,13 @@ export function delegationVoice(
       if (!(error instanceof DelegationRefused)) throw error;
       return deny("PolicyDeny", `delegation.${error.code}`, error.message);
     }
+    if (!(await now.takes(capability, proposed.arguments))) {
+      return deny(
+        "PolicyDeny",
+        "workflow.scope",
+        `\`${capability}\`, as the workflow knows it, takes no such arguments`,
+      );
+    }
     const refusedBy = await hopAgainst(now, chain, capability, proposed.arguments);
     if (refusedBy !== undefined) {
       return deny(

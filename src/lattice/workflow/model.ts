@@ -4,6 +4,8 @@ import type { ValueType } from "../inclusion/type.js";
 /** A workflow as plain data. Capabilities are named `server.tool`; agents, delegations and rules refer to those names. */
 export interface Workflow {
   readonly capabilities: ReadonlyMap<string, Capability>;
+  /** The names by which a gateway serves capabilities, where these are not their own. */
+  readonly servedAs?: ReadonlyMap<string, string>;
   readonly agents: readonly WorkflowAgent[];
   readonly delegations: readonly Delegation[];
   readonly rules: readonly WorkflowRule[];

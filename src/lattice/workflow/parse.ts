@@ -27,6 +27,7 @@ class Reader {
   readonly #capabilities = new Map<string, Capability>();
   readonly #servers = new Map<string, readonly string[] | undefined>();
   readonly #labels = new Map<string, readonly string[]>();
+  readonly #servedAs = new Map<string, string>();
 
   constructor(document: WorkflowDocument, options: ParseOptions) {
     this.#d = document;
@@ -59,6 +60,7 @@ class Reader {
     this.#cycles(top.cycles, delegations);
     return {
       capabilities: this.#capabilities,
+      servedAs: this.#servedAs,
       agents: this.#roots(agents, delegations, top.agents?.line),
       delegations,
       rules,
@@ -70,7 +72,8 @@ class Reader {
     if (!/^[^.*\s]+$/.test(key)) {
       d.report("LATTICE_SHAPE", `the server name \`${key}\` may not contain dots, stars or spaces`, line);
     }
-    const { tools, manifest } = d.fields(value, `the server \`${key}\``, ["tools", "manifest"]);
+    const { tools, manifest, prefix } = d.fields(value, `the server \`${key}\``, ["tools", "manifest", "prefix"]);
+    const served = prefix === undefined ? undefined : d.text(prefix.value, `the prefix of \`${key}\``);
     try {
       const caps = capabilitiesOf(
         tools === undefined ? this.#manifest(key, manifest, line) : { tools: d.value(tools.value) },
@@ -78,6 +81,7 @@ class Reader {
       if (caps === "all") return;
       if (caps.size === 0) d.report("LATTICE_EMPTY", `the server \`${key}\` has no tools`, line);
       for (const capability of caps.values()) this.#capabilities.set(`${key}.${capability.name}`, capability);
+      if (served !== undefined) this.#serveAs(key, served, [...caps.keys()], prefix?.line ?? line);
       this.#servers.set(
         key,
         [...caps.keys()].map((name) => `${key}.${name}`),
@@ -87,6 +91,20 @@ class Reader {
       // Known, though with nothing to offer: what names it has no second problem because of it.
       this.#servers.set(key, undefined);
       d.report(error.code, `the server \`${key}\`: ${error.text}`, (tools ?? manifest)?.line ?? line);
+    }
+  }
+
+  /** A gateway's names begin with the prefix instead of the server's name; two tools cannot go by one name. */
+  #serveAs(server: string, prefix: string, tools: readonly string[], line: number): void {
+    const taken = new Map([...this.#servedAs].map(([capability, name]) => [name, capability]));
+    for (const tool of tools) {
+      const [name, capability] = [`${prefix}${tool}`, `${server}.${tool}`];
+      const other = taken.get(name) ?? (name !== capability && this.#capabilities.has(name) ? name : undefined);
+      if (other !== undefined) {
+        const message = `the server \`${server}\` would serve \`${capability}\` as \`${name}\`, and so is \`${other}\``;
+        this.#d.report("LATTICE_DUPLICATE", message, line);
+      }
+      this.#servedAs.set(capability, name);
     }
   }
 

@@ -1,0 +1,33 @@
+// The keys that a gateway signs delegations with, kept in its working folder.
+
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import {
+  type DelegationKeys,
+  exportDelegationKeys,
+  generateDelegationKeys,
+  importDelegationKeys,
+} from "../../gate/index.js";
+import { CliError } from "../exit.js";
+
+const fileIn = (dir: string): string => join(resolve(dir), "delegation.keys");
+
+/** Made on first use. Whoever can read this file can mint any delegation, so nobody else may. */
+export function ensureDelegationKeys(dir: string): DelegationKeys {
+  const file = fileIn(dir);
+  if (existsSync(file)) return delegationKeys(dir);
+  mkdirSync(resolve(dir), { recursive: true, mode: 0o700 });
+  const keys = generateDelegationKeys();
+  writeFileSync(file, exportDelegationKeys(keys), { mode: 0o600, flag: "wx" });
+  return keys;
+}
+
+export function delegationKeys(dir: string): DelegationKeys {
+  const file = fileIn(dir);
+  try {
+    return importDelegationKeys(readFileSync(file, "utf8"));
+  } catch (error) {
+    const help = "`portcullis serve --workflow FILE` makes them in its working folder; name that folder with --dir";
+    throw new CliError(`cannot use the delegation keys in ${file}: ${(error as Error).message}`, undefined, help);
+  }
+}

@@ -1,0 +1,60 @@
+// A workflow in force: who calls is known by their delegation, what they may call was proved before, and the gate holds
+// every call against the chain that it came by.
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ChainReader, type DelegationKeys, delegationVoice, type Voice } from "../../gate/index.js";
+import { delegatedIdentity, type Identify, localIdentity } from "../../identity/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { emitPolicy } from "./grants.js";
+import { ensureDelegationKeys } from "./keys.js";
+import { loadWorkflow } from "./load.js";
+import { workflowRules } from "./rules.js";
+
+export interface WorkflowInForce {
+  readonly keys: DelegationKeys;
+  readonly voices: readonly Voice[];
+  /** Wraps how callers are known otherwise. */
+  identify(base?: Identify): Identify;
+  /** Writes the policy for the tools that are served, and says where. */
+  policyFile(stateDir: string, served: Iterable<string>): string;
+}
+
+export interface WorkflowOptions {
+  readonly file: string;
+  readonly stateDir: string;
+  /** Public keys of gateways whose delegations are accepted. */
+  readonly trusted?: readonly string[];
+  /** Serve it although it breaks its own rules. What an allow list does not have is denied all the same. */
+  readonly despiteViolations?: boolean;
+}
+
+export async function workflowInForce(options: WorkflowOptions): Promise<WorkflowInForce> {
+  const loaded = await loadWorkflow(options.file);
+  const { room, violations, workflow, hash } = loaded;
+  if (violations.length > 0 && options.despiteViolations !== true) {
+    const told = violations.slice(0, 5).map((violation) => `  ${room.tell(violation)}`);
+    const more = violations.length > told.length ? [`  and ${violations.length - told.length} more`] : [];
+    throw new CliError(
+      [`${options.file} is not served, because it breaks its own rules:`, ...told, ...more].join("\n"),
+      EXIT.deny,
+      `\`portcullis lattice check ${options.file}\` shows all of them`,
+    );
+  }
+  const keys = ensureDelegationKeys(options.stateDir);
+  const rules = workflowRules(workflow, hash);
+  const reader = new ChainReader({ keys, rules: () => rules, trusted: options.trusted ?? [] });
+  return {
+    keys,
+    voices: [delegationVoice(() => rules)],
+    identify: (base = localIdentity()) => delegatedIdentity({ base, reader, toolOf: rules.toolOf }),
+    policyFile(stateDir, served) {
+      const folder = join(stateDir, "workflow");
+      const file = join(folder, "policy.cedar");
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      const { text } = emitPolicy(loaded, { app: "local", served: new Set(served), argumentsElsewhere: true });
+      writeFileSync(file, text, { mode: 0o600 });
+      return file;
+    },
+  };
+}
