@@ -3,20 +3,22 @@
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
-import { createGate, loadPolicy as loadCedar } from "../gate/index.js";
+import { createGate, type Gate, loadPolicy as loadCedar, type PolicySet } from "../gate/index.js";
 import { createGateway, toolSummaries } from "../gateway/index.js";
-import { closeSharedSandbox, loadPolicy, type Policy, problemText } from "../host/index.js";
+import { type AuditSummary, closeSharedSandbox, type Policy, policyFor } from "../host/index.js";
+import { localIdentity } from "../identity/index.js";
 import { type Ledger, LedgerLocked, openLedger } from "../ledger/index.js";
-import { createTelemetry, type Level } from "../telemetry/index.js";
+import { createTelemetry, type Level, type Telemetry } from "../telemetry/index.js";
 import { listenStdio } from "../transport/index.js";
 import { auditFile } from "./audit-file.js";
-import { CliError, EXIT } from "./exit.js";
+import { CliError } from "./exit.js";
+import { type HostFileOptions, type HostFiles, hostFiles } from "./host-config/files.js";
+import { loadHostPolicy, problemsOf, requireClient, requireFile } from "./host-config/read.js";
 import { hostServer } from "./host-server.js";
 
-export interface HostOptions {
-  config: string;
-  state?: string;
-  logLevel: string;
+export interface HostOptions extends HostFileOptions {
+  client?: string;
+  logLevel?: string;
   reload?: boolean;
 }
 
@@ -25,22 +27,31 @@ const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 const MAX_LEDGERS = 64;
 
 export async function runHost(options: HostOptions): Promise<void> {
-  const state = resolve(options.state ?? defaultState());
-  let policy = readPolicy(options.config, state);
-  const telemetry = createTelemetry({ log: { level: options.logLevel as Level } });
+  const files = hostFiles(options);
+  // Whoever started us said which client this is; the client itself is not asked.
+  const identify = localIdentity(options.client === undefined ? {} : { agent: options.client });
+  const { agent } = await identify({ transport: "stdio", address: "" }, undefined);
+  let policy = readPolicy(files, options.client);
+  const telemetry = createTelemetry({ log: { level: levelOf(options, policy) } });
   for (const notice of policy.notices) telemetry.log.notice(notice);
-  mkdirSync(join(state, "ledger"), { recursive: true, mode: 0o700 });
-  const ledger = await openFreeLedger(join(state, "ledger"));
-  const writeAudit = auditFile(expand(policy.logging.file ?? join(state, "audit.jsonl")));
-  const { server, voice } = hostServer(() => policy, writeAudit);
+  mkdirSync(join(files.state, "ledger"), { recursive: true, mode: 0o700 });
+  const ledger = await openFreeLedger(join(files.state, "ledger"));
+  let writeAudit = auditTo(policy, files, telemetry);
+  const { server, voice } = hostServer(
+    () => policy,
+    (line) => writeAudit(line),
+  );
   const cedar = loadCedar(
     [{ file: "host", text: '@id("host") permit (principal, action in Action::"tools/call", resource);' }],
     toolSummaries(server),
   );
+  const gate: Gate = createGate({ policy: underHash(cedar, policyFor(policy, agent).hash), voices: [voice] });
+  ledger.appendSoon({ kind: "policy", old: null, new: gate.policy.hash, detail: { files: [files.config] } });
   const endpoint = createGateway({
     server,
-    gate: createGate({ policy: cedar, voices: [voice] }),
+    gate,
     ledger,
+    identify,
     telemetry,
     plainMethods: server.tools.keys(),
     limits: { maxResultBytes: MAX_MESSAGE_BYTES },
@@ -48,15 +59,20 @@ export async function runHost(options: HostOptions): Promise<void> {
   if (options.reload) {
     process.on("SIGHUP", () => {
       try {
-        policy = readPolicy(options.config, state);
-        ledger.appendSoon({
-          kind: "admin",
-          actor: "operator",
-          action: "host.reload",
-          detail: { policy: policy.hash },
-        });
+        const next = readPolicy(files, options.client);
+        const hash = policyFor(next, agent).hash;
+        const audit = auditTo(next, files, telemetry);
+        ledger.appendSoon({ kind: "policy", old: gate.policy.hash, new: hash, detail: { files: [files.config] } });
+        // In one breath: the rules and the name they are recorded under.
+        policy = next;
+        gate.swap(underHash(cedar, hash));
+        writeAudit = audit;
+        telemetry.log.level = levelOf(options, next);
+        telemetry.metrics.policyReloads.inc();
+        telemetry.log.notice("policy in force", { policy: hash });
       } catch (error) {
-        telemetry.log.error("the new policy is refused, the old one stays", { problem: (error as CliError).help });
+        const { message, help } = error as CliError;
+        telemetry.log.error("the new policy is refused, the old one stays", { problem: help ?? message });
       }
     });
   }
@@ -74,19 +90,48 @@ export async function runHost(options: HostOptions): Promise<void> {
   await telemetry.shutdown();
 }
 
-function defaultState(): string {
-  return join(process.env.XDG_STATE_HOME ?? join(homedir(), ".local", "state"), "portcullis", "host");
+/** Records name policy.yaml, which decides; the one rule that lets the gate ask it never changes. */
+function underHash(set: PolicySet, hash: string): PolicySet {
+  return {
+    hash,
+    rules: set.rules,
+    warnings: set.warnings,
+    usesWasmFallbackFor: set.usesWasmFallbackFor,
+    decide: (request) => set.decide(request),
+    explain: (request) => set.explain(request),
+    outlook: (request) => set.outlook(request),
+  };
+}
+
+/** The line beside the ledger. A call that ran has run: when its line cannot be written, that is said, not undone. */
+function auditTo(policy: Policy, files: HostFiles, telemetry: Telemetry): (line: AuditSummary) => void {
+  const { file, maxBytes, maxFiles } = policy.logging;
+  const write = auditFile(expand(file ?? join(files.state, "audit.jsonl")), { maxBytes, maxFiles });
+  return (line) => {
+    try {
+      write(line);
+    } catch (error) {
+      telemetry.log.error("the audit line could not be written", { problem: (error as Error).message });
+    }
+  };
+}
+
+function levelOf(options: HostOptions, policy: Policy): Level {
+  if (options.logLevel !== undefined) return options.logLevel as Level;
+  const { level } = policy.logging;
+  return level === "warn" ? "warning" : level;
 }
 
 function expand(path: string): string {
   return path.startsWith("~/") ? join(homedir(), path.slice(2)) : resolve(path);
 }
 
-function readPolicy(config: string, state: string): Policy {
-  const loaded = loadPolicy(resolve(config), { protectedPaths: [state] });
-  if (loaded.ok) return loaded.policy;
-  const count = loaded.problems.length === 1 ? "a problem" : `${loaded.problems.length} problems`;
-  throw new CliError(`${config} has ${count}`, EXIT.invalidPolicy, loaded.problems.map(problemText).join("\n"));
+function readPolicy(files: HostFiles, client: string | undefined): Policy {
+  requireFile(files.config);
+  const loaded = loadHostPolicy(files);
+  if (!loaded.ok) throw problemsOf(files.config, loaded.problems);
+  requireClient(loaded.policy, client);
+  return loaded.policy;
 }
 
 /** Every client starts a host of its own, and a ledger has one writer: each host takes the first that is free. */

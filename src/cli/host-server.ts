@@ -7,6 +7,7 @@ import {
   decideCmdRun,
   decideFsRead,
   decideFsWrite,
+  deniedSummary,
   type Denial,
   type DenialCode,
   executeCmdRun,
@@ -15,6 +16,8 @@ import {
   hostTools,
   type Outcome,
   type Policy,
+  policyFor,
+  type ToolName,
 } from "../host/index.js";
 import { type ErrorType, Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
 import { type CallContext, defineTool, ServerBuilder } from "../tool/index.js";
@@ -43,7 +46,10 @@ const DECIDE: Readonly<Record<string, Decide>> = {
   "cmd.run": decideCmdRun,
 };
 
-/** `policy` is asked at every step, so that a reload takes effect with the next call. */
+/**
+ * `policy` is asked at every step, so that a reload takes effect with the next call. Which of its profiles holds is a
+ * question of who the caller is to the identity room; what a client calls itself counts for nothing.
+ */
 export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => void): HostServer {
   const server = new ServerBuilder({ name: "portcullis-host", version: VERSION, title: "Portcullis host" });
   for (const definition of hostTools) {
@@ -60,7 +66,7 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
         // What would guard it is the policy, which has a voice of its own.
         noGuardrailRequired: true,
         handler: async (args: JsonObject, context: CallContext) => {
-          const outcome = await run(name, policy(), args, context);
+          const outcome = await run(name, policyFor(policy(), context.agent), args, context);
           audit(outcome.audit);
           if (!outcome.ok) throw faultOf(outcome.denial, name, outcome.partial);
           return { structuredContent: outcome.result as JsonValue };
@@ -68,7 +74,11 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
       }),
     );
   }
-  return { server, voice: (proposed) => voiceOf(policy(), proposed.target.name, proposed.arguments, audit) };
+  return {
+    server,
+    voice: ({ principal, target, arguments: args }) =>
+      voiceOf(policyFor(policy(), principal.agent), target.name, args, audit),
+  };
 }
 
 async function run(name: string, policy: Policy, args: JsonObject, context: CallContext): Promise<Outcome<unknown>> {
@@ -95,17 +105,7 @@ function voiceOf(policy: Policy, name: string, args: JsonObject, audit: (line: A
   const decision = decide(policy, args);
   if (decision.effect === "permit") return { ...PERMIT, rules: [{ id: decision.rule }] };
   const { denial } = decision;
-  const path = typeof args.path === "string" ? { path: args.path.slice(0, 1024) } : {};
-  audit({
-    ts: new Date().toISOString(),
-    tool: name as AuditSummary["tool"],
-    decision: "deny",
-    policyHash: policy.hash,
-    durationMs: 0,
-    code: denial.code,
-    rule: denial.rule,
-    ...path,
-  });
+  audit(deniedSummary(name as ToolName, policy, args, denial));
   return deny(TYPES[denial.code], denial.rule, denial.reason, {
     field: denial.field,
     suggestions: denial.suggestions,

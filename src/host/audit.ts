@@ -87,6 +87,16 @@ export class AuditClock {
   }
 }
 
+/** The line of a call that was refused before any tool saw it: nothing is known but what was asked. */
+export function deniedSummary(tool: ToolName, policy: Policy, args: unknown, denied: Denial): AuditSummary {
+  const asked = (field: string): string | undefined => {
+    const value = typeof args === "object" && args !== null ? (args as Record<string, unknown>)[field] : undefined;
+    return typeof value === "string" ? value : undefined;
+  };
+  const facts = { path: asked("path"), cwd: asked("cwd"), commandId: asked("commandId") };
+  return new AuditClock().summary(tool, policy, facts, denied, undefined);
+}
+
 function shownEnv(env: ReadonlyMap<string, string>, hidden: boolean): Record<string, string> {
   return Object.fromEntries(
     Array.from(env, ([name, value]) => [name, hidden ? REDACTED : value.slice(0, MAX_LOGGED_CHARS)]),

@@ -1,7 +1,20 @@
 // The hardened host: three tools and nothing else. Entered from other rooms only here.
 
-export { type AuditSummary, type ToolName } from "./audit.js";
+export { type AuditSummary, deniedSummary, type ToolName } from "./audit.js";
 export { type Denial, type DenialCode, isDenial } from "./denial.js";
+export {
+  decideBy,
+  executeBy,
+  type FolderDecision,
+  type ListArguments,
+  type MoveArguments,
+  prepareDeleteFile,
+  prepareDeleteFolder,
+  prepareList,
+  prepareMakeFolder,
+  prepareMove,
+  prepareStat,
+} from "./folders/index.js";
 export { type OpeningMethod, openingMethod } from "./jail/index.js";
 export {
   type Command,

@@ -1,15 +1,20 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
+import { withHostFiles } from "../host-config/files.js";
 import type { HostOptions } from "../host-run.js";
 
+const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
+
 export function addHost(program: Command): void {
-  program
-    .command("host")
+  withHostFiles(program.command("host"))
     .description("serve fs.read, fs.write and cmd.run on stdio, as policy.yaml allows, and nothing else")
-    .requiredOption("--config <file>", "the policy")
-    .option("--state <folder>", "where the ledger is kept (outside every root of the policy)")
-    .option("--log-level <level>", "how much is said on stderr", "notice")
+    .option("--client <name>", "which of the policy's profiles holds for the client that starts this host")
+    .addOption(
+      new Option("--log-level <level>", "how much is said on stderr (default: the policy's logging.level)").choices(
+        LEVELS,
+      ),
+    )
     .option("--stdio", "serve on stdin and stdout (the default, and the only way)")
-    .option("--reload", "read the policy again on SIGHUP")
+    .option("--reload", "read the policy again on SIGHUP; one with a mistake is refused and the old one stays")
     .action(async (options: HostOptions) => {
       // Loaded only here: no other command needs the jail and the sandbox.
       const { runHost } = await import("../host-run.js");

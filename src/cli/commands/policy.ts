@@ -19,8 +19,12 @@ import {
 import { readIntents } from "../../ledger/index.js";
 import type { JsonObject } from "../../protocol/index.js";
 import { CliError, EXIT } from "../exit.js";
+import { type HostFileOptions, type HostFiles, hostFiles } from "../host-config/files.js";
 import { jsonArguments, ledgerDir, outFor, policyPaths, toolsFor } from "../options.js";
 import { effectWord, type Out, paint } from "../print.js";
+import { addHostPolicyCommands } from "./host-policy.js";
+
+const HOST_TOOLS = new Set(["fs.read", "fs.write", "cmd.run"]);
 
 interface PolicyOptions {
   policy?: string[];
@@ -28,15 +32,20 @@ interface PolicyOptions {
 }
 
 export function addPolicyCommands(program: Command): void {
-  const policy = program.command("policy").description("check, explain, test, compare and suggest policies");
+  const policy = program
+    .command("policy")
+    .description("check, explain, test, compare and suggest policies; show and edit the host's policy.yaml");
   const common = (command: Command): Command =>
     command
       .option("--policy <path...>", "policy files or folders (default: the working folder's)")
       .option("--tools <file>", "the tools it speaks of: an answer of tools/list (default: what was served last)");
 
   common(policy.command("check"))
-    .description("are the policy files right?")
-    .action(async (options: PolicyOptions, command: Command) => {
+    .description("are the policy files right? (policy.yaml: --config)")
+    .option("--config <file>", "a host's policy.yaml instead")
+    .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
+      const yaml = yamlPolicy(options);
+      if (yaml) return (await import("../host-config/policy-actions.js")).validatePolicy(command, yaml);
       const out = outFor(command);
       const set = await load(command, options);
       const facts = { ok: true, hash: set.hash, rules: set.rules.length, warnings: set.warnings };
@@ -51,10 +60,23 @@ export function addPolicyCommands(program: Command): void {
   common(policy.command("explain <tool> [arguments]"))
     .description("what would be decided, by which rule and which condition")
     .option("--agent <app/agent>", "who calls", "local/local")
+    .option("--config <file>", "by a host's policy.yaml (the usual one for fs.read, fs.write and cmd.run)")
+    .option("--client <name>", "by this client's profile in policy.yaml")
     .action(
-      async (tool: string, text: string | undefined, options: PolicyOptions & { agent: string }, command: Command) => {
+      async (
+        tool: string,
+        text: string | undefined,
+        options: PolicyOptions & HostFileOptions & { agent: string; client?: string },
+        command: Command,
+      ) => {
         const out = outFor(command);
         const tools = toolsFor(command, options.tools);
+        const yaml = yamlPolicy(options) ?? (isHostTool(tool, tools, options) ? hostFiles(options) : undefined);
+        if (yaml) {
+          const { explainFor } = await import("../host-config/policy-actions.js");
+          explainFor(command, yaml, tool, text, options.client);
+          return;
+        }
         const set = await load(command, options);
         const explanation = set.explain(requestFor(tools, tool, jsonArguments(text), options.agent));
         out.data(explanation, () => explained(explanation));
@@ -131,6 +153,19 @@ export function addPolicyCommands(program: Command): void {
       if (calls.length === 0)
         out.note("nothing was seen yet: run `portcullis serve --observe --keep-arguments` for a while");
     });
+
+  addHostPolicyCommands(policy);
+}
+
+/** policy.yaml is the host's; everything else is Cedar. */
+function yamlPolicy({ policy = [], ...options }: PolicyOptions & HostFileOptions): HostFiles | undefined {
+  const named = options.config ?? policy.find((path) => /\.ya?ml$/.test(path));
+  return named === undefined ? undefined : hostFiles({ ...options, config: named });
+}
+
+/** Nobody said which policy, and no tool that was served has this name: then it is the host's. */
+function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: PolicyOptions): boolean {
+  return HOST_TOOLS.has(tool) && policy === undefined && !served.some((each) => each.name === tool);
 }
 
 async function load(command: Command, options: PolicyOptions): Promise<PolicySet> {

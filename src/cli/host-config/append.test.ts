@@ -81,7 +81,12 @@ limits: {maxReadBytes: 5_000_000}
       fc.property(roots, path, style, fc.boolean(), (before, added, how, last) => {
         const data = last
           ? { version: 1, allowedRoots: before }
-          : { version: 1, allowedRoots: before, sandbox: "required", commands: [{ id: "x", args: { allow: [...before] } }] };
+          : {
+              version: 1,
+              allowedRoots: before,
+              sandbox: "required",
+              commands: [{ id: "x", args: { allow: [...before] } }],
+            };
         const text = stringify(data, how);
         expect(parse(appendEntry(text, "allowedRoots", added))).toEqual({ ...data, allowedRoots: [...before, added] });
       }),

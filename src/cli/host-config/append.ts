@@ -2,7 +2,17 @@
 // it. The library's own edit of the parsed document says what must come out, and is used itself where ours differs.
 
 import { isDeepStrictEqual } from "node:util";
-import { type Document, isMap, isScalar, isSeq, type Pair, parseDocument, type Scalar, stringify, type YAMLSeq } from "yaml";
+import {
+  type Document,
+  isMap,
+  isScalar,
+  isSeq,
+  type Pair,
+  parseDocument,
+  type Scalar,
+  stringify,
+  type YAMLSeq,
+} from "yaml";
 
 export type ListName = "allowedRoots" | "writeRules" | "commands";
 

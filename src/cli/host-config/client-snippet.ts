@@ -1,8 +1,7 @@
 // What goes into a client's configuration so that it starts the host.
 
-import { sep } from "node:path";
 import { VERSION } from "../version.js";
-import { mainFile } from "./paths.js";
+import { isFleeting, mainFile } from "./paths.js";
 
 export interface Launch {
   readonly command: string;
@@ -16,7 +15,7 @@ export interface Launch {
 export function launchOf(config: string, more: readonly string[] = []): Launch {
   const main = mainFile();
   const args = ["host", "--config", config, ...more];
-  if (main.split(sep).includes("_npx")) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
+  if (isFleeting(main)) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
   return { command: process.execPath, args: [main, ...args] };
 }
 

@@ -6,7 +6,8 @@ import type { Command } from "commander";
 import { parsePolicy, type Policy } from "../../host/index.js";
 import { CliError } from "../exit.js";
 import { appendEntry, type ListName } from "./append.js";
-import { type HostFiles, invalidPolicy, loadOptions, requireFile } from "./read.js";
+import type { HostFiles } from "./files.js";
+import { invalidPolicy, loadOptions, requireFile } from "./read.js";
 import { writePrivately } from "./swap.js";
 
 export interface Edited {

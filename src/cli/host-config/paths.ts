@@ -61,6 +61,17 @@ export function programPaths(): string[] {
   return [code, join(root, "package.json"), modules, process.execPath].filter((path) => existsSync(path));
 }
 
+/** policy.schema.json of this package, for editors; what npx fetched does not stay where it is. */
+export function schemaUrl(): string | undefined {
+  const url = new URL("../../../policy.schema.json", import.meta.url);
+  return isFleeting(fileURLToPath(url)) || !existsSync(url) ? undefined : url.href;
+}
+
+/** In npx's cache, which is emptied now and then. */
+export function isFleeting(path: string): boolean {
+  return path.split(sep).includes("_npx");
+}
+
 /** `~/code` instead of the whole path: shorter, and the same file serves another machine. */
 export function withTilde(path: string, home: string = homedir()): string {
   return path.startsWith(`${home}/`) && home !== "/" ? `~${path.slice(home.length)}` : path;

@@ -1,34 +1,20 @@
-// Reading a host's policy for a command: where it is, whether it holds, and in which words that is said.
+// Reading a host's policy for a command: whether it holds, and in which words that is said.
 
 import { existsSync } from "node:fs";
-import { resolve } from "node:path";
 import type { Command } from "commander";
-import { type LoadOptions, type LoadResult, loadPolicy, type Policy, type PolicyProblem, problemText } from "../../host/index.js";
+import {
+  type LoadOptions,
+  type LoadResult,
+  loadPolicy,
+  type Policy,
+  policyFor,
+  type PolicyProblem,
+  problemText,
+} from "../../host/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
-import { hostPaths, programPaths } from "./paths.js";
-
-export interface HostFileOptions {
-  config?: string;
-  state?: string;
-}
-
-export interface HostFiles {
-  readonly config: string;
-  readonly state: string;
-}
-
-/** Every command that speaks of a host's policy has these two. */
-export function withHostFiles(command: Command): Command {
-  return command
-    .option("--config <file>", `the host's policy (default: ${hostPaths().config})`)
-    .option("--state <folder>", "where the host keeps its ledger (default: the system's place for that)");
-}
-
-export function hostFiles(options: HostFileOptions): HostFiles {
-  const usual = hostPaths();
-  return { config: resolve(options.config ?? usual.config), state: resolve(options.state ?? usual.state) };
-}
+import { type HostFiles, ownName } from "./files.js";
+import { programPaths } from "./paths.js";
 
 /** What nothing in a policy may reach, whoever reads it. */
 export function loadOptions({ config, state }: HostFiles): LoadOptions {
@@ -52,7 +38,7 @@ export function requireFile(config: string): void {
   throw new CliError(
     `there is no policy at ${config}`,
     EXIT.error,
-    "`portcullis init host` writes one; --config <file> names another",
+    `\`${ownName()} init host\` writes one; --config <file> names another`,
   );
 }
 
@@ -65,4 +51,15 @@ export function invalidPolicy(command: Command, file: string, problems: readonly
 export function problemsOf(file: string, problems: readonly PolicyProblem[]): CliError {
   const count = problems.length === 1 ? "a problem" : `${problems.length} problems`;
   return new CliError(`${file} has ${count}`, EXIT.invalidPolicy, problems.map(problemText).join("\n"));
+}
+
+/** A name that the policy has no profile for would get everything: more than whoever wrote the name meant. */
+export function requireClient(policy: Policy, client: string | undefined): Policy {
+  if (client === undefined || policy.clients.has(client)) return policyFor(policy, client);
+  const known = [...policy.clients.keys()].join(", ");
+  throw new CliError(
+    `${policy.file} has no profile for the client ${client}`,
+    EXIT.invalidPolicy,
+    known === "" ? "add one under profiles, or leave --client out" : `add one under profiles, or use one of ${known}`,
+  );
 }

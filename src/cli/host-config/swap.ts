@@ -1,7 +1,17 @@
 // Putting a new text in the place of an old one: whole or not at all, for its owner only.
 
 import { randomBytes } from "node:crypto";
-import { chmodSync, closeSync, fsyncSync, linkSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname } from "node:path";
 
 /** `replace: false` fails with EEXIST when there is a file already, also when it came a moment ago. */

@@ -7,6 +7,8 @@ export interface Answers {
   readonly write: readonly string[];
   /** Curated commands that are on this machine. */
   readonly commands: readonly ProfileName[];
+  /** Where editors find every field described. */
+  readonly schema?: string | undefined;
 }
 
 const ABOUT: Readonly<Partial<Record<ProfileName, string>>> = {
@@ -18,15 +20,13 @@ const ABOUT: Readonly<Partial<Record<ProfileName, string>>> = {
   git: "look at history and changes; hooks, pagers and foreign settings are off",
 };
 
-export function firstPolicy({ read, write, commands }: Answers): string {
+export function firstPolicy({ read, write, commands, schema }: Answers): string {
   return `# What an agent may do through \`portcullis host\`. Whatever is not listed here cannot be read, written or run.
 #
 #   portcullis policy validate                          is this file right?
 #   portcullis policy explain fs.read '{"path":"…"}'    would this be allowed, and by which line?
 #   portcullis doctor host                              what this machine gives to hold it
-#
-# Every field: https://www.npmjs.com/package/portcullis (policy.schema.json in the package, for your editor).
-version: 1
+${schema === undefined ? "" : `# yaml-language-server: $schema=${schema}\n`}version: 1
 
 # Folders that may be read, with everything below them. Links that lead out of them are refused.
 ${list("allowedRoots", read.map(quoted))}

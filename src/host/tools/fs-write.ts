@@ -122,7 +122,13 @@ export function decideFsWrite(policy: Policy, args: unknown): Decision {
     if (isDenial(target)) return deny(target);
     closeTarget(target);
     const refused = judge(target, prepared);
-    return refused === undefined ? permitted(target, join(target.folderPath, ...("missingFolders" in target ? target.missingFolders : []), target.name), prepared) : deny(refused);
+    return refused === undefined
+      ? permitted(
+          target,
+          join(target.folderPath, ...("missingFolders" in target ? target.missingFolders : []), target.name),
+          prepared,
+        )
+      : deny(refused);
   } catch (error) {
     return deny(internalDenial(error));
   }

@@ -1,0 +1,21 @@
+import { InvalidArgumentError, type Command } from "commander";
+import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
+import type { RunOptions } from "../host-config/run.js";
+
+export function addRun(program: Command): void {
+  withHostFiles(program.command("run <file>"))
+    .description("send raw JSON-RPC to a host started for it and print the answers; - reads stdin")
+    .option("--client <name>", "as this client")
+    .option("--timeout-ms <number>", "for one answer", milliseconds, 120_000)
+    .option("--log-level <level>", "how much the host says on stderr", "error")
+    .action(async (file: string, options: HostFileOptions & RunOptions, command: Command) => {
+      const { runMessages } = await import("../host-config/run.js");
+      await runMessages(command, hostFiles(options), file, options);
+    });
+}
+
+function milliseconds(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError("it must be a whole number above 0.");
+  return value;
+}

@@ -1,0 +1,62 @@
+// The dry run: would this call be allowed, by which rule, and what would it do? Nothing happens.
+
+import { decideCmdRun, decideFsRead, decideFsWrite, type Decision, type Policy, type Would } from "../../host/index.js";
+import type { JsonObject } from "../../protocol/index.js";
+import { visible } from "../../telemetry/index.js";
+import { CliError, EXIT, type ExitCode } from "../exit.js";
+import { effectWord, type Out, paint } from "../print.js";
+
+const DECIDE: Readonly<Record<string, (policy: Policy, args: unknown) => Decision>> = {
+  "fs.read": decideFsRead,
+  "fs.write": decideFsWrite,
+  "cmd.run": decideCmdRun,
+};
+
+export function explainCall(policy: Policy, tool: string, args: JsonObject, out: Out): ExitCode {
+  const decide = DECIDE[tool];
+  if (decide === undefined) {
+    throw new CliError(`the host has no tool \`${tool}\``, EXIT.usage, `it has ${Object.keys(DECIDE).join(", ")}`);
+  }
+  const decision = decide(policy, args);
+  const under = { file: policy.file, hash: policy.hash, client: policy.client };
+  out.data({ tool, arguments: args, ...decision, policy: under }, () => told(decision));
+  return decision.effect === "permit" ? EXIT.ok : EXIT.deny;
+}
+
+function told(decision: Decision): string {
+  const head = `${effectWord(decision.effect)} by ${paint.bold(visible(decision.rule))}`;
+  if (decision.effect === "permit") return [head, ...wouldLines(decision.would)].join("\n");
+  const { code, reason, field, suggestions = [] } = decision.denial;
+  return [
+    `${head} (${code})`,
+    `  ${visible(reason)}`,
+    ...(field === undefined ? [] : [`  look at     ${visible(field)}`]),
+    ...suggestions.map((suggestion) => `  try         ${visible(suggestion)}`),
+  ].join("\n");
+}
+
+function wouldLines(would: Would): string[] {
+  switch (would.tool) {
+    case "fs.read":
+      return [`  would read  ${would.bytes} bytes of ${visible(would.path)}, from byte ${would.offset}`];
+    case "fs.write": {
+      const how = would.replaces ? "replace" : "create";
+      return [`  would ${how}  ${visible(would.path)} with ${would.bytes} bytes`];
+    }
+    case "cmd.run": {
+      const env = Object.entries(would.env).map(([name, value]) => `${name}=${shown(value)}`);
+      const network = would.network ? "network open" : "no network";
+      return [
+        `  would run   ${[would.program, ...would.args].map(shown).join(" ")}`,
+        `  in          ${would.cwd === undefined ? "a scratch folder of its own" : visible(would.cwd)}`,
+        ...(env.length === 0 ? [] : [`  with        ${env.join(" ")}`]),
+        `  held by     sandbox ${would.sandbox}, ${network}, ${would.timeoutMs} ms, ${would.maxOutputBytes} bytes of output`,
+      ];
+    }
+  }
+}
+
+/** As a shell would need it, so that an argument with spaces is seen as one. */
+function shown(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${visible(text).replaceAll("'", "'\\''")}'`;
+}
