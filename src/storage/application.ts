@@ -28,6 +28,8 @@ export interface ApplicationDocument {
   readonly servers?: Readonly<Record<string, ServerEntry>> | undefined;
   /** Name prefix, like `community.aws.s3`, to where it leads. */
   readonly routes?: Readonly<Record<string, RouteEntry>> | undefined;
+  /** How lists show tools: by their full names, or by short ones without dots for clients that take no others. */
+  readonly names?: "full" | "short" | undefined;
   /** The `core.*` tools that this application may use, by pattern. None unless named. */
   readonly permissions?: readonly string[] | undefined;
   readonly limits?: ApplicationLimits | undefined;
@@ -218,6 +220,7 @@ export const applicationShape: Shape<ApplicationDocument> = object("an applicati
       { max: 1000, names: DOTTED, namesSay: "it is a prefix like community.aws.s3" },
     ),
   ),
+  names: optional(oneOf("how tools are listed", ["full", "short"])),
   permissions: optional(patterns("core tools that the application may use")),
   limits: optional(limits),
   policies: optional(
