@@ -1,87 +1,143 @@
-import { readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { resolve } from "node:path";
 import type { Command } from "commander";
-import type { Violation, Workflow } from "../../lattice/index.js";
-import { Schema } from "../../tool/index.js";
+import type { Capability, CapabilitySet } from "../../lattice/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
-import { paint } from "../print.js";
+import { paint, paintErr, table } from "../print.js";
 import { VERSION } from "../version.js";
+import { emitPolicy } from "../workflow/grants.js";
+import { type LoadedWorkflow, loadWorkflow } from "../workflow/load.js";
+import { manifestOf } from "../workflow/manifest.js";
+import { addTokenCommands } from "./lattice-token.js";
 
 const FORMATS = ["svg", "mermaid", "dot", "json"] as const;
+
+interface CheckOptions {
+  sarif?: boolean;
+  emit?: string;
+  app: string;
+}
 
 export function addLatticeCommands(program: Command): void {
   const lattice = program.command("lattice").description("who can reach what, proved before it runs");
   lattice
+    .command("caps <manifest...>")
+    .description(
+      "the capability set of a server: a file with its tools/list answer, its URL, or the command to start it",
+    )
+    .action(async (target: string[], _options: unknown, command: Command) => {
+      const out = outFor(command);
+      const room = await import("../../lattice/index.js");
+      let set: CapabilitySet;
+      try {
+        set = room.capabilitiesOf(await manifestOf(target));
+      } catch (error) {
+        if (!(error instanceof room.LatticeError)) throw error;
+        throw new CliError(`${target.join(" ")}: ${error.message}`);
+      }
+      const list = set === "all" ? [] : [...set.values()];
+      out.data(
+        list.map((capability) => shown(capability, room.toSchema)),
+        () => asTable(list, room.toSchema),
+      );
+    });
+  lattice
     .command("check <workflow>")
     .description("every way in which an agent could come to hold what it must not; exit 2 when there is one")
     .option("--sarif", "print the report as SARIF, for CI")
-    .action(async (file: string, options: { sarif?: boolean }, command: Command) => {
+    .option("--emit <what>", "`policy`: when nothing is wrong, print the Cedar policy that holds agents to the result")
+    .option("--app <name>", "the application that the agents belong to, for the policy", "local")
+    .action(async (file: string, options: CheckOptions, command: Command) => {
       const out = outFor(command);
-      const { room, workflow, violations } = await analysed(file);
+      if (options.emit !== undefined && (options.emit !== "policy" || options.sarif)) {
+        throw new CliError("--emit takes `policy`, and goes without --sarif", EXIT.usage);
+      }
+      const loaded = await loadWorkflow(file);
+      const { room, workflow, violations } = loaded;
+      for (const note of notes(loaded)) out.note(`${paintErr.yellow("note:")} ${note}`);
+      if (violations.length > 0) process.exitCode = EXIT.deny;
+      if (options.emit !== undefined && violations.length === 0) return printPolicy(loaded, options.app, out.note);
       if (options.sarif) {
         const uri = pathToFileURL(resolve(file)).href;
         process.stdout.write(`${room.toSarif(workflow, violations, { uri, version: VERSION })}\n`);
+      } else if (options.emit !== undefined) {
+        // Standard output is for the policy, and there is none.
+        out.note(report(loaded));
       } else {
-        out.data(JSON.parse(room.toJson(workflow, violations)), () =>
-          [
-            ...violations.map((violation) => `${paint.red("✗")} ${room.tell(violation)}`),
-            violations.length === 0
-              ? `${paint.green("clean")}: ${workflow.agents.length} agents, none can hold what it must not`
-              : `${violations.length} violations`,
-          ].join("\n"),
-        );
+        out.data(JSON.parse(room.toJson(workflow, violations)), () => report(loaded));
       }
-      if (violations.length > 0) process.exitCode = EXIT.deny;
     });
   lattice
     .command("graph <workflow>")
     .description("draw the workflow, with the offending ways marked")
     .option("--format <format>", `one of ${FORMATS.join(", ")}`, "svg")
     .action(async (file: string, { format }: { format: string }) => {
-      const { room, workflow, violations } = await analysed(file);
+      const { room, workflow, violations } = await loadWorkflow(file);
       const draw = { svg: room.toSvg, mermaid: room.toMermaid, dot: room.toDot, json: room.toJson }[format];
       if (!draw) throw new CliError(`there is no format ${format}`, EXIT.usage, `choose ${FORMATS.join(", ")}`);
       process.stdout.write(`${draw(workflow, violations)}\n`);
     });
+  addTokenCommands(lattice);
 }
 
-interface Analysed {
-  room: typeof import("../../lattice/index.js");
-  workflow: Workflow;
-  violations: readonly Violation[];
+function report({ room, workflow, violations }: LoadedWorkflow): string {
+  const last =
+    violations.length === 0
+      ? `${paint.green("clean")}: ${workflow.agents.length} agents, none can hold what it must not`
+      : `${violations.length} violation${violations.length === 1 ? "" : "s"}`;
+  return [...violations.map((violation) => `${paint.red("✗")} ${room.tell(violation)}`), last].join("\n");
 }
 
-async function analysed(file: string): Promise<Analysed> {
-  const room = await import("../../lattice/index.js");
-  let text: string;
-  try {
-    text = readFileSync(file, "utf8");
-  } catch (error) {
-    throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
+/** What is no mistake, but worth knowing. */
+function* notes({ room, workflow, analysis, file }: LoadedWorkflow): Iterable<string> {
+  const cycle = room.findCycle(workflow.delegations);
+  if (cycle !== undefined) {
+    const way = cycle.map(({ from }) => `\`${from}\``).join(" → ");
+    const line = cycle[0]?.line;
+    yield `${file}: line ${line}: delegations run in a circle: ${way} → \`${cycle[0]?.from}\`. It grants nothing by itself; \`cycles: forbid\` makes it an error`;
   }
-  try {
-    const workflow = room.parseWorkflow(text, { manifest: (name) => manifest(file, name) });
-    const violations = room.analyse(workflow, { validator: validatorFor }).violations();
-    return { room, workflow, violations };
-  } catch (error) {
-    if (!(error instanceof room.LatticeError)) throw error;
-    throw new CliError(`${file}: ${error.message}`, EXIT.invalidPolicy);
+  if (analysis.simplified.length > 0) {
+    const names = analysis.simplified.map((name) => `\`${name}\``).join(", ");
+    yield `${file}: so many delegations narrow the arguments of ${names} that these are taken for wider than they are`;
   }
 }
 
-/** A manifest stands beside the workflow that names it. */
-function manifest(workflow: string, name: string): unknown {
-  return JSON.parse(readFileSync(resolve(dirname(workflow), name), "utf8"));
+function printPolicy(loaded: LoadedWorkflow, app: string, note: (text: string) => void): void {
+  const { text, unsaid } = emitPolicy(loaded, { app });
+  for (const { agent, tool } of unsaid) {
+    note(
+      `${paintErr.yellow("note:")} Cedar has no words for the arguments that \`${agent}\` may use with \`${tool}\`: the policy does not permit it; \`serve --workflow\` checks them exactly`,
+    );
+  }
+  process.stdout.write(text);
 }
 
-/** Confirms a witness by a second opinion. */
-function validatorFor(schema: unknown): (value: unknown) => boolean {
-  const compiled = new Schema(schema as ConstructorParameters<typeof Schema>[0]);
-  return (value) => {
-    const judged = compiled.validateNow(value as Parameters<Schema["validateNow"]>[0]);
-    if (judged === undefined) throw new Error("this value cannot be judged at once");
-    return judged.ok;
-  };
+type ToSchema = typeof import("../../lattice/index.js").toSchema;
+
+function shown({ name, arguments: args, result }: Capability, toSchema: ToSchema): Record<string, unknown> {
+  return { name, arguments: toSchema(args) ?? true, result: toSchema(result) ?? true };
+}
+
+function asTable(list: readonly Capability[], toSchema: ToSchema): string {
+  if (list.length === 0) return "no tools: the empty set";
+  const rows = list.map(({ name, arguments: args, result }) => [
+    name,
+    outline(toSchema(args)),
+    outline(toSchema(result)),
+  ]);
+  return `${table(["capability", "arguments", "result"], rows)}\n${list.length} capabilities`;
+}
+
+/** A schema in a few words: its fields, `?` for those that may be absent. */
+function outline(schema: unknown): string {
+  if (typeof schema !== "object" || schema === null) return schema === false ? "nothing" : "anything";
+  const { properties, required, additionalProperties, type } = schema as Record<string, unknown>;
+  if (typeof properties !== "object" || properties === null) return typeof type === "string" ? type : "a schema";
+  const needed = new Set(Array.isArray(required) ? required : []);
+  const fields = Object.entries(properties).map(([name, field]) => {
+    const kind = (field as { type?: unknown } | null)?.type;
+    return `${name}${needed.has(name) ? "" : "?"}${typeof kind === "string" ? `: ${kind}` : ""}`;
+  });
+  return `{ ${[...fields, ...(additionalProperties === false ? [] : ["…"])].join(", ")} }`;
 }

@@ -6,6 +6,7 @@ import { extendHmac, HMAC_PREFIX, openHmac, startHmac } from "./hmac-chain.js";
 import type { DelegationKeys } from "./keys.js";
 import { DelegationRefused } from "./refused.js";
 import { extendSigned, SIGNED_PREFIX, startSigned } from "./signed-chain.js";
+import { bytesOf, partsOf } from "./text.js";
 
 const HOUR_MS = 3_600_000;
 const USE_MS = 60_000;
@@ -44,8 +45,8 @@ export function handOn(token: string, { ttlMs, ...hop }: HandOn): string {
 }
 
 export interface Spending {
-  /** Id of the gateway that will be asked. */
-  readonly audience: string;
+  /** Id of the gateway that will be asked. Default: the one that minted the delegation. */
+  readonly audience?: string;
   readonly ttlMs?: number;
   /** Ties it to one call: a capability and the content id of its arguments. */
   readonly tool?: string;
@@ -53,11 +54,18 @@ export interface Spending {
 }
 
 /** What travels with one request. It holds for one call; the token it is made from stays with its holder. */
-export function spend(token: string, { ttlMs = USE_MS, ...use }: Spending): string {
+export function spend(token: string, { ttlMs = USE_MS, audience = issuerOf(token), ...use }: Spending = {}): string {
   const now = Date.now();
   const nonce = randomBytes(NONCE_BYTES).toString("base64url");
-  const block: UseBlock = { kind: "use", nonce, issued: now, expires: now + ttlMs, ...use };
+  const block: UseBlock = { kind: "use", nonce, audience, issued: now, expires: now + ttlMs, ...use };
   return extend(token, block);
+}
+
+function issuerOf(token: string): string {
+  const prefix = token.startsWith(SIGNED_PREFIX) ? SIGNED_PREFIX : HMAC_PREFIX;
+  const { block } = decodeBlock(bytesOf(partsOf(token, prefix).body[0] ?? "").toString("utf8"));
+  if (block.kind === "root") return block.issuer;
+  throw new DelegationRefused("malformed", "the delegation token does not begin with its root");
 }
 
 function extend(token: string, block: Block): string {

@@ -59,7 +59,7 @@ const SAMPLES: JsonObject[] = ["/srv/a", "/etc/x", ""].flatMap((path) =>
     { where: { x: 1 } },
     { where: { x: 9 } },
     { mode: "r", count: 3, deep: true },
-  ].map((more) => ({ path, ...more }) as JsonObject),
+  ].map((more): JsonObject => ({ path, ...(more as JsonObject) })),
 );
 
 const SAID = {
