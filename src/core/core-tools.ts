@@ -1,17 +1,30 @@
 // Which tools an application has: those whose settings it has.
 
+import type { Policy } from "../host/index.js";
 import type { Tool } from "../tool/index.js";
-import type { CoreApplication, CoreServices } from "./application.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
 import { frameworkTools } from "./framework.js";
+import { filesystemTools } from "./host/filesystem.js";
+import { linuxTools } from "./host/linux.js";
+import { hostPolicyOf } from "./host/policy.js";
 import { definitionTools } from "./state/definition-tools.js";
 import { valueTools } from "./state/value-tools.js";
 
 /** Throws a `CoreSettingsError` when the settings cannot be used. */
 export function coreTools(app: CoreApplication, services: CoreServices): Tool[] {
   const owner = { app, services };
+  const policy = hostPolicyOf(app, services);
   return [
     ...frameworkTools(app, services),
     ...(app.state === undefined ? [] : definitionTools(owner, app.state)),
     ...(services.values === undefined ? [] : valueTools(owner, services.values, app.state?.limits)),
+    ...(app.filesystem === undefined || policy === undefined ? [] : filesystemTools(owner, policy)),
+    ...(policy === undefined ? [] : commandTools(owner, policy, services)),
   ];
+}
+
+function commandTools(owner: Parameters<typeof linuxTools>[0], policy: Policy, services: CoreServices): Tool[] {
+  if (policy.commands.size === 0) return [];
+  if (services.sandbox === undefined) throw new CoreSettingsError(owner.app.id, "linux needs a sandbox to run in");
+  return linuxTools(owner, policy, services.sandbox);
 }

@@ -5,3 +5,4 @@ export { coreTools } from "./core-tools.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";
 export { repositoryFolder, type StateSettings } from "./state/settings.js";
 export { type RuntimeValue, type RuntimeValues, valuesOf } from "./state/values.js";
+export { coreVoice } from "./voice.js";

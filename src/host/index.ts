@@ -8,6 +8,7 @@ export {
   type FolderDecision,
   type ListArguments,
   type MoveArguments,
+  type Prepare,
   prepareDeleteFile,
   prepareDeleteFolder,
   prepareList,

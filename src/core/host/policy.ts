@@ -1,0 +1,32 @@
+// An application's folders and commands, in the words of policy.yaml, as a policy of the host.
+
+import { parsePolicy, type Policy, problemText } from "../../host/index.js";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError } from "../application.js";
+
+const OF_FOLDERS = new Set(["allowedRoots", "writeRules", "denyNetworkFS", "hardLinks", "limits"]);
+const OF_COMMANDS = new Set(["commands", "network", "sandbox", "runAs", "limits"]);
+
+/** Undefined when the application has neither. Commands run with the folders of `filesystem` and no others. */
+export function hostPolicyOf(app: CoreApplication, services: Pick<CoreServices, "protectedPaths">): Policy | undefined {
+  if (app.filesystem === undefined && app.linux === undefined) return undefined;
+  const folders = part(app, "filesystem", OF_FOLDERS);
+  const commands = part(app, "linux", OF_COMMANDS);
+  const document = { ...folders, ...commands, limits: { ...limitsOf(folders), ...limitsOf(commands) } };
+  const loaded = parsePolicy(JSON.stringify(document, undefined, 1), `application ${app.id}`, {
+    protectedPaths: services.protectedPaths ?? [],
+  });
+  if (loaded.ok) return loaded.policy;
+  throw new CoreSettingsError(app.id, loaded.problems.map(problemText).join("; "));
+}
+
+function part(app: CoreApplication, name: "filesystem" | "linux", known: ReadonlySet<string>): JsonObject {
+  const given = app[name] ?? {};
+  const unknown = Object.keys(given).find((field) => !known.has(field));
+  if (unknown === undefined) return given;
+  throw new CoreSettingsError(app.id, `${name} has no field \`${unknown}\`; known: ${[...known].join(", ")}`);
+}
+
+function limitsOf(document: JsonObject): JsonObject {
+  return isJsonObject(document.limits) ? document.limits : {};
+}
