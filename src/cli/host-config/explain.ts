@@ -25,7 +25,9 @@ export function explainCall(policy: Policy, tool: string, args: JsonObject, out:
 
 function told(decision: Decision): string {
   const head = `${effectWord(decision.effect)} by ${paint.bold(visible(decision.rule))}`;
-  if (decision.effect === "permit") return [head, ...wouldLines(decision.would)].join("\n");
+  if (decision.effect === "permit") {
+    return [head, ...(decision.would === undefined ? [] : wouldLines(decision.would))].join("\n");
+  }
   const { code, reason, field, suggestions = [] } = decision.denial;
   return [
     `${head} (${code})`,

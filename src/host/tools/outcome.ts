@@ -34,7 +34,7 @@ export type Would =
 
 /** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
 export type Decision =
-  | { readonly effect: "permit"; readonly rule: string; readonly would: Would }
+  | { readonly effect: "permit"; readonly rule: string; readonly would?: Would }
   | { readonly effect: "deny"; readonly rule: string; readonly denial: Denial };
 
 export interface CallContext {
