@@ -4,3 +4,4 @@ export { createDialer, type Dialer, type DialerOptions, type DialTarget } from "
 export { createOutbound, type Outbound } from "./outbound.js";
 export { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 export * from "./types.js";
+export { createUpstream } from "./upstream.js";

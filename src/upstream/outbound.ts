@@ -1,6 +1,6 @@
 // HTTP over the dialer, for everybody who is no MCP connection: OAuth, JWKS, webhooks, LLM providers.
 
-import { Agent, type buildConnector, fetch as undiciFetch } from "undici";
+import type { Agent, buildConnector } from "undici";
 import { Fault } from "../protocol/index.js";
 import type { Dialer } from "./dialer.js";
 
@@ -25,13 +25,11 @@ export interface Outbound {
 }
 
 export function createOutbound(dialer: Dialer): Outbound {
-  const agent = new Agent({ connect: connector(dialer), connections: 64, pipelining: 1 });
-  const once = undiciFetch as unknown as (
-    url: URL | Request,
-    init: Omit<RequestInit, "dispatcher"> & { dispatcher: Agent },
-  ) => Promise<Response>;
+  let loading: Promise<Loaded> | undefined;
   return {
     async fetch(input, init = {}) {
+      loading ??= load(dialer);
+      const { agent, once } = await loading;
       let url = new URL(input instanceof Request ? input.url : input);
       const request =
         input instanceof Request ? { method: input.method, headers: input.headers, body: input.body } : {};
@@ -48,8 +46,20 @@ export function createOutbound(dialer: Dialer): Outbound {
       }
       throw new Fault("Unavailable", `${url.origin} redirects more than ${MAX_REDIRECTS} times`);
     },
-    close: () => agent.destroy(),
+    close: async () => (await loading)?.agent.destroy(),
   };
+}
+
+interface Loaded {
+  readonly agent: Agent;
+  readonly once: (url: URL, init: Omit<RequestInit, "dispatcher"> & { dispatcher: Agent }) => Promise<Response>;
+}
+
+/** On first use: much of a command line's start-up time, and most commands never call out. */
+async function load(dialer: Dialer): Promise<Loaded> {
+  const undici = await import("undici");
+  const agent = new undici.Agent({ connect: connector(dialer), connections: 64, pipelining: 1 });
+  return { agent, once: undici.fetch as unknown as Loaded["once"] };
 }
 
 function sameOrigin(from: URL, location: string): URL {

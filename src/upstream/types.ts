@@ -155,6 +155,8 @@ export interface StdioTarget {
   readonly cwd?: string;
   /** On top of a small base (PATH, HOME, LANG …); nothing else of our own environment is passed on. */
   readonly env?: Readonly<Record<string, string>>;
+  /** What must hold the server together with all it starts; the best that can be had unless said. */
+  readonly containment?: Containment;
 }
 
 /** What identifies us to the server; one Upstream has one, so calls of different users never share a connection. */

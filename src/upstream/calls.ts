@@ -1,0 +1,239 @@
+// The calls in flight on one connection, and whose each arriving message is. An answer counts for the call with its
+// id, once. Everything else a server says belongs to exactly one call, or is about a list, or is refused.
+
+import {
+  Fault,
+  isJsonObject,
+  type JsonObject,
+  META,
+  type Notification,
+  type Request,
+  type Response,
+} from "../protocol/index.js";
+import { nonsense } from "./faults.js";
+import { type OnOver, Pending, type Surroundings } from "./pending.js";
+import { Questions } from "./questions.js";
+import { type Received, readMessage } from "./text.js";
+import type { UpstreamCall, UpstreamChange } from "./types.js";
+
+export interface CallsEvents {
+  change(change: UpstreamChange): void;
+  /** An answer to the server, or our word that nobody waits for a call. */
+  send(text: string): void;
+  gaveUp(pending: Pending, why: string): void;
+  /** The server talks so much nonsense that it cannot be worked with. */
+  hopeless(fault: Fault): void;
+}
+
+/** For so long after we gave up a call, a server that never answered it may still speak for it. */
+const ABANDONED_MS = 30_000;
+const MAX_ABANDONED = 1_000;
+const NONSENSE_MS = 10_000;
+
+const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
+  ["notifications/tools/list_changed", "tools"],
+  ["notifications/prompts/list_changed", "prompts"],
+  ["notifications/resources/list_changed", "resources"],
+]);
+
+export class Calls {
+  /** The handshake revisions alone let a server ask. */
+  mayAsk = false;
+  readonly #around: Surroundings;
+  readonly #events: CallsEvents;
+  readonly #questions: Questions;
+  readonly #pending = new Map<number, Pending>();
+  readonly #listens = new Map<number, () => void>();
+  readonly #abandoned = new Map<number, number>();
+  #lastId = 0;
+  #nonsense = 0;
+  #nonsenseSince = 0;
+
+  constructor(around: Surroundings, events: CallsEvents) {
+    this.#around = around;
+    this.#events = events;
+    this.#questions = new Questions(around, (text) => events.send(text));
+  }
+
+  get size(): number {
+    return this.#pending.size;
+  }
+
+  begin(call: UpstreamCall): Pending {
+    const pending = new Pending(++this.#lastId, call, this.#around, this.#onOver);
+    if (!pending.over) this.#pending.set(pending.id, pending);
+    return pending;
+  }
+
+  /** A request that stays open and is about no call of anybody; `acknowledged` when the server has taken it on. */
+  beginListen(call: UpstreamCall, acknowledged: () => void): Pending {
+    const pending = this.begin(call);
+    if (!pending.over) this.#listens.set(pending.id, acknowledged);
+    return pending;
+  }
+
+  failAll(toFault: (pending: Pending) => Fault): void {
+    for (const pending of [...this.#pending.values()]) pending.fail(toFault(pending));
+  }
+
+  /**
+   * One text from the server. `owner` is the call whose HTTP response it came in, `null` an HTTP stream that is no
+   * call's, undefined a connection that all calls share.
+   */
+  receive(text: string, owner?: Pending | null): void {
+    let received: Received | readonly Received[];
+    try {
+      received = readMessage(text, this.#around.limits.maxDepth);
+    } catch (error) {
+      return this.malformed((error as Error).message, owner ?? undefined);
+    }
+    if (!("message" in received)) for (const one of received) this.#handle(one, owner);
+    else this.#handle(received, owner);
+  }
+
+  /** Bytes that are no message. Only where they came in the response to one call is it known who suffers. */
+  malformed(why: string, owner?: Pending): void {
+    this.#around.counts.malformed++;
+    owner?.fail(nonsense(this.#around.server, why));
+    this.#countNonsense(why);
+  }
+
+  /** A message that was too large to read; `hint` is what is known of it. */
+  oversized(hint: string, toFault: () => Fault): void {
+    this.#around.counts.malformed++;
+    const id = /"id"\s*:\s*(\d{1,15})\s*[,}]/.exec(hint)?.[1];
+    const named = id === undefined ? undefined : this.#pending.get(Number(id));
+    (named ?? this.#only())?.fail(toFault());
+    this.#countNonsense("a message over the size limit");
+  }
+
+  #handle({ message, text }: Received, owner: Pending | null | undefined): void {
+    switch (message.kind) {
+      case "response":
+        return this.#onResponse(message.message, text, owner);
+      case "notification":
+        return this.#onNotification(message.message, owner);
+      case "request":
+        return this.#onRequest(message.message, owner);
+      case "invalid": {
+        const named = typeof message.id === "number" ? this.#pending.get(message.id) : undefined;
+        const whose = owner === undefined ? named : (owner ?? undefined);
+        return this.malformed(message.fault.message, whose);
+      }
+    }
+  }
+
+  #onResponse(response: Response, text: string, owner: Pending | null | undefined): void {
+    const pending = this.#asked(response, owner);
+    if (pending === undefined || pending.over) {
+      this.#around.counts.strayAnswers++;
+      const late = typeof response.id === "number" && this.#abandoned.delete(response.id);
+      if (!late) this.#countNonsense("an answer to nothing that was asked");
+      return;
+    }
+    if ("error" in response) pending.answer({ kind: "error", text, error: response.error });
+    else pending.answer({ kind: "result", text, value: response.result });
+  }
+
+  #asked(response: Response, owner: Pending | null | undefined): Pending | undefined {
+    if (owner === null) return undefined;
+    const isNameless = response.id === null || response.id === undefined;
+    if (owner === undefined) return isNameless ? this.#alone() : this.#pending.get(response.id as number);
+    // An error without an id is the answer to the request it came in response to; an answer to another one is not.
+    return isNameless || response.id === owner.id ? owner : undefined;
+  }
+
+  /** An error without an id can only be meant for the one request there is. */
+  #alone(): Pending | undefined {
+    return this.#pending.size === 1 ? this.#pending.values().next().value : undefined;
+  }
+
+  #onNotification(message: Notification, owner: Pending | null | undefined): void {
+    const params = message.params ?? {};
+    const change = LISTS.get(message.method);
+    if (change !== undefined) return this.#events.change(change);
+    switch (message.method) {
+      case "notifications/resources/updated":
+        if (typeof params.uri === "string") this.#events.change({ resource: params.uri });
+        return;
+      case "notifications/progress":
+        return this.#onProgress(params, owner);
+      case "notifications/message":
+        return this.#toOwner(owner, (pending) => pending.log(params));
+      case "notifications/cancelled":
+        return this.#questions.withdraw(params.requestId);
+      case "notifications/subscriptions/acknowledged": {
+        const id = isJsonObject(params._meta) ? params._meta[META.subscriptionId] : undefined;
+        this.#listens.get(typeof id === "number" ? id : (owner?.id ?? -1))?.();
+        return;
+      }
+      default:
+        this.#around.counts.refusedMessages++;
+    }
+  }
+
+  #onProgress(params: JsonObject, owner: Pending | null | undefined): void {
+    const token = params.progressToken;
+    const pending = typeof token === "number" ? this.#pending.get(token) : undefined;
+    const isTheirs = pending !== undefined && (owner === undefined || owner === null || owner === pending);
+    if (isTheirs && typeof params.progress === "number") pending.progress(params);
+    else this.#around.counts.refusedMessages++;
+  }
+
+  #onRequest(request: Request, owner: Pending | null | undefined): void {
+    if (this.mayAsk) return this.#questions.ask(request, owner ?? this.#only());
+    this.#around.counts.refusedMessages++;
+  }
+
+  #toOwner(owner: Pending | null | undefined, tell: (pending: Pending) => void): void {
+    const pending = owner ?? this.#only();
+    if (pending === undefined) this.#around.counts.refusedMessages++;
+    else tell(pending);
+  }
+
+  /** The one call that a message without a name can be about: none other is in flight, and none was just given up. */
+  #only(): Pending | undefined {
+    if (this.#pending.size - this.#listens.size !== 1 || this.#someAbandoned()) return undefined;
+    for (const pending of this.#pending.values()) if (!this.#listens.has(pending.id)) return pending;
+    return undefined;
+  }
+
+  #someAbandoned(): boolean {
+    const now = performance.now();
+    for (const [id, until] of this.#abandoned) {
+      if (until > now) return true;
+      this.#abandoned.delete(id);
+    }
+    return false;
+  }
+
+  readonly #onOver: OnOver = (pending, gaveUp) => {
+    this.#pending.delete(pending.id);
+    const isListen = this.#listens.delete(pending.id);
+    this.#questions.endOf(pending);
+    if (gaveUp === undefined) return;
+    if (!isListen && pending.delivered) this.#abandon(pending.id);
+    this.#events.gaveUp(pending, gaveUp);
+  };
+
+  #abandon(id: number): void {
+    if (this.#abandoned.size >= MAX_ABANDONED) {
+      for (const oldest of this.#abandoned.keys()) {
+        this.#abandoned.delete(oldest);
+        break;
+      }
+    }
+    this.#abandoned.set(id, performance.now() + ABANDONED_MS);
+  }
+
+  #countNonsense(why: string): void {
+    const now = performance.now();
+    if (now - this.#nonsenseSince > NONSENSE_MS) {
+      this.#nonsenseSince = now;
+      this.#nonsense = 0;
+    }
+    if (++this.#nonsense === this.#around.limits.maxNonsense + 1) {
+      this.#events.hopeless(nonsense(this.#around.server, `it keeps sending what is no answer; the last was: ${why}`));
+    }
+  }
+}

@@ -1,0 +1,68 @@
+// From a target to a connection that has agreed on a revision.
+
+import { Fault } from "../protocol/index.js";
+import type { Connection, ConnectionEvents } from "./connection.js";
+import type { Dialer } from "./dialer.js";
+import { unavailable } from "./faults.js";
+import { LastingConnection } from "./lasting/connection.js";
+import { StdioWire } from "./lasting/stdio.js";
+import { TcpWire } from "./lasting/tcp.js";
+import type { Wire } from "./lasting/wire.js";
+import type { Terms } from "./negotiate.js";
+import type { Surroundings } from "./pending.js";
+import type { UpstreamOptions } from "./types.js";
+
+interface Opening extends Connection {
+  open(terms: Terms): Promise<void>;
+}
+
+export async function connect(
+  options: UpstreamOptions,
+  around: Surroundings,
+  terms: Terms,
+  events: ConnectionEvents,
+): Promise<Connection> {
+  const connection = await prepare(options, around, events);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(unavailable(around.server, `it was not ready within ${terms.startMs} ms`));
+    }, terms.startMs);
+  });
+  try {
+    await Promise.race([connection.open(terms), late]);
+    return connection;
+  } catch (error) {
+    await connection.close().catch(() => {});
+    throw withLastWords(error, connection);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function prepare(options: UpstreamOptions, around: Surroundings, events: ConnectionEvents): Promise<Opening> {
+  const { target } = options;
+  const over = (wire: Wire): Opening => new LastingConnection(wire, around, events);
+  switch (target.transport) {
+    case "stdio":
+      return over(new StdioWire(target, around));
+    case "tcp":
+      return over(new TcpWire(target, dialerOf(options), around));
+    default:
+      throw new Fault("InternalError", "not yet");
+  }
+}
+
+function dialerOf(options: UpstreamOptions): Dialer {
+  if (options.dialer !== undefined) return options.dialer;
+  throw new TypeError(`server \`${options.name}\` is reached over the network; give it a dialer`);
+}
+
+const MAX_SHOWN = 500;
+
+/** What a server wrote to stderr before it failed to start is usually the reason. */
+function withLastWords(error: unknown, connection: Connection): unknown {
+  const said = connection.process?.lastWords ?? "";
+  if (!(error instanceof Fault) || said === "" || error.message.includes("it said:")) return error;
+  return new Fault(error.type, `${error.message}; it said: ${said.slice(-MAX_SHOWN)}`, error.detail);
+}

@@ -1,0 +1,27 @@
+// One connection to one server, in one agreed revision; the pool of what can be asked of either kind.
+
+import type { Fault } from "../protocol/index.js";
+import type { Agreement } from "./dialect.js";
+import type { Containment, UpstreamAnswer, UpstreamCall, UpstreamChange } from "./types.js";
+
+export interface Connection {
+  readonly agreement: Agreement;
+  /** INVARIANT: never throws; what fails is in the promise. */
+  call(call: UpstreamCall): Promise<UpstreamAnswer>;
+  /** 2026-07-28: a listen request; resolves or rejects when it has ended, `acknowledged` when it has begun. */
+  listen(call: UpstreamCall, acknowledged: () => void): Promise<UpstreamAnswer>;
+  close(): Promise<void>;
+  readonly process?: ProcessFacts;
+}
+
+export interface ProcessFacts {
+  readonly pid: number | undefined;
+  readonly lastWords: string;
+  readonly containment: Containment;
+}
+
+export interface ConnectionEvents {
+  change(change: UpstreamChange): void;
+  /** Once, when the connection is of no more use; never after `close`. */
+  lost(fault: Fault): void;
+}

@@ -1,0 +1,88 @@
+// How a request is dressed for the revision that was agreed on: what stands in `_meta` beside the caller's own entries.
+
+import {
+  Fault,
+  isJsonObject,
+  type JsonObject,
+  META,
+  MODERN,
+  type Revision,
+  REVISIONS,
+  revisionNamed,
+} from "../protocol/index.js";
+import type { UpstreamCall } from "./types.js";
+
+/** The first published revision. Nobody speaks it by choice; servers of its day are still around. */
+const FIRST: Revision = { ...(revisionNamed("2025-03-26") as Revision), name: "2024-11-05" };
+
+/** Newest first. */
+export const SPOKEN: readonly Revision[] = [...REVISIONS, FIRST];
+
+export function spoken(name: unknown): Revision | undefined {
+  return SPOKEN.find((revision) => revision.name === name);
+}
+
+export interface Agreement {
+  readonly revision: Revision;
+  readonly serverInfo: JsonObject | undefined;
+  readonly capabilities: JsonObject;
+  readonly instructions: string | undefined;
+}
+
+export interface ClientInfo {
+  readonly name: string;
+  readonly version: string;
+}
+
+/** The inside of `_meta`, without its braces; empty when there is nothing to say. */
+export type MetaOf = (call: UpstreamCall, id: number) => string;
+
+export function modernMeta(clientInfo: ClientInfo): MetaOf {
+  const own =
+    `"${META.protocolVersion}":"${MODERN.name}","${META.clientInfo}":${JSON.stringify(clientInfo)},` +
+    `"${META.clientCapabilities}":`;
+  return (call, id) => {
+    const level = call.logLevel === undefined ? "" : `,"${META.logLevel}":${JSON.stringify(call.logLevel)}`;
+    const rest = legacyMeta(call, id);
+    return `${own}${call.capabilities ?? "{}"}${level}${rest === "" ? "" : `,${rest}`}`;
+  };
+}
+
+export const legacyMeta: MetaOf = (call, id) => {
+  const token = call.hooks?.progress === undefined ? "" : `"progressToken":${id}`;
+  if (call.trace === undefined && call.meta === undefined) return token;
+  return [token, traceInside(call.trace), metaInside(call.meta)].filter((part) => part !== "").join(",");
+};
+
+/** Before the handshake there is nothing to say. */
+export const noMeta: MetaOf = () => "";
+
+function traceInside(trace: UpstreamCall["trace"]): string {
+  if (trace === undefined) return "";
+  const { traceparent, tracestate, baggage } = trace;
+  return JSON.stringify({ traceparent, tracestate, baggage }).slice(1, -1);
+}
+
+const OURS: ReadonlySet<string> = new Set([
+  META.protocolVersion,
+  META.clientCapabilities,
+  META.clientInfo,
+  META.logLevel,
+  "progressToken",
+  "traceparent",
+  "tracestate",
+  "baggage",
+]);
+
+/** The same key twice would be read one way by one server and another way by the next. */
+function metaInside(text: string | undefined): string {
+  if (text === undefined) return "";
+  const value: unknown = JSON.parse(text);
+  if (!isJsonObject(value as JsonObject))
+    throw new Fault("InvalidParams", "`_meta` must be an object", { field: "_meta" });
+  const own = Object.keys(value as JsonObject).find((key) => OURS.has(key));
+  if (own !== undefined) {
+    throw new Fault("InvalidParams", `\`_meta.${own}\` is the gateway's own to say`, { field: `_meta.${own}` });
+  }
+  return text.trim().slice(1, -1);
+}

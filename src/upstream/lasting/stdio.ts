@@ -1,0 +1,70 @@
+// A server as a child process, one text a line.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ProcessFacts } from "../connection.js";
+import { unavailable } from "../faults.js";
+import type { Surroundings } from "../pending.js";
+import { ServerProcess } from "../process/server-process.js";
+import type { StdioTarget } from "../types.js";
+import { LineReader } from "./line-reader.js";
+import { LineWriter } from "./line-writer.js";
+import type { Wire, WireEvents } from "./wire.js";
+
+/** What a server wrote before it ended may still be in the pipe; but a grandchild may hold the pipe open for ever. */
+const LAST_OUTPUT_MS = 200;
+const MAX_SHOWN = 500;
+
+export class StdioWire implements Wire {
+  readonly #target: StdioTarget;
+  readonly #around: Surroundings;
+  #server: ServerProcess | undefined;
+  #writer: LineWriter | undefined;
+  #closed = false;
+
+  constructor(target: StdioTarget, around: Surroundings) {
+    this.#target = target;
+    this.#around = around;
+  }
+
+  get process(): ProcessFacts | undefined {
+    return this.#server;
+  }
+
+  async open(events: WireEvents): Promise<void> {
+    const { limits, timeouts, server } = this.#around;
+    const { leaveMs, graceMs } = timeouts;
+    const started = await ServerProcess.start(this.#target, { leaveMs, graceMs, stderrBytes: limits.stderrBytes });
+    this.#server = started;
+    const reader = new LineReader(limits.maxMessageBytes, events);
+    started.stdout.on("data", (chunk: Buffer) => {
+      if (!this.#closed) reader.push(chunk);
+    });
+    this.#writer = new LineWriter(started.stdin, {
+      maxUnsentBytes: limits.maxUnsentBytes,
+      toFault: () => unavailable(server, `it does not read what is sent to it`),
+    });
+    void this.#watch(started, events);
+    if (this.#closed) await started.stop();
+  }
+
+  send(text: string): void {
+    if (this.#writer === undefined || this.#closed) throw unavailable(this.#around.server, "it has been stopped");
+    this.#writer.send(text);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#server?.stop();
+  }
+
+  async #watch(started: ServerProcess, events: WireEvents): Promise<void> {
+    const stdoutEnded = new Promise<void>((resolve) => started.stdout.once("close", resolve));
+    const how = await Promise.race([started.ended, stdoutEnded.then(() => undefined)]);
+    await Promise.race([Promise.all([started.ended, stdoutEnded]), sleep(LAST_OUTPUT_MS, undefined, { ref: false })]);
+    if (this.#closed) return;
+    this.#closed = true;
+    const said = started.lastWords === "" ? "" : `; it said: ${started.lastWords.slice(-MAX_SHOWN)}`;
+    events.closed(`${how === undefined ? "it closed its output" : `it ended (${how})`}${said}`);
+    await started.stop().catch(() => {});
+  }
+}

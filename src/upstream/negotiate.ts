@@ -1,0 +1,196 @@
+// Finding out what a server speaks: the newest revision is tried by asking `server/discover`; a server that does not
+// know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
+
+import {
+  ERRORS,
+  type Era,
+  Fault,
+  isJsonObject,
+  type JsonObject,
+  META,
+  MODERN,
+  type Revision,
+} from "../protocol/index.js";
+import {
+  type Agreement,
+  type ClientInfo,
+  legacyMeta,
+  type MetaOf,
+  modernMeta,
+  noMeta,
+  SPOKEN,
+  spoken,
+} from "./dialect.js";
+import { unavailable } from "./faults.js";
+import type { Cancellation, UpstreamAnswer, UpstreamCall } from "./types.js";
+
+export interface Terms {
+  readonly server: string;
+  readonly clientInfo: ClientInfo;
+  readonly clientCapabilities: JsonObject;
+  /** Only this one will do. */
+  readonly revision: Revision | undefined;
+  /** What the server spoke last time: tried first. */
+  readonly era: Era | undefined;
+  readonly startMs: number;
+  readonly discoverMs: number;
+}
+
+/** A connection before anything was agreed on. */
+export interface Talk {
+  ask(call: UpstreamCall, meta: MetaOf, revision: Revision | undefined): Promise<UpstreamAnswer>;
+  notify(method: string, agreed: Agreement): Promise<void>;
+}
+
+type Outcome =
+  | { kind: "agreed"; agreement: Agreement }
+  | { kind: "versions"; supported: readonly unknown[] }
+  | { kind: "handshake" }
+  | { kind: "fatal"; fault: Error };
+
+export function metaFor(revision: Revision, clientInfo: ClientInfo): MetaOf {
+  return revision.era === "modern" ? modernMeta(clientInfo) : legacyMeta;
+}
+
+export async function negotiate(talk: Talk, terms: Terms): Promise<Agreement> {
+  const { revision, era } = terms;
+  if (revision?.era === "legacy" || (revision === undefined && era === "legacy")) {
+    return initialize(talk, terms, revision ?? newestLegacy());
+  }
+  const probe = discover(talk, terms);
+  if (revision !== undefined) return settle(talk, terms, await probe.outcome);
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), terms.discoverMs);
+  });
+  try {
+    const first = await Promise.race([probe.outcome, silence]);
+    if (first !== undefined) return await settle(talk, terms, first);
+    // Silence may be a server that ignores what it does not know, or one that is slow to start: the handshake goes
+    // out as well, and a late answer to the probe still counts when the handshake fails.
+    return await initialize(talk, terms, newestLegacy()).catch(async (error: unknown) => {
+      const late = await probe.outcome;
+      if (late.kind === "agreed" || late.kind === "versions") return settle(talk, terms, late);
+      throw error;
+    });
+  } finally {
+    clearTimeout(timer);
+    probe.stop();
+  }
+}
+
+function newestLegacy(): Revision {
+  return SPOKEN.find((revision) => revision.era === "legacy") as Revision;
+}
+
+async function settle(talk: Talk, terms: Terms, outcome: Outcome): Promise<Agreement> {
+  switch (outcome.kind) {
+    case "agreed":
+      return outcome.agreement;
+    case "fatal":
+      throw outcome.fault;
+    case "handshake":
+      if (terms.revision !== undefined) throw unsupported(terms, "an older revision, with a handshake");
+      return initialize(talk, terms, newestLegacy());
+    case "versions": {
+      const best = SPOKEN.find((revision) => revision.era === "legacy" && outcome.supported.includes(revision.name));
+      if (best === undefined || terms.revision !== undefined) {
+        throw unsupported(terms, outcome.supported.map(String).join(", ") || "nothing");
+      }
+      return initialize(talk, terms, best);
+    }
+  }
+}
+
+/** Never rejects. */
+function discover(talk: Talk, terms: Terms): { outcome: Promise<Outcome>; stop: () => void } {
+  const { cancel, stop } = cancellation();
+  const call: UpstreamCall = { method: "server/discover", params: "{}", timeoutMs: terms.startMs, cancel };
+  const outcome = talk.ask(call, modernMeta(terms.clientInfo), MODERN).then(readDiscovery, fromFault);
+  return { outcome, stop: () => stop(new Fault("Cancelled", "the server speaks an older revision")) };
+}
+
+function readDiscovery(answer: UpstreamAnswer): Outcome {
+  if (answer.kind === "error") return fromError(answer.error.code, answer.error.data);
+  const { value } = answer;
+  if (!Array.isArray(value.supportedVersions)) return { kind: "handshake" };
+  if (!value.supportedVersions.includes(MODERN.name)) return { kind: "versions", supported: value.supportedVersions };
+  const meta = isJsonObject(value._meta) ? value._meta[META.serverInfo] : undefined;
+  return { kind: "agreed", agreement: agreementOf(MODERN, value, meta) };
+}
+
+function agreementOf(revision: Revision, value: JsonObject, info: unknown): Agreement {
+  const serverInfo = isJsonObject(info) ? info : value.serverInfo;
+  return {
+    revision,
+    serverInfo: isJsonObject(serverInfo) ? serverInfo : undefined,
+    capabilities: isJsonObject(value.capabilities) ? value.capabilities : {},
+    instructions: typeof value.instructions === "string" ? value.instructions : undefined,
+  };
+}
+
+function fromError(code: number, data: unknown): Outcome {
+  if (code === ERRORS.UnsupportedVersion.modern) {
+    const supported = isJsonObject(data) && Array.isArray(data.supported) ? data.supported : [];
+    return { kind: "versions", supported };
+  }
+  const isModern = code === ERRORS.HeaderMismatch.modern || code === ERRORS.MissingCapability.modern;
+  return isModern
+    ? { kind: "fatal", fault: new Fault("ToolExecution", `the server refuses \`server/discover\` with code ${code}`) }
+    : { kind: "handshake" };
+}
+
+/** A status that says "not like this" is how older HTTP servers answer; 401 and 403 say that talking on is pointless. */
+function fromFault(error: Error): Outcome {
+  const status = error instanceof Fault ? error.detail.extra?.status : undefined;
+  const older = typeof status === "number" && status >= 400 && status < 500 && status !== 401 && status !== 403;
+  return older ? { kind: "handshake" } : { kind: "fatal", fault: error };
+}
+
+async function initialize(talk: Talk, terms: Terms, revision: Revision): Promise<Agreement> {
+  const params = {
+    protocolVersion: revision.name,
+    capabilities: terms.clientCapabilities,
+    clientInfo: { ...terms.clientInfo },
+  };
+  const call = { method: "initialize", params: JSON.stringify(params), timeoutMs: terms.startMs };
+  const answer = await talk.ask(call, noMeta, undefined);
+  if (answer.kind === "error") {
+    const { code, message } = answer.error;
+    throw unavailable(terms.server, `it refuses the handshake: ${message} (${code})`);
+  }
+  const agreed = spoken(answer.value.protocolVersion);
+  const isWanted = terms.revision === undefined || agreed === terms.revision;
+  if (agreed?.era !== "legacy" || !isWanted) throw unsupported(terms, String(answer.value.protocolVersion));
+  const agreement = agreementOf(agreed, answer.value, undefined);
+  await talk.notify("notifications/initialized", agreement);
+  return agreement;
+}
+
+function unsupported(terms: Terms, offered: string): Fault {
+  const wanted = terms.revision?.name ?? SPOKEN.map((revision) => revision.name).join(", ");
+  return new Fault("UnsupportedVersion", `server \`${terms.server}\` speaks ${offered}; we speak ${wanted}`, {
+    extra: { server: terms.server, delivered: false },
+  });
+}
+
+export function cancellation(): { cancel: Cancellation; stop: (fault: Fault) => void } {
+  let stopped: Fault | undefined;
+  let heard: ((fault: Fault) => void) | undefined;
+  return {
+    cancel: {
+      get fault() {
+        return stopped;
+      },
+      onAbort(listener) {
+        heard = listener;
+        if (stopped) listener(stopped);
+      },
+    },
+    stop(fault) {
+      if (stopped) return;
+      stopped = fault;
+      heard?.(fault);
+    },
+  };
+}

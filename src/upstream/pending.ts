@@ -1,0 +1,121 @@
+// One call at a server, from the moment it is sent until there is exactly one end to it: an answer, a failure, the
+// caller's change of mind, or the clock.
+
+import type { Fault, JsonObject } from "../protocol/index.js";
+import { nonsense, timedOut } from "./faults.js";
+import type { UpstreamAnswer, UpstreamCall, UpstreamCounts, UpstreamLimits, UpstreamTimeouts } from "./types.js";
+
+/** What everything about one server has in common. */
+export interface Surroundings {
+  readonly server: string;
+  readonly counts: UpstreamCounts;
+  readonly limits: UpstreamLimits;
+  readonly timeouts: UpstreamTimeouts;
+}
+
+/** `gaveUp` says why nobody waits for the answer any more; undefined when it came, or never will. */
+export type OnOver = (pending: Pending, gaveUp: string | undefined) => void;
+
+export class Pending {
+  readonly id: number;
+  readonly call: UpstreamCall;
+  readonly settled: Promise<UpstreamAnswer>;
+  /** The request may have reached the server. */
+  delivered = false;
+  over = false;
+  /** Questions of the server that wait for their answer. */
+  questions = 0;
+  readonly #around: Surroundings;
+  readonly #onOver: OnOver;
+  #resolve!: (answer: UpstreamAnswer) => void;
+  #reject!: (fault: Fault) => void;
+  #timer: NodeJS.Timeout | undefined;
+  #leftMs: number;
+  #since = 0;
+  #messages = 0;
+
+  constructor(id: number, call: UpstreamCall, around: Surroundings, onOver: OnOver) {
+    this.id = id;
+    this.call = call;
+    this.#around = around;
+    this.#onOver = onOver;
+    this.#leftMs = call.timeoutMs;
+    this.settled = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    if (call.timeoutMs > 0) this.#timer = setTimeout(onTimeout, call.timeoutMs, this);
+    if (call.timeoutMs > 0) this.#since = performance.now();
+    call.cancel?.onAbort((fault) => this.stop(fault));
+  }
+
+  answer(answer: UpstreamAnswer): void {
+    if (this.#end(undefined)) this.#resolve(answer);
+  }
+
+  fail(fault: Fault): void {
+    if (this.#end(undefined)) this.#reject(fault);
+  }
+
+  /** Nobody waits any more: the server is to be told, and what it still says is dropped. */
+  stop(fault: Fault): void {
+    if (this.#end(fault.message)) this.#reject(fault);
+  }
+
+  expire(): void {
+    const { method, name, timeoutMs } = this.call;
+    this.stop(timedOut(this.#around.server, method, name, timeoutMs));
+  }
+
+  progress(params: JsonObject): void {
+    const hook = this.call.hooks?.progress;
+    if (!this.#counted(hook !== undefined)) return;
+    const { progressToken: _, ...rest } = params;
+    hook?.(rest);
+  }
+
+  log(params: JsonObject): void {
+    const hook = this.call.hooks?.log;
+    if (this.#counted(hook !== undefined)) hook?.(params);
+  }
+
+  /** A call may be talked about only so much. */
+  counted(): boolean {
+    return this.#counted(true);
+  }
+
+  /** The server waits for us, so its clock stands still. */
+  pause(): void {
+    if (this.questions++ > 0 || this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#leftMs = Math.max(1, this.#leftMs - (performance.now() - this.#since));
+  }
+
+  resume(): void {
+    if (--this.questions > 0 || this.over || this.call.timeoutMs === 0) return;
+    this.#since = performance.now();
+    this.#timer = setTimeout(onTimeout, this.#leftMs, this);
+  }
+
+  #counted(wanted: boolean): boolean {
+    if (this.over) return false;
+    if (!wanted) this.#around.counts.refusedMessages++;
+    const { maxMessagesPerCall } = this.#around.limits;
+    if (++this.#messages <= maxMessagesPerCall) return wanted;
+    this.stop(nonsense(this.#around.server, `more than ${maxMessagesPerCall} messages before the answer to one call`));
+    return false;
+  }
+
+  #end(gaveUp: string | undefined): boolean {
+    if (this.over) return false;
+    this.over = true;
+    clearTimeout(this.#timer);
+    this.#onOver(this, gaveUp);
+    return true;
+  }
+}
+
+function onTimeout(pending: Pending): void {
+  pending.expire();
+}

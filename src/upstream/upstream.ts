@@ -1,0 +1,472 @@
+// One downstream server as the gateway sees it: started when it is needed, watched, given a rest when it keeps
+// failing, started again, and in the end gone with everything it had.
+
+import { createRequire } from "node:module";
+import { type Era, Fault } from "../protocol/index.js";
+import { Breaker, pauseMs } from "./breaker.js";
+import { readCatalogue } from "./catalogue.js";
+import { Changes } from "./changes.js";
+import { connect } from "./connect.js";
+import type { Connection } from "./connection.js";
+import { spoken } from "./dialect.js";
+import { asServerFault, neverSent, timedOut, tooMany, unavailable } from "./faults.js";
+import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
+import type { Terms } from "./negotiate.js";
+import type { Surroundings } from "./pending.js";
+import { Turns } from "./turns.js";
+import type {
+  Catalogue,
+  Upstream,
+  UpstreamAnswer,
+  UpstreamCall,
+  UpstreamChange,
+  UpstreamCounts,
+  UpstreamHealth,
+  UpstreamOptions,
+  UpstreamState,
+} from "./types.js";
+
+export function createUpstream(options: UpstreamOptions): Upstream {
+  return new ManagedUpstream(options);
+}
+
+const EVERYTHING: readonly UpstreamChange[] = ["tools", "resources", "prompts"];
+
+class ManagedUpstream implements Upstream {
+  readonly name: string;
+  readonly #options: UpstreamOptions;
+  readonly #around: Surroundings;
+  readonly #breaker: Breaker;
+  readonly #turns: Turns;
+  readonly #listeners = new Set<(change: UpstreamChange) => void>();
+  readonly #watched = new Map<string, number>();
+  #state: UpstreamState = "idle";
+  #connection: Connection | undefined;
+  #starting: Promise<Connection> | undefined;
+  #changes: Changes | undefined;
+  #catalogue: Promise<Catalogue> | undefined;
+  #revision: string | undefined;
+  #era: Era | undefined;
+  #queued = 0;
+  #starts = 0;
+  #losses = 0;
+  #lastError: { at: number; message: string } | undefined;
+  #lastWords = "";
+  #aliveAt = 0;
+  #usedAt = 0;
+  #idleTimer: NodeJS.Timeout | undefined;
+  #restartTimer: NodeJS.Timeout | undefined;
+
+  constructor(options: UpstreamOptions) {
+    this.name = options.name;
+    this.#options = options;
+    const limits = { ...DEFAULT_UPSTREAM_LIMITS, ...options.limits };
+    const timeouts = { ...DEFAULT_UPSTREAM_TIMEOUTS, ...options.timeouts };
+    const counts: UpstreamCounts = {
+      calls: 0,
+      results: 0,
+      errors: 0,
+      failures: 0,
+      timeouts: 0,
+      cancelled: 0,
+      refused: 0,
+      strayAnswers: 0,
+      malformed: 0,
+      refusedMessages: 0,
+    };
+    this.#around = { server: options.name, counts, limits, timeouts };
+    this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
+    this.#turns = new Turns(limits.maxInFlight);
+  }
+
+  get state(): UpstreamState {
+    return this.#state;
+  }
+
+  get revision(): string | undefined {
+    return this.#revision;
+  }
+
+  async start(): Promise<void> {
+    await this.#ready();
+  }
+
+  request(call: UpstreamCall): Promise<UpstreamAnswer> {
+    const { counts } = this.#around;
+    counts.calls++;
+    const refusal = this.#refusal(call);
+    if (refusal !== undefined) {
+      counts.refused++;
+      return Promise.reject(refusal);
+    }
+    if (this.#connection !== undefined && this.#turns.take()) return this.#run(this.#connection, call);
+    return this.#runLater(call);
+  }
+
+  catalogue(): Promise<Catalogue> {
+    this.#catalogue ??= this.#readCatalogue();
+    return this.#catalogue;
+  }
+
+  async watch(uri: string): Promise<() => Promise<void>> {
+    const { maxWatched } = this.#around.limits;
+    await this.#ready();
+    const before = this.#watched.get(uri) ?? 0;
+    if (before === 0 && this.#watched.size >= maxWatched) {
+      throw tooMany(this.name, `${maxWatched} resources are watched already`);
+    }
+    this.#watched.set(uri, before + 1);
+    try {
+      if (before === 0) await this.#changes?.add(uri, new Set(this.#watched.keys()));
+    } catch (error) {
+      await this.#unwatch(uri);
+      throw error;
+    }
+    let isOn = true;
+    return async () => {
+      if (isOn) await this.#unwatch(uri);
+      isOn = false;
+    };
+  }
+
+  onChange(listener: (change: UpstreamChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  health(): UpstreamHealth {
+    const facts = this.#connection?.process;
+    return {
+      state: this.#state,
+      transport: this.#options.target.transport,
+      revision: this.#revision,
+      circuit: this.#breaker.state,
+      retryAt: this.#breaker.retryAt,
+      inFlight: this.#turns.taken,
+      queued: this.#queued,
+      counts: { ...this.#around.counts },
+      restarts: Math.max(0, this.#starts - 1),
+      lastError: this.#lastError,
+      stderr: facts?.lastWords ?? this.#lastWords,
+      pid: facts?.pid,
+      containment: facts?.containment,
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#state = "stopped";
+    clearTimeout(this.#restartTimer);
+    clearTimeout(this.#idleTimer);
+    this.#listeners.clear();
+    // A server that is just being started is stopped as soon as it is there.
+    await this.#starting?.catch(() => {});
+    await this.#letGo();
+  }
+
+  // ---- calls
+
+  #refusal(call: UpstreamCall): Fault | undefined {
+    if (call.cancel?.fault !== undefined) return call.cancel.fault;
+    if (this.#state === "stopped") return unavailable(this.name, "it has been stopped");
+    if (this.#breaker.admit()) return undefined;
+    const waitMs = Math.max(0, Math.ceil((this.#breaker.retryAt ?? 0) - Date.now()));
+    const last = this.#lastError === undefined ? "" : `; last it was: ${this.#lastError.message}`;
+    return unavailable(this.name, `it failed ${this.#breaker.failures} times in a row and is given a rest${last}`, {
+      retry_after_ms: waitMs,
+      suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
+    });
+  }
+
+  /** INVARIANT: the caller has taken a turn. */
+  #run(connection: Connection, call: UpstreamCall): Promise<UpstreamAnswer> {
+    const startedAt = performance.now();
+    this.#usedAt = startedAt;
+    return connection.call(call).then(
+      (answer) => {
+        this.#turns.give();
+        this.#aliveAt = performance.now();
+        if (answer.kind === "result") this.#around.counts.results++;
+        else this.#around.counts.errors++;
+        this.#breaker.success();
+        return answer;
+      },
+      (error: unknown) => {
+        this.#turns.give();
+        throw this.#judge(asServerFault(this.name, error, true), call, startedAt);
+      },
+    );
+  }
+
+  /** The server has to be started first, or all turns are taken. */
+  async #runLater(call: UpstreamCall): Promise<UpstreamAnswer> {
+    const { counts, limits } = this.#around;
+    if (this.#queued >= limits.maxQueued) {
+      counts.refused++;
+      this.#breaker.neutral();
+      throw tooMany(this.name, `${limits.maxQueued} calls are waiting for it already`);
+    }
+    this.#queued++;
+    const startedAt = performance.now();
+    let isWanted = true;
+    let connection: Connection;
+    try {
+      connection = await this.#untilStopped(call, () => this.#turnWithConnection(() => isWanted));
+    } catch (error) {
+      isWanted = false;
+      throw this.#judge(asServerFault(this.name, error, false), call, startedAt);
+    } finally {
+      this.#queued--;
+    }
+    const leftMs = call.timeoutMs === 0 ? 0 : Math.max(1, call.timeoutMs - (performance.now() - startedAt));
+    return this.#run(connection, leftMs === call.timeoutMs ? call : { ...call, timeoutMs: leftMs });
+  }
+
+  /** Resolves with a turn taken. When nobody wants it any more, the turn has been given back. */
+  async #turnWithConnection(isWanted: () => boolean): Promise<Connection> {
+    await this.#ready();
+    await this.#turns.wait(isWanted);
+    try {
+      if (!isWanted()) throw unavailable(this.name, "nobody waits for it any more");
+      // It may have been lost meanwhile.
+      const connection = this.#connection ?? (await this.#ready());
+      if (isWanted()) return connection;
+      throw unavailable(this.name, "nobody waits for it any more");
+    } catch (error) {
+      this.#turns.give();
+      throw error;
+    }
+  }
+
+  #untilStopped<T>(call: UpstreamCall, work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const { timeoutMs, method, name } = call;
+      const late = (): void => {
+        const fault = timedOut(this.name, method, name, timeoutMs);
+        reject(
+          new Fault(fault.type, fault.message, { ...fault.detail, extra: { ...fault.detail.extra, delivered: false } }),
+        );
+      };
+      const timer = timeoutMs === 0 ? undefined : setTimeout(late, timeoutMs);
+      call.cancel?.onAbort(reject);
+      work()
+        .then(resolve, reject)
+        .finally(() => clearTimeout(timer));
+    });
+  }
+
+  /** What a failed call says about the server. Somebody's own large, malformed or abandoned call says nothing. */
+  #judge(fault: Fault, call: UpstreamCall, startedAt: number): Fault {
+    const { counts } = this.#around;
+    if (fault.type === "ToolTimeout") {
+      counts.timeouts++;
+      // A server that answers others is slow at this, not broken.
+      if (this.#aliveAt > startedAt || neverSent(fault)) this.#breaker.neutral();
+      else this.#failed(fault, true);
+      return fault;
+    }
+    if (call.cancel?.fault !== undefined) {
+      counts.cancelled++;
+      this.#breaker.neutral();
+      return fault;
+    }
+    counts.failures++;
+    const isCallers = fault.type === "InvalidParams" || fault.type === "TooLarge" || fault.type === "TooMany";
+    if (isCallers) this.#breaker.neutral();
+    // A connection that was lost or could not be made was counted when that happened.
+    else if (fault.type === "ToolExecution") this.#failed(fault, false);
+    else this.#breaker.neutral();
+    return fault;
+  }
+
+  #failed(fault: Fault, isHung: boolean): void {
+    this.#note(fault);
+    if (this.#breaker.failure() && isHung) void this.#letGo("failed");
+  }
+
+  // ---- the connection
+
+  #ready(): Promise<Connection> {
+    if (this.#connection !== undefined) return Promise.resolve(this.#connection);
+    if (this.#state === "stopped") return Promise.reject(unavailable(this.name, "it has been stopped"));
+    this.#starting ??= this.#start().finally(() => {
+      this.#starting = undefined;
+    });
+    return this.#starting;
+  }
+
+  async #start(): Promise<Connection> {
+    clearTimeout(this.#restartTimer);
+    this.#state = "starting";
+    try {
+      const connection = await this.#open();
+      if (this.#isStopped()) {
+        await connection.close();
+        throw unavailable(this.name, "it has been stopped");
+      }
+      await this.#adopt(connection);
+      return connection;
+    } catch (error) {
+      const fault = asServerFault(this.name, error, false);
+      if (!this.#isStopped()) {
+        this.#state = "failed";
+        this.#era = undefined;
+        this.#note(fault);
+        this.#breaker.failure();
+      }
+      throw fault;
+    }
+  }
+
+  async #open(): Promise<Connection> {
+    try {
+      return await this.#connect(this.#era);
+    } catch (error) {
+      const triedAll = this.#era !== undefined || this.#options.revision !== undefined || this.#isStopped();
+      // Some old servers die of a question they do not know. They are asked the old way, once.
+      if (triedAll || !(error instanceof Fault) || error.type !== "IoError") throw error;
+      return this.#connect("legacy");
+    }
+  }
+
+  #connect(era: Era | undefined): Promise<Connection> {
+    const { revision } = this.#options;
+    const known = revision === undefined ? undefined : spoken(revision);
+    if (revision !== undefined && known === undefined) {
+      throw new Fault("UnsupportedVersion", `revision \`${revision}\` of server \`${this.name}\` is not one we speak`);
+    }
+    const terms: Terms = {
+      server: this.name,
+      clientInfo: this.#options.clientInfo ?? ownInfo(),
+      clientCapabilities: this.#options.clientCapabilities ?? {},
+      revision: known,
+      era,
+      startMs: this.#around.timeouts.startMs,
+      discoverMs: this.#around.timeouts.discoverMs,
+    };
+    let made: Connection | undefined;
+    return connect(this.#options, this.#around, terms, {
+      change: (change) => this.#onChange(change),
+      lost: (fault) => this.#onLost(fault, () => made),
+    }).then((connection) => {
+      made = connection;
+      return connection;
+    });
+  }
+
+  async #adopt(connection: Connection): Promise<void> {
+    const { revision } = connection.agreement;
+    this.#connection = connection;
+    this.#state = "ready";
+    this.#revision = revision.name;
+    this.#era = revision.era;
+    this.#starts++;
+    this.#usedAt = performance.now();
+    this.#watchIdle();
+    this.#changes = new Changes(connection, this.#around, () => this.#everythingChanged());
+    void this.#changes.begin(new Set(this.#watched.keys())).catch(() => {});
+    if (this.#starts > 1) this.#everythingChanged();
+  }
+
+  #onLost(fault: Fault, made: () => Connection | undefined): void {
+    // While it is being opened, whoever opens it hears of it.
+    const connection = made();
+    if (connection === undefined || connection !== this.#connection) return;
+    this.#forget(connection);
+    this.#state = "failed";
+    this.#note(fault);
+    this.#breaker.failure();
+    if (this.#losses++ < this.#around.limits.failuresToOpen) this.#restartSoon();
+  }
+
+  /** Whoever listens for changes should not have to call first. */
+  #restartSoon(): void {
+    if (this.#options.target.transport !== "stdio" || this.#listeners.size === 0) return;
+    clearTimeout(this.#restartTimer);
+    this.#restartTimer = setTimeout(
+      () => {
+        void this.#ready().catch(() => {});
+      },
+      pauseMs(this.#losses, this.#around.timeouts),
+    ).unref();
+  }
+
+  async #letGo(state?: UpstreamState): Promise<void> {
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    this.#forget(connection);
+    if (state !== undefined && !this.#isStopped()) this.#state = state;
+    await connection.close();
+  }
+
+  #forget(connection: Connection): void {
+    this.#lastWords = connection.process?.lastWords ?? "";
+    this.#connection = undefined;
+    this.#catalogue = undefined;
+    this.#changes?.end();
+    this.#changes = undefined;
+    clearTimeout(this.#idleTimer);
+  }
+
+  #isStopped(): boolean {
+    return this.#state === "stopped";
+  }
+
+  #watchIdle(): void {
+    const { idleMs } = this.#around.timeouts;
+    clearTimeout(this.#idleTimer);
+    if (idleMs === 0) return;
+    const quietMs = performance.now() - this.#usedAt;
+    const isBusy = this.#turns.taken > 0 || this.#queued > 0 || this.#watched.size > 0;
+    if (quietMs >= idleMs && !isBusy) {
+      void this.#letGo("idle");
+      return;
+    }
+    this.#idleTimer = setTimeout(() => this.#watchIdle(), isBusy ? idleMs : idleMs - quietMs + 1).unref();
+  }
+
+  // ---- what it offers, and what changes
+
+  async #readCatalogue(): Promise<Catalogue> {
+    const reading = this.#catalogue;
+    try {
+      const catalogue = await readCatalogue(await this.#ready(), this.#around);
+      this.#aliveAt = performance.now();
+      this.#losses = 0;
+      return catalogue;
+    } catch (error) {
+      if (this.#catalogue === reading) this.#catalogue = undefined;
+      throw asServerFault(this.name, error, true);
+    }
+  }
+
+  #onChange(change: UpstreamChange): void {
+    if (typeof change === "string") this.#catalogue = undefined;
+    else if (!this.#watched.has(change.resource)) return;
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  #everythingChanged(): void {
+    for (const change of EVERYTHING) this.#onChange(change);
+    for (const resource of this.#watched.keys()) this.#onChange({ resource });
+  }
+
+  async #unwatch(uri: string): Promise<void> {
+    const left = (this.#watched.get(uri) ?? 1) - 1;
+    if (left > 0) {
+      this.#watched.set(uri, left);
+      return;
+    }
+    this.#watched.delete(uri);
+    // What the server still says about it is dropped anyway.
+    await this.#changes?.remove(uri, new Set(this.#watched.keys())).catch(() => {});
+  }
+
+  #note(fault: Fault): void {
+    this.#lastError = { at: Date.now(), message: fault.message };
+  }
+}
+
+function ownInfo(): { name: string; version: string } {
+  const { name, version } = createRequire(import.meta.url)("../../package.json") as { name: string; version: string };
+  return { name, version };
+}
