@@ -1,17 +1,34 @@
 import type { Command } from "commander";
 import { type Client, connect, McpError } from "../../client/index.js";
+import { spend } from "../../gate/index.js";
+import { DELEGATION_HEADER } from "../../identity/index.js";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import type { ToolResult } from "../../tool/index.js";
 import { CliError, EXIT, type ExitCode } from "../exit.js";
 import { jsonArguments, outFor } from "../options.js";
 import { paint, table } from "../print.js";
+import { tokenIn } from "./lattice-token.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
 
-async function withClient<T>(url: string, use: (client: Client) => Promise<T>): Promise<T> {
+interface Reaching {
+  url: string;
+  delegation?: string;
+  gateway?: string;
+}
+
+const DELEGATION = ["--delegation <file>", "call as the agent that holds this delegation"] as const;
+const GATEWAY = ["--gateway <id>", "the gateway that is asked, where another one minted the delegation"] as const;
+
+async function withClient<T>(reaching: Reaching, use: (client: Client) => Promise<T>): Promise<T> {
+  const { url, delegation, gateway } = reaching;
+  const held = delegation === undefined ? undefined : tokenIn(delegation);
+  // Every request spends the delegation anew.
+  const headers =
+    held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spend(held, { audience: gateway }) });
   let client: Client;
   try {
-    client = await connect(url);
+    client = await connect(url, { headers });
   } catch (error) {
     throw new CliError(
       `cannot reach ${url}: ${(error as Error).message}`,
@@ -31,9 +48,11 @@ export function addCallCommands(program: Command): void {
     .command("ls")
     .description("list the tools that may be called")
     .option("--url <url>", "the server", DEFAULT_URL)
-    .action(async ({ url }: { url: string }, command: Command) => {
+    .option(...DELEGATION)
+    .option(...GATEWAY)
+    .action(async (options: Reaching, command: Command) => {
       const out = outFor(command);
-      await withClient(url, async (client) => {
+      await withClient(options, async (client) => {
         const tools = await client.listTools();
         out.data(tools, () =>
           tools.length === 0
@@ -54,11 +73,13 @@ export function addCallCommands(program: Command): void {
     .description("call a tool; arguments are a JSON object, or - for standard input")
     .option("--url <url>", "the server", DEFAULT_URL)
     .option("--timeout <ms>", "how long to wait", Number)
+    .option(...DELEGATION)
+    .option(...GATEWAY)
     .action(
-      async (tool: string, text: string | undefined, options: { url: string; timeout?: number }, command: Command) => {
+      async (tool: string, text: string | undefined, options: Reaching & { timeout?: number }, command: Command) => {
         const out = outFor(command);
         const args = jsonArguments(text);
-        await withClient(options.url, async (client) => {
+        await withClient(options, async (client) => {
           try {
             const result = await client.callTool(tool, args, { timeoutMs: options.timeout });
             const failure = failureOf(result);
