@@ -24,8 +24,7 @@ async function withClient<T>(reaching: Reaching, use: (client: Client) => Promis
   const { url, delegation, gateway } = reaching;
   const held = delegation === undefined ? undefined : tokenIn(delegation);
   // Every request spends the delegation anew.
-  const headers =
-    held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spend(held, { audience: gateway }) });
+  const headers = held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spend(held, { audience: gateway }) });
   let client: Client;
   try {
     client = await connect(url, { headers });
