@@ -3,7 +3,7 @@
 
 import { Fault, type JsonObject } from "../protocol/index.js";
 import type { Approvals, Challenge } from "./approvals.js";
-import type { CallbackRunner, GuardrailAnswer } from "./guardrails.js";
+import type { CallbackRunner, GuardrailAnswer, GuardrailToken } from "./guardrails.js";
 import type { Intent } from "./intent.js";
 import type { Limits } from "./limits.js";
 import { Permit } from "./permit.js";
@@ -23,7 +23,7 @@ export interface Decision {
   readonly challengeIsNew?: boolean;
   readonly observed: boolean;
   /** Gives back what the limits hold; call it when the work is over. */
-  readonly release: () => void;
+  readonly release: (resultBytes?: number) => void;
 }
 
 /** One more voice, such as the host's own policy. */
@@ -104,7 +104,7 @@ async function decideSlowly(
   const wouldRun = answer.effect === "permit" || gate.observe;
   if (!wouldRun) return refuse(policy, policyVerdict(answer));
   const guarded = await gate.guardrails.run(proposed.principal, proposed.target, intent);
-  const decision = conclude(gate, policy, proposed, intent, answer, guarded);
+  const decision = await conclude(gate, policy, proposed, intent, answer, guarded);
   return decision.permit && voiced.length > 0 ? { ...decision, rules: [...decision.rules, ...voiced] } : decision;
 }
 
@@ -115,13 +115,31 @@ function conclude(
   intent: Intent,
   answer: PolicyDecision,
   guarded: GuardrailAnswer,
-): Decision {
+): Decision | Promise<Decision> {
   let token = "token" in guarded ? guarded.token : undefined;
   const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === "guardrail.missing";
   if (missing && gate.observe) token = gate.guardrails.observed(proposed.principal, intent);
   if (!token) return refuse(policy, (guarded as { blocked: Verdict }).blocked);
-  const slot = gate.limits.take(proposed.principal, proposed.target);
-  if ("denied" in slot) return refuse(policy, slot.denied);
+  const { principal, target } = proposed;
+  const slot = gate.limits.take(principal, target, target.builtin ? 0 : intent.argumentsText.length);
+  const spent = token;
+  const within = (taken: Awaited<typeof slot>): Decision =>
+    "denied" in taken
+      ? refuse(policy, taken.denied)
+      : permitted(gate, policy, proposed, intent, answer, spent, taken.release, missing);
+  return slot instanceof Promise ? slot.then(within).catch((error) => broken(policy, error)) : within(slot);
+}
+
+function permitted(
+  gate: GateParts,
+  policy: PolicySet,
+  proposed: Proposed,
+  intent: Intent,
+  answer: PolicyDecision,
+  token: GuardrailToken,
+  release: Decision["release"],
+  missing: boolean,
+): Decision {
   const permit = Permit.mint(
     {
       intent,
@@ -141,7 +159,7 @@ function conclude(
     policyHash: policy.hash,
     permit,
     observed: gate.observe,
-    release: slot.release,
+    release,
   };
 }
 

@@ -4,7 +4,7 @@ import { type Approvals, MemoryApprovals } from "./approvals.js";
 import { type Decision, decide, type GateParts, type Voice } from "./decide.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Intent } from "./intent.js";
-import { type Limit, Limits } from "./limits.js";
+import { type Limit, Limits, type SharedLimits } from "./limits.js";
 import { loadPolicy, noPolicy, type PolicySet, type ToolSummary } from "./policy/index.js";
 import type { Proposed } from "./types.js";
 
@@ -15,6 +15,8 @@ export interface GateOptions {
   tools?: readonly ToolSummary[];
   guardrails?: readonly Guardrail[];
   limits?: readonly Limit[];
+  /** Where several replicas count together. */
+  shared?: SharedLimits;
   approvals?: Approvals;
   voices?: readonly Voice[];
   /** Decide and record, but enforce nothing of the policy. */
@@ -40,7 +42,7 @@ export function createGate(options: GateOptions = {}): Gate {
   const parts: GateParts = {
     policy: () => policy,
     guardrails,
-    limits: new Limits(options.limits),
+    limits: new Limits(options.limits, undefined, options.shared),
     approvals,
     voices: options.voices ?? [],
     observe,

@@ -19,7 +19,7 @@ export {
   type GuardrailToken,
 } from "./guardrails.js";
 export { type Intent, intentArguments, intentForwarded, makeIntent, NOTHING_FORWARDED } from "./intent.js";
-export { type Limit, Limits } from "./limits.js";
+export { type Limit, Limits, type SharedLimits, type TokenRate } from "./limits.js";
 export { type Grant, Permit } from "./permit.js";
 export * from "./policy/index.js";
 export {

@@ -4,67 +4,131 @@ import { deny, type Principal, type Target, type Verdict } from "./types.js";
 
 export interface Limit {
   /** Whose requests are counted together. */
-  readonly per: "app" | "agent" | "tool";
+  readonly per: "app" | "agent" | "tool" | "key";
   readonly perMinute?: number;
   readonly perHour?: number;
   readonly concurrent?: number;
+  /** Bytes of arguments and results together. What a result goes over is taken from the next calls. */
+  readonly bytesPerMinute?: number;
+  /** The sum of what calls cost. */
+  readonly costPerHour?: number;
+  /** What a call of a tool costs, by name or by pattern with `*`; 1 unless named. */
+  readonly costs?: Readonly<Record<string, number>>;
 }
+
+/** Tokens that several replicas share; each takes them from what it leased, and asks the store only for more. */
+export interface SharedLimits {
+  /** 0 when they were taken, otherwise the milliseconds until it is worth trying again. */
+  take(key: string, tokens: number, rate: TokenRate): number | Promise<number>;
+}
+
+export interface TokenRate {
+  readonly tokens: number;
+  readonly periodMs: number;
+  readonly burst: number;
+}
+
+export interface Slot {
+  /** Gives the concurrency back and counts what came of it. */
+  release(resultBytes?: number): void;
+}
+
+type Taken = Slot | { denied: Verdict };
 
 interface Bucket {
   /** Theoretical arrival time, one per window. */
   minute: number;
   hour: number;
+  bytes: number;
+  cost: number;
   running: number;
 }
 
+const MINUTE = 60_000;
+const HOUR = 3_600_000;
+
 /** Keys are evicted when idle; a flood of new keys costs memory no more than this. */
 const MAX_KEYS = 100_000;
-const FREE = (): void => {};
+const FREE: Slot = { release: () => {} };
 
 export class Limits {
   readonly #limits: readonly Limit[];
   readonly #buckets = new Map<string, Bucket>();
+  readonly #shared: SharedLimits | undefined;
   readonly #now: () => number;
-  constructor(limits: readonly Limit[] = [], now: () => number = () => performance.now()) {
+  constructor(limits: readonly Limit[] = [], now: () => number = () => performance.now(), shared?: SharedLimits) {
     this.#limits = limits;
     this.#now = now;
+    this.#shared = shared;
   }
 
-  /** Takes one request from every limit that applies, or from none. `release` gives the concurrency back. */
-  take(principal: Principal, target: Target): { release: () => void } | { denied: Verdict } {
-    if (this.#limits.length === 0) return { release: FREE };
+  /** Takes one request from every limit that applies, or from none. */
+  take(principal: Principal, target: Target, argumentBytes = 0): Taken | Promise<Taken> {
+    const own = principal.limits;
+    if (this.#limits.length === 0 && !own) return FREE;
+    const limits = own ? [...this.#limits, { per: "key" as const, ...own }] : this.#limits;
+    const slot = this.#takeHere(limits, principal, target, argumentBytes);
+    if (!this.#shared || "denied" in slot) return slot;
+    return this.#takeShared(this.#shared, limits, principal, target, slot);
+  }
+
+  #takeHere(limits: readonly Limit[], principal: Principal, target: Target, argumentBytes: number): Taken {
     const now = this.#now();
     const taken: Bucket[] = [];
-    for (const limit of this.#limits) {
-      const bucket = this.#bucket(limit, principal, target, now);
-      const waitMs = waitFor(limit, bucket, now);
+    for (const [at, limit] of limits.entries()) {
+      const bucket = this.#bucket(at, limit, principal, target, now);
+      const waitMs = waitFor(limit, bucket, now, costOf(limit, target), argumentBytes);
       if (waitMs > 0) return { denied: limited(limit, Math.ceil(waitMs), target) };
       taken.push(bucket);
     }
-    this.#limits.forEach((limit, i) => {
+    limits.forEach((limit, i) => {
       const bucket = taken[i] as Bucket;
-      if (limit.perMinute) bucket.minute = Math.max(bucket.minute, now) + 60_000 / limit.perMinute;
-      if (limit.perHour) bucket.hour = Math.max(bucket.hour, now) + 3_600_000 / limit.perHour;
+      if (limit.perMinute) bucket.minute = Math.max(bucket.minute, now) + MINUTE / limit.perMinute;
+      if (limit.perHour) bucket.hour = Math.max(bucket.hour, now) + HOUR / limit.perHour;
+      if (limit.costPerHour)
+        bucket.cost = Math.max(bucket.cost, now) + (HOUR * costOf(limit, target)) / limit.costPerHour;
+      chargeBytes(limit, bucket, now, argumentBytes);
       bucket.running++;
     });
     let released = false;
     return {
-      release: () => {
+      release: (resultBytes = 0) => {
         if (released) return;
         released = true;
-        for (const bucket of taken) bucket.running--;
+        const then = this.#now();
+        taken.forEach((bucket, i) => {
+          bucket.running--;
+          chargeBytes(limits[i] as Limit, bucket, then, resultBytes);
+        });
       },
     };
   }
 
-  #bucket(limit: Limit, principal: Principal, target: Target, now: number): Bucket {
-    const at = this.#limits.indexOf(limit);
-    const who = limit.per === "app" ? principal.app : `${principal.app}/${principal.agent}`;
-    const key = limit.per === "tool" ? `${at} ${who} ${target.name}` : `${at} ${who}`;
+  /** Each replica keeps its own count of what runs; what is counted in time is shared. */
+  async #takeShared(
+    shared: SharedLimits,
+    limits: readonly Limit[],
+    principal: Principal,
+    target: Target,
+    slot: Slot,
+  ): Promise<Taken> {
+    for (const [at, limit] of limits.entries()) {
+      for (const [window, tokens, rate] of windowsOf(limit, target)) {
+        const waitMs = await shared.take(`${keyOf(at, limit, principal, target)} ${window}`, tokens, rate);
+        if (waitMs <= 0) continue;
+        slot.release();
+        return { denied: limited(limit, Math.ceil(waitMs), target) };
+      }
+    }
+    return slot;
+  }
+
+  #bucket(at: number, limit: Limit, principal: Principal, target: Target, now: number): Bucket {
+    const key = keyOf(at, limit, principal, target);
     let bucket = this.#buckets.get(key);
     if (!bucket) {
       if (this.#buckets.size >= MAX_KEYS) this.#evict(now);
-      bucket = { minute: 0, hour: 0, running: 0 };
+      bucket = { minute: 0, hour: 0, bytes: 0, cost: 0, running: 0 };
       this.#buckets.set(key, bucket);
     }
     return bucket;
@@ -73,17 +137,69 @@ export class Limits {
   /** An idle bucket whose arrival times have passed says the same as a new one. */
   #evict(now: number): void {
     for (const [key, bucket] of this.#buckets) {
-      if (bucket.running === 0 && bucket.minute <= now && bucket.hour <= now) this.#buckets.delete(key);
+      const times = Math.max(bucket.minute, bucket.hour, bucket.bytes, bucket.cost);
+      if (bucket.running === 0 && times <= now) this.#buckets.delete(key);
     }
     if (this.#buckets.size >= MAX_KEYS) throw new Error("too many callers to keep limits for");
   }
 }
 
-/** Milliseconds until the next request conforms; a full minute's worth may come as a burst. */
-function waitFor(limit: Limit, bucket: Bucket, now: number): number {
+function keyOf(at: number, limit: Limit, principal: Principal, target: Target): string {
+  switch (limit.per) {
+    case "app":
+      return `${at} ${principal.app}`;
+    case "agent":
+      return `${at} ${principal.app}/${principal.agent}`;
+    case "tool":
+      return `${at} ${principal.app}/${principal.agent} ${target.name}`;
+    case "key":
+      return `key ${principal.app} ${principal.credential ?? principal.agent}`;
+  }
+}
+
+function windowsOf(limit: Limit, target: Target): [string, number, TokenRate][] {
+  const windows: [string, number, TokenRate][] = [];
+  const add = (name: string, tokens: number, most: number | undefined, periodMs: number): void => {
+    if (most) windows.push([name, tokens, { tokens: most, periodMs, burst: most }]);
+  };
+  add("minute", 1, limit.perMinute, MINUTE);
+  add("hour", 1, limit.perHour, HOUR);
+  add("cost", costOf(limit, target), limit.costPerHour, HOUR);
+  return windows;
+}
+
+/** Costs are looked up by name first; the first pattern that fits comes next. */
+function costOf({ costs, costPerHour }: Limit, { name }: Target): number {
+  if (!costs || !costPerHour) return 1;
+  const exact = Object.hasOwn(costs, name) ? costs[name] : undefined;
+  if (exact !== undefined) return exact;
+  for (const [pattern, cost] of Object.entries(costs)) {
+    const star = pattern.indexOf("*");
+    if (star < 0) continue;
+    const tail = pattern.slice(star + 1);
+    if (name.length >= pattern.length - 1 && name.startsWith(pattern.slice(0, star)) && name.endsWith(tail))
+      return cost;
+  }
+  return 1;
+}
+
+function chargeBytes(limit: Limit, bucket: Bucket, now: number, bytes: number): void {
+  if (limit.bytesPerMinute && bytes > 0) {
+    bucket.bytes = Math.max(bucket.bytes, now) + (MINUTE * bytes) / limit.bytesPerMinute;
+  }
+}
+
+/** Milliseconds until the next request conforms; a full window's worth may come as a burst. */
+function waitFor(limit: Limit, bucket: Bucket, now: number, cost: number, bytes: number): number {
   let wait = 0;
-  if (limit.perMinute) wait = Math.max(wait, bucket.minute + 60_000 / limit.perMinute - 60_000 - now);
-  if (limit.perHour) wait = Math.max(wait, bucket.hour + 3_600_000 / limit.perHour - 3_600_000 - now);
+  if (limit.perMinute) wait = Math.max(wait, bucket.minute + MINUTE / limit.perMinute - MINUTE - now);
+  if (limit.perHour) wait = Math.max(wait, bucket.hour + HOUR / limit.perHour - HOUR - now);
+  if (limit.costPerHour) wait = Math.max(wait, bucket.cost + (HOUR * cost) / limit.costPerHour - HOUR - now);
+  // One call larger than the whole window could never run; it waits for an empty window instead.
+  if (limit.bytesPerMinute) {
+    const share = Math.min(MINUTE, (MINUTE * bytes) / limit.bytesPerMinute);
+    wait = Math.max(wait, bucket.bytes + share - MINUTE - now);
+  }
   if (limit.concurrent && bucket.running >= limit.concurrent) wait = Math.max(wait, 1);
   return wait;
 }

@@ -1,6 +1,6 @@
 // The words of the gate. A decision is a value: it says what, why, by which rule, under which policy.
 
-import type { ErrorType, JsonObject } from "../protocol/index.js";
+import type { ErrorType, Fault, JsonObject } from "../protocol/index.js";
 import type { Chain } from "./delegation/index.js";
 import type { Obligation } from "./policy/index.js";
 
@@ -13,8 +13,12 @@ export interface Principal {
   readonly agent: string;
   /** Tools this caller may reach; undefined means all that its application has. */
   readonly tools?: { has(tool: string): boolean };
+  /** The person behind the agent, where the credential tells. */
+  readonly user?: string;
   /** Which key or token it came with, never the secret itself: for limits, caches and the record. */
   readonly credential?: string;
+  /** Where more scope can be had: what to say to a caller that needs it for this tool. */
+  readonly stepUp?: (tool: string) => Fault | undefined;
   /** Limits of that credential. */
   readonly limits?: { readonly perMinute?: number; readonly perHour?: number };
   /** Scopes of its credential, for policies to read. */

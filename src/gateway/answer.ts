@@ -15,7 +15,7 @@ import type { Peer, ReplyHead } from "../transport/index.js";
 import { localRoute } from "./builtin.js";
 import { call } from "./call.js";
 import type { Cancel } from "./cancel.js";
-import { belongsInResult, type Dresser, errorText, failedResult, successText } from "./dress.js";
+import { authenticateHeader, belongsInResult, type Dresser, errorText, failedResult, successText } from "./dress.js";
 import type { Session } from "./session.js";
 import type { Conversation, Gateway, Route } from "./types.js";
 
@@ -93,6 +93,10 @@ function faulty(
   const { request, revision } = asked;
   if (fault.type === "InternalError") {
     gateway.telemetry.log.error("a call failed unexpectedly", { error: String(fault.cause) }, traceId);
+  }
+  if (fault.detail.authenticate !== undefined) {
+    const head = { status: httpStatus(fault), headers: authenticateHeader(fault) };
+    return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
   }
   if (!asked.plain && belongsInResult(fault, request.method)) {
     const result = failedResult(fault, traceId, route, revision);

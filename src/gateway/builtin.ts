@@ -148,8 +148,8 @@ function sessionRoute(
   return {
     ...route,
     run: () => {
-      if (subscribe) session.subscribe(route.name);
-      else session.subscriptions.delete(route.name);
+      if (subscribe) session.subscribe(route.name, () => gateway.server.follow?.(route.name) ?? (() => {}));
+      else session.unsubscribe(route.name);
       return {};
     },
   };

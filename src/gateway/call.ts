@@ -55,7 +55,7 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   } catch (error) {
     answer = { ok: false, fault: asFault(error), route };
   }
-  decision.release();
+  decision.release(answer.ok ? answer.text.length : 0);
   return recordOutcome(gateway, proposal, prepared, decision, answer, started);
 }
 

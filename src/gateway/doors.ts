@@ -13,23 +13,23 @@ import {
   type Revision,
 } from "../protocol/index.js";
 import { openApi } from "../tool/index.js";
-import type { HttpRequest } from "../transport/index.js";
 import { NOBODY, SILENT } from "./answer.js";
 import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
-import type { Endpoint } from "./endpoint.js";
+import { authenticateHeader } from "./dress.js";
+import type { Asking, Endpoint } from "./endpoint.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
 
 /** False for a path that is nobody's. */
-export function httpDoor(endpoint: Endpoint, request: HttpRequest): boolean {
+export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
   if (request.path === endpoint.mcpPath) {
     void sessionDoor(endpoint, request);
     return true;
   }
   if (request.path === "/openapi.json" && request.method === "GET") {
     void withFaults(request, async () => {
-      await endpoint.identify(request.peer);
+      await endpoint.identify(request);
       request.reply.end(JSON.stringify(openApiOf(endpoint)), { headers: JSON_TYPE });
     });
     return true;
@@ -48,7 +48,7 @@ function openApiOf(endpoint: Endpoint): JsonObject {
 
 const JSON_TYPE = { "content-type": "application/json" };
 
-async function withFaults(request: HttpRequest, run: () => Promise<void>): Promise<void> {
+async function withFaults(request: Asking, run: () => Promise<void>): Promise<void> {
   try {
     await run();
   } catch (error) {
@@ -56,13 +56,13 @@ async function withFaults(request: HttpRequest, run: () => Promise<void>): Promi
   }
 }
 
-function fail(request: HttpRequest, fault: Fault, traceId: string): void {
-  const headers = fault.type === "AuthenticationError" ? { ...JSON_TYPE, "www-authenticate": "Bearer" } : JSON_TYPE;
+function fail(request: Asking, fault: Fault, traceId: string): void {
+  const headers = { ...JSON_TYPE, ...authenticateHeader(fault) };
   request.reply.end(JSON.stringify({ error: errorData(fault, traceId) }), { status: httpStatus(fault), headers });
 }
 
 /** GET opens (or takes up again) the session's stream, DELETE ends the session; 2026-07-28 has neither. */
-function sessionDoor(endpoint: Endpoint, request: HttpRequest): Promise<void> {
+function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
   const { peer, reply, method } = request;
   const id = peer.headers?.["mcp-session-id"];
   if ((method !== "GET" && method !== "DELETE") || typeof id !== "string") {
@@ -70,9 +70,9 @@ function sessionDoor(endpoint: Endpoint, request: HttpRequest): Promise<void> {
     return Promise.resolve();
   }
   return withFaults(request, async () => {
-    const session = endpoint.sessions.find(id, await endpoint.identify(peer));
+    const session = endpoint.sessions.find(id, await endpoint.identify(request));
     if (method === "DELETE") {
-      endpoint.sessions.end(session, "the client ended the session");
+      endpoint.endSession(session);
       return reply.end(undefined, { status: 204 });
     }
     if (!peer.headers?.accept?.includes("text/event-stream")) {
@@ -89,13 +89,13 @@ function sessionDoor(endpoint: Endpoint, request: HttpRequest): Promise<void> {
   });
 }
 
-async function toolDoor(endpoint: Endpoint, request: HttpRequest, encoded: string): Promise<void> {
+async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): Promise<void> {
   const { reply, peer } = request;
   const { gateway } = endpoint;
   let traceId = NOBODY;
   try {
     if (request.method !== "POST") return reply.end(undefined, { status: 405, headers: { allow: "POST" } });
-    const principal = await endpoint.identify(peer);
+    const principal = await endpoint.identify(request);
     const name = decodeURIComponent(encoded);
     const body = request.body === "" ? {} : parseStrict(request.body, gateway.limits.maxDepth);
     if (!isJsonObject(body)) throw new Fault("InvalidParams", "the body must be a JSON object of arguments");

@@ -103,3 +103,10 @@ export function successText(id: RequestId, resultText: string): string {
 export function errorText(id: RequestId | null, fault: Fault, revision: Revision, traceId: string): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: wireError(fault, revision.era, traceId) });
 }
+
+/** What a client needs to do about it: get a credential, or one with more scope. */
+export function authenticateHeader(fault: Fault): Record<string, string> | undefined {
+  const { authenticate } = fault.detail;
+  if (authenticate !== undefined) return { "www-authenticate": authenticate };
+  return fault.type === "AuthenticationError" ? { "www-authenticate": "Bearer" } : undefined;
+}

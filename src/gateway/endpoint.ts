@@ -30,12 +30,17 @@ import { type Answered, type Asked, answerRequest, failed, NOBODY, SILENT } from
 import { Cancel } from "./cancel.js";
 import { capabilitiesOf } from "./builtin.js";
 import { httpDoor } from "./doors.js";
-import { Dresser, errorText, successText } from "./dress.js";
+import { authenticateHeader, Dresser, errorText, successText } from "./dress.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
-import { Session, Sessions } from "./session.js";
+import { Session, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
 import { Subscriptions } from "./subscriptions.js";
 import type { Conversation, Gateway } from "./types.js";
+
+/** Who a text is from, where somebody in front has found out already: a caller, or why nobody can be one. */
+export type Known = Principal | Fault;
+export type Arrived = Inbound & { readonly known?: Known | undefined };
+export type Asking = HttpRequest & { readonly known?: Known | undefined };
 
 export class Endpoint implements Handler {
   readonly gateway: Gateway;
@@ -46,10 +51,12 @@ export class Endpoint implements Handler {
   readonly mcpPath: string;
   readonly #channels = new Map<Channel, Session>();
   readonly #stopWatching: () => void;
+  readonly #keeper: SessionKeeper | undefined;
 
-  constructor(gateway: Gateway, mcpPath = "/mcp") {
+  constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper) {
     this.gateway = gateway;
     this.mcpPath = mcpPath;
+    this.#keeper = keeper;
     this.sessions = new Sessions(gateway.limits.maxSessions, gateway.limits.sessionIdleMs);
     this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
     this.dresser = new Dresser(gateway.server.info);
@@ -65,7 +72,7 @@ export class Endpoint implements Handler {
     });
   }
 
-  message(inbound: Inbound): void {
+  message(inbound: Arrived): void {
     let value: JsonValue;
     try {
       value = parseStrict(inbound.text, this.gateway.limits.maxDepth);
@@ -82,8 +89,44 @@ export class Endpoint implements Handler {
     this.#refuse(reply, null, fault, ASSUMED, httpStatus(fault));
   }
 
-  http(request: HttpRequest): boolean {
+  http(request: Asking): boolean {
     return httpDoor(this, request);
+  }
+
+  /** Sessions and connections that somebody may come back to. */
+  get openSessions(): number {
+    return this.sessions.size + this.#channels.size + this.subscriptions.size;
+  }
+
+  /** True when a session named by a request has to be asked for at the store first. */
+  mustAdopt(id: string): boolean {
+    return this.#keeper !== undefined && this.sessions.get(id)?.phase !== "active";
+  }
+
+  /** A session that began at another replica, when it is this caller's. */
+  async adopt(id: string, { app, agent }: Principal): Promise<void> {
+    const saved = await this.#keeper?.load(id);
+    const revision = saved && revisionNamed(saved.revision);
+    if (!saved || !revision || saved.app !== app || saved.agent !== agent) return;
+    this.sessions.adopt(saved, revision, { app, agent, scope: [], via: "session" });
+  }
+
+  /** It was ended at another replica. */
+  forget(id: string): void {
+    const session = this.sessions.get(id);
+    if (session) this.sessions.end(session, "the client ended the session");
+  }
+
+  endSession(session: Session): void {
+    this.#keeper?.remove(session.id);
+    this.sessions.end(session, "the client ended the session");
+  }
+
+  async #save(session: Session): Promise<void> {
+    const { id, principal, revision, phase, clientCapabilities, logLevel } = session;
+    if (!this.#keeper || !principal) return;
+    const { app, agent } = principal;
+    await this.#keeper.save({ id, app, agent, revision: revision.name, phase, clientCapabilities, logLevel });
   }
 
   close(): void {
@@ -94,8 +137,10 @@ export class Endpoint implements Handler {
   }
 
   /** Whoever the peer is, or a Fault of type AuthenticationError. */
-  identify(peer: Peer, auth?: JsonValue, meta?: JsonValue): Principal | Promise<Principal> {
-    return this.gateway.identify(peer, auth, meta);
+  identify(from: Pick<Arrived, "peer" | "known">, auth?: JsonValue, meta?: JsonValue): Principal | Promise<Principal> {
+    const { peer, known } = from;
+    if (known instanceof Fault) throw known;
+    return known ?? this.gateway.identify(peer, auth, meta);
   }
 
   *#active(): Iterable<Session> {
@@ -105,7 +150,7 @@ export class Endpoint implements Handler {
 
   // ---- one message ------------------------------------------------------------------------------------------
 
-  #one(message: Classified, inbound: Inbound): void {
+  #one(message: Classified, inbound: Arrived): void {
     switch (message.kind) {
       case "invalid":
         return this.#refuse(inbound.reply, message.id, message.fault, ASSUMED, 400);
@@ -126,7 +171,7 @@ export class Endpoint implements Handler {
     }
   }
 
-  async #batch(items: JsonValue[], inbound: Inbound): Promise<void> {
+  async #batch(items: JsonValue[], inbound: Arrived): Promise<void> {
     const { maxBatch } = this.gateway.limits;
     const session = inbound.channel
       ? this.#channels.get(inbound.channel)
@@ -143,7 +188,7 @@ export class Endpoint implements Handler {
   }
 
   /** A member of a batch answers into the batch instead of onto the wire. */
-  #inBatch(item: JsonValue, inbound: Inbound): Promise<string | undefined> {
+  #inBatch(item: JsonValue, inbound: Arrived): Promise<string | undefined> {
     return new Promise((resolve) => {
       const { reply } = inbound;
       const collected: Reply = {
@@ -162,7 +207,7 @@ export class Endpoint implements Handler {
 
   // ---- notifications and answers ----------------------------------------------------------------------------
 
-  async #aside(message: Notification | Response, inbound: Inbound): Promise<void> {
+  async #aside(message: Notification | Response, inbound: Arrived): Promise<void> {
     const modern = "method" in message && speaksModern(message.params, inbound.peer.headers);
     const session = inbound.channel
       ? this.#channels.get(inbound.channel)
@@ -176,7 +221,9 @@ export class Endpoint implements Handler {
     }
     switch (message.method) {
       case "notifications/initialized":
-        if (session.phase === "initializing") session.phase = "active";
+        if (session.phase !== "initializing") return;
+        session.phase = "active";
+        if (!inbound.channel) await this.#save(session);
         return;
       case "notifications/cancelled": {
         const id = message.params?.requestId;
@@ -192,7 +239,7 @@ export class Endpoint implements Handler {
 
   // ---- requests ---------------------------------------------------------------------------------------------
 
-  #request(request: Request, inbound: Inbound): Promise<void> {
+  #request(request: Request, inbound: Arrived): Promise<void> {
     const refused = (error: unknown): void => {
       this.gateway.telemetry.metrics.unauthenticated.inc();
       const fault = asFault(error);
@@ -200,7 +247,7 @@ export class Endpoint implements Handler {
     };
     try {
       const { auth } = request as unknown as JsonObject;
-      const principal = this.identify(inbound.peer, auth, request.params?._meta);
+      const principal = this.identify(inbound, auth, request.params?._meta);
       if (!(principal instanceof Promise)) return this.#dispatch(request, inbound, principal);
       return principal.then((known) => this.#dispatch(request, inbound, known), refused);
     } catch (error) {
@@ -209,7 +256,7 @@ export class Endpoint implements Handler {
     }
   }
 
-  #dispatch(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+  #dispatch(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
     const { peer, channel } = inbound;
     if (speaksModern(request.params, peer.headers)) return this.#modern(request, inbound, principal);
     if (this.gateway.plainMethods.has(request.method)) return this.#plain(request, inbound, principal);
@@ -217,7 +264,7 @@ export class Endpoint implements Handler {
     return session ? this.#legacy(request, inbound, principal, session) : Promise.resolve();
   }
 
-  async #modern(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+  async #modern(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
     const { reply, peer, channel } = inbound;
     const headers = peer.transport === "http" ? peer.headers : undefined;
     let facts: ModernFacts;
@@ -255,7 +302,7 @@ export class Endpoint implements Handler {
 
   async #listen(
     request: Request,
-    inbound: Inbound,
+    inbound: Arrived,
     principal: Principal,
     conversation: Conversation,
     cancel: Cancel,
@@ -269,7 +316,8 @@ export class Endpoint implements Handler {
     };
     let stop = (): void => {};
     try {
-      stop = this.subscriptions.listen(request.id, request.params ?? {}, reply, finish);
+      const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
+      stop = this.subscriptions.listen(request.id, request.params ?? {}, reply, finish, follow);
     } catch (error) {
       return this.#refuse(reply, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
     }
@@ -282,7 +330,7 @@ export class Endpoint implements Handler {
   }
 
   /** A tool called by its own name as a method: no handshake, errors as JSON-RPC errors. */
-  async #plain(request: Request, inbound: Inbound, principal: Principal): Promise<void> {
+  async #plain(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
     const { peer, reply, channel } = inbound;
     const session = channel ? this.#channels.get(channel) : undefined;
     const cancel = new Cancel();
@@ -305,7 +353,7 @@ export class Endpoint implements Handler {
   }
 
   /** The session a request belongs to; undefined when it was refused for want of one. */
-  #legacyHttp(request: Request, inbound: Inbound, principal: Principal): Session | undefined {
+  #legacyHttp(request: Request, inbound: Arrived, principal: Principal): Session | undefined {
     const { headers } = inbound.peer;
     try {
       const asked = headers?.["mcp-protocol-version"];
@@ -321,11 +369,11 @@ export class Endpoint implements Handler {
     }
   }
 
-  async #knownSession(inbound: Inbound): Promise<Session> {
-    return this.#httpSession(inbound, await this.identify(inbound.peer));
+  async #knownSession(inbound: Arrived): Promise<Session> {
+    return this.#httpSession(inbound, await this.identify(inbound));
   }
 
-  #httpSession(inbound: Inbound, principal: Principal): Session {
+  #httpSession(inbound: Arrived, principal: Principal): Session {
     const id = inbound.peer.headers?.["mcp-session-id"];
     if (typeof id !== "string") {
       throw new Fault("InvalidRequest", "header `Mcp-Session-Id` is missing; begin with `initialize`", {
@@ -335,11 +383,15 @@ export class Endpoint implements Handler {
     return this.sessions.find(id, principal);
   }
 
-  async #legacy(request: Request, inbound: Inbound, principal: Principal, session: Session): Promise<void> {
+  async #legacy(request: Request, inbound: Arrived, principal: Principal, session: Session): Promise<void> {
     const { reply, peer } = inbound;
     const wrong = phaseFault(session.phase, request.method);
     if (wrong) return this.#refuse(reply, request.id, wrong, session.revision, 400);
-    if (request.method === "initialize") return this.#initialize(request, reply, session, principal);
+    if (request.method === "initialize") {
+      const answer = this.#initialize(request, session, principal);
+      if (!inbound.channel) await this.#save(session);
+      return reply.end(answer, { headers: { "mcp-session-id": session.id } });
+    }
     if (request.method === "ping") return reply.end(successText(request.id, "{}"));
     const conversation = new SessionConversation(session, inbound, this.gateway.limits.askTimeoutMs);
     const cancel = new Cancel();
@@ -355,7 +407,7 @@ export class Endpoint implements Handler {
     conversation.end(answer);
   }
 
-  #initialize(request: Request, reply: Reply, session: Session, principal: Principal): void {
+  #initialize(request: Request, session: Session, principal: Principal): string {
     const params = request.params ?? {};
     session.revision = negotiate(params.protocolVersion);
     session.clientCapabilities = isJsonObject(params.capabilities) ? params.capabilities : {};
@@ -368,7 +420,7 @@ export class Endpoint implements Handler {
       serverInfo: server.info,
       ...(server.instructions === undefined ? {} : { instructions: server.instructions }),
     };
-    reply.end(successText(request.id, JSON.stringify(result)), { headers: { "mcp-session-id": session.id } });
+    return successText(request.id, JSON.stringify(result));
   }
 
   // ---- answering --------------------------------------------------------------------------------------------
@@ -391,8 +443,7 @@ export class Endpoint implements Handler {
   }
 
   #refuse(reply: Reply, id: RequestId | null, fault: Fault, revision: Revision, status: number): void {
-    const headers = fault.type === "AuthenticationError" ? { "www-authenticate": "Bearer" } : undefined;
-    reply.end(errorText(id, fault, revision, NOBODY), { status, headers });
+    reply.end(errorText(id, fault, revision, NOBODY), { status, headers: authenticateHeader(fault) });
   }
 }
 

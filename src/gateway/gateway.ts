@@ -9,7 +9,7 @@ import { callInside } from "./call.js";
 import { Endpoint } from "./endpoint.js";
 import { Lists } from "./lists.js";
 import { Seal } from "./seal.js";
-import { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits } from "./types.js";
+import { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits, type Relayed } from "./types.js";
 
 export interface GatewayOptions {
   server: ServerDefinition;
@@ -55,7 +55,7 @@ function isGate(gate: Gate | GateOptions | undefined): gate is Gate {
 export function toolSummaries(server: ServerDefinition, readOnlyTools: ReadonlySet<string> = new Set()): ToolSummary[] {
   return [...server.tools.values()].map((tool) => ({
     name: tool.definition.name,
-    server: server.info.name,
+    server: (tool as { relayed?: Relayed }).relayed?.server ?? server.info.name,
     inputSchema: tool.definition.inputSchema,
     tags: tool.tags,
     readOnly: readOnlyTools.has(tool.definition.name),

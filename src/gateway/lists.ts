@@ -98,7 +98,9 @@ export class Lists {
       case "tools/list":
         return [...this.#server.tools.values()]
           .filter((tool) => !principal.tools || principal.tools.has(tool.definition.name))
-          .flatMap((tool) => show("Tool", tool.definition.name, tool.definition.name, this.#shown(tool), tool, tool.tags));
+          .flatMap((tool) =>
+            show("Tool", tool.definition.name, tool.definition.name, this.#shown(tool), tool, tool.tags),
+          );
       case "resources/list":
         return [...this.#server.resources.values()].flatMap((resource) =>
           show("Resource", resource.definition.uri, "resources/read", resource.definition, resource),

@@ -45,6 +45,8 @@ export function stringField(params: JsonObject, field: string): string {
 export function visibleTool(gateway: Gateway, principal: Principal, name: string): Tool {
   const { tools, aliases } = gateway.server;
   const tool = tools.get(name) ?? tools.get(aliases?.get(name) ?? "");
+  const missing = tool && principal.stepUp?.(tool.definition.name);
+  if (missing) throw missing;
   if (!tool || (principal.tools && !principal.tools.has(tool.definition.name))) {
     throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, {
       field: "name",

@@ -28,7 +28,8 @@ export class Session {
   /** Until the client says otherwise, everything from `info` up. */
   logLevel: LogLevel = "info";
   readonly underWay = new Map<RequestId, Cancel>();
-  readonly subscriptions = new Set<string>();
+  /** Resources it follows, each with what ends that. */
+  readonly subscriptions = new Map<string, () => void>();
   readonly streams = new Streams();
   /** HTTP: the stream that a GET opened. */
   listening: EventStream | undefined;
@@ -38,8 +39,8 @@ export class Session {
   #nextQuestion = 0;
 
   /** `send` reaches the client outside of any request. */
-  constructor(send: ((session: Session, text: string) => boolean) | undefined) {
-    this.id = randomBytes(18).toString("base64url");
+  constructor(send: ((session: Session, text: string) => boolean) | undefined, id?: string) {
+    this.id = id ?? randomBytes(18).toString("base64url");
     this.#send = send
       ? (text) => send(this, text)
       : (text) => (this.listening?.live ? this.listening.push(text) : true);
@@ -50,11 +51,17 @@ export class Session {
     return this.#send(JSON.stringify({ jsonrpc: "2.0", method, ...(params ? { params } : {}) }));
   }
 
-  subscribe(uri: string): void {
-    if (this.subscriptions.size >= MAX_SUBSCRIPTIONS && !this.subscriptions.has(uri)) {
+  subscribe(uri: string, follow: () => () => void = () => () => {}): void {
+    if (this.subscriptions.has(uri)) return;
+    if (this.subscriptions.size >= MAX_SUBSCRIPTIONS) {
       throw new Fault("TooMany", `one session can follow ${MAX_SUBSCRIPTIONS} resources`);
     }
-    this.subscriptions.add(uri);
+    this.subscriptions.set(uri, follow());
+  }
+
+  unsubscribe(uri: string): void {
+    this.subscriptions.get(uri)?.();
+    this.subscriptions.delete(uri);
   }
 
   /** Asks the client within the call `via` belongs to; its answer comes as a message of its own. */
@@ -109,8 +116,26 @@ export class Session {
     for (const cancel of this.underWay.values()) cancel.abort(fault);
     for (const question of [...this.#questions.values()]) question.reject(fault);
     this.streams.endAll();
-    this.subscriptions.clear();
+    for (const uri of [...this.subscriptions.keys()]) this.unsubscribe(uri);
   }
+}
+
+/** A session as another replica can take it over: everything but its streams and what is under way. */
+export interface SavedSession {
+  readonly id: string;
+  readonly app: string;
+  readonly agent: string;
+  readonly revision: string;
+  readonly phase: Phase;
+  readonly clientCapabilities: JsonObject;
+  readonly logLevel: LogLevel;
+}
+
+/** Keeps sessions where every replica finds them. */
+export interface SessionKeeper {
+  save(session: SavedSession): Promise<void>;
+  load(id: string): Promise<SavedSession | undefined>;
+  remove(id: string): void;
 }
 
 /** The sessions of an HTTP endpoint: bounded, forgotten when idle, each bound to who opened it. */
@@ -149,6 +174,22 @@ export class Sessions {
     }
     session.lastUsed = Date.now();
     return session;
+  }
+
+  get(id: string): Session | undefined {
+    return this.#sessions.get(id);
+  }
+
+  /** A session that began at another replica goes on here. */
+  adopt(saved: SavedSession, revision: Revision, principal: Principal): void {
+    if (this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
+    const session = this.#sessions.get(saved.id) ?? new Session(undefined, saved.id);
+    session.principal = principal;
+    session.revision = revision;
+    session.phase = saved.phase;
+    session.clientCapabilities = saved.clientCapabilities;
+    session.logLevel = saved.logLevel;
+    this.#sessions.set(session.id, session);
   }
 
   end(session: Session, reason: string): void {

@@ -36,7 +36,13 @@ export class Subscriptions {
   }
 
   /** Opens a listen stream: its first message says what was granted. Returns how to end it. */
-  listen(id: RequestId, params: JsonObject, reply: Reply, finish: () => void): () => void {
+  listen(
+    id: RequestId,
+    params: JsonObject,
+    reply: Reply,
+    finish: () => void,
+    follow: (uri: string) => () => void = () => () => {},
+  ): () => void {
     if (this.#listeners.size >= this.#maxStreams) {
       throw new Fault("TooMany", `${this.#maxStreams} listen streams are open`);
     }
@@ -51,7 +57,15 @@ export class Subscriptions {
       }),
     );
     this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    const stops = (filter.resourceSubscriptions ?? []).map(follow);
+    return () => {
+      this.#listeners.delete(listener);
+      for (const stop of stops.splice(0)) stop();
+    };
+  }
+
+  get size(): number {
+    return this.#listeners.size;
   }
 
   announce(change: Change, sessions: Iterable<Session>): void {

@@ -57,9 +57,11 @@ export class AppCatalogue implements ServerDefinition {
   readonly readOnlyTools = new Set<string>();
   templates: ResourceTemplate[] = [];
   instructions: string | undefined;
+  /** Set by whoever holds the connections. */
+  follow: (uri: string) => () => void = () => () => {};
   /** Why something a server offers is not here. */
   readonly left: { readonly server: string; readonly name: string; readonly why: string }[] = [];
-  readonly #local: readonly Tool[];
+  #local: readonly Tool[];
   readonly #sections = new Map<string, Section>();
   readonly #listeners = new Set<(change: Change) => void>();
   readonly #shortNames: boolean;
@@ -82,6 +84,11 @@ export class AppCatalogue implements ServerDefinition {
 
   put(link: Link, offered: Catalogue, terms: ServerTerms): void {
     this.#sections.set(link.server, sectionOf(link, offered, terms));
+    this.#changed();
+  }
+
+  setLocal(tools: readonly Tool[]): void {
+    this.#local = tools;
     this.#changed();
   }
 
@@ -139,10 +146,20 @@ export class AppCatalogue implements ServerDefinition {
     }
   }
 
-  #add<T>(server: string, things: readonly T[], into: Map<string, T>, name: (thing: T) => string, allowed?: RegExp): void {
+  #add<T>(
+    server: string,
+    things: readonly T[],
+    into: Map<string, T>,
+    name: (thing: T) => string,
+    allowed?: RegExp,
+  ): void {
     for (const thing of things) {
       const called = name(thing);
-      const why = into.has(called) ? "the name is taken" : allowed && !allowed.test(called) ? "not a name MCP allows" : "";
+      const why = into.has(called)
+        ? "the name is taken"
+        : allowed && !allowed.test(called)
+          ? "not a name MCP allows"
+          : "";
       if (why === "") into.set(called, thing);
       else this.left.push({ server, name: called.slice(0, 256), why });
     }

@@ -1,0 +1,156 @@
+// The applications that are in use here. One is opened by its first caller, follows every change of its document, and
+// is closed when nobody has used it for a while.
+
+import type { Application, Change, Storage } from "../../storage/index.js";
+import { House } from "./house.js";
+import type { HouseServices } from "./types.js";
+
+export interface ApplicationsOptions {
+  readonly storage: Pick<Storage, "applications" | "feed">;
+  readonly services: HouseServices;
+  /** An application that nobody uses is closed after this long; its servers with it. */
+  readonly idleMs?: number;
+  readonly maxOpen?: number;
+}
+
+const DEFAULT_IDLE_MS = 30 * 60_000;
+const DEFAULT_MAX_OPEN = 10_000;
+
+export class Applications {
+  readonly #options: ApplicationsOptions;
+  readonly #open = new Map<string, House>();
+  readonly #opening = new Map<string, Promise<House | undefined>>();
+  /** Changes of one application are taken one after the other. */
+  readonly #turns = new Map<string, Promise<void>>();
+  readonly #sweeper: NodeJS.Timeout;
+  #unwatch: (() => void) | undefined;
+  #closed = false;
+
+  private constructor(options: ApplicationsOptions) {
+    this.#options = options;
+    const idleMs = options.idleMs ?? DEFAULT_IDLE_MS;
+    this.#sweeper = setInterval(() => this.#sweep(idleMs), Math.max(1_000, Math.min(60_000, idleMs / 4)));
+    this.#sweeper.unref();
+  }
+
+  static async start(options: ApplicationsOptions): Promise<Applications> {
+    const applications = new Applications(options);
+    applications.#unwatch = await options.storage.feed.watch({
+      change: (change) => applications.#changed(change),
+      resync: () => applications.#resync(),
+    });
+    return applications;
+  }
+
+  /** At once, when it is in use. */
+  peek(id: string): House | undefined {
+    const house = this.#open.get(id);
+    if (house) house.lastUsed = Date.now();
+    return house;
+  }
+
+  get open(): Iterable<House> {
+    return this.#open.values();
+  }
+
+  /** Undefined when there is no such application. */
+  async get(id: string): Promise<House | undefined> {
+    const house = this.peek(id);
+    if (house) return house;
+    let opening = this.#opening.get(id);
+    if (!opening) {
+      opening = this.#begin(id).finally(() => this.#opening.delete(id));
+      this.#opening.set(id, opening);
+    }
+    return opening;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#sweeper);
+    this.#unwatch?.();
+    await Promise.allSettled(this.#opening.values());
+    await Promise.allSettled([...this.#open.values()].map((house) => house.close()));
+    this.#open.clear();
+  }
+
+  async #begin(id: string): Promise<House | undefined> {
+    const { storage, services, maxOpen = DEFAULT_MAX_OPEN } = this.#options;
+    const application = await storage.applications.get(id);
+    if (!application || this.#closed) return undefined;
+    if (this.#open.size >= maxOpen) this.#closeOldest();
+    const house = await House.open(application, services);
+    if (this.#closed) {
+      await house.close();
+      return undefined;
+    }
+    this.#open.set(id, house);
+    // Its document may have changed while it was being opened.
+    this.#inTurn(id, () => this.#reread(id));
+    return house;
+  }
+
+  #changed(change: Change): void {
+    const { topic, app, name, action } = change;
+    const house = this.#open.get(app);
+    if (!house) return;
+    switch (topic) {
+      case "application":
+        return this.#inTurn(app, () => this.#reread(app));
+      case "secret":
+        return this.#inTurn(app, () => house.secretChanged(name));
+      case "pin":
+        // Named `server/kind/name`; what the server itself changed it has already told.
+        if (action !== "changed") house.pinChanged(name.split("/")[0] as string);
+        return;
+      case "session":
+        if (action === "remove") house.endpoint.forget(name);
+        return;
+      default:
+        return;
+    }
+  }
+
+  #resync(): void {
+    for (const id of this.#open.keys()) this.#inTurn(id, () => this.#reread(id));
+  }
+
+  async #reread(id: string): Promise<void> {
+    const house = this.#open.get(id);
+    if (!house) return;
+    const application: Application | undefined = await this.#options.storage.applications.get(id);
+    if (application) return house.update(application);
+    this.#open.delete(id);
+    await house.close();
+  }
+
+  #inTurn(id: string, work: () => Promise<void>): void {
+    const { log } = this.#options.services.telemetry;
+    const before = this.#turns.get(id) ?? Promise.resolve();
+    const mine = before.then(work).catch((error) => {
+      log.error("a change of an application could not be taken over", { app: id, problem: (error as Error).message });
+    });
+    this.#turns.set(id, mine);
+    void mine.then(() => {
+      if (this.#turns.get(id) === mine) this.#turns.delete(id);
+    });
+  }
+
+  #sweep(idleMs: number): void {
+    const limit = Date.now() - idleMs;
+    for (const [id, house] of this.#open) if (house.lastUsed < limit && house.isIdle) this.#closeOne(id, house);
+  }
+
+  #closeOldest(): void {
+    let oldest: House | undefined;
+    for (const house of this.#open.values()) {
+      if (house.isIdle && (!oldest || house.lastUsed < oldest.lastUsed)) oldest = house;
+    }
+    if (oldest) this.#closeOne(oldest.id, oldest);
+  }
+
+  #closeOne(id: string, house: House): void {
+    this.#open.delete(id);
+    void house.close();
+  }
+}

@@ -1,0 +1,334 @@
+// An application while it is in use: what it has, the gate in front of it, and the endpoint that its callers reach.
+// Nothing in here knows of any other application.
+
+import { createGate, type Gate, type Limit, type PolicySet } from "../../gate/index.js";
+import { Fault } from "../../protocol/index.js";
+import type { Application, ApplicationDocument, ServerEntry } from "../../storage/index.js";
+import type { Tool } from "../../tool/index.js";
+import { callInside } from "../call.js";
+import { Endpoint } from "../endpoint.js";
+import { toolSummaries } from "../gateway.js";
+import { Lists } from "../lists.js";
+import { AppCatalogue } from "../relay/catalogue.js";
+import { Parked } from "../relay/parked.js";
+import type { Gateway } from "../types.js";
+import { type LinkServices, ServerLink } from "./server-link.js";
+import type { HouseServices } from "./types.js";
+
+/** How long the first caller waits for servers of which nothing is known yet. */
+const FIRST_LOOK_MS = 20_000;
+const POLICY_PAUSE_MS = 20;
+
+export class House {
+  readonly id: string;
+  readonly endpoint: Endpoint;
+  lastUsed = Date.now();
+  readonly #services: HouseServices;
+  readonly #parked: Parked;
+  readonly #links = new Map<string, ServerLink>();
+  readonly #followed = new Map<string, { count: number; stop: Promise<() => Promise<void>> }>();
+  readonly #stops: (() => void)[] = [];
+  #application: Application;
+  #catalogue: AppCatalogue;
+  #gate: Gate;
+  #closeCore: () => Promise<void>;
+  #policyTimer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  private constructor(application: Application, services: HouseServices, core: Core) {
+    this.id = application.id;
+    this.#application = application;
+    this.#services = services;
+    this.#closeCore = core.close;
+    this.#parked = new Parked(services.limits.askTimeoutMs);
+    this.#catalogue = this.#newCatalogue(core.tools);
+    this.#gate = this.#newGate(undefined);
+    this.endpoint = new Endpoint(this.#gateway(), services.mcpPath, services.sessions?.(application.id));
+    this.#stops.push(services.policies.onChange(() => this.#policyLater()));
+  }
+
+  static async open(application: Application, services: HouseServices): Promise<House> {
+    const core = await services.coreTools(application);
+    const house = new House(application, services, core);
+    await house.#connect(application.document);
+    await house.#loadPolicy();
+    return house;
+  }
+
+  get application(): Application {
+    return this.#application;
+  }
+
+  get links(): ReadonlyMap<string, ServerLink> {
+    return this.#links;
+  }
+
+  /** What a server offers and callers do not see, with the reason. */
+  get left(): AppCatalogue["left"] {
+    return this.#catalogue.left;
+  }
+
+  get gate(): Gate {
+    return this.#gate;
+  }
+
+  get isIdle(): boolean {
+    return this.endpoint.openSessions === 0;
+  }
+
+  /** The document was changed: what is the same goes on, what is not is made anew. */
+  async update(application: Application): Promise<void> {
+    if (application.revision <= this.#application.revision) return;
+    const before = this.#application.document;
+    this.#application = application;
+    const { document } = application;
+    if (!same(coreOf(before), coreOf(document))) {
+      const core = await this.#services.coreTools(application);
+      const closeBefore = this.#closeCore;
+      this.#closeCore = core.close;
+      this.#catalogue.setLocal(core.tools);
+      void closeBefore();
+    }
+    if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
+    await this.#connect(document);
+    await this.#loadPolicy();
+  }
+
+  /** A secret was changed: servers that were given it are connected anew. */
+  async secretChanged(name: string): Promise<void> {
+    const reference = `\${secret:${name}}`;
+    const users = [...this.#links.values()].filter(({ entry }) => JSON.stringify(entry).includes(reference));
+    for (const { server } of users) await this.#disconnect(server);
+    await this.#connect(this.#application.document);
+  }
+
+  /** An operator accepted a difference, here or elsewhere. */
+  pinChanged(server: string): void {
+    void this.#links.get(server)?.refresh();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#policyTimer);
+    for (const stop of this.#stops) stop();
+    this.endpoint.close();
+    this.#parked.endAll();
+    await Promise.all([...this.#links.values()].map((link) => link.close()));
+    await this.#closeCore();
+  }
+
+  // ---- what it has --------------------------------------------------------------------------------------------
+
+  #newCatalogue(tools: readonly Tool[]): AppCatalogue {
+    const { info } = this.#services;
+    const catalogue = new AppCatalogue(info, tools, this.#application.document.names === "short");
+    catalogue.follow = (uri) => this.#follow(uri);
+    catalogue.onChange((change) => {
+      if (change.kind === "tools") this.#policyLater();
+    });
+    return catalogue;
+  }
+
+  async #connect({ servers = {} }: ApplicationDocument): Promise<void> {
+    const wanted = Object.entries(servers).filter(([, entry]) => entry.disabled !== true);
+    const isAlone = wanted.length === 1 && Object.keys(this.#application.document.routes ?? {}).length === 0;
+    for (const [server, link] of this.#links) {
+      const entry = servers[server];
+      const stays = entry && entry.disabled !== true && same(entry, link.entry) && isAlone === link.isAlone;
+      if (!stays) await this.#disconnect(server);
+    }
+    const fresh = wanted.filter(([server]) => !this.#links.has(server));
+    const opening = fresh.map(([server, entry]) => this.#open(server, entry, isAlone).open());
+    // Routes and terms may have changed for those that stay.
+    for (const [, link] of this.#links) if (!fresh.some(([server]) => server === link.server)) void link.refresh();
+    await Promise.race([
+      Promise.allSettled(opening),
+      new Promise((resolve) => setTimeout(resolve, FIRST_LOOK_MS).unref()),
+    ]);
+  }
+
+  #open(server: string, entry: ServerEntry, isAlone: boolean): ServerLink {
+    const link = new ServerLink(server, entry, isAlone, this.#parked, this.#linkServices());
+    this.#links.set(server, link);
+    return link;
+  }
+
+  async #disconnect(server: string): Promise<void> {
+    const link = this.#links.get(server);
+    this.#links.delete(server);
+    this.#catalogue.remove(server);
+    await link?.close();
+  }
+
+  #linkServices(): LinkServices {
+    const { telemetry, pins } = this.#services;
+    return {
+      connect: (server, entry, user) => this.#services.connect(this.#application, server, entry, user),
+      accept: (server, entry, offered) => pins.accept(this.id, server, entry.pin ?? "first", offered),
+      remembered: (server, entry) => pins.remembered(this.id, server, entry.pin ?? "first"),
+      offered: (link, catalogue) => {
+        if (this.#links.get(link.server) === link) this.#catalogue.put(link, catalogue, this.#terms(link));
+      },
+      changed: (link, change) => {
+        if (typeof change !== "object") return;
+        this.#catalogue.announce({ kind: "resource", uri: link.namespace.uri(change.resource) });
+      },
+      failed: (link, error) => {
+        const { server } = link;
+        telemetry.log.warning("a server cannot be reached", { app: this.id, server, problem: error.message });
+      },
+    };
+  }
+
+  #terms({ server, entry }: ServerLink): Parameters<AppCatalogue["put"]>[2] {
+    const routes = Object.entries(this.#application.document.routes ?? {})
+      .filter(([, route]) => route.server === server)
+      .map(([prefix, { strip = true }]) => ({ prefix, strip }));
+    return {
+      timeoutMs: entry.timeoutMs,
+      noGuardrail: matcher(entry.noGuardrail ?? []),
+      readOnly: matcher(entry.readOnly ?? []),
+      routes,
+    };
+  }
+
+  /** Several callers may follow one resource; the server is asked once. */
+  #follow(uri: string): () => void {
+    const owner = this.#catalogue.ownerOf(uri);
+    const link = owner && this.#links.get(owner.link.server);
+    if (!owner || !link) return () => {};
+    let followed = this.#followed.get(uri);
+    if (!followed) {
+      const stop = link.watch(owner.raw).catch(() => async () => {});
+      followed = { count: 0, stop };
+      this.#followed.set(uri, followed);
+    }
+    followed.count++;
+    let isOver = false;
+    return () => {
+      if (isOver) return;
+      isOver = true;
+      followed.count--;
+      if (followed.count > 0) return;
+      this.#followed.delete(uri);
+      void followed.stop.then((stop) => stop()).catch(() => {});
+    };
+  }
+
+  // ---- the gate -----------------------------------------------------------------------------------------------
+
+  #newGate(policy: PolicySet | undefined): Gate {
+    const { approvals, observe, sharedLimits, guardrails } = this.#services;
+    return createGate({
+      ...(policy ? { policy } : {}),
+      approvals,
+      observe,
+      limits: limitsOf(this.#application.document),
+      ...(sharedLimits ? { shared: sharedLimits } : {}),
+      ...(guardrails ? { guardrails } : {}),
+    });
+  }
+
+  #policyLater(): void {
+    if (this.#closed || this.#policyTimer !== undefined) return;
+    this.#policyTimer = setTimeout(() => {
+      this.#policyTimer = undefined;
+      void this.#loadPolicy();
+    }, POLICY_PAUSE_MS);
+  }
+
+  /** A set that cannot be loaded changes nothing; where there was none, everything stays denied. */
+  async #loadPolicy(): Promise<void> {
+    const { policies, ledger, telemetry } = this.#services;
+    const from = this.#gate.policy.hash;
+    try {
+      const own = this.#application.document.policies ?? {};
+      const set = policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
+      if (set.hash === from) return this.#gate.swap(set);
+      await ledger?.append({
+        kind: "policy",
+        old: from,
+        new: set.hash,
+        detail: { app: this.id, files: Object.keys(own) },
+      });
+      this.#gate.swap(set);
+      telemetry.metrics.policyReloads.inc();
+      for (const { file, line, message } of set.warnings) {
+        telemetry.log.debug("a rule of the policy", { app: this.id, file, line, warning: message });
+      }
+    } catch (error) {
+      telemetry.metrics.policyRefusals.inc();
+      telemetry.log.error("the policy of an application is refused, what was in force stays", {
+        app: this.id,
+        kept: from,
+        problem: (error as Error).message,
+      });
+    }
+  }
+
+  #gateway(): Gateway {
+    const house = this;
+    const services = this.#services;
+    const gateway: Gateway = {
+      server: this.#catalogue,
+      get gate() {
+        return house.#gate;
+      },
+      ledger: services.ledger,
+      identify: () => {
+        throw new Fault("AuthenticationError", "nobody is known here");
+      },
+      telemetry: services.telemetry,
+      limits: services.limits,
+      plainMethods: new Set(),
+      readOnlyTools: this.#catalogue.readOnlyTools,
+      unguardedTools: new Set(),
+      keepArguments: services.keepArguments,
+      seal: services.seal,
+      lists: new Lists(this.#catalogue),
+      callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
+    };
+    return gateway;
+  }
+}
+
+interface Core {
+  readonly tools: readonly Tool[];
+  close(): Promise<void>;
+}
+
+/** The parts of the document that core tools are made of. */
+function coreOf({ config, permissions, llm, linux, filesystem }: ApplicationDocument): object {
+  return { config, permissions, llm, linux, filesystem };
+}
+
+function same(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+function limitsOf({ limits = {} }: ApplicationDocument): Limit[] {
+  const { costs } = limits;
+  return (["app", "agent", "tool"] as const).flatMap((per): Limit[] => {
+    const rate = limits[per];
+    return rate ? [{ per, ...rate, ...(costs ? { costs } : {}) } as Limit] : [];
+  });
+}
+
+/** `*` stands for anything; a pattern without one is a name. */
+export function matcher(patterns: readonly string[]): (name: string) => boolean {
+  const names = new Set(patterns.filter((pattern) => !pattern.includes("*")));
+  const parts = patterns.filter((pattern) => pattern.includes("*")).map((pattern) => pattern.split("*"));
+  return (name) => names.has(name) || parts.some((pieces) => matches(pieces, name));
+}
+
+function matches(pieces: readonly string[], name: string): boolean {
+  const last = pieces.length - 1;
+  let at = 0;
+  for (const [i, piece] of pieces.entries()) {
+    if (i === last) return name.length - piece.length >= at && name.endsWith(piece);
+    const found = i === 0 ? (name.startsWith(piece) ? 0 : -1) : name.indexOf(piece, at);
+    if (found < 0) return false;
+    at = found + piece.length;
+  }
+  return true;
+}

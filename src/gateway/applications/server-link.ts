@@ -1,0 +1,140 @@
+// One downstream server of one application: its connections, what it offers, and when to look again.
+
+import type { Principal } from "../../gate/index.js";
+import type { ServerEntry } from "../../storage/index.js";
+import type { Catalogue, Upstream, UpstreamChange } from "../../upstream/index.js";
+import { BARE, Namespace, schemeFor } from "../relay/names.js";
+import type { Parked } from "../relay/parked.js";
+import type { Link } from "../relay/relay.js";
+import { pool } from "./pool.js";
+
+export interface LinkServices {
+  /** A connection; with a user's own credential where the server knows its users. */
+  connect(server: string, entry: ServerEntry, user: string | undefined): Upstream;
+  /** What of it callers may see: what an operator accepted. Undefined where nothing is known of the server yet. */
+  accept(server: string, entry: ServerEntry, offered: Catalogue): Promise<Catalogue>;
+  /** What was accepted before, for the time until the server has started. */
+  remembered(server: string, entry: ServerEntry): Promise<Catalogue | undefined>;
+  offered(link: ServerLink, catalogue: Catalogue): void;
+  changed(link: ServerLink, change: UpstreamChange): void;
+  failed(link: ServerLink, error: Error): void;
+}
+
+const MAX_USERS = 1_000;
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 60_000;
+
+export class ServerLink implements Link {
+  readonly server: string;
+  readonly entry: ServerEntry;
+  readonly binding: string;
+  readonly namespace: Namespace;
+  readonly parked: Parked;
+  readonly isAlone: boolean;
+  readonly #services: LinkServices;
+  readonly #own: Upstream;
+  readonly #users = new Map<string, Upstream>();
+  #stopListening: () => void;
+  #retry: NodeJS.Timeout | undefined;
+  #retryMs = FIRST_RETRY_MS;
+  #refreshing: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+
+  constructor(server: string, entry: ServerEntry, isAlone: boolean, parked: Parked, services: LinkServices) {
+    this.server = server;
+    this.entry = entry;
+    this.parked = parked;
+    this.isAlone = isAlone;
+    this.#services = services;
+    // A server that stands alone keeps its own names.
+    const prefix = entry.prefix ?? (isAlone ? "" : server);
+    this.namespace =
+      prefix === "" && isAlone ? BARE : new Namespace(prefix === "" ? "" : `${prefix}.`, schemeFor(server));
+    this.binding = `server:${server}`;
+    const count = entry.auth?.per === "user" ? 1 : (entry.instances ?? 1);
+    this.#own = pool(Array.from({ length: count }, () => services.connect(server, entry, undefined)));
+    this.#stopListening = this.#own.onChange((change) => this.#heard(change));
+  }
+
+  upstream(principal: Principal): Upstream {
+    if (this.entry.auth?.per !== "user") return this.#own;
+    const user = principal.user ?? principal.agent;
+    let upstream = this.#users.get(user);
+    if (!upstream) {
+      if (this.#users.size >= MAX_USERS) {
+        const [oldest, idle] = [...this.#users].find(([, each]) => each.health().inFlight === 0) ?? [];
+        if (oldest === undefined) return this.#own;
+        this.#users.delete(oldest);
+        void idle?.close();
+      }
+      upstream = this.#services.connect(this.server, this.entry, user);
+      this.#users.set(user, upstream);
+    }
+    return upstream;
+  }
+
+  health(): ReturnType<Upstream["health"]> {
+    return this.#own.health();
+  }
+
+  watch(uri: string): Promise<() => Promise<void>> {
+    return this.#own.watch(uri);
+  }
+
+  /** Resolves when something is known of the server, or it is known to be unreachable. */
+  async open(): Promise<void> {
+    const remembered = await this.#services.remembered(this.server, this.entry);
+    if (remembered && !this.#closed) {
+      this.#services.offered(this, remembered);
+      void this.refresh();
+      return;
+    }
+    await this.refresh();
+  }
+
+  /** Reads what the server offers; looks again later when it cannot be read. */
+  refresh(): Promise<void> {
+    if (this.#refreshing) {
+      this.#again = true;
+      return this.#refreshing;
+    }
+    this.#refreshing = this.#read().finally(() => {
+      this.#refreshing = undefined;
+      if (!this.#again || this.#closed) return;
+      this.#again = false;
+      void this.refresh();
+    });
+    return this.#refreshing;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#stopListening();
+    await Promise.all([this.#own, ...this.#users.values()].map((upstream) => upstream.close()));
+  }
+
+  async #read(): Promise<void> {
+    clearTimeout(this.#retry);
+    try {
+      const offered = await this.#own.catalogue();
+      const accepted = await this.#services.accept(this.server, this.entry, offered);
+      if (this.#closed) return;
+      this.#retryMs = FIRST_RETRY_MS;
+      this.#services.offered(this, accepted);
+    } catch (error) {
+      if (this.#closed) return;
+      this.#services.failed(this, error as Error);
+      this.#retry = setTimeout(() => void this.refresh(), this.#retryMs);
+      this.#retry.unref();
+      this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS);
+    }
+  }
+
+  #heard(change: UpstreamChange): void {
+    if (this.#closed) return;
+    if (typeof change === "object") this.#services.changed(this, change);
+    else void this.refresh();
+  }
+}

@@ -1,0 +1,40 @@
+import type { Approvals, Guardrail, SharedLimits } from "../../gate/index.js";
+import type { Ledger } from "../../ledger/index.js";
+import type { Application, ServerEntry } from "../../storage/index.js";
+import type { Telemetry } from "../../telemetry/index.js";
+import type { Implementation, Tool } from "../../tool/index.js";
+import type { Catalogue, Upstream } from "../../upstream/index.js";
+import type { Seal } from "../seal.js";
+import type { SessionKeeper } from "../session.js";
+import type { GatewayLimits } from "../types.js";
+import type { PolicyBook } from "./policies.js";
+
+/** What every application is given: made once, where the rooms are wired together. */
+export interface HouseServices {
+  readonly info: Implementation;
+  readonly mcpPath: string;
+  readonly ledger: Ledger | undefined;
+  readonly telemetry: Telemetry;
+  readonly limits: GatewayLimits;
+  readonly approvals: Approvals;
+  readonly policies: PolicyBook;
+  readonly guardrails?: readonly Guardrail[];
+  readonly sharedLimits?: SharedLimits;
+  /** Sessions of the older revisions that another replica can take over. */
+  readonly sessions?: (app: string) => SessionKeeper;
+  readonly observe: boolean;
+  readonly keepArguments: boolean;
+  readonly seal: Seal;
+  readonly pins: PinKeeper;
+  coreTools(application: Application): Promise<{ tools: readonly Tool[]; close(): Promise<void> }>;
+  connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
+}
+
+export type PinMode = NonNullable<ServerEntry["pin"]>;
+
+/** Holds servers to what they said when they were accepted. */
+export interface PinKeeper {
+  /** What of the offered definitions may be shown; the rest waits for an operator. */
+  accept(app: string, server: string, mode: PinMode, offered: Catalogue): Promise<Catalogue>;
+  remembered(app: string, server: string, mode: PinMode): Promise<Catalogue | undefined>;
+}
