@@ -25,7 +25,7 @@ type WithoutGuardrail<Tools, Tool extends keyof Tools, Open extends string> = {
  */
 export function toolset<Tools extends ToolMap<Tools>>() {
   return <const Tool extends string = Name<Tools>, const Open extends string = never>(declared: {
-    names: readonly Known<Tool, Tools>[];
+    names: readonly (Name<Tools> | Known<Tool, Tools>)[];
     /** Tools that run without a guardrail: said by their author or, of a third party's tools, by you, the operator. */
     noGuardrailRequired?: readonly Listed<Open, NoInfer<Tool>>[];
   }): Toolset<Chosen<Tools, Tool & keyof Tools, Open>> => {

@@ -151,11 +151,12 @@ export interface ActiveAgent<Id extends string, Caps> extends Sealed<"active"> {
     options?: RequestOptions,
   ): Promise<ResultOf<CapsOf<Self>, Tool>>;
 
+  // In a list each place may take any name that is held, whatever stands at the others: completion offers them all.
   /** An agent that holds these capabilities and no more, for as long as this one lives. */
   delegate<Self extends AnyActive, const Id extends string, const Tool extends string = Name<CapsOf<Self>>>(
     this: Self,
     id: ChildId<Id, Self>,
-    capabilities: readonly Held<Tool, Self>[],
+    capabilities: readonly (Name<CapsOf<Self>> | Held<Tool, Self>)[],
     options?: DelegateOptions<Pick<CapsOf<Self>, NoInfer<Tool> & keyof CapsOf<Self>>>,
   ): ActiveAgent<Id, Pick<CapsOf<Self>, Tool & keyof CapsOf<Self>>>;
 
@@ -163,7 +164,7 @@ export interface ActiveAgent<Id extends string, Caps> extends Sealed<"active"> {
   handOver<Self extends AnyActive, const Id extends string, const Tool extends string = Name<CapsOf<Self>>>(
     this: Self,
     id: ChildId<Id, Self>,
-    capabilities: readonly Held<Tool, Self>[],
+    capabilities: readonly (Name<CapsOf<Self>> | Held<Tool, Self>)[],
     options?: DelegateOptions<Pick<CapsOf<Self>, NoInfer<Tool> & keyof CapsOf<Self>>>,
   ): ActiveAgent<Id, Pick<CapsOf<Self>, Tool & keyof CapsOf<Self>>>;
 
