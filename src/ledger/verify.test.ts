@@ -88,6 +88,16 @@ describe("a changed ledger", () => {
     }
   });
 
+  it("is named also when it is the number of the last record, which nothing follows", async () => {
+    const flip = bitFlipper(copy(), publicKey, checkpoint);
+    const last = lines.at(-1) as string;
+    const number = /"seq":\d+/.exec(last) as RegExpExecArray;
+    const at = flip.length - Buffer.byteLength(last) - 1 + number.index;
+    for (let i = 0; i < number[0].length; i++) {
+      for (let bit = 0; bit < 8; bit++) expect(await flip.check(at + i, bit)).toBeUndefined();
+    }
+  });
+
   it("is found out when a record is removed, and the gap is named", async () => {
     for (const at of [0, 1, 9, 16]) {
       const result = await verifyLines(without(at));
