@@ -30,11 +30,10 @@ export async function whyUnhealthy(home: Home, version: string, timeoutMs: numbe
     const [command, ...first] = process.platform === "win32" ? [process.execPath, entryOf(home, version)] : [home.shim];
     const args = [...first, "host", "--config", config, "--state", join(base, "state")];
     const child = spawn(command as string, args, { cwd: base, stdio: "pipe" });
-    try {
-      return await converse(child, version, root, config, timeoutMs);
-    } finally {
-      await stop(child);
-    }
+    const why = await converse(child, version, root, config, timeoutMs);
+    // One that did not answer is not waited for.
+    await stop(child, why === undefined ? STOP_MS : 0);
+    return why;
   } finally {
     rmSync(base, { recursive: true, force: true });
   }
@@ -97,11 +96,11 @@ function parse(line: string): Answer | undefined {
   }
 }
 
-async function stop(child: ChildProcessWithoutNullStreams): Promise<void> {
+async function stop(child: ChildProcessWithoutNullStreams, graceMs: number): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.stdin.end();
-  const timer = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
+  const timer = setTimeout(() => child.kill("SIGKILL"), graceMs);
   await gone;
   clearTimeout(timer);
 }
