@@ -8,7 +8,7 @@ import { delegatedIdentity, type Identify, localIdentity } from "../../identity/
 import { CliError, EXIT } from "../exit.js";
 import { emitPolicy } from "./grants.js";
 import { ensureDelegationKeys } from "./keys.js";
-import { loadWorkflow } from "./load.js";
+import { type LoadedWorkflow, loadWorkflow } from "./load.js";
 import { workflowRules } from "./rules.js";
 
 export interface WorkflowInForce {
@@ -31,7 +31,7 @@ export interface WorkflowOptions {
 
 export async function workflowInForce(options: WorkflowOptions): Promise<WorkflowInForce> {
   const loaded = await loadWorkflow(options.file);
-  const { room, violations, workflow, hash } = loaded;
+  const { room, violations } = loaded;
   if (violations.length > 0 && options.despiteViolations !== true) {
     const told = violations.slice(0, 5).map((violation) => `  ${room.tell(violation)}`);
     const more = violations.length > told.length ? [`  and ${violations.length - told.length} more`] : [];
@@ -41,9 +41,16 @@ export async function workflowInForce(options: WorkflowOptions): Promise<Workflo
       `\`portcullis lattice check ${options.file}\` shows all of them`,
     );
   }
-  const keys = ensureDelegationKeys(options.stateDir);
-  const rules = workflowRules(workflow, hash);
-  const reader = new ChainReader({ keys, rules: () => rules, trusted: options.trusted ?? [] });
+  return inForce(loaded, ensureDelegationKeys(options.stateDir), options.trusted);
+}
+
+export function inForce(
+  loaded: LoadedWorkflow,
+  keys: DelegationKeys,
+  trusted: readonly string[] = [],
+): WorkflowInForce {
+  const rules = workflowRules(loaded.workflow, loaded.hash);
+  const reader = new ChainReader({ keys, rules: () => rules, trusted });
   return {
     keys,
     voices: [delegationVoice(() => rules)],
