@@ -5,6 +5,7 @@ import { type Decision, deny, makeIntent, refuse, type Verdict } from "../gate/i
 import { asFault, Fault, type JsonObject } from "../protocol/index.js";
 import type { ToolResult, Validation } from "../tool/index.js";
 import { Cancel } from "./cancel.js";
+import { hearFromPeople, withoutApproval } from "./challenge.js";
 import { execute } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
 import { newCallId, type Prepared, recordDecision, recordOutcome, recordUnrouted } from "./record.js";
@@ -38,13 +39,20 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
       return { ok: false, fault: auditFault(error), route };
     }
     if (decision.permit) break;
-    if (attempt === 0 && (await answeredInTime(gateway, proposal, decision))) continue;
+    if (attempt === 0) {
+      const heard = await hearFromPeople(gateway, proposal, route, round, decision);
+      if (heard.kind === "answered") continue;
+      if (heard.kind === "asked") {
+        const asked: Answer = { ok: true, result: heard.result, text: proposal.render(heard.result), route };
+        return recordOutcome(gateway, proposal, prepared, decision, asked, started);
+      }
+    }
     return recordOutcome(
       gateway,
       proposal,
       prepared,
       decision,
-      { ok: false, fault: refusal(decision), route },
+      { ok: false, fault: refusal(gateway, decision), route },
       started,
     );
   }
@@ -73,7 +81,7 @@ function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: Js
 function prepare(gateway: Gateway, proposal: Proposal): Prepared {
   const { principal, method, params } = proposal;
   const route = proposal.route ?? routeFor(gateway, principal, method, params);
-  const round = openRound(gateway, proposal, route);
+  const round = withoutApproval(openRound(gateway, proposal, route));
   const intent = makeIntent({
     principal,
     method,
@@ -120,25 +128,15 @@ function unvalidated(route: Route, error: unknown): Verdict {
   return deny("ValidationError", "schema", reason);
 }
 
-/** A challenged call may wait a while for a person; then it is judged once more. */
-async function answeredInTime(gateway: Gateway, proposal: Proposal, decision: Decision): Promise<boolean> {
-  const { challengeWaitMs } = gateway.limits;
-  if (!decision.challenge || challengeWaitMs <= 0) return false;
-  proposal.conversation.notify("notifications/message", {
-    level: "notice",
-    data: `${decision.reason} Waiting for approval of ${decision.challenge.id}.`,
-  });
-  const settled = await gateway.gate.approvals.settled(decision.challenge.id, challengeWaitMs, proposal.cancel.signal);
-  return settled?.state === "approved" || settled?.state === "denied";
-}
-
-function refusal(decision: Decision): Fault {
-  const { verdict } = decision;
+function refusal(gateway: Gateway, decision: Decision): Fault {
+  const { verdict, challenge } = decision;
+  const url = challenge && gateway.approvalUrl?.(challenge.id);
   return new Fault(verdict.type ?? "PolicyDeny", verdict.reason, {
     rule: verdict.rules.map((rule) => rule.id).join(", "),
     field: verdict.field,
-    suggestions: verdict.suggestions,
-    extra: verdict.extra,
+    suggestions:
+      url === undefined ? verdict.suggestions : [...(verdict.suggestions ?? []), `A person approves it at ${url}`],
+    extra: url === undefined ? verdict.extra : { ...verdict.extra, approval_url: url },
   });
 }
 

@@ -23,6 +23,8 @@ export interface GatewayOptions {
   readOnlyTools?: Iterable<string>;
   unguardedTools?: Iterable<string>;
   keepArguments?: boolean;
+  /** Where a person answers a challenge, as callers may be told. */
+  approvalUrl?: (challenge: string) => string;
 }
 
 export function createGateway(options: GatewayOptions): Endpoint {
@@ -40,6 +42,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     readOnlyTools: new Set(options.readOnlyTools),
     unguardedTools: new Set(options.unguardedTools),
     keepArguments: options.keepArguments ?? false,
+    approvalUrl: options.approvalUrl,
     seal: new Seal(),
     lists: new Lists(server),
     callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),

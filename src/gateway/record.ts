@@ -20,7 +20,8 @@ export function newCallId(): string {
 export interface Prepared {
   readonly callId: string;
   readonly route: Route;
-  readonly round: Round;
+  /** `asked`: the challenge that this round answers, where the client was shown where to approve it. */
+  readonly round: Round & { readonly asked: string | undefined };
   readonly intent: Intent;
 }
 

@@ -63,6 +63,8 @@ export interface Gateway {
   readonly unguardedTools: ReadonlySet<string>;
   /** Keep the arguments in the ledger, for replay. */
   readonly keepArguments: boolean;
+  /** Where a person answers a challenge, as callers may be told. */
+  readonly approvalUrl?: ((challenge: string) => string) | undefined;
   readonly seal: Seal;
   readonly lists: Lists;
   /** A tool calls a tool: same caller, same gate, one level deeper. */

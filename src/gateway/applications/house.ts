@@ -284,6 +284,7 @@ export class House {
       readOnlyTools: this.#catalogue.readOnlyTools,
       unguardedTools: new Set(),
       keepArguments: services.keepArguments,
+      approvalUrl: services.approvalUrl,
       seal: services.seal,
       lists: new Lists(this.#catalogue),
       callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),

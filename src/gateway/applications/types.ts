@@ -24,6 +24,7 @@ export interface HouseServices {
   readonly sessions?: (app: string) => SessionKeeper;
   readonly observe: boolean;
   readonly keepArguments: boolean;
+  readonly approvalUrl?: (challenge: string) => string;
   readonly seal: Seal;
   readonly pins: PinKeeper;
   coreTools(application: Application): Promise<{ tools: readonly Tool[]; close(): Promise<void> }>;
