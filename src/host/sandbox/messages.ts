@@ -22,6 +22,8 @@ export interface RunMessage {
   readonly executable: string;
   /** The program must be visible from where the warden stands. */
   readonly checkVisible: boolean;
+  /** What it cannot start without, beside itself. */
+  readonly needs: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Undefined: no folder of the caller's. INVARIANT: `rest` has no links and no `..`. */
   readonly cwd: { readonly root: string; readonly rest: string } | undefined;

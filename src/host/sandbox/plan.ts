@@ -68,15 +68,21 @@ export function environmentOf(
   scratch: string,
 ): Record<string, string> {
   return {
-    ...(policy.platform === "win32" ? windowsBase(scratch) : unixBase(scratch)),
+    ...(policy.platform === "win32" ? windowsBase(scratch) : unixBase(command, scratch)),
     ...gitDefaults(policy, command, changesUser),
     ...Object.fromEntries(asked),
     ...command.profile?.env,
   };
 }
 
-function unixBase(scratch: string): Record<string, string> {
-  return { PATH: "/usr/local/bin:/usr/bin:/bin", HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
+function unixBase(command: Command, scratch: string): Record<string, string> {
+  return { PATH: programFolders(command).join(":"), HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
+}
+
+/** A program outside the system's folders finds its own companions (npm its node), where `mounts` shows them. */
+export function programFolders({ executable }: Command): string[] {
+  const own = SYSTEM_FOLDERS.some((folder) => isWithin(executable.path, folder)) ? [] : [dirname(executable.path)];
+  return [...own, "/usr/local/bin", "/usr/bin", "/bin"];
 }
 
 /** Without SystemRoot most Windows programs cannot even load their libraries. */

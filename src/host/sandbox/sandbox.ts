@@ -27,6 +27,8 @@ export interface RunRequest {
   readonly confinement: Confinement;
   readonly executable: string;
   readonly args: readonly string[];
+  /** Paths that must be there too, or it cannot start. */
+  readonly needs: readonly string[];
   /** Completed here with what depends on where the command runs (HOME, TMPDIR). */
   readonly env: (scratch: string) => Readonly<Record<string, string>>;
   readonly cwd: { readonly root: string; readonly rest: string } | undefined;
@@ -133,6 +135,7 @@ export class Sandbox {
       argv,
       executable: request.executable,
       checkVisible: !kept.byBubblewrap,
+      needs: request.needs,
       env: request.env(kept.scratch),
       cwd: kept.byBubblewrap ? undefined : request.cwd,
       stdin: request.stdin.toString("base64"),

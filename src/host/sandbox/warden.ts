@@ -3,7 +3,7 @@
 // Its first line of input is the start message; when its input ends, the command it runs ends.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, closeSync, constants, lstatSync, readdirSync, rmSync } from "node:fs";
+import { accessSync, closeSync, constants, lstatSync, openSync, readdirSync, rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { FOLDER_NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../jail/flags.js";
 import { openBelow } from "../jail/locate.js";
@@ -96,19 +96,50 @@ function startCommand(message: RunMessage): ChildProcess {
   const [file = "", ...args] = message.argv;
   let restore: (() => void) | undefined;
   try {
-    if (message.checkVisible) accessSync(message.executable, constants.X_OK);
+    if (message.checkVisible) checkVisible(message);
     if (confined?.pidNamespace !== undefined) restore = enterPidNamespace(confined.pidNamespace);
     return spawn(file, args, { env: message.env, stdio: ["pipe", "pipe", "pipe"], detached: true });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT" || (error as NodeJS.ErrnoException).code === "EACCES") {
-      throw new Error(`${message.executable} cannot be run inside the sandbox; list what it needs under mounts`);
-    }
-    throw error;
   } finally {
     restore?.();
     process.chdir("/");
     if (folder !== undefined) closeSync(folder);
   }
+}
+
+/** Said before the program starts: afterwards it would say so itself, in words about anything but the sandbox. */
+function checkVisible({ executable, needs }: RunMessage): void {
+  const [own] = unreachable([executable], constants.X_OK);
+  if (own !== undefined) {
+    throw new Error(
+      own.closed
+        ? `${executable} lies in a folder that is closed to the command's user; install it where every user may read, for example below /usr/local`
+        : `${executable} cannot be run inside the sandbox; list it and what it needs under mounts`,
+    );
+  }
+  const missing = unreachable(needs, constants.R_OK);
+  if (missing.length === 0) return;
+  const names = missing.map(({ path }) => path.replace(/\/package\.json$/, "")).join(" and ");
+  throw new Error(
+    missing.some(({ closed }) => closed)
+      ? `${executable} needs ${names}, closed to the command's user; install it where every user may read, for example below /usr/local`
+      : `${executable} needs ${names}, which its sandbox does not show; list that under the command's mounts`,
+  );
+}
+
+function unreachable(paths: readonly string[], how: number): { path: string; closed: boolean }[] {
+  return paths.flatMap((path) => {
+    try {
+      accessSync(path, how);
+    } catch (error) {
+      return [{ path, closed: (error as NodeJS.ErrnoException).code === "EACCES" }];
+    }
+    try {
+      if (how === constants.R_OK) closeSync(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
+      return [];
+    } catch {
+      return [{ path, closed: false }]; // Open to the user, and yet not opened: Landlock.
+    }
+  });
 }
 
 /** The thread stands in the folder when the command is born: the very folder that was checked, whatever its name is now. */
