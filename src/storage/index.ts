@@ -12,4 +12,5 @@ export {
   type ServerEntry,
 } from "./application.js";
 export { type StorageCode, StorageError } from "./errors.js";
+export { openStorage, type StorageOptions } from "./open.js";
 export type * from "./types.js";

@@ -1,0 +1,100 @@
+// The tables, version by version. A migration that was released is never edited; the next one is added.
+
+import { StorageError } from "./errors.js";
+import type { Sql } from "./sql.js";
+
+interface Dialect {
+  /** Text that is compared byte by byte, so that ranges and pages mean the same everywhere. */
+  readonly name: string;
+  readonly integer: string;
+  readonly bytes: string;
+  /** What only this one needs. */
+  readonly own: readonly string[];
+}
+
+export const SQLITE: Dialect = { name: "TEXT", integer: "INTEGER", bytes: "BLOB", own: [] };
+export const POSTGRES: Dialect = {
+  name: 'TEXT COLLATE "C"',
+  integer: "BIGINT",
+  bytes: "BYTEA",
+  own: [
+    // One row for each write, so that a commit whose answer was lost can be found again.
+    'CREATE TABLE commits (id TEXT COLLATE "C" PRIMARY KEY, at BIGINT NOT NULL)',
+    "CREATE INDEX commits_at ON commits (at)",
+    // Listeners are told of every change.
+    `CREATE FUNCTION portcullis_tell() RETURNS trigger LANGUAGE plpgsql AS
+     $$ BEGIN PERFORM pg_notify('portcullis_changes', ''); RETURN NULL; END $$`,
+    "CREATE TRIGGER portcullis_tell AFTER INSERT ON changes FOR EACH STATEMENT EXECUTE FUNCTION portcullis_tell()",
+  ],
+};
+
+type Migration = (types: Dialect) => readonly string[];
+
+const MIGRATIONS: readonly Migration[] = [first];
+
+function first({ name, integer, bytes, own }: Dialect): readonly string[] {
+  return [
+    `CREATE TABLE feed (only_one ${integer} PRIMARY KEY CHECK (only_one = 1), seq ${integer} NOT NULL)`,
+    "INSERT INTO feed (only_one, seq) VALUES (1, 0)",
+    `CREATE TABLE changes (
+       seq ${integer} PRIMARY KEY, topic ${name} NOT NULL, action ${name} NOT NULL, app ${name} NOT NULL,
+       name ${name} NOT NULL, by_whom ${name} NOT NULL, at ${integer} NOT NULL, origin ${name} NOT NULL)`,
+    `CREATE TABLE applications (
+       id ${name} PRIMARY KEY, document TEXT NOT NULL, revision ${integer} NOT NULL,
+       created_at ${integer} NOT NULL, updated_at ${integer} NOT NULL)`,
+    `CREATE TABLE keys (
+       id ${name} PRIMARY KEY, app ${name} NOT NULL REFERENCES applications (id) ON DELETE CASCADE,
+       agent ${name} NOT NULL, name ${name} NOT NULL, hash ${name} NOT NULL UNIQUE, prefix ${name} NOT NULL,
+       permissions TEXT NOT NULL, limits TEXT NOT NULL, created_at ${integer} NOT NULL, expires_at ${integer},
+       revoked_at ${integer}, last_used_at ${integer})`,
+    "CREATE INDEX keys_app ON keys (app, id)",
+    `CREATE TABLE secrets (
+       app ${name} NOT NULL REFERENCES applications (id) ON DELETE CASCADE, name ${name} NOT NULL,
+       sealed ${bytes} NOT NULL, updated_at ${integer} NOT NULL, PRIMARY KEY (app, name))`,
+    `CREATE TABLE pins (
+       app ${name} NOT NULL, server ${name} NOT NULL, kind ${name} NOT NULL, name ${name} NOT NULL,
+       hash ${name} NOT NULL, definition TEXT NOT NULL, accepted_hash ${name}, accepted_definition TEXT,
+       by_whom ${name} NOT NULL, at ${integer} NOT NULL, PRIMARY KEY (app, server, kind, name))`,
+    `CREATE TABLE tokens (
+       app ${name} NOT NULL, server ${name} NOT NULL, subject ${name} NOT NULL, sealed ${bytes} NOT NULL,
+       version ${integer} NOT NULL, updated_at ${integer} NOT NULL, PRIMARY KEY (app, server, subject))`,
+    `CREATE TABLE challenges (
+       id ${name} PRIMARY KEY, key ${name} NOT NULL, app ${name} NOT NULL, state ${name} NOT NULL,
+       live ${integer}, document TEXT NOT NULL, created_at ${integer} NOT NULL, expires_at ${integer} NOT NULL)`,
+    "CREATE UNIQUE INDEX challenges_live ON challenges (key) WHERE live = 1",
+    "CREATE INDEX challenges_expiry ON challenges (expires_at)",
+    `CREATE TABLE sessions (
+       id ${name} PRIMARY KEY, app ${name} NOT NULL, principal ${name} NOT NULL, revision ${name} NOT NULL,
+       state TEXT NOT NULL, owner ${name} NOT NULL, version ${integer} NOT NULL, expires_at ${integer} NOT NULL)`,
+    "CREATE INDEX sessions_expiry ON sessions (expires_at)",
+    `CREATE TABLE runtime_values (
+       app ${name} NOT NULL, key ${name} NOT NULL, value TEXT NOT NULL, version ${integer} NOT NULL,
+       expires_at ${integer}, PRIMARY KEY (app, key))`,
+    "CREATE INDEX runtime_values_expiry ON runtime_values (expires_at)",
+    `CREATE TABLE leases (key ${name} PRIMARY KEY, tat DOUBLE PRECISION NOT NULL)`,
+    "CREATE INDEX leases_tat ON leases (tat)",
+    `CREATE TABLE replicas (
+       id ${name} PRIMARY KEY, ledger_origin ${name} NOT NULL, detail TEXT NOT NULL,
+       started_at ${integer} NOT NULL, seen_at ${integer} NOT NULL)`,
+    ...own,
+  ];
+}
+
+/** The tables as this program needs them. Runs inside a transaction that no other process shares. */
+export async function migrate(sql: Sql, types: Dialect): Promise<void> {
+  await sql.all(`CREATE TABLE IF NOT EXISTS portcullis_version (version ${types.integer} NOT NULL)`);
+  const [row] = await sql.all("SELECT version FROM portcullis_version");
+  const version = (row?.version ?? 0) as number;
+  if (version > MIGRATIONS.length) {
+    throw new StorageError(
+      "STORAGE_VERSION",
+      `the store has version ${version}, this program knows ${MIGRATIONS.length}; start the newer program, or restore a copy of the store from before it ran`,
+    );
+  }
+  if (version === MIGRATIONS.length) return;
+  for (const migration of MIGRATIONS.slice(version)) {
+    for (const statement of migration(types)) await sql.all(statement);
+  }
+  if (row === undefined) await sql.all("INSERT INTO portcullis_version (version) VALUES ($1)", [MIGRATIONS.length]);
+  else await sql.all("UPDATE portcullis_version SET version = $1", [MIGRATIONS.length]);
+}

@@ -1,0 +1,226 @@
+// PostgreSQL for several replicas. A write is one transaction that leaves a mark: when the connection breaks during the
+// commit, the mark says what became of it, and the write is neither lost nor done twice.
+
+import { randomBytes } from "node:crypto";
+import pg from "pg";
+import { StorageError } from "../errors.js";
+import { migrate, POSTGRES } from "../migrations.js";
+import { type Backoff, backoff } from "../retry.js";
+import { announce, type Engine, type Note, type Row, type Sql } from "../sql.js";
+import { explained, isBroken, isPassing } from "./failure.js";
+import { listen } from "./listen.js";
+
+export interface PostgresOptions {
+  readonly origin: string;
+  /** How long an operation tries again while the server is away. */
+  readonly waitMs: number;
+  readonly maxWaiting: number;
+  readonly maxConnections: number;
+  /** One statement, by the server's clock. */
+  readonly statementTimeoutMs: number;
+}
+
+/** The notification is quicker; this finds what it missed. */
+const POLL_MS = 500;
+const NOW = "CAST(extract(epoch from statement_timestamp()) * 1000 AS BIGINT)";
+/** Migrations of replicas that start together wait for each other on this number. */
+const MIGRATION_LOCK = 7_042_160;
+const INT8 = 20;
+
+export async function openPostgres(url: string, options: PostgresOptions): Promise<Engine> {
+  const engine = new PostgresEngine(url, options);
+  try {
+    await engine.prepare();
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+  return engine;
+}
+
+class PostgresEngine implements Engine {
+  readonly kind = "postgres";
+  readonly pollMs = POLL_MS;
+  readonly #pool: pg.Pool;
+  readonly #options: PostgresOptions;
+  readonly #settings: pg.ClientConfig;
+  readonly #heard = new Set<() => void>();
+  #closed = false;
+  #marks = false;
+
+  constructor(url: string, options: PostgresOptions) {
+    this.#options = options;
+    this.#settings = {
+      connectionString: url,
+      application_name: "portcullis",
+      connectionTimeoutMillis: 5_000,
+      statement_timeout: options.statementTimeoutMs,
+      lock_timeout: options.statementTimeoutMs,
+      idle_in_transaction_session_timeout: options.statementTimeoutMs * 2,
+      query_timeout: options.statementTimeoutMs + 2_000,
+      keepAlive: true,
+      types: { getTypeParser: (id: number, format?: "text" | "binary") => parser(id, format) } as pg.CustomTypesConfig,
+    };
+    this.#pool = new pg.Pool({ ...this.#settings, max: options.maxConnections, idleTimeoutMillis: 30_000 });
+    // An idle connection that the server ends is simply one fewer.
+    this.#pool.on("error", () => {});
+  }
+
+  async prepare(): Promise<void> {
+    await this.write(async (sql) => {
+      await sql.all("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
+      await migrate(sql, POSTGRES);
+    });
+    this.#marks = true;
+  }
+
+  read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#retried(() => this.#connected((client) => work(sqlOn(client))));
+  }
+
+  async write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+    let announced = false;
+    const result = await this.#retried(async (waits) => {
+      const notes: Note[] = [];
+      let value: { done: T } | undefined;
+      let committing: Mark | undefined;
+      try {
+        await this.#connected(async (client) => {
+          const mark = await this.#begin(client);
+          const sql = sqlOn(client);
+          value = { done: await work(sql, (change) => notes.push(change)) };
+          await announce(sql, notes, this.#options.origin);
+          committing = mark;
+          const { command } = await client.query("COMMIT");
+          if (command !== "COMMIT") throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL rolled the write back");
+        });
+      } catch (error) {
+        if (committing === undefined || !isBroken(error)) throw error;
+        if (!(await this.#hasCommitted(committing, waits))) throw error;
+      }
+      announced = notes.length > 0;
+      return (value as { done: T }).done;
+    });
+    if (announced) for (const heard of this.#heard) heard();
+    return result;
+  }
+
+  async listen(heard: () => void, lost: () => void): Promise<() => Promise<void>> {
+    this.#heard.add(heard);
+    const stop = await listen(this.#settings, heard, lost);
+    return async () => {
+      this.#heard.delete(heard);
+      await stop();
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#pool.end();
+  }
+
+  async #connected<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (this.#closed) throw new StorageError("STORAGE_UNAVAILABLE", "the store is closed");
+    if (this.#pool.waitingCount >= this.#options.maxWaiting) {
+      const message = `${this.#pool.waitingCount} operations already wait for the store; try again in a moment`;
+      throw new StorageError("STORAGE_UNAVAILABLE", message);
+    }
+    const client = await this.#pool.connect();
+    // A connection that breaks between two statements says so here; the next statement fails by itself.
+    const ignore = (): void => {};
+    client.on("error", ignore);
+    let broken = false;
+    try {
+      return await work(client);
+    } catch (error) {
+      broken = isBroken(error) && !(error instanceof StorageError);
+      if (!broken) await client.query("ROLLBACK").catch(() => (broken = true));
+      throw error;
+    } finally {
+      client.off("error", ignore);
+      client.release(broken);
+    }
+  }
+
+  async #retried<T>(work: (waits: Backoff) => Promise<T>): Promise<T> {
+    const waits = backoff(this.#options.waitMs);
+    for (;;) {
+      try {
+        return await work(waits);
+      } catch (error) {
+        if (!isPassing(error)) throw explained(error);
+        if (!(await waits.pause())) {
+          const message = `PostgreSQL has not answered for ${this.#options.waitMs} ms; nothing was written`;
+          throw new StorageError("STORAGE_UNAVAILABLE", message, error);
+        }
+      }
+    }
+  }
+
+  /** Begins, leaves the mark, and learns the transaction's number, in one round trip. */
+  async #begin(client: pg.PoolClient): Promise<Mark> {
+    const id = randomBytes(16).toString("hex");
+    // Before the first migration there is no table for marks; the migration itself may well be run twice.
+    const mark = this.#marks ? `INSERT INTO commits (id, at) VALUES ('${id}', ${NOW});` : "";
+    const results = (await client.query(
+      `BEGIN; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
+    )) as unknown as pg.QueryResult<{ number: string }>[];
+    return { id, number: (results.at(-1)?.rows[0] as { number: string }).number };
+  }
+
+  /** The number alone does not say what became of it: after a crash it may be given to another transaction. */
+  async #isUnderWay(number: string): Promise<boolean> {
+    try {
+      const text = "SELECT pg_xact_status(CAST($1 AS xid8)) AS status";
+      const { rows } = await this.#pool.query<{ status: string | null }>(text, [number]);
+      return rows[0]?.status === "in progress";
+    } catch (error) {
+      if ((error as { code?: string }).code === IN_THE_FUTURE) return false;
+      throw error;
+    }
+  }
+
+  /** True, false, or `STORAGE_UNCERTAIN` when the server does not say in time. */
+  async #hasCommitted({ id, number }: Mark, waits: Backoff): Promise<boolean> {
+    let last: unknown;
+    do {
+      try {
+        if (!(await this.#isUnderWay(number))) {
+          const found = await this.#pool.query("SELECT id FROM commits WHERE id = $1", [id]);
+          return found.rows.length > 0;
+        }
+        last = new Error(`transaction ${number} is in progress`);
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        last = error;
+      }
+    } while (await waits.pause());
+    const message =
+      "PostgreSQL went away during a commit and has not come back; the write may or may not have happened";
+    throw new StorageError("STORAGE_UNCERTAIN", message, last);
+  }
+}
+
+/** PostgreSQL crashed before it wrote down that it had given out this number. */
+const IN_THE_FUTURE = "22023";
+
+interface Mark {
+  readonly id: string;
+  readonly number: string;
+}
+
+function sqlOn(client: pg.PoolClient): Sql {
+  return {
+    async all(text, values = []) {
+      const { rows } = await client.query<Row>(text.replaceAll("@now", NOW), values as unknown[]);
+      return rows;
+    },
+  };
+}
+
+/** Whole numbers of eight bytes are counters and times here, and fit a number. */
+function parser(id: number, format: "text" | "binary" = "text"): (text: string) => unknown {
+  if (id === INT8) return Number;
+  return pg.types.getTypeParser(id, format as "text") as (text: string) => unknown;
+}

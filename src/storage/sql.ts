@@ -1,0 +1,56 @@
+// What both backends understand: statements with `$1`, `$2`… for values and `@now` for the store's clock, and two ways
+// to run them.
+
+export type SqlValue = string | number | null | Uint8Array;
+export type Row = Readonly<Record<string, SqlValue>>;
+
+export interface Sql {
+  /** Runs one statement and answers with its rows. */
+  all(text: string, values?: readonly SqlValue[]): Promise<Row[]>;
+}
+
+/** A change to announce; it is numbered when the transaction ends. */
+export interface Note {
+  readonly topic: string;
+  readonly action: string;
+  readonly app: string;
+  readonly name: string;
+  readonly by: string;
+}
+
+export interface Engine {
+  readonly kind: "sqlite" | "postgres";
+  /** `work` may be run again when the store was away for a moment: it must do nothing but read. */
+  read<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
+  /**
+   * One transaction that happens once or not at all. `work` may be run again after a rollback: apart from its
+   * statements it must have no effect.
+   */
+  write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T>;
+  /** Calls back when there may be news, sooner than polling would find it. `lost` when news may have been missed. */
+  listen(heard: () => void, lost: () => void): Promise<() => Promise<void>>;
+  /** How often to look when nothing was heard. */
+  readonly pollMs: number;
+  close(): Promise<void>;
+}
+
+/** The feed's last number is taken under a lock that is held until the commit: numbers are in the order of commits. */
+export async function announce(sql: Sql, notes: readonly Note[], origin: string): Promise<void> {
+  for (const { topic, action, app, name, by } of notes) {
+    const [row] = await sql.all("UPDATE feed SET seq = seq + 1 RETURNING seq");
+    const seq = (row as Row).seq as number;
+    await sql.all(
+      `INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
+       VALUES ($1, $2, $3, $4, $5, $6, @now, $7)`,
+      [seq, topic, action, app, name, by, origin],
+    );
+    if (seq % PRUNE_EVERY === 0) await sql.all("DELETE FROM changes WHERE seq <= $1", [seq - KEPT_CHANGES]);
+  }
+}
+
+/** Whoever is further behind than this reads everything anew. */
+const KEPT_CHANGES = 10_000;
+const PRUNE_EVERY = 100;
+
+/** A transaction announces at most this many changes one by one. */
+export const MAX_NOTES = 1_000;

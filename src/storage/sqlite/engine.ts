@@ -1,0 +1,206 @@
+// SQLite: one connection, one thing at a time. Calls are synchronous underneath, so each is kept short; when another
+// process holds the file, this one waits without blocking its event loop.
+
+import { closeSync, mkdirSync, openSync } from "node:fs";
+import { dirname } from "node:path";
+import { StorageError } from "../errors.js";
+import { migrate, SQLITE } from "../migrations.js";
+import { backoff } from "../retry.js";
+import { announce, type Engine, type Note, type Row, type Sql, type SqlValue } from "../sql.js";
+import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
+
+export interface SqliteOptions {
+  readonly origin: string;
+  /** How long an operation may wait for another process. */
+  readonly waitMs: number;
+  /** Operations that may wait for their turn. */
+  readonly maxWaiting: number;
+  readonly library?: SqliteLibrary | undefined;
+}
+
+const POLL_MS = 250;
+const NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)";
+
+export async function openSqlite(file: string, options: SqliteOptions): Promise<Engine> {
+  if (file !== ":memory:") {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    // Made here so that nobody else can read it from its first byte on; the journal gets the same mode.
+    closeSync(openSync(file, "a", 0o600));
+  }
+  const engine = new SqliteEngine(openDriver(file, options.library), options);
+  try {
+    await engine.prepare();
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+  return engine;
+}
+
+class SqliteEngine implements Engine {
+  readonly kind = "sqlite";
+  readonly pollMs = POLL_MS;
+  readonly #driver: SqliteDriver;
+  readonly #options: SqliteOptions;
+  readonly #sql: Sql;
+  #turn: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+  #closed = false;
+  readonly #heard = new Set<() => void>();
+
+  constructor(driver: SqliteDriver, options: SqliteOptions) {
+    this.#driver = driver;
+    this.#options = options;
+    this.#sql = { all: async (text, values = []) => this.#run(text, values) };
+  }
+
+  async prepare(): Promise<void> {
+    this.#driver.all("PRAGMA busy_timeout = 10", []);
+    this.#driver.all("PRAGMA foreign_keys = ON", []);
+    // Changing the journal wants the file for itself, and so may have to wait.
+    await this.#retried(async () => this.#driver.all("PRAGMA journal_mode = WAL", []));
+    // A revoked key stays revoked when the power fails.
+    this.#driver.all("PRAGMA synchronous = FULL", []);
+    this.#driver.all("PRAGMA trusted_schema = OFF", []);
+    await this.write((sql) => migrate(sql, SQLITE));
+  }
+
+  read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#inTurn(() => this.#retried(() => work(this.#sql)));
+  }
+
+  async write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+    let announced = false;
+    const result = await this.#inTurn(() =>
+      this.#retried(async () => {
+        this.#run("BEGIN IMMEDIATE", []);
+        try {
+          const notes: Note[] = [];
+          const value = await work(this.#sql, (change) => notes.push(change));
+          await announce(this.#sql, notes, this.#options.origin);
+          this.#run("COMMIT", []);
+          announced = notes.length > 0;
+          return value;
+        } catch (error) {
+          this.#rollBack();
+          throw error;
+        }
+      }),
+    );
+    if (announced) for (const heard of this.#heard) heard();
+    return result;
+  }
+
+  async listen(heard: () => void): Promise<() => Promise<void>> {
+    this.#heard.add(heard);
+    return async () => {
+      this.#heard.delete(heard);
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    await this.#turn.catch(() => {});
+    this.#closed = true;
+    this.#driver.close();
+  }
+
+  #run(text: string, values: readonly SqlValue[]): Row[] {
+    const { statement, order } = translate(text);
+    return this.#driver.all(
+      statement,
+      order.map((i) => values[i] as SqlValue),
+    );
+  }
+
+  #rollBack(): void {
+    try {
+      this.#run("ROLLBACK", []);
+    } catch {
+      // SQLite has rolled back by itself, as it does when the disk is full.
+    }
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#closed) return Promise.reject(new StorageError("STORAGE_UNAVAILABLE", "the store is closed"));
+    if (this.#waiting >= this.#options.maxWaiting) {
+      const message = `${this.#waiting} operations already wait for the store; try again in a moment`;
+      return Promise.reject(new StorageError("STORAGE_UNAVAILABLE", message));
+    }
+    this.#waiting++;
+    const mine = this.#turn.then(work, work).finally(() => {
+      this.#waiting--;
+    });
+    this.#turn = mine.catch(() => {});
+    return mine;
+  }
+
+  async #retried<T>(work: () => Promise<T>): Promise<T> {
+    const waits = backoff(this.#options.waitMs);
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isBusy(error)) throw explained(error);
+        if (!(await waits.pause())) {
+          const message = `another process has held the store for ${this.#options.waitMs} ms; nothing was written`;
+          throw new StorageError("STORAGE_UNAVAILABLE", message, error);
+        }
+      }
+    }
+  }
+}
+
+interface Translated {
+  readonly statement: string;
+  readonly order: readonly number[];
+}
+
+const translations = new Map<string, Translated>();
+const MAX_TRANSLATIONS = 500;
+
+/** `$2` may stand anywhere and more than once; SQLite gets a `?` for each, and the values in that order. */
+function translate(text: string): Translated {
+  let found = translations.get(text);
+  if (!found) {
+    const order: number[] = [];
+    const statement = text.replaceAll("@now", NOW).replace(/\$(\d+)/g, (_, n: string) => {
+      order.push(Number(n) - 1);
+      return "?";
+    });
+    found = { statement, order };
+    if (translations.size >= MAX_TRANSLATIONS) translations.clear();
+    translations.set(text, found);
+  }
+  return found;
+}
+
+interface SqliteFailure {
+  readonly code?: string;
+  readonly errcode?: number;
+  readonly rawCode?: number;
+  readonly message?: string;
+}
+
+const BUSY = 5;
+const CONSTRAINT = 19;
+const NOT_A_DATABASE = 26;
+
+function primaryCode(error: unknown): number | undefined {
+  const { errcode, rawCode } = error as SqliteFailure;
+  const code = errcode ?? rawCode;
+  return code === undefined ? undefined : code & 0xff;
+}
+
+function isBusy(error: unknown): boolean {
+  return primaryCode(error) === BUSY;
+}
+
+function explained(error: unknown): unknown {
+  const code = primaryCode(error);
+  if (code === undefined) return error;
+  const { message } = error as Error;
+  if (code === CONSTRAINT) return new StorageError("STORAGE_INVALID", `the store refuses this: ${message}`, error);
+  if (code === NOT_A_DATABASE) return new StorageError("STORAGE_VERSION", "the file is no SQLite database", error);
+  return new StorageError("STORAGE_UNAVAILABLE", `the store failed: ${message}`, error);
+}

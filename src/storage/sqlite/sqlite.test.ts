@@ -1,0 +1,85 @@
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { openStorage } from "../open.js";
+import { storageContract } from "../storage.contract.js";
+import { openDriver, type SqliteLibrary } from "./driver.js";
+
+const folder = mkdtempSync(join(tmpdir(), "portcullis-sqlite-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let files = 0;
+const newFile = (): string => join(folder, `${++files}`, "store.db");
+
+const hasOwn = process.getBuiltinModule("node:sqlite") !== undefined;
+const libraries: SqliteLibrary[] = hasOwn ? ["node:sqlite", "libsql"] : ["libsql"];
+
+describe.skipIf(hasOwn)("node:sqlite", () => {
+  it.skip(`is not in Node ${process.version}: the contract runs on libsql here, and on both from Node 22.13`);
+});
+
+for (const sqliteLibrary of libraries) {
+  storageContract(`SQLite by ${sqliteLibrary}`, async () => {
+    const file = newFile();
+    return { open: (options) => openStorage(`sqlite:${file}`, { sqliteLibrary, ...options }), close: async () => {} };
+  });
+
+  describe(`an SQLite file by ${sqliteLibrary}`, () => {
+    it("is made once when several start together, and is nobody else's to read", async () => {
+      const file = newFile();
+      const opened = await Promise.all(
+        Array.from({ length: 6 }, () => openStorage(`sqlite:${file}`, { sqliteLibrary })),
+      );
+      await opened[0]?.applications.put("blog", {}, "test");
+      expect((await opened[5]?.applications.get("blog"))?.revision).toBe(1);
+      const modes = readdirSync(join(file, "..")).map((name) => statSync(join(file, "..", name)).mode & 0o777);
+      expect(new Set(modes)).toEqual(new Set([0o600]));
+      for (const each of opened) await each.close();
+    });
+
+    it("of a newer version is refused, and left as it is", async () => {
+      const file = newFile();
+      await (await openStorage(`sqlite:${file}`, { sqliteLibrary })).close();
+      const driver = openDriver(file, sqliteLibrary);
+      driver.all("UPDATE portcullis_version SET version = 99", []);
+      driver.close();
+      await expect(openStorage(`sqlite:${file}`, { sqliteLibrary })).rejects.toMatchObject({ code: "STORAGE_VERSION" });
+    });
+
+    it("that is none is refused", async () => {
+      const file = join(folder, `text-${sqliteLibrary.replace(":", "-")}`);
+      writeFileSync(file, "not a database at all, but long enough to be mistaken for the header of one".repeat(20));
+      await expect(openStorage(`sqlite:${file}`, { sqliteLibrary })).rejects.toMatchObject({ code: "STORAGE_VERSION" });
+    });
+
+    it("that another process holds is waited for without blocking, up to the bound", async () => {
+      const file = newFile();
+      const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, waitMs: 300 });
+      const holder = openDriver(file, sqliteLibrary);
+      holder.all("BEGIN IMMEDIATE", []);
+      let ticks = 0;
+      const ticking = setInterval(() => ticks++, 10);
+      await expect(storage.applications.put("blog", {}, "test")).rejects.toMatchObject({ code: "STORAGE_UNAVAILABLE" });
+      clearInterval(ticking);
+      expect(ticks).toBeGreaterThan(5);
+      const waiting = storage.applications.put("blog", {}, "test");
+      setTimeout(() => holder.all("COMMIT", []), 100);
+      expect((await waiting)?.revision).toBe(1);
+      holder.close();
+      await storage.close();
+    });
+
+    it("takes only so many operations in its queue", async () => {
+      const storage = await openStorage("sqlite::memory:", { sqliteLibrary, maxWaiting: 10 });
+      const results = await Promise.allSettled(Array.from({ length: 15 }, () => storage.ping()));
+      expect(results.filter(({ status }) => status === "rejected")).toHaveLength(5);
+      await storage.close();
+      await expect(storage.ping()).rejects.toThrow("the store is closed");
+    });
+  });
+}
+
+it("an address that is none is refused without being repeated", async () => {
+  await expect(openStorage("mysql://root:hunter2@db/x")).rejects.toThrow(/^a store's address begins with sqlite: or/);
+  await expect(openStorage("sqlite:")).rejects.toThrow("names no file");
+});

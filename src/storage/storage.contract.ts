@@ -1,0 +1,519 @@
+// What every store must do. `a` and `b` are two connections to one store, as two replicas have them.
+
+import { randomBytes, randomUUID } from "node:crypto";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { JsonObject, JsonValue } from "../protocol/index.js";
+import { StorageError } from "./errors.js";
+import type { StorageOptions } from "./open.js";
+import type { Change, NewKey, Storage } from "./types.js";
+
+export interface StoreUnderTest {
+  /** Another connection to the same store. */
+  open(options?: StorageOptions): Promise<Storage>;
+  close(): Promise<void>;
+}
+
+const BY = "test:anna";
+const within = async (ms: number, check: () => boolean): Promise<void> => {
+  const end = performance.now() + ms;
+  while (!check()) {
+    if (performance.now() > end) throw new Error(`not within ${ms} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+};
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const newName = (): string => `a${randomBytes(6).toString("hex")}`;
+
+export function storageContract(what: string, make: () => Promise<StoreUnderTest>): void {
+  describe(what, () => {
+    let store: StoreUnderTest;
+    let a: Storage;
+    let b: Storage;
+    beforeAll(async () => {
+      store = await make();
+      a = await store.open();
+      b = await store.open();
+    });
+    afterAll(async () => {
+      await a?.close();
+      await b?.close();
+      await store?.close();
+    });
+
+    const application = async (): Promise<string> => {
+      const app = newName();
+      await a.applications.put(app, {}, BY);
+      return app;
+    };
+    const newKey = (app: string): NewKey => ({
+      id: newName(),
+      app,
+      agent: "bot",
+      name: "ci",
+      hash: randomBytes(32).toString("hex"),
+      prefix: "pk_abc",
+      permissions: ["invoke(core.*)", "list"],
+      limits: { perMinute: 5 },
+    });
+    const newChallenge = (key: string, ttlMs = 60_000) => ({
+      id: newName(),
+      key,
+      app: "blog",
+      state: "pending",
+      document: { tool: "x" } as JsonObject,
+      ttlMs,
+    });
+
+    const opened = async (challenge: ReturnType<typeof newChallenge>): Promise<string> => {
+      const found = await a.challenges.open(challenge, 1_000);
+      return found?.challenge.id ?? "none";
+    };
+
+    describe("applications", () => {
+      it("are there for every replica, with a revision that counts", async () => {
+        const app = newName();
+        expect(await b.applications.get(app)).toBeUndefined();
+        const made = await a.applications.put(app, { config: { colour: "red", deep: [1, null, "é\u0000"] } }, BY);
+        expect(made).toMatchObject({ id: app, revision: 1 });
+        expect(await b.applications.get(app)).toEqual(made);
+        const changed = await b.applications.put(app, { config: {} }, BY, 1);
+        expect(changed).toMatchObject({ revision: 2, document: { config: {} }, createdAt: made?.createdAt });
+        expect((await a.applications.get(app))?.revision).toBe(2);
+      });
+
+      it("are created once and replaced only by who has seen the last revision", async () => {
+        const app = newName();
+        const created = await Promise.all(
+          Array.from({ length: 10 }, (_, i) => (i % 2 ? a : b).applications.put(app, { description: `${i}` }, BY, 0)),
+        );
+        expect(created.filter(Boolean)).toHaveLength(1);
+        const replaced = await Promise.all(
+          Array.from({ length: 10 }, (_, i) => (i % 2 ? a : b).applications.put(app, { description: `${i}` }, BY, 1)),
+        );
+        expect(replaced.filter(Boolean)).toHaveLength(1);
+        expect((await a.applications.get(app))?.revision).toBe(2);
+      });
+
+      it("come in pages, each once", async () => {
+        const apps = [await application(), await application(), await application()].sort();
+        const seen: string[] = [];
+        for (let after: string | undefined, pages = 0; pages < 1_000; pages++) {
+          const page = await b.applications.list({ limit: 2, ...(after === undefined ? {} : { after }) });
+          expect(page.items.length).toBeLessThanOrEqual(2);
+          seen.push(...page.items.map(({ id }) => id));
+          after = page.next;
+          if (after === undefined) break;
+        }
+        expect(seen).toEqual([...new Set(seen)].sort());
+        expect(seen).toEqual(expect.arrayContaining(apps));
+        await expect(a.applications.list({ limit: 1_001 })).rejects.toThrow("a page has 1 to 1000 entries");
+      });
+
+      it("that are not valid are refused, with the field", async () => {
+        const put = a.applications.put(newName(), { servers: { s3: {} } }, BY);
+        await expect(put).rejects.toThrow("servers.s3: must have either `command` or `url`");
+        await expect(a.applications.put("no spaces", {}, BY)).rejects.toBeInstanceOf(StorageError);
+      });
+
+      it("go with everything that is theirs, and nothing of others goes", async () => {
+        const app = await application();
+        const other = await application();
+        const belongings = async (id: string) => ({
+          keys: (await b.keys.list({ app: id })).items.length,
+          secrets: (await b.secrets.list(id)).items.length,
+          values: (await b.values.list(id)).items.length,
+          pins: (await b.pins.list(id, "s")).items.length,
+          token: (await b.tokens.get({ app: id, server: "s", user: "" })) === undefined ? 0 : 1,
+        });
+        for (const id of [app, other]) {
+          await a.keys.add(newKey(id), BY);
+          await a.secrets.put(id, "token", Buffer.from("x"), BY);
+          await a.values.set(id, "k", 1);
+          await a.pins.first({ app: id, server: "s", kind: "tool", name: "t" }, "h", "{}", BY);
+          await a.tokens.put({ app: id, server: "s", user: "" }, Buffer.from("x"));
+        }
+        expect(await a.applications.remove(app, BY)).toBe(true);
+        expect(await a.applications.remove(app, BY)).toBe(false);
+        expect(await belongings(app)).toEqual({ keys: 0, secrets: 0, values: 0, pins: 0, token: 0 });
+        expect(await belongings(other)).toEqual({ keys: 1, secrets: 1, values: 1, pins: 1, token: 1 });
+      });
+    });
+
+    describe("keys", () => {
+      it("are found by id and by hash, and are what was stored", async () => {
+        const app = await application();
+        const expiresAt = Date.now() + 60_000;
+        const key = await a.keys.add({ ...newKey(app), expiresAt }, BY);
+        expect(await b.keys.get(key.id)).toEqual(key);
+        expect(await b.keys.byHash(key.hash)).toEqual(key);
+        expect(key).toMatchObject({ permissions: ["invoke(core.*)", "list"], limits: { perMinute: 5 }, expiresAt });
+        expect(key.revokedAt).toBeUndefined();
+      });
+
+      it("are revoked once", async () => {
+        const key = await a.keys.add(newKey(await application()), BY);
+        const answers = await Promise.all([a.keys.revoke(key.id, BY), b.keys.revoke(key.id, BY)]);
+        expect(answers.sort()).toEqual([false, true]);
+        expect((await b.keys.get(key.id))?.revokedAt).toBeGreaterThan(0);
+        expect(await a.keys.change(key.id, { permissions: [], limits: {} }, BY)).toBeUndefined();
+      });
+
+      it("are listed by application, those in force alone when asked", async () => {
+        const app = await application();
+        const [one, two, three] = [newKey(app), newKey(app), { ...newKey(app), expiresAt: Date.now() - 1_000 }];
+        for (const key of [one, two, three]) await a.keys.add(key, BY);
+        await a.keys.revoke(two.id, BY);
+        const ids = async (activeOnly: boolean) =>
+          (await b.keys.list({ app, activeOnly })).items.map(({ id }) => id).sort();
+        expect(await ids(false)).toEqual([one.id, two.id, three.id].sort());
+        expect(await ids(true)).toEqual([one.id]);
+      });
+
+      it("of no application, with a hash that is taken, or with no hash are refused", async () => {
+        const key = newKey(await application());
+        await a.keys.add(key, BY);
+        await expect(a.keys.add({ ...newKey(key.app), hash: key.hash }, BY)).rejects.toMatchObject({
+          code: "STORAGE_INVALID",
+        });
+        await expect(a.keys.add(newKey(newName()), BY)).rejects.toThrow("there is no application");
+        await expect(a.keys.add({ ...newKey(key.app), hash: "secret" }, BY)).rejects.toThrow("no SHA-256");
+      });
+
+      it("keep the latest use, whichever replica tells it last", async () => {
+        const key = await a.keys.add(newKey(await application()), BY);
+        await a.keys.used(new Map([[key.id, 2_000]]));
+        await b.keys.used(new Map([[key.id, 1_000]]));
+        expect((await a.keys.get(key.id))?.lastUsedAt).toBe(2_000);
+      });
+
+      it("get other permissions without becoming other keys", async () => {
+        const key = await a.keys.add(newKey(await application()), BY);
+        const changed = await b.keys.change(key.id, { permissions: ["list"], limits: { perHour: 1 } }, BY);
+        expect(changed).toEqual({ ...key, permissions: ["list"], limits: { perHour: 1 } });
+      });
+    });
+
+    it("sealed bytes come back as they were, and lists do not hold them", async () => {
+      const app = await application();
+      const bytes = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
+      await a.secrets.put(app, "token", Buffer.from("old"), BY);
+      await a.secrets.put(app, "token", bytes, BY);
+      const found = await b.secrets.get(app, "token");
+      expect(Buffer.from(found?.sealed as Uint8Array).equals(bytes)).toBe(true);
+      expect((await b.secrets.list(app)).items).toEqual([{ app, name: "token", updatedAt: expect.any(Number) }]);
+      expect(await b.secrets.get(await application(), "token")).toBeUndefined();
+      expect(await a.secrets.remove(app, "token", BY)).toBe(true);
+      expect(await b.secrets.get(app, "token")).toBeUndefined();
+      await expect(a.secrets.put(newName(), "token", bytes, BY)).rejects.toThrow("there is no application");
+    });
+
+    describe("pins", () => {
+      it("hold what was seen first, whoever saw it", async () => {
+        const id = { app: newName(), server: "s3", kind: "tool", name: "put object" } as const;
+        const pins = await Promise.all([a.pins.first(id, "h1", "one", BY), b.pins.first(id, "h2", "two", BY)]);
+        expect(pins[0]).toEqual(pins[1]);
+        expect((await a.pins.list(id.app, "s3")).items).toEqual([pins[0]]);
+      });
+
+      it("keep what was accepted beside what is new, until somebody accepts exactly that", async () => {
+        const id = { app: newName(), server: "s3", kind: "tool", name: "get" } as const;
+        expect(await a.pins.changed(id, "h", "x")).toBeUndefined();
+        await a.pins.first(id, "h1", "one", BY);
+        expect(await b.pins.changed(id, "h2", "two")).toMatchObject({
+          status: "changed",
+          hash: "h2",
+          accepted: { hash: "h1", definition: "one" },
+        });
+        expect(await b.pins.changed(id, "h3", "three")).toMatchObject({ hash: "h3", accepted: { hash: "h1" } });
+        expect(await a.pins.accept(id, "h2", BY)).toBeUndefined();
+        expect(await a.pins.accept(id, "h3", "test:olga")).toMatchObject({ status: "accepted", by: "test:olga" });
+        expect(await b.pins.get(id)).toMatchObject({ status: "accepted", hash: "h3" });
+        await b.pins.changed(id, "h4", "four");
+        expect(await b.pins.changed(id, "h3", "three")).toMatchObject({ status: "accepted", hash: "h3" });
+        expect(await a.pins.remove(id, BY)).toBe(true);
+      });
+    });
+
+    it("a token is refreshed by one of several replicas", async () => {
+      const id = { app: newName(), server: "s3", user: "anna" };
+      const made = await Promise.all([a.tokens.put(id, Buffer.from("1"), 0), b.tokens.put(id, Buffer.from("2"), 0)]);
+      expect(made.filter(Boolean)).toHaveLength(1);
+      const refreshed = await Promise.all([
+        a.tokens.put(id, Buffer.from("3"), 1),
+        b.tokens.put(id, Buffer.from("4"), 1),
+      ]);
+      expect(refreshed.filter(Boolean)).toHaveLength(1);
+      expect((await a.tokens.get(id))?.version).toBe(2);
+      expect(await a.tokens.get({ ...id, user: "olga" })).toBeUndefined();
+      expect(await a.tokens.remove(id)).toBe(true);
+    });
+
+    describe("challenges", () => {
+      it("of identical calls are one, wherever they arrive", async () => {
+        const key = newName();
+        const found = await Promise.all(
+          Array.from({ length: 12 }, (_, i) => (i % 2 ? a : b).challenges.open(newChallenge(key), 1_000)),
+        );
+        expect(found.filter((each) => each?.isNew)).toHaveLength(1);
+        expect(new Set(found.map((each) => each?.challenge.id)).size).toBe(1);
+      });
+
+      it("are redeemed exactly once across replicas", async () => {
+        const key = newName();
+        const id = await opened(newChallenge(key));
+        expect(await b.challenges.move(id, "approved", "redeemed")).toBeUndefined();
+        const approved = await b.challenges.move(id, "pending", "approved", { decidedBy: "olga" });
+        expect(approved?.document).toEqual({ tool: "x", decidedBy: "olga" });
+        const redeemed = await Promise.all(
+          Array.from({ length: 40 }, (_, i) => (i % 2 ? a : b).challenges.move(id, "approved", "redeemed")),
+        );
+        expect(redeemed.filter(Boolean)).toHaveLength(1);
+        expect(await a.challenges.get(id)).toMatchObject({ state: "redeemed" });
+        expect(await a.challenges.open(newChallenge(key), 1_000)).toMatchObject({ isNew: true });
+      });
+
+      it("are answered by one person: of yes and no at once one counts", async () => {
+        const id = await opened(newChallenge(newName()));
+        const answers = await Promise.all([
+          a.challenges.move(id, "pending", "approved", { decidedBy: "anna" }),
+          b.challenges.move(id, "pending", "denied", { decidedBy: "olga" }),
+        ]);
+        expect(answers.filter(Boolean)).toHaveLength(1);
+      });
+
+      it("expire: then nothing moves them, and an identical call opens a new one", async () => {
+        const key = newName();
+        const id = await opened(newChallenge(key, 40));
+        await a.challenges.move(id, "pending", "approved");
+        await pause(60);
+        expect(await b.challenges.move(id, "approved", "redeemed")).toBeUndefined();
+        expect(await b.challenges.get(id)).toMatchObject({ state: "expired" });
+        expect((await b.challenges.list(1_000)).map((each) => each.id)).not.toContain(id);
+        expect(await b.challenges.open(newChallenge(key), 1_000)).toMatchObject({ isNew: true });
+      });
+
+      it("are only so many", async () => {
+        await a.challenges.open(newChallenge(newName()), 1_000);
+        expect(await a.challenges.open(newChallenge(newName()), 1)).toBeUndefined();
+      });
+
+      it("tell who waits on another replica", async () => {
+        const id = await opened(newChallenge(newName()));
+        const heard: string[] = [];
+        const stop = b.challenges.onChange((each) => heard.push(each));
+        await pause(100);
+        await a.challenges.move(id, "pending", "denied");
+        await within(1_000, () => heard.includes(id));
+        stop();
+      });
+    });
+
+    describe("sessions", () => {
+      const session = (ttlMs = 60_000) => ({
+        id: randomUUID(),
+        app: "blog",
+        principal: "p",
+        revision: "2025-06-18",
+        state: { capabilities: { roots: {} } },
+        owner: "one",
+        ttlMs,
+      });
+
+      it("are handed over to exactly one replica", async () => {
+        const { id, version } = await a.sessions.add(session());
+        const taken = await Promise.all([
+          a.sessions.update(id, version, { owner: "two", ttlMs: 60_000 }),
+          b.sessions.update(id, version, { owner: "three", ttlMs: 60_000, state: { x: 1 } }),
+        ]);
+        const [winner, ...others] = taken.filter(Boolean);
+        expect(others).toEqual([]);
+        expect(await b.sessions.get(id)).toEqual(winner);
+        expect(await a.sessions.remove(id)).toBe(true);
+        expect(await b.sessions.get(id)).toBeUndefined();
+      });
+
+      it("expire unless they are touched", async () => {
+        const [kept, lost] = [await a.sessions.add(session(150)), await a.sessions.add(session(150))];
+        await b.sessions.touch([kept.id], 60_000);
+        await pause(200);
+        expect(await a.sessions.get(kept.id)).toBeDefined();
+        expect(await a.sessions.get(lost.id)).toBeUndefined();
+        expect(await a.sessions.update(lost.id, 1, { ttlMs: 1 })).toBeUndefined();
+      });
+    });
+
+    describe("runtime values", () => {
+      it("are any JSON, and are the application's own", async () => {
+        const app = newName();
+        await fc.assert(
+          fc.asyncProperty(fc.jsonValue(), async (value) => {
+            const written = JSON.parse(JSON.stringify(value)) as JsonValue;
+            await a.values.set(app, "v", written);
+            expect((await b.values.get(app, "v"))?.value).toEqual(written);
+          }),
+          { numRuns: 25 },
+        );
+        expect(await b.values.get(newName(), "v")).toBeUndefined();
+      });
+
+      it("never lose an update between compare and set", async () => {
+        const app = newName();
+        await a.values.set(app, "n", 0, { version: 0 });
+        const add = async (store: Storage): Promise<void> => {
+          for (let tries = 0; tries < 1_000; tries++) {
+            const now = await store.values.get(app, "n");
+            const next = (now?.value as number) + 1;
+            if (await store.values.set(app, "n", next, { version: now?.version as number })) return;
+          }
+          throw new Error("never my turn");
+        };
+        await Promise.all(Array.from({ length: 20 }, (_, i) => add(i % 2 ? a : b)));
+        expect(await a.values.get(app, "n")).toMatchObject({ value: 20, version: 21 });
+        expect(await a.values.set(app, "n", 1, { version: 0 })).toBeUndefined();
+        expect(await a.values.remove(app, "n", 3)).toBe(false);
+        expect(await a.values.remove(app, "n", 21)).toBe(true);
+        expect(await a.values.remove(app, "n")).toBe(false);
+      });
+
+      it("expire: then they are not there, for a compare-and-set either", async () => {
+        const app = newName();
+        await a.values.set(app, "short", 1, { ttlMs: 40 });
+        await pause(60);
+        expect(await b.values.get(app, "short")).toBeUndefined();
+        expect((await b.values.list(app)).items).toEqual([]);
+        expect(await b.values.remove(app, "short")).toBe(false);
+        expect(await b.values.set(app, "short", 2, { version: 0 })).toMatchObject({ value: 2, version: 1 });
+        expect((await b.values.get(app, "short"))?.expiresAt).toBeUndefined();
+      });
+
+      it("are listed by prefix in the order of their bytes, whatever the letters", async () => {
+        const app = newName();
+        for (const key of ["a/É", "a/z", "a/Z", "a", "b/1", "a/%_", "a/🎈"]) await a.values.set(app, key, key);
+        const keys = async (prefix: string) => (await b.values.list(app, prefix)).items.map(({ key }) => key);
+        expect(await keys("a/")).toEqual(["a/%_", "a/Z", "a/z", "a/É", "a/🎈"]);
+        expect(await keys("")).toHaveLength(7);
+      });
+
+      it("are only so many, only so large, and have a name that can be shown", async () => {
+        const few = await store.open({ maxValues: 2 });
+        try {
+          const app = newName();
+          await few.values.set(app, "1", 1);
+          await few.values.set(app, "2", 1, { ttlMs: 1 });
+          await expect(few.values.set(app, "3", 1)).rejects.toMatchObject({ code: "STORAGE_FULL" });
+          expect(await few.values.set(app, "1", 2)).toMatchObject({ version: 2 });
+          await expect(a.values.set("x", "big", "x".repeat(1_100_000))).rejects.toThrow("at most 1048576");
+          await expect(a.values.set("x", "k\n", 1)).rejects.toThrow("control character");
+          await expect(a.values.set("x", "k\ud800", 1)).rejects.toThrow("control character");
+          await expect(a.values.set("x", "", 1)).rejects.toThrow("1 to 512");
+        } finally {
+          await few.close();
+        }
+      });
+    });
+
+    describe("leases", () => {
+      it("hand out no more than the burst, however many ask", async () => {
+        const key = newName();
+        const rate = { tokens: 1, periodMs: 3_600_000, burst: 25 };
+        const leases = await Promise.all(
+          Array.from({ length: 20 }, (_, i) => (i % 2 ? a : b).leases.lease(key, 2, rate)),
+        );
+        expect(leases.reduce((sum, { granted }) => sum + granted, 0)).toBe(25);
+        const { granted, retryAfterMs } = await a.leases.lease(key, 1, rate);
+        expect(granted).toBe(0);
+        expect(retryAfterMs).toBeGreaterThan(3_500_000);
+        expect(retryAfterMs).toBeLessThanOrEqual(3_600_000);
+      });
+
+      it("refill evenly, and say truly when the next token is there", async () => {
+        const key = newName();
+        const rate = { tokens: 10, periodMs: 1_000, burst: 2 };
+        expect(await a.leases.lease(key, 5, rate)).toEqual({ granted: 2, retryAfterMs: 0 });
+        const { granted, retryAfterMs } = await b.leases.lease(key, 5, rate);
+        expect(granted).toBe(0);
+        expect(retryAfterMs).toBeGreaterThan(0);
+        expect(retryAfterMs).toBeLessThanOrEqual(100);
+        await pause(retryAfterMs + 5);
+        expect((await b.leases.lease(key, 5, rate)).granted).toBeGreaterThanOrEqual(1);
+      });
+
+      it("refuse what makes no sense", async () => {
+        await expect(a.leases.lease("k", 0, { tokens: 1, periodMs: 1, burst: 1 })).rejects.toThrow(
+          "at least one token",
+        );
+        await expect(a.leases.lease("k", 1, { tokens: 0, periodMs: 1, burst: 1 })).rejects.toThrow("above zero");
+      });
+    });
+
+    it("replicas are those heard of lately", async () => {
+      const id = newName();
+      await a.replicas.beat({ id, ledgerOrigin: "portcullis.local/1", detail: { host: "x" } });
+      const found = (await b.replicas.list(60_000)).find((each) => each.id === id);
+      expect(found).toMatchObject({ ledgerOrigin: "portcullis.local/1", detail: { host: "x" } });
+      await pause(30);
+      expect((await b.replicas.list(10)).map((each) => each.id)).not.toContain(id);
+      await b.replicas.beat({ id, ledgerOrigin: "portcullis.local/1", detail: {} });
+      const again = (await a.replicas.list(60_000)).find((each) => each.id === id);
+      expect(again?.startedAt).toBe(found?.startedAt);
+      await a.replicas.remove(id);
+      expect((await b.replicas.list(60_000)).map((each) => each.id)).not.toContain(id);
+    });
+
+    describe("the feed", () => {
+      it("tells within a second what others did, who did it, in order, each once", async () => {
+        const app = await application();
+        const heard: Change[] = [];
+        const stop = await b.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
+        const before = await a.feed.latest();
+        const key = await a.keys.add(newKey(app), "cli:anna");
+        const at = performance.now();
+        await a.keys.revoke(key.id, "cli:olga");
+        await within(1_000, () => heard.some(({ action, name }) => action === "revoke" && name === key.id));
+        expect(performance.now() - at).toBeLessThan(1_000);
+        await a.secrets.put(app, "token", Buffer.from("x"), "cli:anna");
+        await a.applications.remove(app, "cli:anna");
+        await within(1_000, () => heard.at(-1)?.topic === "application");
+        stop();
+        const mine = heard.filter((change) => change.app === app && change.seq > before);
+        expect(mine.map(({ topic, action, name, by }) => [topic, action, name, by])).toEqual([
+          ["key", "put", key.id, "cli:anna"],
+          ["key", "revoke", key.id, "cli:olga"],
+          ["secret", "put", "token", "cli:anna"],
+          ["application", "remove", app, "cli:anna"],
+        ]);
+        expect(mine.every(({ origin }) => origin === a.origin)).toBe(true);
+        expect(heard.map(({ seq }) => seq)).toEqual(heard.map((_, i) => (heard[0]?.seq as number) + i));
+      });
+
+      it("has no gaps and no double numbers when everybody writes at once", async () => {
+        const heard: number[] = [];
+        const stop = await a.feed.watch({ change: ({ seq }) => heard.push(seq), resync: () => {} });
+        const before = await a.feed.latest();
+        await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 ? a : b).applications.put(newName(), {}, BY)));
+        await within(2_000, () => heard.includes(before + 40));
+        stop();
+        const numbers = heard.filter((seq) => seq > before);
+        expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, i) => before + 1 + i));
+      });
+
+      it("has nothing of what did not happen", async () => {
+        const key = newKey(await application());
+        await a.keys.add(key, BY);
+        const before = await a.feed.latest();
+        await expect(a.keys.add(key, BY)).rejects.toThrow();
+        await a.applications.put(key.app, {}, BY, 77);
+        await a.keys.revoke(newName(), BY);
+        const after = await a.feed.since(before);
+        expect(after?.filter(({ app }) => app === key.app)).toEqual([]);
+      });
+
+      it("says when it no longer knows", async () => {
+        expect(await a.feed.since(1_000_000_000)).toBeUndefined();
+        expect(await a.feed.since(-5)).toBeUndefined();
+        expect(await a.feed.since(await a.feed.latest())).toEqual([]);
+      });
+    });
+  });
+}

@@ -1,0 +1,33 @@
+// Tokens that replicas share. GCRA: one number says when everything handed out so far will have been refilled.
+
+import { StorageError } from "../errors.js";
+import type { Engine } from "../sql.js";
+import type { Leases } from "../types.js";
+import { checkName } from "./bounds.js";
+
+export function leasesIn(engine: Engine): Leases {
+  return {
+    async lease(key, want, { tokens, periodMs, burst }) {
+      checkName("the key of a limit", key, 512);
+      if (!(want >= 1 && tokens > 0 && periodMs > 0 && burst >= 1)) {
+        throw new StorageError("STORAGE_INVALID", "a lease wants at least one token, of a rate above zero");
+      }
+      const each = periodMs / tokens;
+      return engine.write(async (sql) => {
+        // Also takes hold of the row: who comes next sees what is written below.
+        const [row] = await sql.all(
+          `INSERT INTO leases (key, tat) VALUES ($1, 0)
+           ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING tat, @now AS now`,
+          [key],
+        );
+        const { tat, now } = row as { tat: number; now: number };
+        const base = Math.max(tat, now);
+        const free = Math.floor((burst * each - (base - now)) / each + 1e-9);
+        const granted = Math.max(0, Math.min(Math.floor(want), free));
+        if (granted === 0) return { granted, retryAfterMs: Math.max(1, Math.ceil(base - now + each - burst * each)) };
+        await sql.all("UPDATE leases SET tat = $2 WHERE key = $1", [key, base + granted * each]);
+        return { granted, retryAfterMs: 0 };
+      });
+    },
+  };
+}

@@ -1,0 +1,81 @@
+import type { Engine, Row } from "../sql.js";
+import type { DownstreamToken, DownstreamTokens, TokenId } from "../types.js";
+import { checkName, checkSize } from "./bounds.js";
+
+const MAX_SEALED_BYTES = 128 * 1024;
+const THIS_ONE = "app = $1 AND server = $2 AND subject = $3";
+
+export function tokensIn(engine: Engine): DownstreamTokens {
+  return {
+    async get(id) {
+      const [row] = await engine.read((sql) => sql.all(`SELECT * FROM tokens WHERE ${THIS_ONE}`, values(id)));
+      return row && read(row);
+    },
+
+    async put(id, sealed, version) {
+      checkName("the application's name", id.app);
+      checkName("the server's name", id.server);
+      if (id.user !== "") checkName("the user's name", id.user, 512);
+      checkSize("a sealed token", sealed.byteLength, MAX_SEALED_BYTES);
+      const rows = await engine.write(async (sql, note) => {
+        const done = await put(sql.all, id, sealed, version);
+        if (done.length > 0) {
+          note({ topic: "token", action: "put", app: id.app, name: nameOf(id), by: `app:${id.app}` });
+        }
+        return done;
+      });
+      return rows[0] && read(rows[0]);
+    },
+
+    async remove(id) {
+      return engine.write(async (sql, note) => {
+        const gone = await sql.all(`DELETE FROM tokens WHERE ${THIS_ONE} RETURNING app`, values(id));
+        if (gone.length > 0) {
+          note({ topic: "token", action: "remove", app: id.app, name: nameOf(id), by: `app:${id.app}` });
+        }
+        return gone.length > 0;
+      });
+    },
+  };
+}
+
+type All = (text: string, values: (string | number | Uint8Array)[]) => Promise<Row[]>;
+
+function put(all: All, id: TokenId, sealed: Uint8Array, version: number | undefined): Promise<Row[]> {
+  const insert = `INSERT INTO tokens (app, server, subject, sealed, version, updated_at)
+                  VALUES ($1, $2, $3, $4, 1, @now) ON CONFLICT (app, server, subject)`;
+  const given = [...values(id), sealed];
+  if (version === 0) return all(`${insert} DO NOTHING RETURNING *`, given);
+  if (version !== undefined) {
+    return all(
+      `UPDATE tokens SET sealed = $4, version = version + 1, updated_at = @now
+       WHERE ${THIS_ONE} AND version = $5 RETURNING *`,
+      [...given, version],
+    );
+  }
+  return all(
+    `${insert} DO UPDATE SET sealed = excluded.sealed, version = tokens.version + 1, updated_at = excluded.updated_at
+     RETURNING *`,
+    given,
+  );
+}
+
+function values({ app, server, user }: TokenId): string[] {
+  return [app, server, user];
+}
+
+/** In the feed: `server user`. */
+function nameOf({ server, user }: TokenId): string {
+  return `${server} ${user}`;
+}
+
+function read(row: Row): DownstreamToken {
+  return {
+    app: row.app as string,
+    server: row.server as string,
+    user: row.subject as string,
+    sealed: row.sealed as Uint8Array,
+    version: row.version as number,
+    updatedAt: row.updated_at as number,
+  };
+}
