@@ -3,6 +3,7 @@
 export type { TransportErrorKind } from "./error.js";
 export * from "./http.js";
 export * from "./memory.js";
+export { SseReader } from "./sse.js";
 export * from "./stdio.js";
 export * from "./tcp.js";
 export * from "./types.js";

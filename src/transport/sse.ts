@@ -23,6 +23,8 @@ export function formatRetry(retryMs: number): string {
 
 export interface SseEvents {
   event(data: string, id: string | undefined): void;
+  /** An event of another type than `message`. */
+  other?(type: string, data: string): void;
 }
 
 /** Reads an event stream as the HTML standard says, of which MCP uses `data`, `id`, `retry` and the type `message`. */
@@ -126,7 +128,9 @@ export class SseReader {
     this.#type = "";
     this.#id = undefined;
     if (id !== undefined) this.lastEventId = id;
-    if (data !== "" && (type === "" || type === "message")) this.#events.event(data, id);
+    if (data === "") return;
+    if (type === "" || type === "message") this.#events.event(data, id);
+    else this.#events.other?.(type, data);
   }
 }
 

@@ -73,7 +73,7 @@ export class Calls {
   }
 
   failAll(toFault: (pending: Pending) => Fault): void {
-    for (const pending of [...this.#pending.values()]) pending.fail(toFault(pending));
+    for (const pending of this.#pending.values()) pending.fail(toFault(pending));
   }
 
   /**

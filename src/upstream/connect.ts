@@ -4,9 +4,12 @@ import { Fault } from "../protocol/index.js";
 import type { Connection, ConnectionEvents } from "./connection.js";
 import type { Dialer } from "./dialer.js";
 import { unavailable } from "./faults.js";
+import { HttpConnection } from "./http/connection.js";
 import { LastingConnection } from "./lasting/connection.js";
+import { SseWire } from "./lasting/sse.js";
 import { StdioWire } from "./lasting/stdio.js";
 import { TcpWire } from "./lasting/tcp.js";
+import { WebSocketWire } from "./lasting/websocket.js";
 import type { Wire } from "./lasting/wire.js";
 import type { Terms } from "./negotiate.js";
 import type { Surroundings } from "./pending.js";
@@ -48,14 +51,32 @@ async function prepare(options: UpstreamOptions, around: Surroundings, events: C
       return over(new StdioWire(target, around));
     case "tcp":
       return over(new TcpWire(target, dialerOf(options), around));
-    default:
-      throw new Fault("InternalError", "not yet");
+    case "http":
+      return new HttpConnection(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around, events);
+    case "sse":
+      return over(new SseWire(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around));
+    case "websocket":
+      return over(new WebSocketWire(urlOf(target.url, WS), dialerOf(options), options.credentials, around));
   }
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {
   if (options.dialer !== undefined) return options.dialer;
   throw new TypeError(`server \`${options.name}\` is reached over the network; give it a dialer`);
+}
+
+const HTTP = ["http:", "https:"] as const;
+const WS = ["ws:", "wss:"] as const;
+
+function urlOf(text: string, schemes: readonly string[]): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !schemes.includes(url.protocol)) {
+    throw new TypeError(`\`${text}\` is no address that begins with ${schemes.join("// or ")}//`);
+  }
+  if (url.username !== "" || url.password !== "") {
+    throw new TypeError(`the address of ${url.host} holds a password; give it as a credential`);
+  }
+  return url;
 }
 
 const MAX_SHOWN = 500;

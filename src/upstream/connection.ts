@@ -22,6 +22,8 @@ export interface ProcessFacts {
 
 export interface ConnectionEvents {
   change(change: UpstreamChange): void;
+  /** The server had lost our session and a new one has begun: what it was asked to tell, it has to be asked again. */
+  renewed(): void;
   /** Once, when the connection is of no more use; never after `close`. */
   lost(fault: Fault): void;
 }

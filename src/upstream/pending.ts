@@ -23,6 +23,8 @@ export class Pending {
   /** The request may have reached the server. */
   delivered = false;
   over = false;
+  /** HTTP: the exchange that the answer comes in. */
+  exchange: { abort(): void } | undefined = undefined;
   /** Questions of the server that wait for their answer. */
   questions = 0;
   readonly #around: Surroundings;

@@ -192,7 +192,7 @@ class ManagedUpstream implements Upstream {
       },
       (error: unknown) => {
         this.#turns.give();
-        throw this.#judge(asServerFault(this.name, error, true), call, startedAt);
+        throw this.#judge(asServerFault(this.name, error, true), call, startedAt, connection);
       },
     );
   }
@@ -255,7 +255,7 @@ class ManagedUpstream implements Upstream {
   }
 
   /** What a failed call says about the server. Somebody's own large, malformed or abandoned call says nothing. */
-  #judge(fault: Fault, call: UpstreamCall, startedAt: number): Fault {
+  #judge(fault: Fault, call: UpstreamCall, startedAt: number, connection?: Connection): Fault {
     const { counts } = this.#around;
     if (fault.type === "ToolTimeout") {
       counts.timeouts++;
@@ -270,11 +270,10 @@ class ManagedUpstream implements Upstream {
       return fault;
     }
     counts.failures++;
-    const isCallers = fault.type === "InvalidParams" || fault.type === "TooLarge" || fault.type === "TooMany";
-    if (isCallers) this.#breaker.neutral();
     // A connection that was lost or could not be made was counted when that happened.
-    else if (fault.type === "ToolExecution") this.#failed(fault, false);
-    else this.#breaker.neutral();
+    const isCounted = connection === undefined || connection !== this.#connection;
+    if (isCounted || saysNothing(fault)) this.#breaker.neutral();
+    else this.#failed(fault, false);
     return fault;
   }
 
@@ -346,6 +345,10 @@ class ManagedUpstream implements Upstream {
     let made: Connection | undefined;
     return connect(this.#options, this.#around, terms, {
       change: (change) => this.#onChange(change),
+      renewed: () => {
+        void this.#changes?.begin(new Set(this.#watched.keys())).catch(() => {});
+        this.#everythingChanged();
+      },
       lost: (fault) => this.#onLost(fault, () => made),
     }).then((connection) => {
       made = connection;
@@ -464,6 +467,13 @@ class ManagedUpstream implements Upstream {
   #note(fault: Fault): void {
     this.#lastError = { at: Date.now(), message: fault.message };
   }
+}
+
+/** The call was at fault, or the server is well enough to say no. */
+function saysNothing(fault: Fault): boolean {
+  const status = fault.detail.extra?.status;
+  if (typeof status === "number") return status < 500 && status !== 0;
+  return fault.type === "InvalidParams" || fault.type === "TooLarge" || fault.type === "TooMany";
 }
 
 function ownInfo(): { name: string; version: string } {

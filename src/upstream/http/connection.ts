@@ -1,0 +1,361 @@
+// A server over Streamable HTTP: every call is a request of its own, answered by JSON or by an event stream. The
+// handshake revisions add a session, a stream for what is nobody's answer, and streams that can be picked up again.
+
+import { Fault } from "../../protocol/index.js";
+import { Calls } from "../calls.js";
+import type { Connection, ConnectionEvents } from "../connection.js";
+import { type Agreement, type MetaOf, noMeta } from "../dialect.js";
+import type { Dialer } from "../dialer.js";
+import { asServerFault, lost, nonsense, tooLarge, unavailable } from "../faults.js";
+import { metaFor, negotiate, type Terms } from "../negotiate.js";
+import type { Pending, Surroundings } from "../pending.js";
+import { notificationText, readMessage, requestText } from "../text.js";
+import type { Credentials, UpstreamAnswer, UpstreamCall } from "../types.js";
+import { HttpClient } from "./client.js";
+import { Exchange } from "./exchange.js";
+import { addCallHeaders, addHeaders } from "./headers.js";
+import { faultOfError, faultOfStatus } from "./refusals.js";
+import { follow } from "./streams.js";
+
+const SESSION_ID = /^[\x21-\x7e]{1,1024}$/;
+const GOODBYE_MS = 1_000;
+/** How long a start waits for the server's own stream before it goes on without. */
+const STREAM_MS = 300;
+/** A stream whose answer has come is given this long to end by itself. */
+const LINGER_MS = 1_000;
+
+interface Session {
+  readonly id: string | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+const NO_SESSION: Session = { id: undefined, headers: {} };
+
+interface Attempt {
+  readonly meta: MetaOf;
+  readonly isModern: boolean;
+  readonly session: Session;
+  readonly isSecond: boolean;
+}
+
+export class HttpConnection implements Connection {
+  readonly #url: URL;
+  readonly #dialer: Dialer;
+  readonly #credentials: Credentials | undefined;
+  readonly #around: Surroundings;
+  readonly #events: ConnectionEvents;
+  readonly #calls: Calls;
+  #client: HttpClient | undefined;
+  #terms: Terms | undefined;
+  #agreement: Agreement | undefined;
+  #meta: MetaOf = noMeta;
+  #session: Session = NO_SESSION;
+  #offeredSession: string | undefined;
+  #renewing: Promise<void> | undefined;
+  #stopStream: AbortController | undefined;
+  #closed = false;
+
+  constructor(
+    url: URL,
+    dialer: Dialer,
+    credentials: Credentials | undefined,
+    around: Surroundings,
+    events: ConnectionEvents,
+  ) {
+    this.#url = url;
+    this.#dialer = dialer;
+    this.#credentials = credentials;
+    this.#around = around;
+    this.#events = events;
+    this.#calls = new Calls(around, {
+      change: (change) => events.change(change),
+      send: (text) => void this.#post(text).catch(() => {}),
+      gaveUp: (pending, why) => this.#onGaveUp(pending, why),
+      hopeless: (fault) => this.#lose(fault),
+    });
+  }
+
+  get agreement(): Agreement {
+    return this.#agreement as Agreement;
+  }
+
+  async open(terms: Terms): Promise<void> {
+    const { connections, maxMessageBytes } = this.#around.limits;
+    this.#terms = terms;
+    this.#client = await HttpClient.open(this.#url, this.#dialer, connections, maxMessageBytes);
+    await this.#agree(terms);
+  }
+
+  call(call: UpstreamCall): Promise<UpstreamAnswer> {
+    const pending = this.#calls.begin(call);
+    this.#send(pending, this.#attempt());
+    return pending.settled;
+  }
+
+  listen(call: UpstreamCall, acknowledged: () => void): Promise<UpstreamAnswer> {
+    const pending = this.#calls.beginListen(call, acknowledged);
+    this.#send(pending, this.#attempt());
+    return pending.settled;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#stopStream?.abort();
+    this.#calls.failAll((pending) => lost(this.#around.server, pending.delivered, "it has been stopped"));
+    if (this.#session.id !== undefined) await this.#goodbye();
+    await this.#client?.close();
+  }
+
+  // ---- agreeing on a revision
+
+  async #agree(terms: Terms): Promise<void> {
+    const agreement = await negotiate(
+      {
+        ask: (call, meta, revision) => this.#askFirst(call, { ...FIRST, meta, isModern: revision?.era === "modern" }),
+        notify: async (method, agreed) => {
+          this.#beginSession(agreed);
+          await this.#post(notificationText(method, undefined));
+        },
+      },
+      terms,
+    );
+    this.#agreement = agreement;
+    this.#meta = metaFor(agreement.revision, terms.clientInfo);
+    this.#calls.mayAsk = agreement.revision.serverRequests;
+    if (agreement.revision.era === "legacy") await this.#openStream();
+  }
+
+  async #askFirst(call: UpstreamCall, attempt: Attempt): Promise<UpstreamAnswer> {
+    const pending = this.#calls.begin(call);
+    this.#send(pending, attempt);
+    const answer = await pending.settled;
+    if (call.method === "initialize" && pending.exchange instanceof Exchange) {
+      const id = pending.exchange.headers["mcp-session-id"];
+      if (id !== undefined && !(typeof id === "string" && SESSION_ID.test(id))) {
+        throw nonsense(this.#around.server, "its session id is no visible ASCII text");
+      }
+      this.#offeredSession = id;
+    }
+    return answer;
+  }
+
+  #beginSession({ revision }: Agreement): void {
+    const id = this.#offeredSession;
+    this.#calls.mayAsk = revision.serverRequests;
+    this.#session = {
+      id,
+      headers: {
+        ...(id === undefined ? {} : { "mcp-session-id": id }),
+        ...(revision.versionHeader ? { "mcp-protocol-version": revision.name } : {}),
+      },
+    };
+  }
+
+  /** What is no answer comes on a stream of its own; what is said before it is open is lost, so it is opened first. */
+  async #openStream(): Promise<void> {
+    this.#stopStream?.abort();
+    const stop = new AbortController();
+    this.#stopStream = stop;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, STREAM_MS);
+      const goOn = (): void => {
+        clearTimeout(timer);
+        resolve();
+      };
+      void follow({
+        open: (lastEventId, sink) => this.#get(lastEventId, sink),
+        message: (text) => this.#calls.receive(text, null),
+        opened: goOn,
+        stop: stop.signal,
+        maxFailures: this.#around.limits.maxResumes,
+      }).finally(goOn);
+    });
+  }
+
+  /** The server has forgotten us. Whoever notices first begins again, the others wait. */
+  #renew(lostSession: Session): Promise<void> {
+    if (this.#session !== lostSession) return Promise.resolve();
+    const terms = this.#terms as Terms;
+    const revision = (this.#agreement as Agreement).revision;
+    this.#renewing ??= this.#agree({ ...terms, revision })
+      .then(() => this.#events.renewed())
+      .finally(() => {
+        this.#renewing = undefined;
+      });
+    return this.#renewing;
+  }
+
+  // ---- one call
+
+  #attempt(): Attempt {
+    const isModern = this.#agreement?.revision.era === "modern";
+    return { meta: this.#meta, isModern, session: this.#session, isSecond: false };
+  }
+
+  #send(pending: Pending, attempt: Attempt): void {
+    if (pending.over) return;
+    try {
+      if (this.#closed) throw unavailable(this.#around.server, "it has been stopped");
+      const own = this.#credentials?.headers();
+      if (own instanceof Promise) {
+        own.then(
+          (headers) => this.#dispatch(pending, attempt, headers),
+          (error: unknown) => pending.fail(asServerFault(this.#around.server, error, false)),
+        );
+      } else this.#dispatch(pending, attempt, own);
+    } catch (error) {
+      pending.fail(asServerFault(this.#around.server, error, false));
+    }
+  }
+
+  #dispatch(pending: Pending, attempt: Attempt, own: Readonly<Record<string, string>> | undefined): void {
+    if (pending.over) return;
+    const { call } = pending;
+    const { server, limits } = this.#around;
+    try {
+      const body = requestText(pending.id, call.method, call.params, attempt.meta(call, pending.id));
+      if (body.length * 3 > limits.maxMessageBytes && Buffer.byteLength(body) > limits.maxMessageBytes) {
+        throw tooLarge(server, `the request is over the limit of ${limits.maxMessageBytes} bytes`, false);
+      }
+      const headers = ["accept", "application/json, text/event-stream", "content-type", "application/json"];
+      addHeaders(headers, own);
+      addHeaders(headers, attempt.session.headers);
+      addCallHeaders(headers, call, attempt.isModern);
+      pending.exchange = (this.#client as HttpClient).send(
+        { method: "POST", headers, body },
+        {
+          message: (text, exchange) => this.#onMessage(pending, text, exchange),
+          done: (exchange, error) => this.#onDone(pending, attempt, exchange, error),
+        },
+      );
+      pending.delivered = true;
+    } catch (error) {
+      pending.fail(asServerFault(server, error, false));
+    }
+  }
+
+  #onMessage(pending: Pending, text: string, exchange: Exchange): void {
+    this.#calls.receive(text, pending);
+    if (pending.over) setTimeout(() => exchange.abort(), LINGER_MS).unref();
+  }
+
+  #onDone(pending: Pending, attempt: Attempt, exchange: Exchange, error: Error | undefined): void {
+    if (pending.over) return;
+    pending.delivered = exchange.started;
+    const { server } = this.#around;
+    if (error === undefined && !exchange.isStream && this.#isAnswer(exchange, attempt)) {
+      this.#calls.receive(exchange.body as string, pending);
+      if (pending.over) return;
+    }
+    if (this.#tryAgain(pending, attempt, exchange)) return;
+    const fault = error === undefined ? undefined : faultOfError(server, exchange, error);
+    const canResume = exchange.lastEventId !== undefined && !attempt.isModern && fault?.type !== "TooLarge";
+    if (canResume) void this.#resume(pending, exchange);
+    else if (fault !== undefined) pending.fail(fault);
+    else if (exchange.isStream) pending.fail(lost(server, true, "its event stream ended without an answer"));
+    else pending.fail(faultOfStatus(server, exchange));
+  }
+
+  /** Some statuses speak for themselves, whatever the body says; others count only with a JSON-RPC message inside. */
+  #isAnswer(exchange: Exchange, { session }: Attempt): boolean {
+    const { status, body } = exchange;
+    if (status === 401 || status === 403 || (status === 404 && session.id !== undefined)) return false;
+    if (body === undefined || body === "" || !exchange.isJson) return false;
+    return status < 300 || isResponse(body, this.#around.limits.maxDepth);
+  }
+
+  /** Once: with a new session when ours was lost, with other credentials when they were refused. */
+  #tryAgain(pending: Pending, attempt: Attempt, exchange: Exchange): boolean {
+    if (attempt.isSecond) return false;
+    const { status, headers } = exchange;
+    const again = (isWorthIt: boolean): void => {
+      if (isWorthIt) this.#send(pending, { ...this.#attempt(), meta: attempt.meta, isSecond: true });
+      else pending.fail(faultOfStatus(this.#around.server, exchange));
+    };
+    const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
+    if (status === 404 && attempt.session.id !== undefined) {
+      this.#renew(attempt.session).then(() => again(true), giveUp);
+      return true;
+    }
+    const refused = this.#credentials?.refused;
+    if ((status !== 401 && status !== 403) || refused === undefined) return false;
+    const challenge = headers["www-authenticate"];
+    const wwwAuthenticate = typeof challenge === "string" ? challenge : undefined;
+    refused.call(this.#credentials, { status, wwwAuthenticate }).then(again, giveUp);
+    return true;
+  }
+
+  /** The answer's stream broke, and the server numbers its events: the rest can be asked for. */
+  async #resume(pending: Pending, from: Exchange): Promise<void> {
+    const stop = new AbortController();
+    pending.exchange = { abort: () => stop.abort() };
+    await follow({
+      open: (lastEventId, sink) => this.#get(lastEventId, sink),
+      message: (text) => {
+        this.#calls.receive(text, pending);
+        if (pending.over) stop.abort();
+      },
+      from: { lastEventId: from.lastEventId, retryMs: from.retryMs },
+      stop: stop.signal,
+      maxFailures: this.#around.limits.maxResumes,
+    }).catch(() => {});
+    pending.fail(lost(this.#around.server, true, "its event stream broke and could not be picked up again"));
+  }
+
+  #onGaveUp(pending: Pending, reason: string): void {
+    pending.exchange?.abort();
+    if (this.#agreement?.revision.era !== "legacy" || !pending.delivered) return;
+    const params = JSON.stringify({ requestId: pending.id, reason });
+    void this.#post(notificationText("notifications/cancelled", params)).catch(() => {});
+  }
+
+  // ---- what is no call
+
+  async #headers(accept: string): Promise<string[]> {
+    const headers = ["accept", accept];
+    addHeaders(headers, await this.#credentials?.headers());
+    addHeaders(headers, this.#session.headers);
+    return headers;
+  }
+
+  async #post(body: string): Promise<void> {
+    const headers = await this.#headers("application/json, text/event-stream");
+    headers.push("content-type", "application/json");
+    await this.#client?.sendAndForget({ method: "POST", headers, body });
+  }
+
+  async #get(lastEventId: string | undefined, sink: Parameters<HttpClient["send"]>[1]): Promise<Exchange> {
+    const headers = await this.#headers("text/event-stream");
+    if (lastEventId !== undefined) headers.push("last-event-id", lastEventId);
+    return (this.#client as HttpClient).send({ method: "GET", headers }, sink);
+  }
+
+  async #goodbye(): Promise<void> {
+    const headers = await this.#headers("application/json").catch(() => []);
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, GOODBYE_MS);
+    });
+    // A server that cannot be told will forget the session by itself.
+    await Promise.race([this.#client?.sendAndForget({ method: "DELETE", headers }), enough]);
+    clearTimeout(timer);
+  }
+
+  #lose(fault: Fault): void {
+    if (this.#closed) return;
+    this.#events.lost(fault);
+    void this.close().catch(() => {});
+  }
+}
+
+const FIRST: Omit<Attempt, "meta" | "isModern"> = { session: NO_SESSION, isSecond: false };
+
+function isResponse(body: string, maxDepth: number): boolean {
+  try {
+    const received = readMessage(body, maxDepth);
+    return "message" in received && received.message.kind === "response";
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,133 @@
+// One HTTP request and its answer as it comes in: one JSON text, or an event stream of several.
+
+import { isUtf8 } from "node:buffer";
+import type { IncomingHttpHeaders } from "node:http";
+import type { Dispatcher } from "undici";
+import { SseReader } from "../../transport/index.js";
+
+/** INVARIANT: `done` is called exactly once, unless the exchange was aborted by us. */
+export interface ExchangeSink {
+  /** The head is there. */
+  head?(exchange: Exchange): void;
+  /** A message of an event stream. */
+  message(text: string, exchange: Exchange): void;
+  /** An event of another type than `message`. */
+  other?(type: string, data: string): void;
+  done(exchange: Exchange, error: Error | undefined): void;
+}
+
+export class Exchange implements Dispatcher.DispatchHandler {
+  status = 0;
+  headers: IncomingHttpHeaders = {};
+  /** Something of it may have reached the server. */
+  started = false;
+  /** An answer that was no event stream; undefined until it is whole. */
+  body: string | undefined;
+  readonly #sink: ExchangeSink;
+  readonly #maxBytes: number;
+  #controller: Dispatcher.DispatchController | undefined;
+  #reader: SseReader | undefined;
+  #chunks: Buffer[] = [];
+  #length = 0;
+  #over = false;
+
+  constructor(sink: ExchangeSink, maxBytes: number) {
+    this.#sink = sink;
+    this.#maxBytes = maxBytes;
+  }
+
+  get isStream(): boolean {
+    return this.#reader !== undefined;
+  }
+  get isJson(): boolean {
+    return isType(this.headers, "application/json");
+  }
+  get lastEventId(): string | undefined {
+    return this.#reader?.lastEventId;
+  }
+  get retryMs(): number | undefined {
+    return this.#reader?.retryMs;
+  }
+
+  /** Closes the stream, which in 2026-07-28 is how a server is told that nobody waits. */
+  abort(): void {
+    this.#over = true;
+    this.#controller?.abort(new Error("nobody waits for this answer"));
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#over) controller.abort(new Error("nobody waits for this answer"));
+    else this.started = true;
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (status < 200 || this.#over) return;
+    this.status = status;
+    this.headers = headers;
+    const encoding = headers["content-encoding"];
+    if (encoding !== undefined && encoding !== "identity") {
+      this.#fail(new Error(`it answered in ${encoding}, which was not asked for`));
+      return;
+    }
+    if (isType(headers, "text/event-stream")) {
+      this.#reader = new SseReader(this.#maxBytes, {
+        event: (data) => {
+          if (!this.#over) this.#sink.message(data, this);
+        },
+        other: (type, data) => this.#sink.other?.(type, data),
+      });
+    }
+    this.#sink.head?.(this);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#over) return;
+    if (this.#reader === undefined) {
+      this.#length += chunk.length;
+      if (this.#length > this.#maxBytes) this.#fail(new OverLimit(this.#maxBytes));
+      else this.#chunks.push(chunk);
+      return;
+    }
+    try {
+      this.#reader.push(chunk);
+    } catch (error) {
+      this.#fail(error as Error);
+    }
+  }
+
+  onResponseEnd(): void {
+    if (this.#over) return;
+    this.#over = true;
+    if (this.#reader === undefined) {
+      const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+      if (!isUtf8(bytes)) return this.#sink.done(this, new Error("it answered something that is not valid UTF-8"));
+      this.body = bytes.toString("utf8");
+    }
+    this.#sink.done(this, undefined);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#sink.done(this, error);
+  }
+
+  #fail(error: Error): void {
+    this.abort();
+    this.#chunks = [];
+    this.#sink.done(this, error);
+  }
+}
+
+export class OverLimit extends Error {
+  constructor(maxBytes: number) {
+    super(`it answered more than the limit of ${maxBytes} bytes`);
+  }
+}
+
+function isType(headers: IncomingHttpHeaders, type: string): boolean {
+  const given = headers["content-type"];
+  if (given === undefined) return false;
+  return given === type || (given.split(";", 1)[0] as string).trim().toLowerCase() === type;
+}

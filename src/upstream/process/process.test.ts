@@ -1,0 +1,176 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import type { Containment, StdioTarget } from "../types.js";
+import { ownFolder } from "./cgroup.js";
+import { makePen } from "./pen.js";
+import { ServerProcess } from "./server-process.js";
+import { Tail } from "./tail.js";
+
+const SERVER = join(import.meta.dirname, "../fixtures/server.mjs");
+const OPTIONS = { leaveMs: 1_000, graceMs: 300, stderrBytes: 4_096 };
+
+const running: ServerProcess[] = [];
+afterEach(async () => {
+  for (const server of running.splice(0)) await server.stop();
+});
+
+async function start(args: string[], target: Partial<StdioTarget> = {}): Promise<ServerProcess> {
+  const server = await ServerProcess.start({ transport: "stdio", command: process.execPath, args, ...target }, OPTIONS);
+  running.push(server);
+  return server;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+/** Asks the fixture to start a process in a session of its own; its id as we see it. */
+async function leak(server: ServerProcess, clean: boolean): Promise<number> {
+  const before = new Set(leakedPids());
+  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "leak", arguments: { clean } } };
+  server.stdin.write(`${JSON.stringify(call)}\n`);
+  await new Promise((resolve) => server.stdout.once("data", resolve));
+  for (let tries = 0; tries < 100; tries++) {
+    const fresh = leakedPids().find((pid) => !before.has(pid));
+    if (fresh !== undefined) return fresh;
+    await sleep(20);
+  }
+  throw new Error("nothing was leaked");
+}
+
+function leakedPids(): number[] {
+  const table = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" });
+  return table
+    .split("\n")
+    .filter((line) => line.includes("setInterval(()=>{},1e6) leaked"))
+    .map((line) => Number.parseInt(line, 10));
+}
+
+async function available(kind: Containment): Promise<boolean> {
+  try {
+    await (await makePen(kind)).remove();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const linux = process.platform === "linux";
+
+describe("a stopped server", () => {
+  it.runIf(linux).each(["cgroup", "pid-namespace", "process-group"] as const)(
+    "takes what it started along, daemons of their own session too: %s",
+    async (containment) => {
+      if (!(await available(containment))) return console.warn(`skipped: no ${containment} can be had here`);
+      const server = await start([SERVER], { containment });
+      expect(server.containment).toBe(containment);
+      const pid = await leak(server, false);
+      expect(isAlive(pid)).toBe(true);
+      await server.stop();
+      expect(isAlive(pid)).toBe(false);
+      expect(isAlive(server.pid as number)).toBe(false);
+    },
+  );
+
+  it.runIf(linux).each(["cgroup", "pid-namespace"] as const)(
+    "cannot hide a daemon by clearing its environment: %s",
+    async (containment) => {
+      if (!(await available(containment))) return console.warn(`skipped: no ${containment} can be had here`);
+      const server = await start([SERVER], { containment });
+      const pid = await leak(server, true);
+      await server.stop();
+      expect(isAlive(pid)).toBe(false);
+    },
+  );
+
+  it.runIf(linux)("would leave that daemon behind if only its group were ended", async () => {
+    const server = await start([SERVER], { containment: "process-group" });
+    const pid = await leak(server, false);
+    process.kill(-(server.pid as number), "SIGKILL");
+    await server.ended;
+    expect(isAlive(pid)).toBe(true);
+    await server.stop();
+    expect(isAlive(pid)).toBe(false);
+  });
+
+  it("leaves by itself when its input ends, at once", async () => {
+    const server = await start([SERVER]);
+    const begun = performance.now();
+    await server.stop();
+    expect(performance.now() - begun).toBeLessThan(900);
+    expect(await server.ended).toBe("exit code 0");
+  });
+
+  it("is killed when it neither leaves nor heeds", async () => {
+    const server = await ServerProcess.start(
+      { transport: "stdio", command: process.execPath, args: [SERVER, "stubborn"] },
+      { ...OPTIONS, leaveMs: 100, graceMs: 100 },
+    );
+    await expect.poll(() => server.lastWords).toBe("stubborn");
+    await server.stop();
+    // Behind a launcher the signal may show as an exit code.
+    expect(await server.ended).toMatch(/SIGKILL|exit code 137/);
+    expect(isAlive(server.pid as number)).toBe(false);
+  });
+
+  it.runIf(linux)("leaves no cgroup behind", async () => {
+    if (!(await available("cgroup"))) return console.warn("skipped: no cgroup can be had here");
+    const server = await start([SERVER, "leaks"], { containment: "cgroup" });
+    const place = (): string =>
+      /portcullis-server-\S+/.exec(readFileSync(`/proc/${server.pid}/cgroup`, "utf8"))?.[0] ?? "";
+    await expect.poll(place).not.toBe("");
+    const folder = join(ownFolder() as string, place());
+    expect(existsSync(folder)).toBe(true);
+    await server.stop();
+    expect(existsSync(folder)).toBe(false);
+  });
+});
+
+describe("a server that is started", () => {
+  it("gets what was configured for it and a small base, nothing else of our environment", async () => {
+    process.env.PORTCULLIS_TEST_SECRET = "hunter2";
+    try {
+      const server = await start([SERVER, "env"], { env: { GIVEN: "yes" } });
+      await expect.poll(() => server.lastWords).toContain("GIVEN");
+      const seen = JSON.parse(server.lastWords) as Record<string, string>;
+      expect(seen.GIVEN).toBe("yes");
+      expect(seen.PATH).toBe(process.env.PATH);
+      expect(Object.keys(seen)).not.toContain("PORTCULLIS_TEST_SECRET");
+    } finally {
+      delete process.env.PORTCULLIS_TEST_SECRET;
+    }
+  });
+
+  it("says clearly when there is no such program", async () => {
+    const missing = ServerProcess.start({ transport: "stdio", command: "no-such-program" }, OPTIONS);
+    await expect(missing).rejects.toMatchObject({
+      type: "Unavailable",
+      message: "`no-such-program` cannot be started: there is no such program",
+    });
+    await expect(
+      ServerProcess.start({ transport: "stdio", command: process.execPath, cwd: "/no/such/folder" }, OPTIONS),
+    ).rejects.toMatchObject({ type: "Unavailable" });
+  });
+
+  it("has its last words kept, and only those", async () => {
+    const server = await start([SERVER, "noisy"]);
+    await expect.poll(() => server.lastWords).toMatch(/last words$/);
+    expect(server.lastWords.length).toBeLessThanOrEqual(OPTIONS.stderrBytes);
+  });
+});
+
+describe("a tail", () => {
+  it("is the end of what was pushed, whatever the pieces", () => {
+    const tail = new Tail(5);
+    for (const piece of ["a", "bcdefg", "", "hi", "j"]) tail.push(Buffer.from(piece));
+    expect(tail.text()).toBe("fghij");
+  });
+});
