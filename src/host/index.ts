@@ -16,7 +16,7 @@ export {
   prepareMove,
   prepareStat,
 } from "./folders/index.js";
-export { type OpeningMethod, openingMethod } from "./jail/index.js";
+export { isNetworkType, isWithin, mountOf, type OpeningMethod, openingMethod, readMounts } from "./jail/index.js";
 export {
   type Command,
   type LoadOptions,
@@ -33,7 +33,7 @@ export {
   type ProfileName,
   type SandboxMode,
 } from "./policy/index.js";
-export { confinementOf, missingProtections, type Protections, Sandbox } from "./sandbox/index.js";
+export { confinementOf, missingProtections, type Protections, reachInSandbox, Sandbox } from "./sandbox/index.js";
 export {
   type CmdContext,
   cmdRun,

@@ -2,14 +2,15 @@
 
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
-import type { Command } from "commander";
+import { Argument, type Command } from "commander";
 import { connect } from "../../client/index.js";
 import { describeProblem, loadPolicyFiles, PolicyInvalid } from "../../gate/index.js";
 import { verify } from "../../ledger/index.js";
 import { demoServer } from "../demo-tools.js";
-import { EXIT } from "../exit.js";
+import { EXIT, type ExitCode } from "../exit.js";
+import { type Finding, printFindings } from "../finding.js";
+import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
 import { outFor, policyPaths, shared, toolsFor } from "../options.js";
-import { paint } from "../print.js";
 import { startRuntime } from "../runtime.js";
 import { statePaths } from "../state.js";
 import { VERSION } from "../version.js";
@@ -17,43 +18,45 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-interface Finding {
-  check: string;
-  ok: boolean;
-  detail: string;
-  remedy?: string;
-}
-
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
 
 export function addDoctor(program: Command): void {
-  program
-    .command("doctor")
-    .description("check this machine and the working folder; one remedy per finding")
+  withHostFiles(program.command("doctor"))
+    .addArgument(
+      new Argument("[part]", "gateway, host; both when a host's policy is there").choices(["gateway", "host"]),
+    )
+    .description("check this machine, the working folder and the host; one remedy per finding")
     .option("--port <number>", "the port you mean to serve on", Number, 7420)
-    .action(async ({ port }: { port: number }, command: Command) => {
-      const out = outFor(command);
-      const { dir } = shared(command);
-      const findings = [
-        node(),
-        folder(dir),
-        space(dir),
-        await portFree(port),
-        await policy(command),
-        await ledger(command),
-        await realCall(),
-      ];
-      out.data(findings, () =>
-        findings
-          .map((finding) => {
-            const mark = finding.ok ? paint.green("✓") : paint.red("✗");
-            const remedy = finding.ok || finding.remedy === undefined ? "" : `\n    ${finding.remedy}`;
-            return `${mark} ${finding.check}: ${finding.detail}${remedy}`;
-          })
-          .join("\n"),
-      );
-      if (findings.some((finding) => !finding.ok)) process.exitCode = EXIT.error;
+    .action(async (part: string | undefined, options: HostFileOptions & { port: number }, command: Command) => {
+      const files = hostFiles(options);
+      const wantsGateway = part === undefined ? options.config === undefined : part === "gateway";
+      const wantsHost = part === undefined ? options.config !== undefined || existsSync(files.config) : part === "host";
+      const findings: Finding[] = [node()];
+      if (wantsGateway) findings.push(...(await examineGateway(command, options.port)));
+      let exitCode: ExitCode = findings.every((finding) => finding.ok) ? EXIT.ok : EXIT.error;
+      if (wantsHost) {
+        // Loaded only here: no other part needs the jail and the sandbox.
+        const { examineHost } = await import("../host-doctor/index.js");
+        const host = await examineHost(files);
+        const named = (finding: Finding): Finding => ({ ...finding, check: `host: ${finding.check}` });
+        findings.push(...(wantsGateway ? host.findings.map(named) : host.findings));
+        if (host.exitCode !== EXIT.ok) exitCode = host.exitCode;
+      }
+      printFindings(outFor(command), findings);
+      if (exitCode !== EXIT.ok) process.exitCode = exitCode;
     });
+}
+
+async function examineGateway(command: Command, port: number): Promise<Finding[]> {
+  const { dir } = shared(command);
+  return [
+    folder(dir),
+    space(dir),
+    await portFree(port),
+    await policy(command),
+    await ledger(command),
+    await realCall(),
+  ];
 }
 
 function node(): Finding {

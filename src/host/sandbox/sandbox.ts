@@ -26,6 +26,8 @@ const IDLE_MS = 60_000;
 export interface RunRequest {
   readonly confinement: Confinement;
   readonly executable: string;
+  /** Started in its place when only its reach is asked. */
+  readonly startInstead?: string;
   readonly args: readonly string[];
   /** Paths that must be there too, or it cannot start. */
   readonly needs: readonly string[];
@@ -121,7 +123,7 @@ export class Sandbox {
       processors: PROCESSORS,
     });
     const prefix = launchPrefix(tools, { ...request.limits, processes: processLimit(kept, request) });
-    const command = [...prefix, request.executable, ...request.args];
+    const command = [...prefix, request.startInstead ?? request.executable, ...request.args];
     const folder = request.cwd === undefined ? kept.scratch : join(request.cwd.root, request.cwd.rest);
     const argv = kept.byBubblewrap
       ? [

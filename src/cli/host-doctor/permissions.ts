@@ -1,0 +1,79 @@
+// Whose the policy and the record are, and who else could change them.
+
+import { accessSync, constants, existsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Policy } from "../../host/index.js";
+import type { Finding } from "../finding.js";
+import type { HostFiles } from "../host-config/files.js";
+
+const WRITABLE_BY_OTHERS = 0o022;
+const STICKY = 0o1000;
+
+export function permissions(policy: Policy, files: HostFiles): Finding[] {
+  return [policyFile(files.config), stateFolder(files.state), ...placesOf(policy)];
+}
+
+function policyFile(config: string): Finding {
+  const check = "who can change the policy";
+  if (process.platform === "win32") return { check, ok: true, detail: "left to the folder's access list" };
+  const own = process.getuid?.() ?? 0;
+  const stats = statSync(config);
+  if ((stats.mode & WRITABLE_BY_OTHERS) !== 0) {
+    return { check, ok: false, detail: `${config} can be written by others`, remedy: `chmod 600 ${config}` };
+  }
+  if (stats.uid !== own && stats.uid !== 0) {
+    const detail = `${config} belongs to user ${stats.uid}, who can change the rules`;
+    return { check, ok: false, detail, remedy: `chown ${own} ${config}` };
+  }
+  const folder = dirname(config);
+  const { mode } = statSync(folder);
+  if ((mode & WRITABLE_BY_OTHERS) !== 0 && (mode & STICKY) === 0) {
+    return { check, ok: false, detail: `others can put files into ${folder}`, remedy: `chmod go-w ${folder}` };
+  }
+  return { check, ok: true, detail: stats.uid === own ? "you alone" : "root alone" };
+}
+
+function stateFolder(state: string): Finding {
+  const check = "ledger's folder";
+  if (!existsSync(state)) return { check, ok: true, detail: `${state} will be made by the host` };
+  if (!may(state, constants.R_OK | constants.W_OK | constants.X_OK)) {
+    return { check, ok: false, detail: `${state} cannot be written`, remedy: `chown it to user ${process.getuid?.()}` };
+  }
+  const open = process.platform !== "win32" && (statSync(state).mode & 0o077) !== 0;
+  return open
+    ? { check, ok: false, detail: `${state} is open to other users`, remedy: `chmod 700 ${state}` }
+    : { check, ok: true, detail: state };
+}
+
+function placesOf({ roots, zones }: Policy): Finding[] {
+  const closed = roots.filter((root) => !may(root.path, constants.R_OK | constants.X_OK));
+  const readable: Finding =
+    closed[0] === undefined
+      ? { check: "folders to read", ok: true, detail: roots.map((root) => root.path).join(", ") || "none" }
+      : {
+          check: "folders to read",
+          ok: false,
+          detail: `${closed.map((root) => root.path).join(", ")} cannot be read by you`,
+          remedy: "run the host as a user who may read it, or take it out of allowedRoots",
+        };
+  const stuck = zones.filter((zone) => existsSync(zone.path) && !may(zone.path, constants.W_OK | constants.X_OK));
+  const writable: Finding =
+    stuck[0] === undefined
+      ? { check: "folders to write", ok: true, detail: zones.map((zone) => zone.path).join(", ") || "none" }
+      : {
+          check: "folders to write",
+          ok: false,
+          detail: `${stuck.map((zone) => zone.path).join(", ")} cannot be written by you, or lies on a read-only disk`,
+          remedy: "run the host as a user who may write there, or take it out of writeRules",
+        };
+  return [readable, writable];
+}
+
+function may(path: string, how: number): boolean {
+  try {
+    accessSync(path, how);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,33 @@
+// Can a command start where it will run? Asked inside its own confinement, with `true` in its place.
+
+import { type Command, findExecutable, type Policy, searchFolders } from "../policy/index.js";
+import { needsOf } from "./needs.js";
+import { confinementOf, environmentOf, launchLimitsOf, programFolders } from "./plan.js";
+import type { Sandbox } from "./sandbox.js";
+
+const TIMEOUT_MS = 10_000;
+const MAX_OUTPUT_BYTES = 1000;
+
+/** What keeps it from starting, or nothing. */
+export async function reachInSandbox(policy: Policy, command: Command, sandbox: Sandbox): Promise<string | undefined> {
+  const nothing = findExecutable("true", searchFolders("", process.platform));
+  if ("error" in nothing) return undefined;
+  const confinement = confinementOf(policy, command);
+  const outcome = await sandbox.run({
+    confinement,
+    executable: command.executable.path,
+    startInstead: nothing.path,
+    args: [],
+    needs: needsOf(command.executable, programFolders(command)),
+    env: (scratch) => environmentOf(policy, command, new Map(), confinement.user !== undefined, scratch),
+    cwd: undefined,
+    stdin: Buffer.alloc(0),
+    timeoutMs: TIMEOUT_MS,
+    maxOutputBytes: MAX_OUTPUT_BYTES,
+    limits: launchLimitsOf(policy, command, TIMEOUT_MS),
+    queue: { concurrency: 1, waiting: 1, waitMs: TIMEOUT_MS },
+    accept: () => undefined,
+  });
+  if (outcome.kind === "unavailable") return `the sandbox could not be started: ${outcome.reason}`;
+  return outcome.kind === "ended" && outcome.ending.kind === "failed" ? outcome.ending.reason : undefined;
+}
