@@ -24,6 +24,7 @@ const CI_SHARE = {
   LATTICE_WORKFLOWS: "3000",
   LATTICE_LAWS: "100",
   LATTICE_EDITS_EVERY: "200",
+  LATTICE_GATES: "100",
 };
 
 const args = process.argv.slice(2);
