@@ -24,29 +24,60 @@ export function snippetFolder(): string {
 }
 
 /** `names` are what the snippet may use of the world. */
-export function inWorld(names: readonly string[], code: string): { text: string; firstLine: number } {
+export function inWorld(
+  names: readonly string[],
+  code: string,
+  world = "../../test/types/world.js",
+): { text: string; firstLine: number } {
   const head = [
-    'import type { World } from "../../test/types/world.js";',
+    `import type { World } from "${world}";`,
     `export async function snippet({ ${names.join(", ")} }: World): Promise<void> {`,
   ];
   return { text: `${[...head, code, "}"].join("\n")}\n`, firstLine: head.length + 1 };
 }
 
-/** What the compiler says about each snippet, the lines that explain a message joined to it. */
-export function compileAll(names: readonly string[], snippets: readonly string[]): Complaint[][] {
+/** Declarations of the world and all it imports, as a package's user gets them. Gives the module to import. */
+function declareWorld(folder: string): string {
+  const how = ["--declaration", "--emitDeclarationOnly", "--rootDir", ROOT, "--outDir", join(folder, "declared")];
+  const compilerOptions = { noEmit: false };
+  const include = [relative(folder, join(ROOT, "test/types/world.ts"))];
+  const config = { extends: relative(folder, join(ROOT, "tsconfig.json")), compilerOptions, include, exclude: [] };
+  writeFileSync(join(folder, "declare.json"), JSON.stringify(config));
+  tsc([...how, "-p", join(folder, "declare.json")], folder);
+  return "./declared/test/types/world.js";
+}
+
+function tsc(args: readonly string[], cwd: string): string {
+  const done = spawnSync(process.execPath, [TSC, ...args, "--pretty", "false"], {
+    cwd,
+    encoding: "utf8",
+    timeout: 120_000,
+  });
+  if (done.error) throw done.error;
+  return `${done.stdout}${done.stderr}`;
+}
+
+/**
+ * What the compiler says about each snippet, the lines that explain a message joined to it: against the sources, or
+ * against the declarations made of them, which leave out the types of private parts.
+ */
+export function compileAll(
+  names: readonly string[],
+  snippets: readonly string[],
+  against: "sources" | "declarations" = "sources",
+): Complaint[][] {
   const folder = snippetFolder();
   try {
+    const world = against === "declarations" ? declareWorld(folder) : undefined;
     const firstLines = snippets.map((code, at) => {
-      const { text, firstLine } = inWorld(names, code);
+      const { text, firstLine } = inWorld(names, code, world);
       writeFileSync(join(folder, `s${at}.ts`), text);
       return firstLine;
     });
-    const args = [TSC, "--noEmit", "-p", folder, "--pretty", "false"];
-    const done = spawnSync(process.execPath, args, { cwd: folder, encoding: "utf8", timeout: 120_000 });
-    if (done.error) throw done.error;
+    const said = tsc(["--noEmit", "-p", folder], folder);
     const found: Complaint[][] = snippets.map(() => []);
     let last: { line: number; message: string } | undefined;
-    for (const line of `${done.stdout}${done.stderr}`.split("\n")) {
+    for (const line of said.split("\n")) {
       const [, at, row, message] = /^s(\d+)\.ts\((\d+),\d+\): error (.*)$/.exec(line) ?? [];
       if (message !== undefined) {
         last = { line: Number(row) - (firstLines[Number(at)] as number) + 1, message };

@@ -30,11 +30,12 @@ function markedLine(code: string): number {
   return marked === -1 ? lines.length : marked + 1;
 }
 
+let names: string[];
 let wrong: Complaint[][];
 let right: Complaint[][];
 beforeAll(async () => {
   const world = await newWorld();
-  const names = Object.keys(world);
+  names = Object.keys(world);
   await world.end();
   const all = compileAll(names, [...misuses.map((each) => each.wrong), ...misuses.map((each) => each.right)]);
   wrong = all.slice(0, misuses.length);
@@ -45,6 +46,12 @@ it("there are at least thirty ways of misuse, each once", () => {
   expect(misuses.length).toBeGreaterThanOrEqual(30);
   expect(new Set(misuses.map((each) => each.wrong)).size).toBe(misuses.length);
   expect(new Set(misuses.map((each) => each.name)).size).toBe(misuses.length);
+});
+
+it("the published types, which leave private parts out, refuse the same at the same lines", () => {
+  const snippets = [...misuses.map((each) => each.wrong), ...misuses.map((each) => each.right)];
+  const places = (all: readonly Complaint[][]): number[][] => all.map((each) => each.map(({ line }) => line));
+  expect(places(compileAll(names, snippets, "declarations"))).toEqual(places([...wrong, ...right]));
 });
 
 describe.each(misuses.map((each, at) => ({ ...each, at })))("$name", (misuse) => {

@@ -10,11 +10,12 @@ import type { ConnectTarget } from "../target.js";
 import type { AgentConnectOptions } from "./connection.js";
 
 declare const SELF: unique symbol;
+declare const PROOF: unique symbol;
 declare const CAPABILITIES: unique symbol;
 
 /** Nothing but the run time makes one: a literal, a copy or a look-alike has no private part. */
-declare abstract class Sealed<out Content> {
-  private readonly sealed: Content;
+declare abstract class Sealed {
+  private readonly sealed: true;
 }
 
 /** One tool as a type: what it takes and what it gives. */
@@ -35,15 +36,19 @@ export type Agent<Id extends string, Caps, Phase extends AgentPhase> = {
 }[Phase];
 
 /** Proof that the guardrail callbacks of `Owner` let one call of `Tool` pass, with the arguments they saw. */
-export interface GuardrailToken<in out Tool extends string, in out Owner extends string = string>
-  extends Sealed<{ kind: "token"; tool: (tool: Tool) => Tool; owner: (owner: Owner) => Owner }> {}
+export interface GuardrailToken<in out Tool extends string, in out Owner extends string> extends Sealed {
+  // Not in the private part: published types do not say what that holds.
+  readonly [PROOF]: { kind: "token"; tool: (tool: Tool) => Tool; owner: (owner: Owner) => Owner };
+}
 
 /** One call of a tool that needs no guardrail, because its author or the operator said so. */
-export interface UncheckedInvocation<in out Tool extends string, in out Owner extends string = string>
-  extends Sealed<{ kind: "unchecked"; tool: (tool: Tool) => Tool; owner: (owner: Owner) => Owner }> {}
+export interface UncheckedInvocation<in out Tool extends string, in out Owner extends string> extends Sealed {
+  // Not in the private part: published types do not say what that holds.
+  readonly [PROOF]: { kind: "unchecked"; tool: (tool: Tool) => Tool; owner: (owner: Owner) => Owner };
+}
 
 /** Which tools there are, for the compiler and for the run time. Made by `toolset`. */
-export interface Toolset<Caps> extends Sealed<"toolset"> {
+export interface Toolset<Caps> extends Sealed {
   readonly [CAPABILITIES]: Caps;
   readonly names: readonly Name<Caps>[];
   readonly noGuardrailRequired: readonly string[];
@@ -59,7 +64,7 @@ interface Self<Phase, Id, Caps> {
   // Fewer permitted arguments are less authority: an agent with them must not pass for one that has more.
   accepts: { [Tool in keyof Caps]: (args: Caps[Tool]["args" & keyof Caps[Tool]]) => void };
 }
-interface AnyActive extends Sealed<"active"> {
+interface AnyActive extends Sealed {
   readonly [SELF]: { phase: "active"; id: string; caps: unknown };
 }
 type IdOf<Self extends AnyActive> = Self[typeof SELF]["id"];
@@ -114,7 +119,7 @@ export interface DelegateOptions<Caps> {
 }
 
 /** Not connected: nothing can be called. */
-export interface NewAgent<Id extends string, Caps> extends Sealed<"new"> {
+export interface NewAgent<Id extends string, Caps> extends Sealed {
   readonly [SELF]: Self<"new", Id, Caps>;
   readonly id: Id;
   readonly phase: "new";
@@ -123,7 +128,7 @@ export interface NewAgent<Id extends string, Caps> extends Sealed<"new"> {
   connect(target: ConnectTarget, options?: AgentConnectOptions): Promise<ActiveAgent<Id, Caps>>;
 }
 
-export interface ActiveAgent<Id extends string, Caps> extends Sealed<"active"> {
+export interface ActiveAgent<Id extends string, Caps> extends Sealed {
   readonly [SELF]: Self<"active", Id, Caps>;
   readonly id: Id;
   readonly phase: "active";
@@ -172,7 +177,7 @@ export interface ActiveAgent<Id extends string, Caps> extends Sealed<"active"> {
   close(): Promise<ClosedAgent<Id, Caps>>;
 }
 
-export interface ClosedAgent<Id extends string, Caps> extends Sealed<"closed"> {
+export interface ClosedAgent<Id extends string, Caps> extends Sealed {
   readonly [SELF]: Self<"closed", Id, Caps>;
   readonly id: Id;
   readonly phase: "closed";
