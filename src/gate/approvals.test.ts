@@ -77,7 +77,7 @@ describe("a challenge", () => {
     await approvals.approve(challenge.id, operator);
     now = 1_001;
     expect(await approvals.redeem(challenge.id)).toBe(false);
-    expect(challenge.state).toBe("expired");
+    expect((await approvals.get(challenge.id))?.state).toBe("expired");
     expect((await approvals.open(request())).isNew).toBe(true);
   });
 

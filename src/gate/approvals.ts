@@ -2,7 +2,9 @@
 // that an identical retry joins it; it expires; it is redeemed once; a deny by a person is an answer the model reads.
 
 import { randomBytes } from "node:crypto";
+import type { JsonObject } from "../protocol/index.js";
 import { canonicalize } from "./canonical.js";
+import { type ChallengeStore, type KeptChallenge, MemoryChallenges } from "./challenges.js";
 import { contentId } from "./content-id.js";
 import type { Intent } from "./intent.js";
 import type { Principal, Rule, Target } from "./types.js";
@@ -27,10 +29,10 @@ export interface Challenge {
   readonly policyHash: string;
   readonly createdAt: number;
   readonly expiresAt: number;
-  state: ChallengeState;
-  decidedBy?: string;
+  readonly state: ChallengeState;
+  readonly decidedBy?: string;
   /** Why a person said no. */
-  denyReason?: string;
+  readonly denyReason?: string;
 }
 
 export interface ChallengeRequest {
@@ -76,120 +78,115 @@ export class ApprovalRefused extends Error {
   }
 }
 
-export interface MemoryApprovalOptions {
+export interface ApprovalOptions {
   ttlMs?: number;
   maxOpen?: number;
-  now?: () => number;
 }
 
 const DEFAULT_TTL_MS = 15 * 60_000;
 const DEFAULT_MAX_OPEN = 1_000;
+/** Who waits looks again this often, should word of a change get lost. */
+const LOOK_MS = 1_000;
 
-export class MemoryApprovals implements Approvals {
-  readonly #byId = new Map<string, Challenge>();
-  readonly #byKey = new Map<string, Challenge>();
-  readonly #waiting = new Map<string, Set<() => void>>();
-  readonly #listeners = new Set<(challenge: Challenge) => void>();
+/** Challenges in a store, be it the memory of this process or one that replicas share. */
+export class StoredApprovals implements Approvals {
+  readonly #store: ChallengeStore;
   readonly #ttlMs: number;
   readonly #maxOpen: number;
-  readonly #now: () => number;
+  readonly #listeners = new Set<(challenge: Challenge) => void>();
 
-  constructor(options: MemoryApprovalOptions = {}) {
+  constructor(store: ChallengeStore, options: ApprovalOptions = {}) {
+    this.#store = store;
     this.#ttlMs = options.ttlMs ?? DEFAULT_TTL_MS;
     this.#maxOpen = options.maxOpen ?? DEFAULT_MAX_OPEN;
-    this.#now = options.now ?? Date.now;
   }
 
   async open(request: ChallengeRequest): Promise<{ challenge: Challenge; isNew: boolean }> {
-    const key = challengeKey(request);
-    const live = this.#byKey.get(key);
-    if (live && this.#fresh(live) && live.state !== "redeemed" && sameRules(live, request)) {
-      return { challenge: live, isNew: false };
-    }
-    this.#expireOld();
-    if (this.#byId.size >= this.#maxOpen) {
-      throw new ApprovalRefused(`${this.#maxOpen} challenges are already open; answer some or wait for them to expire`);
-    }
-    const now = this.#now();
-    const challenge: Challenge = {
-      id: `ch_${randomBytes(12).toString("base64url")}`,
-      key,
-      app: request.principal.app,
-      agent: request.principal.agent,
+    const { principal, target, intent } = request;
+    const document: ChallengeDocument = {
+      agent: principal.agent,
       method: request.method,
-      tool: request.target.name,
-      binding: request.target.binding,
-      intentId: request.intent.id,
-      argumentsId: request.intent.argumentsId,
-      argumentsText: request.intent.argumentsText,
+      tool: target.name,
+      binding: target.binding,
+      intentId: intent.id,
+      argumentsId: intent.argumentsId,
+      argumentsText: intent.argumentsText,
       rules: request.rules,
       approvers: request.approvers,
       reason: request.reason,
       policyHash: request.policyHash,
-      createdAt: now,
-      expiresAt: now + this.#ttlMs,
-      state: "pending",
     };
-    this.#byId.set(challenge.id, challenge);
-    this.#byKey.set(key, challenge);
-    for (const listener of this.#listeners) listener(challenge);
-    return { challenge, isNew: true };
+    const id = `ch_${randomBytes(12).toString("base64url")}`;
+    const opened = await this.#store.open(
+      {
+        id,
+        key: challengeKey(request),
+        app: principal.app,
+        state: "pending",
+        document: document as unknown as JsonObject,
+        ttlMs: this.#ttlMs,
+      },
+      this.#maxOpen,
+    );
+    if (!opened) {
+      throw new ApprovalRefused(`${this.#maxOpen} challenges are already open; answer some or wait for them to expire`);
+    }
+    const challenge = read(opened.challenge);
+    if (opened.isNew) for (const listener of this.#listeners) listener(challenge);
+    return { challenge, isNew: opened.isNew };
   }
 
   async redeem(id: string): Promise<boolean> {
-    const challenge = this.#byId.get(id);
-    if (!challenge || !this.#fresh(challenge) || challenge.state !== "approved") return false;
-    challenge.state = "redeemed";
-    this.#byKey.delete(challenge.key);
-    return true;
+    return (await this.#store.move(id, "approved", "redeemed")) !== undefined;
   }
 
   async get(id: string): Promise<Challenge | undefined> {
-    const challenge = this.#byId.get(id);
-    if (challenge) this.#fresh(challenge);
-    return challenge;
+    const found = await this.#store.get(id);
+    return found && read(found);
   }
 
   async list(): Promise<Challenge[]> {
-    this.#expireOld();
-    return [...this.#byId.values()];
+    return (await this.#store.list(this.#maxOpen)).map(read);
   }
 
-  async approve(id: string, by: Approver): Promise<Challenge> {
-    const challenge = this.#answerable(id, by);
-    challenge.state = "approved";
-    challenge.decidedBy = by.name;
-    this.#wake(id);
-    return challenge;
+  approve(id: string, by: Approver): Promise<Challenge> {
+    return this.#answer(id, by, "approved", { decidedBy: by.name });
   }
 
-  async deny(id: string, by: Approver, reason: string): Promise<Challenge> {
-    const challenge = this.#answerable(id, by);
-    challenge.state = "denied";
-    challenge.decidedBy = by.name;
-    challenge.denyReason = reason;
-    this.#wake(id);
-    return challenge;
+  deny(id: string, by: Approver, reason: string): Promise<Challenge> {
+    return this.#answer(id, by, "denied", { decidedBy: by.name, denyReason: reason });
   }
 
-  settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Challenge | undefined> {
-    const challenge = this.#byId.get(id);
-    if (!challenge || challenge.state !== "pending" || signal?.aborted) return Promise.resolve(challenge);
-    return new Promise((resolve) => {
-      const waiting = this.#waiting.get(id) ?? new Set();
-      this.#waiting.set(id, waiting);
-      const done = (): void => {
-        clearTimeout(timer);
-        waiting.delete(done);
-        signal?.removeEventListener("abort", done);
-        this.#fresh(challenge);
-        resolve(challenge);
-      };
-      const untilExpiry = Math.max(0, challenge.expiresAt - this.#now());
-      const timer = setTimeout(done, Math.min(timeoutMs, untilExpiry));
-      signal?.addEventListener("abort", done);
-      waiting.add(done);
+  async settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Challenge | undefined> {
+    const deadline = performance.now() + timeoutMs;
+    let wake = (): void => {};
+    // Listening before looking: what changes in between is heard.
+    const stop = this.#store.onChange((changed) => {
+      if (changed === id || changed === "") wake();
     });
+    const abort = (): void => wake();
+    signal?.addEventListener("abort", abort);
+    try {
+      for (;;) {
+        let woken = false;
+        const news = new Promise<void>((resolve) => {
+          wake = () => {
+            woken = true;
+            resolve();
+          };
+        });
+        const challenge = await this.get(id);
+        const left = deadline - performance.now();
+        if (!challenge || challenge.state !== "pending" || signal?.aborted || left <= 0) return challenge;
+        if (woken) continue;
+        const timer = setTimeout(wake, Math.min(left, LOOK_MS));
+        await news;
+        clearTimeout(timer);
+      }
+    } finally {
+      stop();
+      signal?.removeEventListener("abort", abort);
+    }
   }
 
   onOpen(listener: (challenge: Challenge) => void): () => void {
@@ -197,45 +194,44 @@ export class MemoryApprovals implements Approvals {
     return () => this.#listeners.delete(listener);
   }
 
-  #answerable(id: string, by: Approver): Challenge {
-    const challenge = this.#byId.get(id);
-    if (!challenge) throw new ApprovalRefused(`there is no challenge ${id}`);
-    if (!this.#fresh(challenge)) throw new ApprovalRefused(`challenge ${id} has expired`);
-    if (challenge.state !== "pending") throw new ApprovalRefused(`challenge ${id} is already ${challenge.state}`);
-    if (by.caller === `${challenge.app}/${challenge.agent}`) {
-      throw new ApprovalRefused("whoever asked for a call cannot approve it");
-    }
-    const groups = challenge.approvers;
-    if (groups.length > 0 && !groups.some((group) => by.groups.includes(group))) {
-      throw new ApprovalRefused(`challenge ${id} can be answered by ${groups.join(", ")}, which ${by.name} is not in`);
-    }
-    return challenge;
-  }
-
-  #fresh(challenge: Challenge): boolean {
-    if (this.#now() < challenge.expiresAt) return true;
-    if (challenge.state === "pending" || challenge.state === "approved") {
-      challenge.state = "expired";
-      this.#wake(challenge.id);
-    }
-    return false;
-  }
-
-  #wake(id: string): void {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    for (const done of waiting ?? []) done();
-  }
-
-  #expireOld(): void {
-    for (const challenge of this.#byId.values()) {
-      if (this.#fresh(challenge)) continue;
-      this.#byId.delete(challenge.id);
-      if (this.#byKey.get(challenge.key) === challenge) this.#byKey.delete(challenge.key);
-    }
+  async #answer(id: string, by: Approver, state: "approved" | "denied", merge: JsonObject): Promise<Challenge> {
+    checkAnswer(id, await this.get(id), by);
+    const moved = await this.#store.move(id, "pending", state, merge);
+    if (moved) return read(moved);
+    // Somebody else was quicker; the same check says in which way.
+    checkAnswer(id, await this.get(id), by);
+    throw new ApprovalRefused(`challenge ${id} was answered at the same moment; look at it again`);
   }
 }
 
+/** For one process. */
+export class MemoryApprovals extends StoredApprovals {
+  constructor(options: ApprovalOptions & { now?: () => number } = {}) {
+    super(new MemoryChallenges(options.now), options);
+  }
+}
+
+type ChallengeDocument = Omit<Challenge, "id" | "key" | "app" | "createdAt" | "expiresAt" | "state">;
+
+function read({ document, id, key, app, createdAt, expiresAt, state }: KeptChallenge): Challenge {
+  const known = document as unknown as ChallengeDocument;
+  return { ...known, id, key, app, createdAt, expiresAt, state: state as ChallengeState };
+}
+
+function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver): void {
+  if (!challenge) throw new ApprovalRefused(`there is no challenge ${id}`);
+  if (challenge.state === "expired") throw new ApprovalRefused(`challenge ${id} has expired`);
+  if (challenge.state !== "pending") throw new ApprovalRefused(`challenge ${id} is already ${challenge.state}`);
+  if (by.caller === `${challenge.app}/${challenge.agent}`) {
+    throw new ApprovalRefused("whoever asked for a call cannot approve it");
+  }
+  const groups = challenge.approvers;
+  if (groups.length > 0 && !groups.some((group) => by.groups.includes(group))) {
+    throw new ApprovalRefused(`challenge ${id} can be answered by ${groups.join(", ")}, which ${by.name} is not in`);
+  }
+}
+
+/** An approval covers exactly the rules and approver groups it showed: with others it is another challenge. */
 function challengeKey(request: ChallengeRequest): string {
   const { principal, target, intent } = request;
   return contentId(
@@ -248,17 +244,8 @@ function challengeKey(request: ChallengeRequest): string {
       target.name,
       intent.argumentsText,
       JSON.stringify(request.inputResponses ?? null),
+      request.rules.map((rule) => rule.id).sort(),
+      [...request.approvers].sort(),
     ]),
   );
-}
-
-/** An approval covers exactly the rules and approver groups it showed. */
-function sameRules(challenge: Challenge, request: ChallengeRequest): boolean {
-  const ids = (rules: readonly Rule[]): string =>
-    rules
-      .map((rule) => rule.id)
-      .sort()
-      .join("\n");
-  const groups = (names: readonly string[]): string => [...names].sort().join("\n");
-  return ids(challenge.rules) === ids(request.rules) && groups(challenge.approvers) === groups(request.approvers);
 }

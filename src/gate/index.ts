@@ -1,11 +1,14 @@
 export {
+  type ApprovalOptions,
   type Approvals,
   type Approver,
   ApprovalRefused,
   type Challenge,
   type ChallengeState,
   MemoryApprovals,
+  StoredApprovals,
 } from "./approvals.js";
+export { type ChallengeStore } from "./challenges.js";
 export { canonicalize } from "./canonical.js";
 export { contentId } from "./content-id.js";
 export * from "./delegation/index.js";

@@ -220,7 +220,7 @@ export interface Challenges {
   move(id: string, from: string, to: string, merge?: JsonObject): Promise<StoredChallenge | undefined>;
   /** An expired one has the state `expired`, until it is swept away. */
   get(id: string): Promise<StoredChallenge | undefined>;
-  /** The live ones, oldest first, at most `max`. */
+  /** Those that have not expired, the ones that wait first, at most `max`. */
   list(max: number): Promise<StoredChallenge[]>;
   /** Calls back when a challenge was opened or has moved, here or elsewhere. */
   onChange(listener: (id: string) => void): () => void;

@@ -166,7 +166,9 @@ class PostgresEngine implements Engine {
     const results = (await client.query(
       `BEGIN; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
     )) as unknown as pg.QueryResult<{ number: string }>[];
-    return { id, number: (results.at(-1)?.rows[0] as { number: string }).number };
+    const [row] = results.at(-1)?.rows ?? [];
+    if (!row) throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL began no transaction");
+    return { id, number: row.number };
   }
 
   /** The number alone does not say what became of it: after a crash it may be given to another transaction. */

@@ -85,7 +85,8 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
     async list(max) {
       const rows = await engine.read((sql) =>
         sql.all(
-          `SELECT ${COLUMNS} FROM challenges WHERE live = 1 AND expires_at > @now ORDER BY created_at, id LIMIT $1`,
+          `SELECT ${COLUMNS} FROM challenges WHERE expires_at > @now
+           ORDER BY CASE WHEN state = 'pending' THEN 0 ELSE 1 END, created_at, id LIMIT $1`,
           [Math.min(max, MAX_LIST)],
         ),
       );
