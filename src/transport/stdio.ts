@@ -32,7 +32,7 @@ export async function listenStdio(handler: Handler, options: StdioServerOptions 
   const limits = resolveLimits(options.limits, { idleMs: 0 });
   const port = output === process.stdout ? new StdoutPort(input) : new StreamPort(input, output);
   const channel = serveLines(input, output, {
-    peer: { transport: "stdio", address: userInfo().username },
+    peer: { transport: "stdio", address: localUser() },
     handler,
     limits,
     budget: new Budget(limits.maxPartialBytes),
@@ -52,6 +52,15 @@ export async function listenStdio(handler: Handler, options: StdioServerOptions 
       await closed;
     },
   };
+}
+
+function localUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // A process in a container may run under an id that has no name.
+    return `uid-${process.getuid?.() ?? "unknown"}`;
+  }
 }
 
 /**
