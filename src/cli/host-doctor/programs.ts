@@ -11,16 +11,13 @@ export async function programs(policy: Policy, sandbox: Sandbox): Promise<Findin
   for (const command of policy.commands.values()) {
     const problem = await reachInSandbox(policy, command, sandbox);
     if (problem === undefined) continue;
-    broken.push({
-      check: `command ${command.id}`,
-      ok: false,
-      detail: problem,
-      remedy: `change the entry at ${command.origin} (\`portcullis policy edit\`)`,
-    });
+    // Its two halves: what is wrong, and what to do.
+    const [detail = problem, remedy = "change the entry"] = problem.split("; ");
+    broken.push({ check: `command ${command.id}`, ok: false, detail, remedy: `${remedy} (${command.origin})` });
   }
   const count = policy.commands.size - broken.length;
   const detail = policy.commands.size === 0 ? "none in the catalog" : `${count} of ${policy.commands.size} can start`;
-  return [searchPath(), node(), { check: "commands", ok: broken.length === 0, detail, remedy: "see below" }, ...broken];
+  return [searchPath(), node(), { check: "commands", ok: true, detail }, ...broken];
 }
 
 /** Where a bare name in the policy is looked for. */
