@@ -4,7 +4,6 @@ import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { StorageError } from "./errors.js";
 import { StoredFeed } from "./feed.js";
-import { openPostgres } from "./postgres/engine.js";
 import type { Engine } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
@@ -79,7 +78,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
   };
 }
 
-function openEngine(url: string | undefined, origin: string, options: StorageOptions): Promise<Engine> {
+async function openEngine(url: string | undefined, origin: string, options: StorageOptions): Promise<Engine> {
   const address = url ?? (options.defaultFile === undefined ? undefined : `sqlite:${options.defaultFile}`);
   const shared = {
     origin,
@@ -93,6 +92,8 @@ function openEngine(url: string | undefined, origin: string, options: StorageOpt
     return openSqlite(path, { ...shared, library: options.sqliteLibrary });
   }
   if (address !== undefined && /^postgres(ql)?:\/\//.test(address)) {
+    // Loaded only where it is used.
+    const { openPostgres } = await import("./postgres/engine.js");
     return openPostgres(address, {
       ...shared,
       maxConnections: options.maxConnections ?? DEFAULTS.maxConnections,
