@@ -35,13 +35,12 @@ export class Lobby implements Handler {
   message(inbound: Inbound): void {
     const said = saidIn(inbound.text);
     this.#enter(inbound.peer, said?.auth, said?.meta, (house, known) => {
-      const { channel } = inbound;
-      if (!house) return this.#options.outside.message({ ...inbound, channel: undefined, known } as Inbound);
-      if (channel && !this.#seat(channel, house)) {
-        const fault = new Fault("AuthenticationError", UNKNOWN);
-        return this.#options.outside.message({ ...inbound, channel: undefined, known: fault } as Inbound);
-      }
-      house.endpoint.message({ ...inbound, known } as Inbound);
+      const { text, peer, reply, channel } = inbound;
+      const { outside } = this.#options;
+      if (!house) return outside.message({ text, peer, reply, known });
+      if (!channel) return house.endpoint.message({ text, peer, reply, known });
+      if (this.#seat(channel, house)) return house.endpoint.message({ text, peer, reply, channel, known });
+      outside.message({ text, peer, reply, known: new Fault("AuthenticationError", UNKNOWN) });
     });
   }
 
@@ -55,7 +54,8 @@ export class Lobby implements Handler {
     // Whether a path is served does not depend on who asks: unknown callers learn nothing from the answer.
     this.#enter(request.peer, undefined, undefined, (house, known) => {
       const endpoint = house?.endpoint ?? outside;
-      if (!endpoint.http({ ...request, known } as HttpRequest)) request.reply.end(undefined, { status: 404 });
+      const { method, path, query, peer, body, reply } = request;
+      if (!endpoint.http({ method, path, query, peer, body, reply, known })) reply.end(undefined, { status: 404 });
     });
     return true;
   }
