@@ -305,7 +305,7 @@ class ManagedUpstream implements Upstream {
       await this.#adopt(connection);
       return connection;
     } catch (error) {
-      const fault = asServerFault(this.name, error, false);
+      const fault = neverReady(asServerFault(this.name, error, false));
       if (!this.#isStopped()) {
         this.#state = "failed";
         this.#era = undefined;
@@ -467,6 +467,14 @@ class ManagedUpstream implements Upstream {
   #note(fault: Fault): void {
     this.#lastError = { at: Date.now(), message: fault.message };
   }
+}
+
+/** Whatever went wrong while it was started: no call had been sent yet. */
+function neverReady(fault: Fault): Fault {
+  if (neverSent(fault)) return fault;
+  const isItsOwn = fault.type === "UnsupportedVersion" || fault.type === "PolicyDeny";
+  const extra = { ...fault.detail.extra, delivered: false };
+  return new Fault(isItsOwn ? fault.type : "Unavailable", fault.message, { ...fault.detail, extra });
 }
 
 /** The call was at fault, or the server is well enough to say no. */

@@ -58,13 +58,17 @@ export class StdioWire implements Wire {
   }
 
   async #watch(started: ServerProcess, events: WireEvents): Promise<void> {
-    const stdoutEnded = new Promise<void>((resolve) => started.stdout.once("close", resolve));
-    const how = await Promise.race([started.ended, stdoutEnded.then(() => undefined)]);
-    await Promise.race([Promise.all([started.ended, stdoutEnded]), sleep(LAST_OUTPUT_MS, undefined, { ref: false })]);
+    let how = "it closed its output";
+    const ended = started.ended.then((outcome) => {
+      how = `it ended (${outcome})`;
+    });
+    const silent = new Promise<void>((resolve) => started.stdout.once("close", resolve));
+    await Promise.race([ended, silent]);
+    await Promise.race([Promise.all([ended, silent]), sleep(LAST_OUTPUT_MS, undefined, { ref: false })]);
     if (this.#closed) return;
     this.#closed = true;
     const said = started.lastWords === "" ? "" : `; it said: ${started.lastWords.slice(-MAX_SHOWN)}`;
-    events.closed(`${how === undefined ? "it closed its output" : `it ended (${how})`}${said}`);
+    events.closed(`${how}${said}`);
     await started.stop().catch(() => {});
   }
 }
