@@ -40,6 +40,8 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
     `<defs>${arrow("plain", "#94a3b8")}${arrow("red", "#c81e1e")}</defs>`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
     ...edges.map((edge) => line(edge, x, y)),
+    // Above all lines, so that none runs through a word.
+    ...edges.flatMap((edge) => (edge.label === "" ? [] : caption(edge, x, y))),
     ...picture.nodes.map(({ name, isRoot, isOffending, capabilities }, node) => {
       const look = isOffending ? "box offending" : isRoot ? "box root" : "box";
       const at = `x="${x(node)}" y="${y(node)}" width="${BOX.width}" height="${BOX.height}" rx="${isRoot ? 17 : 6}"`;
@@ -62,24 +64,30 @@ function arrow(id: string, color: string): string {
   return `<marker id="${id}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="${color}"/></marker>`;
 }
 
+type Place = (node: number) => number;
+
 /** Forwards a gentle curve, backwards or sideways a bow around the boxes. */
-function line(
-  { from, to, label, isMarked }: PictureEdge,
-  x: (node: number) => number,
-  y: (node: number) => number,
-): string {
+function course({ from, to }: PictureEdge, x: Place, y: Place) {
   const middle = BOX.height / 2;
-  const [x1, y1, y2] = [x(from) + BOX.width, y(from) + middle, y(to) + middle];
   const forwards = x(to) > x(from);
+  const x1 = x(from) + BOX.width;
   const x2 = forwards ? x(to) : x(to) + BOX.width;
   const bend = forwards ? Math.max(32, (x2 - x1) / 2) : 56;
+  return { x1, x2, y1: y(from) + middle, y2: y(to) + middle, bend, forwards };
+}
+
+function line(edge: PictureEdge, x: Place, y: Place): string {
+  const { x1, y1, x2, y2, bend, forwards } = course(edge, x, y);
   const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${forwards ? x2 - bend : x2 + bend} ${y2} ${x2} ${y2}`;
-  const look = `class="edge${isMarked ? " marked" : ""}" marker-end="url(#${isMarked ? "red" : "plain"})"`;
-  const caption =
-    label === ""
-      ? ""
-      : `<text class="label" x="${(x1 + x2) / 2 + (forwards ? 0 : bend / 2)}" y="${(y1 + y2) / 2 - 4}" text-anchor="middle">${escape(shorten(label, 18))}</text>`;
-  return `<g><path ${look} d="${path}"/>${caption}</g>`;
+  const look = `class="edge${edge.isMarked ? " marked" : ""}" marker-end="url(#${edge.isMarked ? "red" : "plain"})"`;
+  return `<path ${look} d="${path}"/>`;
+}
+
+function caption(edge: PictureEdge, x: Place, y: Place): string {
+  const { x1, y1, x2, y2, bend, forwards } = course(edge, x, y);
+  const at = `x="${(x1 + x2) / 2 + (forwards ? 0 : bend / 2)}" y="${(y1 + y2) / 2 - 4}"`;
+  const text = escape(shorten(edge.label, 18));
+  return `<text class="label" ${at} text-anchor="middle"><title>${escape(edge.label)}</title>${text}</text>`;
 }
 
 function escape(text: string): string {
