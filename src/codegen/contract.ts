@@ -1,5 +1,6 @@
 // The intermediate form: everything a target needs to know about a server, and nothing of how a language writes it.
 
+import type { JsonObject } from "../protocol/index.js";
 import { CodegenError } from "./errors.js";
 import { type CodegenLimits, DEFAULT_CODEGEN_LIMITS } from "./limits.js";
 import { readManifest } from "./manifest.js";
@@ -29,6 +30,8 @@ export interface ToolContract {
   readonly result: Side | undefined;
   /** The author says that it may run without a guardrail. */
   readonly unguarded: boolean;
+  /** What the server publishes about it. */
+  readonly definition: JsonObject;
 }
 
 export interface Contract {
@@ -56,6 +59,10 @@ export interface Reserved {
   readonly types: readonly string[];
   /** What a result is called: `ReadFileSuccess`, `ReadFileResult`. */
   readonly resultSuffix: string;
+  /** What is declared for each tool beside its types: `CanReadFile`. */
+  readonly toolPrefixes: readonly string[];
+  /** What is declared for the server as a whole: `FileManagerCaps`. */
+  readonly serverSuffixes: readonly string[];
 }
 
 export function buildContract(source: unknown, reserved: Reserved, options: ContractOptions = {}): Contract {
@@ -70,7 +77,7 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
   const reports = new Reports();
   const table: NodeTable = { nodes: [], patterns: [] };
   const title = pascal(manifest.name, "Server");
-  const names = new Names([...reserved.types, title]);
+  const names = new Names([...reserved.types, title, ...reserved.serverSuffixes.map((suffix) => `${title}${suffix}`)]);
   // Names of tools first, so that no nested type can take one.
   const titles = titlesOf(
     manifest.tools.map((tool) => tool.name),
@@ -97,6 +104,12 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
       args: side("inputSchema", "Args"),
       result: tool.outputSchema === undefined ? undefined : side("outputSchema", reserved.resultSuffix),
       unguarded: unguarded.has(tool.name),
+      definition: {
+        name: tool.name,
+        ...(tool.description !== undefined && { description: tool.description }),
+        inputSchema: tool.inputSchema,
+        ...(tool.outputSchema !== undefined && { outputSchema: tool.outputSchema }),
+      },
     };
   });
   return {
@@ -110,12 +123,15 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
   };
 }
 
-function titlesOf(tools: readonly string[], { resultSuffix }: Reserved, names: Names): string[] {
+function titlesOf(tools: readonly string[], { resultSuffix, toolPrefixes }: Reserved, names: Names): string[] {
   const taken = new Names();
   return tools.map((tool) => {
     for (;;) {
       const title = taken.take(pascal(tool, "Tool"));
-      const wanted = ["", "Args", resultSuffix].map((suffix) => `${title}${suffix}`);
+      const wanted = [
+        ...["", "Args", resultSuffix].map((suffix) => `${title}${suffix}`),
+        ...toolPrefixes.map((prefix) => `${prefix}${title}`),
+      ];
       if (wanted.every((name) => !names.has(name))) {
         for (const name of wanted) names.take(name);
         return title;

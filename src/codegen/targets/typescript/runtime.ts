@@ -81,7 +81,7 @@ export function check(node: number, value: unknown): Problem | undefined {
 }
 
 const MAX_STEPS = 5_000_000;
-const MAX_DEPTH = 512;
+const MAX_DEPTH = 256;
 
 interface Run {
   steps: number;

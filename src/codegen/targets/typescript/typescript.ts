@@ -8,7 +8,22 @@ import { CHECK_TS } from "./runtime.js";
 import { comment, declarationText, literal, propertyName } from "./types.js";
 
 export const typescript: Target = {
-  reserved: { types: ["Json", "JsonObject", "Problem", "DecodeError", "Promise", "Array"], resultSuffix: "Result" },
+  reserved: {
+    types: [
+      "Json",
+      "JsonObject",
+      "Problem",
+      "DecodeError",
+      "Promise",
+      "CallAnswer",
+      "ToolCaller",
+      "ToolFailed",
+      "ToolNotFound",
+    ],
+    resultSuffix: "Result",
+    toolPrefixes: [],
+    serverSuffixes: ["Tools", "Caps", "Caller", "Handlers"],
+  },
   emit(contract) {
     const methods = methodNames(contract);
     const files: GeneratedFile[] = [
@@ -16,6 +31,7 @@ export const typescript: Target = {
       { path: "table.ts", text: tableFile(contract) },
       { path: "check.ts", text: `// ${HEADER}\n${CHECK_TS}` },
       { path: "decode.ts", text: decodeFile(contract) },
+      { path: "definitions.ts", text: definitionsFile(contract) },
       { path: "caller.ts", text: callerFile(contract, methods) },
       { path: "server.ts", text: serverFile(contract, methods) },
       { path: "handlers.ts", text: handlersFile(contract, methods), once: true },
@@ -56,6 +72,24 @@ function tableFile(contract: Contract): string {
     `export const NODES = JSON.parse(\n  ${data},\n) as readonly CheckNode[];\n`,
     `export const PATTERNS: readonly (readonly [source: string, flags: string])[] = [\n${rows.join("")}];\n`,
   ].join("\n");
+}
+
+function definitionsFile({ tools }: Contract): string {
+  const data = literal(JSON.stringify(tools.map((tool) => tool.definition)));
+  return `// ${HEADER}
+
+import type { JsonObject } from "./check.js";
+
+/** The tools as the server publishes them, to serve them again. */
+export const DEFINITIONS = JSON.parse(
+  ${data},
+) as readonly {
+  readonly name: string;
+  readonly description?: string;
+  readonly inputSchema: JsonObject;
+  readonly outputSchema?: JsonObject;
+}[];
+`;
 }
 
 function decodeFile(contract: Contract): string {
@@ -191,7 +225,7 @@ ${bodies.join("")}};
 }
 
 function indexFile(): string {
-  const rooms = ["types", "decode", "caller", "server"];
+  const rooms = ["types", "decode", "definitions", "caller", "server"];
   return [
     `// ${HEADER}\n`,
     `export { check, DecodeError, type Json, type JsonObject, type Problem } from "./check.js";`,

@@ -1,0 +1,431 @@
+// A Rust crate: types, checks, a trait for each tool and one for the server, capabilities and guardrail tokens, a typed
+// client, a dispatcher and handlers to fill in.
+
+import { type Checks, encodeChecks } from "../../checks.js";
+import type { Contract, ToolContract } from "../../contract.js";
+import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
+import { Names, snake } from "../../names.js";
+import type { Report } from "../../report.js";
+import { compilePattern } from "../../schema/pattern.js";
+import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
+import { circles } from "./boxes.js";
+import { CHECK_RS, PATTERN_RS } from "./check-rs.js";
+import { docs, identifier, quote, raw, RESERVED_TYPES } from "./names.js";
+import { CAPABILITY_RS, CLIENT_RS, ERROR_RS, SUPPORT_RS } from "./support-rs.js";
+import { declarationText, type RustScope } from "./types.js";
+
+export const rust: Target = {
+  reserved: { types: RESERVED_TYPES, resultSuffix: "Success", toolPrefixes: ["Can"], serverSuffixes: ["Caps", "All"] },
+  emit(contract) {
+    const checks = encodeChecks(contract);
+    const { table, reports } = tableFile(contract, checks);
+    const tools = named(contract);
+    const files: GeneratedFile[] = [
+      { path: "Cargo.toml", text: cargoFile(contract) },
+      { path: "src/lib.rs", text: libFile(contract) },
+      { path: "src/types.rs", text: typesFile(contract, checks) },
+      { path: "src/support.rs", text: generated(SUPPORT_RS) },
+      { path: "src/check.rs", text: generated(CHECK_RS) },
+      { path: "src/pattern.rs", text: generated(PATTERN_RS) },
+      { path: "src/table.json", text: table },
+      { path: "src/error.rs", text: generated(ERROR_RS) },
+      { path: "src/capability.rs", text: generated(CAPABILITY_RS) },
+      { path: "src/tools.rs", text: toolsFile(contract, tools) },
+      { path: "src/client.rs", text: generated(CLIENT_RS) },
+      { path: "src/server.rs", text: serverFile(contract, tools) },
+      { path: "src/handlers.rs", text: handlersFile(tools), once: true },
+      {
+        path: "src/manifest.json",
+        text: `${JSON.stringify({ tools: contract.tools.map((tool) => tool.definition) })}\n`,
+      },
+    ];
+    return { files, reports, fields: countFields(contract) };
+  },
+};
+
+interface NamedTool {
+  readonly tool: ToolContract;
+  /** The function that runs it. */
+  readonly fn: string;
+  /** What a result is: its type, or any JSON. */
+  readonly output: string;
+}
+
+function named({ tools }: Contract): NamedTool[] {
+  const names = new Names(["dispatch", "new", "state", "self_", "with", "delegate"]);
+  return tools.map((tool) => ({
+    tool,
+    fn: raw(names.take(identifier(tool.name, "tool"), "_")),
+    output: tool.result?.type ?? "Value",
+  }));
+}
+
+function generated(text: string): string {
+  return `// ${HEADER}\n${text}`;
+}
+
+function cargoFile({ server, version }: Contract): string {
+  const name = snake(server, "server").replaceAll("_", "-").slice(0, 60);
+  const semver = /^\d+\.\d+\.\d+$/.test(version) ? version : "0.0.0";
+  return `# ${HEADER}
+[package]
+name = ${quote(name)}
+version = ${quote(semver)}
+edition = "2021"
+rust-version = "1.74"
+publish = false
+
+[lib]
+name = ${quote(snake(server, "server").slice(0, 60))}
+
+[dependencies]
+serde = { version = "1", features = ["derive"] }
+serde_json = "1"
+`;
+}
+
+function libFile({ server, title }: Contract): string {
+  return `// ${HEADER}
+//! ${quote(server).slice(1, -1)}: its tools as types.
+#![forbid(unsafe_code)]
+
+// Not every server needs all of it.
+#[allow(dead_code)]
+#[macro_use]
+mod support;
+pub mod capability;
+pub mod check;
+pub mod client;
+mod error;
+pub mod handlers;
+mod pattern;
+pub mod server;
+pub mod tools;
+pub mod types;
+
+pub use capability::*;
+pub use error::McpError;
+pub use support::{Never, OrNull};
+pub use tools::{${title}All, ${title}Caps};
+pub use types::*;
+
+/// The tools as the server publishes them: the answer to tools/list.
+pub const MANIFEST: &str = include_str!("manifest.json");
+`;
+}
+
+function typesFile(contract: Contract, checks: Checks): string {
+  const roots = new Map(
+    contract.tools
+      .flatMap(({ args, result }) => [args, ...(result ? [result] : [])])
+      .map(({ type, node }) => [type, node]),
+  );
+  const scope: RustScope = { checks, circle: circles(contract.declarations), roots };
+  const text = contract.declarations.map((declaration) => declarationText(declaration, scope)).join("\n");
+  return `// ${HEADER}
+//! What the tools take and answer. Absent is Option, null is OrNull; what no type can say is checked when a value is
+//! read. Integers are 64 bits wide: one that is larger is refused.
+
+${usesFor(text)}
+${text}`;
+}
+
+/** Only what the text needs, because an unused import is a warning. */
+function usesFor(text: string): string {
+  const has = (word: string): boolean => new RegExp(`\\b${word}\\b`).test(text);
+  const lines: string[] = [];
+  if (has("BTreeMap")) lines.push("use std::collections::BTreeMap;\n");
+  const derived = ["Deserialize", "Serialize"].filter((word) => new RegExp(`[ (]${word}[,)]`).test(text));
+  const serde = [...(has("de::Error") ? ["de"] : []), ...derived];
+  if (serde.length > 0) lines.push(`use serde::{${serde.join(", ")}};`);
+  const json = [
+    ...(text.includes("json!(") ? ["json"] : []),
+    ...(has("Map::new") ? ["Map"] : []),
+    ...(has("Value") ? ["Value"] : []),
+  ];
+  if (json.length > 0) lines.push(`use serde_json::{${json.join(", ")}};`);
+  if (text.includes("check::fits") || text.includes("check::has_type")) lines.push("\nuse crate::check;");
+  const functions = ["fields_of", "optional", "others", "present", "put", "put_others", "put_some", "required"].filter(
+    (name) => {
+      return name === "present"
+        ? text.includes(`"present"`)
+        : text.includes(`${name}(`) && new RegExp(`\\b${name}\\(`).test(text);
+    },
+  );
+  const types = ["Never", "OrNull"].filter(has);
+  if (functions.length + types.length > 0) lines.push(`use crate::support::{${[...functions, ...types].join(", ")}};`);
+  return `${lines.join("\n")}\n`;
+}
+
+function tableFile(contract: Contract, checks: Checks): { table: string; reports: Report[] } {
+  const reports: Report[] = [];
+  const programs = checks.patterns.map((pattern, i) => {
+    const program = compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize);
+    if (typeof program !== "string") return program;
+    for (const { tool, path } of usesOf(contract, i)) {
+      reports.push({
+        level: "unsupported",
+        tool,
+        path,
+        message: `the pattern \`${pattern.source.slice(0, 80)}\` ${program}; Rust does not check it`,
+      });
+    }
+    return null;
+  });
+  contract.table.nodes.forEach((node, i) => {
+    if (node.format !== "regex") return;
+    const { tool } = ownerOf(contract, i);
+    reports.push({
+      level: "unsupported",
+      tool,
+      path: node.about.pointer,
+      message: "Rust does not check the format `regex`",
+    });
+  });
+  return { table: `${JSON.stringify({ nodes: checks.nodes, patterns: programs })}\n`, reports };
+}
+
+function usesOf(contract: Contract, pattern: number): { tool: string; path: string }[] {
+  return contract.table.nodes.flatMap((node, i) => {
+    const used = node.patterns?.includes(pattern) || node.patternProperties?.some(([id]) => id === pattern);
+    return used ? [{ tool: ownerOf(contract, i).tool, path: node.about.pointer }] : [];
+  });
+}
+
+/** Nodes stand in the order of their tools. */
+function ownerOf({ tools }: Contract, id: number): { tool: string } {
+  const owner = tools.find(({ args, result }) => id <= Math.max(args.node, result?.node ?? 0));
+  return { tool: owner?.name ?? tools.at(-1)?.name ?? "" };
+}
+
+function toolsFile({ title, server }: Contract, tools: readonly NamedTool[]): string {
+  const traits = tools.map(
+    ({ tool, fn, output }) => `${docs(tool.docs)}pub trait Can${tool.title} {
+    fn ${fn}(&self, args: ${tool.args.type}) -> Answer<'_, ${output}>;
+}
+`,
+  );
+  const marks = tools.map(
+    ({ tool, output }) => `${docs(tool.docs)}pub struct ${tool.title};
+
+impl ToolCap for ${tool.title} {
+    const NAME: &'static str = ${quote(tool.name)};
+    type Args = ${tool.args.type};
+    type Output = ${output};
+
+    fn encode(args: &Self::Args) -> Result<Value, McpError> {
+        encode(args)
+    }
+
+    fn decode(result: Value) -> Result<Self::Output, McpError> {
+        ${tool.result ? "structured(result)" : "Ok(result)"}
+    }
+}
+
+impl HasCaps<${tool.title}> for ${title}All {}
+${tool.unguarded ? `impl sealed::Sealed for ${tool.title} {}\nimpl NoGuardrailRequired for ${tool.title} {}\n` : ""}`,
+  );
+  const clients = tools.map(
+    ({ tool, fn, output }) => `impl Can${tool.title} for Client {
+    fn ${fn}(&self, args: ${tool.args.type}) -> Answer<'_, ${output}> {
+        Box::pin(async move {
+            let args = ${tool.title}::encode(&args)?;
+            ${tool.title}::decode(self.call_tool(${tool.title}::NAME, args).await?)
+        })
+    }
+}
+`,
+  );
+  const bounds = tools.map(({ tool }) => `Can${tool.title}`).join(" + ");
+  const text = [...traits, ...marks, ...clients].join("\n");
+  const some = tools.length > 0;
+  const typed = tools.some(({ tool }) => tool.result !== undefined);
+  const unguarded = tools.some(({ tool }) => tool.unguarded);
+  const capability = [
+    "Agent",
+    ...(some ? ["Answer", "HasCaps", "ToolCap"] : []),
+    "ToolCaller",
+    ...(unguarded ? ["NoGuardrailRequired", "sealed"] : []),
+  ];
+  return `// ${HEADER}
+//! The tools of ${quote(server).slice(1, -1)}: a trait for each, one for all of them, and each as a type.
+
+use std::sync::Arc;
+${some ? "\nuse serde::Serialize;\nuse serde_json::Value;\n" : ""}
+use crate::capability::{${capability.join(", ")}};
+${some ? "use crate::client::Client;\nuse crate::types::*;\nuse crate::McpError;\n" : ""}
+/// The capability set of the server: the union of its tools.
+pub trait ${title}Caps${bounds === "" ? "" : `: ${bounds}`} {}
+
+impl<T${bounds === "" ? "" : `: ${bounds}`}> ${title}Caps for T {}
+
+/// The same set as a type: what an agent at the root holds.
+pub struct ${title}All(());
+
+/// An agent that may use every tool of the server. Everyone else gets theirs by delegation.
+pub fn root_agent<Id>(caller: Arc<dyn ToolCaller>) -> Agent<Id, ${title}All> {
+    Agent::with(caller)
+}
+
+${text}
+${some ? ENCODE_RS : ""}${typed ? STRUCTURED_RS : ""}`;
+}
+
+const ENCODE_RS = `
+/// What does not fit the schema is not sent.
+fn encode<T: Serialize + serde::de::DeserializeOwned>(args: &T) -> Result<Value, McpError> {
+    let invalid = |error: serde_json::Error| McpError::InvalidParams(error.to_string());
+    let value = serde_json::to_value(args).map_err(invalid)?;
+    serde_json::from_value::<T>(value.clone()).map_err(invalid)?;
+    Ok(value)
+}
+`;
+
+const STRUCTURED_RS = `
+fn structured<T: serde::de::DeserializeOwned>(mut result: Value) -> Result<T, McpError> {
+    let content = result.get_mut("structuredContent").map(Value::take).unwrap_or_default();
+    serde_json::from_value(content).map_err(|error| McpError::Internal(error.to_string()))
+}
+`;
+
+function serverFile({ title, server, version }: Contract, tools: readonly NamedTool[]): string {
+  const impls = tools.map(
+    ({ tool, fn, output }) => `impl Can${tool.title} for Server {
+    fn ${fn}(&self, args: ${tool.args.type}) -> Answer<'_, ${output}> {
+        Box::pin(handlers::${fn}(args, Arc::clone(&self.state)))
+    }
+}
+`,
+  );
+  const arms = tools.map(({ tool, fn }) => {
+    const call = `server.${fn}(arguments(args)?).await?`;
+    const result = tool.result ? `structured(${call})` : `Ok(${call})`;
+    return `        ${quote(tool.name)} => ${result},\n`;
+  });
+  const some = tools.length > 0;
+  const typed = tools.some(({ tool }) => tool.result !== undefined);
+  return `// ${HEADER}
+//! Runs the handlers: by name, or as an MCP server on standard input and output.
+
+use std::io::{BufRead, Read, Write};
+use std::sync::Arc;
+
+use serde_json::{json, Value};
+
+${some ? "use crate::capability::Answer;\n" : ""}use crate::client::{block_on, PROTOCOL_VERSION};
+${some ? "use crate::handlers::{self, SharedState};\n" : "use crate::handlers::SharedState;\n"}use crate::tools::*;
+${some ? "use crate::types::*;\n" : ""}use crate::{McpError, MANIFEST};
+
+const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The handlers with the state they share.
+pub struct Server {
+    state: SharedState,
+}
+
+impl Server {
+    pub fn new(state: SharedState) -> Self {
+        Server { state }
+    }
+
+    pub fn state(&self) -> SharedState {
+        Arc::clone(&self.state)
+    }
+}
+
+${impls.join("\n")}
+/// Calls a tool by name: arguments are checked on the way in, structured results on the way out.
+pub async fn dispatch<S: ${title}Caps>(server: &S, tool: &str, args: Value) -> Result<Value, McpError> {
+${some ? "" : "    let _ = (server, args);\n"}    match tool {
+${arms.join("")}        _ => Err(McpError::ToolNotFound(tool.to_owned())),
+    }
+}
+${
+  some
+    ? `
+fn arguments<T: serde::de::DeserializeOwned>(args: Value) -> Result<T, McpError> {
+    serde_json::from_value(args).map_err(|error| McpError::InvalidParams(error.to_string()))
+}
+`
+    : ""
+}${
+  typed
+    ? `
+fn structured<T: serde::Serialize + serde::de::DeserializeOwned>(result: T) -> Result<Value, McpError> {
+    let internal = |error: serde_json::Error| McpError::Internal(error.to_string());
+    let value = serde_json::to_value(result).map_err(internal)?;
+    // A result that breaks the promise of the schema is the server's fault, not the caller's.
+    serde_json::from_value::<T>(value.clone()).map_err(internal)?;
+    Ok(json!({ "content": [{ "type": "text", "text": value.to_string() }], "structuredContent": value }))
+}
+`
+    : ""
+}
+/// Serves until the input ends. Standard output carries messages and nothing else.
+pub fn serve_stdio<S: ${title}Caps>(server: &S) -> std::io::Result<()> {
+    let mut input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
+    loop {
+        let mut line = Vec::new();
+        if (&mut input).take(MAX_LINE_BYTES).read_until(b'\\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let answer = match serde_json::from_slice(&line) {
+            Ok(message) => answer(server, &message),
+            Err(_) => Some(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "Parse error" } })),
+        };
+        if let Some(answer) = answer {
+            writeln!(output, "{answer}")?;
+            output.flush()?;
+        }
+    }
+}
+
+/// What to say to one message; nothing to a notification.
+pub fn answer<S: ${title}Caps>(server: &S, message: &Value) -> Option<Value> {
+    let id = message.get("id")?;
+    let params = message.get("params").cloned().unwrap_or_default();
+    let result = match message.get("method").and_then(Value::as_str).unwrap_or_default() {
+        "initialize" => Ok(json!({
+            "protocolVersion": PROTOCOL_VERSION,
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": ${quote(server)}, "version": ${quote(version)} },
+        })),
+        "ping" => Ok(json!({})),
+        "tools/list" => serde_json::from_str(MANIFEST).map_err(|error| McpError::Internal(error.to_string())),
+        "tools/call" => {
+            let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+            let args = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+            block_on(dispatch(server, name, args))
+        }
+        other => Err(McpError::Other { code: -32601, message: format!("Method not found: {other}") }),
+    };
+    Some(match result {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error.to_value() }),
+    })
+}
+`;
+}
+
+function handlersFile(tools: readonly NamedTool[]): string {
+  const bodies = tools.map(
+    ({ tool, fn, output }) => `
+${docs(tool.docs)}pub async fn ${fn}(args: ${tool.args.type}, state: SharedState) -> Result<${output}, McpError> {
+    let _ = (args, state);
+    Err(McpError::Internal(${quote(`${tool.name} is not implemented`)}.to_owned()))
+}
+`,
+  );
+  const values = tools.some(({ output }) => output === "Value") ? "use serde_json::Value;\n\n" : "";
+  return `//! Yours to fill in: \`portcullis gen\` writes this file once and never again.
+
+use std::sync::{Arc, RwLock};
+
+${values}${tools.length > 0 ? "use crate::types::*;\nuse crate::McpError;\n\n" : ""}/// What the handlers share.
+#[derive(Debug, Default)]
+pub struct ServerState {}
+
+pub type SharedState = Arc<RwLock<ServerState>>;
+${bodies.join("")}`;
+}
