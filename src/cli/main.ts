@@ -9,6 +9,7 @@ import { addCmdCommands } from "./commands/cmd.js";
 import { addCompletion } from "./commands/completion.js";
 import { addDemo } from "./commands/demo.js";
 import { addDoctor } from "./commands/doctor.js";
+import { addGen } from "./commands/gen.js";
 import { addHost } from "./commands/host.js";
 import { addInstall } from "./commands/install.js";
 import { addInit } from "./commands/init.js";
@@ -41,6 +42,7 @@ export function createProgram(): Command {
   addApprovalCommands(program);
   addAuditCommands(program);
   addLatticeCommands(program);
+  addGen(program);
   addDoctor(program);
   addInstall(program);
   addUpdate(program);

@@ -1,0 +1,141 @@
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { type Command, Option } from "commander";
+import { connect } from "../../client/index.js";
+import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { outFor } from "../options.js";
+import { paintErr } from "../print.js";
+
+const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
+const MAX_SHOWN = 20;
+const URL_LIKE = /^(?:https?|wss?|tcp):\/\//;
+
+interface GenOptions {
+  out: string;
+  name?: string;
+  unguarded?: string[];
+  strict?: boolean;
+}
+
+const LANGUAGES = {
+  ts: "a TypeScript module: types, decoders, a typed caller, handlers, the capability type",
+  rust: "a Rust crate: types, traits, guardrail tokens, a client, handlers",
+  csharp: "a C# project: records, interfaces, guardrail evidence, handlers with injected services",
+} as const;
+
+export function addGen(program: Command): void {
+  const gen = program.command("gen").description("code from a server's tools: types, decoders, callers, handlers");
+  for (const [language, description] of Object.entries(LANGUAGES)) {
+    gen
+      .command(`${language} <source...>`)
+      .description(`${description}; from a manifest, an address, or a command that starts the server`)
+      .option("-o, --out <folder>", "where to write", "generated")
+      .option("--name <name>", "what to call the server, instead of its own name")
+      .addOption(
+        new Option("--unguarded <tool...>", "tools of yours that need no guardrail: read-only or idempotent ones"),
+      )
+      .option("--strict", "exit 1 when a part of a schema is unsupported")
+      .action(async (source: string[], options: GenOptions, command: Command) => {
+        const out = outFor(command);
+        const { manifest, name } = await manifestFrom(source);
+        const generated = await run(language, manifest, { name, ...options });
+        const written = generated.files.filter((file) => write(options.out, file)).map(({ path }) => path);
+        const kept = generated.files.map(({ path }) => path).filter((path) => !written.includes(path));
+        for (const line of wordsFor(generated.reports)) out.note(line);
+        out.data(
+          {
+            out: options.out,
+            tools: generated.tools,
+            written,
+            kept,
+            fields: generated.fields,
+            reports: generated.reports,
+          },
+          () =>
+            `${written.length} files for ${generated.tools} tools in ${options.out}${kept.length > 0 ? `; kept ${kept.join(", ")}` : ""}`,
+        );
+        if (options.strict && unsupported(generated.reports).length > 0) process.exitCode = EXIT.error;
+      });
+  }
+}
+
+async function run(
+  language: string,
+  manifest: unknown,
+  options: { name?: string | undefined; unguarded?: string[] },
+): Promise<Generated> {
+  const room = await import("../../codegen/index.js");
+  try {
+    return room.generate(language, manifest, {
+      ...(options.name !== undefined && { name: options.name }),
+      ...(options.unguarded !== undefined && { unguarded: options.unguarded }),
+    });
+  } catch (error) {
+    if (!(error instanceof room.CodegenError)) throw error;
+    throw new CliError(error.message, error.code === "CODEGEN_TARGET" ? EXIT.usage : EXIT.error);
+  }
+}
+
+async function manifestFrom(source: readonly string[]): Promise<{ manifest: unknown; name: string | undefined }> {
+  const [first = "", ...args] = source;
+  if (args.length === 0 && !URL_LIKE.test(first) && existsSync(first) && /\.json$/i.test(first)) return fromFile(first);
+  if (args.length === 0 && /\.json$/i.test(first)) {
+    throw new CliError(`there is no file ${first}`, EXIT.usage, "name a manifest, an address, or a command after --");
+  }
+  const target = URL_LIKE.test(first) ? first : { command: first, args };
+  const client = await connect(target).catch((error: Error) => {
+    throw new CliError(
+      `cannot reach ${source.join(" ")}: ${error.message}`,
+      EXIT.error,
+      "name a manifest (a .json file), an address such as http://127.0.0.1:7420/mcp, or a command after --",
+    );
+  });
+  try {
+    const tools = await client.listTools();
+    const { serverInfo } = await client.discover();
+    return { manifest: { tools, serverInfo }, name: undefined };
+  } finally {
+    await client.close();
+  }
+}
+
+function fromFile(file: string): { manifest: unknown; name: string | undefined } {
+  if (statSync(file).size > MAX_MANIFEST_BYTES)
+    throw new CliError(`${file} is larger than ${MAX_MANIFEST_BYTES} bytes`);
+  let manifest: unknown;
+  try {
+    manifest = JSON.parse(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
+  }
+  const says =
+    typeof manifest === "object" &&
+    manifest !== null &&
+    ["name", "package", "serverInfo"].some((key) => key in manifest);
+  return { manifest, name: says ? undefined : basename(file).replace(/\.json$/i, "") };
+}
+
+/** False when the file is its reader's to edit, and there already. */
+function write(folder: string, { path, text, once }: GeneratedFile): boolean {
+  const target = join(folder, path);
+  if (once && existsSync(target)) return false;
+  mkdirSync(dirname(target), { recursive: true });
+  writeFileSync(target, text);
+  return true;
+}
+
+function unsupported(reports: readonly Report[]): Report[] {
+  return reports.filter((report) => report.level === "unsupported");
+}
+
+function wordsFor(reports: readonly Report[]): string[] {
+  const hard = unsupported(reports);
+  const lines = hard.slice(0, MAX_SHOWN).map(({ tool, path, message }) => {
+    return `${paintErr.yellow("unsupported")} ${JSON.stringify(tool)} ${JSON.stringify(path)}: ${message}`;
+  });
+  if (hard.length > MAX_SHOWN) lines.push(`… and ${hard.length - MAX_SHOWN} more; --json lists them all`);
+  const notes = reports.length - hard.length;
+  if (notes > 0) lines.push(`${notes} notes about parts that no validator honours; --json lists them`);
+  return lines;
+}
