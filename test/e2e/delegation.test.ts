@@ -13,10 +13,10 @@ import {
   canonicalize,
   contentId,
   generateDelegationKeys,
-  handOn,
+  handOnDelegation,
   mintDelegation,
-  spend,
-  takeAcross,
+  spendDelegation,
+  takeDelegationAcross,
 } from "../../src/gate/index.js";
 import { notingServer, type Ran } from "./workflow-world.js";
 
@@ -104,7 +104,7 @@ async function post(place: Place | undefined, token: string | undefined, tool: s
 
 /** Calls with a fresh use of a delegation. */
 function call(place: Place | undefined, held: string, tool: string, args: object): Promise<Answer> {
-  return post(place, spend(held, { audience: gatewayOf(place) }), tool, args);
+  return post(place, spendDelegation(held, { audience: gatewayOf(place) }), tool, args);
 }
 
 const WAY = ["planner", "lead", "worker", "reader", "scout"] as const;
@@ -114,8 +114,8 @@ function chain(): string[] {
   const keys = at(home).workflow.keys;
   const tokens = [mintDelegation(keys, { agent: "boss" })];
   for (const [i, to] of WAY.entries()) {
-    if (i === 2) tokens.push(handOn(takeAcross(keys, tokens.at(-1) as string), { to }));
-    else tokens.push(handOn(tokens.at(-1) as string, { to }));
+    if (i === 2) tokens.push(handOnDelegation(takeDelegationAcross(keys, tokens.at(-1) as string), { to }));
+    else tokens.push(handOnDelegation(tokens.at(-1) as string, { to }));
   }
   return tokens;
 }
@@ -191,21 +191,23 @@ describe("a chain of five delegations across two gateways", () => {
     };
     const stranger = generateDelegationKeys();
     const forged = mintDelegation({ ...stranger, gateway: gatewayOf(home) }, { agent: "boss", across: true });
-    expect(await refused(spend(forged, { audience }))).toBe("forged");
-    expect(await refused(spend(boss, { audience }))).toBe("forged");
-    expect(await refused(spend(handOn(worker, { to: "reader", tools: ["files.write"] }), { audience }))).toBe(
-      "widened",
-    );
-    expect(await refused(spend(handOn(worker, { to: "reader", ttlMs: 86_400_000 }), { audience }))).toBe("widened");
-    expect(await refused(spend(handOn(worker, { to: "boss" }), { audience }))).toBe("not-declared");
-    expect(await refused(spend(worker, { audience: gatewayOf(home) }))).toBe("wrong-audience");
+    expect(await refused(spendDelegation(forged, { audience }))).toBe("forged");
+    expect(await refused(spendDelegation(boss, { audience }))).toBe("forged");
+    expect(
+      await refused(spendDelegation(handOnDelegation(worker, { to: "reader", tools: ["files.write"] }), { audience })),
+    ).toBe("widened");
+    expect(
+      await refused(spendDelegation(handOnDelegation(worker, { to: "reader", ttlMs: 86_400_000 }), { audience })),
+    ).toBe("widened");
+    expect(await refused(spendDelegation(handOnDelegation(worker, { to: "boss" }), { audience }))).toBe("not-declared");
+    expect(await refused(spendDelegation(worker, { audience: gatewayOf(home) }))).toBe("wrong-audience");
     expect(await refused(reader)).toBe("unspent");
-    const short = spend(worker, { audience, ttlMs: 1 });
+    const short = spendDelegation(worker, { audience, ttlMs: 1 });
     await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await refused(short)).toBe("expired");
     expect(at(branch).ran.length + at(home).ran.length).toBe(before);
 
-    const once = spend(reader, { audience });
+    const once = spendDelegation(reader, { audience });
     expect((await post(branch, once, "files.read", args)).status).toBe(200);
     expect(await refused(once)).toBe("delegation.replayed");
     expect(await refused(once, "files.stat")).toBe("delegation.replayed");
@@ -216,7 +218,7 @@ describe("a chain of five delegations across two gateways", () => {
     const reader = chain()[4] as string;
     const args = { path: "/srv/tied" };
     const tied = (): string =>
-      spend(reader, { audience: gatewayOf(branch), tool: "files.read", args: contentId(canonicalize(args)) });
+      spendDelegation(reader, { audience: gatewayOf(branch), tool: "files.read", args: contentId(canonicalize(args)) });
     expect((await post(branch, tied(), "files.read", { path: "/srv/other" })).error?.rule).toBe("delegation.binding");
     expect((await post(branch, tied(), "files.stat", args)).error?.rule).toBe("delegation.binding");
     expect((await post(branch, tied(), "files.read", args)).status).toBe(200);
@@ -224,7 +226,7 @@ describe("a chain of five delegations across two gateways", () => {
 
   it("narrows further by the holder's own choice, arguments included", async () => {
     const worker = chain()[3] as string;
-    const narrowed = handOn(worker, {
+    const narrowed = handOnDelegation(worker, {
       to: "reader",
       tools: ["files.read"],
       arguments: { "files.read": { properties: { path: { const: "/srv/only" } } } },
@@ -235,7 +237,7 @@ describe("a chain of five delegations across two gateways", () => {
   });
 
   it("of two calls with one token at the same time only one runs", async () => {
-    const once = spend(chain()[4] as string, { audience: gatewayOf(branch) });
+    const once = spendDelegation(chain()[4] as string, { audience: gatewayOf(branch) });
     const answers = await Promise.all(
       Array.from({ length: 8 }, () => post(branch, once, "files.read", { path: "/srv/r" })),
     );
@@ -246,7 +248,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect((await post(home, undefined, "files.read", { path: "/srv/a" })).status).toBe(401);
     const url = at(branch).runtime.listeners[0]?.url as string;
     const held = chain()[4] as string;
-    const headers = () => ({ "portcullis-delegation": spend(held, { audience: gatewayOf(branch) }) });
+    const headers = () => ({ "portcullis-delegation": spendDelegation(held, { audience: gatewayOf(branch) }) });
     for (const revision of ["2026-07-28", "2025-11-25"] as const) {
       const client = await connect(url, { headers, revision });
       expect((await client.listTools()).map(({ name }) => name)).toEqual(["files.read", "files.stat"]);
@@ -256,7 +258,7 @@ describe("a chain of five delegations across two gateways", () => {
   });
 
   it("travels in `_meta` where there are no headers, and never reaches the tool", async () => {
-    const token = spend(chain()[4] as string, { audience: gatewayOf(branch) });
+    const token = spendDelegation(chain()[4] as string, { audience: gatewayOf(branch) });
     const body = {
       jsonrpc: "2.0",
       id: 1,

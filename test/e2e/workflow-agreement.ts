@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { emitPolicy } from "../../src/cli/workflow/grants.js";
-import { loadPolicy, makeIntent, spend, type Target } from "../../src/gate/index.js";
+import { loadPolicy, makeIntent, spendDelegation, type Target } from "../../src/gate/index.js";
 import { toolSummaries } from "../../src/gateway/index.js";
 import type { Grant } from "../../src/lattice/index.js";
 import type { WorkflowFile } from "../../src/lattice/fixtures/workflows.js";
@@ -23,7 +23,7 @@ function* ways({ loaded }: World): Iterable<readonly string[]> {
 
 /** What the gate says to one call of the last agent of a way. */
 async function decided(world: World, way: readonly string[], tool: string, n: number): Promise<boolean> {
-  const token = spend(tokenAlong(world.keys, way));
+  const token = spendDelegation(tokenAlong(world.keys, way));
   const principal = await world.identify({ transport: "http", headers: { "portcullis-delegation": token } } as never);
   if (principal.tools?.has(tool) !== true) return false;
   const target: Target = {

@@ -9,9 +9,9 @@ import {
   type DelegationKeys,
   generateDelegationKeys,
   type Gate,
-  handOn,
+  handOnDelegation,
   mintDelegation,
-  spend,
+  spendDelegation,
 } from "../../src/gate/index.js";
 import { createGateway, type Endpoint, toolSummaries } from "../../src/gateway/index.js";
 import type { Identify } from "../../src/identity/index.js";
@@ -91,7 +91,7 @@ export function openWorld(file: unknown, keys = generateDelegationKeys()): World
 
 /** The token of the last agent of a way that begins at a root. */
 export function tokenAlong(keys: DelegationKeys, [root, ...rest]: readonly string[]): string {
-  return rest.reduce((token, to) => handOn(token, { to }), mintDelegation(keys, { agent: root as string }));
+  return rest.reduce((token, to) => handOnDelegation(token, { to }), mintDelegation(keys, { agent: root as string }));
 }
 
 export interface Live {
@@ -113,7 +113,7 @@ export async function openLive(file: unknown): Promise<Live> {
       world.endpoint.close();
     },
     async call(way, tool, args) {
-      const delegation = spend(tokenAlong(world.keys, way));
+      const delegation = spendDelegation(tokenAlong(world.keys, way));
       const response = await fetch(new URL(`/tools/${tool}`, listener.url), {
         method: "POST",
         headers: { "content-type": "application/json", "portcullis-delegation": delegation },

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type Client, connect, McpError } from "../../client/index.js";
-import { spend } from "../../gate/index.js";
+import { spendDelegation } from "../../gate/index.js";
 import { DELEGATION_HEADER } from "../../identity/index.js";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import type { ToolResult } from "../../tool/index.js";
@@ -24,7 +24,8 @@ async function withClient<T>(reaching: Reaching, use: (client: Client) => Promis
   const { url, delegation, gateway } = reaching;
   const held = delegation === undefined ? undefined : tokenIn(delegation);
   // Every request spends the delegation anew.
-  const headers = held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spend(held, { audience: gateway }) });
+  const headers =
+    held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spendDelegation(held, { audience: gateway }) });
   let client: Client;
   try {
     client = await connect(url, { headers });

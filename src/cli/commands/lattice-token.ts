@@ -2,7 +2,13 @@
 
 import { readFileSync } from "node:fs";
 import { type Command, InvalidArgumentError } from "commander";
-import { DelegationRefused, handOn, mintDelegation, spend, takeAcross } from "../../gate/index.js";
+import {
+  DelegationRefused,
+  handOnDelegation,
+  mintDelegation,
+  spendDelegation,
+  takeDelegationAcross,
+} from "../../gate/index.js";
 import type { JsonObject } from "../../protocol/index.js";
 import { CliError } from "../exit.js";
 import { jsonArguments, shared } from "../options.js";
@@ -41,20 +47,24 @@ export function addTokenCommands(lattice: Command): void {
     .action((file: string, to: string, options: Narrowing) => {
       const narrowed = options.arguments === undefined ? undefined : jsonArguments(options.arguments);
       const args = narrowed as Record<string, JsonObject | boolean> | undefined;
-      print(refusing(() => handOn(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl })));
+      print(
+        refusing(() =>
+          handOnDelegation(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl }),
+        ),
+      );
     });
   token
     .command("across <token>")
     .description("the same delegation for use at other gateways; needs the gateway's working folder (--dir)")
     .action((file: string, _options: unknown, command: Command) => {
-      print(refusing(() => takeAcross(delegationKeys(shared(command).dir), tokenIn(file))));
+      print(refusing(() => takeDelegationAcross(delegationKeys(shared(command).dir), tokenIn(file))));
     });
   token
     .command("spend <token>")
     .description("what one request carries, in the header Portcullis-Delegation or in _meta")
     .option("--for <gateway>", "the gateway that will be asked (default: the one that minted it)")
     .action((file: string, options: { for?: string }) => {
-      print(refusing(() => spend(tokenIn(file), { audience: options.for })));
+      print(refusing(() => spendDelegation(tokenIn(file), { audience: options.for })));
     });
 }
 

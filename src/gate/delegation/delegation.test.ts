@@ -7,7 +7,7 @@ import { exportDelegationKeys, generateDelegationKeys, importDelegationKeys } fr
 import { DelegationRefused } from "./refused.js";
 import type { DelegationRules } from "./rules.js";
 import { SpentNonces } from "./spent.js";
-import { handOn, mintDelegation, spend, takeAcross } from "./token.js";
+import { handOnDelegation, mintDelegation, spendDelegation, takeDelegationAcross } from "./token.js";
 
 const keys = generateDelegationKeys();
 const elsewhere = generateDelegationKeys();
@@ -52,14 +52,14 @@ describe.each([
   ["signed blocks", true],
 ])("a delegation as %s", (_kind, across) => {
   const boss = mintDelegation(keys, { agent: "boss", across });
-  const lead = handOn(boss, { to: "lead", tools: ["f.read", "f.write"] });
-  const worker = handOn(lead, { to: "worker" });
+  const lead = handOnDelegation(boss, { to: "lead", tools: ["f.read", "f.write"] });
+  const worker = handOnDelegation(lead, { to: "worker" });
 
   it("says who calls, by which way, and what is left", () => {
-    const chain = here.read(spend(worker));
+    const chain = here.read(spendDelegation(worker));
     expect(chain.agents).toEqual(["boss", "lead", "worker"]);
     expect(names(chain)).toEqual(["f.read"]);
-    expect(names(here.read(spend(boss)))).toEqual(["f.read", "f.write", "n.send"]);
+    expect(names(here.read(spendDelegation(boss)))).toEqual(["f.read", "f.write", "n.send"]);
     expect(chain.record).toMatchObject({
       delegation: {
         issuer: keys.gateway,
@@ -74,47 +74,53 @@ describe.each([
   });
 
   it("cannot be widened: a tool that the delegator does not hold, or more time than it has", () => {
-    expect(refusal(() => here.read(spend(handOn(lead, { to: "worker", tools: ["n.send"] }))))).toBe("widened");
-    expect(refusal(() => here.read(spend(handOn(lead, { to: "worker", ttlMs: 7_200_000 }))))).toBe("widened");
+    expect(refusal(() => here.read(spendDelegation(handOnDelegation(lead, { to: "worker", tools: ["n.send"] }))))).toBe(
+      "widened",
+    );
+    expect(refusal(() => here.read(spendDelegation(handOnDelegation(lead, { to: "worker", ttlMs: 7_200_000 }))))).toBe(
+      "widened",
+    );
   });
 
   it("goes only where the workflow has a delegation, and starts only at a root", () => {
-    expect(refusal(() => here.read(spend(handOn(boss, { to: "worker" }))))).toBe("not-declared");
-    expect(refusal(() => here.read(spend(handOn(boss, { to: "nobody" }))))).toBe("not-declared");
-    expect(refusal(() => here.read(spend(mintDelegation(keys, { agent: "lead", across }))))).toBe("not-declared");
+    expect(refusal(() => here.read(spendDelegation(handOnDelegation(boss, { to: "worker" }))))).toBe("not-declared");
+    expect(refusal(() => here.read(spendDelegation(handOnDelegation(boss, { to: "nobody" }))))).toBe("not-declared");
+    expect(refusal(() => here.read(spendDelegation(mintDelegation(keys, { agent: "lead", across }))))).toBe(
+      "not-declared",
+    );
   });
 
   it("expires, at whichever end comes first", () => {
     const later = at(keys, [], () => Date.now() + 3_599_000);
-    const fresh = spend(worker, { ttlMs: 150 });
+    const fresh = spendDelegation(worker, { ttlMs: 150 });
     expect(refusal(() => at(keys, [], clock(-1_000, 50)).read(fresh))).toBe("accepted");
     expect(refusal(() => at(keys, [], clock(-1_000, 200)).read(fresh))).toBe("expired");
-    expect(refusal(() => later.read(spend(worker)))).toBe("expired");
-    const short = handOn(lead, { to: "worker", ttlMs: 1_000 });
-    expect(refusal(() => at(keys, [], clock(-1_000, 2_000)).read(spend(short)))).toBe("expired");
+    expect(refusal(() => later.read(spendDelegation(worker)))).toBe("expired");
+    const short = handOnDelegation(lead, { to: "worker", ttlMs: 1_000 });
+    expect(refusal(() => at(keys, [], clock(-1_000, 2_000)).read(spendDelegation(short)))).toBe("expired");
   });
 
   it("is not accepted from before the gateway started, whose memory of nonces begins there", () => {
-    const before = spend(worker);
+    const before = spendDelegation(worker);
     expect(refusal(() => at(keys, [], clock(1_000, 1_010)).read(before))).toBe("expired");
   });
 
   it("may not be spent for long: nonces are remembered for a bounded time", () => {
-    expect(refusal(() => here.read(spend(worker, { ttlMs: 600_000 })))).toBe("malformed");
+    expect(refusal(() => here.read(spendDelegation(worker, { ttlMs: 600_000 })))).toBe("malformed");
   });
 
   it("is for one gateway", () => {
-    expect(refusal(() => here.read(spend(worker, { audience: elsewhere.gateway })))).toBe("wrong-audience");
+    expect(refusal(() => here.read(spendDelegation(worker, { audience: elsewhere.gateway })))).toBe("wrong-audience");
   });
 
   it("is never sent unspent, and nothing follows once it is spent", () => {
     expect(refusal(() => here.read(worker))).toBe("unspent");
-    const after = refusal(() => here.read(spend(handOn(spend(worker), { to: "lead" }))));
+    const after = refusal(() => here.read(spendDelegation(handOnDelegation(spendDelegation(worker), { to: "lead" }))));
     expect(after).toBe("malformed");
   });
 
   it("is refused at any change of any character", () => {
-    const token = spend(worker);
+    const token = spendDelegation(worker);
     const CHARACTERS = "ABCabc019-_.~";
     fc.assert(
       fc.property(fc.nat(token.length - 1), fc.constantFrom(...CHARACTERS), (position, character) => {
@@ -127,7 +133,7 @@ describe.each([
   });
 
   it("is refused when a block is left out, moved or repeated", () => {
-    const token = spend(worker);
+    const token = spendDelegation(worker);
     const end = token.lastIndexOf("~");
     const step = across ? 2 : 1;
     const body = token.slice(5, end).split(".");
@@ -146,13 +152,16 @@ describe.each([
   it("has limits: blocks and length", () => {
     const long = (): string =>
       Array.from({ length: 40 }, (_, i) => (i % 2 === 0 ? "worker" : "lead")).reduce(
-        (token, to) => handOn(token, { to }),
+        (token, to) => handOnDelegation(token, { to }),
         lead,
       );
-    expect(refusal(() => here.read(spend(long())))).toBe("malformed");
+    expect(refusal(() => here.read(spendDelegation(long())))).toBe("malformed");
     expect(
       refusal(() =>
-        handOn(boss, { to: "lead", tools: Array.from({ length: 900 }, (_, i) => `tool-${i}-${"x".repeat(20)}`) }),
+        handOnDelegation(boss, {
+          to: "lead",
+          tools: Array.from({ length: 900 }, (_, i) => `tool-${i}-${"x".repeat(20)}`),
+        }),
       ),
     ).toBe("malformed");
   });
@@ -171,31 +180,33 @@ function clock(start: number, then: number): () => number {
 
 describe("between gateways", () => {
   const boss = mintDelegation(keys, { agent: "boss" });
-  const lead = handOn(boss, { to: "lead", tools: ["f.read"] });
+  const lead = handOnDelegation(boss, { to: "lead", tools: ["f.read"] });
 
   it("an HMAC chain is worth nothing elsewhere, until its own gateway takes it across", () => {
     const audience = elsewhere.gateway;
-    expect(refusal(() => there.read(spend(lead, { audience })))).toBe("forged");
-    const signed = takeAcross(keys, lead);
-    const chain = there.read(spend(handOn(signed, { to: "worker" }), { audience }));
+    expect(refusal(() => there.read(spendDelegation(lead, { audience })))).toBe("forged");
+    const signed = takeDelegationAcross(keys, lead);
+    const chain = there.read(spendDelegation(handOnDelegation(signed, { to: "worker" }), { audience }));
     expect(chain.agents).toEqual(["boss", "lead", "worker"]);
     expect(names(chain)).toEqual(["f.read"]);
-    expect(refusal(() => takeAcross(elsewhere, lead))).toBe("forged");
-    expect(refusal(() => takeAcross(keys, spend(lead)))).toBe("malformed");
+    expect(refusal(() => takeDelegationAcross(elsewhere, lead))).toBe("forged");
+    expect(refusal(() => takeDelegationAcross(keys, spendDelegation(lead)))).toBe("malformed");
   });
 
   it("only gateways that are trusted are believed, and none can go by another's name", () => {
     const stranger = generateDelegationKeys();
     const token = mintDelegation(stranger, { agent: "boss", across: true });
-    expect(refusal(() => there.read(spend(token, { audience: elsewhere.gateway })))).toBe("forged");
+    expect(refusal(() => there.read(spendDelegation(token, { audience: elsewhere.gateway })))).toBe("forged");
     const posing = mintDelegation({ ...stranger, gateway: keys.gateway }, { agent: "boss", across: true });
-    expect(refusal(() => there.read(spend(posing, { audience: elsewhere.gateway })))).toBe("forged");
+    expect(refusal(() => there.read(spendDelegation(posing, { audience: elsewhere.gateway })))).toBe("forged");
     const inside = mintDelegation({ ...keys, gateway: stranger.gateway }, { agent: "boss" });
-    expect(refusal(() => here.read(spend(inside, { audience: keys.gateway })))).toBe("forged");
+    expect(refusal(() => here.read(spendDelegation(inside, { audience: keys.gateway })))).toBe("forged");
   });
 
   it("a block signed by anybody but the holder of the key before it is refused", () => {
-    const [head, block, signature] = splitLast(spend(takeAcross(keys, lead), { audience: elsewhere.gateway }));
+    const [head, block, signature] = splitLast(
+      spendDelegation(takeDelegationAcross(keys, lead), { audience: elsewhere.gateway }),
+    );
     const wide = JSON.stringify({
       ...JSON.parse(Buffer.from(block, "base64url").toString()),
       exp: Date.now() + 200_000,
@@ -233,7 +244,7 @@ describe("keys", () => {
   it("survive a file, and a broken file is refused", () => {
     const read = importDelegationKeys(exportDelegationKeys(keys));
     expect([read.gateway, read.publicKey]).toEqual([keys.gateway, keys.publicKey]);
-    expect(refusal(() => here.read(spend(mintDelegation(read, { agent: "boss" }))))).toBe("accepted");
+    expect(refusal(() => here.read(spendDelegation(mintDelegation(read, { agent: "boss" }))))).toBe("accepted");
     expect(() => importDelegationKeys("{}")).toThrow("cannot be read");
     const mixed = JSON.stringify({ ...JSON.parse(exportDelegationKeys(keys)), public: elsewhere.publicKey });
     expect(() => importDelegationKeys(mixed)).toThrow("cannot be read");

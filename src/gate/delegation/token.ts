@@ -39,7 +39,7 @@ export function mintDelegation(keys: DelegationKeys, options: MintOptions): stri
 export type HandOn = Omit<HopBlock, "kind" | "expires"> & { readonly ttlMs?: number };
 
 /** Hands a delegation on to another agent, narrowed if wanted. Whoever holds a token can do this, without any key. */
-export function handOn(token: string, { ttlMs, ...hop }: HandOn): string {
+export function handOnDelegation(token: string, { ttlMs, ...hop }: HandOn): string {
   const expires = ttlMs === undefined ? {} : { expires: Date.now() + ttlMs };
   return extend(token, { kind: "hop", ...hop, ...expires });
 }
@@ -54,7 +54,10 @@ export interface Spending {
 }
 
 /** What travels with one request. It holds for one call; the token it is made from stays with its holder. */
-export function spend(token: string, { ttlMs = USE_MS, audience = issuerOf(token), ...use }: Spending = {}): string {
+export function spendDelegation(
+  token: string,
+  { ttlMs = USE_MS, audience = issuerOf(token), ...use }: Spending = {},
+): string {
   const now = Date.now();
   const nonce = randomBytes(NONCE_BYTES).toString("base64url");
   const block: UseBlock = { kind: "use", nonce, audience, issued: now, expires: now + ttlMs, ...use };
@@ -80,7 +83,7 @@ function extend(token: string, block: Block): string {
 }
 
 /** The same delegation for use at other gateways: only the gateway that minted it can say so. */
-export function takeAcross(keys: DelegationKeys, token: string): string {
+export function takeDelegationAcross(keys: DelegationKeys, token: string): string {
   if (!token.startsWith(HMAC_PREFIX)) return token;
   const [root, ...rest] = openHmac(token, keys).map((text) => decodeBlock(text).block);
   if (root?.kind !== "root" || rest.some((block) => block.kind !== "hop")) {
