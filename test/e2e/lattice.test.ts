@@ -1,18 +1,23 @@
-// "Can any agent in this workflow reach a capability it should not?", asked at the command line.
+// "Can any agent in this workflow reach a capability it should not?", asked at the command line, and held to at the gate.
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { portcullis } from "./serving.js";
+import { portcullis, root, serve } from "./serving.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-lattice-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-const workflow = (allow: string): string => {
-  const file = join(dir, "workflow.yaml");
-  writeFileSync(
-    file,
+const write = (name: string, text: string): string => {
+  const file = join(dir, name);
+  writeFileSync(file, text);
+  return file;
+};
+
+const workflow = (allow: string): string =>
+  write(
+    "workflow.yaml",
     `servers:
   files:
     tools:
@@ -27,10 +32,8 @@ delegations:
   - { from: boss, to: reader }
 `,
   );
-  return file;
-};
 
-describe("portcullis lattice", () => {
+describe("portcullis lattice check and graph", () => {
   it("finds the way by which an agent comes to hold what it must not, and exits 2", () => {
     const { code, stdout } = portcullis(["lattice", "check", workflow("[files.read]")]);
     expect(code).toBe(2);
@@ -52,11 +55,149 @@ describe("portcullis lattice", () => {
     expect(portcullis(["lattice", "graph", "--format", "paint", file]).code).toBe(64);
   });
 
-  it("names the line of a mistake", () => {
-    const file = join(dir, "bad.yaml");
-    writeFileSync(file, "agents:\n  a: { servers: [nobody] }\n");
+  it("names every mistake with its line", () => {
+    const file = write(
+      "bad.yaml",
+      `cycles: forbid
+servers:
+  files: { tools: [{ name: read }, { name: read }] }
+  none: { tools: [] }
+  net: { tools: [{ name: send }] }
+agents:
+  a: { servers: [net] }
+  b: { servers: [nobody] }
+  c: { servers: [net], tools: [files.write] }
+  a: { servers: [net] }
+delegations:
+  - { from: a, to: c }
+  - { from: c, to: a }
+  - from: a
+    to: stranger
+rules:
+  - { name: r, never: [net.send] }
+  - { name: r, never: [net.send] }
+`,
+    );
     const { code, stderr } = portcullis(["lattice", "check", file]);
     expect(code).toBe(3);
-    expect(stderr).toMatch(/2/);
+    for (const problem of [
+      /line 3: the server `files`.*`read` twice/,
+      /line 4: the server `none` has no tools/,
+      /line 8: the agent `b` names the server `nobody`/,
+      /line 8: the agent `b` has an empty capability set/,
+      /line 9: .*`files\.write`, which no server offers/,
+      /line 10: .*`a`.*twice/,
+      /line 12: delegations run in a circle: `a` → `c` → `a`/,
+      /line 15: there is no agent `stranger`/,
+      /line 18: the rule `r` is there twice, first on line 17/,
+    ]) {
+      expect(stderr).toMatch(problem);
+    }
+  });
+
+  it("says where delegations run in a circle even when that is allowed", () => {
+    const file = write(
+      "circle.yaml",
+      readFileSync(workflow("[files.read, net.send]"), "utf8")
+        .concat("  - { from: reader, to: boss }\n")
+        .replace("boss: {", "boss: { root: true,"),
+    );
+    const { code, stderr } = portcullis(["lattice", "check", file]);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/line 12: delegations run in a circle/);
+  });
+
+  it("emits the policy that holds agents to the result, and none when something is wrong", () => {
+    const { code, stdout } = portcullis(["lattice", "check", "--emit", "policy", workflow("[files.read, net.send]")]);
+    expect(code).toBe(0);
+    expect(stdout).toContain('principal == Agent::"local/reader"');
+    const bad = portcullis(["lattice", "check", "--emit", "policy", workflow("[files.read]")]);
+    expect([bad.code, bad.stdout]).toEqual([2, ""]);
+    expect(bad.stderr).toContain("`reader` can come to hold `net.send`");
+  });
+});
+
+describe("portcullis lattice caps", () => {
+  const tools = [
+    { name: "read", inputSchema: { type: "object", properties: { path: { type: "string" } }, required: ["path"] } },
+  ];
+
+  it("prints a set from a manifest file, bare or as the answer it came in", () => {
+    const bare = write("bare.json", JSON.stringify({ tools }));
+    const answer = write("answer.json", JSON.stringify({ jsonrpc: "2.0", id: 1, result: { tools } }));
+    for (const file of [bare, answer]) {
+      const { code, stdout } = portcullis(["lattice", "caps", file]);
+      expect(code).toBe(0);
+      expect(stdout).toMatch(/read +{ path: string, … } +anything/);
+      const [capability] = JSON.parse(portcullis(["--json", "lattice", "caps", file]).stdout) as unknown[];
+      expect(capability).toEqual({ name: "read", arguments: tools[0]?.inputSchema, result: true });
+    }
+  });
+
+  it("prints a set from a live server, by its address or by the command that starts it", async () => {
+    const serving = await serve();
+    const { stdout } = portcullis(["--json", "lattice", "caps", serving.url]);
+    await serving.stop();
+    expect((JSON.parse(stdout) as { name: string }[]).map(({ name }) => name)).toContain("math.add");
+    const command = [
+      process.execPath,
+      join(root, "dist", "cli", "main.js"),
+      "--dir",
+      join(dir, "started"),
+      "serve",
+      "--stdio",
+    ];
+    const started = portcullis(["--json", "lattice", "caps", "--", ...command]);
+    expect((JSON.parse(started.stdout) as { name: string }[]).map(({ name }) => name)).toContain("math.add");
+  });
+
+  it("says what is wrong with a manifest", () => {
+    expect(portcullis(["lattice", "caps", join(dir, "no.json")]).stderr).toContain("there is no file");
+    expect(portcullis(["lattice", "caps", write("odd.json", "{}")]).stderr).toContain("a list `tools`");
+    const twice = write("twice.json", JSON.stringify({ tools: [...tools, ...tools] }));
+    expect(portcullis(["lattice", "caps", twice]).stderr).toContain("lists the tool `read` twice");
+  });
+});
+
+describe("portcullis serve --workflow", () => {
+  const served = (): string =>
+    write(
+      "served.yaml",
+      `servers:
+  math: { tools: [{ name: add, inputSchema: { type: object, properties: { a: { type: integer }, b: { type: integer } } } }] }
+  clock: { tools: [{ name: now }] }
+agents:
+  boss: { servers: [math, clock] }
+  sums: { servers: [math, clock], allow: [math.add] }
+delegations:
+  - { from: boss, to: sums, tools: [math.add], arguments: { math.add: { properties: { a: { maximum: 10 } } } } }
+`,
+    );
+
+  it("denies live what the analysis says an agent cannot do, and records by which way it came", async () => {
+    const state = join(dir, "state");
+    const serving = await serve(["--workflow", served()], { dir: state });
+    const token = (name: string, args: string[]): string =>
+      write(name, portcullis(["--dir", state, "lattice", "token", ...args]).stdout);
+    const boss = token("boss.token", ["mint", "boss"]);
+    const sums = token("sums.token", ["hand-on", boss, "sums"]);
+    const call = (file: string, tool: string, args: string) =>
+      portcullis(["call", tool, args, "--url", serving.url, "--delegation", file]);
+    expect(call(sums, "math.add", '{"a":1,"b":2}').stdout).toContain("3");
+    expect(call(boss, "math.add", '{"a":11,"b":2}').code).toBe(0);
+    const denied = call(sums, "math.add", '{"a":11,"b":2}');
+    expect([denied.code, denied.stderr]).toEqual([2, expect.stringContaining("does not include these arguments")]);
+    expect(call(sums, "clock.now", "{}").code).toBe(1);
+    expect(portcullis(["call", "clock.now", "--url", serving.url]).stderr).toContain("no authority of its own");
+    const tail = portcullis(["--json", "--dir", state, "audit", "tail"]).stdout;
+    expect(tail).toContain('"chain"');
+    await serving.stop();
+  });
+
+  it("refuses a workflow that breaks its own rules", () => {
+    const file = write("broken.yaml", readFileSync(served(), "utf8").replace("tools: [math.add], ", ""));
+    const { code, stderr } = portcullis(["--dir", join(dir, "other"), "serve", "--port", "0", "--workflow", file]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("`sums` can come to hold `clock.now`");
   });
 });
