@@ -11,7 +11,7 @@ const types = new URL("client/index.js", new URL(process.env.PORTCULLIS_DIST ?? 
 const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
 const ROUNDS = 3;
 const given = process.argv.slice(2).map(Number);
-const sizes = [10, ...(given.length > 0 ? given : [1_000, 2_000, 4_000])];
+const sizes = [...new Set([10, ...(given.length > 0 ? given : [1_000, 2_000, 4_000])])];
 
 function source(tools, types) {
   const names = Array.from({ length: tools }, (_, i) => `server${i % 20}.tool_${i}`);
