@@ -7,6 +7,7 @@ import { frameworkTools } from "./framework.js";
 import { filesystemTools } from "./host/filesystem.js";
 import { linuxTools } from "./host/linux.js";
 import { hostPolicyOf } from "./host/policy.js";
+import { llmTools } from "./llm/generate.js";
 import { definitionTools } from "./state/definition-tools.js";
 import { valueTools } from "./state/value-tools.js";
 
@@ -18,6 +19,7 @@ export function coreTools(app: CoreApplication, services: CoreServices): Tool[] 
     ...frameworkTools(app, services),
     ...(app.state === undefined ? [] : definitionTools(owner, app.state)),
     ...(services.values === undefined ? [] : valueTools(owner, services.values, app.state?.limits)),
+    ...(app.llm === undefined ? [] : llmTools(app, app.llm, services)),
     ...(app.filesystem === undefined || policy === undefined ? [] : filesystemTools(owner, policy)),
     ...(policy === undefined ? [] : commandTools(owner, policy, services)),
   ];
