@@ -13,6 +13,7 @@ import {
 } from "../protocol/index.js";
 import type { Implementation } from "../tool/index.js";
 import { LIST_METHODS } from "./lists.js";
+import { resultJson } from "./result-json.js";
 import { RawResult, type Route } from "./types.js";
 
 /** How long a client of 2026-07-28 may keep a list that was filtered for it. */
@@ -41,7 +42,7 @@ export class Dresser {
       if (result.value.resultType !== undefined) return `{${result.inside}}`;
       return this.result(result.value, revision, method);
     }
-    if (!raw && !revision.resultType) return JSON.stringify(withoutComplete(result));
+    if (!raw && !revision.resultType) return resultJson(withoutComplete(result));
     const inside = raw ? result.inside : this.#inside(result, method);
     if (!revision.resultType || (!raw && dressedAlready(result))) return `{${inside}}`;
     const tail = LIST_METHODS.has(method)
@@ -53,7 +54,7 @@ export class Dresser {
   }
 
   #inside(result: JsonObject, method: string): string {
-    if (!dressedAlready(result)) return JSON.stringify(result).slice(1, -1);
+    if (!dressedAlready(result)) return resultJson(result).slice(1, -1);
     const meta = isJsonObject(result._meta) ? result._meta : {};
     const merged = {
       ...(method === "resources/read" ? { ttlMs: 0, cacheScope: "private" } : {}),

@@ -1,3 +1,5 @@
+export * from "./applications/index.js";
 export { Endpoint } from "./endpoint.js";
 export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
+export { Seal } from "./seal.js";
 export { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits } from "./types.js";

@@ -97,7 +97,7 @@ export class Lists {
     switch (method) {
       case "tools/list":
         return [...this.#server.tools.values()]
-          .filter((tool) => !principal.tools || principal.tools.has(tool.definition.name))
+          .filter((tool) => (principal.shown ?? principal.tools)?.has(tool.definition.name) ?? true)
           .flatMap((tool) =>
             show("Tool", tool.definition.name, tool.definition.name, this.#shown(tool), tool, tool.tags),
           );

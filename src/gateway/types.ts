@@ -64,7 +64,7 @@ export interface Gateway {
   /** Keep the arguments in the ledger, for replay. */
   readonly keepArguments: boolean;
   /** Where a person answers a challenge, as callers may be told. */
-  readonly approvalUrl?: ((challenge: string) => string) | undefined;
+  readonly approvalUrl?: ((challenge: string) => string | undefined) | undefined;
   readonly seal: Seal;
   readonly lists: Lists;
   /** A tool calls a tool: same caller, same gate, one level deeper. */

@@ -13,7 +13,7 @@ import { AppCatalogue } from "../relay/catalogue.js";
 import { Parked } from "../relay/parked.js";
 import type { Gateway } from "../types.js";
 import { type LinkServices, ServerLink } from "./server-link.js";
-import type { HouseServices } from "./types.js";
+import type { CoreTools, HouseServices } from "./types.js";
 
 /** How long the first caller waits for servers of which nothing is known yet. */
 const FIRST_LOOK_MS = 20_000;
@@ -31,15 +31,15 @@ export class House {
   #application: Application;
   #catalogue: AppCatalogue;
   #gate: Gate;
-  #closeCore: () => Promise<void>;
+  #core: CoreTools;
   #policyTimer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  private constructor(application: Application, services: HouseServices, core: Core) {
+  private constructor(application: Application, services: HouseServices, core: CoreTools) {
     this.id = application.id;
     this.#application = application;
     this.#services = services;
-    this.#closeCore = core.close;
+    this.#core = core;
     this.#parked = new Parked(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
@@ -84,12 +84,12 @@ export class House {
     const { document } = application;
     if (!same(coreOf(before), coreOf(document))) {
       const core = await this.#services.coreTools(application);
-      const closeBefore = this.#closeCore;
-      this.#closeCore = core.close;
+      const old = this.#core;
+      this.#core = core;
+      this.#gate = this.#newGate(this.#gate.policy);
       this.#catalogue.setLocal(core.tools);
-      void closeBefore();
-    }
-    if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
+      void old.close();
+    } else if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
     await this.#connect(document);
     await this.#loadPolicy();
   }
@@ -114,7 +114,7 @@ export class House {
     this.endpoint.close();
     this.#parked.endAll();
     await Promise.all([...this.#links.values()].map((link) => link.close()));
-    await this.#closeCore();
+    await this.#core.close();
   }
 
   // ---- what it has --------------------------------------------------------------------------------------------
@@ -223,6 +223,7 @@ export class House {
       ...(policy ? { policy } : {}),
       approvals,
       observe,
+      voices: this.#core.voices,
       limits: limitsOf(this.#application.document),
       ...(sharedLimits ? { shared: sharedLimits } : {}),
       ...(guardrails ? { guardrails } : {}),
@@ -291,11 +292,6 @@ export class House {
     };
     return gateway;
   }
-}
-
-interface Core {
-  readonly tools: readonly Tool[];
-  close(): Promise<void>;
 }
 
 /** The parts of the document that core tools are made of. */

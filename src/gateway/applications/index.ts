@@ -1,5 +1,8 @@
 export { Applications, type ApplicationsOptions } from "./applications.js";
+export { deferredUpstream } from "./deferred.js";
 export { House, matcher } from "./house.js";
 export { Lobby, type LobbyOptions } from "./lobby.js";
 export { PolicyBook } from "./policies.js";
-export type { HouseServices, PinKeeper, PinMode } from "./types.js";
+export { storedSessions } from "./session-store.js";
+export { sharedLimits } from "./shared-limits.js";
+export type { CoreTools, HouseServices, PinKeeper, PinMode } from "./types.js";

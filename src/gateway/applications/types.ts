@@ -1,4 +1,4 @@
-import type { Approvals, Guardrail, SharedLimits } from "../../gate/index.js";
+import type { Approvals, Guardrail, SharedLimits, Voice } from "../../gate/index.js";
 import type { Ledger } from "../../ledger/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
@@ -24,11 +24,19 @@ export interface HouseServices {
   readonly sessions?: (app: string) => SessionKeeper;
   readonly observe: boolean;
   readonly keepArguments: boolean;
-  readonly approvalUrl?: (challenge: string) => string;
+  readonly approvalUrl?: (challenge: string) => string | undefined;
   readonly seal: Seal;
   readonly pins: PinKeeper;
-  coreTools(application: Application): Promise<{ tools: readonly Tool[]; close(): Promise<void> }>;
+  coreTools(application: Application): Promise<CoreTools>;
   connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
+}
+
+/** The modules of this deployment, as one application has them. */
+export interface CoreTools {
+  readonly tools: readonly Tool[];
+  /** Their say in a decision. */
+  readonly voices: readonly Voice[];
+  close(): Promise<void>;
 }
 
 export type PinMode = NonNullable<ServerEntry["pin"]>;

@@ -1,0 +1,64 @@
+// The core tools of an application, from its document and the services that are its own.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type CoreApplication,
+  type CoreServices,
+  coreTools,
+  coreVoice,
+  repositoryFolder,
+  valuesOf,
+} from "../../core/index.js";
+import { type CoreTools, matcher } from "../../gateway/index.js";
+import { Sandbox } from "../../host/index.js";
+import type { Application, Storage } from "../../storage/index.js";
+import type { Telemetry } from "../../telemetry/index.js";
+import { createDialer, createOutbound } from "../../upstream/index.js";
+import type { ResolveText } from "./servers.js";
+
+export interface CoreOptions {
+  readonly storage: Storage;
+  readonly telemetry: Telemetry;
+  readonly resolve: ResolveText;
+  readonly stateDir: string;
+  readonly protectedPaths: readonly string[];
+  /** Modules this deployment loads: `framework`, `state`, `llm`, `linux`, `filesystem`. All unless said. */
+  readonly modules: ReadonlySet<string>;
+  readonly allow: readonly string[];
+}
+
+export function coreFor(options: CoreOptions) {
+  const outbound = createOutbound(createDialer({ allow: [...options.allow] }));
+  return async (application: Application): Promise<CoreTools> => {
+    const { id, document } = application;
+    const has = (module: string): boolean => options.modules.has(module);
+    const repositories = join(options.stateDir, "repositories");
+    if (has("state")) mkdirSync(repositories, { recursive: true, mode: 0o700 });
+    const app: CoreApplication = {
+      id,
+      ...(has("framework") ? { config: document.config ?? {} } : {}),
+      ...(has("state") ? { state: { repository: repositoryFolder(repositories, id) } } : {}),
+      ...(has("llm") && document.llm ? { llm: document.llm } : {}),
+      ...(has("linux") && document.linux ? { linux: document.linux } : {}),
+      ...(has("filesystem") && document.filesystem ? { filesystem: document.filesystem } : {}),
+    };
+    const sandbox = app.linux ? new Sandbox() : undefined;
+    const services: CoreServices = {
+      log: options.telemetry.log,
+      ...(has("state") ? { values: valuesOf(options.storage.values, id) } : {}),
+      fetch: outbound.fetch,
+      resolve: (text) => options.resolve(id, text),
+      ...(sandbox ? { sandbox } : {}),
+      protectedPaths: options.protectedPaths,
+    };
+    const allowed = matcher(document.permissions ?? []);
+    return {
+      tools: coreTools(app, services).filter((tool) => allowed(tool.definition.name)),
+      voices: [coreVoice(app, services)],
+      close: async () => {
+        await sandbox?.close();
+      },
+    };
+  };
+}

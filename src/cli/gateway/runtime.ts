@@ -1,0 +1,299 @@
+// A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
+
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { type AdminListener, startAdmin } from "../../admin/index.js";
+import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
+import {
+  Applications,
+  createGateway,
+  DEFAULT_GATEWAY_LIMITS,
+  type GatewayLimits,
+  type HouseServices,
+  Lobby,
+  type LobbyOptions,
+  PolicyBook,
+  Seal,
+  sharedLimits,
+  storedSessions,
+} from "../../gateway/index.js";
+import type { Identify } from "../../identity/index.js";
+import { type Ledger, openLedger } from "../../ledger/index.js";
+import { createServer } from "../../server.js";
+import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
+import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
+import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
+import { ensureState, type State } from "../state.js";
+import { VERSION } from "../version.js";
+import { coreFor } from "./core.js";
+import { pinKeeper } from "./pins.js";
+import { referenceResolver } from "./references.js";
+import { connector, type OAuthFor, type ResolveText } from "./servers.js";
+
+export interface GatewayRuntimeOptions {
+  stateDir: string;
+  /** `sqlite:path` or `postgres://…`; a file in the working folder unless given. */
+  storage?: string;
+  sealKey?: string;
+  policyPaths?: readonly string[];
+  observe?: boolean;
+  keepArguments?: boolean;
+  modules?: readonly string[];
+  /** Private hosts and ranges that may be reached besides those named in documents. */
+  allow?: readonly string[];
+  /** Names this process among its replicas. */
+  replica?: string;
+  ledgerDir?: string;
+  http?: Parameters<typeof listenHttp>[1];
+  tcp?: { host: string; port: number };
+  websocket?: { host: string; port: number };
+  admin?: { host: string; port: number; publicUrl?: string };
+  telemetry?: TelemetryOptions;
+  limits?: Partial<GatewayLimits>;
+  publishCheckpoints?: string;
+  identity: (parts: IdentityParts) => Promise<IdentityHere>;
+  oauth?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
+}
+
+export interface IdentityParts {
+  readonly storage: Storage;
+  readonly telemetry: Telemetry;
+}
+
+export interface IdentityHere {
+  readonly identify: Identify;
+  readonly open?: NonNullable<LobbyOptions["open"]>;
+  close(): Promise<void>;
+}
+
+export interface GatewayRuntime {
+  readonly state: State;
+  readonly storage: Storage;
+  readonly sealer: Sealer;
+  readonly applications: Applications;
+  readonly lobby: Lobby;
+  readonly ledger: Ledger;
+  readonly telemetry: Telemetry;
+  readonly listeners: readonly Listener[];
+  readonly admin: AdminListener | undefined;
+  readonly watcher: PolicyWatcher;
+  readonly policy: PolicySet;
+  close(): Promise<void>;
+}
+
+const BEAT_MS = 5_000;
+/** Modules of a Core server; an App or Community server loads none of them. */
+export const MODULES = ["framework", "state", "llm", "linux", "filesystem"] as const;
+
+export async function startGateway(options: GatewayRuntimeOptions): Promise<GatewayRuntime> {
+  const state = ensureState(options.stateDir);
+  const telemetry = createTelemetry({ serviceName: "portcullis", ...options.telemetry });
+  // What has been opened is closed again, in reverse, when anything after it fails to open.
+  const opened: (() => unknown)[] = [() => telemetry.shutdown()];
+  const close = async (): Promise<void> => {
+    for (const end of opened.splice(0).reverse()) await end();
+  };
+  try {
+    return { ...(await open(options, state, telemetry, opened)), close };
+  } catch (error) {
+    await close().catch(() => {});
+    throw error;
+  }
+}
+
+async function open(
+  options: GatewayRuntimeOptions,
+  state: State,
+  telemetry: Telemetry,
+  opened: (() => unknown)[],
+): Promise<Omit<GatewayRuntime, "close">> {
+  const storage = await openStorage(options.storage, { defaultFile: join(state.dir, "portcullis.db") });
+  opened.push(() => storage.close());
+  const sealer = createSealer(
+    loadSealKeys({ defaultFile: join(state.dir, "seal.key"), ...(options.sealKey ? { source: options.sealKey } : {}) }),
+  );
+  const isShared = storage.kind === "postgres" || options.replica !== undefined;
+  const replica = options.replica ?? (isShared ? `${hostname()}-${randomBytes(4).toString("hex")}` : "gateway");
+  const ledger = await openLedger({
+    dir: options.ledgerDir ?? state.ledgerDir,
+    origin: `portcullis.local/${replica}`,
+    keepArguments: options.keepArguments ?? false,
+    ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
+  });
+  opened.push(() => ledger.close());
+  const book = new PolicyBook();
+  let policy: PolicySet = noPolicy;
+  const watcher = await watchPolicy({
+    paths: options.policyPaths?.length ? options.policyPaths : [state.policyDir],
+    tools: () => [],
+    unknownTools: "warn",
+    gate: {
+      get policy() {
+        return policy;
+      },
+      swap(next, sources) {
+        policy = next;
+        book.setCommon(sources);
+      },
+    },
+    onSwap: async (swap) => {
+      await ledger.append({ kind: "policy", old: swap.from, new: swap.to, detail: { files: swap.files } });
+      telemetry.log.info("policy in force", { policy: swap.to, files: swap.files });
+    },
+    onRefused: ({ kept, error }) => {
+      telemetry.metrics.policyRefusals.inc();
+      telemetry.log.error("the new policy is refused, the old one stays", { kept, problem: error.message });
+    },
+  });
+  opened.push(() => watcher.close());
+  const approvals = new StoredApprovals(storage.challenges);
+  const resolve = referenceResolver(storage, sealer);
+  const allow = options.allow ?? [];
+  const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
+  let adminUrl = options.admin?.publicUrl;
+  const services: HouseServices = {
+    info: { name: "portcullis", version: VERSION },
+    mcpPath: options.http?.path ?? "/mcp",
+    ledger,
+    telemetry,
+    limits,
+    approvals,
+    policies: book,
+    observe: options.observe ?? false,
+    keepArguments: options.keepArguments ?? false,
+    seal: new Seal(await sealKeyOf(storage, sealer)),
+    pins: pinKeeper(storage.pins, telemetry),
+    coreTools: coreFor({
+      storage,
+      telemetry,
+      resolve,
+      stateDir: state.dir,
+      protectedPaths: [state.dir],
+      modules: new Set(options.modules ?? MODULES),
+      allow,
+    }),
+    connect: connector({
+      resolve,
+      allow,
+      ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
+    }),
+    approvalUrl: (challenge) => (adminUrl === undefined ? undefined : `${adminUrl}/approve/${challenge}`),
+    ...(isShared
+      ? {
+          sharedLimits: sharedLimits(storage.leases),
+          sessions: () => storedSessions(storage.sessions, replica, limits.sessionIdleMs),
+        }
+      : {}),
+  };
+  const applications = await Applications.start({ storage, services });
+  opened.push(() => applications.close());
+  await recordChanges(storage, ledger, telemetry, opened);
+  if (isShared) await beat(storage, replica, opened);
+  const who = await options.identity({ storage, telemetry });
+  opened.push(() => who.close());
+  const outside = createGateway({ server: createServer({ name: "portcullis", version: VERSION }), telemetry, limits });
+  opened.push(() => outside.close());
+  const lobby = new Lobby({ identify: who.identify, applications, outside, ...(who.open ? { open: who.open } : {}) });
+  const admin = options.admin
+    ? await startAdmin({
+        host: options.admin.host,
+        port: options.admin.port,
+        telemetry,
+        gate: {
+          get policy() {
+            return policy;
+          },
+          approvals,
+        },
+        ledger,
+        tokenFile: state.operatorToken,
+        policyFiles: () => watcher.files,
+      })
+    : undefined;
+  opened.push(() => admin?.close());
+  adminUrl ??= admin?.url;
+  const listeners = await listenAll(options, lobby, opened);
+  telemetry.metrics.addSource(() => {
+    telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
+    return [];
+  });
+  return {
+    state,
+    storage,
+    sealer,
+    applications,
+    lobby,
+    ledger,
+    telemetry,
+    listeners,
+    admin,
+    watcher,
+    get policy() {
+      return policy;
+    },
+  };
+}
+
+async function listenAll(
+  options: GatewayRuntimeOptions,
+  lobby: Lobby,
+  opened: (() => unknown)[],
+): Promise<readonly Listener[]> {
+  const listeners: Listener[] = [];
+  const listen = async (listening: Promise<Listener>): Promise<void> => {
+    const listener = await listening;
+    listeners.push(listener);
+    opened.push(() => listener.close());
+  };
+  if (options.http) await listen(listenHttp(lobby, options.http));
+  if (options.tcp) await listen(listenTcp(lobby, options.tcp));
+  if (options.websocket) await listen(listenWebSocket(lobby, options.websocket));
+  return listeners;
+}
+
+/** What was sealed at one replica is opened at another, so they share the key, which the store keeps sealed. */
+async function sealKeyOf(storage: Storage, sealer: Sealer): Promise<Buffer> {
+  const id = { app: "", server: "portcullis", user: "request-state" };
+  const as = { kind: "token" as const, app: "", name: "portcullis/request-state" };
+  for (let i = 0; i < 3; i++) {
+    const stored = await storage.tokens.get(id);
+    if (stored) return Buffer.from(sealer.open(as, stored.sealed), "base64");
+    const fresh = randomBytes(32).toString("base64");
+    if (await storage.tokens.put(id, sealer.seal(as, fresh), 0)) return Buffer.from(fresh, "base64");
+  }
+  throw new Error("the store keeps no key for this gateway; is it writable?");
+}
+
+/** Changes of applications, keys, secrets and pins are on record here, by whomever they were made. */
+async function recordChanges(
+  storage: Storage,
+  ledger: Ledger,
+  telemetry: Telemetry,
+  opened: (() => unknown)[],
+): Promise<void> {
+  const unwatch = await storage.feed.watch({
+    change: ({ topic, action, app, name, by, seq }) => {
+      if (topic === "challenge" || topic === "session" || topic === "token") return;
+      ledger
+        .append({ kind: "admin", actor: by, action: `${topic}.${action}`, detail: { app, name, seq } })
+        .catch((error: Error) =>
+          telemetry.log.error("a change is not on record", { topic, app, problem: error.message }),
+        );
+    },
+    resync: () => {},
+  });
+  opened.push(unwatch);
+}
+
+async function beat(storage: Storage, replica: string, opened: (() => unknown)[]): Promise<void> {
+  const tell = (): Promise<void> =>
+    storage.replicas.beat({ id: replica, ledgerOrigin: `portcullis.local/${replica}`, detail: { version: VERSION } });
+  await tell();
+  const timer = setInterval(() => void tell().catch(() => {}), BEAT_MS);
+  timer.unref();
+  opened.push(async () => {
+    clearInterval(timer);
+    await storage.replicas.remove(replica).catch(() => {});
+  });
+}

@@ -1,0 +1,96 @@
+// From an entry of an application's document to a connection: references resolved, target and credentials made.
+
+import { deferredUpstream } from "../../gateway/index.js";
+import type { Application, ServerEntry } from "../../storage/index.js";
+import { createDialer, createUpstream, type Upstream, type UpstreamTarget } from "../../upstream/index.js";
+import { VERSION } from "../version.js";
+
+/** Puts secrets and variables where a text refers to them. Throws with the name of what is missing. */
+export type ResolveText = (app: string, text: string) => Promise<string>;
+
+/** Credentials for a server that wants OAuth. */
+export type OAuthFor = (
+  application: Application,
+  server: string,
+  entry: ServerEntry,
+  user: string | undefined,
+) => NonNullable<Parameters<typeof createUpstream>[0]["credentials"]>;
+
+export interface ConnectOptions {
+  readonly resolve: ResolveText;
+  /** Hosts and ranges beyond the public network that the operator named. */
+  readonly allow: readonly string[];
+  readonly oauth?: OAuthFor;
+}
+
+export function connector(options: ConnectOptions) {
+  return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream =>
+    deferredUpstream(server, async () => {
+      const text = (value: string): Promise<string> => options.resolve(application.id, value);
+      const target = await targetOf(entry, text);
+      const headers = await resolved(entry.headers ?? {}, text);
+      const bearer = entry.auth?.type === "bearer" ? await text(entry.auth.token ?? "") : undefined;
+      if (bearer !== undefined) headers.authorization = `Bearer ${bearer}`;
+      const credentials =
+        entry.auth?.type === "oauth" ? options.oauth?.(application, server, entry, user) : { headers: () => headers };
+      return createUpstream({
+        name: server,
+        target,
+        clientInfo: { name: "portcullis", version: VERSION },
+        // Callers are asked through us; what a caller cannot do is refused there.
+        clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
+        ...(credentials ? { credentials } : {}),
+        // What the operator wrote into the document is what the operator named.
+        dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
+      });
+    });
+}
+
+async function resolved(
+  values: Readonly<Record<string, string>>,
+  text: (value: string) => Promise<string>,
+): Promise<Record<string, string>> {
+  const out: Record<string, string> = {};
+  for (const [name, value] of Object.entries(values)) out[name] = await text(value);
+  return out;
+}
+
+async function targetOf(entry: ServerEntry, text: (value: string) => Promise<string>): Promise<UpstreamTarget> {
+  if (entry.command !== undefined) {
+    return {
+      transport: "stdio",
+      command: await text(entry.command),
+      args: await Promise.all((entry.args ?? []).map(text)),
+      env: await resolved(entry.env ?? {}, text),
+      ...(entry.cwd === undefined ? {} : { cwd: await text(entry.cwd) }),
+    };
+  }
+  const url = new URL(await text(entry.url ?? ""));
+  const transport = entry.transport ?? byScheme(url.protocol);
+  if (transport === "tcp") return { transport, host: url.hostname, port: Number(url.port) };
+  return { transport, url: url.href };
+}
+
+function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {
+  switch (protocol) {
+    case "ws:":
+    case "wss:":
+      return "websocket";
+    case "tcp:":
+      return "tcp";
+    default:
+      return "http";
+  }
+}
+
+/** The host of a server's own address may be at a private or loopback address: a person wrote it there. */
+function namedIn(target: UpstreamTarget): string[] {
+  switch (target.transport) {
+    case "stdio":
+      return [];
+    case "tcp":
+      return [target.host];
+    default:
+      return [new URL(target.url).hostname.replace(/^\[|\]$/g, "")];
+  }
+}

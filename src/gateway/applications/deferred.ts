@@ -1,0 +1,83 @@
+// A connection whose settings are still being read (secrets come from the store). To everyone else it is there already.
+
+import type { Upstream, UpstreamHealth } from "../../upstream/index.js";
+
+const NOT_YET: UpstreamHealth = {
+  state: "starting",
+  transport: "stdio",
+  revision: undefined,
+  circuit: "closed",
+  retryAt: undefined,
+  inFlight: 0,
+  queued: 0,
+  counts: {
+    calls: 0,
+    results: 0,
+    errors: 0,
+    failures: 0,
+    timeouts: 0,
+    cancelled: 0,
+    refused: 0,
+    strayAnswers: 0,
+    malformed: 0,
+    refusedMessages: 0,
+  },
+  restarts: 0,
+  lastError: undefined,
+  stderr: "",
+  pid: undefined,
+  containment: undefined,
+};
+
+export function deferredUpstream(name: string, make: () => Promise<Upstream>): Upstream {
+  let made: Upstream | undefined;
+  let failure: Error | undefined;
+  let making: Promise<Upstream> | undefined;
+  let isClosed = false;
+  const listeners = new Set<Parameters<Upstream["onChange"]>[0]>();
+  const ready = (): Promise<Upstream> => {
+    if (made) return Promise.resolve(made);
+    making ??= make()
+      .then((upstream) => {
+        made = upstream;
+        upstream.onChange((change) => {
+          for (const listener of listeners) listener(change);
+        });
+        return upstream;
+      })
+      .catch((error: Error) => {
+        // A secret that is missing now may be there at the next try.
+        making = undefined;
+        failure = error;
+        throw error;
+      });
+    return making;
+  };
+  return {
+    name,
+    get state() {
+      return isClosed ? "stopped" : (made?.state ?? (failure ? "failed" : "idle"));
+    },
+    get revision() {
+      return made?.revision;
+    },
+    start: async () => (await ready()).start(),
+    catalogue: async () => (await ready()).catalogue(),
+    request: (call) => (made ? made.request(call) : ready().then((upstream) => upstream.request(call))),
+    watch: async (uri) => (await ready()).watch(uri),
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    health: () =>
+      made?.health() ?? {
+        ...NOT_YET,
+        ...(failure ? { state: "failed", lastError: { at: Date.now(), message: failure.message } } : {}),
+      },
+    close: async () => {
+      isClosed = true;
+      await making?.catch(() => {});
+      await made?.close();
+    },
+  };
+}
