@@ -1,0 +1,129 @@
+// A newcomer's path to the host: two questions or two flags, a commented policy, and a client configuration that works.
+
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { inspect } from "./inspector.js";
+import { root } from "./serving.js";
+
+const main = join(root, "dist", "cli", "main.js");
+let home: string;
+let code: string;
+beforeEach(() => {
+  home = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-newcomer-")));
+  code = join(home, "code");
+  mkdirSync(code);
+  writeFileSync(join(code, "readme.txt"), "hello, newcomer\n");
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+const environment = () => ({ PATH: process.env.PATH ?? "", HOME: home, NO_COLOR: "1", TERM: "xterm" });
+
+function portcullis(...args: string[]) {
+  const ran = spawnSync(process.execPath, [main, ...args], { cwd: home, env: environment(), encoding: "utf8" });
+  return { code: ran.status, stdout: ran.stdout, stderr: ran.stderr };
+}
+
+const policyFile = () => join(home, ".config/portcullis/policy.yaml");
+
+describe("portcullis init host", () => {
+  it("prints a client configuration that the inspector works with", () => {
+    const made = portcullis("init", "host", "--read", "code", "--write", "code/scratch");
+    expect(made).toMatchObject({ code: 0 });
+    const snippet = join(home, "client.json");
+    writeFileSync(snippet, made.stdout);
+    const listed = inspect(snippet, ["--method", "tools/list"], { env: environment() });
+    expect(listed.answer?.tools?.map((tool: { name: string }) => tool.name).sort(), listed.text).toEqual([
+      "cmd.run",
+      "fs.read",
+      "fs.write",
+    ]);
+    const call = (tool: string, ...args: string[]) =>
+      inspect(snippet, ["--method", "tools/call", "--tool-name", tool, ...args.flatMap((arg) => ["--tool-arg", arg])], {
+        env: environment(),
+      });
+    expect(call("fs.write", "path=~/code/scratch/new.txt", "data=written").answer).toMatchObject({
+      structuredContent: { bytesWritten: 7 },
+    });
+    expect(readFileSync(join(code, "scratch/new.txt"), "utf8")).toBe("written");
+    const denied = call("fs.read", `path=${policyFile()}`);
+    expect(denied.answer?.isError, denied.text).toBe(true);
+    expect(denied.text).toContain("POLICY_DENY");
+  });
+
+  it("writes a policy with remarks, for its owner alone, and never over one that is there", () => {
+    expect(portcullis("init", "host", "--read", "code").code).toBe(0);
+    const text = readFileSync(policyFile(), "utf8");
+    expect(parse(text)).toMatchObject({ version: 1, allowedRoots: ["~/code"], writeRules: [], sandbox: "required" });
+    expect(text.split("\n").filter((line) => line.startsWith("#")).length).toBeGreaterThan(10);
+    expect(statSync(policyFile()).mode & 0o777).toBe(0o600);
+    writeFileSync(policyFile(), "version: 1 # mine\n");
+    const again = portcullis("init", "host", "--read", "code");
+    expect(again.code).toBe(1);
+    expect(again.stderr).toContain("--force");
+    expect(readFileSync(policyFile(), "utf8")).toBe("version: 1 # mine\n");
+    expect(portcullis("init", "host", "--read", "code", "--force").code).toBe(0);
+    expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({ allowedRoots: ["~/code"] });
+  });
+
+  it("refuses folders that hold the policy, the ledger or the program, and writes nothing", () => {
+    for (const args of [
+      ["--read", "."],
+      ["--read", "code", "--write", ".config"],
+      ["--read", "code", "--write", "~/.local/state/portcullis"],
+      ["--read", "code", "--write", join(root, "dist")],
+      ["--read", "nowhere"],
+    ]) {
+      const refused = portcullis("init", "host", ...args);
+      expect(refused.code, args.join(" ")).toBe(3);
+      expect(refused.stderr).toMatch(/must stay out of reach|does not exist/);
+      expect(() => statSync(policyFile())).toThrow();
+    }
+  });
+
+  it("gives everything as data, and says what to type where there is nobody to ask", () => {
+    const nobody = portcullis("init", "host");
+    expect(nobody.code).toBe(64);
+    expect(nobody.stderr).toContain("--read <folder>");
+    const made = portcullis("init", "host", "--read", "code", "--config", "elsewhere/p.yaml", "--json");
+    expect(made.stderr).toBe("");
+    expect(JSON.parse(made.stdout)).toMatchObject({
+      config: join(home, "elsewhere/p.yaml"),
+      client: { mcpServers: { "portcullis-host": { command: process.execPath } } },
+    });
+  });
+
+  const hasScript = spawnSync("script", ["--version"]).status === 0;
+  it.skipIf(!hasScript)("asks two questions at a terminal (needs `script` of util-linux)", async () => {
+    // The terminal that `script` makes is as wide as ours, which is none.
+    const command = `stty cols 160 rows 40; ${process.execPath} ${main} init host`;
+    const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd: code, env: environment() });
+    let screen = "";
+    const seen = async (text: string): Promise<void> => {
+      const until = Date.now() + 20_000;
+      while (!screen.includes(text)) {
+        if (Date.now() > until) throw new Error(`waited for "${text}":\n${screen}`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    };
+    child.stdout.on("data", (chunk) => {
+      screen += String(chunk);
+    });
+    const exited = new Promise((resolve) => child.once("close", resolve));
+    await seen("Which folder may the agent read?");
+    child.stdin.write("\r");
+    await seen("Which folder may it write to?");
+    child.stdin.write("~/.config\r");
+    await seen("must stay out of reach");
+    child.stdin.write("\u0015~/code/out\r");
+    await exited;
+    expect(screen).toContain("mcpServers");
+    expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({
+      allowedRoots: ["~/code"],
+      writeRules: [{ path: "~/code/out" }],
+    });
+  });
+});
