@@ -1,6 +1,7 @@
 // core.state.*: runtime values.
 
 import { Fault } from "../../protocol/index.js";
+import { StorageError } from "../../storage/index.js";
 import type { Tool } from "../../tool/index.js";
 import { type Owner, ownTool } from "../own-tool.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits } from "./settings.js";
@@ -15,7 +16,8 @@ const VERSION = {
 const CURRENT = { type: "integer", description: "Give it back as expectedVersion." } as const;
 const EXPIRES = { type: "string", description: "When the value goes away; absent: never." } as const;
 
-export function valueTools(owner: Owner, values: RuntimeValues, given: Partial<StateLimits> = {}): Tool[] {
+export function valueTools(owner: Owner, store: RuntimeValues, given: Partial<StateLimits> = {}): Tool[] {
+  const values = inOurWords(store);
   const limits = { ...DEFAULT_STATE_LIMITS, ...given };
   const key = {
     type: "string",
@@ -130,6 +132,38 @@ function setTool(owner: Owner, values: RuntimeValues, key: KeySchema, limits: St
       return { structuredContent: { key: args.key, version: stored.version, ...expiry(stored.expiresAt) } };
     },
   });
+}
+
+/** What a store says when it cannot, as callers may hear it. */
+function inOurWords(store: RuntimeValues): RuntimeValues {
+  const told = async <T>(work: Promise<T>): Promise<T> => {
+    try {
+      return await work;
+    } catch (error) {
+      throw error instanceof StorageError ? faultOf(error) : error;
+    }
+  };
+  return {
+    get: (key) => told(store.get(key)),
+    set: (key, value, options) => told(store.set(key, value, options)),
+    remove: (key, version) => told(store.remove(key, version)),
+  };
+}
+
+function faultOf(error: StorageError): unknown {
+  switch (error.code) {
+    case "STORAGE_FULL":
+      return new Fault("ToolExecution", "the application has as many runtime values as it may have", {
+        rule: "maxValues",
+        suggestions: ["delete some, or give them a time to live"],
+      });
+    case "STORAGE_INVALID":
+      return new Fault("ValidationError", "the store does not take this key or value", { rule: "runtimeValueKey" });
+    case "STORAGE_UNAVAILABLE":
+      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", { cause: error });
+    default:
+      return error;
+  }
 }
 
 function expiry(expiresAt: number | undefined): { expiresAt?: string } {
