@@ -55,6 +55,19 @@ describe("portcullis lattice check and graph", () => {
     expect(portcullis(["lattice", "graph", "--format", "paint", file]).code).toBe(64);
   });
 
+  it("drew the pictures of the guide", () => {
+    const guide = readFileSync(join(root, "docs", "guides", "lattice.md"), "utf8");
+    for (const [, name, text] of guide.matchAll(/^```(?:json|yaml) (\S+)\n([^]*?)^```/gm))
+      write(name ?? "", text ?? "");
+    for (const [file, picture] of [
+      ["workflow.yaml", "lattice-unsafe.svg"],
+      ["safe.yaml", "lattice-safe.svg"],
+    ] as const) {
+      const { stdout } = portcullis(["lattice", "graph", join(dir, file)]);
+      expect(stdout).toBe(readFileSync(join(root, "docs", "guides", picture), "utf8"));
+    }
+  });
+
   it("names every mistake with its line", () => {
     const file = write(
       "bad.yaml",

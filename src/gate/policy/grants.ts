@@ -47,7 +47,7 @@ export function grantPolicy(
         : argumentConditions(grant.arguments, action.shape, schemas.get(grant.tool));
     if (said === undefined) unsaid.push(grant);
     if (said === undefined && options.argumentsElsewhere !== true) {
-      rules.push(`// not permitted: Cedar cannot say which arguments ${comment(grant)} may use`);
+      rules.push(`// not permitted: Cedar cannot say which arguments ${comment(grant)}`);
     } else if (said === undefined || said.length === 0) {
       const key = `${grant.app}/${grant.agent}`;
       free.set(key, [...(free.get(key) ?? []), grant]);
@@ -65,7 +65,8 @@ export function grantPolicy(
   const header = (options.header ?? []).map((line) => `// ${quote(line).slice(1, -1)}`);
   // Nothing granted is still a policy: one that permits nothing.
   const body = rules.length === 0 ? ['@id("lattice.nothing")\nforbid (principal, action, resource);'] : rules;
-  return { text: `${[...header, ...body].join("\n\n")}\n`, unsaid };
+  const parts = header.length === 0 ? body : [header.join("\n"), ...body];
+  return { text: `${parts.join("\n\n")}\n`, unsaid };
 }
 
 /** A number makes it unique, the names make it readable. */
@@ -91,5 +92,5 @@ function rule(id: string, { app, agent, tool }: PolicyGrant, conditions: readonl
 }
 
 function comment({ agent, tool }: PolicyGrant): string {
-  return `${quote(agent).slice(1, -1)} of ${quote(tool).slice(1, -1)}`;
+  return `${quote(agent).slice(1, -1)} may use with ${quote(tool).slice(1, -1)}`;
 }

@@ -3,10 +3,14 @@ import { layout } from "./layout.js";
 import { type PictureEdge, pictureOf, shorten } from "./picture.js";
 import { tell } from "./story.js";
 
-const BOX = { width: 168, height: 34, gapX: 96, gapY: 18, margin: 24 } as const;
+const BOX = { width: 168, height: 34, gapX: 132, gapY: 18, margin: 24 } as const;
 const LINE_HEIGHT = 18;
 const MAX_STORIES = 12;
 const MAX_NAME = 22;
+/** A generous width of one character of a note. */
+const CHARACTER = 6.6;
+const MAX_LINES = 4;
+const INDENT = 14;
 
 const STYLE = `
   text { font: 13px system-ui, sans-serif; fill: #111827; }
@@ -25,9 +29,10 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
   const x = (node: number): number => BOX.margin + (column[node] ?? 0) * (BOX.width + BOX.gapX);
   const y = (node: number): number => BOX.margin + (row[node] ?? 0) * (BOX.height + BOX.gapY);
   const drawn = BOX.margin * 2 + rows * (BOX.height + BOX.gapY) - BOX.gapY;
-  const stories = violations.slice(0, MAX_STORIES).map(tell);
-  if (violations.length > MAX_STORIES) stories.push(`… and ${violations.length - MAX_STORIES} more`);
   const width = Math.max(BOX.margin * 2 + columns * (BOX.width + BOX.gapX) - BOX.gapX, 480);
+  const told = violations.slice(0, MAX_STORIES).map(tell);
+  if (violations.length > MAX_STORIES) told.push(`… and ${violations.length - MAX_STORIES} more`);
+  const stories = told.flatMap((story) => wrapped(story, Math.floor((width - 2 * BOX.margin) / CHARACTER)));
   const height = drawn + (stories.length + 1) * LINE_HEIGHT + BOX.margin;
   // Marked edges last, so that they lie on top.
   const edges = picture.edges.toSorted((a, b) => Number(a.isMarked) - Number(b.isMarked));
@@ -50,10 +55,9 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
       return `<g><title>${escape(full)}</title><rect class="${look}" ${at}/><text ${center}>${escape(shorten(name, MAX_NAME))}</text></g>`;
     }),
     `<text x="${BOX.margin}" y="${drawn + LINE_HEIGHT}" font-weight="600">${escape(title)}</text>`,
-    ...stories.map((story, i) => {
-      const at = `x="${BOX.margin}" y="${drawn + (i + 2) * LINE_HEIGHT}"`;
-      const most = Math.max(40, Math.floor((width - 2 * BOX.margin) / 6));
-      return `<text class="note" ${at}><title>${escape(story)}</title>${escape(shorten(story, most))}</text>`;
+    ...stories.map(({ text, indent }, i) => {
+      const at = `x="${BOX.margin + indent}" y="${drawn + (i + 2) * LINE_HEIGHT}"`;
+      return `<text class="note" ${at}>${escape(text)}</text>`;
     }),
     "</svg>",
     "",
@@ -62,6 +66,24 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
 
 function arrow(id: string, color: string): string {
   return `<marker id="${id}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="${color}"/></marker>`;
+}
+
+interface NoteLine {
+  readonly text: string;
+  readonly indent: number;
+}
+
+/** Lines that fit, broken between words; what is still too long is cut. */
+function wrapped(story: string, most: number): NoteLine[] {
+  const lines: string[] = [];
+  for (const word of story.split(" ")) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= most - 4) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  const kept = lines.slice(0, MAX_LINES);
+  if (lines.length > MAX_LINES) kept.push("…");
+  return kept.map((text, i) => ({ text: shorten(text, most), indent: i === 0 ? 0 : INDENT }));
 }
 
 type Place = (node: number) => number;
