@@ -24,10 +24,11 @@ export function resultJson(result: JsonObject): string {
 
 /** Like `JSON.stringify`, what has no JSON is left out. */
 function objectJson(object: JsonObject, write: (value: JsonValue) => string | undefined): string {
-  const members: string[] = [];
+  // Put together with `+`, which copies nothing yet; `join` would.
+  let members = "";
   for (const [key, value] of Object.entries(object)) {
     const json = write(value);
-    if (json !== undefined) members.push(`${JSON.stringify(key)}:${json}`);
+    if (json !== undefined) members += `${members === "" ? "" : ","}${JSON.stringify(key)}:${json}`;
   }
-  return `{${members.join(",")}}`;
+  return `{${members}}`;
 }

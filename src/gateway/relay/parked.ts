@@ -55,11 +55,6 @@ export class Exchange {
     if (this.#questions.size >= MAX_QUESTIONS) {
       return Promise.reject(new Fault("TooMany", `${MAX_QUESTIONS} questions of one call are already open`));
     }
-    try {
-      this.#context?.assertCapable(method);
-    } catch (error) {
-      return Promise.reject(error as Fault);
-    }
     const key = `q${this.#count++}`;
     return new Promise((resolve, reject) => {
       this.#questions.set(key, { key, request: { method, params } as InputRequest, resolve, reject });

@@ -90,9 +90,17 @@ interface RelayState {
 
 async function relay(link: Link, outgoing: Outgoing, context: RunContext): Promise<JsonObject | RawResult> {
   const before = (context.state ?? {}) as RelayState;
-  const answer = await answered(link, outgoing, context, before);
+  const lacks: Lacks = { fault: undefined };
+  const answer = await answered(link, outgoing, context, before, lacks);
+  // A server that had to do without a question may have managed; one that failed failed for want of it.
+  if (lacks.fault && (answer.kind === "error" || answer.value.isError === true)) throw lacks.fault;
   if (answer.kind === "error") throw refusedBy(link, answer);
   return passedOn(link, outgoing.method, answer);
+}
+
+/** The first question that this client cannot be asked. */
+interface Lacks {
+  fault: Fault | undefined;
 }
 
 async function answered(
@@ -100,16 +108,16 @@ async function answered(
   outgoing: Outgoing,
   context: RunContext,
   before: RelayState,
-): Promise<UpstreamAnswer & { kind: "result" | "error" }> {
-  const { conversation } = context.proposal;
+  lacks: Lacks,
+): Promise<UpstreamAnswer> {
   if (before.parked !== undefined) return resumed(link, context, before.parked);
   const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
-  if (asksLater) return firstTurn(link, outgoing, context, before);
+  if (asksLater) return firstTurn(link, outgoing, context, before, lacks);
   const upstream = link.upstream(context.grant.principal);
   let state = before;
   let responses: JsonObject | undefined;
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const hooks = hooksFor(context, conversation.request ? (m, p) => context.relayQuestion(m, p) : undefined);
+    const hooks = hooksFor(context, lacks, (m, p) => context.relayQuestion(m, p));
     const answer = await upstream.request(callOf(outgoing, context, state, responses, hooks));
     const asked = questionsIn(answer);
     if (!asked) return answer;
@@ -135,10 +143,11 @@ async function firstTurn(
   outgoing: Outgoing,
   context: RunContext,
   before: RelayState,
+  lacks: Lacks,
 ): Promise<UpstreamAnswer> {
   const exchange = new Exchange();
   exchange.attach(context);
-  const hooks = hooksFor(context, (method, params) => exchange.ask(method, params), exchange);
+  const hooks = hooksFor(context, lacks, (method, params) => exchange.ask(method, params), exchange);
   const responses = context.round.responses;
   const call = callOf(outgoing, context, before, responses, hooks);
   const upstream = link.upstream(context.grant.principal);
@@ -171,7 +180,8 @@ function canBeAsked(capabilities: JsonObject): boolean {
 
 function hooksFor(
   context: RunContext,
-  ask: ((method: QuestionMethod, params: JsonObject) => Promise<JsonObject>) | undefined,
+  lacks: Lacks,
+  ask: (method: QuestionMethod, params: JsonObject) => Promise<JsonObject>,
   exchange?: Exchange,
 ): CallHooks {
   // Of several rounds, the one under way speaks for the call.
@@ -179,7 +189,15 @@ function hooksFor(
   return {
     ...(context.wantsProgress ? { progress: (params: JsonObject) => current()?.relayProgress(params) } : {}),
     log: (params) => current()?.log(levelOf(params.level), params.data ?? null, loggerOf(params)),
-    ...(ask ? { ask } : {}),
+    ask: async (method, params) => {
+      try {
+        context.assertCapable(method);
+      } catch (error) {
+        lacks.fault ??= error as Fault;
+        throw error;
+      }
+      return ask(method, params);
+    },
   };
 }
 
@@ -275,7 +293,14 @@ function passedOn(link: Link, method: string, answer: UpstreamAnswer & { kind: "
   return new RawResult(trimmed.slice(1, -1).trim(), value);
 }
 
+/** What 2026-07-28 says when a client would have to be asked and cannot be. */
+const MISSING_CAPABILITY = -32021;
+
 function refusedBy(link: Link, { error }: UpstreamAnswer & { kind: "error" }): Fault {
+  if (error.code === MISSING_CAPABILITY) {
+    const extra = isJsonObject(error.data) ? { requiredCapabilities: error.data.requiredCapabilities } : {};
+    return new Fault("MissingCapability", error.message, { extra: { ...extra, server: link.server } });
+  }
   return new Fault("Downstream", error.message, {
     downstream: { code: error.code, message: error.message, data: error.data },
     extra: { server: link.server },
