@@ -13,6 +13,8 @@ export interface Principal {
   readonly agent: string;
   /** Tools this caller may reach; undefined means all that its application has. */
   readonly tools?: { has(tool: string): boolean };
+  /** Tools that lists show to this caller; those it may reach, unless given. */
+  readonly shown?: { has(tool: string): boolean };
   /** The person behind the agent, where the credential tells. */
   readonly user?: string;
   /** Which key or token it came with, never the secret itself: for limits, caches and the record. */

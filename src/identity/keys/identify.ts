@@ -1,0 +1,49 @@
+// From what a request carries to who is calling: the Authorization header, or the request's own `auth` field where
+// there are no headers.
+
+import type { Principal } from "../../gate/index.js";
+import { Fault, isJsonObject, type JsonValue } from "../../protocol/index.js";
+import type { Peer } from "../../transport/index.js";
+import type { Identify } from "../index.js";
+import type { Credential, KeyRing } from "./ring.js";
+
+const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
+const MAX_TOKEN_CHARS = 512;
+
+/** One answer for all that is wrong with a credential: it tells nobody which keys there are or were. */
+export function unknownCaller(): Fault {
+  return new Fault("AuthenticationError", "the credential is missing, wrong, expired or revoked", {
+    suggestions: ["Send an API key as `Authorization: Bearer …`, or as `auth` where there are no headers"],
+  });
+}
+
+export function keyIdentity(ring: KeyRing): Identify {
+  return (peer, auth) => {
+    const token = bearerToken(peer, auth);
+    if (token === undefined) throw unknownCaller();
+    if (!ring.isFresh) {
+      throw new Fault("Unavailable", "keys cannot be checked at the moment: the store does not answer");
+    }
+    const found = ring.find(token);
+    return found instanceof Promise ? found.then(principalOf) : principalOf(found);
+  };
+}
+
+function principalOf(credential: Credential | undefined): Principal {
+  if (!credential?.principal) throw unknownCaller();
+  return credential.principal;
+}
+
+/** The token, where exactly one is given. */
+export function bearerToken(peer: Pick<Peer, "headers">, auth: JsonValue | undefined): string | undefined {
+  const header = peer.headers?.authorization;
+  if (header === undefined) return auth === undefined ? undefined : fieldToken(auth);
+  const [, token] = BEARER.exec(header) ?? [];
+  // Two credentials that differ are none: nobody can tell which of them was meant.
+  return auth === undefined || fieldToken(auth) === token ? token : undefined;
+}
+
+function fieldToken(auth: JsonValue): string | undefined {
+  if (!isJsonObject(auth) || auth.type !== "bearer" || typeof auth.token !== "string") return undefined;
+  return auth.token.length <= MAX_TOKEN_CHARS ? auth.token : undefined;
+}
