@@ -20,7 +20,7 @@ import {
   type ToolName,
 } from "../host/index.js";
 import { type ErrorType, Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
-import { type CallContext, defineTool, ServerBuilder } from "../tool/index.js";
+import { type CallContext, defineTool, ServerBuilder, text } from "../tool/index.js";
 import { VERSION } from "./version.js";
 
 export interface HostServer {
@@ -69,7 +69,9 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
           const outcome = await run(name, policyFor(policy(), context.agent), args, context);
           audit(outcome.audit);
           if (!outcome.ok) throw faultOf(outcome.denial, name, outcome.partial);
-          return { structuredContent: outcome.result as JsonValue };
+          const structuredContent = outcome.result as JsonValue;
+          const readable = readableText(name, args, outcome.result);
+          return readable === undefined ? { structuredContent } : { content: [text(readable)], structuredContent };
         },
       }),
     );
@@ -79,6 +81,11 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
     voice: ({ principal, target, arguments: args }) =>
       voiceOf(policyFor(policy(), principal.agent), target.name, args, audit),
   };
+}
+
+/** A file's text as it is: models read it better than the same text quoted in JSON, and it is not quoted twice. */
+function readableText(name: string, args: JsonObject, result: unknown): string | undefined {
+  return name === "fs.read" && args.encoding !== "base64" ? (result as { data: string }).data : undefined;
 }
 
 async function run(name: string, policy: Policy, args: JsonObject, context: CallContext): Promise<Outcome<unknown>> {

@@ -26,6 +26,8 @@ export function isJsonObject(value: unknown): value is JsonObject {
 }
 
 const LONG_DIGITS = /[0-9]{16}/;
+/** Below this the plain search is quicker than looking for strings. */
+const SHORT = 4096;
 
 export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH): JsonValue {
   // A level takes two characters, so a short text cannot be deep.
@@ -38,8 +40,19 @@ export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH):
   }
   // Text that survives a round trip has no duplicate key and no overflow. Escaped surrogates and even integers
   // beyond 2^53 survive it, too, so they are looked at apart.
-  if (JSON.stringify(value) !== text || text.includes("\\ud") || LONG_DIGITS.test(text)) scan(text);
+  if (JSON.stringify(value) !== text || text.includes("\\ud") || hasLongDigits(text)) scan(text);
   return value;
+}
+
+/** Digits in a string are text, and a long text is mostly one string: only what lies between strings is looked at. */
+function hasLongDigits(text: string): boolean {
+  if (text.length < SHORT) return LONG_DIGITS.test(text);
+  for (let from = 0; ; ) {
+    const quote = text.indexOf('"', from);
+    if (LONG_DIGITS.test(text.slice(from, quote === -1 ? text.length : quote))) return true;
+    if (quote === -1) return false;
+    from = endOfString(text, quote) + 1;
+  }
 }
 
 /** Depth is counted on the text because parsing first and checking later would already have paid for it. */

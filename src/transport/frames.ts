@@ -98,9 +98,21 @@ export class LineReader {
  * same; in anything else it must not start a second message.
  */
 export function toLine(text: string | Buffer): Buffer {
-  if (typeof text === "string") return Buffer.from(`${withoutBreaks(text)}\n`);
+  if (typeof text === "string") return lineOf(withoutBreaks(text));
   if (!text.includes(LF) && !text.includes(CR)) return Buffer.concat([text, NEWLINE]);
   return Buffer.from(`${withoutBreaks(text.toString("utf8"))}\n`);
+}
+
+/** Joining a long text with its newline would copy it once more than needed. */
+const LONG_TEXT = 64 * 1024;
+
+function lineOf(text: string): Buffer {
+  if (text.length < LONG_TEXT) return Buffer.from(`${text}\n`);
+  const length = Buffer.byteLength(text);
+  const line = Buffer.allocUnsafe(length + 1);
+  line.write(text, "utf8");
+  line[length] = LF;
+  return line;
 }
 
 const NEWLINE = Buffer.from("\n");

@@ -1,6 +1,6 @@
 // fs.read: decide, then read the very file that was decided on.
 
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import { closeSync } from "node:fs";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
@@ -105,6 +105,8 @@ async function readFile(opened: Opened, signal: AbortSignal | undefined): Promis
   const bytes = await readBytes(file.fd, offset, opened.bytes, signal);
   if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), file.size);
   const whole = dropSplitCharacter(bytes, offset + bytes.length < file.size);
+  // Most text is ASCII, which is copied, not decoded.
+  if (isAscii(whole)) return readResult(whole, whole.toString("latin1"), file.size);
   if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), file.size);
   return denial("INVALID_ARGS", "notText", `path ${quote(input.path)} is not UTF-8 text in the range asked for`, {
     field: "encoding",
