@@ -17,7 +17,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
   identity: { mayEnter: ["protocol", "transport", "gate", "storage"] },
   host: { mayEnter: ["protocol", "gate", "tool"] },
   core: { mayEnter: ["protocol", "gate", "tool", "host", "storage", "upstream", "telemetry"] },
-  upstream: { mayEnter: ["protocol", "transport"] },
+  upstream: { mayEnter: ["protocol", "transport", "telemetry"] },
   gateway: {
     mayEnter: [
       "protocol",

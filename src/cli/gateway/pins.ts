@@ -1,8 +1,13 @@
-import type { PinKeeper } from "../../gateway/index.js";
+// Servers are held to what they said when they were accepted; what is held back is in the log.
+
+import type { PinKeeper as GatewayPins } from "../../gateway/index.js";
 import type { Pins } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
+import { PinKeeper } from "../../upstream/index.js";
 
-/** To come with the upstream room's pins. */
-export function pinKeeper(_pins: Pins, _telemetry: Telemetry): PinKeeper {
-  return { accept: async (_app, _server, _mode, offered) => offered, remembered: async () => undefined };
+export function pinKeeper(pins: Pins, telemetry: Telemetry): GatewayPins {
+  return new PinKeeper(pins, {
+    onHeld: ({ app, server, kind, name, reason }) =>
+      telemetry.log.warning("a definition of a server is held back", { app, server, kind, name, reason }),
+  });
 }
