@@ -55,10 +55,10 @@ export class Lists {
   #pages(gateway: Gateway, asker: Asker, method: ListMethod): string[] {
     const { principal, transport } = asker;
     const policy = gateway.gate.policy;
-    const { app, agent, scope, tools, credential = "" } = principal;
-    const key = `${method} ${policy.hash} ${JSON.stringify([transport, app, agent, tools ? credential : "", ...scope])}`;
+    const { app, agent, scope, tools, shown, credential = "" } = principal;
+    const key = `${method} ${policy.hash} ${JSON.stringify([transport, app, agent, tools || shown ? credential : "", ...scope])}`;
     // What a caller may reach is fixed for its credential; without one to tell it by, nothing is remembered.
-    const mayKeep = !tools || credential !== "";
+    const mayKeep = (!tools && !shown) || credential !== "";
     const cached = mayKeep ? this.#cache.get(key) : undefined;
     if (cached) return cached;
     const entries = this.#entries(gateway, asker, method, policy);

@@ -1,27 +1,21 @@
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { listenStdio } from "../../transport/index.js";
+import { type ServeApplicationsOptions, serveApplications, servesApplications } from "../gateway/serve.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { type Runtime, startRuntime } from "../runtime.js";
 import { type WorkflowInForce, workflowInForce } from "../workflow/serving.js";
 
-interface ServeOptions {
-  host: string;
-  port: number;
-  adminPort: number;
-  tcpPort?: number;
-  wsPort?: number;
-  policy?: string[];
-  observe?: boolean;
-  keepArguments?: boolean;
+interface ServeOptions extends ServeApplicationsOptions {
   readOnly?: string[];
-  stdio?: boolean;
-  publish?: string;
-  logLevel: string;
-  allowHost?: string[];
-  allowOrigin?: string[];
   workflow?: string;
   trustGateway?: string[];
+}
+
+function seconds(text: string): number {
+  const value = Number(text);
+  if (Number.isFinite(value) && value >= 0 && value <= 3_600) return value;
+  throw new InvalidArgumentError("write a number of seconds from 0 to 3600");
 }
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
@@ -45,10 +39,22 @@ export function addServe(program: Command): void {
     .option("--allow-origin <origin...>", "web origins that may call it")
     .option("--workflow <file>", "serve the agents of a workflow, each with what was delegated to it")
     .option("--trust-gateway <key...>", "public keys of gateways whose delegations are accepted too")
+    .option("--storage <url>", "serve the applications of this store: sqlite:FILE or postgres://…")
+    .option("--seal-key <source>", "where the key for secrets comes from: env:NAME, file:PATH or keyring:NAME")
+    .option("--app <name>", "the application of local callers")
+    .option("--modules <names>", "core modules to load, by commas; an empty text for none")
+    .option("--allow-private <host...>", "private hosts and ranges that may be reached beyond those of servers")
+    .option("--challenge-wait <seconds>", "how long a challenged call waits for a person", seconds, 45)
+    .option("--replica <name>", "the name of this process among others on the same store")
+    .option("--ledger <folder>", "where this process writes its ledger")
+    .option("--admin-url <url>", "where people reach the admin port, for approval links")
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);
       const out = outFor(command);
+      if (module === undefined && options.workflow === undefined && servesApplications(dir, options)) {
+        return serveApplications(dir, options, out);
+      }
       const { workflow: file, trustGateway: trusted, observe } = options;
       const workflow = file
         ? await workflowInForce({ file, stateDir: dir, trusted, despiteViolations: observe })

@@ -1,0 +1,127 @@
+// `portcullis serve` for applications: the endpoint that all of them share.
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { listenStdio } from "../../transport/index.js";
+import { type Out, paintErr } from "../print.js";
+import { keysOrLocal } from "./identity.js";
+import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
+
+export interface ServeApplicationsOptions {
+  host: string;
+  port: number;
+  adminPort: number;
+  adminUrl?: string;
+  tcpPort?: number;
+  wsPort?: number;
+  policy?: string[];
+  observe?: boolean;
+  keepArguments?: boolean;
+  stdio?: boolean;
+  publish?: string;
+  logLevel: string;
+  allowHost?: string[];
+  allowOrigin?: string[];
+  storage?: string;
+  sealKey?: string;
+  app?: string;
+  modules?: string;
+  allowPrivate?: string[];
+  challengeWait: number;
+  replica?: string;
+  ledger?: string;
+}
+
+const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
+
+/** The working folder holds a store, or one was named: then its applications are served. */
+export function servesApplications(dir: string, options: { storage?: string; app?: string }): boolean {
+  return options.storage !== undefined || options.app !== undefined || existsSync(join(dir, "portcullis.db"));
+}
+
+export function runtimeOptions(dir: string, options: ServeApplicationsOptions): GatewayRuntimeOptions {
+  const { host } = options;
+  const isLoopback = LOOPBACK.has(host);
+  return {
+    stateDir: dir,
+    ...(options.storage === undefined ? {} : { storage: options.storage }),
+    ...(options.sealKey === undefined ? {} : { sealKey: options.sealKey }),
+    ...(options.policy ? { policyPaths: options.policy } : {}),
+    ...(options.modules === undefined ? {} : { modules: options.modules.split(",").filter((name) => name !== "") }),
+    ...(options.replica === undefined ? {} : { replica: options.replica }),
+    ...(options.ledger === undefined ? {} : { ledgerDir: options.ledger }),
+    ...(options.publish === undefined ? {} : { publishCheckpoints: options.publish }),
+    observe: options.observe ?? false,
+    keepArguments: options.keepArguments ?? false,
+    allow: options.allowPrivate ?? [],
+    telemetry: { log: { level: options.logLevel as "info" } },
+    limits: { challengeWaitMs: options.challengeWait * 1_000 },
+    identity: keysOrLocal({ localApp: options.app ?? "local", isLoopback }),
+    ...(options.stdio
+      ? {}
+      : {
+          http: {
+            host,
+            port: options.port,
+            ...(options.allowHost ? { allowedHosts: options.allowHost } : {}),
+            ...(options.allowOrigin ? { allowedOrigins: options.allowOrigin } : {}),
+          },
+        }),
+    ...(options.tcpPort === undefined ? {} : { tcp: { host, port: options.tcpPort } }),
+    ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort } }),
+    admin: {
+      host: "127.0.0.1",
+      port: options.stdio ? 0 : options.adminPort,
+      ...(options.adminUrl === undefined ? {} : { publicUrl: options.adminUrl }),
+    },
+  };
+}
+
+export async function serveApplications(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
+  const runtime = await startGateway(runtimeOptions(dir, options));
+  const stopped = untilStopped(runtime);
+  if (options.stdio) {
+    const listener = await listenStdio(runtime.lobby);
+    await Promise.race([listener.closed, stopped]);
+  } else {
+    const { items } = await runtime.storage.applications.list({ limit: 100 });
+    const facts = {
+      urls: runtime.listeners.map((listener) => listener.url),
+      admin: runtime.admin?.url,
+      state: runtime.state.dir,
+      storage: runtime.storage.kind,
+      applications: items.map((application) => application.id),
+      policy: runtime.policy.hash,
+      pid: process.pid,
+    };
+    out.data(facts, () => welcome(runtime, facts.applications, options));
+    await stopped;
+  }
+  await runtime.close();
+}
+
+function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {
+  const { bold, yellow } = paintErr;
+  const names = applications.length === 0 ? "none yet: portcullis app add NAME" : applications.join(", ");
+  return [
+    `${bold("Portcullis")} is up${options.observe ? yellow(" and only observing: nothing is denied") : ""}.`,
+    "",
+    ...runtime.listeners.map((listener) => `  MCP           ${listener.url}`),
+    `  admin         ${runtime.admin?.url}  (/metrics /healthz /readyz)`,
+    `  applications  ${names}`,
+    `  policy        ${runtime.watcher.files.join(", ")}`,
+    `  ledger        ${runtime.state.ledgerDir}`,
+    "",
+    "Callers send a key of their application: portcullis key add. Without any key, this machine's user may call.",
+    "Stop with Ctrl-C.",
+  ].join("\n");
+}
+
+/** SIGHUP reads the policy again; SIGINT and SIGTERM end everything in order. */
+function untilStopped(runtime: GatewayRuntime): Promise<void> {
+  return new Promise((resolve) => {
+    process.on("SIGHUP", () => void runtime.watcher.reload());
+    process.once("SIGINT", () => resolve());
+    process.once("SIGTERM", () => resolve());
+  });
+}
