@@ -1,0 +1,3 @@
+import { startStopCycles } from "./cycles.contract.js";
+
+startStopCycles(4);
