@@ -3,7 +3,7 @@
 
 import type { Sandbox } from "../host/index.js";
 import type { JsonObject } from "../protocol/index.js";
-import type { Logger } from "../telemetry/index.js";
+import type { Logger, Telemetry } from "../telemetry/index.js";
 import type { UsageRecord } from "./llm/settings.js";
 import type { StateSettings } from "./state/settings.js";
 import type { RuntimeValues } from "./state/values.js";
@@ -26,6 +26,8 @@ export interface CoreApplication {
 export interface CoreServices {
   /** The operator's log. */
   readonly log: Pick<Logger, "log">;
+  /** The span of a call of this application: `telemetry.note`. */
+  readonly note?: Telemetry["note"];
   readonly values?: RuntimeValues;
   /** The one way out to the network: `createOutbound(dialer).fetch`. */
   readonly fetch?: typeof globalThis.fetch;

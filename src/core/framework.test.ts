@@ -1,4 +1,5 @@
 import { Writable } from "node:stream";
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { describe, expect, it } from "vitest";
 import { createTelemetry } from "../telemetry/index.js";
 import { coreTools } from "./core-tools.js";
@@ -59,6 +60,24 @@ describe("core.framework.logFrameworkMessage", () => {
       fields: { app: "blog", agent: "writer", source: "agent", said: { app: "other", token: "[redacted]" } },
     });
     expect(lines[0]).not.toContain("s3cret-value");
+  });
+
+  it("is in the trace of the call too, and in no other application's", async () => {
+    const exporter = new InMemorySpanExporter();
+    const tracer = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }).getTracer("test");
+    const telemetry = createTelemetry({ tracer, log: { level: "emergency" }, env: {} });
+    const info = { method: "tools/call", tool: "t", agent: "writer", transport: "memory", revision: "2026-07-28" };
+    const span = telemetry.startCall({ ...info, app: "blog" });
+    const traceparent = span.traceparent;
+    const other = telemetry.startCall({ ...info, app: "other", traceparent });
+    const noting = coreTools({ id: "blog" }, { log: telemetry.log, note: telemetry.note });
+    const args = { message: "half way" };
+    await callTool(noting, "core.framework.logFrameworkMessage", args, { traceId: span.traceId });
+    const end = { effect: "permit", outcome: "ok", latencyMs: 1, bytes: 0, policyHash: "" } as const;
+    other.end(end);
+    span.end(end);
+    const said = exporter.getFinishedSpans().map(({ events }) => events.map(({ attributes }) => attributes));
+    expect(said).toEqual([[], [{ "portcullis.note.level": "info", "portcullis.note.message": "half way" }]]);
   });
 
   it("is bounded", async () => {

@@ -42,7 +42,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
     ownTool(owner, {
       name: "core.framework.logFrameworkMessage",
       title: "Write to the operator's log",
-      description: "Writes one line to the operator's log, with the trace of this call.",
+      description: "Writes one line to the operator's log and into the trace of this call.",
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
       input: {
         type: "object",
@@ -70,6 +70,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
         // The gateway's own facts stand outside of `said`, where no name of the caller's can take their place.
         const said = fields === undefined ? {} : { said: escaped(fields as JsonObject) };
         services.log.log(level ?? "info", visible(message), { app: app.id, agent, source: "agent", ...said }, traceId);
+        services.note?.(app.id, traceId, level ?? "info", message);
         return { structuredContent: { logged: true } };
       },
     }),

@@ -275,7 +275,7 @@ function plainName(name: string): string {
   return name.toLowerCase().replace(/[-_.\s]/g, "");
 }
 
-function hideSecrets(text: string): string {
+export function hideSecrets(text: string): string {
   return text.replace(BEARER, `$1 ${REDACTED}`).replace(URL_PASSWORD, `$1${REDACTED}@`);
 }
 

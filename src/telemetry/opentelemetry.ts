@@ -11,6 +11,7 @@ import {
   startAttributes,
 } from "./conventions.js";
 import { CONVENTION_BOUNDS, failureOf, type Metrics } from "./metrics.js";
+import { type Note, NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -21,6 +22,7 @@ function loadApi(): typeof Api {
 
 export interface TracedCall {
   readonly context: TraceContext;
+  take(note: Note): void;
   end(info: CallInfo, end: CallEnd): void;
 }
 
@@ -50,6 +52,7 @@ export class TracerSpans {
     if (!isSpanContextValid(own)) return undefined;
     return {
       context: { traceId: own.traceId, spanId: own.spanId, flags: own.traceFlags },
+      take: (note) => void span.addEvent(NOTE_EVENT, noteAttributes(note), note.atMs),
       end: (info, end) => this.#finish(span, info, end),
     };
   }

@@ -2,6 +2,8 @@
 
 import { type Attributes, endAttributes, errorName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
 import { BOUNDS, CONVENTION_BOUNDS, failureOf, type Family, FINE_BOUNDS, type Point } from "./metrics.js";
+import type { Note } from "./notes.js";
+import { NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -19,6 +21,7 @@ export interface SpanRecord {
   readonly parentSpanId: string | undefined;
   readonly traceState: string | undefined;
   readonly startedMs: number;
+  readonly notes: readonly Note[];
 }
 
 export interface Resource {
@@ -56,8 +59,13 @@ function encodeSpan(record: SpanRecord): object {
     startTimeUnixNano: nanos(record.startedMs),
     endTimeUnixNano: nanos(record.startedMs + (end.latencyMs > 0 ? end.latencyMs : 0)),
     attributes: encodeAttributes({ ...startAttributes(info), ...endAttributes(end) }),
+    events: record.notes.length === 0 ? undefined : record.notes.map(encodeNote),
     status: failureOf(end) === undefined ? {} : { code: STATUS_ERROR },
   };
+}
+
+function encodeNote(note: Note): object {
+  return { timeUnixNano: nanos(note.atMs), name: NOTE_EVENT, attributes: encodeAttributes(noteAttributes(note)) };
 }
 
 function encodeFamily(family: Family, start: string, now: string): object {

@@ -179,6 +179,24 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 describe("a collector", () => {
+  it("gets the notes of a call as events of its span", async () => {
+    const { collector: it, url } = await collector();
+    const telemetry = exporting(url);
+    const span = telemetry.startCall(INFO);
+    telemetry.note(INFO.app, span.traceId, "notice", "half way");
+    telemetry.note("other", span.traceId, "notice", "not mine");
+    span.end(OK);
+    await until(() => it.spans.length === 1);
+    expect(it.problems).toEqual([]);
+    const [event, ...rest] = (it.spans[0] as unknown as { events: Record<string, unknown>[] }).events;
+    expect(rest).toEqual([]);
+    expect(event).toMatchObject({ name: "log", timeUnixNano: expect.stringMatching(/^\d{19}$/) });
+    expect(event?.attributes).toEqual([
+      { key: "portcullis.note.level", value: { stringValue: "notice" } },
+      { key: "portcullis.note.message", value: { stringValue: "half way" } },
+    ]);
+  });
+
   it("gets each call as a span that OTLP's JSON form allows", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url);

@@ -157,6 +157,30 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     expect(exporter.getFinishedSpans()).toHaveLength(0);
   });
 
+  it("a note of an agent is an event of its own call's span, escaped, without secrets and within bounds", () => {
+    const { exporter, telemetry } = traced();
+    const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const other = telemetry.startCall({ ...INFO, app: "other", traceparent });
+    const beside = telemetry.startCall({ ...INFO, traceparent });
+    const span = telemetry.startCall({ ...INFO, traceparent });
+    telemetry.note(INFO.app, span.traceId, "warning", "a\nb \u202e Bearer abcdefgh12345");
+    for (let i = 0; i < 100; i++) telemetry.note(INFO.app, span.traceId, "info", "x".repeat(5_000));
+    beside.end(OK);
+    span.end(OK);
+    other.end(OK);
+    telemetry.note(INFO.app, span.traceId, "info", "too late");
+    const events = exporter.getFinishedSpans().map((finished) => finished.events);
+    expect(events.map((list) => list.length)).toEqual([0, 32, 0]);
+    expect(events[1]?.[0]).toMatchObject({
+      name: "log",
+      attributes: {
+        "portcullis.note.level": "warning",
+        "portcullis.note.message": "a\\u000ab \\u202e Bearer [redacted]",
+      },
+    });
+    expect(String(events[1]?.[1]?.attributes?.["portcullis.note.message"]).length).toBe(1_025);
+  });
+
   it("a tracer with nothing behind it leaves the trace ids to us", () => {
     const telemetry = quiet({ tracer: trace.getTracer("nobody registered a provider") });
     const span = telemetry.startCall(INFO);

@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import { planExport } from "./environment.js";
 import { createLogger, type Level, type Logger } from "./log.js";
 import { Metrics } from "./metrics.js";
+import { Notes, OpenSpans } from "./notes.js";
 import { meterCalls, type TracedCall, TracerSpans } from "./opentelemetry.js";
 import { OtlpExporter } from "./otlp.js";
 import { ProcessMetrics } from "./process.js";
@@ -34,7 +35,8 @@ export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
   const otlp = exports
     ? new OtlpExporter(plan.targets, plan.settings, { attributes: resource, version }, metrics, log)
     : undefined;
-  const parts: Parts = { metrics, log };
+  const open = new OpenSpans();
+  const parts: Parts = { metrics, log, open };
   if (options.meter) parts.measure = meterCalls(options.meter, metrics);
   const startCall = options.tracer
     ? tracedBy(new TracerSpans(options.tracer), parts)
@@ -43,6 +45,7 @@ export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
       : (info: CallInfo) => new QuietCall(parts, info, parseParent(info));
   return {
     startCall,
+    note: (app, traceId, level, message) => open.note(app, traceId, level, message),
     metrics,
     log,
     async shutdown() {
@@ -55,6 +58,7 @@ export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
 interface Parts {
   readonly metrics: Metrics;
   readonly log: Logger;
+  readonly open: OpenSpans;
   measure?: (info: CallInfo, end: CallEnd) => void;
 }
 
@@ -114,6 +118,8 @@ class ExportedCall extends QuietCall {
   readonly #otlp: OtlpExporter;
   readonly #context: TraceContext;
   readonly #startedMs = Date.now();
+  readonly #notes = new Notes();
+  readonly #leave: () => void;
 
   constructor(
     parts: Parts,
@@ -125,11 +131,13 @@ class ExportedCall extends QuietCall {
     super(parts, info, parent, context.traceId);
     this.#otlp = otlp;
     this.#context = context;
+    this.#leave = parts.open.add(info.app, context.traceId, this.#notes);
   }
   override outgoing(): TraceContext {
     return this.#context;
   }
   override finish(end: CallEnd): void {
+    this.#leave();
     this.#otlp.add({
       info: this.info,
       end,
@@ -137,6 +145,7 @@ class ExportedCall extends QuietCall {
       parentSpanId: this.parent?.spanId,
       traceState: this.tracestate,
       startedMs: this.#startedMs,
+      notes: this.#notes.all,
     });
   }
 }
@@ -149,14 +158,17 @@ class UnsampledCall extends QuietCall {
 
 class TracedCallSpan extends QuietCall {
   readonly #span: TracedCall;
+  readonly #leave: () => void;
   constructor(parts: Parts, info: CallInfo, parent: TraceContext | undefined, span: TracedCall) {
     super(parts, info, parent, span.context.traceId);
     this.#span = span;
+    this.#leave = parts.open.add(info.app, span.context.traceId, new Notes((note) => span.take(note)));
   }
   override outgoing(): TraceContext {
     return this.#span.context;
   }
   override finish(end: CallEnd): void {
+    this.#leave();
     this.#span.end(this.info, end);
   }
 }

@@ -1,8 +1,8 @@
 // What the rest of the house knows of telemetry: one span a call, counters, a log. No argument, result or secret
-// has a field here, so none can leave through it.
+// has a field here, so none can leave through it; a note is what an agent asked to have written down.
 
 import type { Meter, Tracer } from "@opentelemetry/api";
-import type { Logger, LogOptions } from "./log.js";
+import type { Level, Logger, LogOptions } from "./log.js";
 import type { Metrics } from "./metrics.js";
 
 export interface CallInfo {
@@ -48,6 +48,11 @@ export interface CallSpan {
 
 export interface Telemetry {
   startCall(info: CallInfo): CallSpan;
+  /**
+   * Puts a line into the span of the call of this application that is under way with this trace id. Callers choose
+   * their trace ids, so the application is part of the name. Without such a span, or with too many notes, nothing.
+   */
+  note(app: string, traceId: string, level: Level, message: string): void;
   readonly metrics: Metrics;
   readonly log: Logger;
   /** Sends what is queued, within a time limit, and stops every timer. */
