@@ -254,8 +254,8 @@ async function listenAll(
 
 /** What was sealed at one replica is opened at another, so they share the key, which the store keeps sealed. */
 async function sealKeyOf(storage: Storage, sealer: Sealer): Promise<Buffer> {
-  const id = { app: "", server: "portcullis", user: "request-state" };
-  const as = { kind: "token" as const, app: "", name: "portcullis/request-state" };
+  const id = { app: "~gateway", server: "portcullis", user: "request-state" };
+  const as = { kind: "token" as const, app: "~gateway", name: "portcullis/request-state" };
   for (let i = 0; i < 3; i++) {
     const stored = await storage.tokens.get(id);
     if (stored) return Buffer.from(sealer.open(as, stored.sealed), "base64");

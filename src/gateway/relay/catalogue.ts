@@ -155,11 +155,7 @@ export class AppCatalogue implements ServerDefinition {
   ): void {
     for (const thing of things) {
       const called = name(thing);
-      const why = into.has(called)
-        ? "the name is taken"
-        : allowed && !allowed.test(called)
-          ? "not a name MCP allows"
-          : "";
+      const why = refusal(called, into, allowed);
       if (why === "") into.set(called, thing);
       else this.left.push({ server, name: called.slice(0, 256), why });
     }
@@ -169,6 +165,13 @@ export class AppCatalogue implements ServerDefinition {
   shownName(name: string): string {
     return this.#shortNames || name.length > 64 ? shortName(name) : name;
   }
+}
+
+/** `core.*` is the gateway's own, whether this application has the tool or not. */
+function refusal(name: string, taken: ReadonlyMap<string, unknown>, allowed: RegExp | undefined): string {
+  if (allowed && !allowed.test(name)) return "not a name MCP allows";
+  if (allowed && name.startsWith("core.")) return "core.* is the gateway's own";
+  return taken.has(name) ? "the name is taken" : "";
 }
 
 function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Section {
