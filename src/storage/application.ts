@@ -206,7 +206,8 @@ const keyEntry: Shape<KeyEntry> = object("what keys of this name may do", {
 
 const names = { names: NAME, namesSay: NAME_SAYS };
 
-export const applicationShape: Shape<ApplicationDocument> = object("an application", {
+/** The fields of an application, for files that say some of them in another way. */
+export const applicationFields = {
   description: optional(text("for people", { max: 1000 })),
   config: optional(anyObject("values for core.framework.getConfigValue")),
   servers: optional(record("downstream servers by name", server, { max: 256, ...names })),
@@ -234,7 +235,9 @@ export const applicationShape: Shape<ApplicationDocument> = object("an applicati
   llm: optional(anyObject("the provider for core.llm")),
   linux: optional(anyObject("commands for core.linux")),
   filesystem: optional(anyObject("folders for core.filesystem")),
-});
+};
+
+const applicationShape: Shape<ApplicationDocument> = object("an application", applicationFields);
 
 export class ApplicationInvalid extends StorageError {
   readonly problems: readonly Problem[];
@@ -292,6 +295,26 @@ function isCore(prefix: string): boolean {
   return prefix === "core" || prefix.startsWith("core.");
 }
 
+const LITERAL_SAYS = "holds a credential in clear; store it with `portcullis secret set` and write ${secret:NAME}";
+const CREDENTIAL_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "x-api-key"]);
+
+function credentialsOf({ auth, headers = {} }: ServerEntry): { at: string[]; value: string }[] {
+  const found: { at: string[]; value: string }[] = [];
+  for (const field of ["token", "clientSecret"] as const) {
+    const value = auth?.[field];
+    if (value !== undefined) found.push({ at: ["auth", field], value });
+  }
+  for (const [name, value] of Object.entries(headers)) {
+    if (CREDENTIAL_HEADERS.has(name.toLowerCase())) found.push({ at: ["headers", name], value });
+  }
+  return found;
+}
+
+/** At least the part that matters comes from elsewhere, like `Bearer ${secret:TOKEN}`. */
+function isReference(value: string): boolean {
+  return /\$\{(secret|env):[^}]+\}/.test(value);
+}
+
 const OF_A_PROCESS = ["args", "env", "cwd"] as const;
 const OF_AN_ADDRESS = ["transport", "headers", "auth"] as const;
 
@@ -306,6 +329,9 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem
     .map((field) => ({ path: [...path, field], message: `belongs to a server with \`${needs}\``, atKey: true }));
   if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
     problems.push({ path: [...path, "auth"], message: "field `token` is missing" });
+  }
+  for (const { at, value } of credentialsOf(entry)) {
+    if (!isReference(value)) problems.push({ path: [...path, ...at], message: LITERAL_SAYS });
   }
   if (isCore(prefix)) problems.push({ path: [...path, "prefix"], message: CORE_SAYS });
   return problems;

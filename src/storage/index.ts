@@ -1,10 +1,9 @@
 export {
   type ApplicationDocument,
+  applicationFields,
   ApplicationInvalid,
   type ApplicationLimits,
   applicationProblems,
-  applicationShape,
-  checkApplication,
   type KeyEntry,
   type RateEntry,
   type RouteEntry,
