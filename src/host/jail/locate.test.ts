@@ -14,9 +14,11 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openForRead, type OpeningMethod, openingMethod, useOpeningMethod } from "./index.js";
+import { errnoName } from "./native.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "jail-")));
 const root = join(base, "root");
@@ -173,4 +175,30 @@ describe.each<OpeningMethod>(["openat2", "o_path"])("opening by %s", (method) =>
       for (const path of ["a.txt", "out-file", "src", "nope", "hard", "fifo", "absolute"]) read(`${root}/${path}`);
     expect(count()).toBe(before);
   });
+});
+
+test("an error has the name by which it is asked for", () => {
+  expect([-2, -11, -18, -40, -95].map(errnoName)).toEqual(["ENOENT", "EAGAIN", "EXDEV", "ELOOP", "ENOTSUP"]);
+});
+
+test("renames elsewhere on the machine never make a path with `..` fail", async () => {
+  useOpeningMethod("openat2");
+  if (openingMethod() !== "openat2") return;
+  const busy = join(base, "busy");
+  mkdirSync(busy);
+  // The kernel answers EAGAIN to `..` below a root whenever anything at all is renamed meanwhile.
+  const script = `const fs = require("fs"); fs.writeFileSync("a", ""); console.log("on");
+    for (;;) { fs.renameSync("a", "b"); fs.renameSync("b", "a"); }`;
+  const renamer = spawn(process.execPath, ["-e", script], { cwd: busy, stdio: ["ignore", "pipe", "ignore"] });
+  try {
+    await once(renamer.stdout, "data");
+    const answers = new Map<string, number>();
+    for (let i = 0; i < 3_000; i++) {
+      const answer = read(join(root, "src/deep/../../src/deep/../up"));
+      answers.set(answer, (answers.get(answer) ?? 0) + 1);
+    }
+    expect(Object.fromEntries(answers)).toEqual({ inside: 3_000 });
+  } finally {
+    renamer.kill("SIGKILL");
+  }
 });

@@ -40,8 +40,11 @@ export interface Located {
 
 const { errno } = constants;
 
-/** How often a walk is tried again when folders were renamed under it (the kernel says EAGAIN). */
-const MAX_TRIES = 100;
+/**
+ * The kernel says EAGAIN to `..` below a root when anything anywhere was renamed meanwhile, since the way up might have
+ * changed. After this many tries the path is walked by hand, which leaves no `..` to ask about.
+ */
+const MAX_TRIES = 8;
 
 export type OpeningMethod = "openat2" | "o_path";
 let method: OpeningMethod | undefined;
@@ -83,7 +86,7 @@ function locateBelow(
   const opened = openBelow(found.place, found.rest, NAME_ONLY, RESOLVE_NO_MAGICLINKS);
   if (opened >= 0) return identify(opened, found.place, path, field);
   const problem = errnoName(opened);
-  return problem === "EXDEV" ? undefined : openFailed(problem, path, field);
+  return problem === "EXDEV" || problem === "EAGAIN" ? undefined : openFailed(problem, path, field);
 }
 
 function locateByWalking(

@@ -7,6 +7,7 @@ import { constants as osConstants } from "node:os";
 const AT_FDCWD = -100;
 const AT_SYMLINK_FOLLOW = 0x400;
 const RENAME_NOREPLACE = 1;
+const LOCK_EX_OR_FAIL = 2 | 4;
 
 const SYSCALL_OPENAT2 = 437; // the same number on every architecture since it was added
 const SYSCALL_RENAMEAT2: Readonly<Record<string, number>> = { x64: 316, arm64: 276 };
@@ -18,6 +19,8 @@ export interface Native {
   linkFile(fd: number, folder: number, name: string): number;
   renameNoReplace(folder: number, from: string, to: string): number;
   changeFolder(fd: number): number;
+  /** Takes the file's lock for this process, or says that another has it. */
+  lockFile(fd: number): number;
 }
 
 type Call = (...args: unknown[]) => number;
@@ -56,6 +59,7 @@ function bind(): Native | null {
     const renameCall = libc.func("syscall", "long", ["long", "int", "str", "int", "str", "uint"]);
     const linkat = libc.func("linkat", "int", ["int", "str", "int", "str", "int"]);
     const fchdir = libc.func("fchdir", "int", ["int"]);
+    const flock = libc.func("flock", "int", ["int", "int"]);
     const how = Buffer.alloc(24);
     const orErrno = (result: number): number => (result < 0 ? -ffi.errno() : result);
     return {
@@ -72,13 +76,19 @@ function bind(): Native | null {
         return orErrno(renameCall(number, folder, from, folder, to, RENAME_NOREPLACE));
       },
       changeFolder: (fd) => orErrno(fchdir(fd)),
+      lockFile: (fd) => orErrno(flock(fd, LOCK_EX_OR_FAIL)),
     };
   } catch {
     return null;
   }
 }
 
-const names = new Map<number, string>(Object.entries(osConstants.errno).map(([name, number]) => [number, name]));
+// Of two names for one number (EAGAIN and EWOULDBLOCK) the first counts, hence the reverse: a map keeps the last.
+const names = new Map<number, string>(
+  Object.entries(osConstants.errno)
+    .sort(([a], [b]) => (a < b ? 1 : -1))
+    .map(([name, number]) => [number, name]),
+);
 
 /** `ENOENT` for -2. */
 export function errnoName(result: number): string {

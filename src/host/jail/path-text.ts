@@ -1,6 +1,7 @@
 // What the text of a path may look like, before anything on disk is touched.
 
 import { type Denial, denial, quote } from "../denial.js";
+import { isDraftName } from "./drafts.js";
 import { checkWindowsPath } from "./windows.js";
 
 const MAX_PATH_BYTES = 4095;
@@ -88,6 +89,7 @@ export function checkNewName(name: string): { rule: string; reason: string } | u
   if (name === "" || name === "." || name === "..") {
     return { rule: "notAFileName", reason: "the path ends in a folder, not in a file name" };
   }
+  if (isDraftName(name)) return { rule: "reservedName", reason: "files of this name are the host's own drafts" };
   if (INVISIBLE.test(name)) return { rule: "lookAlikeName", reason: "the file name contains invisible characters" };
   if (/[. ]$/.test(name) || name.startsWith(" ")) {
     return { rule: "trailingDotOrSpace", reason: "the file name begins with a space or ends in a dot or space" };

@@ -1,11 +1,11 @@
 // Writing on macOS and Windows: temporary file, flush, second look at the folder, rename. Atomic, but not proof against
 // a swap of the folder between the second look and the rename (docs/platforms.md).
 
-import { randomBytes } from "node:crypto";
-import { type BigIntStats, lstatSync, realpathSync } from "node:fs";
+import { type BigIntStats, lstatSync, realpathSync, statSync } from "node:fs";
 import { open, rename, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { type Denial, denial, quote } from "../denial.js";
+import { clearDrafts, draftName } from "./drafts.js";
 import { checkNewName } from "./path-text.js";
 import { resolvePortable } from "./portable.js";
 import { checkFile, ioDenial, type ReadRules } from "./read.js";
@@ -51,8 +51,9 @@ export async function writePortable(
   path: string,
   field: string,
 ): Promise<Written | Denial> {
-  const draft = join(target.folderPath, `.portcullis-${randomBytes(12).toString("hex")}.tmp`);
+  const draft = join(target.folderPath, draftName());
   try {
+    clearDrafts(target.folderPath, statSync(target.folderPath));
     const file = await open(draft, "wx", target.old === undefined ? 0o600 : Number(target.old.mode) & 0o777);
     try {
       await file.writeFile(data);

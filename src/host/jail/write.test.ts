@@ -1,22 +1,26 @@
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
+  closeSync,
   linkSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { findTarget, type OpeningMethod, useOpeningMethod, writeTarget, type Zone } from "./index.js";
+import { native } from "./native.js";
 
 let base = "";
 let zone: Zone;
@@ -204,4 +208,37 @@ test("a folder swapped for a link after it was opened is not followed", async ()
   await writeTarget(target, Buffer.from("ours"), path, "path");
   expect(names(join(base, "outside"))).toEqual(["secret"]);
   expect(names(join(zone.path, "moved"))).toEqual(["f"]);
+});
+
+describe("a draft that was left behind", () => {
+  const draft = (folder: string): string => join(folder, ".portcullis-0123456789abcdef01234567.tmp");
+  const old = new Date(Date.now() - 3_600_000);
+
+  test("by a host that was killed goes with the next write in its folder", async () => {
+    writeFileSync(draft(zone.path), "half");
+    utimesSync(draft(zone.path), old, old);
+    writeFileSync(join(zone.path, "f"), "old");
+    expect(await write(join(zone.path, "f"), "new")).toBe("written");
+    expect(names()).toEqual(["f", "sub"]);
+  });
+
+  test("stays while its writer lives, or is too young to say", async () => {
+    writeFileSync(draft(zone.path), "being written");
+    utimesSync(draft(zone.path), old, old);
+    const writer = openSync(draft(zone.path), "r");
+    expect(native()?.lockFile(writer)).toBe(0);
+    const young = draft(zone.path).replace("0123", "abcd");
+    writeFileSync(young, "just made");
+    expect(await write(join(zone.path, "f"), "new")).toBe("written");
+    closeSync(writer);
+    expect(names()).toContain(basename(draft(zone.path)));
+    expect(names()).toContain(basename(young));
+  });
+
+  test("is never a link, and nobody else gets such a name", async () => {
+    symlinkSync(join(base, "outside/secret"), draft(zone.path));
+    expect(await write(join(zone.path, "f"), "new")).toBe("written");
+    expect(readFileSync(join(base, "outside/secret"), "utf8")).toBe("secret");
+    expect(await write(draft(join(zone.path, "sub")), "mine")).toBe("reservedName");
+  });
 });

@@ -1,7 +1,6 @@
 // Writing a file whole or not at all. The bytes go to a file without a name (or a temporary one where the file system
 // has no such thing), reach the disk, and only then take the name, through the descriptor of the folder.
 
-import { randomBytes } from "node:crypto";
 import {
   accessSync,
   type BigIntStats,
@@ -22,6 +21,7 @@ import {
 import { constants as osConstants } from "node:os";
 import { promisify } from "node:util";
 import { type Denial, denial, quote } from "../denial.js";
+import { clearDrafts, draftName, holdDraft } from "./drafts.js";
 import { FOLDER_NAME_ONLY, FOLDER_READ, NAMELESS_FILE, NAME_ONLY_NO_FOLLOW, NEW_FILE } from "./flags.js";
 import { errnoName, native } from "./native.js";
 import { ioDenial } from "./read.js";
@@ -121,9 +121,11 @@ async function writeInto(
   field: string,
   signal: AbortSignal | undefined,
 ): Promise<Denial | undefined> {
+  clearDrafts(`/proc/self/fd/${folder}`, fstatSync(folder));
   const draft = openDraft(folder);
   let published = false;
   try {
+    holdDraft(draft.fd);
     await writeAll(draft.fd, data, signal);
     setOwnerAndMode(draft.fd, folder, target.old);
     await fsyncAsync(draft.fd);
@@ -143,10 +145,6 @@ interface Draft {
   readonly fd: number;
   /** Undefined while the file has no name at all. */
   readonly name: string | undefined;
-}
-
-function draftName(): string {
-  return `.portcullis-${randomBytes(12).toString("hex")}.tmp`;
 }
 
 function openDraft(folder: number): Draft {
