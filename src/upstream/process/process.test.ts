@@ -32,26 +32,26 @@ function isAlive(pid: number): boolean {
   }
 }
 
+let leaks = 0;
+
 /** Asks the fixture to start a process in a session of its own; its id as we see it. */
 async function leak(server: ServerProcess, clean: boolean): Promise<number> {
-  const before = new Set(leakedPids());
-  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "leak", arguments: { clean } } };
+  const mark = `leaked-${process.pid}-${++leaks}`;
+  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "leak", arguments: { clean, mark } } };
   server.stdin.write(`${JSON.stringify(call)}\n`);
   await new Promise((resolve) => server.stdout.once("data", resolve));
-  for (let tries = 0; tries < 100; tries++) {
-    const fresh = leakedPids().find((pid) => !before.has(pid));
-    if (fresh !== undefined) return fresh;
+  for (let tries = 0; tries < 200; tries++) {
+    const pid = leakedAs(mark);
+    if (pid !== undefined) return pid;
     await sleep(20);
   }
   throw new Error("nothing was leaked");
 }
 
-function leakedPids(): number[] {
+function leakedAs(mark: string): number | undefined {
   const table = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" });
-  return table
-    .split("\n")
-    .filter((line) => line.includes("setInterval(()=>{},1e6) leaked"))
-    .map((line) => Number.parseInt(line, 10));
+  const line = table.split("\n").find((each) => each.endsWith(` ${mark}`));
+  return line === undefined ? undefined : Number.parseInt(line, 10);
 }
 
 async function available(kind: Containment): Promise<boolean> {
