@@ -23,14 +23,17 @@ export {
   type LoadResult,
   loadPolicy,
   parsePolicy,
+  placed,
   type Policy,
   policyFor,
   type PolicyProblem,
   policySchema,
   policySchemaText,
+  type Positions,
   problemText,
   PROFILE_NAMES,
   type ProfileName,
+  readYaml,
   type SandboxMode,
 } from "./policy/index.js";
 export { confinementOf, missingProtections, type Protections, reachInSandbox, Sandbox } from "./sandbox/index.js";

@@ -6,3 +6,4 @@ export { matchAll } from "./patterns.js";
 export { type Command, type Policy, policyFor, type ProcessLimits } from "./policy.js";
 export { type PolicyProblem, problemText } from "./problem.js";
 export { policySchema, policySchemaText } from "./schema.js";
+export { placed, type Positions, readYaml } from "./yaml.js";
