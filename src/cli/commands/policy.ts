@@ -43,6 +43,7 @@ export function addPolicyCommands(program: Command): void {
   common(policy.command("check"))
     .description("are the policy files right? (policy.yaml: --config)")
     .option("--config <file>", "a host's policy.yaml instead")
+    .option("--state <folder>", "where that host keeps its ledger")
     .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
       const yaml = yamlPolicy(options);
       if (yaml) return (await import("../host-config/policy-actions.js")).validatePolicy(command, yaml);
@@ -61,6 +62,7 @@ export function addPolicyCommands(program: Command): void {
     .description("what would be decided, by which rule and which condition")
     .option("--agent <app/agent>", "who calls", "local/local")
     .option("--config <file>", "by a host's policy.yaml (the usual one for fs.read, fs.write and cmd.run)")
+    .option("--state <folder>", "where that host keeps its ledger")
     .option("--client <name>", "by this client's profile in policy.yaml")
     .action(
       async (

@@ -1,0 +1,288 @@
+// The host's command line on a policy of its own: what it shows, how it edits, what it explains, and how it ends.
+
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { programOf } from "./in-process.js";
+import { root } from "./serving.js";
+
+const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-host-cli-")));
+const code = join(base, "code");
+const config = join(base, "config/policy.yaml");
+const state = join(base, "state");
+const main = join(root, "dist", "cli", "main.js");
+
+const POLICY = `# my own words
+version: 1   # the only one there is
+
+allowedRoots: ["${code}"]   # work
+
+commands:
+  - id: ls      # listing
+    profile: ls
+  - id: echo
+    exec: /bin/echo
+    args: { allow: ["-n"], patterns: [{ value: "[a-z]+" }] }
+    envAllowlist: [TZ]
+sandbox: preferred
+profiles:
+  - client: guest
+    commands: []
+`;
+
+beforeEach(() => {
+  mkdirSync(code, { recursive: true });
+  mkdirSync(join(base, "config"), { recursive: true, mode: 0o700 });
+  writeFileSync(join(code, "a.txt"), "hello\n");
+  writeFileSync(config, POLICY, { mode: 0o600 });
+});
+
+let inside: Awaited<ReturnType<typeof programOf>>;
+const before = { cwd: process.cwd(), env: { ...process.env } };
+beforeAll(async () => {
+  inside = await programOf([
+    ["policy", "addPolicyCommands"],
+    ["cmd", "addCmdCommands"],
+    ["run", "addRun"],
+    ["doctor", "addDoctor"],
+    ["audit", "addAuditCommands"],
+  ]);
+  process.chdir(base);
+  process.env.HOME = base;
+});
+afterAll(() => {
+  process.chdir(before.cwd);
+  process.env = before.env;
+  rmSync(base, { recursive: true, force: true });
+});
+
+const files = ["--config", config, "--state", state];
+const cli = (command: string, ...rest: string[]) => inside([...command.split(" "), ...files, ...rest]);
+const data = async (command: string, ...rest: string[]) =>
+  JSON.parse((await inside(["--json", ...command.split(" "), ...files, ...rest])).stdout);
+
+/** With a stdin of its own. */
+function piped(args: readonly string[], input: string) {
+  const ran = spawnSync(process.execPath, [main, ...args], { cwd: base, input, encoding: "utf8" });
+  return { code: ran.status, stdout: ran.stdout, stderr: ran.stderr };
+}
+
+describe("policy", () => {
+  it("show prints the file; as data, what it comes to on this machine", async () => {
+    expect(await cli("policy show")).toMatchObject({ code: 0, stdout: POLICY });
+    expect(await data("policy show")).toMatchObject({
+      allowedRoots: [{ path: code, origin: "policy.yaml:4" }],
+      commands: [
+        { id: "ls", profile: "ls" },
+        { id: "echo", exec: "/bin/echo" },
+      ],
+      profiles: ["guest"],
+      text: POLICY,
+    });
+  });
+
+  it("validate ends with 0 or 3, and names file, line and remedy", async () => {
+    expect(await data("policy validate")).toMatchObject({ ok: true, file: config });
+    writeFileSync(config, `${POLICY}allowedRoot: []\n`);
+    const wrong = await cli("policy validate");
+    expect(wrong.code).toBe(3);
+    expect(wrong.stderr).toContain("policy.yaml:17");
+    expect(await data("policy validate")).toMatchObject({ ok: false, problems: [{ line: 17 }] });
+    expect((await inside(["policy", "check", "--config", config])).code).toBe(3);
+    expect(await inside(["policy", "validate", "--config", join(base, "none.yaml")])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("init host"),
+    });
+  });
+
+  it("add-root and add-write change only the lines they add, and keep the file private", async () => {
+    mkdirSync(join(base, "more"), { recursive: true });
+    expect((await cli("policy add-root more")).code).toBe(0);
+    expect((await cli("policy add-write code/out --max-file-bytes 1_000")).code).toBe(0);
+    expect(readFileSync(config, "utf8")).toBe(
+      `${POLICY.replace(`["${code}"]`, `["${code}", "~/more"]`)}
+writeRules:
+  - path: ~/code/out
+    recursive: true
+    createIfMissing: true
+    maxFileBytes: 1000
+`,
+    );
+    expect(statSync(config).mode & 0o777).toBe(0o600);
+    expect(readdirSync(join(base, "config"))).toEqual(["policy.yaml"]);
+  });
+
+  it("refuses an edit that would be no policy, and the old one stays", async () => {
+    for (const folder of [".", "config", "nowhere", "state"]) {
+      expect((await cli(`policy add-root ${folder}`)).code, folder).toBe(3);
+      expect(readFileSync(config, "utf8")).toBe(POLICY);
+    }
+  });
+
+  it("edit takes over what the editor left only when it is right", async () => {
+    const editor = join(base, "editor");
+    const edit = (script: string) => {
+      writeFileSync(editor, `#!/bin/sh\n${script}\n`);
+      chmodSync(editor, 0o755);
+      process.env.EDITOR = `${editor} --wait`;
+      return cli("policy edit");
+    };
+    expect((await edit(`test "$1" = --wait && echo "network: false" >> "$2"`)).code).toBe(0);
+    expect(readFileSync(config, "utf8")).toBe(`${POLICY}network: false\n`);
+    const wrong = await edit(`echo "network: maybe" > "$2"`);
+    expect(wrong.code).toBe(3);
+    expect(readFileSync(config, "utf8")).toBe(`${POLICY}network: false\n`);
+    const kept = /kept in (\S+);/.exec(wrong.stderr)?.[1] ?? "";
+    expect(readFileSync(kept, "utf8")).toBe("network: maybe\n");
+    rmSync(join(kept, ".."), { recursive: true });
+    expect(await edit("exit 1")).toMatchObject({ code: 1, stderr: expect.stringContaining("unchanged") });
+    expect(await edit(`echo >> "${config}"; echo "hardLinks: allow" >> "$2"`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("changed by somebody else"),
+    });
+  });
+
+  it("explain says by which line, and what would happen, without doing it", async () => {
+    expect(await data("policy explain fs.read", join(code, "a.txt"))).toMatchObject({
+      effect: "permit",
+      rule: `allowedRoots ${code} (policy.yaml:4)`,
+      would: { path: join(code, "a.txt"), bytes: 6 },
+    });
+    expect(await cli("policy explain fs.read /etc/passwd")).toMatchObject({ code: 2 });
+    const write = await cli("policy explain fs.write", JSON.stringify({ path: join(code, "b.txt"), data: "x" }));
+    expect(write).toMatchObject({ code: 2, stdout: expect.stringContaining("outsideWriteZones") });
+    expect((await cli("policy add-write code")).code).toBe(0);
+    expect(await cli("policy explain fs.write", join(code, "b.txt"))).toMatchObject({ code: 0 });
+    expect(existsSync(join(code, "b.txt"))).toBe(false);
+    expect(await cli("policy explain fs.delete x")).toMatchObject({ code: 64 });
+    // Cedar's own words are as they were.
+    expect((await inside(["policy", "explain", "math.add", '{"a":1,"b":2}'])).code).not.toBe(64);
+  });
+});
+
+describe("cmd", () => {
+  it("add takes a profile or a program with its arguments, and says what to think of", async () => {
+    expect((await cli("cmd add cat")).code).toBe(0);
+    expect((await cli("cmd add wc --exec /usr/bin/wc --allow -l --pattern [a-z.]+ --timeout-ms 5_000")).code).toBe(0);
+    expect(readFileSync(config, "utf8")).toContain(`  - id: cat
+    profile: cat
+  - id: wc
+    exec: /usr/bin/wc
+    args:
+      allow:
+        - -l
+      patterns:
+        - type: regex
+          value: "[a-z.]+"
+    timeoutMs: 5000
+sandbox: preferred
+`);
+    expect((await cli("cmd add wc --exec /usr/bin/wc")).code).toBe(3);
+    expect((await cli("cmd add x --exec /no/such/program")).code).toBe(3);
+    expect((await cli("cmd add frobnicate")).code).toBe(64);
+    expect((await cli("cmd add shell --exec /bin/sh --allow -c")).stderr).toContain("can run anything");
+    expect((await data("cmd ls")).commands.map((command: { id: string }) => command.id)).toEqual([
+      "ls",
+      "echo",
+      "cat",
+      "wc",
+      "shell",
+    ]);
+  });
+
+  it("test decides as a call would, and runs only when told to", async () => {
+    expect(await data("cmd test echo", "--", "-n", "hello")).toMatchObject({
+      effect: "permit",
+      rule: "commands.echo (policy.yaml:9)",
+      would: { program: "/bin/echo", args: ["-n", "hello"], cwd: code },
+    });
+    expect(await cli("cmd test echo", "--", "--help")).toMatchObject({ code: 2 });
+    expect((await cli("cmd test echo --env TZ=UTC hello")).code).toBe(0);
+    expect((await cli("cmd test echo --env LD_PRELOAD=x hello")).code).toBe(2);
+    expect(await cli("cmd test echo --client guest hello")).toMatchObject({ code: 2 });
+    expect(await cli("cmd test echo --client stranger hello")).toMatchObject({ code: 3 });
+    expect(existsSync(state)).toBe(false);
+    expect(await cli("cmd test echo --run hello")).toMatchObject({ code: 0, stdout: "hello\n" });
+    expect((await inside(["audit", "verify", join(state, "ledger/0")])).code).toBe(0);
+  });
+});
+
+describe("run", () => {
+  const message = (id: number, method: string, params: object) =>
+    JSON.stringify({ jsonrpc: "2.0", id, method, params });
+
+  it("sends what a file or stdin holds, one after the other, and prints the answers", async () => {
+    await cli("policy add-write code/out");
+    const input = [
+      message(1, "fs.write", { path: "out/x.txt", data: "one after the other" }),
+      message(2, "fs.read", { path: "out/x.txt" }),
+    ].join("\n");
+    const ran = piped(["run", "-", ...files], input);
+    const answers = ran.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(answers).toMatchObject([
+      { id: 1, result: { bytesWritten: 19 } },
+      { id: 2, result: { data: "one after the other" } },
+    ]);
+    expect(ran.code).toBe(0);
+  });
+
+  it("ends with 2 after a denial and with 1 after anything else, and takes a JSON document too", async () => {
+    const file = join(base, "requests.json");
+    const denied = { jsonrpc: "2.0", id: 1, method: "fs.read", params: { path: "/etc/passwd" } };
+    writeFileSync(file, JSON.stringify([{ jsonrpc: "2.0", method: "notifications/x" }, denied], null, 2));
+    expect((await cli(`run ${file}`)).code).toBe(2);
+    expect(piped(["run", "-", ...files], "no json\n")).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("PARSE_ERROR"),
+    });
+    writeFileSync(file, "\n");
+    expect((await cli(`run ${file}`)).code).toBe(64);
+    expect(await cli("run /no/such/file")).toMatchObject({ code: 1 });
+  });
+});
+
+describe("doctor", () => {
+  it("finds what is wrong, each with one remedy", async () => {
+    const good = (await data("doctor host")) as { check: string; ok: boolean }[];
+    expect(good.filter((finding) => !finding.ok)).toEqual([]);
+    expect(good.map((finding) => finding.check)).toEqual(
+      expect.arrayContaining([
+        "PATH",
+        "file systems",
+        "sandbox",
+        "a real start",
+        "a real denial",
+        "a real read",
+        "ledger",
+      ]),
+    );
+    chmodSync(config, 0o666);
+    chmodSync(state, 0o755);
+    writeFileSync(config, POLICY.replace("exec: /bin/echo", `exec: ${join(base, "script")}`));
+    writeFileSync(join(base, "script"), "#!/nowhere/interpreter\n", { mode: 0o755 });
+    const examined = await cli("doctor host");
+    expect(examined.code).toBe(1);
+    expect(examined.stdout).toContain(`chmod 600 ${config}`);
+    expect(examined.stdout).toContain(`chmod 700 ${state}`);
+    expect(examined.stdout).toMatch(/command echo: .*needs \/nowhere\/interpreter|bubblewrap|nothing/);
+    chmodSync(state, 0o700);
+    writeFileSync(config, "version: 2\n");
+    expect((await cli("doctor host")).code).toBe(3);
+  });
+});

@@ -1,0 +1,198 @@
+// A host that is running: whose profile holds, what a reload changes, and which policy the records name.
+
+import { spawn } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
+import { loadPolicy, policyFor } from "../../src/host/index.js";
+import { type LedgerRecord, read } from "../../src/ledger/index.js";
+import { root } from "./serving.js";
+
+const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-live-")));
+const code = join(base, "code");
+const inner = join(code, "inner");
+const config = join(base, "policy.yaml");
+const main = join(root, "dist", "cli", "main.js");
+let state: string;
+let count = 0;
+const running: (() => Promise<unknown>)[] = [];
+
+beforeEach(() => {
+  mkdirSync(inner, { recursive: true });
+  writeFileSync(join(code, "outer.txt"), "outer\n");
+  writeFileSync(join(inner, "inner.txt"), "inner\n");
+  state = join(base, `state-${count++}`);
+});
+afterEach(async () => {
+  for (const stop of running.splice(0)) await stop();
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+function start(...args: string[]) {
+  const child = spawn(process.execPath, [main, "host", "--config", config, "--state", state, ...args]);
+  const waiting = new Map<number, (answer: any) => void>();
+  createInterface({ input: child.stdout }).on("line", (line) => {
+    const answer = JSON.parse(line);
+    waiting.get(answer.id)?.(answer);
+  });
+  let stderr = "";
+  child.stderr.on("data", (chunk) => {
+    stderr += String(chunk);
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
+  let next = 0;
+  const ask = (method: string, params: object): Promise<any> =>
+    new Promise((resolve) => {
+      const id = ++next;
+      waiting.set(id, resolve);
+      child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    });
+  const said = async (text: string): Promise<void> => {
+    const until = Date.now() + 20_000;
+    while (!stderr.includes(text)) {
+      if (Date.now() > until) throw new Error(`waited for "${text}": ${stderr}`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    stderr = "";
+  };
+  const stop = (): Promise<number | null> => {
+    child.stdin.end();
+    return exited;
+  };
+  running.push(stop);
+  return { ask, said, stop, exited, hangUp: () => child.kill("SIGHUP"), stderr: () => stderr };
+}
+
+const reads = async (host: ReturnType<typeof start>, path: string): Promise<string> => {
+  const answer = await host.ask("fs.read", { path });
+  return answer.result?.data ?? answer.error?.data?.rule ?? JSON.stringify(answer);
+};
+
+function hashOf(client?: string): string {
+  const loaded = loadPolicy(config);
+  if (!loaded.ok) throw new Error("the test's policy is wrong");
+  return policyFor(loaded.policy, client).hash;
+}
+
+async function records(): Promise<LedgerRecord[]> {
+  const all: LedgerRecord[] = [];
+  for await (const { record } of read(join(state, "ledger/0"))) all.push(record);
+  return all;
+}
+
+const auditLines = (file: string): any[] =>
+  readFileSync(file, "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+
+describe("a client's profile", () => {
+  it("holds for the client that the operator named, whatever it calls itself, and is on record", async () => {
+    writeFileSync(
+      config,
+      `allowedRoots: ["${code}"]\nprofiles:\n  - client: guest\n    allowedRoots: ["${inner}"]\n    maxReadBytes: 3\n`,
+    );
+    const guest = start("--client", "guest");
+    const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "operator", version: "1" } };
+    expect((await guest.ask("initialize", hello)).result).toBeDefined();
+    expect(await reads(guest, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
+    expect(await reads(guest, join(inner, "inner.txt"))).toBe("maxReadBytes");
+    expect((await guest.ask("fs.read", { path: join(inner, "inner.txt"), length: 3 })).result.data).toBe("inn");
+    await guest.stop();
+    const decisions = (await records()).filter((record) => record.kind === "decision");
+    expect(decisions.map(({ agent, policy }) => ({ agent, policy }))).toEqual(
+      decisions.map(() => ({ agent: "guest", policy: hashOf("guest") })),
+    );
+    expect(decisions.at(-1)).toMatchObject({ effect: "permit", rules: ["host", `allowedRoots ${inner}`] });
+    expect(hashOf("guest")).not.toBe(hashOf());
+    const lines = auditLines(join(state, "audit.jsonl"));
+    expect(lines.every((line) => line.client === "guest" && line.policyHash === hashOf("guest"))).toBe(true);
+  });
+
+  it("holds for the system's user when nobody was named; a name without a profile does not start", async () => {
+    const me = userInfo().username;
+    writeFileSync(
+      config,
+      `allowedRoots: ["${code}"]\nprofiles:\n  - client: "${me}"\n    allowedRoots: ["${inner}"]\n`,
+    );
+    const mine = start();
+    expect(await reads(mine, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
+    expect(await reads(mine, join(inner, "inner.txt"))).toBe("inner\n");
+    const stranger = start("--client", "stranger");
+    expect(await stranger.exited).toBe(3);
+    expect(stranger.stderr()).toContain("no profile for the client stranger");
+  });
+});
+
+describe("SIGHUP", () => {
+  it("brings the new policy with the next call; a wrong one is refused and the old one stays", async () => {
+    writeFileSync(config, `allowedRoots: ["${code}"]\n`);
+    const before = hashOf();
+    const host = start("--reload");
+    expect(await reads(host, join(code, "outer.txt"))).toBe("outer\n");
+    writeFileSync(config, `allowedRoots: ["${inner}"]\n`);
+    const after = hashOf();
+    host.hangUp();
+    await host.said("policy in force");
+    expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
+    writeFileSync(config, `allowedRoots: ["${code}"]\nallowedRoot: []\n`);
+    host.hangUp();
+    await host.said("the old one stays");
+    expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
+    // Not even by way of its own ledger.
+    writeFileSync(config, `allowedRoots: ["${base}"]\n`);
+    host.hangUp();
+    await host.said("must stay out of reach");
+    expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
+    await host.stop();
+    const kept = await records();
+    expect(kept.flatMap((record) => (record.kind === "policy" ? [[record.old, record.new]] : []))).toEqual([
+      [null, before],
+      [before, after],
+    ]);
+    expect(kept.flatMap((record) => (record.kind === "decision" ? [record.policy] : []))).toEqual([
+      before,
+      after,
+      after,
+      after,
+    ]);
+  });
+});
+
+describe("logging", () => {
+  it("goes where, as much, as long and as hidden as the policy says", async () => {
+    const file = join(base, "logs/audit.jsonl");
+    writeFileSync(
+      config,
+      `allowedRoots: ["${code}"]\nlogging: { file: "${file}", level: error, redact: [path], maxBytes: 10_000, maxFiles: 2 }\n`,
+    );
+    const host = start();
+    const calls = Array.from({ length: 200 }, (_, i) =>
+      host.ask("fs.read", { path: i % 2 ? "outer.txt" : "/etc/passwd" }),
+    );
+    await Promise.all(calls);
+    await host.stop();
+    expect(host.stderr()).toBe("");
+    expect(readdirSync(join(base, "logs")).sort()).toEqual(["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]);
+    for (const name of readdirSync(join(base, "logs"))) {
+      const text = readFileSync(join(base, "logs", name), "utf8");
+      expect(text.length).toBeLessThanOrEqual(10_000);
+      expect(text).not.toContain("outer.txt");
+      expect(text).not.toContain("/etc/passwd");
+    }
+    const lines = readdirSync(join(base, "logs")).flatMap((name) => auditLines(join(base, "logs", name)));
+    expect(lines.every((line) => line.path === "[redacted]")).toBe(true);
+    expect(existsSync(join(state, "audit.jsonl"))).toBe(false);
+  });
+});
