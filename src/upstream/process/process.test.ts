@@ -1,5 +1,4 @@
-import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
@@ -49,9 +48,15 @@ async function leak(server: ServerProcess, clean: boolean): Promise<number> {
 }
 
 function leakedAs(mark: string): number | undefined {
-  const table = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" });
-  const line = table.split("\n").find((each) => each.endsWith(` ${mark}`));
-  return line === undefined ? undefined : Number.parseInt(line, 10);
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      if (readFileSync(`/proc/${name}/cmdline`, "utf8").endsWith(`\0${mark}\0`)) return Number(name);
+    } catch {
+      // Gone between the two looks.
+    }
+  }
+  return undefined;
 }
 
 async function available(kind: Containment): Promise<boolean> {
