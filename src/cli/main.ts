@@ -2,6 +2,7 @@
 // The command line. Data on stdout, everything else on stderr; every failure says what was wrong and what to do.
 
 import { Command, CommanderError, Option } from "commander";
+import { addAppCommands } from "./commands/app.js";
 import { addAuditCommands } from "./commands/audit.js";
 import { addApprovalCommands } from "./commands/approvals.js";
 import { addCallCommands } from "./commands/call.js";
@@ -13,9 +14,11 @@ import { addGen } from "./commands/gen.js";
 import { addHost } from "./commands/host.js";
 import { addInstall } from "./commands/install.js";
 import { addInit } from "./commands/init.js";
+import { addKeyCommands } from "./commands/key.js";
 import { addLatticeCommands } from "./commands/lattice.js";
 import { addPolicyCommands } from "./commands/policy.js";
 import { addRun } from "./commands/run.js";
+import { addSecretCommands } from "./commands/secret.js";
 import { addServe } from "./commands/serve.js";
 import { addUpdate } from "./commands/update.js";
 import { CliError, EXIT, type ExitCode } from "./exit.js";
@@ -35,6 +38,9 @@ export function createProgram(): Command {
   addHost(program);
   addDemo(program);
   addCallCommands(program);
+  addAppCommands(program);
+  addKeyCommands(program);
+  addSecretCommands(program);
   addPolicyCommands(program);
   addInit(program);
   addCmdCommands(program);

@@ -1,0 +1,167 @@
+import { readFileSync } from "node:fs";
+import { type Command, Option } from "commander";
+import type { JsonObject } from "../../protocol/index.js";
+import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
+import { changeText, differences, hideCredentials } from "../declared/difference.js";
+import { CliError, EXIT } from "../exit.js";
+import { outFor } from "../options.js";
+import { type Out, paint, table } from "../print.js";
+import { agreed } from "../store/ask.js";
+import { pathOf, valueOf, withField } from "../store/edit.js";
+import {
+  allPages,
+  noApplication,
+  operator,
+  pageAfter,
+  type StoreOptions,
+  withStore,
+  withStoreOptions,
+} from "../store/open.js";
+
+/** Somebody else may change the document between reading and writing it. */
+const MAX_TRIES = 5;
+
+export function addAppCommands(program: Command): void {
+  const app = program.command("app").description("applications: who is served, with which servers, rules and limits");
+
+  withStoreOptions(app.command("ls"))
+    .description("list them")
+    .action((options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const all = await allPages((after) => storage.applications.list(pageAfter(after)));
+        outFor(command).data(all.map(summary), () =>
+          all.length === 0
+            ? "there are none; portcullis app add NAME makes one"
+            : table(
+                ["id", "revision", "servers", "changed", "description"],
+                all.map(({ id, revision, document, updatedAt }) => [
+                  id,
+                  String(revision),
+                  Object.keys(document.servers ?? {}).join(", "),
+                  new Date(updatedAt).toISOString(),
+                  document.description ?? "",
+                ]),
+              ),
+        );
+      }),
+    );
+
+  withStoreOptions(app.command("show <app>"))
+    .description("one of them; credentials are not shown")
+    .action((id: string, options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const found = await storage.applications.get(id);
+        if (!found) throw noApplication(id);
+        showApplication(outFor(command), found);
+      }),
+    );
+
+  withStoreOptions(app.command("add <app>"))
+    .description("make one, with nothing in it")
+    .option("--description <text>", "for people")
+    .action((id: string, options: StoreOptions & { description?: string }, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const { description } = options;
+        const document = description === undefined ? {} : { description };
+        const made = await storage.applications.put(id, document, operator(), 0);
+        if (!made)
+          throw new CliError(`there is an application \`${id}\` already`, EXIT.error, "change it with app set");
+        showApplication(outFor(command), made);
+      }),
+    );
+
+  withStoreOptions(app.command("set <app> <path> [value]"))
+    .description(
+      "change one field: servers.s3.command, or /routes/community.aws.s3; the value is JSON or text, - is stdin",
+    )
+    .option("--unset", "take the field away")
+    .action(
+      (
+        id: string,
+        path: string,
+        value: string | undefined,
+        options: StoreOptions & { unset?: boolean },
+        command: Command,
+      ) => {
+        if ((value === undefined) === (options.unset !== true)) {
+          throw new CliError("give a value, or --unset and no value", EXIT.usage);
+        }
+        const fresh = value === undefined ? undefined : valueOf(value === "-" ? readFileSync(0, "utf8") : value);
+        return withStore(command, options, async (storage) => {
+          const changed = await change(storage, id, (document) => withField(document, pathOf(path), fresh));
+          report(outFor(command), changed);
+        });
+      },
+    );
+
+  withStoreOptions(app.command("rm <app>"))
+    .description("remove one, with its keys, secrets, pins and values")
+    .option("-y, --yes", "without asking")
+    .action((id: string, options: StoreOptions & { yes?: boolean }, command: Command) =>
+      withStore(command, options, async (storage) => {
+        if (!(await storage.applications.get(id))) throw noApplication(id);
+        await agreed(`Remove ${id} with everything that is its own?`, options.yes);
+        await storage.applications.remove(id, operator());
+        outFor(command).data({ removed: id }, () => `removed ${id}`);
+      }),
+    );
+
+  withStoreOptions(app.command("apply <file>"))
+    .description("make the store what a portcullis.yaml says; the difference is shown first")
+    .option("-y, --yes", "without asking")
+    .addOption(new Option("--dry-run", "only show the difference").conflicts("yes"))
+    .option("--prune", "remove applications that the file does not name")
+    .action(async (file: string, options: StoreOptions & ApplyOptions, command: Command) => {
+      // The reader of the file brings the host along; the other commands do without it.
+      const { applyFile } = await import("../declared/command.js");
+      await applyFile(command, file, options);
+    });
+}
+
+export interface ApplyOptions {
+  yes?: boolean;
+  dryRun?: boolean;
+  prune?: boolean;
+}
+
+interface Changed {
+  readonly before: Application;
+  readonly after: Application;
+}
+
+async function change(storage: Storage, id: string, edit: (document: JsonObject) => JsonObject): Promise<Changed> {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const before = await storage.applications.get(id);
+    if (!before) throw noApplication(id);
+    const document = edit(before.document as JsonObject) as ApplicationDocument;
+    const after = await storage.applications.put(id, document, operator(), before.revision);
+    if (after) return { before, after };
+  }
+  throw new CliError(`application \`${id}\` keeps being changed by somebody else; try again`);
+}
+
+function report(out: Out, { before, after }: Changed): void {
+  const changes = differences(before.document as JsonObject, after.document as JsonObject);
+  out.data(summary(after), () =>
+    changes.length === 0 ? "nothing was different" : changes.map((each) => changeText(each)).join("\n"),
+  );
+}
+
+function summary({ id, revision, document, createdAt, updatedAt }: Application): JsonObject {
+  return {
+    id,
+    revision,
+    created_at: new Date(createdAt).toISOString(),
+    updated_at: new Date(updatedAt).toISOString(),
+    document: hideCredentials(document as JsonObject),
+  };
+}
+
+function showApplication(out: Out, application: Application): void {
+  const shown = summary(application);
+  out.data(
+    shown,
+    () =>
+      `${paint.bold(application.id)} · revision ${application.revision}\n${JSON.stringify(shown.document, null, 2)}`,
+  );
+}

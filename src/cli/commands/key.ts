@@ -1,0 +1,162 @@
+import type { Command } from "commander";
+import { createKey, type KeyRequest } from "../../identity/index.js";
+import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.js";
+import { limitsOf } from "../declared/apply.js";
+import { CliError, EXIT } from "../exit.js";
+import { outFor } from "../options.js";
+import { table } from "../print.js";
+import {
+  allPages,
+  noApplication,
+  operator,
+  pageAfter,
+  type StoreOptions,
+  withStore,
+  withStoreOptions,
+} from "../store/open.js";
+
+interface AddOptions extends StoreOptions {
+  name: string;
+  agent?: string;
+  allow?: string[];
+  perMinute?: string;
+  perHour?: string;
+  expires?: string;
+}
+
+export function addKeyCommands(program: Command): void {
+  const key = program.command("key").description("API keys; each is shown once, when it is made");
+
+  withStoreOptions(key.command("add <app>"))
+    .description("make one; it goes to stdout, and is nowhere else")
+    .requiredOption("--name <name>", "what it is for; permissions of this name in the application are taken over")
+    .option("--agent <agent>", "the agent that uses it; the name unless given")
+    .option(
+      "--allow <permission...>",
+      "invoke(TOOL), read(TOOL), list, admin.read, admin.write, or approve(GROUP) alone",
+    )
+    .option("--per-minute <n>", "calls in a minute")
+    .option("--per-hour <n>", "calls in an hour")
+    .option("--expires <when>", "a date, or so long from now: 12h, 90d")
+    .action((app: string, options: AddOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const { key: made, token } = await createKey(storage.keys, await requestFor(storage, app, options), operator());
+        const out = outFor(command);
+        out.note(`key ${made.id} for ${made.app}/${made.agent}: it is shown now and never again`);
+        out.data({ token, key: shown(made) }, () => token);
+      }),
+    );
+
+  withStoreOptions(key.command("ls [app]"))
+    .description("list them, of one application or of all")
+    .option("--active", "only those in force")
+    .action((app: string | undefined, options: StoreOptions & { active?: boolean }, command: Command) =>
+      withStore(command, options, async (storage) => {
+        if (app !== undefined && !(await storage.applications.get(app))) throw noApplication(app);
+        const filter = { activeOnly: options.active === true, ...(app === undefined ? {} : { app }) };
+        const keys = await allPages((after) => storage.keys.list(filter, pageAfter(after)));
+        outFor(command).data(keys.map(shown), () =>
+          keys.length === 0
+            ? "there are none"
+            : table(
+                ["id", "who", "name", "may", "state", "last used"],
+                keys.map((each) => [
+                  each.id,
+                  `${each.app}/${each.agent}`,
+                  each.name,
+                  each.permissions.join(", "),
+                  stateOf(each),
+                  each.lastUsedAt === undefined ? "never" : new Date(each.lastUsedAt).toISOString(),
+                ]),
+              ),
+        );
+      }),
+    );
+
+  withStoreOptions(key.command("revoke <id>"))
+    .description("end one, at once and everywhere")
+    .action((id: string, options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        // A whole key may be pasted: its first two parts are its id.
+        const wanted = id.split("_").slice(0, 2).join("_");
+        if (!(await storage.keys.revoke(wanted, operator()))) {
+          const known = await storage.keys.get(wanted);
+          throw new CliError(known ? `key ${wanted} was revoked before` : `there is no key ${wanted}`);
+        }
+        outFor(command).data({ revoked: wanted }, () => `revoked ${wanted}`);
+      }),
+    );
+}
+
+async function requestFor(storage: Storage, app: string, options: AddOptions): Promise<KeyRequest> {
+  const found = await storage.applications.get(app);
+  if (!found) throw noApplication(app);
+  const declared = entryOf(found.document, options.name);
+  const permissions = options.allow ?? declared?.permissions;
+  if (!permissions) {
+    throw new CliError(
+      `application \`${app}\` says nothing about keys named \`${options.name}\``,
+      EXIT.usage,
+      "name what it may do: --allow 'invoke(core.*)' list",
+    );
+  }
+  const agent = options.agent ?? declared?.agent;
+  const given = { perMinute: count("--per-minute", options.perMinute), perHour: count("--per-hour", options.perHour) };
+  const limits = limitsOf({
+    perMinute: given.perMinute ?? declared?.perMinute,
+    perHour: given.perHour ?? declared?.perHour,
+  });
+  const expiresAt = options.expires === undefined ? undefined : expiry(options.expires);
+  return {
+    app,
+    name: options.name,
+    permissions,
+    limits,
+    ...(agent === undefined ? {} : { agent }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
+  };
+}
+
+function entryOf({ keys = {} }: ApplicationDocument, name: string) {
+  return Object.hasOwn(keys, name) ? keys[name] : undefined;
+}
+
+function count(option: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= 1_000_000_000) return value;
+  throw new CliError(`${option} is a whole number from 1`, EXIT.usage);
+}
+
+const UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+export function expiry(text: string, now = Date.now()): number {
+  const [, amount, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
+  const at = unit === undefined ? Date.parse(text) : now + Number(amount) * UNITS[unit as keyof typeof UNITS];
+  if (Number.isFinite(at) && at > now) return at;
+  throw new CliError(`\`${text}\` is no time to come`, EXIT.usage, "write 12h, 90d or 2027-01-31");
+}
+
+function stateOf({ revokedAt, expiresAt }: ApiKey): string {
+  if (revokedAt !== undefined) return "revoked";
+  if (expiresAt === undefined) return "in force";
+  return expiresAt <= Date.now() ? "expired" : `until ${new Date(expiresAt).toISOString()}`;
+}
+
+/** Everything but the hash, which is of use to nobody else. */
+function shown(key: ApiKey): object {
+  const time = (at: number | undefined): string | null => (at === undefined ? null : new Date(at).toISOString());
+  const { id, app, agent, name, permissions, limits } = key;
+  return {
+    id,
+    app,
+    agent,
+    name,
+    permissions,
+    limits,
+    created_at: time(key.createdAt),
+    expires_at: time(key.expiresAt),
+    revoked_at: time(key.revokedAt),
+    last_used_at: time(key.lastUsedAt),
+  };
+}
