@@ -3,6 +3,7 @@
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
+import { type AdminListener, startAdmin } from "../admin/index.js";
 import { createGate, type Gate, loadPolicy as loadCedar, type PolicySet } from "../gate/index.js";
 import { createGateway, toolSummaries } from "../gateway/index.js";
 import { type AuditSummary, closeSharedSandbox, type Policy, policyFor } from "../host/index.js";
@@ -18,6 +19,7 @@ import { hostServer } from "./host-server.js";
 
 export interface HostOptions extends HostFileOptions {
   client?: string;
+  metricsPort?: number;
   logLevel?: string;
   reload?: boolean;
 }
@@ -76,6 +78,7 @@ export async function runHost(options: HostOptions): Promise<void> {
       }
     });
   }
+  const admin = await openMetrics(options.metricsPort, { telemetry, gate, ledger, files });
   const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxBufferedBytes: MAX_MESSAGE_BYTES };
   const listener = await listenStdio(endpoint, { limits });
   const stopped = new Promise<void>((done) => {
@@ -83,11 +86,34 @@ export async function runHost(options: HostOptions): Promise<void> {
     process.once("SIGTERM", () => done());
   });
   await Promise.race([listener.closed, stopped]);
+  await admin?.close();
   endpoint.close();
   await listener.close();
   await closeSharedSandbox();
   await ledger.close();
   await telemetry.shutdown();
+}
+
+interface Watched {
+  readonly telemetry: Telemetry;
+  readonly gate: Gate;
+  readonly ledger: Ledger;
+  readonly files: HostFiles;
+}
+
+/** `/metrics` and `/healthz` for this machine. Every client starts a host of its own; one that finds the port taken serves all the same. */
+async function openMetrics(port: number | undefined, watched: Watched): Promise<AdminListener | undefined> {
+  if (port === undefined) return undefined;
+  const { telemetry, gate, ledger, files } = watched;
+  try {
+    const tokenFile = join(files.state, "operator.token");
+    const admin = await startAdmin({ port, telemetry, gate, ledger, tokenFile, policyFiles: () => [files.config] });
+    telemetry.log.notice("metrics", { url: `${admin.url}/metrics` });
+    return admin;
+  } catch (error) {
+    telemetry.log.error("there are no metrics", { problem: (error as Error).message });
+    return undefined;
+  }
 }
 
 /** Records name policy.yaml, which decides; the one rule that lets the gate ask it never changes. */

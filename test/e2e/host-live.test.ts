@@ -170,6 +170,20 @@ describe("SIGHUP", () => {
   });
 });
 
+describe("metrics", () => {
+  it("are there for this machine when a port is given", async () => {
+    writeFileSync(config, `allowedRoots: ["${code}"]\n`);
+    const host = start("--metrics-port", "0", "--log-level", "notice");
+    await reads(host, join(code, "outer.txt"));
+    await reads(host, "/etc/passwd");
+    const url = /http:[^"]+metrics/.exec(host.stderr())?.[0] ?? "";
+    const text = await (await fetch(url)).text();
+    expect(text).toContain('portcullis_effect="permit",portcullis_outcome="ok"} 1\n');
+    expect(text).toContain('portcullis_effect="deny",portcullis_outcome="refused"} 1\n');
+    expect((await fetch(url.replace("/metrics", "/v1/policy"))).status).toBe(401);
+  });
+});
+
 describe("logging", () => {
   it("goes where, as much, as long and as hidden as the policy says", async () => {
     const file = join(base, "logs/audit.jsonl");

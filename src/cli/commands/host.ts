@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
 import { withHostFiles } from "../host-config/files.js";
+import { portNumber } from "../options.js";
 import type { HostOptions } from "../host-run.js";
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
@@ -13,6 +14,7 @@ export function addHost(program: Command): void {
         LEVELS,
       ),
     )
+    .option("--metrics-port <number>", "serve /metrics and /healthz on this port of this machine", portNumber)
     .option("--stdio", "serve on stdin and stdout (the default, and the only way)")
     .option("--reload", "read the policy again on SIGHUP; one with a mistake is refused and the old one stays")
     .action(async (options: HostOptions) => {
