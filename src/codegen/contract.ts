@@ -60,9 +60,9 @@ export interface Reserved {
   /** What a result is called: `ReadFileSuccess`, `ReadFileResult`. */
   readonly resultSuffix: string;
   /** What is declared for each tool beside its types: `CanReadFile`. */
-  readonly toolPrefixes: readonly string[];
+  toolNames(title: string): readonly string[];
   /** What is declared for the server as a whole: `FileManagerCaps`. */
-  readonly serverSuffixes: readonly string[];
+  serverNames(title: string): readonly string[];
 }
 
 export function buildContract(source: unknown, reserved: Reserved, options: ContractOptions = {}): Contract {
@@ -77,7 +77,7 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
   const reports = new Reports();
   const table: NodeTable = { nodes: [], patterns: [] };
   const title = pascal(manifest.name, "Server");
-  const names = new Names([...reserved.types, title, ...reserved.serverSuffixes.map((suffix) => `${title}${suffix}`)]);
+  const names = new Names([...reserved.types, title, ...reserved.serverNames(title)]);
   // Names of tools first, so that no nested type can take one.
   const titles = titlesOf(
     manifest.tools.map((tool) => tool.name),
@@ -123,15 +123,12 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
   };
 }
 
-function titlesOf(tools: readonly string[], { resultSuffix, toolPrefixes }: Reserved, names: Names): string[] {
+function titlesOf(tools: readonly string[], { resultSuffix, toolNames }: Reserved, names: Names): string[] {
   const taken = new Names();
   return tools.map((tool) => {
     for (;;) {
       const title = taken.take(pascal(tool, "Tool"));
-      const wanted = [
-        ...["", "Args", resultSuffix].map((suffix) => `${title}${suffix}`),
-        ...toolPrefixes.map((prefix) => `${prefix}${title}`),
-      ];
+      const wanted = [...["", "Args", resultSuffix].map((suffix) => `${title}${suffix}`), ...toolNames(title)];
       if (wanted.every((name) => !names.has(name))) {
         for (const name of wanted) names.take(name);
         return title;

@@ -2,10 +2,11 @@ import { buildContract, type ContractOptions } from "./contract.js";
 import { CodegenError } from "./errors.js";
 import type { Report } from "./report.js";
 import type { GeneratedFile, Output, Target } from "./targets/target.js";
+import { csharp } from "./targets/csharp/csharp.js";
 import { rust } from "./targets/rust/rust.js";
 import { typescript } from "./targets/typescript/typescript.js";
 
-const TARGETS: Readonly<Record<string, Target>> = { ts: typescript, rust };
+const TARGETS: Readonly<Record<string, Target>> = { ts: typescript, rust, csharp };
 
 export const LANGUAGES: readonly string[] = Object.keys(TARGETS);
 

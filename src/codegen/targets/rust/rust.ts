@@ -15,7 +15,12 @@ import { CAPABILITY_RS, CLIENT_RS, ERROR_RS, SUPPORT_RS } from "./support-rs.js"
 import { declarationText, type RustScope } from "./types.js";
 
 export const rust: Target = {
-  reserved: { types: RESERVED_TYPES, resultSuffix: "Success", toolPrefixes: ["Can"], serverSuffixes: ["Caps", "All"] },
+  reserved: {
+    types: RESERVED_TYPES,
+    resultSuffix: "Success",
+    toolNames: (title) => [`Can${title}`],
+    serverNames: (title) => [`${title}Caps`, `${title}All`],
+  },
   emit(contract) {
     const checks = encodeChecks(contract);
     const { table, reports } = tableFile(contract, checks);

@@ -21,8 +21,8 @@ export const typescript: Target = {
       "ToolNotFound",
     ],
     resultSuffix: "Result",
-    toolPrefixes: [],
-    serverSuffixes: ["Tools", "Caps", "Caller", "Handlers"],
+    toolNames: () => [],
+    serverNames: (title) => ["Tools", "Caps", "Caller", "Handlers"].map((suffix) => `${title}${suffix}`),
   },
   emit(contract) {
     const methods = methodNames(contract);

@@ -1,0 +1,227 @@
+// A C# project: records, an interface for each tool and one for the server, attribute methods with injected services,
+// guardrail evidence, a typed client and handlers to fill in.
+
+import type { Contract, ToolContract } from "../../contract.js";
+import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
+import { capabilityCs, supportCs } from "./support-cs.js";
+import { type CSharpScope, declarationText, docs, quote } from "./types.js";
+
+const RESERVED_TYPES =
+  "Agent Agents Array Action Activator Attribute Boolean CallbackContext CallbackRunner CancellationToken ChosenConverter Convert Dictionary Double Enum EqualityComparer Exception Func GuardrailBlocked GuardrailEvidence GuardrailOutcome IReadOnlyList Int64 Interlocked InvalidOperationException JsonConverter JsonConverterFactory JsonDocument JsonElement JsonException JsonExtensionData JsonIgnore JsonIgnoreCondition JsonPropertyName JsonRequired JsonSerializer JsonSerializerOptions JsonTokenType JsonValueKind ListedConverter Math McpErrorCode McpException McpToolAttribute Never NotImplementedException NullValue Object OrNull OrNullConverter OrNullConverterFactory NullValueConverter String System Task ToolCap Type UncheckedInvocation Utf8JsonReader Utf8JsonWriter Wire FromServices IServiceCollection IToolCaller ICaps IHasCap INoGuardrailRequired McpTool Cap Decode Name Caller".split(
+    " ",
+  );
+
+export const csharp: Target = {
+  reserved: {
+    types: RESERVED_TYPES,
+    resultSuffix: "Result",
+    toolNames: (title) => [`ICan${title}`, `Run${title}`],
+    serverNames: (title) => [
+      ...["Mcp", "Tools", "Handlers", "Client", "Registration", "Capabilities"].map((suffix) => `${title}${suffix}`),
+      `I${title}Caps`,
+      `I${title}All`,
+    ],
+  },
+  emit(contract) {
+    const { title } = contract;
+    const namespace = `${title}Mcp`;
+    const files: GeneratedFile[] = [
+      { path: `${title}.csproj`, text: projectFile(namespace) },
+      { path: "Types.cs", text: typesFile(contract, namespace) },
+      { path: "Support.cs", text: generated(supportCs(namespace)) },
+      { path: "Capability.cs", text: generated(capabilityCs(namespace)) },
+      { path: "Tools.cs", text: toolsFile(contract, namespace) },
+      { path: "Handlers.cs", text: handlersFile(contract, namespace), once: true },
+    ];
+    return { files, reports: [], fields: countFields(contract) };
+  },
+};
+
+function generated(text: string): string {
+  return `// ${HEADER}\n${text}`;
+}
+
+function projectFile(namespace: string): string {
+  return `<!-- ${HEADER} -->
+<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <TargetFramework>net8.0</TargetFramework>
+    <RootNamespace>${namespace}</RootNamespace>
+    <Nullable>enable</Nullable>
+    <ImplicitUsings>disable</ImplicitUsings>
+    <TreatWarningsAsErrors>true</TreatWarningsAsErrors>
+  </PropertyGroup>
+  <ItemGroup>
+    <FrameworkReference Include="Microsoft.AspNetCore.App" />
+  </ItemGroup>
+</Project>
+`;
+}
+
+function typesFile(contract: Contract, namespace: string): string {
+  const scope: CSharpScope = { declarations: new Map(contract.declarations.map((each) => [each.name, each])) };
+  return `// ${HEADER}
+#nullable enable
+using System;
+using System.Collections.Generic;
+using System.Text.Json;
+using System.Text.Json.Serialization;
+
+namespace ${namespace}
+{
+${contract.declarations.map((declaration) => declarationText(declaration, scope)).join("\n")}}
+`;
+}
+
+function outputOf(tool: ToolContract): string {
+  return tool.result?.type ?? "object";
+}
+
+function decodeOf(tool: ToolContract, result: string): string {
+  return tool.result === undefined ? `Wire.Whole(${result})` : `Wire.Structured<${tool.result.type}>(${result})`;
+}
+
+function toolsFile({ title, tools, server }: Contract, namespace: string): string {
+  const interfaces = tools.map(
+    (tool) => `${docs(tool.docs, "    ")}    public interface ICan${tool.title}
+    {
+        Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default);
+    }
+`,
+  );
+  const all = tools.map((tool) => `ICan${tool.title}`).join(", ");
+  const caps = tools.map((tool) => `IHasCap<${tool.title}>`).join(", ");
+  const marks = tools.map(
+    (
+      tool,
+    ) => `${docs(tool.docs, "    ")}    public sealed class ${tool.title} : ToolCap<${tool.title}, ${tool.args.type}, ${outputOf(tool)}>${tool.unguarded ? ", INoGuardrailRequired" : ""}
+    {
+        public static readonly ${tool.title} Cap = new ${tool.title}();
+
+        private ${tool.title}() : base(${quote(tool.name)})
+        {
+        }
+
+        internal override ${outputOf(tool)} Decode(JsonElement result) => ${decodeOf(tool, "result")};
+    }
+`,
+  );
+  const methods = tools.map(
+    (tool) => `${docs(tool.docs, "        ")}        [McpTool(${quote(tool.name)}, ${quote(tool.docs.join("\n"))})]
+        public async Task<${outputOf(tool)}> Run${tool.title}(
+            [FromServices] ICan${tool.title} service,
+            ${tool.args.type} args,
+            CancellationToken ct = default)
+        {
+            return await service.${tool.title}Async(args, ct).ConfigureAwait(false);
+        }
+`,
+  );
+  const calls = tools.map(
+    (
+      tool,
+    ) => `${docs(tool.docs, "        ")}        public async Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
+        {
+            JsonElement result = await caller.CallToolAsync(${quote(tool.name)}, Wire.Element(args), ct).ConfigureAwait(false);
+            return ${decodeOf(tool, "result")};
+        }
+`,
+  );
+  const services = tools.map(
+    (tool) =>
+      `            services.AddScoped<ICan${tool.title}>(provider => provider.GetRequiredService<${title}Handlers>());\n`,
+  );
+  return `// ${HEADER}
+#nullable enable
+using System.Text.Json;
+using System.Threading;
+using System.Threading.Tasks;
+using Microsoft.AspNetCore.Mvc;
+using Microsoft.Extensions.DependencyInjection;
+
+namespace ${namespace}
+{
+${interfaces.join("\n")}
+    /// <summary>The capability set of the server: all its tools.</summary>
+    public interface I${title}Caps${all === "" ? "" : ` : ${all}`}
+    {
+    }
+
+    /// <summary>The same set as a type: what an agent at the root holds.</summary>
+    public partial interface I${title}All : ICaps${caps === "" ? "" : `, ${caps}`}
+    {
+    }
+
+    public static class ${title}Capabilities
+    {
+        /// <summary>An agent that may use every tool of the server. Everyone else gets theirs by delegation.</summary>
+        public static Agent<I${title}All> Root(string name, IToolCaller caller) => new Agent<I${title}All>(name, caller);
+    }
+
+${marks.join("\n")}
+    /// <summary>The tools of ${escapeXml(server)} as methods. Each call gets its services from a scope of its own.</summary>
+    public sealed class ${title}Tools
+    {
+${methods.join("\n")}    }
+
+    /// <summary>Calls the tools of a server somewhere else.</summary>
+    public sealed class ${title}Client : I${title}Caps
+    {
+        private readonly IToolCaller caller;
+
+        public ${title}Client(IToolCaller caller)
+        {
+            this.caller = caller;
+        }
+
+        public IToolCaller Caller => caller;
+${calls.length > 0 ? "\n" : ""}${calls.join("\n")}    }
+
+    public static class ${title}Registration
+    {
+        /// <summary>Scoped: what a handler keeps belongs to one call, and no two callers share it.</summary>
+        public static IServiceCollection Add${title}(this IServiceCollection services)
+        {
+            services.AddScoped<${title}Handlers>();
+            services.AddScoped<I${title}Caps>(provider => provider.GetRequiredService<${title}Handlers>());
+${services.join("")}            services.AddScoped<${title}Tools>();
+            return services;
+        }
+    }
+}
+`;
+}
+
+function handlersFile({ title, tools }: Contract, namespace: string): string {
+  const methods = tools.map(
+    (
+      tool,
+    ) => `${docs(tool.docs, "        ")}        public Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
+        {
+            throw new NotImplementedException(${quote(`${tool.name} is not implemented.`)});
+        }
+`,
+  );
+  return `// Yours to fill in: \`portcullis gen\` writes this file once and never again.
+#nullable enable
+using System;
+using System.Threading;
+using System.Threading.Tasks;
+
+namespace ${namespace}
+{
+    /// <summary>One instance for each call; take services of yours in the constructor.</summary>
+    public sealed class ${title}Handlers : I${title}Caps
+    {
+${methods.join("\n")}    }
+}
+`;
+}
+
+function escapeXml(text: string): string {
+  return text
+    .replaceAll(/[^\x20-\x7e]/g, "?")
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;");
+}
