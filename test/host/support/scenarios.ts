@@ -37,6 +37,7 @@ const SCENARIOS: readonly { name: string; script: string }[] = [
 ];
 
 const TIMEOUT_MS = 700;
+const AT_ONCE = 4;
 
 const CATALOG = `
   - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: ${TIMEOUT_MS}, maxOutputBytes: 10_000, limits: { maxProcesses: 40, maxMemoryBytes: 200_000_000 } }
@@ -44,15 +45,23 @@ const CATALOG = `
 `;
 
 export async function runScenarios(without: Without): Promise<ScenarioReport[]> {
-  const world = makeWorld(CATALOG, "", without);
+  const world = makeWorld(CATALOG, `limits: { maxCmdConcurrency: ${AT_ONCE}, maxCmdQueue: 64 }`, without);
   const reports: ScenarioReport[] = [];
+  const play = async ({ name, script }: (typeof SCENARIOS)[number]): Promise<ScenarioReport> => {
+    const mark = `mark-${randomBytes(8).toString("hex")}`;
+    const outcome = await world.run("sh", ["-c", script, mark]);
+    return report(
+      name,
+      outcome,
+      commandLines().filter((line) => line.includes(mark)),
+    );
+  };
   try {
-    for (const { name, script } of SCENARIOS) {
-      const mark = `mark-${randomBytes(8).toString("hex")}`;
-      const outcome = await world.run("sh", ["-c", script, mark]);
-      const left = commandLines().filter((line) => line.includes(mark));
-      reports.push(report(name, outcome, left));
-    }
+    // The bomb alone: it takes all the processes that its user may have.
+    const [bomb, ...others] = SCENARIOS as [(typeof SCENARIOS)[number], ...typeof SCENARIOS];
+    reports.push(await play(bomb));
+    // Most of them only wait for their time to run out, which they can do together.
+    reports.push(...(await Promise.all(others.map(play))));
     // The sandbox still works after all that.
     reports.push(report("an ordinary command afterwards", await world.run("true"), []));
     await sleep(50);
