@@ -26,7 +26,8 @@ const GRACE_MS = 2_000;
 const FIXED = [
   "core.hooksPath=/dev/null",
   "core.fsmonitor=false",
-  "core.fsync=all",
+  // What a commit stands on, and the branch; a temporary index need not survive anything.
+  "core.fsync=objects,reference",
   "core.fsyncObjectFiles=true",
   "core.logAllRefUpdates=false",
   "core.attributesFile=/dev/null",

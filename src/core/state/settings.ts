@@ -14,8 +14,10 @@ export interface StateLimits {
   readonly maxFiles: number;
   /** Of the repository on disk, its history included. */
   readonly maxRepositoryBytes: number;
-  /** How long a writer waits for its turn before it goes on by compare-and-set alone. */
+  /** A writer of another process that gives no sign of life for so long has lost its turn. */
   readonly lockTimeoutMs: number;
+  /** How long a write may wait for its turn among the living. */
+  readonly maxWaitMs: number;
   /** Compare-and-sets of one write. */
   readonly maxAttempts: number;
   /** Writes of one process that may wait for the same repository. */
@@ -32,6 +34,7 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
   maxFiles: 10_000,
   maxRepositoryBytes: 1_000_000_000,
   lockTimeoutMs: 500,
+  maxWaitMs: 20_000,
   maxAttempts: 50,
   maxWaiting: 64,
   gitTimeoutMs: 20_000,
