@@ -78,6 +78,11 @@ export async function runHost(options: HostOptions): Promise<void> {
       }
     });
   }
+  if (process.stdin.isTTY) {
+    process.stderr.write(
+      "This is a server for an MCP client: it waits for JSON-RPC, a message a line. Ctrl-D ends it.\n",
+    );
+  }
   const admin = await openMetrics(options.metricsPort, { telemetry, gate, ledger, files });
   const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxBufferedBytes: MAX_MESSAGE_BYTES };
   const listener = await listenStdio(endpoint, { limits });

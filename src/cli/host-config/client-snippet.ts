@@ -1,7 +1,7 @@
 // What goes into a client's configuration so that it starts the host.
 
 import { VERSION } from "../version.js";
-import { isFleeting, mainFile } from "./paths.js";
+import { isFleeting, mainFile, stableProgram } from "./paths.js";
 
 export interface Launch {
   readonly command: string;
@@ -10,13 +10,15 @@ export interface Launch {
 
 /**
  * How a client can start this very program. A client of the desktop has no PATH of ours, so everything is written out;
- * what npx fetched lies in a cache that is emptied now and then, so npx is asked again.
+ * what npx fetched lies in a cache that is emptied now and then, so npx is asked again; an installed version makes room for
+ * the next, so the program that starts the current one is named.
  */
 export function launchOf(config: string, more: readonly string[] = []): Launch {
   const main = mainFile();
   const args = ["host", "--config", config, ...more];
   if (isFleeting(main)) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
-  return { command: process.execPath, args: [main, ...args] };
+  const shim = stableProgram(main);
+  return shim === undefined ? { command: process.execPath, args: [main, ...args] } : { command: shim, args };
 }
 
 export interface ClientConfig {

@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
-import { dirname, join, posix, resolve, sep, win32 } from "node:path";
+import { basename, dirname, join, posix, resolve, sep, win32 } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export interface HostPaths {
@@ -33,14 +33,19 @@ export function hostPaths(
       };
     }
     default: {
-      const config = env.XDG_CONFIG_HOME ?? posix.join(home, ".config");
-      const state = env.XDG_STATE_HOME ?? posix.join(home, ".local", "state");
+      // The XDG rules: a value that is not absolute does not count.
+      const config = absolute(env.XDG_CONFIG_HOME) ?? posix.join(home, ".config");
+      const state = absolute(env.XDG_STATE_HOME) ?? posix.join(home, ".local", "state");
       return {
         config: posix.join(config, "portcullis", "policy.yaml"),
         state: posix.join(state, "portcullis", "host"),
       };
     }
   }
+}
+
+function absolute(path: string | undefined): string | undefined {
+  return path?.startsWith("/") ? path : undefined;
 }
 
 /** The command's own program. */
@@ -58,7 +63,25 @@ export function programPaths(): string[] {
   const parts = root.split(sep);
   const around = parts.lastIndexOf("node_modules");
   const modules = around < 0 ? join(root, "node_modules") : parts.slice(0, around + 1).join(sep);
-  return [code, join(root, "package.json"), modules, process.execPath].filter((path) => existsSync(path));
+  const installation = installationOf(mainFile());
+  const own = installation === undefined ? [] : [installation];
+  return [...own, code, join(root, "package.json"), modules, process.execPath].filter((path) => existsSync(path));
+}
+
+/** Of `portcullis install`: a folder a version, and one program beside them that starts the current one. */
+function installationOf(main: string): string | undefined {
+  const versions = resolve(main, "../../../..");
+  return basename(versions) === "versions" && existsSync(shimOf(dirname(versions))) ? dirname(versions) : undefined;
+}
+
+function shimOf(installation: string): string {
+  return join(installation, "bin", "portcullis");
+}
+
+/** The program that stays where it is when this version makes room for the next. */
+export function stableProgram(main: string): string | undefined {
+  const installation = installationOf(main);
+  return installation && shimOf(installation);
 }
 
 /** policy.schema.json of this package, for editors; what npx fetched does not stay where it is. */
