@@ -15,12 +15,15 @@ export interface DelegatedOptions {
   readonly reader: ChainReader;
   /** The gateway's name of a capability; undefined for what it does not serve. */
   readonly toolOf: (capability: string) => string | undefined;
+  /** The application whose callers are agents of the workflow. Those of others are as they were. */
+  readonly app: string;
 }
 
 /** Whoever has no token must be an agent with authority of its own. */
-export function delegatedIdentity({ base, reader, toolOf }: DelegatedOptions): Identify {
+export function delegatedIdentity({ base, reader, toolOf, app }: DelegatedOptions): Identify {
   return async (peer, auth, meta) => {
     const known = await base(peer, auth, meta);
+    if (known.app !== app) return known;
     const token = tokenOf(peer, meta);
     const chain = token === undefined ? reader.ofRoot(known.app, known.agent) : read(reader, token, known);
     if (chain === undefined) {
@@ -34,13 +37,18 @@ export function delegatedIdentity({ base, reader, toolOf }: DelegatedOptions): I
         },
       );
     }
-    const tools = new Set<string>();
-    for (const capability of chain.capabilities) {
-      const tool = toolOf(capability);
-      if (tool !== undefined && (known.tools === undefined || known.tools.has(tool))) tools.add(tool);
-    }
+    const delegated = new Set([...chain.capabilities].flatMap((capability) => toolOf(capability) ?? []));
     const via = token === undefined ? known.via : "delegation";
-    return { ...known, agent: chain.agent, tools, via, delegation: chain };
+    return { ...known, ...within(known, delegated), agent: chain.agent, via, delegation: chain };
+  };
+}
+
+/** What the credential allows and the delegation has; a larger scope would not help with what was not delegated. */
+function within({ tools, shown, stepUp }: Principal, delegated: ReadonlySet<string>): Partial<Principal> {
+  return {
+    tools: { has: (tool) => delegated.has(tool) && (tools?.has(tool) ?? true) },
+    ...(shown === undefined ? {} : { shown: { has: (tool: string) => delegated.has(tool) && shown.has(tool) } }),
+    ...(stepUp === undefined ? {} : { stepUp: (tool: string) => (delegated.has(tool) ? stepUp(tool) : undefined) }),
   };
 }
 

@@ -34,9 +34,10 @@ export function addTokenCommands(lattice: Command): void {
     .option("--tools <capability...>", "only these capabilities")
     .option("--ttl <seconds>", "how long it holds (default: an hour)", secondsToMs)
     .option("--across", "for other gateways too")
-    .action((agent: string, options: Narrowing & { across?: boolean }, command: Command) => {
-      const { tools, ttl: ttlMs, across } = options;
-      print(mintDelegation(delegationKeys(shared(command).dir), { agent, tools, ttlMs, across }));
+    .option("--app <name>", "the application that the agent belongs to", "local")
+    .action((agent: string, options: Narrowing & { across?: boolean; app: string }, command: Command) => {
+      const { tools, ttl: ttlMs, across, app } = options;
+      print(mintDelegation(delegationKeys(shared(command).dir), { agent, app, tools, ttlMs, across }));
     });
   token
     .command("hand-on <token> <agent>")

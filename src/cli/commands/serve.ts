@@ -4,12 +4,10 @@ import { type ServeApplicationsOptions, serveApplications, servesApplications } 
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { type Runtime, startRuntime } from "../runtime.js";
-import { type WorkflowInForce, workflowInForce } from "../workflow/serving.js";
+import { workflowFacts, workflowInForce } from "../workflow/serving.js";
 
 interface ServeOptions extends ServeApplicationsOptions {
   readOnly?: string[];
-  workflow?: string;
-  trustGateway?: string[];
 }
 
 function seconds(text: string): number {
@@ -52,7 +50,7 @@ export function addServe(program: Command): void {
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);
       const out = outFor(command);
-      if (module === undefined && options.workflow === undefined && servesApplications(dir, options)) {
+      if (module === undefined && servesApplications(dir, options)) {
         return serveApplications(dir, options, out);
       }
       const { workflow: file, trustGateway: trusted, observe } = options;
@@ -105,11 +103,6 @@ function startedFacts(runtime: Runtime): Record<string, unknown> {
     policy: runtime.gate.policy.hash,
     pid: process.pid,
   };
-}
-
-/** What whoever spends a delegation here has to know, and whoever accepts one from here. */
-function workflowFacts(workflow: WorkflowInForce | undefined): Record<string, unknown> {
-  return workflow ? { gateway: workflow.keys.gateway, delegationKey: workflow.keys.publicKey } : {};
 }
 
 /** What a person needs next: where it is, how to connect, and what to try. */

@@ -26,6 +26,7 @@ import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../te
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
 import { ensureState, type State } from "../state.js";
 import { VERSION } from "../version.js";
+import type { WorkflowInForce } from "../workflow/serving.js";
 import { coreFor } from "./core.js";
 import { pinKeeper } from "./pins.js";
 import { referenceResolver } from "./references.js";
@@ -52,6 +53,8 @@ export interface GatewayRuntimeOptions {
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
+  /** The callers of one application are the agents of a workflow. */
+  workflow?: WorkflowInForce;
   identity: (parts: IdentityParts) => Promise<IdentityHere>;
   oauth?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
 }
@@ -122,10 +125,13 @@ async function open(
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
   opened.push(() => ledger.close());
+  const { workflow } = options;
   const book = new PolicyBook();
   let policy: PolicySet = noPolicy;
   const watcher = await watchPolicy({
-    paths: options.policyPaths?.length ? options.policyPaths : [state.policyDir],
+    paths: options.policyPaths?.length
+      ? options.policyPaths
+      : [state.policyDir, ...(workflow ? [workflow.policyFile(state.dir)] : [])],
     tools: () => [],
     unknownTools: "warn",
     gate: {
@@ -160,6 +166,7 @@ async function open(
     limits,
     approvals,
     policies: book,
+    ...(workflow ? { voices: (app) => (app === workflow.app ? workflow.voices : []) } : {}),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
     seal: new Seal(await sealKeyOf(storage, sealer)),
@@ -192,9 +199,10 @@ async function open(
   if (isShared) await beat(storage, replica, opened);
   const who = await options.identity({ storage, telemetry });
   opened.push(() => who.close());
+  const identify = workflow?.identify(who.identify) ?? who.identify;
   const outside = createGateway({ server: createServer({ name: "portcullis", version: VERSION }), telemetry, limits });
   opened.push(() => outside.close());
-  const lobby = new Lobby({ identify: who.identify, applications, outside, ...(who.open ? { open: who.open } : {}) });
+  const lobby = new Lobby({ identify, applications, outside, ...(who.open ? { open: who.open } : {}) });
   const admin = options.admin
     ? await startAdmin({
         host: options.admin.host,

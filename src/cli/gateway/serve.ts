@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { listenStdio } from "../../transport/index.js";
 import { type Out, paintErr } from "../print.js";
 import { keysOrLocal } from "./identity.js";
+import { workflowFacts, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 
 export interface ServeApplicationsOptions {
@@ -30,6 +31,8 @@ export interface ServeApplicationsOptions {
   challengeWait: number;
   replica?: string;
   ledger?: string;
+  workflow?: string;
+  trustGateway?: string[];
 }
 
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
@@ -78,7 +81,11 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
 }
 
 export async function serveApplications(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
-  const runtime = await startGateway(runtimeOptions(dir, options));
+  const { workflow: file, trustGateway: trusted, app, observe } = options;
+  const workflow = file
+    ? await workflowInForce({ file, stateDir: dir, trusted, app, despiteViolations: observe })
+    : undefined;
+  const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
   const stopped = untilStopped(runtime);
   if (options.stdio) {
     const listener = await listenStdio(runtime.lobby);
@@ -93,6 +100,7 @@ export async function serveApplications(dir: string, options: ServeApplicationsO
       applications: items.map((application) => application.id),
       policy: runtime.policy.hash,
       pid: process.pid,
+      ...workflowFacts(workflow),
     };
     out.data(facts, () => welcome(runtime, facts.applications, options));
     await stopped;

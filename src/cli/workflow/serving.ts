@@ -12,17 +12,20 @@ import { type LoadedWorkflow, loadWorkflow } from "./load.js";
 import { workflowRules } from "./rules.js";
 
 export interface WorkflowInForce {
+  /** The application whose callers are its agents. */
+  readonly app: string;
   readonly keys: DelegationKeys;
   readonly voices: readonly Voice[];
   /** Wraps how callers are known otherwise. */
   identify(base?: Identify): Identify;
-  /** Writes the policy for the tools that are served, and says where. */
-  policyFile(stateDir: string, served: Iterable<string>): string;
+  /** Writes the policy and says where: for these tools, or for all that the workflow knows. */
+  policyFile(stateDir: string, served?: Iterable<string>): string;
 }
 
 export interface WorkflowOptions {
   readonly file: string;
   readonly stateDir: string;
+  readonly app?: string;
   /** Public keys of gateways whose delegations are accepted. */
   readonly trusted?: readonly string[];
   /** Serve it although it breaks its own rules. What an allow list does not have is denied all the same. */
@@ -41,27 +44,36 @@ export async function workflowInForce(options: WorkflowOptions): Promise<Workflo
       `\`portcullis lattice check ${options.file}\` shows all of them`,
     );
   }
-  return inForce(loaded, ensureDelegationKeys(options.stateDir), options.trusted);
+  return inForce(loaded, { ...options, keys: ensureDelegationKeys(options.stateDir) });
 }
 
-export function inForce(
-  loaded: LoadedWorkflow,
-  keys: DelegationKeys,
-  trusted: readonly string[] = [],
-): WorkflowInForce {
+export interface ForceOptions {
+  readonly keys: DelegationKeys;
+  readonly app?: string;
+  readonly trusted?: readonly string[];
+}
+
+export function inForce(loaded: LoadedWorkflow, { keys, app = "local", trusted }: ForceOptions): WorkflowInForce {
   const rules = workflowRules(loaded.workflow, loaded.hash);
   const reader = new ChainReader({ keys, rules: () => rules, trusted });
   return {
+    app,
     keys,
     voices: [delegationVoice(() => rules)],
-    identify: (base = localIdentity()) => delegatedIdentity({ base, reader, toolOf: rules.toolOf }),
+    identify: (base = localIdentity()) => delegatedIdentity({ base, reader, toolOf: rules.toolOf, app }),
     policyFile(stateDir, served) {
       const folder = join(stateDir, "workflow");
       const file = join(folder, "policy.cedar");
       mkdirSync(folder, { recursive: true, mode: 0o700 });
-      const { text } = emitPolicy(loaded, { app: "local", served: new Set(served), argumentsElsewhere: true });
+      const only = served === undefined ? undefined : new Set(served);
+      const { text } = emitPolicy(loaded, { app, served: only, argumentsElsewhere: true });
       writeFileSync(file, text, { mode: 0o600 });
       return file;
     },
   };
+}
+
+/** What whoever spends a delegation here has to know, and whoever accepts one from here. */
+export function workflowFacts(workflow: WorkflowInForce | undefined): Record<string, unknown> {
+  return workflow ? { gateway: workflow.keys.gateway, delegationKey: workflow.keys.publicKey } : {};
 }

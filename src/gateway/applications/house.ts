@@ -218,12 +218,12 @@ export class House {
   // ---- the gate -----------------------------------------------------------------------------------------------
 
   #newGate(policy: PolicySet | undefined): Gate {
-    const { approvals, observe, sharedLimits, guardrails } = this.#services;
+    const { approvals, observe, sharedLimits, guardrails, voices } = this.#services;
     return createGate({
       ...(policy ? { policy } : {}),
       approvals,
       observe,
-      voices: this.#core.voices,
+      voices: [...this.#core.voices, ...(voices?.(this.id) ?? [])],
       limits: limitsOf(this.#application.document),
       ...(sharedLimits ? { shared: sharedLimits } : {}),
       ...(guardrails ? { guardrails } : {}),

@@ -19,6 +19,8 @@ export interface HouseServices {
   readonly approvals: Approvals;
   readonly policies: PolicyBook;
   readonly guardrails?: readonly Guardrail[];
+  /** Who else has a say in an application's decisions. */
+  readonly voices?: (app: string) => readonly Voice[];
   readonly sharedLimits?: SharedLimits;
   /** Sessions of the older revisions that another replica can take over. */
   readonly sessions?: (app: string) => SessionKeeper;
