@@ -144,6 +144,6 @@ function broken(detail: string): Fault {
 function noGit(): Fault {
   return new Fault("IoError", "core.state needs git, and there is none on this machine", {
     rule: "state",
-    suggestions: ["the operator can install git 2.31 or later"],
+    suggestions: ["the operator can install git 2.32 or later"],
   });
 }
