@@ -31,11 +31,11 @@ export class Changes {
     this.#missed = missed;
   }
 
-  /** Begins to listen, with these resources. Rejects when the server does not take one of them on. */
+  /** Begins to listen, with these resources. A server that does not take one of them on may take the others. */
   async begin(uris: ReadonlySet<string>): Promise<void> {
     this.#uris = new Set(uris);
     if (this.#isModern) await this.#open().catch(() => this.#again());
-    else for (const uri of uris) await this.#subscribe("resources/subscribe", uri);
+    else for (const uri of uris) await this.#subscribe("resources/subscribe", uri).catch(() => {});
   }
 
   async add(uri: string, all: ReadonlySet<string>): Promise<void> {

@@ -25,7 +25,24 @@ export async function connect(
   terms: Terms,
   events: ConnectionEvents,
 ): Promise<Connection> {
-  const connection = await prepare(options, around, events);
+  const { target } = options;
+  try {
+    return await opened(prepare(options, around, events), around, terms);
+  } catch (error) {
+    const status = error instanceof Fault ? error.detail.extra?.status : undefined;
+    if (target.transport !== "http" || !BEFORE_STREAMABLE.has(status)) throw error;
+    // Servers of 2024 answer a POST like this; where they are, the same address gives an event stream.
+    const older = prepare({ ...options, target: { ...target, transport: "sse" } }, around, events);
+    return opened(older, around, { ...terms, era: "legacy" }).catch(() => {
+      throw error;
+    });
+  }
+}
+
+/** By the specification's advice on servers that have HTTP+SSE alone. */
+const BEFORE_STREAMABLE: ReadonlySet<unknown> = new Set([400, 404, 405]);
+
+async function opened(connection: Opening, around: Surroundings, terms: Terms): Promise<Connection> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
@@ -43,7 +60,7 @@ export async function connect(
   }
 }
 
-async function prepare(options: UpstreamOptions, around: Surroundings, events: ConnectionEvents): Promise<Opening> {
+function prepare(options: UpstreamOptions, around: Surroundings, events: ConnectionEvents): Opening {
   const { target } = options;
   const over = (wire: Wire): Opening => new LastingConnection(wire, around, events);
   switch (target.transport) {

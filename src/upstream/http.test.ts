@@ -113,6 +113,41 @@ describe("a request to a modern server", () => {
   });
 });
 
+describe("a server whose credentials are missing from the start", () => {
+  it("is asked again, in the same revision, when there are new ones", async () => {
+    let token = "old";
+    const { server, raw } = await serve(
+      (asked) => {
+        if (asked.request.headers.authorization !== "Bearer new") return asked.error(401, undefined);
+        return asked.result(asked.method === "server/discover" ? DISCOVERED : DONE);
+      },
+      {
+        credentials: {
+          headers: () => ({ authorization: `Bearer ${token}` }),
+          refused: async () => {
+            token = "new";
+            return true;
+          },
+        },
+      },
+    );
+    expect(textOf(await server.request(tool("x")))).toBe("done");
+    expect(raw.requests.map((each) => [each.method, each.headers["mcp-protocol-version"]])).toEqual([
+      ["server/discover", "2026-07-28"],
+      ["server/discover", "2026-07-28"],
+      ["tools/call", "2026-07-28"],
+    ]);
+  });
+
+  it("says so when there are none", async () => {
+    const { server } = await serve((asked) => asked.error(401, undefined));
+    expect(await faultOf(server.request(tool("x")))).toMatchObject({
+      type: "Unavailable",
+      message: expect.stringContaining("does not accept our credentials (HTTP 401)"),
+    });
+  });
+});
+
 describe("an HTTP server that", () => {
   it.each<[string, Handler, string, RegExp]>([
     ["is in trouble", (a) => a.response.writeHead(500).end("<h1>oops"), "IoError", /HTTP 500/],

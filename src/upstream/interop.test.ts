@@ -16,6 +16,8 @@ import type { CallHooks, Upstream, UpstreamTarget } from "./types.js";
 
 const SDK = fileURLToPath(new URL("../client/fixtures/sdk-servers.mjs", import.meta.url));
 const dialer = createDialer({ allow: ["127.0.0.1", "localhost"] });
+/** On a busy machine a server may take its time to start, which is not silence. */
+const timeouts = { discoverMs: 30_000, startMs: 60_000 };
 const clientCapabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
 
 const open: { close(): Promise<unknown> }[] = [];
@@ -76,7 +78,7 @@ describe.each(cases)("$name", ({ revision, demanded, target, asks, inProcess }) 
   let server: Upstream;
   beforeAll(async () => {
     const pinned = demanded === undefined ? {} : { revision: demanded };
-    server = upstream({ name: "sdk", target: await target(), dialer, clientCapabilities, ...pinned });
+    server = upstream({ name: "sdk", target: await target(), dialer, timeouts, clientCapabilities, ...pinned });
   });
   afterAll(endAll);
 
@@ -124,7 +126,7 @@ describe.each(cases)("$name", ({ revision, demanded, target, asks, inProcess }) 
 
   it.skipIf(asks === false)("asks the person and the model behind the caller", async () => {
     // On a connection that they share, what is asked after a call was given up could be for that one.
-    const fresh = upstream({ name: "sdk", target: await target(), dialer, clientCapabilities });
+    const fresh = upstream({ name: "sdk", target: await target(), dialer, timeouts, clientCapabilities });
     const capabilities = JSON.stringify(clientCapabilities);
     const first = await fresh.request(tool("greet", {}, { hooks: answers, capabilities }));
     if (revision !== "2026-07-28") {
@@ -210,14 +212,17 @@ async function everything(transport: string): Promise<number> {
 describe("the reference servers from npm", () => {
   afterEach(endAll);
 
-  it.each(["stdio", "http", "sse"] as const)("everything, over %s", async (transport) => {
+  it.each(["stdio", "http", "sse", "sse, found out"] as const)("everything, over %s", async (transport) => {
     const target =
       transport === "stdio"
         ? stdio(entry("everything"))
         : transport === "http"
           ? http(`http://127.0.0.1:${await everything("streamableHttp")}/mcp`)
-          : ({ transport, url: `http://127.0.0.1:${await everything("sse")}/sse` } as const);
-    const server = upstream({ name: "everything", target, dialer, clientCapabilities });
+          : ({
+              transport: transport === "sse" ? transport : "http",
+              url: `http://127.0.0.1:${await everything("sse")}/sse`,
+            } as const);
+    const server = upstream({ name: "everything", target, dialer, timeouts, clientCapabilities });
     const catalogue = await server.catalogue();
     expect(catalogue.tools.length).toBeGreaterThan(10);
     expect(catalogue.prompts.length).toBeGreaterThan(2);

@@ -23,7 +23,7 @@ export const DEFAULT_UPSTREAM_LIMITS: UpstreamLimits = {
 
 export const DEFAULT_UPSTREAM_TIMEOUTS: UpstreamTimeouts = {
   startMs: 30_000,
-  discoverMs: 2_000,
+  discoverMs: 5_000,
   listMs: 10_000,
   questionMs: 5 * 60_000,
   idleMs: 0,

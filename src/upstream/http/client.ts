@@ -5,6 +5,9 @@ import type { Dialer } from "../dialer.js";
 import { connector } from "../outbound.js";
 import { Exchange, type ExchangeSink } from "./exchange.js";
 
+/** A server that does not even take a notification keeps one connection busy for so long. */
+const FORGET_MS = 30_000;
+
 export interface HttpRequestLine {
   readonly method: "POST" | "GET" | "DELETE";
   /** Path and query; the address's own unless given. */
@@ -48,10 +51,27 @@ export class HttpClient {
     return exchange;
   }
 
-  /** Reads the answer to its end and throws it away; resolves with what is known of it. */
+  /** Whatever the answer says, it is thrown away; resolves with what is known of it. Never rejects, never lasts. */
   sendAndForget(line: HttpRequestLine): Promise<Exchange> {
     return new Promise((resolve) => {
-      this.send(line, { message: () => {}, done: (exchange) => resolve(exchange) });
+      const enough = (exchange: Exchange): void => {
+        clearTimeout(timer);
+        exchange.abort();
+        resolve(exchange);
+      };
+      const sent = this.send(line, {
+        head: (exchange) => {
+          // A stream could go on for ever, and there is nothing in it that anybody waits for.
+          if (exchange.isStream) enough(exchange);
+        },
+        message: () => {},
+        done: (exchange) => {
+          clearTimeout(timer);
+          resolve(exchange);
+        },
+      });
+      const timer = setTimeout(() => enough(sent), FORGET_MS);
+      timer.unref();
     });
   }
 

@@ -269,20 +269,20 @@ export class HttpConnection implements Connection {
   #tryAgain(pending: Pending, attempt: Attempt, exchange: Exchange): boolean {
     if (attempt.isSecond) return false;
     const { status, headers } = exchange;
-    const again = (isWorthIt: boolean): void => {
-      if (isWorthIt) this.#send(pending, { ...this.#attempt(), meta: attempt.meta, isSecond: true });
+    const again = (isWorthIt: boolean, session = attempt.session): void => {
+      if (isWorthIt) this.#send(pending, { ...attempt, session, isSecond: true });
       else pending.fail(faultOfStatus(this.#around.server, exchange));
     };
     const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
     if (status === 404 && attempt.session.id !== undefined) {
-      this.#renew(attempt.session).then(() => again(true), giveUp);
+      this.#renew(attempt.session).then(() => again(true, this.#session), giveUp);
       return true;
     }
     const refused = this.#credentials?.refused;
     if ((status !== 401 && status !== 403) || refused === undefined) return false;
     const challenge = headers["www-authenticate"];
     const wwwAuthenticate = typeof challenge === "string" ? challenge : undefined;
-    refused.call(this.#credentials, { status, wwwAuthenticate }).then(again, giveUp);
+    refused.call(this.#credentials, { status, wwwAuthenticate }).then((isNew) => again(isNew), giveUp);
     return true;
   }
 

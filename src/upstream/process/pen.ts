@@ -50,7 +50,7 @@ function make(kind: Containment, ways: Ways): Pen | undefined {
     case "cgroup":
       return ways.cgroupParent === undefined ? undefined : cgroupPen(ways.cgroupParent, ways.dieWithUs);
     case "pid-namespace":
-      return ways.namespace === undefined ? undefined : namespacePen(ways.namespace);
+      return ways.namespace === undefined ? undefined : namespacePen([...ways.dieWithUs, ...ways.namespace]);
     case "process-group":
       return groupPen(ways.dieWithUs);
   }
