@@ -28,7 +28,8 @@ export async function ask(provider: Provider, question: Question, options: AskOp
     const room = limits.maxOutputChars - chars;
     chars += Math.min(text.length, room);
     if (text.length <= room) return await options.onText(text);
-    if (room > 0) await options.onText(text.slice(0, room));
+    const part = text.slice(0, room).replace(/[\ud800-\udbff]$/, "");
+    if (part !== "") await options.onText(part);
     stop.abort();
   };
   for (let attempt = 0; ; attempt++) {

@@ -299,6 +299,8 @@ describe("what a provider does wrong", () => {
     expect(answer).toMatchObject({ finishReason: "length", truncated: true });
     expect((answer.text as string).length).toBe(95);
     await expect.poll(() => provider.dropped).toBe(dropped + 1);
+    provider.answer(eventStream(openaiStream(["ab\u{1f600}"])));
+    expect(await generate({ ...openai, limits: { maxOutputChars: 3 } })).toMatchObject({ text: "ab", truncated: true });
   });
 
   it("an answer without end or line is stopped by its bytes", async () => {

@@ -2,7 +2,7 @@
 // tree, so no name a caller chooses ever becomes a path on disk.
 
 import { randomUUID } from "node:crypto";
-import { mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Fault } from "../../protocol/index.js";
@@ -15,7 +15,9 @@ import { busy, inTurn, removeStale } from "./turns.js";
 const BRANCH = "refs/heads/main";
 /** How often the size on disk is looked at, and old objects are packed. */
 const MEASURE_EVERY = 64;
-const PACK_EVERY = 512;
+const PACK_EVERY = 256;
+/** A temporary index of this age belongs to a process that was killed. */
+const LEFT_BEHIND_MS = 3_600_000;
 
 export interface DefinitionFile {
   readonly content: string;
@@ -256,9 +258,15 @@ export class Repository {
     return this.#made;
   }
 
+  #sweep(): void {
+    for (const name of readdirSync(this.#folder)) {
+      if (/^index-.*\.tmp(\.lock)?$/.test(name)) removeStale(join(this.#folder, name), LEFT_BEHIND_MS);
+    }
+  }
+
   /** Made aside and put in place whole, so that of two processes that begin at once neither sees half of it. */
   async #makeOnce(): Promise<void> {
-    if (statSync(join(this.#folder, "HEAD"), { throwIfNoEntry: false }) !== undefined) return;
+    if (statSync(join(this.#folder, "HEAD"), { throwIfNoEntry: false }) !== undefined) return this.#sweep();
     mkdirSync(dirname(this.#folder), { recursive: true, mode: 0o700 });
     const draft = `${this.#folder}.${randomUUID()}.new`;
     const git = new Git(draft, this.limits.gitTimeoutMs);

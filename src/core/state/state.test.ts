@@ -204,6 +204,12 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     const { call, repository } = applicationState("stale");
     await call("setDefinitionFileContent", { path: "f", content: "1" });
     const old = new Date(Date.now() - 60_000);
+    const lost = ["index-1.tmp", "index-1.tmp.lock"].map((name) => join(repository, name));
+    for (const file of lost) {
+      writeFileSync(file, "");
+      utimesSync(file, 1, 1);
+    }
+    await applicationState("stale").call("getFileContent", { path: "f" });
     for (const name of ["portcullis.turn", "refs/heads/main.lock"]) {
       writeFileSync(join(repository, name), "");
       utimesSync(join(repository, name), old, old);
