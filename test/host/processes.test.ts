@@ -130,6 +130,20 @@ describe("what a command can and cannot do", () => {
     ).toMatch(/File too large|No space left|limit/);
   });
 
+  test("memory and processor time of all its processes together are limited by a cgroup", async ({ skip }) => {
+    const { protections } = ok(await sh("true"));
+    const controllers = ["memory", "pids", "cpu"].filter((name) => !protections.cgroup.includes(name));
+    if (controllers.length > 0) {
+      skip(
+        `this machine gives no cgroup v2 with ${controllers.join(", ")} (see cgroup.controllers at the host's place)`,
+      );
+    }
+    // Each stays below its own limit of 100 MB; together they hold more than the sum that one command may have.
+    const each = "{ head -c 70000000 /dev/zero; sleep 2; } | tail -c 70000000 | wc -c";
+    const { stdout } = ok(await sh(`for i in 1 2 3 4 5 6 7 8; do (${each}) & done; wait`));
+    expect(stdout.split("\n").filter((line) => line === "70000000").length).toBeLessThan(8);
+  });
+
   test("no handle of the host's is passed on", async () => {
     openSync(join(world.outside, "secret.txt"), "r");
     const { stdout } = ok(await sh("for i in 3 4 5 6 7 8 9; do (: <&$i) 2>/dev/null && echo open $i; done; echo done"));

@@ -14,9 +14,11 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { has } from "./support/machine.js";
+import { ensurePrograms, has } from "./support/machine.js";
 import { makeWorld, ok, rule, SECRET, type World } from "./support/world.js";
 
+ensurePrograms({ git: "git", rg: "ripgrep", jq: "jq", curl: "curl", make: "make", gawk: "gawk" });
+/** Of the usual awks only GNU's has a mode without programs and files; another is refused when the policy is loaded. */
 const hasGawk = has("gawk");
 let world: World;
 let evil = "";
@@ -199,6 +201,10 @@ describe("tools with a language of their own", () => {
     ])("awk %j does nothing", async (program) => {
     const result = ok(await world.run("awk", [program]));
     expect(result.stdout).not.toContain("root:");
+  });
+
+  test.skipIf(!has("mawk"))("an awk that cannot be held is refused by the policy", () => {
+    expect(() => makeWorld("  - { id: awk, exec: mawk, profile: awk }")).toThrow("gawk");
   });
 
   test.skipIf(!hasGawk)("awk works", async () => {
