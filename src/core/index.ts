@@ -2,6 +2,7 @@
 
 export { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
 export { coreTools } from "./core-tools.js";
+export { type SharedFolder, sharedFolders } from "./host/overlap.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";
 export { repositoryFolder, type StateSettings } from "./state/settings.js";
 export { type RuntimeValue, type RuntimeValues, valuesOf } from "./state/values.js";
