@@ -1,5 +1,6 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import { Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
 import { LatticeError, type LatticeErrorCode } from "../errors.js";
+import { jsonNodes } from "./json-nodes.js";
 
 export interface Entry {
   readonly key: string;
@@ -23,6 +24,13 @@ export class WorkflowDocument {
   constructor(text: string) {
     if (text.length > MAX_CHARACTERS) {
       throw new LatticeError("LATTICE_TOO_LARGE", `a workflow file may have at most ${MAX_CHARACTERS} characters`);
+    }
+    const json = jsonNodes(text);
+    if (json !== undefined) {
+      this.#document = new Document() as ReturnType<typeof parseDocument>;
+      this.root = json;
+      for (let start = 0; start !== -1; start = nextLine(text, start)) this.#lines.addNewLine(start);
+      return;
     }
     // Keys are compared in `entries`: the parser's own check takes quadratic time.
     this.#document = parseDocument(text, { lineCounter: this.#lines, uniqueKeys: false, prettyErrors: false });
@@ -148,4 +156,10 @@ export class WorkflowDocument {
       return undefined;
     }
   }
+}
+
+/** Where the line after this one begins, or -1. */
+function nextLine(text: string, start: number): number {
+  const end = text.indexOf("\n", start);
+  return end === -1 ? -1 : end + 1;
 }

@@ -1,5 +1,8 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LatticeError } from "../errors.js";
+import { workflowFile } from "../fixtures/workflows.js";
+import { jsonNodes } from "./json-nodes.js";
 import { parseWorkflow } from "./parse.js";
 
 const TOOLS = `
@@ -178,5 +181,46 @@ rules:
     const levels = names.map((name, i) => level(name, i === 0 ? "x" : `*${names[i - 1]}`));
     const error = problem(`servers:\n  s:\n    tools:\n      - name: t\n        inputSchema: {${levels.join(", ")}}\n`);
     expect([error, ...error.others].map(({ code }) => code)).toContain("LATTICE_TOO_LARGE");
+  });
+});
+
+describe("a workflow in JSON", () => {
+  /** With a comment at its end it is no JSON any more, and the YAML parser reads it. */
+  const outcome = (text: string): unknown => {
+    try {
+      return parseWorkflow(text);
+    } catch (error) {
+      if (!(error instanceof LatticeError)) throw error;
+      return [error, ...error.others].map(({ code, message, line }) => ({ code, message, line }));
+    }
+  };
+  const expectSame = (text: string): void => expect(outcome(text)).toEqual(outcome(`${text}\n# YAML`));
+
+  it("is read as YAML would be, with the same lines", () => {
+    for (const file of fc.sample(workflowFile, { numRuns: 30, seed: 5 })) {
+      expectSame(JSON.stringify(file, null, 2));
+      expectSame(JSON.stringify(file));
+    }
+  });
+
+  it.each([
+    '{ "agents": { "a": {\n "servers": ["x"] }, "a": { "servers": [] } } }',
+    '{\n"servers": { "s": { "tools": [ { "name": "t\\u0041\\n\\"" } ] } },\n "agents": { "a": { "servers": ["s"], "root": 1e0 } } }',
+    '{ "agents": {}, \n "delegations": [ { "from": 5 } ] }',
+    '{ "agents": null }',
+  ])("is reported on as YAML would be: %s", expectSame);
+
+  it.each([
+    '{ "agents": {} ',
+    '{ "agents": { "a" } }',
+    "{ agents: { a: { servers: [x] } } }",
+    '{ "a": 01 }',
+    '{ "a": "\t" }',
+    '{"a":1}{"b":2}',
+    "{,}",
+  ])("that is none is left to the YAML parser: %s", (text) => expect(jsonNodes(text)).toBeUndefined());
+
+  it("ends within its depth", () => {
+    expect(jsonNodes(`{"a":${"[".repeat(100_000)}`)).toBeUndefined();
   });
 });
