@@ -23,4 +23,5 @@ export { NoteError } from "./note.js";
 export { type ConsistencyProof, type InclusionProof, prove, proveConsistency } from "./prove.js";
 export type { Publish } from "./publish.js";
 export { type ReadOptions, type ReadRecord, type RecordedIntent, read, readIntents } from "./read.js";
+export { readLast, type Tail, type TailOptions } from "./tail.js";
 export { type CheckedCheckpoint, type Verification, type VerifyOptions, verify } from "./verify.js";

@@ -7,7 +7,7 @@ import type { LedgerFile, LedgerFs } from "./files.js";
 const NAME = /^seq-(\d{16})\.ndjson$/;
 const CHUNK_BYTES = 256 * 1024;
 /** The longest line that is read back; appending refuses longer ones far below this. */
-const MAX_LINE_BYTES = 16 * 1024 * 1024;
+export const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
 export interface Segment {
   readonly name: string;

@@ -1,7 +1,9 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { createWriteStream, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
-import { exportRecords, type LedgerRecord, prove, read, verify } from "../../ledger/index.js";
+import { exportRecords, type LedgerRecord, prove, read, readLast, verify } from "../../ledger/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { ledgerDir, outFor, toolsFor } from "../options.js";
 import { effectWord, paint } from "../print.js";
@@ -22,15 +24,11 @@ export function addAuditCommands(program: Command): void {
       const out = outFor(command);
       const dir = ledgerDir(command);
       const wanted = (record: LedgerRecord): boolean => options.all === true || isOfInterest(record);
-      const last: LedgerRecord[] = [];
-      let next = 0;
-      for await (const { record, seq } of read(dir)) {
-        next = seq + 1;
-        if (!wanted(record)) continue;
-        last.push(record);
-        if (last.length > options.lines) last.shift();
-      }
-      for (const record of last) out.line(record, () => lineOf(record));
+      const { records, next, complete } = await readLast(dir, wholeNumber("--lines", options.lines), {
+        filter: wanted,
+      });
+      if (!complete) out.note("there may be older ones: `audit export` has them all");
+      for (const record of records) out.line(record, () => lineOf(record));
       if (!options.follow) return;
       const stop = new AbortController();
       process.once("SIGINT", () => stop.abort());
@@ -84,12 +82,10 @@ export function addAuditCommands(program: Command): void {
     .option("--from <number>", "first record", Number)
     .option("--to <number>", "the record after the last", Number)
     .action(async (options: { out?: string; from?: number; to?: number }, command: Command) => {
-      const lines: string[] = [];
-      for await (const line of exportRecords(ledgerDir(command), { from: options.from, to: options.to })) {
-        if (options.out === undefined) process.stdout.write(line);
-        else lines.push(line);
-      }
-      if (options.out !== undefined) writeFileSync(options.out, lines.join(""));
+      const lines = exportRecords(ledgerDir(command), { from: options.from, to: options.to });
+      if (options.out === undefined)
+        await pipeline(Readable.from(lines), process.stdout, { end: false }).catch(unlessFull);
+      else await writeWhole(options.out, lines);
     });
 
   audit
@@ -122,6 +118,30 @@ export function addAuditCommands(program: Command): void {
         ].join("\n"),
       );
     });
+}
+
+/** A line at a time, beside the file and then in its place: an export that fails leaves the old one as it was. */
+async function writeWhole(path: string, lines: AsyncIterable<string>): Promise<void> {
+  const facts = statSync(path, { throwIfNoEntry: false });
+  // A pipe or a terminal has no place to be put in.
+  const next = facts === undefined || facts.isFile() ? `${path}.part` : path;
+  try {
+    await pipeline(Readable.from(lines), createWriteStream(next));
+    if (next !== path) renameSync(next, path);
+  } catch (error) {
+    if (next !== path) rmSync(next, { force: true });
+    throw error;
+  }
+}
+
+/** Whoever reads has enough, as `head` does. */
+function unlessFull(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EPIPE") throw error;
+}
+
+function wholeNumber(option: string, value: number): number {
+  if (!Number.isSafeInteger(value) || value < 0) throw new CliError(`${option}: give a whole number`, EXIT.usage);
+  return value;
 }
 
 function isOfInterest(record: LedgerRecord): boolean {
