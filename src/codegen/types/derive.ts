@@ -50,7 +50,17 @@ export class Types {
     this.#budget = this.#limits.maxTypes;
     const type = this.#derive([{ id, spent: "" }], name, 0, name);
     if (type.kind === "named" && type.name === name) return type;
-    this.declarations.push({ kind: "alias", name, docs: [], type });
+    const unsaid = type.kind === "any" || type.kind === "opaque" || type.kind === "map";
+    // Whatever else is not known, it is an object.
+    if (unsaid)
+      this.declarations.push({
+        kind: "object",
+        name,
+        docs: [],
+        fields: [],
+        extra: type.kind === "map" ? type.values : ANY,
+      });
+    else this.declarations.push({ kind: "alias", name, docs: [], type });
     return { kind: "named", name };
   }
 

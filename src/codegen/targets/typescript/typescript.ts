@@ -74,11 +74,15 @@ function tableFile(contract: Contract): string {
   ].join("\n");
 }
 
-function definitionsFile({ tools }: Contract): string {
+function definitionsFile({ title, tools }: Contract): string {
   const data = literal(JSON.stringify(tools.map((tool) => tool.definition)));
   return `// ${HEADER}
 
 import type { JsonObject } from "./check.js";
+import type { ${title}Caps } from "./types.js";
+
+/** The names in the capability set, for the run time. */
+export const TOOL_NAMES: readonly ${title}Caps[] = [${tools.map((tool) => literal(tool.name)).join(", ")}];
 
 /** The tools as the server publishes them, to serve them again. */
 export const DEFINITIONS = JSON.parse(
