@@ -23,15 +23,15 @@ export class SpentNonces {
     return this.#now.size + this.#before.size;
   }
 
-  /** `request` stands for one request: what it does inside counts as the same use. True when this is its first. */
-  spend(nonce: string, request: object, now = Date.now()): boolean {
+  /** `request` stands for one request: what its tool calls in turn counts as the same use. */
+  spend(nonce: string, request: object, now = Date.now()): void {
     if (now - this.#since > this.#lifeMs) {
       this.#before = now - this.#since > 2 * this.#lifeMs ? new Map() : this.#now;
       this.#now = new Map();
       this.#since = now;
     }
     const known = this.#now.get(nonce) ?? this.#before.get(nonce);
-    if (known === request) return false;
+    if (known === request) return;
     if (known !== undefined) {
       throw new DelegationRefused("replayed", "this delegation token was used before; spend a new one for every call");
     }
@@ -42,6 +42,5 @@ export class SpentNonces {
       );
     }
     this.#now.set(nonce, request);
-    return true;
   }
 }

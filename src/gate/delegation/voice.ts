@@ -25,20 +25,18 @@ export function delegationVoice(
     const now = rules();
     const capability = now.capabilityOf(target.name);
     if (capability === undefined || !chain.capabilities.has(capability)) return outside(chain, target.name);
-    try {
-      if (chain.use !== undefined && spent.spend(chain.use.nonce, chain.use)) {
-        const { tool = capability, args = intent.argumentsId } = chain.use;
-        if (tool !== capability || args !== intent.argumentsId) {
-          return deny(
-            "PolicyDeny",
-            "delegation.binding",
-            "the delegation token was spent on another call than this one",
-          );
-        }
+    if (chain.use !== undefined) {
+      // What is tied to one call covers that call alone, and nothing that the tool calls in turn.
+      const { tool = capability, args = intent.argumentsId } = chain.use;
+      if (tool !== capability || args !== intent.argumentsId) {
+        return deny("PolicyDeny", "delegation.binding", "the delegation token was spent on another call than this one");
       }
-    } catch (error) {
-      if (!(error instanceof DelegationRefused)) throw error;
-      return deny("PolicyDeny", `delegation.${error.code}`, error.message);
+      try {
+        spent.spend(chain.use.nonce, chain.use);
+      } catch (error) {
+        if (!(error instanceof DelegationRefused)) throw error;
+        return deny("PolicyDeny", `delegation.${error.code}`, error.message);
+      }
     }
     if (!(await now.takes(capability, proposed.arguments))) {
       return deny(
