@@ -100,6 +100,8 @@ export interface FaultDetail {
   suggestions?: readonly string[];
   /** More facts for the caller, e.g. `tool_name`, `timeout_ms`, `challenge`. */
   extra?: Readonly<Record<string, unknown>>;
+  /** HTTP's `WWW-Authenticate`: where to get a credential that would do. */
+  authenticate?: string;
   /** What a downstream server said, to be passed on in its own words. */
   downstream?: { readonly code: number; readonly message: string; readonly data?: unknown };
   cause?: unknown;
