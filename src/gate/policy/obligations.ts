@@ -1,5 +1,6 @@
 // What a permit asks for in return: parts of the answer to be taken out, and a size to keep within.
 
+import { costProblem } from "./pattern-cost.js";
 import type { Obligation } from "./types.js";
 
 /** The patterns a rule can name. Answers of hostile tools are searched with them, so none may go over text twice. */
@@ -67,10 +68,12 @@ function parseItem(item: string): Obligation | string {
   }
   try {
     compilePattern(item);
-    return { kind: "redact", pattern: item };
   } catch (error) {
     return `has a pattern that is not valid: ${(error as Error).message}`;
   }
+  const end = item.lastIndexOf("/");
+  const problem = costProblem(item.slice(1, end), item.slice(end + 1));
+  return problem === undefined ? { kind: "redact", pattern: item } : `has the pattern ${item}, which ${problem}`;
 }
 
 /** Everything all the permits ask for, each thing once, and the smallest cap. */
