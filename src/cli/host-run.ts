@@ -39,10 +39,11 @@ export async function runHost(options: HostOptions): Promise<void> {
   mkdirSync(join(files.state, "ledger"), { recursive: true, mode: 0o700 });
   const ledger = await openFreeLedger(join(files.state, "ledger"));
   let writeAudit = auditTo(policy, files, telemetry);
-  const { server, voice } = hostServer(
+  const { server, voice, announce } = hostServer(
     () => policy,
     (line) => writeAudit(line),
   );
+  announce(agent);
   const cedar = loadCedar(
     [{ file: "host", text: '@id("host") permit (principal, action in Action::"tools/call", resource);' }],
     toolSummaries(server),
@@ -68,6 +69,7 @@ export async function runHost(options: HostOptions): Promise<void> {
         // In one breath: the rules and the name they are recorded under.
         policy = next;
         gate.swap(underHash(cedar, hash));
+        announce(agent);
         writeAudit = audit;
         telemetry.log.level = levelOf(options, next);
         telemetry.metrics.policyReloads.inc();

@@ -13,6 +13,7 @@ import {
   executeCmdRun,
   executeFsRead,
   executeFsWrite,
+  type HostToolDefinition,
   hostTools,
   type Outcome,
   type Policy,
@@ -21,11 +22,14 @@ import {
 } from "../host/index.js";
 import { type ErrorType, Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
 import { type CallContext, defineTool, ServerBuilder, text } from "../tool/index.js";
+import { describe } from "./host-describe.js";
 import { VERSION } from "./version.js";
 
 export interface HostServer {
   readonly server: ServerBuilder;
   readonly voice: Voice;
+  /** Tells callers what is open to `agent` now. */
+  readonly announce: (agent: string) => void;
 }
 
 /** Longer than the longest time a command may be given: the host's own clock is the one that counts. */
@@ -52,13 +56,14 @@ const DECIDE: Readonly<Record<string, Decide>> = {
  */
 export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => void): HostServer {
   const server = new ServerBuilder({ name: "portcullis-host", version: VERSION, title: "Portcullis host" });
-  for (const definition of hostTools) {
-    const { name, title, description, inputSchema, outputSchema, annotations } = definition;
+  const offer = (definition: HostToolDefinition, agent: string): void => {
+    const { name, title, inputSchema, outputSchema, annotations } = definition;
+    server.removeTool(name);
     server.tool(
       defineTool({
         name,
         title,
-        description,
+        description: describe(definition, policyFor(policy(), agent)),
         input: inputSchema,
         output: outputSchema,
         annotations: { ...annotations },
@@ -75,9 +80,10 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
         },
       }),
     );
-  }
+  };
   return {
     server,
+    announce: (agent) => hostTools.forEach((definition) => offer(definition, agent)),
     voice: ({ principal, target, arguments: args }) =>
       voiceOf(policyFor(policy(), principal.agent), target.name, args, audit),
   };

@@ -51,7 +51,7 @@ beforeEach(() => {
 });
 
 let inside: Awaited<ReturnType<typeof programOf>>;
-const before = { cwd: process.cwd(), env: { ...process.env } };
+const before = { cwd: process.cwd(), home: process.env.HOME };
 beforeAll(async () => {
   inside = await programOf([
     ["policy", "addPolicyCommands"],
@@ -62,10 +62,12 @@ beforeAll(async () => {
   ]);
   process.chdir(base);
   process.env.HOME = base;
+  delete process.env.XDG_CONFIG_HOME;
+  delete process.env.XDG_STATE_HOME;
 });
 afterAll(() => {
   process.chdir(before.cwd);
-  process.env = before.env;
+  process.env.HOME = before.home;
   rmSync(base, { recursive: true, force: true });
 });
 

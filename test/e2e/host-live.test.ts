@@ -42,8 +42,10 @@ afterAll(() => rmSync(base, { recursive: true, force: true }));
 function start(...args: string[]) {
   const child = spawn(process.execPath, [main, "host", "--config", config, "--state", state, ...args]);
   const waiting = new Map<number, (answer: any) => void>();
+  const methods: string[] = [];
   createInterface({ input: child.stdout }).on("line", (line) => {
     const answer = JSON.parse(line);
+    if (answer.method !== undefined) methods.push(answer.method);
     waiting.get(answer.id)?.(answer);
   });
   let stderr = "";
@@ -58,6 +60,9 @@ function start(...args: string[]) {
       waiting.set(id, resolve);
       child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
     });
+  const tell = (method: string): void => {
+    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", method })}\n`);
+  };
   const said = async (text: string): Promise<void> => {
     const until = Date.now() + 20_000;
     while (!stderr.includes(text)) {
@@ -71,7 +76,16 @@ function start(...args: string[]) {
     return exited;
   };
   running.push(stop);
-  return { ask, said, stop, exited, hangUp: () => child.kill("SIGHUP"), stderr: () => stderr };
+  return {
+    ask,
+    tell,
+    said,
+    stop,
+    exited,
+    hangUp: () => child.kill("SIGHUP"),
+    stderr: () => stderr,
+    heard: () => methods,
+  };
 }
 
 const reads = async (host: ReturnType<typeof start>, path: string): Promise<string> => {
@@ -140,11 +154,19 @@ describe("SIGHUP", () => {
     writeFileSync(config, `allowedRoots: ["${code}"]\n`);
     const before = hashOf();
     const host = start("--reload");
+    const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "x", version: "1" } };
+    await host.ask("initialize", hello);
+    host.tell("notifications/initialized");
+    const described = async (): Promise<string> =>
+      (await host.ask("tools/list", {})).result.tools.find((tool: { name: string }) => tool.name === "fs.read")
+        .description;
+    expect(await described()).toContain(`Folders: ${code}.`);
     expect(await reads(host, join(code, "outer.txt"))).toBe("outer\n");
     writeFileSync(config, `allowedRoots: ["${inner}"]\n`);
     const after = hashOf();
     host.hangUp();
     await host.said("policy in force");
+    expect(await described()).toContain(`Folders: ${inner}.`);
     expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
     writeFileSync(config, `allowedRoots: ["${code}"]\nallowedRoot: []\n`);
     host.hangUp();
@@ -161,12 +183,10 @@ describe("SIGHUP", () => {
       [null, before],
       [before, after],
     ]);
-    expect(kept.flatMap((record) => (record.kind === "decision" ? [record.policy] : []))).toEqual([
-      before,
-      after,
-      after,
-      after,
-    ]);
+    expect(
+      kept.flatMap((record) => (record.kind === "decision" && record.method === "tools/call" ? [record.policy] : [])),
+    ).toEqual([before, after, after, after]);
+    expect(host.heard()).toContain("notifications/tools/list_changed");
   });
 });
 

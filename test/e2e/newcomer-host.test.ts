@@ -4,8 +4,9 @@ import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { type Ended, programOf } from "./in-process.js";
 import { inspect } from "./inspector.js";
 import { root } from "./serving.js";
 
@@ -18,20 +19,36 @@ beforeEach(() => {
   mkdirSync(code);
   writeFileSync(join(code, "readme.txt"), "hello, newcomer\n");
 });
-afterEach(() => rmSync(home, { recursive: true, force: true }));
+afterEach(() => {
+  process.chdir(before.cwd);
+  rmSync(home, { recursive: true, force: true });
+});
 
 const environment = () => ({ PATH: process.env.PATH ?? "", HOME: home, NO_COLOR: "1", TERM: "xterm" });
 
-function portcullis(...args: string[]) {
-  const ran = spawnSync(process.execPath, [main, ...args], { cwd: home, env: environment(), encoding: "utf8" });
-  return { code: ran.status, stdout: ran.stdout, stderr: ran.stderr };
-}
+let portcullis: (...args: string[]) => Promise<Ended>;
+const before = { cwd: process.cwd(), home: process.env.HOME };
+beforeAll(async () => {
+  const run = await programOf([["init", "addInit"]]);
+  portcullis = (...args) => {
+    process.chdir(home);
+    // A new object for `process.env` would leave the real variable as it was, and with it somebody's own policy.
+    process.env.HOME = home;
+    delete process.env.XDG_CONFIG_HOME;
+    delete process.env.XDG_STATE_HOME;
+    return run(args);
+  };
+});
+afterAll(() => {
+  process.chdir(before.cwd);
+  process.env.HOME = before.home;
+});
 
 const policyFile = () => join(home, ".config/portcullis/policy.yaml");
 
 describe("portcullis init host", () => {
-  it("prints a client configuration that the inspector works with", () => {
-    const made = portcullis("init", "host", "--read", "code", "--write", "code/scratch");
+  it("prints a client configuration that the inspector works with", async () => {
+    const made = await portcullis("init", "host", "--read", "code", "--write", "code/scratch");
     expect(made).toMatchObject({ code: 0 });
     const snippet = join(home, "client.json");
     writeFileSync(snippet, made.stdout);
@@ -54,22 +71,22 @@ describe("portcullis init host", () => {
     expect(denied.text).toContain("POLICY_DENY");
   });
 
-  it("writes a policy with remarks, for its owner alone, and never over one that is there", () => {
-    expect(portcullis("init", "host", "--read", "code").code).toBe(0);
+  it("writes a policy with remarks, for its owner alone, and never over one that is there", async () => {
+    expect((await portcullis("init", "host", "--read", "code")).code).toBe(0);
     const text = readFileSync(policyFile(), "utf8");
     expect(parse(text)).toMatchObject({ version: 1, allowedRoots: ["~/code"], writeRules: [], sandbox: "required" });
     expect(text.split("\n").filter((line) => line.startsWith("#")).length).toBeGreaterThan(10);
     expect(statSync(policyFile()).mode & 0o777).toBe(0o600);
     writeFileSync(policyFile(), "version: 1 # mine\n");
-    const again = portcullis("init", "host", "--read", "code");
+    const again = await portcullis("init", "host", "--read", "code");
     expect(again.code).toBe(1);
     expect(again.stderr).toContain("--force");
     expect(readFileSync(policyFile(), "utf8")).toBe("version: 1 # mine\n");
-    expect(portcullis("init", "host", "--read", "code", "--force").code).toBe(0);
+    expect((await portcullis("init", "host", "--read", "code", "--force")).code).toBe(0);
     expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({ allowedRoots: ["~/code"] });
   });
 
-  it("refuses folders that hold the policy, the ledger or the program, and writes nothing", () => {
+  it("refuses folders that hold the policy, the ledger or the program, and writes nothing", async () => {
     for (const args of [
       ["--read", "."],
       ["--read", "code", "--write", ".config"],
@@ -77,18 +94,18 @@ describe("portcullis init host", () => {
       ["--read", "code", "--write", join(root, "dist")],
       ["--read", "nowhere"],
     ]) {
-      const refused = portcullis("init", "host", ...args);
+      const refused = await portcullis("init", "host", ...args);
       expect(refused.code, args.join(" ")).toBe(3);
       expect(refused.stderr).toMatch(/must stay out of reach|does not exist/);
       expect(() => statSync(policyFile())).toThrow();
     }
   });
 
-  it("gives everything as data, and says what to type where there is nobody to ask", () => {
-    const nobody = portcullis("init", "host");
+  it("gives everything as data, and says what to type where there is nobody to ask", async () => {
+    const nobody = await portcullis("init", "host");
     expect(nobody.code).toBe(64);
     expect(nobody.stderr).toContain("--read <folder>");
-    const made = portcullis("init", "host", "--read", "code", "--config", "elsewhere/p.yaml", "--json");
+    const made = await portcullis("init", "host", "--read", "code", "--config", "elsewhere/p.yaml", "--json");
     expect(made.stderr).toBe("");
     expect(JSON.parse(made.stdout)).toMatchObject({
       config: join(home, "elsewhere/p.yaml"),

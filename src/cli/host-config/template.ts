@@ -12,12 +12,11 @@ export interface Answers {
 }
 
 const ABOUT: Readonly<Partial<Record<ProfileName, string>>> = {
-  ls: "list folders",
-  cat: "print files",
-  find: "find files by name; cannot run or delete anything",
-  grep: "search in files",
-  rg: "search in files, quickly",
-  git: "look at history and changes; hooks, pagers and foreign settings are off",
+  ls: "lists folders",
+  find: "finds files by name, age and size; it cannot run or delete anything",
+  grep: "searches in files",
+  rg: "searches in files, quickly",
+  git: "looks at history and changes",
 };
 
 export function firstPolicy({ read, write, commands, schema }: Answers): string {
@@ -40,6 +39,7 @@ hardLinks: deny
 
 # The catalog: nothing else can be run, there is no shell, and commands see only the folders above.
 # A profile knows its tool: options that run programs, write files or read foreign settings are refused.
+# The description is what the agent reads.
 # More with \`portcullis cmd add\`, for example: portcullis cmd add wc --exec /usr/bin/wc --allow -l --pattern '[\\w./-]+'
 ${catalog(commands)}
 
@@ -90,7 +90,7 @@ function writeRules(folders: readonly string[]): string {
 function catalog(commands: readonly ProfileName[]): string {
   const entries = commands.map((name) => {
     const about = ABOUT[name];
-    return `id: ${name}\n    profile: ${name}${about === undefined ? "" : `${" ".repeat(8 - name.length)}# ${about}`}`;
+    return `id: ${name}\n    profile: ${name}${about === undefined ? "" : `\n    description: ${about}`}`;
   });
   return list("commands", entries);
 }
