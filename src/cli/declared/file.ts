@@ -170,7 +170,7 @@ class Reader {
     return given.replace(REFERENCE, (whole, kind: string, name: string) => {
       if (kind === "secret") {
         this.#report([field], `\`${whole}\` cannot be used here: secrets are in the store itself`, "use ${env:NAME}");
-      } else if (this.#env[name] === undefined) this.#unset([field], name);
+      } else if (this.#env[name] === undefined) this.#report([field], `the variable ${name} is not set`, "set it");
       return this.#env[name] ?? "";
     });
   }

@@ -24,8 +24,7 @@ const NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)";
 export async function openSqlite(file: string, options: SqliteOptions): Promise<Engine> {
   if (file !== ":memory:") {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-    // Made here so that nobody else can read it from its first byte on; the journal gets the same mode.
-    closeSync(openSync(file, "a", 0o600));
+    create(file);
   }
   const engine = new SqliteEngine(openDriver(file, options.library), options);
   try {
@@ -35,6 +34,17 @@ export async function openSqlite(file: string, options: SqliteOptions): Promise<
     throw error;
   }
   return engine;
+}
+
+/** Made here so that nobody else can read it from its first byte on; the journal gets the same mode. */
+function create(file: string): void {
+  try {
+    // INVARIANT: a file that is there is never opened but by SQLite. Closing it would drop the locks that another
+    // connection of this process has on it, and other processes would then change it unseen.
+    closeSync(openSync(file, "wx", 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
 }
 
 class SqliteEngine implements Engine {

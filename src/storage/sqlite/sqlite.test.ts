@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,6 +36,24 @@ for (const sqliteLibrary of libraries) {
       const modes = readdirSync(join(file, "..")).map((name) => statSync(join(file, "..", name)).mode & 0o777);
       expect(new Set(modes)).toEqual(new Set([0o600]));
       for (const each of opened) await each.close();
+    });
+
+    it("is locked against other processes, however often this one has it open", async () => {
+      const file = newFile();
+      const one = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      await one.applications.put("blog", {}, "test");
+      // Opening it once more must not cost the first connection its locks: the other process would take itself for
+      // the only one, put the journal away, and the first would go on reading what was.
+      const two = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      await two.close();
+      const script = `const Libsql = require("libsql"); const db = new Libsql(process.argv[1]);
+        db.exec("UPDATE applications SET revision = revision + 1"); db.close();`;
+      for (const revision of [2, 3, 4]) {
+        const other = spawnSync(process.execPath, ["-e", script, file], { cwd: import.meta.dirname, encoding: "utf8" });
+        expect(other.stderr).toBe("");
+        expect((await one.applications.get("blog"))?.revision).toBe(revision);
+      }
+      await one.close();
     });
 
     it("of a newer version is refused, and left as it is", async () => {
