@@ -23,6 +23,8 @@ export interface Chain {
   readonly agents: readonly string[];
   /** Absent where the caller is itself an agent with authority of its own. */
   readonly use: UseBlock | undefined;
+  /** When what was delegated ends, in milliseconds since 1970. A call that waits for a person may outlive it. */
+  readonly expires: number;
   /** For the decision's record. */
   readonly record: Readonly<Record<string, unknown>>;
 }
@@ -60,8 +62,8 @@ export class ChainReader {
     const { root, hops, use } = sorted(texts.map((text) => decodeBlock(text).block));
     if (!signed && root.issuer !== this.#keys.gateway)
       throw new DelegationRefused("forged", "another gateway minted it");
-    this.#checkTimes(root, hops, use);
-    return this.#chain(root, hops, use, signed ? "ed25519" : "hmac");
+    const expires = this.#checkTimes(root, hops, use);
+    return { ...this.#chain(root, hops, use, signed ? "ed25519" : "hmac"), expires };
   }
 
   /** The chain of an agent that is known by its own credential and has authority of its own. */
@@ -70,10 +72,11 @@ export class ChainReader {
     const capabilities = rules.isRoot(agent) ? rules.offered(agent) : undefined;
     if (capabilities === undefined) return undefined;
     const record = { delegation: { workflow: rules.workflow, chain: [{ agent, holds: capabilities.size }] } };
-    return { agent, app, capabilities, hops: [], agents: [agent], use: undefined, record };
+    return { agent, app, capabilities, hops: [], agents: [agent], use: undefined, expires: Infinity, record };
   }
 
-  #checkTimes(root: RootBlock, hops: readonly HopBlock[], use: UseBlock): void {
+  /** The end of the whole chain. */
+  #checkTimes(root: RootBlock, hops: readonly HopBlock[], use: UseBlock): number {
     const now = this.#now();
     if (use.audience !== this.#keys.gateway) {
       throw new DelegationRefused(
@@ -99,9 +102,10 @@ export class ChainReader {
     if (use.expires > now + MAX_USE_MS || use.issued > now + SKEW_MS) {
       throw new DelegationRefused("malformed", `a token may be spent for ${MAX_USE_MS / 1_000} seconds at most`);
     }
+    return expires;
   }
 
-  #chain(root: RootBlock, hops: readonly HopBlock[], use: UseBlock, kind: string): Chain {
+  #chain(root: RootBlock, hops: readonly HopBlock[], use: UseBlock, kind: string): Omit<Chain, "expires"> {
     const rules = this.#rules();
     const offered = rules.isRoot(root.agent) ? rules.offered(root.agent) : undefined;
     if (offered === undefined) {

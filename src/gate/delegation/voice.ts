@@ -25,6 +25,9 @@ export function delegationVoice(
     const now = rules();
     const capability = now.capabilityOf(target.name);
     if (capability === undefined || !chain.capabilities.has(capability)) return outside(chain, target.name);
+    if (chain.expires <= Date.now()) {
+      return deny("PolicyDeny", "delegation.expired", "the delegation has expired while the call was waiting");
+    }
     if (chain.use !== undefined) {
       // What is tied to one call covers that call alone, and nothing that the tool calls in turn.
       const { tool = capability, args = intent.argumentsId } = chain.use;
