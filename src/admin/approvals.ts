@@ -47,28 +47,24 @@ export class NotAnswerable extends Fault {}
 export class Answering {
   readonly #approvals: Gate["approvals"];
   readonly #ledger: Pick<Ledger, "append"> | undefined;
-  readonly #by: Approver;
   /** Answers under way: two people cannot both have their answer recorded. */
   readonly #busy = new Set<string>();
 
-  constructor(approvals: Gate["approvals"], ledger: Pick<Ledger, "append"> | undefined, by: Approver) {
+  constructor(approvals: Gate["approvals"], ledger: Pick<Ledger, "append"> | undefined) {
     this.#approvals = approvals;
     this.#ledger = ledger;
-    this.#by = by;
   }
 
-  async answer(id: string, verdict: Verdict, reason: string, traceId: string): Promise<Challenge> {
+  async answer(id: string, verdict: Verdict, reason: string, traceId: string, by: Approver): Promise<Challenge> {
     const challenge = await this.find(id);
-    this.#checkAnswerable(challenge);
+    this.#checkAnswerable(challenge, by);
     this.#busy.add(id);
     try {
-      await this.#record(challenge, verdict, reason, traceId);
-      return await (verdict === "approved"
-        ? this.#approvals.approve(id, this.#by)
-        : this.#approvals.deny(id, this.#by, reason));
+      await this.#record(challenge, verdict, reason, traceId, by);
+      return await (verdict === "approved" ? this.#approvals.approve(id, by) : this.#approvals.deny(id, by, reason));
     } catch (error) {
       if (!(error instanceof ApprovalRefused)) throw error;
-      await this.#withdraw(challenge, verdict, error.message, traceId);
+      await this.#withdraw(challenge, verdict, error.message, traceId, by);
       throw new NotAnswerable("InvalidRequest", error.message);
     } finally {
       this.#busy.delete(id);
@@ -82,25 +78,25 @@ export class Answering {
   }
 
   /** Said before the record is written; the approvals themselves decide again. */
-  #checkAnswerable(challenge: Challenge): void {
+  #checkAnswerable(challenge: Challenge, by: Approver): void {
     const { id, state, approvers } = challenge;
     if (this.#busy.has(id)) throw new NotAnswerable("InvalidRequest", `challenge ${id} is being answered right now`);
     if (state !== "pending") throw new NotAnswerable("InvalidRequest", `challenge ${id} is already ${state}`);
-    if (approvers.length > 0 && !approvers.some((group) => this.#by.groups.includes(group))) {
+    if (approvers.length > 0 && !approvers.some((group) => by.groups.includes(group))) {
       throw new Fault("AuthorizationError", `challenge ${id} is for ${approvers.join(", ")}`, {
         rule: "admin.approvers",
-        suggestions: [`This credential answers for ${this.#by.groups.join(", ") || "no group"}`],
+        suggestions: [`This credential answers for ${by.groups.join(", ") || "no group"}`],
       });
     }
   }
 
   /** Written before it takes effect: no record, no approval. */
-  async #record(challenge: Challenge, verdict: Verdict, reason: string, traceId: string): Promise<void> {
+  async #record(challenge: Challenge, verdict: Verdict, reason: string, traceId: string, by: Approver): Promise<void> {
     await this.#append(
       {
         kind: "approval",
         challenge: challenge.id,
-        approver: this.#by.name,
+        approver: by.name,
         verdict,
         reason,
         args_cid: challenge.argumentsId,
@@ -113,10 +109,16 @@ export class Answering {
   }
 
   /** The challenge expired between the record and the answer: the record must not stand alone. */
-  async #withdraw(challenge: Challenge, verdict: Verdict, reason: string, traceId: string): Promise<void> {
+  async #withdraw(
+    challenge: Challenge,
+    verdict: Verdict,
+    reason: string,
+    traceId: string,
+    by: Approver,
+  ): Promise<void> {
     const detail = { challenge: challenge.id, verdict, reason, trace: traceId };
     await this.#append(
-      { kind: "admin", actor: this.#by.name, action: "approval.void", detail },
+      { kind: "admin", actor: by.name, action: "approval.void", detail },
       "the answer had no effect, and that could not be recorded",
     );
   }

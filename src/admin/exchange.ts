@@ -13,8 +13,15 @@ const HEADERS = {
 
 const MAX_DEPTH = 8;
 
-export function sendText(response: ServerResponse, status: number, type: string, text: string): void {
-  response.writeHead(status, { ...HEADERS, "content-type": type, "content-length": String(Buffer.byteLength(text)) });
+export function sendText(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  text: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const length = { "content-type": type, "content-length": String(Buffer.byteLength(text)) };
+  response.writeHead(status, { ...HEADERS, ...headers, ...length });
   response.end(text);
 }
 

@@ -18,6 +18,11 @@ export interface GuardOptions {
   readonly maxFailuresPerMinute: number;
 }
 
+/** What the request gives as its credential; "" for none. */
+export function bearerOf(request: IncomingMessage): string {
+  return BEARER.exec(request.headers.authorization ?? "")?.[1] ?? "";
+}
+
 export class Guard {
   readonly #hosts: ReadonlySet<string>;
   readonly #tokenHash: Buffer;
@@ -56,7 +61,7 @@ export class Guard {
    * before: nobody can keep the operator out by guessing.
    */
   checkCredential(request: IncomingMessage): void {
-    const given = BEARER.exec(request.headers.authorization ?? "")?.[1] ?? "";
+    const given = bearerOf(request);
     if (timingSafeEqual(sha256(given), this.#tokenHash)) return;
     const now = performance.now();
     const next = Math.max(this.#nextFailureAt, now) + this.#perFailureMs;

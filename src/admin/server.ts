@@ -3,14 +3,15 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type Gate, noPolicy } from "../gate/index.js";
+import { type Approver, type Gate, noPolicy } from "../gate/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { asFault, Fault, type JsonObject } from "../protocol/index.js";
 import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
 import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict } from "./approvals.js";
 import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
-import { Guard } from "./guard.js";
+import { bearerOf, Guard } from "./guard.js";
 import { ensureOperatorToken } from "./operator-token.js";
+import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -27,6 +28,8 @@ export interface AdminOptions {
   tokenFile: string;
   /** Who the credential stands for. */
   approver?: { name?: string; groups?: readonly string[] };
+  /** Whose key this is, where approvers have keys of their own. */
+  approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
   policyFiles?: () => readonly string[];
   /** Names that clients may use for this port besides the loopback names and the address itself. */
   allowedHosts?: readonly string[];
@@ -85,7 +88,12 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   return { url: `http://${shownHost}:${port}`, port, close: (graceMs = 1_000) => close(server, graceMs) };
 }
 
-type Handler = (request: IncomingMessage, response: ServerResponse, traceId: string) => void | Promise<void>;
+type Handler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  traceId: string,
+  by: Approver,
+) => void | Promise<void>;
 
 interface Route {
   readonly method: "GET" | "POST";
@@ -93,6 +101,7 @@ interface Route {
   readonly run: Handler;
 }
 
+const PAGE = /^\/approve\/[A-Za-z0-9_-]{1,64}$/;
 const CHALLENGE = /^\/v1\/approvals\/([A-Za-z0-9_-]{1,64})(?:\/(approve|deny))?$/;
 
 class Admin {
@@ -100,13 +109,15 @@ class Admin {
   readonly #guard: Guard;
   readonly #limits: AdminLimits;
   readonly #answering: Answering;
+  readonly #operator: Approver;
 
   constructor(options: AdminOptions, guard: Guard, limits: AdminLimits) {
     this.#options = options;
     this.#guard = guard;
     this.#limits = limits;
     const { name = "operator", groups = ["operators"] } = options.approver ?? {};
-    this.#answering = new Answering(options.gate.approvals, options.ledger, { name, groups });
+    this.#operator = { name, groups };
+    this.#answering = new Answering(options.gate.approvals, options.ledger);
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -119,11 +130,19 @@ class Admin {
         response.setHeader("allow", route.method);
         return sendFault(response, new Fault("InvalidRequest", `use ${route.method} here`), traceId, 405);
       }
-      if (!route.isOpen) this.#guard.checkCredential(request);
-      await route.run(request, response, traceId);
+      const by = route.isOpen ? this.#operator : await this.#credentialOf(request);
+      await route.run(request, response, traceId, by);
     } catch (error) {
       this.#fail(request, response, asFault(error), traceId);
     }
+  }
+
+  /** The operator's own token, or the key of an approver. */
+  async #credentialOf(request: IncomingMessage): Promise<Approver> {
+    const approver = await this.#options.approverFor?.(bearerOf(request));
+    if (approver) return approver;
+    this.#guard.checkCredential(request);
+    return this.#operator;
   }
 
   #route(url: string): Route | undefined {
@@ -140,13 +159,22 @@ class Admin {
       case "/v1/approvals":
         return { method: "GET", run: (request, response) => this.#list(request, response) };
     }
+    const asset = PAGE.test(path) ? "page" : path;
+    switch (asset) {
+      case "page":
+        return still("text/html; charset=utf-8", APPROVAL_PAGE);
+      case "/approve.js":
+        return still("text/javascript; charset=utf-8", APPROVAL_SCRIPT);
+      case "/approve.css":
+        return still("text/css; charset=utf-8", APPROVAL_STYLE);
+    }
     const [, id, action] = CHALLENGE.exec(path) ?? [];
     if (id === undefined) return undefined;
     if (action === undefined) return { method: "GET", run: (_request, response) => this.#show(id, response) };
     const verdict = action === "approve" ? "approved" : "denied";
     return {
       method: "POST",
-      run: (request, response, traceId) => this.#answer(id, verdict, request, response, traceId),
+      run: (request, response, traceId, by) => this.#answer(id, verdict, request, response, traceId, by),
     };
   }
 
@@ -186,9 +214,10 @@ class Admin {
     request: IncomingMessage,
     response: ServerResponse,
     traceId: string,
+    by: Approver,
   ): Promise<void> {
     const reason = readReason(await readJson(request, this.#limits.maxBodyBytes));
-    const challenge = await this.#answering.answer(id, verdict, reason, traceId);
+    const challenge = await this.#answering.answer(id, verdict, reason, traceId, by);
     const { tool, app, agent, decidedBy } = challenge;
     this.#options.telemetry.log.notice(
       `challenge ${verdict}`,
@@ -215,6 +244,15 @@ class Admin {
     if (fault instanceof NotAnswerable) return sendFault(response, fault, traceId, 409);
     sendFault(response, fault, traceId);
   }
+}
+
+/** The same for everybody: it shows nothing before a credential was given. */
+function still(type: string, text: string): Route {
+  return {
+    method: "GET",
+    isOpen: true,
+    run: (_request, response) => sendText(response, 200, type, text, PAGE_HEADERS),
+  };
 }
 
 function readReason(body: JsonObject): string {

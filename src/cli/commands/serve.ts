@@ -46,6 +46,7 @@ export function addServe(program: Command): void {
     .option("--replica <name>", "the name of this process among others on the same store")
     .option("--ledger <folder>", "where this process writes its ledger")
     .option("--admin-url <url>", "where people reach the admin port, for approval links")
+    .option("--approval-webhook <url>", "tell this address, signed, when a call waits for a person")
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { type AdminListener, startAdmin } from "../../admin/index.js";
+import { type AdminListener, startAdmin, startWebhook } from "../../admin/index.js";
 import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
 import {
   Applications,
@@ -24,6 +24,7 @@ import { createServer } from "../../server.js";
 import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
+import { createDialer, createOutbound } from "../../upstream/index.js";
 import { ensureState, type State } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
@@ -55,6 +56,8 @@ export interface GatewayRuntimeOptions {
   publishCheckpoints?: string;
   /** The callers of one application are the agents of a workflow. */
   workflow?: WorkflowInForce;
+  /** Told of every call that waits for a person. */
+  webhook?: { readonly url: string; readonly secret: string };
   identity: (parts: IdentityParts) => Promise<IdentityHere>;
   oauth?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
 }
@@ -67,6 +70,8 @@ export interface IdentityParts {
 export interface IdentityHere {
   readonly identify: Identify;
   readonly open?: NonNullable<LobbyOptions["open"]>;
+  /** Whose key this is, when it is an approver's. */
+  readonly approverFor?: NonNullable<Parameters<typeof startAdmin>[0]["approverFor"]>;
   close(): Promise<void>;
 }
 
@@ -216,11 +221,17 @@ async function open(
         },
         ledger,
         tokenFile: state.operatorToken,
+        ...(who.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
       })
     : undefined;
   opened.push(() => admin?.close());
   adminUrl ??= admin?.url;
+  if (options.webhook) {
+    const { fetch } = createOutbound(createDialer({ allow: [...allow, new URL(options.webhook.url).hostname] }));
+    const webhook = startWebhook({ ...options.webhook, approvals, telemetry, approvalUrl: services.approvalUrl, fetch });
+    opened.push(() => webhook.close());
+  }
   const listeners = await listenAll(options, lobby, opened);
   telemetry.metrics.addSource(() => {
     telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));

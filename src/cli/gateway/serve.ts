@@ -3,6 +3,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { listenStdio } from "../../transport/index.js";
+import { CliError, EXIT } from "../exit.js";
 import { type Out, paintErr } from "../print.js";
 import { keysOrLocal } from "./identity.js";
 import { workflowFacts, workflowInForce } from "../workflow/serving.js";
@@ -59,6 +60,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     allow: options.allowPrivate ?? [],
     telemetry: { log: { level: options.logLevel as "info" } },
     limits: { challengeWaitMs: options.challengeWait * 1_000 },
+    ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
     identity: keysOrLocal({ localApp: options.app ?? "local", isLoopback }),
     ...(options.stdio
       ? {}
@@ -78,6 +80,13 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
       ...(options.adminUrl === undefined ? {} : { publicUrl: options.adminUrl }),
     },
   };
+}
+
+function webhookOf(url: string): { url: string; secret: string } {
+  const secret = process.env[WEBHOOK_SECRET] ?? "";
+  if (secret.length >= 16) return { url, secret };
+  const remedy = `set ${WEBHOOK_SECRET} to a text of at least 16 characters that the receiver knows too`;
+  throw new CliError("a webhook has to be signed", EXIT.usage, remedy);
 }
 
 export async function serveApplications(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
