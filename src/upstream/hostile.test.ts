@@ -2,7 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { closeAll, faultOf, fixture, textOf, tool } from "./fixtures/calling.js";
+import { Fault } from "../protocol/index.js";
+import { cancellation, closeAll, faultOf, fixture, textOf, tool } from "./fixtures/calling.js";
 
 afterEach(closeAll);
 
@@ -145,6 +146,18 @@ describe("a server that", () => {
     const begun = performance.now();
     await faultOf(server.request(tool("echo")));
     expect(performance.now() - begun).toBeLessThan(50);
+  });
+
+  it("takes its time to start is not given a rest for it, however impatient its callers", async () => {
+    const server = fixture("slow-start", { limits: { failuresToOpen: 2 } });
+    const impatient = Array.from({ length: 4 }, () => {
+      const { cancel, stop } = cancellation();
+      setTimeout(() => stop(new Fault("ToolTimeout", "too slow for me")), 50);
+      return faultOf(server.request(tool("count", {}, { cancel, timeoutMs: 0 })));
+    });
+    for (const each of impatient) expect(await each).toMatchObject({ type: "ToolTimeout" });
+    expect(textOf(await server.request(tool("count")))).toBe("1");
+    expect(server.health()).toMatchObject({ circuit: "closed", restarts: 0, inFlight: 0, queued: 0 });
   });
 
   it("is closed while it starts is not left running", async () => {

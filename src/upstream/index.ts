@@ -2,7 +2,6 @@
 
 export { createDialer, type Dialer, type DialerOptions, type DialTarget } from "./dialer.js";
 export { createOutbound, type Outbound } from "./outbound.js";
-export { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 export type { Difference, PinMode } from "./pins/keeper.js";
 export { PinKeeper } from "./pins/keeper.js";
 export type { StandingRule } from "./pins/rules.js";

@@ -259,8 +259,8 @@ class ManagedUpstream implements Upstream {
     const { counts } = this.#around;
     if (fault.type === "ToolTimeout") {
       counts.timeouts++;
-      // A server that answers others is slow at this, not broken.
-      if (this.#aliveAt > startedAt || neverSent(fault)) this.#breaker.neutral();
+      // A server that answers others is slow at this, not broken; one that is still starting has a limit for that.
+      if (connection === undefined || this.#aliveAt > startedAt) this.#breaker.neutral();
       else this.#failed(fault, true);
       return fault;
     }
