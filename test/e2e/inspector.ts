@@ -4,7 +4,8 @@ import { spawnSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 
-const cli = createRequire(import.meta.url).resolve("@modelcontextprotocol/inspector-cli");
+const require = createRequire(import.meta.url);
+const cli = require.resolve("@modelcontextprotocol/inspector-cli");
 
 export interface Inspected {
   readonly code: number | null;
