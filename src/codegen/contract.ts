@@ -7,7 +7,7 @@ import { readManifest } from "./manifest.js";
 import { Names, pascal } from "./names.js";
 import { type Report, Reports } from "./report.js";
 import { compileSchema } from "./schema/compile.js";
-import type { NodeId, NodeTable } from "./schema/node.js";
+import type { Node, NodeId, NodeTable } from "./schema/node.js";
 import { commentLines } from "./text.js";
 import { Types } from "./types/derive.js";
 import { shapeOf } from "./types/shape.js";
@@ -141,5 +141,8 @@ function titlesOf(tools: readonly string[], { resultSuffix, toolNames }: Reserve
 function asObject(table: NodeTable, id: NodeId): NodeId {
   const { types } = shapeOf(table.nodes, [{ id, spent: "" }]);
   if (types !== undefined) return id;
-  return table.nodes.push({ types: ["object"], all: [id], about: { pointer: "" } }) - 1;
+  const { about } = table.nodes[id] as Node;
+  return (
+    table.nodes.push({ types: ["object"], all: [id], about: { tool: about.tool, side: about.side, pointer: "" } }) - 1
+  );
 }

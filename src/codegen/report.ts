@@ -1,3 +1,5 @@
+import type { About } from "./schema/node.js";
+
 /**
  * Something in a schema that the generated code does not honour exactly. `unsupported` parts are not checked by the
  * generated decoders; `note` parts never meant anything to a validator either.
@@ -14,13 +16,15 @@ const MAX_REPORTS = 10_000;
 
 export class Reports {
   readonly #found = new Map<string, Report>();
-  #tool = "";
-  #side = "";
+  #owner: Pick<About, "tool" | "side"> = { tool: "", side: "inputSchema" };
 
   /** What is said from now on is about this schema. */
-  enter(tool: string, side: "inputSchema" | "outputSchema"): void {
-    this.#tool = tool;
-    this.#side = side;
+  enter(tool: string, side: About["side"]): void {
+    this.#owner = { tool, side };
+  }
+
+  get owner(): Pick<About, "tool" | "side"> {
+    return this.#owner;
   }
 
   unsupported(pointer: string, message: string): void {
@@ -36,7 +40,7 @@ export class Reports {
   }
 
   #add(level: Report["level"], pointer: string, message: string): void {
-    const report = { level, tool: this.#tool, path: `/${this.#side}${pointer}`, message };
+    const report = { level, tool: this.#owner.tool, path: `/${this.#owner.side}${pointer}`, message };
     const key = JSON.stringify(report);
     if (this.#found.size < MAX_REPORTS) this.#found.set(key, report);
   }

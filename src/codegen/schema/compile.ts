@@ -103,6 +103,7 @@ class Compiler {
     const place = this.#document.pointerOf(schema);
     const definition = /\/(?:\$defs|definitions)\/([^/]+)$/.exec(place)?.[1];
     const about: About = {
+      ...this.#reports.owner,
       pointer: place,
       ...(definition !== undefined && { definition: definition.replaceAll("~1", "/").replaceAll("~0", "~") }),
     };
@@ -115,8 +116,8 @@ class Compiler {
 
   #constant(value: boolean): NodeId {
     const key = value ? "true" : "false";
-    this.#constants[key] ??=
-      this.#table.nodes.push(value ? { about: { pointer: "" } } : { never: true, about: { pointer: "" } }) - 1;
+    const about = { ...this.#reports.owner, pointer: "" };
+    this.#constants[key] ??= this.#table.nodes.push(value ? { about } : { never: true, about }) - 1;
     return this.#constants[key];
   }
 

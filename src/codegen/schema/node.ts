@@ -59,6 +59,9 @@ export interface Node {
 }
 
 export interface About {
+  /** Whose schema it is part of. */
+  readonly tool: string;
+  readonly side: "inputSchema" | "outputSchema";
   /** From the root of the schema. */
   readonly pointer: string;
   /** The key under `$defs` or `definitions`, where that is where it stands. */

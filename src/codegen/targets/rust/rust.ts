@@ -6,6 +6,7 @@ import type { Contract, ToolContract } from "../../contract.js";
 import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
 import { Names, snake } from "../../names.js";
 import type { Report } from "../../report.js";
+import type { About, Node } from "../../schema/node.js";
 import { compilePattern } from "../../schema/pattern.js";
 import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
 import { circles } from "./boxes.js";
@@ -167,40 +168,23 @@ function tableFile(contract: Contract, checks: Checks): { table: string; reports
   const programs = checks.patterns.map((pattern, i) => {
     const program = compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize);
     if (typeof program !== "string") return program;
-    for (const { tool, path } of usesOf(contract, i)) {
-      reports.push({
-        level: "unsupported",
-        tool,
-        path,
-        message: `the pattern \`${pattern.source.slice(0, 80)}\` ${program}; Rust does not check it`,
-      });
+    for (const { about } of contract.table.nodes.filter((node) => uses(node, i))) {
+      reports.push(report(about, `the pattern \`${pattern.source.slice(0, 80)}\` ${program}; Rust does not check it`));
     }
     return null;
   });
-  contract.table.nodes.forEach((node, i) => {
-    if (node.format !== "regex") return;
-    const { tool } = ownerOf(contract, i);
-    reports.push({
-      level: "unsupported",
-      tool,
-      path: node.about.pointer,
-      message: "Rust does not check the format `regex`",
-    });
-  });
+  for (const { about } of contract.table.nodes.filter((node) => node.format === "regex")) {
+    reports.push(report(about, "Rust does not check the format `regex`"));
+  }
   return { table: `${JSON.stringify({ nodes: checks.nodes, patterns: programs })}\n`, reports };
 }
 
-function usesOf(contract: Contract, pattern: number): { tool: string; path: string }[] {
-  return contract.table.nodes.flatMap((node, i) => {
-    const used = node.patterns?.includes(pattern) || node.patternProperties?.some(([id]) => id === pattern);
-    return used ? [{ tool: ownerOf(contract, i).tool, path: node.about.pointer }] : [];
-  });
+function uses(node: Node, pattern: number): boolean {
+  return (node.patterns?.includes(pattern) || node.patternProperties?.some(([id]) => id === pattern)) ?? false;
 }
 
-/** Nodes stand in the order of their tools. */
-function ownerOf({ tools }: Contract, id: number): { tool: string } {
-  const owner = tools.find(({ args, result }) => id <= Math.max(args.node, result?.node ?? 0));
-  return { tool: owner?.name ?? tools.at(-1)?.name ?? "" };
+function report({ tool, side, pointer }: About, message: string): Report {
+  return { level: "unsupported", tool, path: `/${side}${pointer}`, message };
 }
 
 function toolsFile({ title, server }: Contract, tools: readonly NamedTool[]): string {

@@ -1,6 +1,6 @@
 // A TypeScript module: types, decoders, a typed caller, handlers to fill in, and the capability type of the server.
 
-import { encodeChecks } from "../../checks.js";
+import { type Checks, encodeChecks } from "../../checks.js";
 import type { Contract, ToolContract } from "../../contract.js";
 import { camel, Names } from "../../names.js";
 import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
@@ -26,11 +26,12 @@ export const typescript: Target = {
   },
   emit(contract) {
     const methods = methodNames(contract);
+    const checks = encodeChecks(contract);
     const files: GeneratedFile[] = [
       { path: "types.ts", text: typesFile(contract) },
-      { path: "table.ts", text: tableFile(contract) },
+      { path: "table.ts", text: tableFile(checks) },
       { path: "check.ts", text: `// ${HEADER}\n${CHECK_TS}` },
-      { path: "decode.ts", text: decodeFile(contract) },
+      { path: "decode.ts", text: decodeFile(contract, checks) },
       { path: "definitions.ts", text: definitionsFile(contract) },
       { path: "caller.ts", text: callerFile(contract, methods) },
       { path: "server.ts", text: serverFile(contract, methods) },
@@ -61,8 +62,7 @@ function typesFile(contract: Contract): string {
   ].join("\n");
 }
 
-function tableFile(contract: Contract): string {
-  const { nodes, patterns } = encodeChecks(contract);
+function tableFile({ nodes, patterns }: Checks): string {
   // Parsed from text, not written as code: a field named __proto__ stays a field.
   const data = literal(JSON.stringify(nodes));
   const rows = patterns.map(({ source, flags }) => `  [${literal(source)}, ${literal(flags)}],\n`);
@@ -96,8 +96,7 @@ export const DEFINITIONS = JSON.parse(
 `;
 }
 
-function decodeFile(contract: Contract): string {
-  const { place } = encodeChecks(contract);
+function decodeFile(contract: Contract, { place }: Checks): string {
   const sides = contract.tools.flatMap(({ args, result }) => [args, ...(result ? [result] : [])]);
   const types = [...new Set(sides.map((side) => side.type))];
   return [

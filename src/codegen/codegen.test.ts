@@ -1,0 +1,105 @@
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
+import { HOSTILE, hostileManifest, REPORTED } from "./fixtures/hostile.js";
+import { MANIFESTS, manifestFiles } from "./fixtures/sample.js";
+import { generate, LANGUAGES } from "./generate.js";
+
+const dir = mkdtempSync(join(tmpdir(), "portcullis-codegen-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+describe("code from real manifests", () => {
+  const all = manifestFiles();
+
+  it.each(LANGUAGES)("is generated for %s, twice the same, with hardly an opaque field", (language) => {
+    const total = { tools: 0, typed: 0, opaque: 0, unsupported: 0 };
+    for (const { name, manifest } of all) {
+      const first = generate(language, manifest, { name });
+      const again = generate(language, structuredClone(manifest), { name });
+      expect(JSON.stringify(again) === JSON.stringify(first), name).toBe(true);
+      total.tools += first.tools;
+      total.typed += first.fields.typed;
+      total.opaque += first.fields.opaque;
+      total.unsupported += new Set(
+        first.reports.filter(({ level }) => level === "unsupported").map(({ tool }) => tool),
+      ).size;
+    }
+    console.log(
+      `${language}: ${JSON.stringify(total)} from ${existsSync(MANIFESTS) ? "all manifests" : "the few kept here"}`,
+    );
+    expect(total.opaque / total.typed).toBeLessThan(0.02);
+    expect(total.unsupported / total.tools).toBeLessThan(0.02);
+  });
+
+  it("compiles as strict TypeScript", () => {
+    const folder = join(dir, "real");
+    for (const { name, manifest } of all) writeFiles(join(folder, name), generate("ts", manifest, { name }).files);
+    expect(compileTypeScript(folder)).toBe("");
+  });
+});
+
+describe("code from a hostile manifest", () => {
+  it("compiles as strict TypeScript", () => {
+    const folder = join(dir, "hostile");
+    writeFiles(folder, generate("ts", hostileManifest()).files);
+    expect(compileTypeScript(folder)).toBe("");
+  });
+
+  it.each(LANGUAGES)("shows %s nothing hidden", (language) => {
+    for (const { path, text } of generate(language, hostileManifest()).files) {
+      if (path.endsWith(".json")) continue;
+      expect(
+        text.match(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g),
+        path,
+      ).toBeNull();
+    }
+  });
+
+  it("reports every part that is not honoured, and where it is", () => {
+    const { reports } = generate("ts", hostileManifest());
+    const hard = reports.filter(({ level }) => level === "unsupported");
+    expect(new Set(hard.map(({ tool }) => tool))).toEqual(REPORTED);
+    expect(hard).toContainEqual(
+      expect.objectContaining({
+        tool: "missing-ref",
+        path: "/inputSchema/properties/b/$ref",
+        message: expect.stringContaining("nothing is fetched"),
+      }),
+    );
+    expect(reports).toContainEqual(
+      expect.objectContaining({ level: "note", tool: "annotations", path: "/inputSchema/properties/a/nullable" }),
+    );
+    const rust = generate("rust", hostileManifest()).reports.filter(({ level }) => level === "unsupported");
+    expect(rust).toContainEqual(
+      expect.objectContaining({ tool: "backref", message: expect.stringContaining("refers back") }),
+    );
+  });
+});
+
+describe("a manifest that cannot be generated from", () => {
+  const deep = (depth: number): unknown => (depth === 0 ? {} : { items: deep(depth - 1) });
+
+  it.each([
+    [{}, "a list `tools`"],
+    [{ tools: [{ inputSchema: {} }] }, "tools[0] of the manifest has no name"],
+    [{ tools: [{ name: "a" }, { name: "a" }] }, "lists the tool `a` twice"],
+    [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is no schema"],
+    [{ tools: [{ name: "a", inputSchema: deep(200) }] }, "nested deeper than 128 levels (maxDepth)"],
+    [
+      { tools: [{ name: "a", inputSchema: { enum: Array.from({ length: 60_000 }, (_, i) => i) } }] },
+      "more than 50000 values (maxValues)",
+    ],
+  ])("says what is wrong with it: %#", (manifest, problem) => {
+    expect(() => generate("ts", manifest)).toThrow(problem);
+  });
+
+  it("names the languages there are", () => {
+    expect(() => generate("cobol", HOSTILE)).toThrow("there is no target `cobol`; choose ts, rust, csharp");
+  });
+
+  it("leaves no tool unguarded that does not exist", () => {
+    expect(() => generate("rust", { tools: [] }, { unguarded: ["x"] })).toThrow("there is no tool `x`");
+  });
+});
