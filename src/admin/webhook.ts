@@ -45,7 +45,8 @@ export function startWebhook(options: WebhookOptions): Webhook {
     }
   };
   const stop = options.approvals.onOpen((challenge) => {
-    if (waiting >= MAX_WAITING) return log.error("too many webhooks wait; one is left out", { challenge: challenge.id });
+    if (waiting >= MAX_WAITING)
+      return log.error("too many webhooks wait; one is left out", { challenge: challenge.id });
     waiting++;
     void deliver(challenge).finally(() => {
       waiting--;

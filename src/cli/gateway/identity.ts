@@ -25,6 +25,11 @@ export function keysOrLocal({ localApp, isLoopback }: IdentityOptions) {
         const isLocal = peer.transport === "stdio" || (isLoopback && ring.size === 0);
         return bringsNone && isLocal ? local(peer, auth, meta) : byKey(peer, auth, meta);
       },
+      approverFor: async (token) => {
+        const credential = token === "" ? undefined : await ring.find(token);
+        if (!credential || credential.rights.approve.length === 0) return undefined;
+        return { name: `key:${credential.key.name}`, groups: credential.rights.approve };
+      },
       close: () => ring.close(),
     };
   };

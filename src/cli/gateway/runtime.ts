@@ -229,7 +229,13 @@ async function open(
   adminUrl ??= admin?.url;
   if (options.webhook) {
     const { fetch } = createOutbound(createDialer({ allow: [...allow, new URL(options.webhook.url).hostname] }));
-    const webhook = startWebhook({ ...options.webhook, approvals, telemetry, approvalUrl: services.approvalUrl, fetch });
+    const webhook = startWebhook({
+      ...options.webhook,
+      approvals,
+      telemetry,
+      approvalUrl: services.approvalUrl,
+      fetch,
+    });
     opened.push(() => webhook.close());
   }
   const listeners = await listenAll(options, lobby, opened);

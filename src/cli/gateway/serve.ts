@@ -34,8 +34,10 @@ export interface ServeApplicationsOptions {
   ledger?: string;
   workflow?: string;
   trustGateway?: string[];
+  approvalWebhook?: string;
 }
 
+const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
 /** The working folder holds a store, or one was named: then its applications are served. */
