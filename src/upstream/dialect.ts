@@ -49,18 +49,25 @@ export function modernMeta(clientInfo: ClientInfo): MetaOf {
 }
 
 export const legacyMeta: MetaOf = (call, id) => {
-  const token = call.hooks?.progress === undefined ? "" : `"progressToken":${id}`;
-  if (call.trace === undefined && call.meta === undefined) return token;
-  return [token, traceInside(call.trace), metaInside(call.meta)].filter((part) => part !== "").join(",");
+  let inside = call.hooks?.progress === undefined ? "" : `"progressToken":${id}`;
+  if (call.trace !== undefined) inside = joined(inside, traceInside(call.trace));
+  if (call.meta !== undefined) inside = joined(inside, metaInside(call.meta));
+  return inside;
 };
+
+function joined(left: string, right: string): string {
+  return left === "" || right === "" ? left + right : `${left},${right}`;
+}
 
 /** Before the handshake there is nothing to say. */
 export const noMeta: MetaOf = () => "";
 
-function traceInside(trace: UpstreamCall["trace"]): string {
-  if (trace === undefined) return "";
+const PLAIN_TRACE = /^[0-9a-f-]+$/;
+
+function traceInside(trace: NonNullable<UpstreamCall["trace"]>): string {
   const { traceparent, tracestate, baggage } = trace;
-  return JSON.stringify({ traceparent, tracestate, baggage }).slice(1, -1);
+  const isPlain = tracestate === undefined && baggage === undefined && PLAIN_TRACE.test(traceparent ?? "");
+  return isPlain ? `"traceparent":"${traceparent}"` : JSON.stringify({ traceparent, tracestate, baggage }).slice(1, -1);
 }
 
 const OURS: ReadonlySet<string> = new Set([
@@ -75,8 +82,7 @@ const OURS: ReadonlySet<string> = new Set([
 ]);
 
 /** The same key twice would be read one way by one server and another way by the next. */
-function metaInside(text: string | undefined): string {
-  if (text === undefined) return "";
+function metaInside(text: string): string {
   const value: unknown = JSON.parse(text);
   if (!isJsonObject(value as JsonObject))
     throw new Fault("InvalidParams", "`_meta` must be an object", { field: "_meta" });

@@ -112,6 +112,19 @@ describe("what goes out", () => {
     });
   });
 
+  it("may carry no more than a trace, or an empty `_meta`", async () => {
+    const server = fixture("");
+    const seen = async (more: object): Promise<unknown> =>
+      seenBy(await server.request({ ...tool("echo"), ...more }))._meta;
+    expect(await seen({ trace: { traceparent: "00-ab-cd-01", tracestate: 'a="b"', baggage: "c=d" } })).toEqual({
+      traceparent: "00-ab-cd-01",
+      tracestate: 'a="b"',
+      baggage: "c=d",
+    });
+    expect(await seen({ trace: { traceparent: '"' }, meta: "{}" })).toEqual({ traceparent: '"' });
+    expect(await seen({ trace: {}, meta: "{}" })).toBeUndefined();
+  });
+
   it("says everything again in 2026-07-28", async () => {
     const server = fixture("modern", { clientInfo: { name: "gate", version: "2" } });
     const call = tool("echo", {}, { capabilities: '{"elicitation":{}}', logLevel: "info" });
