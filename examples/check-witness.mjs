@@ -29,7 +29,9 @@ function accepts(schema, value) {
 function capabilities(workflow, readManifest) {
   const found = new Map();
   for (const [server, { tools, manifest }] of Object.entries(workflow.servers ?? {})) {
-    for (const tool of tools ?? readManifest(manifest).tools) {
+    // A manifest is an answer of tools/list, bare or with the JSON-RPC message around it.
+    const listed = tools === undefined ? readManifest(manifest) : { tools };
+    for (const tool of listed.tools ?? listed.result.tools) {
       found.set(`${server}.${tool.name}`, tool.inputSchema ?? { type: "object" });
     }
   }
