@@ -1,7 +1,7 @@
 // The attacks by commands under every way of confining that a machine may have: the best one first, then the weaker.
 
 import { testCases } from "./support/attack-run.js";
-import { readAttacks, readMoreAttacks } from "./support/attack-setup.js";
+import { readAttacks, readEvenMoreAttacks, readMoreAttacks } from "./support/attack-setup.js";
 import { has, isRoot } from "./support/machine.js";
 
 /** Of each way only every so manyth case, another one each time: CI has little time, and every case its turn. */
@@ -10,6 +10,10 @@ const share = (way: number) => commands.filter((_, index) => index % SHARE === w
 const commands = [...readAttacks().cases, ...readMoreAttacks()].filter((attack) => attack.request.tool === "cmd.run");
 
 testCases("the best this machine has", share(0));
+testCases(
+  "variants of every kind",
+  readEvenMoreAttacks().filter((attack, index) => attack.request.tool === "cmd.run" && index % SHARE === 0),
+);
 testCases("Landlock and seccomp alone", share(1), { view: true });
 testCases("Landlock, and orphans adopted", share(2), { view: true, pidNamespace: true, cgroup: true });
 testCases("a view without Landlock", share(3), { landlock: true });

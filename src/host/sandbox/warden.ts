@@ -98,7 +98,9 @@ function startCommand(message: RunMessage): ChildProcess {
   try {
     if (message.checkVisible) checkVisible(message);
     if (confined?.pidNamespace !== undefined) restore = enterPidNamespace(confined.pidNamespace);
-    return spawn(file, args, { env: message.env, stdio: ["pipe", "pipe", "pipe"], detached: true });
+    // With nothing to read it gets /dev/null: some programs take a pipe for what they are meant to search.
+    const input = message.stdin === "" ? "ignore" : "pipe";
+    return spawn(file, args, { env: message.env, stdio: [input, "pipe", "pipe"], detached: true });
   } finally {
     restore?.();
     process.chdir("/");

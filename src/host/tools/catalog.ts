@@ -7,6 +7,7 @@ import { resolvePortable } from "../jail/portable.js";
 import { type Command, matchAll, type Policy } from "../policy/index.js";
 import { isProblem } from "../profiles/index.js";
 import { nearest } from "../../protocol/index.js";
+import { findHardLink } from "./hard-links.js";
 import type { CmdRunInput } from "./shapes.js";
 
 /** What the kernel takes for one argument; all of ours together stay below it. */
@@ -32,6 +33,8 @@ export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denia
   if (cwd !== undefined && isDenial(cwd)) return cwd;
   const argv = arrange(policy, command, args, cwd?.path);
   if (isDenial(argv)) return argv;
+  const linked = findHardLink(policy, args, cwd?.path);
+  if (linked !== undefined) return linked;
   const stdin = Buffer.from(input.stdin ?? "");
   if (stdin.length > policy.limits.maxStdinBytes) {
     return denial(

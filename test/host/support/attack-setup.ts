@@ -66,6 +66,11 @@ export function readMoreAttacks(): readonly Attack[] {
   return (JSON.parse(readFileSync(join(here, "../fixtures/more-attacks.json"), "utf8")) as AttackFile).cases;
 }
 
+/** Variants of every kind in the two files above, again in the same form. */
+export function readEvenMoreAttacks(): readonly Attack[] {
+  return (JSON.parse(readFileSync(join(here, "../fixtures/even-more-attacks.json"), "utf8")) as AttackFile).cases;
+}
+
 /** `${ROOT}` and the like, and `@repeat:PREFIX|UNIT|N`, everywhere in a value. */
 export function fill<T>(value: T, names: Readonly<Record<string, string>>): T {
   if (typeof value === "string") {
