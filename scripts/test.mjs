@@ -23,9 +23,9 @@ const CI_SHARE = {
   ATTACK_SHARE: "5",
   LATTICE_TRIPLES: "20000",
   LATTICE_WORKFLOWS: "3000",
-  LATTICE_LAWS: "100",
+  LATTICE_LAWS: "60",
   LATTICE_EDITS_EVERY: "200",
-  LATTICE_GATES: "100",
+  LATTICE_GATES: "60",
 };
 
 const args = process.argv.slice(2);

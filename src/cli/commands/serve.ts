@@ -4,7 +4,7 @@ import { type ServeApplicationsOptions, serveApplications, servesApplications } 
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { type Runtime, startRuntime } from "../runtime.js";
-import { workflowFacts, workflowInForce } from "../workflow/serving.js";
+import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 
 interface ServeOptions extends ServeApplicationsOptions {
   readOnly?: string[];
@@ -89,7 +89,7 @@ export function addServe(program: Command): void {
         await Promise.race([listener.closed, stopped]);
       } else {
         const started = { ...startedFacts(runtime), ...workflowFacts(workflow) };
-        out.data(started, () => welcome(runtime, options));
+        out.data(started, () => `${welcome(runtime, options)}${workflowHelp(workflow)}`);
         await stopped;
       }
       await runtime.close();

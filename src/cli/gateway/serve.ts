@@ -6,7 +6,7 @@ import { listenStdio } from "../../transport/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { type Out, paintErr } from "../print.js";
 import { keysOrLocal } from "./identity.js";
-import { workflowFacts, workflowInForce } from "../workflow/serving.js";
+import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 
 export interface ServeApplicationsOptions {
@@ -113,7 +113,7 @@ export async function serveApplications(dir: string, options: ServeApplicationsO
       pid: process.pid,
       ...workflowFacts(workflow),
     };
-    out.data(facts, () => welcome(runtime, facts.applications, options));
+    out.data(facts, () => `${welcome(runtime, facts.applications, options)}${workflowHelp(workflow)}`);
     await stopped;
   }
   await runtime.close();

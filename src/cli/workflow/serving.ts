@@ -77,3 +77,19 @@ export function inForce(loaded: LoadedWorkflow, { keys, app = "local", trusted }
 export function workflowFacts(workflow: WorkflowInForce | undefined): Record<string, unknown> {
   return workflow ? { gateway: workflow.keys.gateway, delegationKey: workflow.keys.publicKey } : {};
 }
+
+/** For the person who started it. */
+export function workflowHelp(workflow: WorkflowInForce | undefined): string {
+  if (!workflow) return "";
+  const { app, keys } = workflow;
+  return `
+
+A workflow is in force for the callers of \`${app}\`: each call needs a delegation.
+
+  portcullis lattice token mint AGENT --app ${app} > agent.token        for an agent with authority of its own
+  portcullis lattice token hand-on agent.token OTHER > other.token      for one that it delegates to
+  portcullis call TOOL '{}' --delegation other.token
+
+  gateway  ${keys.gateway}
+  key      ${keys.publicKey}  (for --trust-gateway of another gateway)`;
+}
