@@ -47,7 +47,7 @@ function declareWorld(folder: string): string {
   return "./declared/test/types/world.js";
 }
 
-function tsc(args: readonly string[], cwd: string): string {
+export function tsc(args: readonly string[], cwd: string): string {
   const done = spawnSync(process.execPath, [TSC, ...args, "--pretty", "false"], {
     cwd,
     encoding: "utf8",
