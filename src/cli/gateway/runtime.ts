@@ -20,9 +20,9 @@ import {
 } from "../../gateway/index.js";
 import type { Identify } from "../../identity/index.js";
 import { type Ledger, openLedger } from "../../ledger/index.js";
-import { createServer } from "../../server.js";
 import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
+import { defineServer } from "../../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
 import { ensureState, type State } from "../state.js";
@@ -205,7 +205,7 @@ async function open(
   const who = await options.identity({ storage, telemetry });
   opened.push(() => who.close());
   const identify = workflow?.identify(who.identify) ?? who.identify;
-  const outside = createGateway({ server: createServer({ name: "portcullis", version: VERSION }), telemetry, limits });
+  const outside = createGateway({ server: defineServer({ name: "portcullis", version: VERSION }), telemetry, limits });
   opened.push(() => outside.close());
   const lobby = new Lobby({ identify, applications, outside, ...(who.open ? { open: who.open } : {}) });
   const admin = options.admin
