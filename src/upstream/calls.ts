@@ -13,6 +13,7 @@ import {
 import { nonsense } from "./faults.js";
 import { type OnOver, Pending, type Surroundings } from "./pending.js";
 import { Questions } from "./questions.js";
+import { Rate } from "./rate.js";
 import { type Received, readMessage } from "./text.js";
 import type { UpstreamCall, UpstreamChange } from "./types.js";
 
@@ -28,7 +29,6 @@ export interface CallsEvents {
 /** For so long after we gave up a call, a server that never answered it may still speak for it. */
 const ABANDONED_MS = 30_000;
 const MAX_ABANDONED = 1_000;
-const NONSENSE_MS = 10_000;
 
 const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
   ["notifications/tools/list_changed", "tools"],
@@ -45,13 +45,16 @@ export class Calls {
   readonly #pending = new Map<number, Pending>();
   readonly #listens = new Map<number, () => void>();
   readonly #abandoned = new Map<number, number>();
+  readonly #nonsense: Rate;
+  readonly #unowned: Rate;
   #lastId = 0;
-  #nonsense = 0;
-  #nonsenseSince = 0;
+  #isHopeless = false;
 
   constructor(around: Surroundings, events: CallsEvents) {
     this.#around = around;
     this.#events = events;
+    this.#nonsense = new Rate(around.limits.maxNonsense);
+    this.#unowned = new Rate(around.limits.maxMessagesPerCall);
     this.#questions = new Questions(around, (text) => events.send(text));
   }
 
@@ -151,10 +154,10 @@ export class Calls {
   #onNotification(message: Notification, owner: Pending | null | undefined): void {
     const params = message.params ?? {};
     const change = LISTS.get(message.method);
-    if (change !== undefined) return this.#events.change(change);
+    if (change !== undefined) return this.#onChange(change);
     switch (message.method) {
       case "notifications/resources/updated":
-        if (typeof params.uri === "string") this.#events.change({ resource: params.uri });
+        if (typeof params.uri === "string") this.#onChange({ resource: params.uri });
         return;
       case "notifications/progress":
         return this.#onProgress(params, owner);
@@ -168,8 +171,18 @@ export class Calls {
         return;
       }
       default:
-        this.#around.counts.refusedMessages++;
+        this.#refuse();
     }
+  }
+
+  #onChange(change: UpstreamChange): void {
+    this.#countUnowned();
+    this.#events.change(change);
+  }
+
+  #refuse(): void {
+    this.#around.counts.refusedMessages++;
+    this.#countUnowned();
   }
 
   #onProgress(params: JsonObject, owner: Pending | null | undefined): void {
@@ -177,17 +190,19 @@ export class Calls {
     const pending = typeof token === "number" ? this.#pending.get(token) : undefined;
     const isTheirs = pending !== undefined && (owner === undefined || owner === null || owner === pending);
     if (isTheirs && typeof params.progress === "number") pending.progress(params);
-    else this.#around.counts.refusedMessages++;
+    else this.#refuse();
   }
 
   #onRequest(request: Request, owner: Pending | null | undefined): void {
-    if (this.mayAsk) return this.#questions.ask(request, owner ?? this.#only());
-    this.#around.counts.refusedMessages++;
+    const whose = owner ?? this.#only();
+    if (whose === undefined) this.#countUnowned();
+    if (this.mayAsk) this.#questions.ask(request, whose);
+    else this.#refuse();
   }
 
   #toOwner(owner: Pending | null | undefined, tell: (pending: Pending) => void): void {
     const pending = owner ?? this.#only();
-    if (pending === undefined) this.#around.counts.refusedMessages++;
+    if (pending === undefined) this.#refuse();
     else tell(pending);
   }
 
@@ -227,13 +242,17 @@ export class Calls {
   }
 
   #countNonsense(why: string): void {
-    const now = performance.now();
-    if (now - this.#nonsenseSince > NONSENSE_MS) {
-      this.#nonsenseSince = now;
-      this.#nonsense = 0;
-    }
-    if (++this.#nonsense === this.#around.limits.maxNonsense + 1) {
-      this.#events.hopeless(nonsense(this.#around.server, `it keeps sending what is no answer; the last was: ${why}`));
-    }
+    if (!this.#nonsense.take()) this.#giveUp(`it keeps sending what is no answer; the last was: ${why}`);
+  }
+
+  /** What no call has to answer for. */
+  #countUnowned(): void {
+    if (!this.#unowned.take()) this.#giveUp("it sends messages without end that belong to no call");
+  }
+
+  #giveUp(why: string): void {
+    if (this.#isHopeless) return;
+    this.#isHopeless = true;
+    this.#events.hopeless(nonsense(this.#around.server, why));
   }
 }

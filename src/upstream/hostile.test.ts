@@ -70,8 +70,22 @@ describe("a server that", () => {
     let seen = 0;
     const hooks = { progress: () => seen++ };
     const fault = await faultOf(server.request(tool("flood", {}, { hooks, timeoutMs: 20_000 })));
-    expect(fault).toMatchObject({ type: "ToolExecution", message: expect.stringContaining("more than 500 messages") });
+    expect(fault).toMatchObject({
+      type: "ToolExecution",
+      message: expect.stringContaining("more than 500 messages in ten seconds"),
+    });
     expect(seen).toBe(500);
+  });
+
+  it("announces the same change over and over is heard a few times, and then no more", async () => {
+    const server = fixture("", { limits: { maxMessagesPerCall: 500 } });
+    const changes: unknown[] = [];
+    server.onChange((change) => changes.push(change));
+    await server.request(tool("announce", { times: 400 }));
+    await sleep(500);
+    expect(changes).toEqual(["tools", "tools"]);
+    const fault = await faultOf(server.request(tool("announce", { times: 200 })));
+    expect(fault).toMatchObject({ type: "IoError", message: expect.stringContaining("belong to no call") });
   });
 
   it("prints a little to its output is put up with, one that keeps on babbling is not", async () => {

@@ -156,7 +156,8 @@ describe("over HTTP", () => {
     const both = await Promise.all([1, 2].map((n) => server.request(tool("echo", { text: `${n}` }))));
     expect(both.map(textOf)).toEqual(["1", "2"]);
     expect(served.sessions.size).toBe(1);
-    expect(changes).toEqual(["tools", "resources", "prompts"]);
+    // Lists that were announced a moment ago are announced a moment later.
+    await expect.poll(() => new Set(changes)).toEqual(new Set(["tools", "resources", "prompts"]));
     await server.close();
     expect(served.sessions.size).toBe(0);
   });

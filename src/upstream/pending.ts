@@ -3,6 +3,7 @@
 
 import type { Fault, JsonObject } from "../protocol/index.js";
 import { nonsense, timedOut } from "./faults.js";
+import { Rate } from "./rate.js";
 import type { UpstreamAnswer, UpstreamCall, UpstreamCounts, UpstreamLimits, UpstreamTimeouts } from "./types.js";
 
 /** What everything about one server has in common. */
@@ -34,7 +35,7 @@ export class Pending {
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
   #since = 0;
-  #messages = 0;
+  #messages: Rate | undefined;
 
   constructor(id: number, call: UpstreamCall, around: Surroundings, onOver: OnOver) {
     this.id = id;
@@ -104,8 +105,9 @@ export class Pending {
     if (this.over) return false;
     if (!wanted) this.#around.counts.refusedMessages++;
     const { maxMessagesPerCall } = this.#around.limits;
-    if (++this.#messages <= maxMessagesPerCall) return wanted;
-    this.stop(nonsense(this.#around.server, `more than ${maxMessagesPerCall} messages before the answer to one call`));
+    this.#messages ??= new Rate(maxMessagesPerCall);
+    if (this.#messages.take()) return wanted;
+    this.stop(nonsense(this.#around.server, `more than ${maxMessagesPerCall} messages in ten seconds for one call`));
     return false;
   }
 

@@ -190,7 +190,10 @@ export interface UpstreamLimits {
   readonly maxInFlight: number;
   /** Calls waiting for their turn; one more is refused. */
   readonly maxQueued: number;
-  /** Notifications of one call; more end it. */
+  /**
+   * Messages of one call before its answer, within ten seconds; more end it. And as many on one connection that are
+   * no call's; more end the connection.
+   */
   readonly maxMessagesPerCall: number;
   /** Questions of one call waiting for their answer. */
   readonly maxQuestions: number;

@@ -3,6 +3,7 @@
 
 import { createRequire } from "node:module";
 import { type Era, Fault } from "../protocol/index.js";
+import { Announcements } from "./announcements.js";
 import { Breaker, pauseMs } from "./breaker.js";
 import { readCatalogue } from "./catalogue.js";
 import { Changes } from "./changes.js";
@@ -39,6 +40,9 @@ class ManagedUpstream implements Upstream {
   readonly #breaker: Breaker;
   readonly #turns: Turns;
   readonly #listeners = new Set<(change: UpstreamChange) => void>();
+  readonly #announcements = new Announcements((change) => {
+    for (const listener of this.#listeners) listener(change);
+  });
   readonly #watched = new Map<string, number>();
   #state: UpstreamState = "idle";
   #connection: Connection | undefined;
@@ -158,6 +162,7 @@ class ManagedUpstream implements Upstream {
     clearTimeout(this.#restartTimer);
     clearTimeout(this.#idleTimer);
     this.#listeners.clear();
+    this.#announcements.end();
     // A server that is just being started is stopped as soon as it is there.
     await this.#starting?.catch(() => {});
     await this.#letGo();
@@ -445,7 +450,7 @@ class ManagedUpstream implements Upstream {
   #onChange(change: UpstreamChange): void {
     if (typeof change === "string") this.#catalogue = undefined;
     else if (!this.#watched.has(change.resource)) return;
-    for (const listener of this.#listeners) listener(change);
+    this.#announcements.announce(change);
   }
 
   #everythingChanged(): void {
