@@ -100,8 +100,8 @@ export class Applications {
       case "secret":
         return this.#inTurn(app, () => house.secretChanged(name));
       case "pin":
-        // Named `server/kind/name`; what the server itself changed it has already told.
-        if (action !== "changed") house.pinChanged(name.split("/")[0] as string);
+        // Named `server kind name`; what the server itself changed it has already told.
+        if (action !== "changed") house.pinChanged(name.split(" ", 1)[0] as string);
         return;
       case "session":
         if (action === "remove") house.endpoint.forget(name);
