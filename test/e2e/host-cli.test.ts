@@ -132,6 +132,10 @@ writeRules:
       expect((await cli(`policy add-root ${folder}`)).code, folder).toBe(3);
       expect(readFileSync(config, "utf8")).toBe(POLICY);
     }
+    // Both or neither: this one may be read but never written.
+    expect((await cli("policy add-root", join(root, "dist"), "--write")).code).toBe(3);
+    expect(readFileSync(config, "utf8")).toBe(POLICY);
+    expect((await data("policy add-root", join(root, "dist"))).added).toHaveLength(1);
   });
 
   it("edit takes over what the editor left only when it is right", async () => {

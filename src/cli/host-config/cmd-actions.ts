@@ -7,7 +7,7 @@ import type { JsonObject } from "../../protocol/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { paintErr } from "../print.js";
-import { addEntry } from "./edit.js";
+import { addEntries } from "./edit.js";
 import { explainCall } from "./explain.js";
 import type { HostFiles } from "./files.js";
 import { report } from "./policy-actions.js";
@@ -44,7 +44,7 @@ export function addCommand(command: Command, files: HostFiles, id: string, optio
       `give --exec <path>, or --profile <name>: ${PROFILE_NAMES.join(", ")}`,
     );
   }
-  const edited = addEntry(command, files, "commands", entryOf(id, profile, options));
+  const edited = addEntries(command, files, [["commands", entryOf(id, profile, options)]]);
   report(command, edited);
   for (const note of notesOn(id, profile, options)) outFor(command).note(paintErr.yellow(note));
 }

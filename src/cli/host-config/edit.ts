@@ -14,6 +14,8 @@ export interface Edited {
   readonly policy: Policy;
   readonly before: string;
   readonly after: string;
+  /** What is new, for a person to see. */
+  readonly added: readonly string[];
 }
 
 export function readText(config: string): string {
@@ -34,19 +36,31 @@ export function replacePolicy(command: Command, files: HostFiles, before: string
     throw new CliError(`${files.config} was changed by somebody else meanwhile`, 1, "look at it, then try again");
   }
   if (after !== before) writePrivately(realpathSync(files.config), after, { replace: true });
-  return { policy: checked.policy, before, after };
+  return { policy: checked.policy, before, after, added: changedLines(before, after) };
 }
 
-export function addEntry(command: Command, files: HostFiles, list: ListName, value: unknown): Edited {
+/** All of them or none. */
+export function addEntries(
+  command: Command,
+  files: HostFiles,
+  entries: readonly (readonly [ListName, unknown])[],
+): Edited {
   const before = readText(files.config);
   // A file that is wrong already would get the blame for the entry.
   const checked = parsePolicy(before, files.config, loadOptions(files));
   if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
-  return replacePolicy(command, files, before, appendEntry(before, list, value));
+  const added: string[] = [];
+  let after = before;
+  for (const [list, value] of entries) {
+    const next = appendEntry(after, list, value);
+    added.push(...changedLines(after, next));
+    after = next;
+  }
+  return { ...replacePolicy(command, files, before, after), added };
 }
 
-/** The lines that are in `after` and not in `before`, where an entry was added. */
-export function addedLines({ before, after }: Edited): string[] {
+/** The lines between the first and the last difference, as they are now. */
+function changedLines(before: string, after: string): string[] {
   const old = before.split("\n");
   const fresh = after.split("\n");
   let start = 0;

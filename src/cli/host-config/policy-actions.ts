@@ -5,7 +5,8 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { jsonArguments, outFor } from "../options.js";
 import { paint, paintErr } from "../print.js";
-import { addedLines, addEntry, type Edited, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
+import type { ListName } from "./append.js";
+import { addEntries, type Edited, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
 import { editCopy } from "./editor.js";
 import { explainCall } from "./explain.js";
 import type { HostFiles } from "./files.js";
@@ -63,10 +64,8 @@ export async function editInEditor(command: Command, files: HostFiles): Promise<
 
 export function addRoot(command: Command, files: HostFiles, folder: string, write: boolean): void {
   const path = spelled(folder);
-  const edited = addEntry(command, files, "allowedRoots", path);
-  if (!write) return report(command, edited);
-  const again = addEntry(command, files, "writeRules", writeRule(path, {}));
-  report(command, { ...again, before: edited.before });
+  const rule: [ListName, unknown][] = write ? [["writeRules", writeRule(path, {})]] : [];
+  report(command, addEntries(command, files, [["allowedRoots", path], ...rule]));
 }
 
 export interface WriteRuleOptions {
@@ -76,7 +75,7 @@ export interface WriteRuleOptions {
 }
 
 export function addWrite(command: Command, files: HostFiles, folder: string, options: WriteRuleOptions): void {
-  report(command, addEntry(command, files, "writeRules", writeRule(spelled(folder), options)));
+  report(command, addEntries(command, files, [["writeRules", writeRule(spelled(folder), options)]]));
 }
 
 function writeRule(path: string, { recursive = true, onlyReplace = false, maxFileBytes }: WriteRuleOptions): object {
@@ -96,8 +95,8 @@ function spelled(folder: string): string {
 
 export function report(command: Command, edited: Edited): void {
   const out = outFor(command);
+  const { added } = edited;
   const { file, hash } = edited.policy;
-  const added = addedLines(edited);
   out.data({ ok: true, file, hash, added }, () =>
     [
       `${paint.green("ok")}: ${file}, ${hash.slice(0, SHORT_HASH)}`,

@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import {
   chmodSync,
+  chownSync,
   closeSync,
   fsyncSync,
   linkSync,
@@ -10,6 +11,7 @@ import {
   openSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
@@ -28,12 +30,22 @@ export function writePrivately(file: string, text: string, { replace }: { replac
       closeSync(fd);
     }
     chmodSync(draft, 0o600);
-    if (replace) renameSync(draft, file);
-    else linkSync(draft, file);
+    if (replace) {
+      keepOwner(file, draft);
+      renameSync(draft, file);
+    } else {
+      linkSync(draft, file);
+    }
   } finally {
     rmSync(draft, { force: true });
   }
   syncFolder(folder);
+}
+
+/** Edited by root, a policy stays its owner's: nobody else could read it any more. */
+function keepOwner(file: string, draft: string): void {
+  const old = statSync(file, { throwIfNoEntry: false });
+  if (old !== undefined && process.geteuid?.() === 0) chownSync(draft, old.uid, old.gid);
 }
 
 /** A name is on the disk when its folder is. Not every system can open a folder. */

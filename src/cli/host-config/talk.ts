@@ -86,7 +86,7 @@ function ended(stderr: string): CliError {
 function answersTo(message: string): number {
   const value = parsed(message);
   if (typeof value !== "object" || value === null || Array.isArray(value)) return 1;
-  return "method" in value && !("id" in value) ? 0 : 1;
+  return isAnswer(value) || ("method" in value && !("id" in value)) ? 0 : 1;
 }
 
 function isAnswer(value: unknown): boolean {
