@@ -125,6 +125,34 @@ describe("a policy made of grants", () => {
     expect(text).toContain('permit (\n  principal == Agent::"local/a",\n  action == Action::"t.do",');
   });
 
+  it("lets agents that hold the same share a rule, and nobody else", () => {
+    const grants = Array.from({ length: 450 }, (_, i) => ({ app: "local", agent: `a${i}`, tool: "t.do" }));
+    const { text } = grantPolicy(grants, tools);
+    const policy = loadPolicy([{ file: "p.cedar", text }], tools);
+    expect(policy.rules).toHaveLength(3);
+    const resource = { type: "Tool" as const, id: "t.do", server: "t", tags: [], readOnly: false };
+    const ask = (app: string, agent: string): string =>
+      policy.decide({
+        app,
+        agent,
+        scope: [],
+        action: "t.do",
+        resource,
+        arguments: { path: "" },
+        transport: "http",
+        approvedRules: [],
+      }).effect;
+    expect([ask("local", "a0"), ask("local", "a449"), ask("local", "a450"), ask("other", "a0")]).toEqual([
+      "permit",
+      "permit",
+      "deny",
+      "deny",
+    ]);
+    const shown = { app: "local", scope: [], action: "t.do", resource, transport: "http" };
+    expect(policy.outlook({ ...shown, agent: "a7" })).not.toBe("never");
+    expect(policy.outlook({ ...shown, agent: "b" })).toBe("never");
+  });
+
   it("permits nothing at all when nothing is granted, and cannot be broken out of by a name", () => {
     expect(loadPolicy([{ file: "p.cedar", text: grantPolicy([], tools).text }], tools).rules).toHaveLength(1);
     const grant = { app: "local", agent: 'a");\npermit (principal, action, resource);//', tool: "t.do" };

@@ -28,6 +28,7 @@ export interface GrantPolicy {
 
 const PER_CLAUSE = 16;
 const MAX_ACTIONS = 200;
+const MAX_AGENTS = 200;
 
 export function grantPolicy(
   grants: readonly PolicyGrant[],
@@ -53,13 +54,9 @@ export function grantPolicy(
       free.set(key, [...(free.get(key) ?? []), grant]);
     } else if (!said.includes("false")) rules.push(rule(ruleId(rules.length, grant.agent, grant.tool), grant, said));
   }
-  for (const [agent, list] of free) {
-    for (let at = 0; at < list.length; at += MAX_ACTIONS) {
-      const names = list.slice(at, at + MAX_ACTIONS).map(({ tool }) => `Action::${quote(tool)}`);
-      const actions = names.length === 1 ? `action == ${names[0]}` : `action in [\n    ${names.join(",\n    ")}\n  ]`;
-      rules.push(
-        `@id(${ruleId(rules.length, agent)})\npermit (\n  principal == Agent::${quote(agent)},\n  ${actions},\n  resource\n);`,
-      );
+  for (const { agents, tools: held } of alike(free)) {
+    for (let at = 0; at < held.length; at += MAX_ACTIONS) {
+      rules.push(plainRule(ruleId(rules.length, agents[0] ?? ""), agents, held.slice(at, at + MAX_ACTIONS)));
     }
   }
   const header = (options.header ?? []).map((line) => `// ${quote(line).slice(1, -1)}`);
@@ -67,6 +64,33 @@ export function grantPolicy(
   const body = rules.length === 0 ? ['@id("lattice.nothing")\nforbid (principal, action, resource);'] : rules;
   const parts = header.length === 0 ? body : [header.join("\n"), ...body];
   return { text: `${parts.join("\n\n")}\n`, unsaid };
+}
+
+/** Agents that hold the same tools share a rule: checking a policy takes time for every rule and tool. */
+function alike(free: ReadonlyMap<string, readonly PolicyGrant[]>): { agents: string[]; tools: readonly string[] }[] {
+  const all: { agents: string[]; tools: readonly string[] }[] = [];
+  const open = new Map<string, { agents: string[]; tools: readonly string[] }>();
+  for (const [agent, list] of free) {
+    const held = list.map(({ tool }) => tool);
+    const key = JSON.stringify(held);
+    let group = open.get(key);
+    if (group === undefined || group.agents.length >= MAX_AGENTS) {
+      group = { agents: [], tools: held };
+      open.set(key, group);
+      all.push(group);
+    }
+    group.agents.push(agent);
+  }
+  return all;
+}
+
+function plainRule(id: string, agents: readonly string[], tools: readonly string[]): string {
+  const names = tools.map((tool) => `Action::${quote(tool)}`);
+  const callers = agents.map((agent) => `Agent::${quote(agent)}`);
+  const action = names.length === 1 ? `action == ${names[0]}` : `action in [\n    ${names.join(",\n    ")}\n  ]`;
+  const principal = callers.length === 1 ? `principal == ${callers[0]}` : "principal";
+  const which = callers.length === 1 ? "" : `\nwhen { [${callers.join(", ")}].contains(principal) }`;
+  return `@id(${id})\npermit (\n  ${principal},\n  ${action},\n  resource\n)${which};`;
 }
 
 /** A number makes it unique, the names make it readable. */
