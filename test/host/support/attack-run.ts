@@ -76,34 +76,71 @@ export function testCases(name: string, cases: readonly Attack[], without: Witho
     beforeAll(async () => {
       for (const op of fill([...attacks.fixture], namesFor(template))) await carryOut(op);
     });
-    afterAll(() => rmSync(template, { recursive: true, force: true }));
+    // What needs no setup and must have no effect can share a world; it is looked at after each case.
+    let common: World | undefined;
+    afterAll(async () => {
+      await common?.close();
+      rmSync(template, { recursive: true, force: true });
+    });
     for (const attack of cases) {
       const missing = missingNeeds(attack);
       const title = `${attack.id} ${attack.category}: ${attack.title}`;
       if (missing !== undefined) test(`${title} [not run: needs ${missing}]`, () => expect(missing).toBeDefined());
-      else test(title, () => runCase(attack, without));
+      else if (attack.setup.length === 0 && attack.expected === "deny") {
+        test(title, () => runCase(attack, (common ??= makeWorld(without, true))));
+      } else {
+        test(title, async () => {
+          const world = makeWorld(without, attack.request.tool === "cmd.run");
+          await runCase(attack, world).finally(() => world.close());
+        });
+      }
     }
   });
 }
 
-async function runCase(attack: Attack, without: Without): Promise<void> {
+interface World {
+  readonly names: Record<string, string>;
+  readonly sandbox: Sandbox;
+  /** Loaded after the case's own setup, as an operator would. */
+  readonly policy: () => Policy;
+  readonly close: () => Promise<void>;
+}
+
+function makeWorld(without: Without, withRepositories: boolean): World {
   const base = mkdtempSync(join(tmpdir(), "attack-"));
   const names = namesFor(base);
+  const sandbox = new Sandbox(without);
+  copyTree(template, base, withRepositories);
+  let policy: Policy | undefined;
+  return {
+    names,
+    sandbox,
+    policy: () => (policy ??= readPolicy(join(base, "policy.yaml"), names)),
+    async close() {
+      await sandbox.close();
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
+function readPolicy(file: string, names: Record<string, string>): Policy {
+  writeFileSync(file, JSON.stringify({ version: 1, ...fill(attacks.policy, names) }));
+  const loaded = loadPolicy(file);
+  if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
+  return loaded.policy;
+}
+
+async function runCase(attack: Attack, { names, sandbox, policy }: World): Promise<void> {
   const { OUT = "", ROOT = "" } = names;
   const undo: Undo[] = [];
-  const sandbox = new Sandbox(without);
   try {
-    copyTree(template, base, attack.request.tool === "cmd.run");
     for (const op of fill([...attack.setup], names)) {
       const back = await carryOut(op);
       if (back !== undefined) undo.unshift(back);
     }
-    const file = join(base, "policy.yaml");
-    writeFileSync(file, JSON.stringify({ version: 1, ...fill(attacks.policy, names) }));
-    const loaded = loadPolicy(file);
-    if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
+    const loaded = policy();
     const before = fingerprint(OUT);
-    const replies = await send(attack, names, loaded.policy, sandbox);
+    const replies = await send(attack, names, loaded, sandbox);
     for (const reply of replies) check(attack, reply, names);
     if (attack.expected === "deny") {
       expect(existsSync(join(OUT, "pwned")), "a file appeared outside").toBe(false);
@@ -117,8 +154,6 @@ async function runCase(attack: Attack, without: Without): Promise<void> {
     expect(lstatSync(ROOT).isDirectory()).toBe(true);
   } finally {
     for (const back of undo) await back();
-    await sandbox.close();
-    rmSync(base, { recursive: true, force: true });
   }
 }
 
