@@ -132,6 +132,11 @@ writeRules:
       expect((await cli(`policy add-root ${folder}`)).code, folder).toBe(3);
       expect(readFileSync(config, "utf8")).toBe(POLICY);
     }
+    mkdirSync(join(base, "project/.portcullis"), { recursive: true });
+    writeFileSync(join(base, "project/.portcullis/operator.token"), "x");
+    const credential = await cli("policy add-root project");
+    expect(credential).toMatchObject({ code: 3, stderr: expect.stringContaining("are approved; move the gateway") });
+    expect(credential.stderr).toContain("policy.yaml:4");
     // Both or neither: this one may be read but never written.
     expect((await cli("policy add-root", join(root, "dist"), "--write")).code).toBe(3);
     expect(readFileSync(config, "utf8")).toBe(POLICY);
@@ -280,11 +285,14 @@ describe("doctor", () => {
     );
     chmodSync(config, 0o666);
     chmodSync(state, 0o755);
+    mkdirSync(join(code, "project/.portcullis"), { recursive: true });
+    writeFileSync(join(code, "project/.portcullis/operator.token"), "x");
     writeFileSync(config, POLICY.replace("exec: /bin/echo", `exec: ${join(base, "script")}`));
     writeFileSync(join(base, "script"), "#!/nowhere/interpreter\n", { mode: 0o755 });
     const examined = await cli("doctor host");
     expect(examined.code).toBe(1);
     expect(examined.stdout).toContain(`chmod 600 ${config}`);
+    expect(examined.stdout).toContain(`the agent can read ${code}/project/.portcullis/operator.token`);
     expect(examined.stdout).toContain(`chmod 700 ${state}`);
     expect(examined.stdout).toMatch(/command echo: .*needs \/nowhere\/interpreter|bubblewrap|nothing/);
     chmodSync(state, 0o700);

@@ -3,11 +3,11 @@
 
 import { readFileSync, realpathSync } from "node:fs";
 import type { Command } from "commander";
-import { parsePolicy, type Policy } from "../../host/index.js";
+import type { Policy } from "../../host/index.js";
 import { CliError } from "../exit.js";
 import { appendEntry, type ListName } from "./append.js";
 import type { HostFiles } from "./files.js";
-import { invalidPolicy, loadOptions, requireFile } from "./read.js";
+import { checkHostPolicy, invalidPolicy, requireFile } from "./read.js";
 import { writePrivately } from "./swap.js";
 
 export interface Edited {
@@ -29,7 +29,7 @@ export function readText(config: string): string {
 
 /** INVARIANT: what stands in the file afterwards is a policy that a host would start with. */
 export function replacePolicy(command: Command, files: HostFiles, before: string, after: string): Edited {
-  const checked = parsePolicy(after, files.config, loadOptions(files));
+  const checked = checkHostPolicy(after, files);
   if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
   const now = readText(files.config);
   if (now !== before) {
@@ -47,7 +47,7 @@ export function addEntries(
 ): Edited {
   const before = readText(files.config);
   // A file that is wrong already would get the blame for the entry.
-  const checked = parsePolicy(before, files.config, loadOptions(files));
+  const checked = checkHostPolicy(before, files);
   if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
   const added: string[] = [];
   let after = before;

@@ -5,14 +5,14 @@ import { homedir } from "node:os";
 import { resolve } from "node:path";
 import * as prompts from "@clack/prompts";
 import type { Command } from "commander";
-import { parsePolicy, type Policy, type PolicyProblem, type ProfileName } from "../../host/index.js";
+import type { Policy, PolicyProblem, ProfileName } from "../../host/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { paintErr } from "../print.js";
 import { clientConfig, launchOf } from "./client-snippet.js";
 import { type HostFileOptions, type HostFiles, ownName } from "./files.js";
 import { hostPaths, schemaUrl, withTilde } from "./paths.js";
-import { invalidPolicy, loadOptions } from "./read.js";
+import { checkHostPolicy, invalidPolicy } from "./read.js";
 import { summary } from "./show.js";
 import { writePrivately } from "./swap.js";
 import { firstPolicy } from "./template.js";
@@ -37,7 +37,7 @@ export async function initHost(command: Command, files: HostFiles, options: Init
   if (existsSync(files.config) && options.force !== true) throw alreadyThere(files.config);
   const folders = await ask(files, options, out.json);
   const text = firstPolicy({ ...folders, commands: presentCommands(files), schema: schemaUrl() });
-  const checked = parsePolicy(text, files.config, loadOptions(files));
+  const checked = checkHostPolicy(text, files);
   if (!checked.ok) throw refused(command, files, folders, checked.problems);
   write(files.config, text, options.force === true);
   const launch = launchOf(files.config, options.state === undefined ? [] : ["--state", files.state]);
@@ -109,7 +109,7 @@ async function question(
 function problemWith(files: HostFiles, folders: Folders): string | undefined {
   if (folders.read.includes("")) return "name a folder";
   const text = firstPolicy({ read: folders.read.map(spelled), write: folders.write.map(spelled), commands: [] });
-  const checked = parsePolicy(text, files.config, loadOptions(files));
+  const checked = checkHostPolicy(text, files);
   const first = checked.ok ? undefined : checked.problems[0];
   return first && `${first.message}; ${first.remedy}`;
 }
@@ -121,7 +121,7 @@ function spelled(folder: string): string {
 
 function presentCommands(files: HostFiles): ProfileName[] {
   const holds = (name: ProfileName): boolean =>
-    parsePolicy(firstPolicy({ read: [], write: [], commands: [name] }), files.config, loadOptions(files)).ok;
+    checkHostPolicy(firstPolicy({ read: [], write: [], commands: [name] }), files).ok;
   return WANTED.filter(holds);
 }
 

@@ -6,6 +6,7 @@ import {
   type LoadOptions,
   type LoadResult,
   loadPolicy,
+  parsePolicy,
   type Policy,
   policyFor,
   type PolicyProblem,
@@ -13,16 +14,27 @@ import {
 } from "../../host/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
+import { credentialProblems } from "./credential.js";
 import { type HostFiles, ownName } from "./files.js";
 import { programPaths } from "./paths.js";
 
 /** What nothing in a policy may reach, whoever reads it. */
-export function loadOptions({ config, state }: HostFiles): LoadOptions {
+function loadOptions({ config, state }: HostFiles): LoadOptions {
   return { protectedPaths: [state, config], programPaths: programPaths() };
 }
 
 export function loadHostPolicy(files: HostFiles): LoadResult {
-  return loadPolicy(files.config, loadOptions(files));
+  return withoutCredentials(loadPolicy(files.config, loadOptions(files)));
+}
+
+/** A text as a host would read it from that file. */
+export function checkHostPolicy(text: string, files: HostFiles): LoadResult {
+  return withoutCredentials(parsePolicy(text, files.config, loadOptions(files)));
+}
+
+function withoutCredentials(loaded: LoadResult): LoadResult {
+  const problems = loaded.ok ? credentialProblems(loaded.policy) : [];
+  return problems.length === 0 ? loaded : { ok: false, problems };
 }
 
 /** The policy, or the end of the command with every problem it has. */

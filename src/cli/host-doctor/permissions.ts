@@ -4,13 +4,14 @@ import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Policy } from "../../host/index.js";
 import type { Finding } from "../finding.js";
+import { credentialsBelow } from "../host-config/credential.js";
 import type { HostFiles } from "../host-config/files.js";
 
 const WRITABLE_BY_OTHERS = 0o022;
 const STICKY = 0o1000;
 
 export function permissions(policy: Policy, files: HostFiles): Finding[] {
-  return [policyFile(files.config), stateFolder(files.state), ...placesOf(policy)];
+  return [policyFile(files.config), stateFolder(files.state), credential(policy), ...placesOf(policy)];
 }
 
 function policyFile(config: string): Finding {
@@ -31,6 +32,18 @@ function policyFile(config: string): Finding {
     return { check, ok: false, detail: `others can put files into ${folder}`, remedy: `chmod go-w ${folder}` };
   }
   return { check, ok: true, detail: stats.uid === own ? "you alone" : "root alone" };
+}
+
+function credential(policy: Policy): Finding {
+  const check = "operator's credential";
+  const [token] = credentialsBelow(policy);
+  if (token === undefined) return { check, ok: true, detail: "none was seen in the policy's folders" };
+  return {
+    check,
+    ok: false,
+    detail: `the agent can read ${token}, with which a gateway's calls are approved`,
+    remedy: "move that gateway's working folder elsewhere (--dir)",
+  };
 }
 
 function stateFolder(state: string): Finding {
