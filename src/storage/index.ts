@@ -13,5 +13,5 @@ export {
 export { type StorageCode, StorageError } from "./errors.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export { createSealer, type SealedAs, type Sealer } from "./seal.js";
-export { loadSealKeys, SEAL_KEY_VARIABLE, type SealKeyOptions } from "./seal-keys.js";
+export { loadSealKeys, type SealKeyOptions } from "./seal-keys.js";
 export type * from "./types.js";

@@ -15,7 +15,7 @@ export interface SealKeyOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-export const SEAL_KEY_VARIABLE = "PORTCULLIS_SEAL_KEY";
+const SEAL_KEY_VARIABLE = "PORTCULLIS_SEAL_KEY";
 const KEY_BYTES = 32;
 const TOOL_TIMEOUT_MS = 15_000;
 

@@ -51,6 +51,3 @@ export async function announce(sql: Sql, notes: readonly Note[], origin: string)
 /** Whoever is further behind than this reads everything anew. */
 const KEPT_CHANGES = 10_000;
 const PRUNE_EVERY = 100;
-
-/** A transaction announces at most this many changes one by one. */
-export const MAX_NOTES = 1_000;

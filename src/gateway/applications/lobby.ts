@@ -2,7 +2,7 @@
 // A caller of one application reaches nothing of another, because nothing of it is behind the door it is let through.
 
 import type { Principal } from "../../gate/index.js";
-import type { Identify } from "../../identity/index.js";
+import { type Identify, unknownCaller } from "../../identity/index.js";
 import { asFault, Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../../transport/index.js";
 import type { Endpoint, Known } from "../endpoint.js";
@@ -16,8 +16,6 @@ export interface LobbyOptions {
   /** Paths that anybody may ask for, such as `/.well-known/…`. True when it answered. */
   readonly open?: (request: HttpRequest) => boolean;
 }
-
-const UNKNOWN = "the credential is missing, wrong, expired or revoked";
 
 export class Lobby implements Handler {
   readonly #options: LobbyOptions;
@@ -40,7 +38,7 @@ export class Lobby implements Handler {
       if (!house) return outside.message({ text, peer, reply, known });
       if (!channel) return house.endpoint.message({ text, peer, reply, known });
       if (this.#seat(channel, house)) return house.endpoint.message({ text, peer, reply, channel, known });
-      outside.message({ text, peer, reply, known: new Fault("AuthenticationError", UNKNOWN) });
+      outside.message({ text, peer, reply, known: unknownCaller() });
     });
   }
 
@@ -87,7 +85,7 @@ export class Lobby implements Handler {
     const adopts = house && typeof session === "string" && house.endpoint.mustAdopt(session);
     if (house && !adopts) return then(house, principal);
     const nobody = (error?: unknown): void =>
-      then(undefined, error === undefined ? new Fault("AuthenticationError", UNKNOWN) : unavailable(error));
+      then(undefined, error === undefined ? unknownCaller() : unavailable(error));
     applications
       .get(principal.app)
       .then(async (found) => {

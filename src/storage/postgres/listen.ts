@@ -3,7 +3,7 @@
 import pg from "pg";
 import { sleep } from "../retry.js";
 
-export const CHANNEL = "portcullis_changes";
+const CHANNEL = "portcullis_changes";
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
 
