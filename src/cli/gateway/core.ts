@@ -46,6 +46,7 @@ export function coreFor(options: CoreOptions) {
     const sandbox = app.linux ? new Sandbox() : undefined;
     const services: CoreServices = {
       log: options.telemetry.log,
+      note: (...said) => options.telemetry.note(...said),
       ...(has("state") ? { values: valuesOf(options.storage.values, id) } : {}),
       fetch: outbound.fetch,
       resolve: (text) => options.resolve(id, text),
