@@ -16,6 +16,7 @@ import { addInstall } from "./commands/install.js";
 import { addInit } from "./commands/init.js";
 import { addKeyCommands } from "./commands/key.js";
 import { addLatticeCommands } from "./commands/lattice.js";
+import { addPinCommands } from "./commands/pin.js";
 import { addPolicyCommands } from "./commands/policy.js";
 import { addRun } from "./commands/run.js";
 import { addSecretCommands } from "./commands/secret.js";
@@ -41,6 +42,7 @@ export function createProgram(): Command {
   addAppCommands(program);
   addKeyCommands(program);
   addSecretCommands(program);
+  addPinCommands(program);
   addPolicyCommands(program);
   addInit(program);
   addCmdCommands(program);

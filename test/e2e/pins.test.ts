@@ -1,0 +1,51 @@
+// A server that changed what it says, as an operator finds it: the difference first, then yes to exactly that.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openStorage, type Storage } from "../../src/storage/index.js";
+import { type Catalogue, PinKeeper } from "../../src/upstream/index.js";
+import { portcullis, type Ran } from "./serving.js";
+
+describe("a changed definition", () => {
+  const dir = mkdtempSync(join(tmpdir(), "portcullis-pins-"));
+  let storage: Storage;
+  const run = (...args: string[]): Ran => portcullis(["--dir", dir, ...args]);
+  const offered = (description: string): Catalogue => ({
+    revision: "2025-11-25",
+    serverInfo: undefined,
+    instructions: undefined,
+    capabilities: {},
+    tools: [{ name: "re\u202ead", description, inputSchema: {} }],
+    resources: [],
+    resourceTemplates: [],
+    prompts: [],
+  });
+  beforeAll(async () => {
+    storage = await openStorage(`sqlite:${dir}/portcullis.db`);
+  });
+  afterAll(async () => {
+    await storage.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  it("is shown with what was and what is, and accepted by its hash alone", async () => {
+    expect(run("app", "add", "blog").code).toBe(0);
+    const keeper = new PinKeeper(storage.pins);
+    await keeper.accept("blog", "files", "first", offered("Reads"));
+    expect(run("pin", "ls", "blog", "files").stdout).toBe("nothing waits\n");
+    expect((await keeper.accept("blog", "files", "first", offered("Reads\u200b and sends"))).tools).toEqual([]);
+    const { stdout } = run("pin", "ls", "blog", "files");
+    expect(stdout).toMatch(/^tool "re\\u202ead" has changed, [0-9a-f]{12}\n/);
+    expect(stdout).toContain('description\n- "Reads"\n+ "Reads\\u200b and sends"\n');
+    const hash = /[0-9a-f]{12}/.exec(stdout)?.[0] as string;
+    expect(run("pin", "accept", "blog", "files", "0".repeat(12))).toMatchObject({ code: 1 });
+    expect(run("pin", "accept", "blog", "files", "abc")).toMatchObject({ code: 64 });
+    expect(run("pin", "accept", "blog", "files", hash)).toMatchObject({ code: 0 });
+    expect((await keeper.accept("blog", "files", "first", offered("Reads\u200b and sends"))).tools).toHaveLength(1);
+    const pin = await storage.pins.get({ app: "blog", server: "files", kind: "tool", name: "re\u202ead" });
+    expect(pin?.by).toMatch(/^cli:./);
+    expect(run("pin", "ls", "nobody", "files")).toMatchObject({ code: 1 });
+  });
+});
