@@ -17,7 +17,7 @@ let deployment: Deployment;
 let endpoint: string;
 
 beforeAll(async () => {
-  // The only credentials it takes: whoever signs with others is refused.
+  // The only credentials it takes are its own; whoever comes with others is refused.
   store = new S3rver({
     port: 0,
     address: "127.0.0.1",
@@ -30,7 +30,7 @@ beforeAll(async () => {
   const sealer = createSealer(loadSealKeys({ defaultFile: join(deployment.dir, "seal.key") }));
   for (const [app, secret] of [
     ["blog", "S3RVER"],
-    ["shop", "wrong-secret"],
+    ["shop", "NOBODY"],
   ] as const) {
     await deployment.put(app, {
       servers: {
@@ -40,16 +40,16 @@ beforeAll(async () => {
           env: {
             S3_ENDPOINT: endpoint,
             S3_BUCKET: `${app}-bucket`,
-            AWS_ACCESS_KEY_ID: "S3RVER",
-            AWS_SECRET_ACCESS_KEY: "${secret:S3_SECRET}",
+            AWS_ACCESS_KEY_ID: "${secret:S3_KEY}",
+            AWS_SECRET_ACCESS_KEY: "S3RVER",
           },
           noGuardrail: ["*"],
         },
       },
       routes: { "community.aws.s3": { server: "s3" } },
     });
-    const sealed = sealer.seal({ kind: "secret", app, name: "S3_SECRET" }, secret);
-    await deployment.runtime.storage.secrets.put(app, "S3_SECRET", sealed, "test");
+    const sealed = sealer.seal({ kind: "secret", app, name: "S3_KEY" }, secret);
+    await deployment.runtime.storage.secrets.put(app, "S3_KEY", sealed, "test");
   }
 });
 afterAll(async () => {
