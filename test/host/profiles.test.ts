@@ -209,6 +209,7 @@ describe("tools with a language of their own", () => {
 
   test.skipIf(!hasGawk)("awk works", async () => {
     expect(ok(await world.run("awk", ["-F", " ", "{ print $1 }", "readme.md"])).stdout).toBe("hello\n");
+    expect(ok(await world.run("awk", ['BEGIN { print gensub("a", "b", "g", "aa") }'])).stdout).toBe("bb\n");
   });
 
   test("jq sees no variables of the host's", async () => {

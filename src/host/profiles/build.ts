@@ -107,7 +107,7 @@ export const tar: Profile = {
   needsSandbox: false,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
-  env: { TAR_OPTIONS: "", GZIP: "", BZIP2: "", XZ_OPT: "", XZ_DEFAULTS: "", TAPE: "", POSIXLY_CORRECT: "" },
+  env: { TAR_OPTIONS: "", GZIP: "", BZIP2: "", XZ_OPT: "", XZ_DEFAULTS: "", TAPE: "" },
   arrange: arrangeTar,
 };
 

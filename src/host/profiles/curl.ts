@@ -69,8 +69,9 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   const problem = checkUrl(url.text);
   if (problem !== undefined) return { index: url.index, problem };
   const options = parsed.options.filter((option) => !option.startsWith("--url="));
-  // -q must come first or .curlrc is read.
-  const safe = ["-q", "--proto", "=http,https", "--proto-redir", "=http,https", "--globoff", "--noproxy", "*"];
+  // -q must come first or .curlrc is read. A redirect is another's choice of address, so it must show a certificate for
+  // it: what listens on this machine or beside it for plain http is not reached by way of a stranger's answer.
+  const safe = ["-q", "--proto", "=http,https", "--proto-redir", "=https", "--globoff", "--noproxy", "*"];
   return { argv: [...safe, ...options, "--url", url.text], paths: [] };
 }
 
@@ -90,7 +91,7 @@ for (const [net, prefix] of [
   closed.addSubnet(net, prefix, "ipv4");
 }
 for (const [net, prefix] of [
-  ["::", 127],
+  ["::", 96],
   ["::ffff:0:0", 96],
   ["64:ff9b::", 96],
   ["fc00::", 7],
@@ -99,6 +100,9 @@ for (const [net, prefix] of [
 ] as const) {
   closed.addSubnet(net, prefix, "ipv6");
 }
+
+/** Answered by this machine, its neighbours or a cloud's own services (`metadata.google.internal`). */
+const LOCAL_NAMES = /\.(localhost|localdomain|local|internal|home\.arpa|lan|intranet)$/;
 
 /** Addresses of this machine and its neighbourhood; a name that resolves to one is the network's business, not ours. */
 function checkUrl(text: string): string | undefined {
@@ -114,8 +118,9 @@ function checkUrl(text: string): string | undefined {
     .replace(/^\[|\]$/g, "")
     .replace(/\.$/, "")
     .toLowerCase();
-  if (host === "localhost" || host.endsWith(".localhost")) return "this machine itself is not a target";
   const family = isIP(host);
+  if (family === 0 && (!host.includes(".") || LOCAL_NAMES.test(host)))
+    return "names of the local network are not targets";
   if (family !== 0 && closed.check(host, family === 4 ? "ipv4" : "ipv6"))
     return "private and local addresses are not targets";
   // curl and URL() do not read every odd spelling alike, so only the spelling that both read alike passes.

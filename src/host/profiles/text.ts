@@ -40,7 +40,7 @@ const AWK: OptionTable = {
 
 export const awk: Profile = {
   name: "awk",
-  env: { AWKPATH: "/nonexistent", AWKLIBPATH: "/nonexistent", GAWK_READ_TIMEOUT: "", POSIXLY_CORRECT: "" },
+  env: { AWKPATH: "/nonexistent", AWKLIBPATH: "/nonexistent", GAWK_READ_TIMEOUT: "" },
   execFromRoots: false,
   needsSandbox: false,
   reservesAddressSpace: false,
