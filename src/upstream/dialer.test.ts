@@ -1,9 +1,11 @@
 import { createServer, type Server } from "node:http";
+import { createServer as createHttps } from "node:https";
 import { createServer as createTcp, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { Fault } from "../protocol/index.js";
 import { kindOf, parseAddress } from "./addresses.js";
 import { createDialer } from "./dialer.js";
+import { CERTIFICATE, KEY } from "./fixtures/certificate.js";
 import { createOutbound } from "./outbound.js";
 
 const open: { close(): unknown }[] = [];
@@ -135,6 +137,35 @@ describe("the dialer", () => {
   it("refuses a rule that it cannot read", () => {
     expect(() => createDialer({ allow: ["http://x"] })).toThrow(/no host, address or range/);
     expect(() => createDialer({ allow: ["10.0.0.0/99"] })).toThrow(TypeError);
+  });
+});
+
+describe("TLS", () => {
+  const at = async (): Promise<number> =>
+    listening(createHttps({ cert: CERTIFICATE, key: KEY }, (request, answer) => answer.end(request.headers.host)));
+  const inside = { allow: ["inside.example"], resolve: async () => ["127.0.0.1"] };
+
+  it("is for the name that was asked for, at the address that was judged", async () => {
+    const port = await at();
+    const outbound = createOutbound(createDialer({ ...inside, tls: { ca: CERTIFICATE } }));
+    open.push(outbound);
+    const answer = await outbound.fetch(`https://inside.example:${port}/`);
+    expect(await answer.text()).toBe(`inside.example:${port}`);
+  });
+
+  it("is refused when nobody vouches for the server, or it is another one", async () => {
+    const port = await at();
+    const stranger = createDialer(inside).connect({ host: "inside.example", port, tls: true });
+    await expect(stranger).rejects.toMatchObject({
+      type: "Unavailable",
+      message: expect.stringContaining("self-signed"),
+    });
+    const other = createDialer({
+      allow: ["other.example"],
+      resolve: async () => ["127.0.0.1"],
+      tls: { ca: CERTIFICATE },
+    });
+    await expect(other.connect({ host: "other.example", port, tls: true })).rejects.toThrow(/other.example/);
   });
 });
 
