@@ -123,7 +123,7 @@ rules:
   it("emits the policy that holds agents to the result, and none when something is wrong", () => {
     const { code, stdout } = portcullis(["lattice", "check", "--emit", "policy", workflow("[files.read, net.send]")]);
     expect(code).toBe(0);
-    expect(stdout).toContain('principal == Agent::"local/reader"');
+    expect(stdout).toContain('Agent::"local/reader"');
     const bad = portcullis(["lattice", "check", "--emit", "policy", workflow("[files.read]")]);
     expect([bad.code, bad.stdout]).toEqual([2, ""]);
     expect(bad.stderr).toContain("`reader` can come to hold `net.send`");
