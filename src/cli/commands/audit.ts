@@ -1,4 +1,14 @@
-import { createWriteStream, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  createWriteStream,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
@@ -38,26 +48,33 @@ export function addAuditCommands(program: Command): void {
     });
 
   audit
-    .command("verify [path]")
-    .description("check every record of a ledger folder or an exported file; exit 1 when anything is wrong")
+    .command("verify [path...]")
+    .description("check every record of ledger folders or exported files; exit 1 when anything is wrong")
     .option("--checkpoint <file...>", "signed checkpoints kept elsewhere")
     .option("--key <verifier...>", "public keys known from elsewhere")
-    .action(async (path: string | undefined, options: { checkpoint?: string[]; key?: string[] }, command: Command) => {
+    .action(async (paths: string[], options: { checkpoint?: string[]; key?: string[] }, command: Command) => {
       const out = outFor(command);
-      const result = await verify(path ?? ledgerDir(command), {
-        checkpoints: (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8")),
-        publicKeys: options.key,
-      });
-      out.data(result, () =>
-        [
-          ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
-          ...result.notes.map((note) => `  ${note}`),
-          result.ok
-            ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
-            : paint.red(`${result.problemCount} problems`),
-        ].join("\n"),
+      const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
+      // Several replicas write one ledger each; together they are one account.
+      const ledgers = (paths.length > 0 ? paths : [ledgerDir(command)]).flatMap(ledgersIn);
+      const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
+      for (const path of ledgers) {
+        results.push({ path, ...(await verify(path, { checkpoints, publicKeys: options.key })) });
+      }
+      const isGood = results.every((result) => result.ok);
+      out.data(results.length === 1 ? results[0] : { ok: isGood, ledgers: results }, () =>
+        results
+          .flatMap((result) => [
+            ...(results.length > 1 ? [result.path] : []),
+            ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
+            ...result.notes.map((note) => `  ${note}`),
+            result.ok
+              ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
+              : paint.red(`${result.problemCount} problems`),
+          ])
+          .join("\n"),
       );
-      if (!result.ok) process.exitCode = EXIT.error;
+      if (!isGood) process.exitCode = EXIT.error;
     });
 
   audit
@@ -169,4 +186,16 @@ function lineOf(record: LedgerRecord): string {
     default:
       return `${time} ${record.kind} ${JSON.stringify("detail" in record ? (record.detail ?? {}) : {})}`;
   }
+}
+
+/** A folder that holds ledgers instead of being one stands for all of them. */
+function ledgersIn(path: string): string[] {
+  if (!existsSync(path) || !statSync(path).isDirectory()) return [path];
+  const isLedger = (folder: string): boolean => readdirSync(folder).some((name) => name.endsWith(".ndjson"));
+  if (isLedger(path)) return [path];
+  const inside = readdirSync(path, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => join(path, entry.name))
+    .filter(isLedger);
+  return inside.length > 0 ? inside.sort() : [path];
 }
