@@ -70,6 +70,19 @@ describe("a challenge", () => {
     await expect(approvals.approve(challenge.id, { name: "eve", groups: ["guests"] })).rejects.toThrow(/operators/);
   });
 
+  it("of another application is not there for an application's own approver", async () => {
+    const approvals = new MemoryApprovals();
+    const { challenge } = await approvals.open(request());
+    const stranger = { ...operator, app: "shop" };
+    const said = (id: string): Promise<string> =>
+      approvals.approve(id, stranger).then(
+        () => "approved",
+        (error: Error) => error.message.replace(id, "ID"),
+      );
+    expect(await said(challenge.id)).toBe(await said("ch_none"));
+    expect((await approvals.approve(challenge.id, { ...operator, app: "blog" })).state).toBe("approved");
+  });
+
   it("expires: pending and approved alike", async () => {
     let now = 0;
     const approvals = new MemoryApprovals({ ttlMs: 1_000, now: () => now });

@@ -66,6 +66,8 @@ export interface Approvals {
 export interface Approver {
   readonly name: string;
   readonly groups: readonly string[];
+  /** Answers for this application alone; the challenges of others do not exist for it. */
+  readonly app?: string;
   /** `app/agent` when the approver is also known as a caller. */
   readonly caller?: string;
 }
@@ -219,7 +221,8 @@ function read({ document, id, key, app, createdAt, expiresAt, state }: KeptChall
 }
 
 function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver): void {
-  if (!challenge) throw new ApprovalRefused(`there is no challenge ${id}`);
+  const isTheirs = by.app === undefined || by.app === challenge?.app;
+  if (!challenge || !isTheirs) throw new ApprovalRefused(`there is no challenge ${id}`);
   if (challenge.state === "expired") throw new ApprovalRefused(`challenge ${id} has expired`);
   if (challenge.state !== "pending") throw new ApprovalRefused(`challenge ${id} is already ${challenge.state}`);
   if (by.caller === `${challenge.app}/${challenge.agent}`) {

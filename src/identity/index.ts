@@ -6,10 +6,12 @@ import type { JsonValue } from "../protocol/index.js";
 import type { Peer } from "../transport/index.js";
 
 export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
+export { approverOf } from "./keys/approver.js";
 export { createKey, type KeyRequest } from "./keys/create.js";
 export { bearerToken, keyIdentity, unknownCaller } from "./keys/identify.js";
 export { type KeyRights, PermissionInvalid, readPermissions } from "./keys/permissions.js";
 export { type Credential, KeyRing, type KeyRingOptions } from "./keys/ring.js";
+export { type OAuthIdentity, type OAuthSettings, oauthIdentity, readOAuthSettings } from "./oauth/index.js";
 
 /**
  * Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field, `meta` the

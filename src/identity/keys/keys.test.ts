@@ -6,10 +6,11 @@ import { afterEach, describe, expect, it } from "vitest";
 import { Fault, type JsonValue } from "../../protocol/index.js";
 import { openStorage, type Storage } from "../../storage/index.js";
 import type { Peer } from "../../transport/index.js";
+import { approverOf } from "./approver.js";
 import { createKey, type KeyRequest } from "./create.js";
 import { keyIdentity } from "./identify.js";
 import { readPermissions, ToolMatcher } from "./permissions.js";
-import { KeyRing, type KeyRingOptions } from "./ring.js";
+import { type Credential, KeyRing, type KeyRingOptions } from "./ring.js";
 import { hashToken, looksLikeToken, newToken } from "./token.js";
 
 const peer = (authorization?: string): Peer => ({
@@ -202,6 +203,24 @@ describe("the ring", () => {
     await there.keys.revoke(key.id, "cli:anna");
     expect(await within(1_000, async () => (await ring.find(token)) === undefined)).toBeLessThan(1_000);
     expect(ring.size).toBe(0);
+  });
+
+  it("knows approvers, who answer for their application and never for their own agent", async () => {
+    const [storage] = (await stores(1)) as [Storage];
+    const approver = await createKey(
+      storage.keys,
+      request({ name: "olga", permissions: ["approve(operators)", "approve(leads)"] }),
+      "test",
+    );
+    const caller = await createKey(storage.keys, request(), "test");
+    const ring = await ringOn(storage);
+    expect(approverOf((await ring.find(approver.token)) as Credential)).toEqual({
+      name: `olga (${approver.key.id})`,
+      groups: ["operators", "leads"],
+      app: "blog",
+      caller: "blog/olga",
+    });
+    expect(approverOf((await ring.find(caller.token)) as Credential)).toBeUndefined();
   });
 
   it("follows changed permissions and removed applications", async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import pg from "pg";
 import { type PostgresCluster, startPostgres } from "../fixtures/postgres.js";
 import { type FaultyLine, faultyLine } from "../fixtures/faulty-line.js";
@@ -139,6 +139,19 @@ describe("PostgreSQL", () => {
       line.mend();
       expect((await storage.applications.get("unknown"))?.revision).toBe(1);
     });
+  });
+
+  it("is swept of what has expired", async () => {
+    const url = await cluster.database();
+    const storage = await open(url, { sweepMs: 40 });
+    await storage.values.set("blog", "short", 1, { ttlMs: 1 });
+    await storage.values.set("blog", "long", 1);
+    await storage.leases.lease("k", 1, { tokens: 1_000, periodMs: 1, burst: 1 });
+    const looker = new pg.Client({ connectionString: url });
+    await looker.connect();
+    const left = async () => (await looker.query("SELECT key FROM runtime_values UNION SELECT key FROM leases")).rows;
+    await vi.waitFor(async () => expect(await left()).toEqual([{ key: "long" }]), 3_000);
+    await looker.end();
   });
 
   it("ends a statement that takes too long", async () => {

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, vi } from "vitest";
 import { openStorage } from "../open.js";
 import { storageContract } from "../storage.contract.js";
 import { openDriver, type SqliteLibrary } from "./driver.js";
@@ -85,6 +85,22 @@ for (const sqliteLibrary of libraries) {
       setTimeout(() => holder.all("COMMIT", []), 100);
       expect((await waiting)?.revision).toBe(1);
       holder.close();
+      await storage.close();
+    });
+
+    it("is swept of what has expired", async () => {
+      const file = newFile();
+      const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, sweepMs: 40 });
+      await storage.values.set("blog", "short", 1, { ttlMs: 1 });
+      await storage.values.set("blog", "long", 1);
+      await storage.leases.lease("k", 1, { tokens: 1_000, periodMs: 1, burst: 1 });
+      const looker = openDriver(file, sqliteLibrary);
+      const left = (): unknown => [
+        looker.all("SELECT key FROM runtime_values", []).map(({ key }) => key),
+        looker.all("SELECT key FROM leases", []).length,
+      ];
+      await vi.waitFor(() => expect(left()).toEqual([["long"], 0]), 2_000);
+      looker.close();
       await storage.close();
     });
 

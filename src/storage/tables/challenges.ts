@@ -102,10 +102,15 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
         // Which of them have moved is not known: whoever waits looks again.
         resync: () => listener(""),
       });
+      // Without the feed nobody is called back; who waits also looks by itself from time to time.
+      watching.catch(() => {});
       return () => {
         if (stopped) return;
         stopped = true;
-        void watching.then((stop) => stop());
+        watching.then(
+          (stop) => stop(),
+          () => {},
+        );
       };
     },
   };

@@ -1,3 +1,4 @@
+import { StorageError } from "../errors.js";
 import type { Engine, Row, Sql } from "../sql.js";
 import type { Pin, PinId, PinKind, Pins } from "../types.js";
 import { asPage, checkName, checkSize, pageLimit } from "./bounds.js";
@@ -35,7 +36,7 @@ export function pinsIn(engine: Engine): Pins {
           [...values(id), hash, definition, by],
         );
         if (made) note({ topic: "pin", action: "put", app: id.app, name: nameOf(id), by });
-        return read(made ?? ((await one(sql, id)) as Row));
+        return made ? read(made) : present(await one(sql, id));
       });
     },
 
@@ -57,7 +58,7 @@ export function pinsIn(engine: Engine): Pins {
           const by = `server:${id.server}`;
           note({ topic: "pin", action: back ? "accept" : "changed", app: id.app, name: nameOf(id), by });
         }
-        return after ? read(after) : read((await one(sql, id)) as Row);
+        return after ? read(after) : present(await one(sql, id));
       });
     },
 
@@ -94,6 +95,11 @@ function checkPin(id: PinId, definition: string): void {
 async function one(sql: Sql, id: PinId): Promise<Row | undefined> {
   const [row] = await sql.all(`SELECT * FROM pins WHERE ${THIS_ONE}`, values(id));
   return row;
+}
+
+function present(row: Row | undefined): Pin {
+  if (row) return read(row);
+  throw new StorageError("STORAGE_UNAVAILABLE", "the pin was removed at this very moment; try again");
 }
 
 function values({ app, server, kind, name }: PinId): string[] {

@@ -1,0 +1,2 @@
+export { type OAuthIdentity, oauthIdentity } from "./identify.js";
+export { type OAuthSettings, readOAuthSettings } from "./settings.js";
