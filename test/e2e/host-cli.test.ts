@@ -62,6 +62,7 @@ beforeAll(async () => {
   ]);
   process.chdir(base);
   process.env.HOME = base;
+  process.env.TMPDIR = base;
   delete process.env.XDG_CONFIG_HOME;
   delete process.env.XDG_STATE_HOME;
 });

@@ -190,6 +190,37 @@ describe("SIGHUP", () => {
   });
 });
 
+describe("many reloads", () => {
+  it("leave no call between two policies: what was decided fits the policy that the record names", async () => {
+    const open = `allowedRoots: ["${code}"]\n`;
+    const closed = `allowedRoots: ["${inner}"]\n`;
+    const hashes = [open, closed].map((text) => {
+      writeFileSync(config, text);
+      return hashOf();
+    });
+    writeFileSync(config, open);
+    const host = start("--reload", "--log-level", "notice");
+    const path = join(code, "outer.txt");
+    await reads(host, path);
+    const answers: Promise<string>[] = [];
+    for (let round = 0; round < 20; round++) {
+      writeFileSync(config, round % 2 === 0 ? closed : open);
+      host.hangUp();
+      for (let i = 0; i < 10; i++) {
+        answers.push(reads(host, path));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await host.said("policy in force");
+    }
+    expect(new Set(await Promise.all(answers))).toEqual(new Set(["outer\n", "outsideAllowedRoots"]));
+    await host.stop();
+    const pairs = (await records()).flatMap((record) =>
+      record.kind === "decision" ? [`${hashes.indexOf(record.policy)} ${record.effect}`] : [],
+    );
+    expect(new Set(pairs)).toEqual(new Set(["0 permit", "1 deny"]));
+  });
+});
+
 describe("metrics", () => {
   it("are there for this machine when a port is given", async () => {
     writeFileSync(config, `allowedRoots: ["${code}"]\n`);
