@@ -1,0 +1,90 @@
+// Replicas of one gateway on one PostgreSQL, each a process of its own that can be killed at any moment.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { root } from "./serving.js";
+
+export interface Replica {
+  readonly name: string;
+  readonly ledgerDir: string;
+  url: string;
+  admin: string;
+  child: ChildProcess;
+  isUp: boolean;
+}
+
+export interface Replicas {
+  readonly dir: string;
+  readonly storage: string;
+  readonly postgres: PostgresCluster;
+  readonly all: readonly Replica[];
+  kill(replica: Replica): Promise<void>;
+  start(replica: Replica): Promise<void>;
+  close(): Promise<void>;
+}
+
+const main = join(root, "dist", "cli", "main.js");
+const START_TIMEOUT_MS = 60_000;
+
+export async function startReplicas(count: number, policy: string): Promise<Replicas> {
+  const dir = mkdtempSync(join(tmpdir(), "portcullis-replicas-"));
+  mkdirSync(join(dir, "policy"), { mode: 0o700 });
+  writeFileSync(join(dir, "policy", "test.cedar"), policy);
+  writeFileSync(join(dir, "seal.key"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
+  const postgres = await startPostgres();
+  const storage = await postgres.database();
+  const start = async (replica: Replica): Promise<void> => {
+    const args = ["--json", "--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--storage", storage];
+    const own = ["--replica", replica.name, "--ledger", replica.ledgerDir, "--challenge-wait", "0"];
+    const child = spawn(process.execPath, [main, ...args, ...own, "--log-level", "error"], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let said = "";
+    let told = "";
+    child.stderr.on("data", (chunk: Buffer) => {
+      said = (said + chunk.toString()).slice(-4_000);
+    });
+    const facts = await new Promise<{ urls: string[]; admin: string }>((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`${replica.name} did not start: ${said}`)), START_TIMEOUT_MS);
+      child.on("exit", (code) => reject(new Error(`${replica.name} ended with ${code}: ${said}`)));
+      child.stdout.on("data", (chunk: Buffer) => {
+        told += chunk.toString();
+        if (!told.trimEnd().endsWith("}")) return;
+        clearTimeout(timer);
+        resolve(JSON.parse(told) as { urls: string[]; admin: string });
+      });
+    });
+    replica.child = child;
+    replica.url = facts.urls[0] as string;
+    replica.admin = facts.admin;
+    replica.isUp = true;
+  };
+  const kill = async (replica: Replica): Promise<void> => {
+    replica.isUp = false;
+    const gone = new Promise((resolve) => replica.child.once("exit", resolve));
+    if (replica.child.exitCode === null && replica.child.signalCode === null) {
+      replica.child.kill("SIGKILL");
+      await gone;
+    }
+  };
+  const all = Array.from({ length: count }, (_, i): Replica => {
+    const name = `r${i + 1}`;
+    return { name, ledgerDir: join(dir, "ledgers", name), url: "", admin: "", child: undefined as never, isUp: false };
+  });
+  mkdirSync(join(dir, "ledgers"));
+  const close = async (): Promise<void> => {
+    await Promise.all(all.filter((replica) => replica.isUp).map(kill));
+    await postgres.stop();
+    rmSync(dir, { recursive: true, force: true });
+  };
+  try {
+    for (const replica of all) await start(replica);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { dir, storage, postgres, all, kill, start, close };
+}
