@@ -1,8 +1,8 @@
 // The programs of the catalog: found, and able to start where they will run. Tried in the very sandbox of each command,
 // so that a folder closed to its user or a missing interpreter is found here and not by an agent.
 
-import { statSync } from "node:fs";
-import { delimiter, dirname, isAbsolute } from "node:path";
+import { existsSync, statSync } from "node:fs";
+import { delimiter, dirname, isAbsolute, join } from "node:path";
 import { type Policy, reachInSandbox, type Sandbox } from "../../host/index.js";
 import type { Finding } from "../finding.js";
 
@@ -25,7 +25,12 @@ function searchPath(): Finding {
   const check = "PATH";
   const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
   const unsafe = folders.filter((folder) => !isAbsolute(folder) || isOpenToAll(folder));
-  if (unsafe.length === 0) return { check, ok: true, detail: `${folders.length} folders, none of them open to others` };
+  const name = process.platform === "win32" ? "portcullis.cmd" : "portcullis";
+  const own = folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+  const where = own ?? "not on it, so a client needs its whole path";
+  if (unsafe.length === 0) {
+    return { check, ok: true, detail: `${folders.length} folders, none of them open to others; portcullis: ${where}` };
+  }
   return {
     check,
     ok: true,
