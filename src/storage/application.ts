@@ -65,7 +65,21 @@ export interface ServerEntry {
   readonly noGuardrail?: readonly string[] | undefined;
   /** Whether new and changed definitions wait for an operator. `first` trusts what is seen first. */
   readonly pin?: "first" | "always-ask" | "off" | undefined;
+  /** Changes of its definitions that are accepted in advance. */
+  readonly pinRules?: readonly PinRule[] | undefined;
   readonly disabled?: boolean | undefined;
+}
+
+export interface PinRule {
+  /** On record as whoever accepted. */
+  readonly name: string;
+  readonly kinds?: readonly ("tool" | "prompt" | "template" | "instructions")[] | undefined;
+  /** Names, as a pattern. */
+  readonly names?: string | undefined;
+  /** Parts that may change, as paths: `description`, `annotations.title`; `*` is everything. */
+  readonly fields?: readonly string[] | undefined;
+  /** Definitions that were not there before. */
+  readonly additions?: boolean | undefined;
 }
 
 export interface ServerAuth {
@@ -140,6 +154,16 @@ const auth: Shape<ServerAuth> = object("how the gateway authenticates to the ser
   scopes: optional(list("the scopes to ask for", line("a scope", 256), { max: 100 })),
 });
 
+const pinRule: Shape<PinRule> = object("a rule about changed definitions", {
+  name: required(text("the rule's name", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  kinds: optional(
+    list("kinds of definitions", oneOf("a kind", ["tool", "prompt", "template", "instructions"]), { max: 4 }),
+  ),
+  names: optional(line("names, as a pattern", 2048)),
+  fields: optional(list("parts that may change", line("a path like annotations.title", 256), { max: 100 })),
+  additions: optional(flag("definitions that were not there before are accepted")),
+});
+
 const server: Shape<ServerEntry> = object("a downstream MCP server", {
   command: optional(line("the program of a stdio server")),
   args: optional(list("its arguments", text("an argument", { max: MAX_TEXT }), { max: 256 })),
@@ -173,6 +197,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   readOnly: optional(patterns("tools that change nothing")),
   noGuardrail: optional(patterns("tools that need no guardrail")),
   pin: optional(oneOf("what happens to new definitions", ["first", "always-ask", "off"])),
+  pinRules: optional(list("changes that are accepted in advance", pinRule, { max: 100 })),
   disabled: optional(flag("known, but not connected")),
 });
 

@@ -4,7 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pinKeeper } from "../../src/cli/gateway/pins.js";
 import { openStorage, type Storage } from "../../src/storage/index.js";
+import { createTelemetry } from "../../src/telemetry/index.js";
 import { type Catalogue, PinKeeper } from "../../src/upstream/index.js";
 import { portcullis, type Ran } from "./serving.js";
 
@@ -47,5 +49,22 @@ describe("a changed definition", () => {
     const pin = await storage.pins.get({ app: "blog", server: "files", kind: "tool", name: "re\u202ead" });
     expect(pin?.by).toMatch(/^cli:./);
     expect(run("pin", "ls", "nobody", "files")).toMatchObject({ code: 1 });
+  });
+
+  it("is accepted by the rule that an operator wrote for it, and nothing beyond that", async () => {
+    const entry = { command: "files", pinRules: [{ name: "wording", kinds: ["tool"], fields: ["description"] }] };
+    expect(run("app", "set", "blog", "/servers/ruled", JSON.stringify(entry))).toMatchObject({ code: 0 });
+    const telemetry = createTelemetry({ log: { level: "emergency" }, env: {} });
+    const keeper = pinKeeper(storage, telemetry);
+    await keeper.accept("blog", "ruled", "first", offered("Reads"));
+    expect((await keeper.accept("blog", "ruled", "first", offered("Reads well"))).tools).toHaveLength(1);
+    const pin = await storage.pins.get({ app: "blog", server: "ruled", kind: "tool", name: "re\u202ead" });
+    expect(pin).toMatchObject({ status: "accepted", by: "rule:wording" });
+    const wider = {
+      ...offered("Reads"),
+      tools: [{ name: "re\u202ead", description: "Reads", inputSchema: { type: "object" } }],
+    };
+    expect((await keeper.accept("blog", "ruled", "first", wider)).tools).toEqual([]);
+    expect(run("app", "set", "blog", "/servers/ruled/pinRules", '[{"fields":["*"]}]')).toMatchObject({ code: 1 });
   });
 });

@@ -175,7 +175,7 @@ async function open(
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
     seal: new Seal(await sealKeyOf(storage, sealer)),
-    pins: pinKeeper(storage.pins, telemetry),
+    pins: pinKeeper(storage, telemetry),
     coreTools: coreFor({
       storage,
       telemetry,

@@ -40,7 +40,7 @@ export interface PinStore {
 
 export interface KeeperOptions {
   /** The rules an operator wrote for this server. */
-  readonly rules?: (app: string, server: string) => readonly StandingRule[];
+  readonly rules?: (app: string, server: string) => readonly StandingRule[] | Promise<readonly StandingRule[]>;
   /** A definition was held back, or could not be pinned and is held back for that. */
   readonly onHeld?: (held: PinId & { readonly reason: string }) => void;
 }
@@ -162,7 +162,7 @@ export class PinKeeper {
   }
 
   async #allowedByRule(id: PinId, definition: Definition, pin: StoredPin): Promise<boolean> {
-    const rules = this.#options.rules?.(id.app, id.server) ?? [];
+    const rules = (await this.#options.rules?.(id.app, id.server)) ?? [];
     if (rules.length === 0 || pin.hash !== definition.hash) return false;
     const rule = ruleFor(rules, id.kind, id.name, differenceOf(pin).changes);
     if (rule === undefined) return false;
