@@ -1,10 +1,13 @@
-import { Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
 import { LatticeError, type LatticeErrorCode } from "../errors.js";
-import { jsonNodes } from "./json-nodes.js";
+import { isJsonPart, JsonList, JsonMap, type JsonPart, jsonParts, JsonScalar, plainValue } from "./json-parts.js";
+
+/** Some part of the file; only the document looks into it. */
+export type Part = Node | JsonPart;
 
 export interface Entry {
   readonly key: string;
-  readonly value: Node | null;
+  readonly value: Part | null;
   readonly line: number;
 }
 
@@ -16,18 +19,18 @@ const MAX_PROBLEMS = 100;
  * problem, so that a person sees all of them at once.
  */
 export class WorkflowDocument {
-  readonly root: Node | null;
+  readonly root: Part | null;
   readonly problems: LatticeError[] = [];
   readonly #lines = new LineCounter();
-  readonly #document: ReturnType<typeof parseDocument>;
+  /** Absent for JSON, which needs none. */
+  readonly #document: ReturnType<typeof parseDocument> | undefined;
 
   constructor(text: string) {
     if (text.length > MAX_CHARACTERS) {
       throw new LatticeError("LATTICE_TOO_LARGE", `a workflow file may have at most ${MAX_CHARACTERS} characters`);
     }
-    const json = jsonNodes(text);
+    const json = jsonParts(text);
     if (json !== undefined) {
-      this.#document = new Document() as ReturnType<typeof parseDocument>;
       this.root = json;
       for (let start = 0; start !== -1; start = nextLine(text, start)) this.#lines.addNewLine(start);
       return;
@@ -56,43 +59,60 @@ export class WorkflowDocument {
     );
   }
 
-  lineOf(node: Node | null | undefined): number | undefined {
-    const start = node?.range?.[0];
+  lineOf(part: Part | null | undefined): number | undefined {
+    const start = isJsonPart(part) ? part.at : part?.range?.[0];
     return start === undefined ? undefined : this.#lines.linePos(start).line;
   }
 
-  #plain(node: Node | null): Node | null {
-    return isAlias(node) ? (node.resolve(this.#document) ?? null) : node;
+  #plain(part: Part | null): Part | null {
+    if (isJsonPart(part) || this.#document === undefined) return part;
+    return isAlias(part) ? (part.resolve(this.#document) ?? null) : part;
+  }
+
+  /** Names and values of a mapping, each with the line of its name; undefined when it is none. */
+  #members(
+    part: Part | null,
+  ): { name: string | undefined; value: Part | null; line: number | undefined }[] | undefined {
+    if (part instanceof JsonMap) {
+      return part.names.map((name, i) => {
+        const line = this.#lines.linePos(part.places[i] as number).line;
+        return { name, value: part.values[i] as JsonPart, line };
+      });
+    }
+    if (!isMap(part)) return undefined;
+    return part.items.map(({ key, value }) => {
+      const name = isScalar(key) ? String(key.value) : undefined;
+      return { name, value: value as Node | null, line: this.lineOf(key as Node) };
+    });
   }
 
   /** The members of a mapping; `what` names it in messages. An absent mapping has none. */
-  entries(node: Node | null | undefined, what: string): Entry[] {
-    if (node === undefined || node === null) return [];
-    const map = this.#plain(node);
-    if (!isMap(map)) {
-      this.report("LATTICE_SHAPE", `${what} must be a mapping`, this.lineOf(node));
+  entries(part: Part | null | undefined, what: string): Entry[] {
+    if (part === undefined || part === null) return [];
+    const members = this.#members(this.#plain(part));
+    if (members === undefined) {
+      this.report("LATTICE_SHAPE", `${what} must be a mapping`, this.lineOf(part));
       return [];
     }
     const seen = new Map<string, number>();
-    return map.items.flatMap(({ key, value }) => {
-      const line = this.lineOf(key as Node) ?? this.lineOf(node) ?? 1;
-      if (!isScalar(key)) {
+    return members.flatMap(({ name, value, line: at }) => {
+      const line = at ?? this.lineOf(part) ?? 1;
+      if (name === undefined) {
         this.report("LATTICE_SHAPE", `a name in ${what} must be plain text`, line);
         return [];
       }
-      const name = String(key.value);
       const before = seen.get(name);
       if (before !== undefined) {
         this.report("LATTICE_DUPLICATE", `\`${name}\` is in ${what} twice, first on line ${before}`, line);
         return [];
       }
       seen.set(name, line);
-      return [{ key: name, value: value as Node | null, line }];
+      return [{ key: name, value, line }];
     });
   }
 
   /** The entries of a mapping by name, where only these names make sense. */
-  fields<Name extends string>(node: Node | null | undefined, what: string, names: readonly Name[]) {
+  fields<Name extends string>(node: Part | null | undefined, what: string, names: readonly Name[]) {
     const found: { [key in Name]?: Entry } = {};
     for (const entry of this.entries(node, what)) {
       const name = names.find((known) => known === entry.key);
@@ -107,52 +127,63 @@ export class WorkflowDocument {
     return found;
   }
 
-  items(node: Node | null | undefined, what: string): { readonly value: Node | null; readonly line: number }[] {
+  items(node: Part | null | undefined, what: string): { readonly value: Part | null; readonly line: number }[] {
     if (node === undefined || node === null) return [];
     const list = this.#plain(node);
-    if (!isSeq(list)) {
+    const items = list instanceof JsonList ? list.items : isSeq(list) ? list.items : undefined;
+    if (items === undefined) {
       this.report("LATTICE_SHAPE", `${what} must be a list`, this.lineOf(node));
       return [];
     }
-    return list.items.map((value) => ({ value: value as Node | null, line: this.lineOf(value as Node) ?? 1 }));
+    return items.map((value) => ({ value: value as Part | null, line: this.lineOf(value as Part) ?? 1 }));
   }
 
-  strings(node: Node | null | undefined, what: string): { readonly text: string; readonly line: number }[] {
+  strings(node: Part | null | undefined, what: string): { readonly text: string; readonly line: number }[] {
     return this.items(node, what).flatMap(({ value, line }) => {
       const text = this.text(value, `an entry of ${what}`);
       return text === undefined ? [] : [{ text, line }];
     });
   }
 
-  text(node: Node | null | undefined, what: string): string | undefined {
-    const plain = this.#plain(node ?? null);
-    if (isScalar(plain) && typeof plain.value === "string") return plain.value;
-    this.report("LATTICE_SHAPE", `${what} must be text`, this.lineOf(node));
+  /** The value of a scalar; undefined for anything else. */
+  #scalar(part: Part | null | undefined): unknown {
+    const plain = this.#plain(part ?? null);
+    return plain instanceof JsonScalar || isScalar(plain) ? plain.value : undefined;
+  }
+
+  text(part: Part | null | undefined, what: string): string | undefined {
+    const value = this.#scalar(part);
+    if (typeof value === "string") return value;
+    this.report("LATTICE_SHAPE", `${what} must be text`, this.lineOf(part));
     return undefined;
   }
 
-  boolean(node: Node | null | undefined, what: string): boolean | undefined {
-    const plain = this.#plain(node ?? null);
-    if (isScalar(plain) && typeof plain.value === "boolean") return plain.value;
-    this.report("LATTICE_SHAPE", `${what} must be true or false`, this.lineOf(node));
+  boolean(part: Part | null | undefined, what: string): boolean | undefined {
+    const value = this.#scalar(part);
+    if (typeof value === "boolean") return value;
+    this.report("LATTICE_SHAPE", `${what} must be true or false`, this.lineOf(part));
     return undefined;
   }
 
-  isMap(node: Node | null | undefined): boolean {
-    return isMap(this.#plain(node ?? null));
+  isMap(part: Part | null | undefined): boolean {
+    const plain = this.#plain(part ?? null);
+    return plain instanceof JsonMap || isMap(plain);
   }
 
-  isSeq(node: Node | null | undefined): boolean {
-    return isSeq(this.#plain(node ?? null));
+  isSeq(part: Part | null | undefined): boolean {
+    const plain = this.#plain(part ?? null);
+    return plain instanceof JsonList || isSeq(plain);
   }
 
   /** Any part as a JSON value. */
-  value(node: Node | null | undefined): unknown {
+  value(part: Part | null | undefined): unknown {
+    if (isJsonPart(part)) return plainValue(part);
+    if (this.#document === undefined) return undefined;
     try {
-      return node?.toJS(this.#document, { maxAliasCount: 1_000 });
+      return part?.toJS(this.#document, { maxAliasCount: 1_000 });
     } catch (error) {
       if (!(error instanceof ReferenceError)) throw error;
-      this.report("LATTICE_TOO_LARGE", `aliases are nested too deeply: ${error.message}`, this.lineOf(node));
+      this.report("LATTICE_TOO_LARGE", `aliases are nested too deeply: ${error.message}`, this.lineOf(part));
       return undefined;
     }
   }

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LatticeError } from "../errors.js";
 import { workflowFile } from "../fixtures/workflows.js";
-import { jsonNodes } from "./json-nodes.js";
+import { jsonParts } from "./json-parts.js";
 import { parseWorkflow } from "./parse.js";
 
 const TOOLS = `
@@ -218,9 +218,9 @@ describe("a workflow in JSON", () => {
     '{ "a": "\t" }',
     '{"a":1}{"b":2}',
     "{,}",
-  ])("that is none is left to the YAML parser: %s", (text) => expect(jsonNodes(text)).toBeUndefined());
+  ])("that is none is left to the YAML parser: %s", (text) => expect(jsonParts(text)).toBeUndefined());
 
   it("ends within its depth", () => {
-    expect(jsonNodes(`{"a":${"[".repeat(100_000)}`)).toBeUndefined();
+    expect(jsonParts(`{"a":${"[".repeat(100_000)}`)).toBeUndefined();
   });
 });

@@ -1,9 +1,8 @@
-import type { Node } from "yaml";
 import { type Capability, capabilitiesOf } from "../capability/set.js";
 import { LatticeError } from "../errors.js";
 import { isObject, type JsonSchema } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
-import { type Entry, WorkflowDocument } from "./document.js";
+import { type Entry, type Part, WorkflowDocument } from "./document.js";
 import { findCycle } from "./cycle.js";
 import type { Delegation, RuleTerm, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
 
@@ -173,7 +172,7 @@ class Reader {
     return types;
   }
 
-  #capabilityNames(node: Node | null, what: string, line: number): readonly string[] {
+  #capabilityNames(node: Part | null, what: string, line: number): readonly string[] {
     const names = this.#d.strings(node, what).flatMap(({ text, line: at }) => this.#expand(text, what, at));
     if (names.length === 0 && this.#d.isSeq(node)) this.#d.report("LATTICE_EMPTY", `${what} is empty`, line);
     return [...new Set(names)];
@@ -194,7 +193,7 @@ class Reader {
     return found;
   }
 
-  #delegation(node: Node | null, line: number, agents: ReadonlySet<string>): Delegation[] {
+  #delegation(node: Part | null, line: number, agents: ReadonlySet<string>): Delegation[] {
     const d = this.#d;
     const fields = d.fields(node, "a delegation", ["from", "to", "tools", "arguments"]);
     const ends = (["from", "to"] as const).map((end) => {
@@ -221,7 +220,7 @@ class Reader {
     return [{ from, to, only, arguments: types, line }];
   }
 
-  #rule(node: Node | null, line: number, agents: ReadonlySet<string>): WorkflowRule[] {
+  #rule(node: Part | null, line: number, agents: ReadonlySet<string>): WorkflowRule[] {
     const d = this.#d;
     const fields = d.fields(node, "a rule", ["name", "never", "agents", "except", "through-others"]);
     const name =
