@@ -125,10 +125,15 @@ function unionText({ name, variants }: Declaration & { kind: "union" }, scope: C
   const cases = variants.map(
     (variant, i) => `        public sealed record ${own[i]}(${typeText(variant.type)} Value) : ${name};\n`,
   );
-  const picks = variants.map((variant, i) => {
-    const type = typeText(variant.type);
-    return `            if (${test(variant.type, "value", scope, 0)})\n            {\n                return new ${name}.${own[i]}(As<${type}>(value, options));\n            }\n`;
+  const tests = variants.map((variant) => test(variant.type, "value", scope, 0));
+  // Behind a variant that takes anything no other is ever reached.
+  const last = tests.indexOf("true");
+  const picks = variants.slice(0, last < 0 ? undefined : last + 1).map((variant, i) => {
+    const made = `return new ${name}.${own[i]}(As<${typeText(variant.type)}>(value, options));\n`;
+    if (i === last) return `            ${made}`;
+    return `            if (${tests[i]})\n            {\n                ${made}            }\n`;
   });
+  if (last < 0) picks.push("            return null;\n");
   const held = own.map((each) => `            ${name}.${each} held => held.Value!,\n`);
   return `    [JsonConverter(typeof(${name}_Converter))]
     public abstract record ${name}
@@ -143,8 +148,7 @@ ${cases.join("\n")}    }
     {
         protected override ${name}? Pick(JsonElement value, JsonSerializerOptions options)
         {
-${picks.join("")}            return null;
-        }
+${picks.join("")}        }
 
         protected override object Held(${name} value) => value switch
         {

@@ -13,7 +13,7 @@ const NEVER_RAW = new Set(["self", "super", "crate", "_"]);
 /** A field, function or module; keywords are written raw. */
 export function identifier(name: string, ifEmpty: string): string {
   const text = snake(name, ifEmpty);
-  return RESERVED.has(text) && NEVER_RAW.has(text) ? `${text}_` : text;
+  return RESERVED.has(text) && NEVER_RAW.has(text) ? `${text}_value` : text;
 }
 
 export function raw(name: string): string {
