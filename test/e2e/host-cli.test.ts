@@ -259,10 +259,8 @@ describe("run", () => {
     const denied = { jsonrpc: "2.0", id: 1, method: "fs.read", params: { path: "/etc/passwd" } };
     writeFileSync(file, JSON.stringify([{ jsonrpc: "2.0", method: "notifications/x" }, denied], null, 2));
     expect((await cli(`run ${file}`)).code).toBe(2);
-    expect(piped(["run", "-", ...files], "no json\n")).toMatchObject({
-      code: 1,
-      stdout: expect.stringContaining("PARSE_ERROR"),
-    });
+    writeFileSync(file, "no json\n");
+    expect(await cli(`run ${file}`)).toMatchObject({ code: 1, stdout: expect.stringContaining("PARSE_ERROR") });
     writeFileSync(file, "\n");
     expect((await cli(`run ${file}`)).code).toBe(64);
     expect(await cli("run /no/such/file")).toMatchObject({ code: 1 });
