@@ -32,13 +32,13 @@ describe("portcullis gen", () => {
       file,
       `import { createServer, permitAll } from ${JSON.stringify(pathToFileURL(join(root, "dist/server.js")).href)};
        const schema = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
-       const server = createServer("live one", { policy: permitAll }).tool("say it", "Says", schema, ({ text }) => text);
+       const server = createServer("live one", { policy: permitAll }).tool("say.it", "Says", schema, ({ text }) => text);
        await server.listen({ transport: "stdio" });`,
     );
     const { code, stderr } = portcullis(["gen", "ts", "-o", out, "--", process.execPath, file]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(readFileSync(join(out, "types.ts"), "utf8")).toMatch(
-      /export interface LiveOneTools \{\n.*Says.*\n {2}"say it": \{ args: SayItArgs; result: unknown \};/,
+      /export interface LiveOneTools \{\n.*Says.*\n {2}"say.it": \{ args: SayItArgs; result: unknown \};/,
     );
     expect(compileTypeScript(out)).toBe("");
   });
