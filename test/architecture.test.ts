@@ -14,7 +14,8 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
   ledger: { mayEnter: ["protocol"] },
   telemetry: { mayEnter: ["protocol"] },
   storage: { mayEnter: ["protocol"] },
-  identity: { mayEnter: ["protocol", "transport", "gate", "storage"] },
+  oauth: { mayEnter: ["protocol"] },
+  identity: { mayEnter: ["protocol", "transport", "gate", "storage", "oauth"] },
   host: { mayEnter: ["protocol", "gate", "tool"] },
   core: { mayEnter: ["protocol", "gate", "tool", "host", "storage", "upstream", "telemetry"] },
   upstream: { mayEnter: ["protocol", "transport", "telemetry"] },
@@ -32,7 +33,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
       "core",
     ],
   },
-  client: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger"] },
+  client: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "oauth"] },
   admin: { mayEnter: ["protocol", "transport", "gate", "ledger", "telemetry", "storage"] },
   cli: {
     mayEnter: [
@@ -52,6 +53,7 @@ const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] 
       "lattice",
       "upstream",
       "codegen",
+      "oauth",
     ],
   },
 };

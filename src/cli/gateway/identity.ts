@@ -1,7 +1,15 @@
-// Who calls a gateway of applications: whoever has a key. On stdio it is the operating system's user, and so it is on
-// loopback for as long as there are no keys at all: a laptop needs none.
+// Who calls a gateway of applications: whoever has a key, or a token of an issuer that the operator trusts. On stdio it
+// is the operating system's user, and so it is on loopback for as long as there are neither: a laptop needs none.
 
-import { keyIdentity, KeyRing, localIdentity } from "../../identity/index.js";
+import {
+  type Identify,
+  keyIdentity,
+  KeyRing,
+  localIdentity,
+  oauthIdentity,
+  type OAuthSettings,
+} from "../../identity/index.js";
+import { createDialer, createOutbound } from "../../upstream/index.js";
 import type { IdentityHere, IdentityParts } from "./runtime.js";
 
 export interface IdentityOptions {
@@ -9,9 +17,12 @@ export interface IdentityOptions {
   readonly localApp: string;
   /** Only this machine can connect. */
   readonly isLoopback: boolean;
+  readonly oauth?: OAuthSettings;
+  /** Private hosts and ranges that issuers may be at, besides their own addresses. */
+  readonly allow?: readonly string[];
 }
 
-export function keysOrLocal({ localApp, isLoopback }: IdentityOptions) {
+export function keysOrLocal({ localApp, isLoopback, oauth, allow = [] }: IdentityOptions) {
   return async ({ storage, telemetry }: IdentityParts): Promise<IdentityHere> => {
     const ring = await KeyRing.open({
       storage,
@@ -19,18 +30,31 @@ export function keysOrLocal({ localApp, isLoopback }: IdentityOptions) {
     });
     const byKey = keyIdentity(ring);
     const local = localIdentity({ app: localApp });
+    const others: Identify = (peer, auth, meta) => {
+      const bringsNone = peer.headers?.authorization === undefined && auth === undefined;
+      const isLocal = peer.transport === "stdio" || (isLoopback && !oauth && ring.size === 0);
+      return bringsNone && isLocal ? local(peer, auth, meta) : byKey(peer, auth, meta);
+    };
+    // What the operator wrote down as an issuer may be at a private address.
+    const outbound = oauth && createOutbound(createDialer({ allow: [...allow, ...issuerHosts(oauth)] }));
+    const tokens = oauth && outbound && oauthIdentity({ settings: oauth, fetch: outbound.fetch, others });
     return {
-      identify: (peer, auth, meta) => {
-        const bringsNone = peer.headers?.authorization === undefined && auth === undefined;
-        const isLocal = peer.transport === "stdio" || (isLoopback && ring.size === 0);
-        return bringsNone && isLocal ? local(peer, auth, meta) : byKey(peer, auth, meta);
-      },
+      identify: tokens?.identify ?? others,
+      ...(tokens ? { open: tokens.open } : {}),
       approverFor: async (token) => {
         const credential = token === "" ? undefined : await ring.find(token);
         if (!credential || credential.rights.approve.length === 0) return undefined;
         return { name: `key:${credential.key.name}`, groups: credential.rights.approve };
       },
-      close: () => ring.close(),
+      close: async () => {
+        await outbound?.close();
+        await ring.close();
+      },
     };
   };
+}
+
+function issuerHosts({ issuers }: OAuthSettings): string[] {
+  const addresses = issuers.flatMap(({ issuer, jwksUri }) => [issuer, jwksUri ?? issuer]);
+  return addresses.filter((text) => URL.canParse(text)).map((text) => new URL(text).host.replace(/^\[(.*)\].*$/, "$1"));
 }

@@ -6,6 +6,7 @@ import { listenStdio } from "../../transport/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { type Out, paintErr } from "../print.js";
 import { keysOrLocal } from "./identity.js";
+import { readOAuthFile } from "./oauth-file.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 
@@ -35,6 +36,7 @@ export interface ServeApplicationsOptions {
   workflow?: string;
   trustGateway?: string[];
   approvalWebhook?: string;
+  oauth?: string;
 }
 
 const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
@@ -63,7 +65,12 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     telemetry: { log: { level: options.logLevel as "info" } },
     limits: { challengeWaitMs: options.challengeWait * 1_000 },
     ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
-    identity: keysOrLocal({ localApp: options.app ?? "local", isLoopback }),
+    identity: keysOrLocal({
+      localApp: options.app ?? "local",
+      isLoopback,
+      allow: options.allowPrivate ?? [],
+      ...(options.oauth === undefined ? {} : { oauth: readOAuthFile(options.oauth) }),
+    }),
     ...(options.stdio
       ? {}
       : {

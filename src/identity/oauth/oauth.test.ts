@@ -1,0 +1,187 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type OwnIssuer, ownIssuer } from "../../../test/e2e/own-issuer.js";
+import type { Principal } from "../../gate/index.js";
+import { Fault } from "../../protocol/index.js";
+import { oauthIdentity, readOAuthSettings } from "./index.js";
+
+const RESOURCE = "https://gateway.example/mcp";
+
+let issuer: OwnIssuer;
+let clock = 0;
+beforeEach(async () => {
+  issuer = await ownIssuer();
+  clock = Date.now();
+});
+afterEach(() => issuer.close());
+
+function identity(more: Record<string, unknown> = {}, bounds: { maxCached?: number; pauseMs?: number } = {}) {
+  const read = readOAuthSettings({ resource: RESOURCE, issuers: [{ issuer: issuer.issuer, app: "shop", ...more }] });
+  if (!read.ok) throw new Error(JSON.stringify(read.problems));
+  const { identify } = oauthIdentity({
+    settings: read.settings,
+    fetch,
+    others: () => {
+      throw new Fault("AuthenticationError", "nobody");
+    },
+    now: () => clock,
+    ...bounds,
+  });
+  return async (token: string): Promise<Principal> =>
+    identify({ transport: "http", address: "test", headers: { authorization: `Bearer ${token}` } });
+}
+
+const sign = (more: Record<string, unknown> = {}): Promise<string> => {
+  const now = Math.floor(clock / 1_000);
+  return issuer.sign({ iss: issuer.issuer, aud: RESOURCE, sub: "alice", client_id: "bot", exp: now + 3_600, ...more });
+};
+
+const fetches = (): number => issuer.asked.filter((path) => path === "/keys").length;
+
+describe("keys of an issuer", () => {
+  it("are fetched once for many tokens at once", async () => {
+    const who = identity();
+    const tokens = await Promise.all(Array.from({ length: 20 }, (_, i) => sign({ jti: String(i) })));
+    await Promise.all(tokens.map(who));
+    expect(issuer.asked).toEqual(["/.well-known/oauth-authorization-server", "/keys"]);
+  });
+
+  it("are fetched again for a key that is not known, and the old ones are forgotten", async () => {
+    const who = identity();
+    await who(await sign());
+    const old = await sign({ jti: "old" });
+    await issuer.rotate("second");
+    clock += 16_000;
+    await expect(who(await sign({ jti: "new" }))).resolves.toMatchObject({ app: "shop", agent: "bot", user: "alice" });
+    await expect(who(old)).rejects.toThrow("signature");
+  });
+
+  it("are not fetched again and again because strangers make up key names", async () => {
+    const who = identity();
+    await who(await sign());
+    clock += 16_000;
+    const made = await Promise.all(
+      Array.from({ length: 50 }, (_, i) => issuer.sign({ iss: issuer.issuer }, { kid: `k${i}` })),
+    );
+    for (const token of made) await expect(who(token)).rejects.toThrow("signature");
+    expect(fetches()).toBe(2);
+  });
+
+  it("go on counting for a while when new ones cannot be had, and then nobody gets in", async () => {
+    const who = identity();
+    await who(await sign({ exp: clock / 1_000 + 100_000 }));
+    issuer.fail = true;
+    clock += 20 * 60_000;
+    await expect(who(await sign({ jti: "later" }))).resolves.toMatchObject({ app: "shop" });
+    clock += 50 * 60_000;
+    await expect(who(await sign({ jti: "too late" }))).rejects.toMatchObject({ type: "Unavailable" });
+  });
+
+  it("that are secret are not taken", async () => {
+    const secret = Buffer.from("a shared secret of 32 characters").toString("base64url");
+    issuer.jwks.keys.unshift({ kty: "oct", k: secret, kid: "shared", alg: "HS256" });
+    await expect(identity()(await sign())).resolves.toMatchObject({ app: "shop" });
+  });
+
+  it("of metadata that names another issuer are not taken", async () => {
+    const read = readOAuthSettings({ resource: RESOURCE, issuers: [{ issuer: `${issuer.issuer}/`, app: "shop" }] });
+    if (!read.ok) throw new Error("unexpected");
+    const { identify } = oauthIdentity({ settings: read.settings, fetch, others: () => ({}) as Principal });
+    const token = await sign({ iss: `${issuer.issuer}/` });
+    const headers = { authorization: `Bearer ${token}` };
+    await expect(async () => identify({ transport: "http", address: "test", headers })).rejects.toMatchObject({
+      type: "Unavailable",
+    });
+    expect(fetches()).toBe(0);
+  });
+});
+
+describe("a verified token", () => {
+  it("is kept for a minute at most, and never beyond its end", async () => {
+    const who = identity({ introspection: { clientId: "gateway", clientSecret: "a secret: 100%" } });
+    const token = await sign();
+    await who(token);
+    issuer.revoked.add(token);
+    clock += 59_000;
+    await who(token);
+    clock += 2_000;
+    await expect(who(token)).rejects.toThrow("revoked");
+    const short = await sign({ exp: Math.floor(clock / 1_000) + 20 });
+    await who(short);
+    clock += 60_000;
+    await expect(who(short)).rejects.toThrow("expired");
+  });
+
+  it("makes room for others when there are too many", async () => {
+    const who = identity({}, { maxCached: 2 });
+    const first = await sign({ jti: "1" });
+    const principal = await who(first);
+    expect(await who(first)).toBe(principal);
+    await who(await sign({ jti: "2" }));
+    await who(await sign({ jti: "3" }));
+    expect(await who(first)).not.toBe(principal);
+  });
+
+  it("is refused when the issuer cannot be asked", async () => {
+    const who = identity({ introspection: { clientId: "gateway", clientSecret: "wrong" } });
+    await expect(who(await sign())).rejects.toMatchObject({ type: "Unavailable" });
+  });
+});
+
+describe("claims", () => {
+  it("name client and person, under the issuer's name where it has one", async () => {
+    expect(await identity({ name: "corp" })(await sign())).toMatchObject({ agent: "corp|bot", user: "corp|alice" });
+  });
+
+  it("of a client that calls for itself name no person", async () => {
+    expect(await identity()(await sign({ sub: "bot" }))).not.toHaveProperty("user");
+  });
+
+  it("say which application only by the operator's map", async () => {
+    const who = identity({ app: undefined, apps: { claim: "azp", values: { one: "shop" } } });
+    await expect(who(await sign({ azp: "one" }))).resolves.toMatchObject({ app: "shop" });
+    for (const azp of ["shop", "two", "", "__proto__", "constructor", ["one"], undefined]) {
+      await expect(who(await sign({ azp }))).rejects.toThrow("no application");
+    }
+  });
+
+  it("open tools by scope, as a text or a list; unknown scopes open nothing", async () => {
+    const who = identity({ scopes: { read: ["notes.*"], admin: ["*"] } });
+    expect((await who(await sign({ scope: "read other" }))).tools?.has("notes.get")).toBe(true);
+    expect((await who(await sign({ scp: ["read"] }))).tools?.has("notes.get")).toBe(true);
+    for (const scope of ["", "READ", "rea", "read,admin", undefined]) {
+      expect((await who(await sign({ scope }))).tools?.has("notes.get")).toBe(false);
+    }
+  });
+
+  it("without scope for a tool that no scope opens are told nothing", async () => {
+    const who = identity({ scopes: { read: ["notes.*"] } });
+    const principal = await who(await sign());
+    expect(principal.stepUp?.("notes.get")?.detail.authenticate).toContain('scope="read"');
+    expect(principal.stepUp?.("shell.run")).toBeUndefined();
+  });
+});
+
+describe("settings", () => {
+  it.each<[string, object, string]>([
+    ["neither app nor apps", { issuers: [{ issuer: "https://a.example" }] }, "never chooses"],
+    [
+      "two issuers without a name",
+      {
+        issuers: [
+          { issuer: "https://a.example", app: "a" },
+          { issuer: "https://b.example", app: "a" },
+        ],
+      },
+      "must differ",
+    ],
+    [
+      "a symmetric algorithm",
+      { issuers: [{ issuer: "https://a.example", app: "a", algorithms: ["HS256"] }] },
+      "one of",
+    ],
+    ["a resource with a query", { resource: "https://a.example/?x", issuers: [] }, "without query"],
+  ])("%s is refused", (_, value, why) => {
+    const read = readOAuthSettings({ resource: RESOURCE, ...value });
+    expect(read.ok ? "" : read.problems.map(({ message }) => message).join()).toContain(why);
+  });
+});

@@ -1,0 +1,301 @@
+// OAuth tokens at the door: what is right gets in with what its scopes open, everything else has no effect downstream.
+
+import { createHmac, createPublicKey } from "node:crypto";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { keysOrLocal } from "../../src/cli/gateway/identity.js";
+import { readOAuthSettings } from "../../src/identity/index.js";
+import { type AuthorizationServer, authorizationServer } from "./authorization-server.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+import { type OwnIssuer, ownIssuer } from "./own-issuer.js";
+
+const RESOURCE = "https://gateway.example/mcp";
+const METADATA = "https://gateway.example/.well-known/oauth-protected-resource/mcp";
+const META = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientCapabilities": {},
+};
+
+let issuer: AuthorizationServer;
+let own: OwnIssuer;
+let stranger: OwnIssuer;
+let downstream: Counting;
+let other: Counting;
+let gateway: Deployment;
+
+beforeAll(async () => {
+  [issuer, own, stranger, downstream, other] = await Promise.all([
+    authorizationServer({ scopes: ["notes:read", "notes:write"] }),
+    ownIssuer(),
+    ownIssuer(),
+    counting("shop"),
+    counting("bank"),
+  ]);
+  const read = readOAuthSettings({
+    resource: RESOURCE,
+    issuers: [
+      {
+        issuer: issuer.issuer,
+        apps: { claim: "client_id", values: { machine: "shop" } },
+        scopes: { "notes:read": ["*.read"], "notes:write": ["*.write"] },
+      },
+      {
+        issuer: own.issuer,
+        name: "own",
+        app: "shop",
+        perMinute: 50,
+        introspection: { clientId: "gateway", clientSecret: "a secret: 100%" },
+      },
+    ],
+  });
+  if (!read.ok) throw new Error(JSON.stringify(read.problems));
+  gateway = await deploy("permit (principal, action, resource);", {
+    identity: keysOrLocal({ localApp: "local", isLoopback: true, oauth: read.settings }),
+  });
+  const server = (url: string) => ({ servers: { notes: { url, prefix: "notes", noGuardrail: ["*"] } } });
+  await gateway.put("shop", server(downstream.url));
+  await gateway.put("bank", server(other.url));
+});
+
+afterAll(async () => {
+  await gateway?.close();
+  await Promise.all([issuer, own, stranger, downstream, other].map((each) => each?.close()));
+});
+
+interface Answer {
+  readonly status: number;
+  readonly authenticate: string | null;
+  // biome-ignore lint/suspicious/noExplicitAny: it is read field by field
+  readonly body: any;
+}
+
+async function ask(authorization: string | undefined, method: string, params: object = {}): Promise<Answer> {
+  const name: Record<string, string> = "name" in params ? { "mcp-name": String(params.name) } : {};
+  const response = await fetch(gateway.url, {
+    method: "POST",
+    headers: {
+      ...(authorization === undefined ? {} : { authorization }),
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      "mcp-protocol-version": "2026-07-28",
+      "mcp-method": method,
+      ...name,
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { ...params, _meta: META } }),
+  });
+  const text = await response.text();
+  const body = text.startsWith("{") ? JSON.parse(text) : text;
+  return { status: response.status, authenticate: response.headers.get("www-authenticate"), body };
+}
+
+const call = (token: string, tool = "notes.read"): Promise<Answer> =>
+  ask(`Bearer ${token}`, "tools/call", { name: tool, arguments: {} });
+
+const seconds = (): number => Math.floor(Date.now() / 1_000);
+const good = (more: Record<string, unknown> = {}): Record<string, unknown> => ({
+  iss: own.issuer,
+  aud: RESOURCE,
+  sub: "alice",
+  client_id: "agent-1",
+  scope: "mcp:tools",
+  iat: seconds(),
+  exp: seconds() + 300,
+  ...more,
+});
+
+describe("a caller without a token", () => {
+  it("is told where to get one", async () => {
+    const { status, authenticate, body } = await ask(undefined, "tools/list");
+    expect(status).toBe(401);
+    expect(authenticate).toBe(`Bearer resource_metadata="${METADATA}", scope="notes:read mcp:tools"`);
+    expect(body.error.data).toMatchObject({ error_type: "AuthenticationError", code: "UNAUTHENTICATED" });
+  });
+
+  it.each(["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])(
+    "reads it at %s",
+    async (path) => {
+      const response = await fetch(new URL(path, gateway.url));
+      expect(response.status).toBe(200);
+      expect(await response.json()).toEqual({
+        resource: RESOURCE,
+        authorization_servers: [issuer.issuer, own.issuer],
+        scopes_supported: ["notes:read", "notes:write", "mcp:tools"],
+        bearer_methods_supported: ["header"],
+      });
+    },
+  );
+
+  it("finds no other path open", async () => {
+    const response = await fetch(new URL("/.well-known/oauth-protected-resource/other", gateway.url));
+    expect(response.status).not.toBe(200);
+  });
+});
+
+describe("a token of a real authorization server", () => {
+  it("opens what its scopes open, and the record names its client", async () => {
+    const token = await issuer.token(RESOURCE, "notes:read");
+    const before = downstream.calls.length;
+    const { status, body } = await call(token);
+    expect(status).toBe(200);
+    expect(body.result.content[0].text).toBe("shop says nothing");
+    expect(downstream.calls.length).toBe(before + 1);
+    const { body: listed } = await ask(`Bearer ${token}`, "tools/list");
+    expect(listed.result.tools.map((tool: { name: string }) => tool.name)).toEqual(["notes.read"]);
+  });
+
+  it("is asked for more scope where it has too little, and nothing runs", async () => {
+    const before = downstream.calls.length;
+    const { status, authenticate, body } = await call(await issuer.token(RESOURCE, "notes:read"), "notes.write");
+    expect(status).toBe(403);
+    expect(authenticate).toBe(
+      `Bearer resource_metadata="${METADATA}", error="insufficient_scope", ` +
+        'error_description="the tool needs more scope", scope="notes:read notes:write"',
+    );
+    expect(body.error.data).toMatchObject({ error_type: "AuthorizationError", required_scope: "notes:write" });
+    expect(downstream.calls.length).toBe(before);
+    expect((await call(await issuer.token(RESOURCE, "notes:read notes:write"), "notes.write")).status).toBe(200);
+  });
+
+  it("for another audience is refused", async () => {
+    await refused(await issuer.token("https://elsewhere.example/mcp", "notes:read"), "for another audience");
+  });
+
+  it("of a client that is mapped to no application is refused", async () => {
+    await refused(await issuer.token(RESOURCE, "notes:read", "other-machine"), "for no application here");
+  });
+});
+
+/** 401, the error object, the pointer, and not one call downstream. */
+async function refused(token: string, why: string): Promise<void> {
+  const before = [downstream.calls.length, other.calls.length];
+  const { status, authenticate, body } = await call(token);
+  expect(status).toBe(401);
+  expect(body.error.data).toMatchObject({ error_type: "AuthenticationError", code: "UNAUTHENTICATED" });
+  expect(body.error.data.reason).toContain(why);
+  expect(authenticate).toContain(`resource_metadata="${METADATA}"`);
+  expect([downstream.calls.length, other.calls.length]).toEqual(before);
+}
+
+const b64 = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+describe("a token that is wrong", () => {
+  it("is told apart from a right one", async () => {
+    const { status, body } = await call(await own.sign(good()));
+    expect(status).toBe(200);
+    expect(body.result.content[0].text).toBe("shop says nothing");
+  });
+
+  it.each<[string, () => Promise<string>, string]>([
+    ["expired", () => own.sign(good({ exp: seconds() - 120 })), "has expired"],
+    ["not valid yet", () => own.sign(good({ nbf: seconds() + 600 })), "not valid yet"],
+    ["without an end", () => own.sign(good({ exp: undefined })), "`exp`"],
+    ["without an audience", () => own.sign(good({ aud: undefined })), "another audience"],
+    ["for another audience", () => own.sign(good({ aud: "https://gateway.example/other" })), "another audience"],
+    ["for a prefix of our audience", () => own.sign(good({ aud: "https://gateway.example/" })), "another audience"],
+    ["of another issuer", () => stranger.sign(good({ iss: stranger.issuer })), "issuer is not known"],
+    ["of another issuer in our issuer's name", () => stranger.sign(good()), "signature"],
+    ["without a signature", async () => `${b64({ alg: "none", typ: "at+jwt" })}.${b64(good())}.`, "`alg`"],
+    ["of algorithm nOnE", async () => `${b64({ alg: "nOnE" })}.${b64(good())}.`, "`alg`"],
+    ["whose signature was cut off", async () => (await own.sign(good())).replace(/\.[^.]*$/, "."), "signature"],
+    [
+      "whose claims were changed",
+      async () => {
+        const [head, , signature] = (await own.sign(good({ scope: "" }))).split(".");
+        return `${head}.${b64(good())}.${signature}`;
+      },
+      "signature",
+    ],
+    [
+      "signed by HMAC with our public key as the secret",
+      async () => {
+        const pem = createPublicKey({ key: own.jwks.keys[0] as never, format: "jwk" }).export({
+          type: "spki",
+          format: "pem",
+        });
+        const text = `${b64({ alg: "HS256", kid: "first", typ: "at+jwt" })}.${b64(good())}`;
+        return `${text}.${createHmac("sha256", pem).update(text).digest("base64url")}`;
+      },
+      "`alg`",
+    ],
+    ["naming a key that is a path", () => own.sign(good(), { kid: "../../../dev/null" }), "signature"],
+    ["naming a key that is SQL", () => own.sign(good(), { kid: "x' OR '1'='1" }), "signature"],
+    [
+      "that brings its own key along",
+      async () => {
+        const { privateKey, publicKey } = await generateKeyPair("ES256");
+        const jwk = await exportJWK(publicKey);
+        return new SignJWT(good())
+          .setProtectedHeader({ alg: "ES256", kid: "first", typ: "at+jwt", jwk })
+          .sign(privateKey);
+      },
+      "signature",
+    ],
+    [
+      "that says where its keys are",
+      () => stranger.sign(good(), { jku: `${stranger.issuer}/keys`, x5u: `${stranger.issuer}/keys`, kid: "first" }),
+      "signature",
+    ],
+    ["of another kind", () => own.sign(good(), { typ: "logout+jwt" }), "no access token"],
+    ["that is no token", async () => "a.b.c", "malformed"],
+    ["without a subject", () => own.sign(good({ sub: undefined })), "`sub`"],
+    ["that is nothing at all", async () => "nothing", "missing, wrong, expired or revoked"],
+    ["that is too long", () => own.sign(good({ pad: "x".repeat(8_192) })), "missing, wrong, expired or revoked"],
+  ])("%s is refused without effect", async (_, make, why) => {
+    await refused(await make(), why);
+    expect(stranger.asked).toEqual([]);
+  });
+
+  it("is refused by every door that takes tokens", async () => {
+    const token = await own.sign(good({ exp: seconds() - 120 }));
+    const before = downstream.calls.length;
+    const plain = await fetch(new URL("/tools/notes.read", gateway.url), {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: "{}",
+    });
+    expect(plain.status).toBe(401);
+    expect(plain.headers.get("www-authenticate")).toContain('error="invalid_token"');
+    expect(downstream.calls.length).toBe(before);
+  });
+});
+
+describe("an application", () => {
+  it("is never the caller's choice", async () => {
+    const before = other.calls.length;
+    for (const claim of ["app", "azp", "application", "tenant"]) {
+      const { body } = await call(await own.sign(good({ [claim]: "bank" })));
+      expect(body.result?.content[0].text, JSON.stringify(body)).toBe("shop says nothing");
+    }
+    expect(other.calls.length).toBe(before);
+  });
+});
+
+describe("keys and limits", () => {
+  it("a revoked token is refused where the issuer is asked", async () => {
+    const token = await own.sign(good({ jti: "to be revoked" }));
+    own.revoked.add(token);
+    await refused(token, "was revoked");
+  });
+
+  it("an API key goes on working beside", async () => {
+    const key = await gateway.key("bank", "bot");
+    const { body } = await call(key);
+    expect(body.result?.content[0].text, JSON.stringify(body)).toBe("bank says nothing");
+  });
+
+  it("over its limit it is told when to come back, and a fresh token brings no fresh limit", async () => {
+    const statuses: number[] = [];
+    let last: Answer | undefined;
+    const before = downstream.calls.length;
+    for (let i = 0; i < 60; i++) {
+      last = await call(await own.sign(good({ jti: String(i), sub: "bob" })));
+      statuses.push(last.body.result?.isError || last.status !== 200 ? 429 : 200);
+    }
+    const ran = statuses.filter((status) => status === 200).length;
+    expect(ran).toBeGreaterThan(0);
+    expect(ran).toBeLessThan(60);
+    expect(downstream.calls.length).toBe(before + ran);
+    expect(JSON.stringify(last?.body)).toContain("RATE_LIMITED");
+    expect((await call(await own.sign(good({ sub: "carol" })))).status).toBe(200);
+  });
+});
