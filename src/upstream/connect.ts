@@ -3,7 +3,7 @@
 import { Fault } from "../protocol/index.js";
 import type { Connection, ConnectionEvents } from "./connection.js";
 import type { Dialer } from "./dialer.js";
-import { unavailable } from "./faults.js";
+import { LastWords, unavailable } from "./faults.js";
 import { HttpConnection } from "./http/connection.js";
 import { LastingConnection } from "./lasting/connection.js";
 import { SseWire } from "./lasting/sse.js";
@@ -96,11 +96,8 @@ function urlOf(text: string, schemes: readonly string[]): URL {
   return url;
 }
 
-const MAX_SHOWN = 500;
-
-/** What a server wrote to stderr before it failed to start is usually the reason. */
 function withLastWords(error: unknown, connection: Connection): unknown {
   const said = connection.process?.lastWords ?? "";
-  if (!(error instanceof Fault) || said === "" || error.message.includes("it said:")) return error;
-  return new Fault(error.type, `${error.message}; it said: ${said.slice(-MAX_SHOWN)}`, error.detail);
+  if (!(error instanceof Fault) || said === "") return error;
+  return new Fault(error.type, error.message, { ...error.detail, cause: new LastWords(said) });
 }

@@ -64,3 +64,9 @@ export function neverSent(error: unknown): boolean {
 export function asServerFault(server: string, error: unknown, delivered: boolean): Fault {
   return error instanceof Fault ? error : lost(server, delivered, (error as Error)?.message ?? String(error), error);
 }
+
+/**
+ * What a server wrote to stderr before it failed to start. For operators alone: it may hold anything, so it goes along
+ * as the cause of a fault and never into its message, which callers read.
+ */
+export class LastWords extends Error {}

@@ -146,7 +146,7 @@ describe("a server that", () => {
   it.each([
     ["never-ready", /not ready within 400 ms/],
     ["deaf", /not ready within 400 ms/],
-    ["dies-at-once", /it said: cannot find my configuration/],
+    ["dies-at-once", /it ended \(exit code 1\)/],
   ])("never comes up (%s) says why, and is not tried for ever", async (habit, reason) => {
     const timeouts = { startMs: 400, discoverMs: 100, leaveMs: 50, graceMs: 50 };
     const server = fixture(habit, { limits: { failuresToOpen: 2 }, timeouts });
@@ -172,6 +172,18 @@ describe("a server that", () => {
     for (const each of impatient) expect(await each).toMatchObject({ type: "ToolTimeout" });
     expect(textOf(await server.request(tool("count")))).toBe("1");
     expect(server.health()).toMatchObject({ circuit: "closed", restarts: 0, inFlight: 0, queued: 0 });
+  });
+
+  it("says why on stderr is heard by operators, and not by callers", async () => {
+    const server = fixture("dies-at-once");
+    const fault = await faultOf(server.request(tool("echo")));
+    expect(JSON.stringify([fault.message, fault.detail.extra, fault.detail.suggestions])).not.toContain(
+      "configuration",
+    );
+    expect(server.health().stderr).toBe("cannot find my configuration");
+    const talker = fixture("noisy");
+    expect((await faultOf(talker.request(tool("die")))).message).not.toContain("last words");
+    expect(talker.health().stderr).toMatch(/last words$/);
   });
 
   it("is closed while it starts is not left running", async () => {

@@ -10,7 +10,7 @@ import { Changes } from "./changes.js";
 import { connect } from "./connect.js";
 import type { Connection } from "./connection.js";
 import { spoken } from "./dialect.js";
-import { asServerFault, neverSent, timedOut, tooMany, unavailable } from "./faults.js";
+import { asServerFault, LastWords, neverSent, timedOut, tooMany, unavailable } from "./faults.js";
 import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 import type { Terms } from "./negotiate.js";
 import type { Surroundings } from "./pending.js";
@@ -471,6 +471,7 @@ class ManagedUpstream implements Upstream {
 
   #note(fault: Fault): void {
     this.#lastError = { at: Date.now(), message: fault.message };
+    if (fault.cause instanceof LastWords) this.#lastWords = fault.cause.message;
   }
 }
 

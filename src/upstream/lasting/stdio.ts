@@ -12,7 +12,6 @@ import type { Wire, WireEvents } from "./wire.js";
 
 /** What a server wrote before it ended may still be in the pipe; but a grandchild may hold the pipe open for ever. */
 const LAST_OUTPUT_MS = 200;
-const MAX_SHOWN = 500;
 
 export class StdioWire implements Wire {
   readonly #target: StdioTarget;
@@ -67,8 +66,7 @@ export class StdioWire implements Wire {
     await Promise.race([Promise.all([ended, silent]), sleep(LAST_OUTPUT_MS, undefined, { ref: false })]);
     if (this.#closed) return;
     this.#closed = true;
-    const said = started.lastWords === "" ? "" : `; it said: ${started.lastWords.slice(-MAX_SHOWN)}`;
-    events.closed(`${how}${said}`);
+    events.closed(how);
     await started.stop().catch(() => {});
   }
 }
