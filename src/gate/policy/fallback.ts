@@ -71,6 +71,7 @@ export function requestFor(
   }
   if (resource.type === "Tool") {
     parents.push(...(resource.tags ?? []).map((id) => ({ type: "Tag", id })));
+    attrs.name = resource.id;
     attrs.tags = resource.tags ?? [];
     attrs.readOnly = resource.readOnly ?? false;
   }

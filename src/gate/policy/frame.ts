@@ -118,6 +118,7 @@ export class Frame {
     if (same(entity, this.resource)) {
       if (attr === "server" && entity.type !== "Method") return input.resource.server;
       if (entity.type !== "Tool") return undefined;
+      if (attr === "name") return entity.id;
       if (attr === "readOnly") return input.resource.readOnly ?? false;
       return attr === "tags" ? this.tags : undefined;
     }

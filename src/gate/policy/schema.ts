@@ -16,7 +16,10 @@ const ENTITIES = {
   Agent: { memberOfTypes: ["App"], shape: record({ app: STRING, agent: STRING, scope: STRINGS }) },
   Server: {},
   Tag: {},
-  Tool: { memberOfTypes: ["Server", "Tag"], shape: record({ server: STRING, tags: STRINGS, readOnly: BOOL }) },
+  Tool: {
+    memberOfTypes: ["Server", "Tag"],
+    shape: record({ name: STRING, server: STRING, tags: STRINGS, readOnly: BOOL }),
+  },
   Resource: { memberOfTypes: ["Server"], shape: record({ server: STRING }) },
   Prompt: { memberOfTypes: ["Server"], shape: record({ server: STRING }) },
   Method: {},

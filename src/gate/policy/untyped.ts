@@ -129,6 +129,7 @@ const ATTRIBUTES: Readonly<Record<string, CedarType>> = {
   "principal.agent": STRING,
   "principal.scope": { type: "Set", element: STRING },
   "resource.server": STRING,
+  "resource.name": STRING,
   "resource.tags": { type: "Set", element: STRING },
   "resource.readOnly": BOOL,
   "context.transport": STRING,
