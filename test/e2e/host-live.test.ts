@@ -11,11 +11,12 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir, userInfo } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadPolicy, policyFor } from "../../src/host/index.js";
+import { localIdentity } from "../../src/identity/index.js";
 import { type LedgerRecord, read } from "../../src/ledger/index.js";
 import { root } from "./serving.js";
 
@@ -135,7 +136,7 @@ describe("a client's profile", () => {
   });
 
   it("holds for the system's user when nobody was named; a name without a profile does not start", async () => {
-    const me = userInfo().username;
+    const { agent: me } = await localIdentity()({ transport: "stdio", address: "" }, undefined);
     writeFileSync(
       config,
       `allowedRoots: ["${code}"]\nprofiles:\n  - client: "${me}"\n    allowedRoots: ["${inner}"]\n`,
