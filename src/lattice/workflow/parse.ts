@@ -27,6 +27,7 @@ class Reader {
   readonly #servers = new Map<string, readonly string[] | undefined>();
   readonly #labels = new Map<string, readonly string[]>();
   readonly #servedAs = new Map<string, string>();
+  readonly #prefixLines = new Map<string, number>();
 
   constructor(document: WorkflowDocument, options: ParseOptions) {
     this.#d = document;
@@ -45,6 +46,7 @@ class Reader {
       "rules",
     ]);
     for (const entry of d.entries(top.servers?.value, "`servers`")) this.#server(entry);
+    this.#servedNames();
     for (const { key, value, line } of d.entries(top.labels?.value, "`labels`")) {
       this.#labels.set(key, this.#capabilityNames(value, `the label \`${key}\``, line));
     }
@@ -80,7 +82,12 @@ class Reader {
       if (caps === "all") return;
       if (caps.size === 0) d.report("LATTICE_EMPTY", `the server \`${key}\` has no tools`, line);
       for (const capability of caps.values()) this.#capabilities.set(`${key}.${capability.name}`, capability);
-      if (served !== undefined) this.#serveAs(key, served, [...caps.keys()], prefix?.line ?? line);
+      if (served !== undefined) {
+        for (const tool of caps.keys()) {
+          this.#servedAs.set(`${key}.${tool}`, `${served}${tool}`);
+          this.#prefixLines.set(`${key}.${tool}`, prefix?.line ?? line);
+        }
+      }
       this.#servers.set(
         key,
         [...caps.keys()].map((name) => `${key}.${name}`),
@@ -93,17 +100,21 @@ class Reader {
     }
   }
 
-  /** A gateway's names begin with the prefix instead of the server's name; two tools cannot go by one name. */
-  #serveAs(server: string, prefix: string, tools: readonly string[], line: number): void {
-    const taken = new Map([...this.#servedAs].map(([capability, name]) => [name, capability]));
-    for (const tool of tools) {
-      const [name, capability] = [`${prefix}${tool}`, `${server}.${tool}`];
-      const other = taken.get(name) ?? (name !== capability && this.#capabilities.has(name) ? name : undefined);
+  /** Two capabilities cannot be served by one name, whichever comes first in the file. */
+  #servedNames(): void {
+    const taken = new Map<string, string>();
+    for (const capability of this.#capabilities.keys()) {
+      const name = this.#servedAs.get(capability) ?? capability;
+      const other = taken.get(name);
       if (other !== undefined) {
-        const message = `the server \`${server}\` would serve \`${capability}\` as \`${name}\`, and so is \`${other}\``;
-        this.#d.report("LATTICE_DUPLICATE", message, line);
+        const line = [capability, other].map((each) => this.#prefixLines.get(each)).find((each) => each !== undefined);
+        this.#d.report(
+          "LATTICE_DUPLICATE",
+          `\`${capability}\` and \`${other}\` would both be served as \`${name}\``,
+          line,
+        );
       }
-      this.#servedAs.set(capability, name);
+      taken.set(name, capability);
     }
   }
 
