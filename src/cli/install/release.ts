@@ -65,7 +65,7 @@ export function archiveName(version: string): string {
 
 function machine(): string {
   // The report would otherwise look up the names of whatever is connected, which can take long.
-  process.report.excludeNetwork = true;
+  Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   const musl = process.platform === "linux" && header?.glibcVersionRuntime === undefined;
   return `${process.platform}-${process.arch}${musl ? "-musl" : ""}`;
