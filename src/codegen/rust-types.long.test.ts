@@ -1,0 +1,76 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { cargo, whyNoCargo, writeFiles } from "./fixtures/compile.js";
+import { generate } from "./generate.js";
+
+const dir = mkdtempSync(join(tmpdir(), "portcullis-rust-types-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+const missing = whyNoCargo(dir);
+
+/** Each stands in a function with an owner of everything, a reader, and what a guardrail gave the owner. */
+const MISUSE: Readonly<Record<string, readonly [code: string, error: string]>> = {
+  outside_the_set: ["let _ = reader.invoke::<WriteFile>(for_reader);", "E0277"],
+  without_a_token: ['let _ = owner.invoke(WriteFileArgs::new("a".into(), "b".into()));', "E0308"],
+  token_copied: ["let _ = token.clone();", "E0599"],
+  token_spent_twice: ["let _ = owner.invoke(token); let _ = owner.invoke(token);", "E0382"],
+  token_of_another: ["let _ = reader.invoke(for_reading_owner);", "E0308"],
+  token_forged: ["let _ = GuardrailToken::<WriteFile, Owner> { agent: 1, args: todo!(), marks: todo!() };", "E0451"],
+  no_guardrail_where_one_is_needed: ["let _ = UncheckedInvocation::<WriteFile>::new();", "E0277"],
+  exempting_a_tool_oneself: ["impl NoGuardrailRequired for WriteFile {}", "E0117"],
+  delegating_what_is_not_held: [
+    "let child = reader.delegate::<Owner, FileManagerAll>(); let _ = child.invoke::<WriteFile>(token);",
+    "E0277",
+  ],
+  calling_before_the_handshake: [
+    "fn f(h: file_manager::client::Handshake<file_manager::client::StdioTransport>) { let _ = h.call_tool; }",
+    "E0609",
+  ],
+};
+
+const program = (statement: string): string => `#![allow(unused)]
+use file_manager::tools::{ReadFile, WriteFile};
+use file_manager::*;
+struct Owner;
+struct Reader;
+struct OnlyReading;
+impl HasCaps<ReadFile> for OnlyReading {}
+fn attempt(
+    owner: Agent<Owner, FileManagerAll>,
+    reader: Agent<Reader, Both<FileManagerAll, OnlyReading>>,
+    token: GuardrailToken<WriteFile, Owner>,
+    for_reader: GuardrailToken<WriteFile, Reader>,
+    for_reading_owner: GuardrailToken<ReadFile, Owner>,
+) {
+    ${statement}
+}
+fn main() {}
+`;
+
+describe.skipIf(missing !== undefined)(
+  `generated Rust types${missing === undefined ? "" : ` (skipped: ${missing})`}`,
+  () => {
+    it("refuse calls outside the set, without a token, with another's token, twice, and before the handshake", () => {
+      const manifest: unknown = JSON.parse(
+        readFileSync(join(import.meta.dirname, "../../examples/filemanager/manifest.json"), "utf8"),
+      );
+      const { files } = generate("rust", manifest, { unguarded: ["readFile"] });
+      const fine =
+        'let _ = owner.invoke(token); let free = UncheckedInvocation::<ReadFile>::new().token(&reader, ReadFileArgs::new("a".into())); let _ = reader.invoke(free);';
+      const programs = Object.entries({ ...MISUSE, what_is_allowed: [fine, ""] as const });
+      writeFiles(join(dir, "crate"), [
+        ...files,
+        ...programs.map(([name, [statement]]) => ({ path: `src/bin/${name}.rs`, text: program(statement) })),
+      ]);
+      const { stderr } = cargo(join(dir, "crate"), ["check", "--bins", "--keep-going", "--message-format", "short"]);
+      for (const [name, [, error]] of programs) {
+        const found = [...stderr.matchAll(new RegExp(`src/bin/${name}\\.rs\\S* error\\[(E\\d+)\\]`, "g"))].map(
+          ([, code]) => code,
+        );
+        if (error === "") expect(found, `${name}\n${stderr}`).toEqual([]);
+        else expect(found, `${name}\n${stderr}`).toContain(error);
+      }
+    });
+  },
+);
