@@ -4,8 +4,8 @@ import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { type AdminListener, startAdmin } from "../admin/index.js";
-import { createGate, type Gate, loadPolicy as loadCedar, type PolicySet } from "../gate/index.js";
-import { createGateway, toolSummaries } from "../gateway/index.js";
+import { createGate, type Gate } from "../gate/index.js";
+import { createGateway } from "../gateway/index.js";
 import { type AuditSummary, closeSharedSandbox, type Policy, policyFor } from "../host/index.js";
 import { localIdentity } from "../identity/index.js";
 import { type Ledger, LedgerLocked, openLedger } from "../ledger/index.js";
@@ -15,6 +15,7 @@ import { auditFile } from "./audit-file.js";
 import { CliError } from "./exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "./host-config/files.js";
 import { loadHostPolicy, problemsOf, requireClient, requireFile } from "./host-config/read.js";
+import { hostPolicySet } from "./host-gate.js";
 import { hostServer } from "./host-server.js";
 
 export interface HostOptions extends HostFileOptions {
@@ -44,11 +45,8 @@ export async function runHost(options: HostOptions): Promise<void> {
     (line) => writeAudit(line),
   );
   announce(agent);
-  const cedar = loadCedar(
-    [{ file: "host", text: '@id("host") permit (principal, action in Action::"tools/call", resource);' }],
-    toolSummaries(server),
-  );
-  const gate: Gate = createGate({ policy: underHash(cedar, policyFor(policy, agent).hash), voices: [voice] });
+  const tools = new Set(server.tools.keys());
+  const gate: Gate = createGate({ policy: hostPolicySet(policyFor(policy, agent).hash, tools), voices: [voice] });
   ledger.appendSoon({ kind: "policy", old: null, new: gate.policy.hash, detail: { files: [files.config] } });
   const endpoint = createGateway({
     server,
@@ -56,7 +54,7 @@ export async function runHost(options: HostOptions): Promise<void> {
     ledger,
     identify,
     telemetry,
-    plainMethods: server.tools.keys(),
+    plainMethods: tools,
     limits: { maxResultBytes: MAX_MESSAGE_BYTES },
   });
   if (options.reload) {
@@ -68,7 +66,7 @@ export async function runHost(options: HostOptions): Promise<void> {
         ledger.appendSoon({ kind: "policy", old: gate.policy.hash, new: hash, detail: { files: [files.config] } });
         // In one breath: the rules and the name they are recorded under.
         policy = next;
-        gate.swap(underHash(cedar, hash));
+        gate.swap(hostPolicySet(hash, tools));
         announce(agent);
         writeAudit = audit;
         telemetry.log.level = levelOf(options, next);
@@ -121,19 +119,6 @@ async function openMetrics(port: number | undefined, watched: Watched): Promise<
     telemetry.log.error("there are no metrics", { problem: (error as Error).message });
     return undefined;
   }
-}
-
-/** Records name policy.yaml, which decides; the one rule that lets the gate ask it never changes. */
-function underHash(set: PolicySet, hash: string): PolicySet {
-  return {
-    hash,
-    rules: set.rules,
-    warnings: set.warnings,
-    usesWasmFallbackFor: set.usesWasmFallbackFor,
-    decide: (request) => set.decide(request),
-    explain: (request) => set.explain(request),
-    outlook: (request) => set.outlook(request),
-  };
 }
 
 /** The line beside the ledger. A call that ran has run: when its line cannot be written, that is said, not undone. */
