@@ -12,6 +12,7 @@ import { addDemo } from "./commands/demo.js";
 import { addDoctor } from "./commands/doctor.js";
 import { addGen } from "./commands/gen.js";
 import { addHost } from "./commands/host.js";
+import { addImport } from "./commands/import.js";
 import { addInstall } from "./commands/install.js";
 import { addInit } from "./commands/init.js";
 import { addKeyCommands } from "./commands/key.js";
@@ -39,6 +40,7 @@ export function createProgram(): Command {
   addHost(program);
   addDemo(program);
   addCallCommands(program);
+  addImport(program);
   addAppCommands(program);
   addKeyCommands(program);
   addSecretCommands(program);

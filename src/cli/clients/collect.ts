@@ -1,0 +1,163 @@
+// From the name of a client, or a file, to its servers as an application would have them.
+
+import { homedir } from "node:os";
+import { basename, resolve } from "node:path";
+import { isCancel, password, text as ask } from "@clack/prompts";
+import type { JsonObject } from "../../protocol/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { type Converted, convert } from "./convert.js";
+import { isCredentialName } from "./credentials.js";
+import { CLIENTS, isClient, type Place, placesOf, type Surroundings } from "./places.js";
+import { type FoundServer, readConfigText, serversIn } from "./read.js";
+import { inputVariable, Variables } from "./variables.js";
+
+export interface Collected {
+  readonly files: readonly string[];
+  readonly servers: readonly Converted[];
+  readonly skipped: readonly { readonly name: string; readonly file: string; readonly why: string }[];
+  /** Variables and inputs without a value, and what to do. */
+  readonly missing: readonly string[];
+}
+
+export interface CollectOptions {
+  readonly from: string;
+  readonly only?: readonly string[] | undefined;
+  /** Ask a person for inputs that have no value. */
+  readonly mayAsk: boolean;
+}
+
+export function here(): Surroundings {
+  return { platform: process.platform, env: process.env, home: homedir(), cwd: process.cwd() };
+}
+
+export async function collect(options: CollectOptions, around: Surroundings = here()): Promise<Collected> {
+  const read = readAll(options.from, around);
+  const skipped: { name: string; file: string; why: string }[] = [];
+  const wanted: FoundServer[] = [];
+  for (const server of nearestFirst(read.servers)) {
+    const { name, file } = server;
+    const skip = (why: string): void => void skipped.push({ name, file, why });
+    if (options.only && !options.only.includes(name)) skip("not named by --only");
+    else if (isGateway(server)) skip("it is a Portcullis gateway itself");
+    else if (wanted.some((each) => each.name === name))
+      skip("another of this name is nearer to the project and counts");
+    else wanted.push(server);
+  }
+  const unknown = options.only?.find((name) => !read.servers.some((server) => server.name === name));
+  if (unknown !== undefined) throw new CliError(`there is no server \`${unknown}\` in ${read.files.join(", ")}`);
+  const answers = options.mayAsk ? await askInputs(wanted, read.inputs, around) : new Map<string, string>();
+  const missing = new Set<string>();
+  const servers = wanted.map((found) => {
+    const variables = new Variables(
+      { env: around.env, home: around.home, workspace: found.project ?? around.cwd, inputs: read.inputs, answers },
+      isCredentialName,
+    );
+    const converted = convert(found, nameFor(found.name), variables);
+    for (const each of variables.missing) missing.add(`${found.name}: ${each}`);
+    return converted;
+  });
+  return { files: read.files, servers: distinct(servers), skipped, missing: [...missing] };
+}
+
+interface ReadAll {
+  readonly files: string[];
+  readonly servers: FoundServer[];
+  readonly inputs: JsonObject[];
+}
+
+function readAll(from: string, around: Surroundings): ReadAll {
+  const client = isClient(from) ? from : undefined;
+  const places: readonly (Place | { client: undefined; level: "user"; file: string })[] = client
+    ? placesOf(client, around)
+    : [{ client: undefined, level: "user", file: resolve(around.cwd, from) }];
+  const files: string[] = [];
+  const servers: FoundServer[] = [];
+  const inputs: JsonObject[] = [];
+  for (const { file, level } of places) {
+    const text = readConfigText(file);
+    if (text === undefined) continue;
+    files.push(file);
+    const project = level === "project" ? around.cwd : undefined;
+    const found = serversIn(text, { client, file, project, cwd: around.cwd });
+    servers.push(...found.servers);
+    inputs.push(...found.inputs);
+  }
+  if (files.length > 0) return { files, servers, inputs };
+  if (client === undefined) {
+    throw new CliError(`there is no file ${from}`, EXIT.usage, `name a file, or one of ${CLIENTS.join(", ")}`);
+  }
+  const looked = places.map(({ file }) => `  ${file}`).join("\n");
+  throw new CliError(`no configuration of ${client} was found`, EXIT.error, `looked for\n${looked}`);
+}
+
+/** As clients count: the project's own in the user's file, the project's file, the user's. */
+function nearestFirst(servers: readonly FoundServer[]): FoundServer[] {
+  const rank = ({ path, project }: FoundServer): number => (path[0] === "projects" ? 0 : project === undefined ? 2 : 1);
+  return servers
+    .map((server, i) => ({ server, i }))
+    .sort((a, b) => rank(a.server) - rank(b.server) || a.i - b.i)
+    .map(({ server }) => server);
+}
+
+/** What `connect` wrote, or somebody by hand: behind itself it would call itself. */
+export function isGateway({ name, fields }: Pick<FoundServer, "name" | "fields">): boolean {
+  const words = [fields.command, ...(Array.isArray(fields.args) ? fields.args : [])].filter(
+    (word): word is string => typeof word === "string",
+  );
+  const isOurs = words.some(
+    (word) =>
+      basename(word) === "portcullis" ||
+      word.startsWith("portcullis@") ||
+      /portcullis[\\/]dist[\\/]cli[\\/]main\.js$/.test(word),
+  );
+  return name === "portcullis" || (isOurs && words.includes("serve"));
+}
+
+/** A name that an application can have. */
+function nameFor(name: string): string {
+  const cleaned = name
+    .replace(/[^A-Za-z0-9_-]+/g, "-")
+    .replace(/^[-_]+|-+$/g, "")
+    .slice(0, 60);
+  // What the gateway serves itself is called so.
+  return cleaned === "" ? "server" : cleaned === "core" ? "core-server" : cleaned;
+}
+
+function distinct(servers: readonly Converted[]): Converted[] {
+  const taken = new Map<string, string>();
+  for (const { name, found, problems } of servers) {
+    const other = taken.get(name);
+    if (other !== undefined)
+      (problems as string[]).push(`\`${other}\` and \`${found.name}\` would both be called ${name}`);
+    taken.set(name, found.name);
+  }
+  return [...servers];
+}
+
+const MAX_INPUTS = 50;
+
+async function askInputs(
+  servers: readonly FoundServer[],
+  inputs: readonly JsonObject[],
+  { env }: Surroundings,
+): Promise<Map<string, string>> {
+  const text = JSON.stringify(servers.map(({ fields }) => fields));
+  const ids = new Set([...text.matchAll(/\$\{input:([^{}]{1,128})\}/g)].map(([, id = ""]) => id));
+  const answers = new Map<string, string>();
+  for (const id of [...ids].slice(0, MAX_INPUTS)) {
+    if (env[inputVariable(id)] !== undefined) continue;
+    const input = inputs.find((each) => each.id === id);
+    const message = typeof input?.description === "string" ? `${input.description} (${id})` : id;
+    const isHidden = input?.password === true || isCredentialName(id);
+    const answer = isHidden
+      ? await password({ message, output: process.stderr })
+      : await ask({
+          message,
+          output: process.stderr,
+          ...(typeof input?.default === "string" ? { defaultValue: input.default } : {}),
+        });
+    if (isCancel(answer)) throw new CliError("nothing was changed");
+    answers.set(id, answer);
+  }
+  return answers;
+}

@@ -1,0 +1,156 @@
+// `portcullis import`.
+
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Command } from "commander";
+import type { JsonObject } from "../../protocol/index.js";
+import { visible } from "../../telemetry/index.js";
+import { changeText, hideCredentials } from "../declared/difference.js";
+import { CliError, EXIT } from "../exit.js";
+import { outFor, shared } from "../options.js";
+import { paint } from "../print.js";
+import { statePaths } from "../state.js";
+import { agreed } from "../store/ask.js";
+import { sealerFor, STORE_FILE, type StoreOptions, withStore } from "../store/open.js";
+import { type Collected, collect } from "./collect.js";
+import { isClient } from "./places.js";
+import {
+  carryOutImport,
+  type ImportPlan,
+  knownIn,
+  NOTHING_KNOWN,
+  type PlannedServer,
+  planImport,
+} from "./import-plan.js";
+import { COMMON_POLICY } from "./starting-policy.js";
+
+export interface ImportOptions extends StoreOptions {
+  from: string;
+  app: string;
+  only?: string[];
+  yes?: boolean;
+  dryRun?: boolean;
+}
+
+export async function importServers(command: Command, options: ImportOptions): Promise<void> {
+  const out = outFor(command);
+  const mayAsk = process.stdin.isTTY === true && options.yes !== true;
+  const collected = await collect({ from: options.from, only: options.only, mayAsk });
+  refuse(collected);
+  const plan = await look(command, options, collected);
+  if (!out.json) out.data(plan, () => planText(plan, collected));
+  const mayChange = !plan.isEmpty && options.dryRun !== true;
+  if (mayChange) {
+    await agreed("Make these changes?", options.yes);
+    beginRules(command);
+    await withStore(command, options, (storage) => carryOutImport(storage, sealerFor(command, options), plan));
+  }
+  if (out.json) out.data(asJson(plan, collected, mayChange), () => "");
+  if (mayChange) out.note(next(options));
+}
+
+/** All that stands in the way, at once; nothing is imported by halves. */
+function refuse({ servers, missing, files }: Collected): void {
+  const problems = [
+    ...missing,
+    ...servers.flatMap(({ found, problems }) => problems.map((each) => `${found.name}: ${each}`)),
+  ];
+  if (problems.length > 0) {
+    const help = `${problems.map((each) => `  ${visible(each)}`).join("\n")}\nor leave a server out: --only names those to take`;
+    throw new CliError(`${files.join(", ")} cannot be imported as it is; nothing was changed`, EXIT.error, help);
+  }
+  if (servers.length === 0) throw new CliError(`${files.join(", ")}: there is no server to import`);
+}
+
+/** Looking makes no store. */
+async function look(command: Command, options: ImportOptions, collected: Collected): Promise<ImportPlan> {
+  const { dir } = statePaths(shared(command).dir);
+  const isNamed = (options.storage ?? process.env.PORTCULLIS_STORAGE) !== undefined;
+  if (!isNamed && !existsSync(join(dir, STORE_FILE))) return planImport(options.app, collected, NOTHING_KNOWN);
+  return withStore(command, options, async (storage) => {
+    const known = await knownIn(storage, () => sealerFor(command, options), options.app);
+    return planImport(options.app, collected, known);
+  });
+}
+
+/** Otherwise the first start would put the demonstration's rules there. */
+function beginRules(command: Command): void {
+  const { dir, policyDir } = statePaths(shared(command).dir);
+  if (existsSync(policyDir)) return;
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  mkdirSync(policyDir, { mode: 0o700 });
+  writeFileSync(join(policyDir, "common.cedar"), COMMON_POLICY, { mode: 0o600, flag: "wx" });
+}
+
+function next({ from, app }: ImportOptions): string {
+  const named = app === "local" ? "" : ` --app ${app}`;
+  return [
+    paint.green("done"),
+    "Next:",
+    ...(isClient(from) ? [`  portcullis connect ${from}${named}   the client asks Portcullis from now on`] : []),
+    `  portcullis serve${named}                 or serve it on http://127.0.0.1:7420/mcp`,
+  ].join("\n");
+}
+
+const SIGNS = { add: "+", change: "~", same: "=" } as const;
+
+function planText(plan: ImportPlan, collected: Collected): string {
+  const { app, isNew, servers, secrets, policy } = plan;
+  return [
+    paint.bold(`${isNew ? "+ new application" : plan.isEmpty ? "= application" : "~ application"} ${app}`),
+    ...collected.files.map((file) => `  from ${file}`),
+    ...servers.flatMap(serverText),
+    ...secrets.map(({ action, lifted }) =>
+      action === "same"
+        ? `= secret ${lifted.name}`
+        : `${SIGNS[action]} secret ${lifted.name}: ${visible(lifted.from)}, sealed in the store and not shown`,
+    ),
+    ...(policy === undefined
+      ? []
+      : [`+ policy ${policy}: what reads may run, what deletes may not, a person is asked about the rest`]),
+    ...collected.skipped.map(({ name, why }) => `  ${visible(name)} is left alone: ${why}`),
+    ...(plan.isEmpty ? ["nothing is different"] : []),
+  ].join("\n");
+}
+
+function serverText({ action, converted, changes }: PlannedServer): string[] {
+  const { name, entry, notes } = converted;
+  const left = notes.map((note) => `    ${visible(note)}`);
+  switch (action) {
+    case "same":
+      return [`= server ${name}`, ...left];
+    case "change":
+      return [`~ server ${name}`, ...changes.map((change) => `    ${changeText(change)}`), ...left];
+    case "add": {
+      const runs = entry.url ?? [entry.command, ...(entry.args ?? [])].join(" ");
+      return [
+        `+ server ${name}: ${visible(runs)}`,
+        ...(entry.env ? [`    env: ${Object.keys(entry.env).map(visible).join(", ")}`] : []),
+        ...(entry.headers ? [`    headers: ${Object.keys(entry.headers).map(visible).join(", ")}`] : []),
+        ...(entry.cwd === undefined ? [] : [`    cwd: ${visible(entry.cwd)}`]),
+        `    noGuardrail: ["*"], no guardrail looks at its calls: the policy alone decides`,
+        ...(entry.disabled ? ["    disabled, as it was"] : []),
+        ...left,
+      ];
+    }
+  }
+}
+
+function asJson(plan: ImportPlan, { files, skipped }: Collected, applied: boolean): object {
+  return {
+    app: plan.app,
+    applied,
+    files,
+    servers: plan.servers.map(({ action, converted: { name, found, entry, notes } }) => ({
+      name,
+      action,
+      client_name: found.name,
+      file: found.file,
+      entry: hideCredentials(entry as JsonObject),
+      notes,
+    })),
+    secrets: plan.secrets.map(({ action, lifted: { name, from } }) => ({ name, action, from })),
+    policy: plan.policy ?? null,
+    skipped,
+  };
+}

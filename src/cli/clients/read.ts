@@ -1,0 +1,105 @@
+// A client's configuration as it is written, and the servers in it. What a server's fields mean is said elsewhere.
+
+import { readFileSync, statSync } from "node:fs";
+import { extname } from "node:path";
+import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
+import { parse as parseToml } from "smol-toml";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import { CliError } from "../exit.js";
+import type { ClientName } from "./places.js";
+
+/** How a configuration is written: `mcpServers`, VS Code's `servers` with `inputs`, or TOML. */
+export type Dialect = "mcpServers" | "servers" | "codex";
+
+export interface FoundServer {
+  readonly name: string;
+  readonly fields: JsonObject;
+  readonly dialect: Dialect;
+  readonly file: string;
+  /** Keys that lead to it in the file. */
+  readonly path: readonly string[];
+  /** The project it belongs to, where it belongs to one. */
+  readonly project: string | undefined;
+}
+
+export interface ReadConfig {
+  readonly servers: readonly FoundServer[];
+  /** VS Code asks for these when a server starts. */
+  readonly inputs: readonly JsonObject[];
+}
+
+const MAX_BYTES = 16 * 1024 * 1024;
+const MAX_SERVERS = 256;
+
+/** The file's text; undefined when there is none. */
+export function readConfigText(file: string): string | undefined {
+  try {
+    if (statSync(file).size > MAX_BYTES) throw new CliError(`${file} has more than ${MAX_BYTES} bytes`);
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
+  }
+}
+
+export function dialectOf(client: ClientName | undefined, file: string, value: JsonObject): Dialect {
+  if (client === "codex" || (client === undefined && extname(file) === ".toml")) return "codex";
+  const isVsCode = client === "vscode" || (client === undefined && isJsonObject(value.servers) && !value.mcpServers);
+  return isVsCode ? "servers" : "mcpServers";
+}
+
+/** JSON with comments and trailing commas, as editors take it, or TOML. */
+export function parseConfig(text: string, file: string, isToml: boolean): JsonObject {
+  if (isToml) {
+    try {
+      return parseToml(text) as JsonObject;
+    } catch (error) {
+      // The rest of the message repeats the lines, and they may hold credentials.
+      throw new CliError(`${file} is no TOML: ${(error as Error).message.split("\n")[0]}`);
+    }
+  }
+  const errors: ParseError[] = [];
+  const value: unknown = text.trim() === "" ? {} : parseJsonc(text, errors, { allowTrailingComma: true });
+  const [first] = errors;
+  if (first) {
+    const line = text.slice(0, first.offset).split("\n").length;
+    throw new CliError(`${file}:${line} is no JSON: ${printParseErrorCode(first.error)}`);
+  }
+  if (!isJsonObject(value)) throw new CliError(`${file} holds no JSON object`);
+  return value;
+}
+
+/** `cwd` is the project whose own servers are meant where the file lists those of many projects. */
+export function serversIn(
+  text: string,
+  where: { client: ClientName | undefined; file: string; project?: string | undefined; cwd: string },
+): ReadConfig {
+  const { client, file, project, cwd } = where;
+  const isToml = client === "codex" || (client === undefined && extname(file) === ".toml");
+  const value = parseConfig(text, file, isToml);
+  const dialect = dialectOf(client, file, value);
+  const key = dialect === "codex" ? "mcp_servers" : dialect;
+  const found = entriesAt(value, [key], { dialect, file, project });
+  if (client === "claude-code") {
+    found.push(...entriesAt(value, ["projects", cwd, "mcpServers"], { dialect, file, project: cwd }));
+  }
+  if (found.length > MAX_SERVERS) throw new CliError(`${file} has more than ${MAX_SERVERS} servers`);
+  const inputs = Array.isArray(value.inputs) ? value.inputs.filter(isJsonObject) : [];
+  return { servers: found, inputs };
+}
+
+function entriesAt(
+  value: JsonObject,
+  path: readonly string[],
+  about: Pick<FoundServer, "dialect" | "file" | "project">,
+): FoundServer[] {
+  let at: unknown = value;
+  for (const key of path) at = isJsonObject(at) && Object.hasOwn(at, key) ? at[key] : undefined;
+  if (at === undefined) return [];
+  if (!isJsonObject(at)) throw new CliError(`${about.file}: \`${path.join(".")}\` holds no servers`);
+  return Object.entries(at).map(([name, fields]) => {
+    if (!isJsonObject(fields)) throw new CliError(`${about.file}: server \`${name}\` is no object`);
+    return { ...about, name, fields, path: [...path, name] };
+  });
+}

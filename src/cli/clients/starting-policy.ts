@@ -1,0 +1,61 @@
+// The rules an imported application begins with: closed by default and still useful, with an example of every answer.
+
+/** Verbs that begin the names of tools that only look. `query` and `fetch` are not among them: they can do anything. */
+const READS = ["get", "list", "read", "search", "find", "describe", "show"];
+const DESTROYS = ["delete", "remove", "drop", "destroy", "purge"];
+
+export const STARTING_POLICY_FILE = "imported.cedar";
+
+export function startingPolicy(app: string): string {
+  const beginsWith = (verbs: readonly string[]): string =>
+    verbs.map((verb) => `resource.name like "*.${verb}_*" || resource.name like "*.${verb}-*"`).join(" ||\n  ");
+  return `// Who may call what in application ${app}. Written by \`portcullis import\` as a beginning: read it, then make it yours.
+//
+//   portcullis export --app ${app} --out .    writes these rules to a file beside portcullis.yaml; edit it, then
+//   portcullis app apply portcullis.yaml      shows the difference and puts it in force, without a restart
+//
+// Nothing said is denied. A forbid wins over every permit.
+
+// Calls of tools are possible at all ...
+@id("calls")
+permit (principal, action in Action::"tools/call", resource);
+
+// ... at once when the name says that the tool only looks, otherwise when a person has said yes to that very call.
+// Names are the servers' own words. Take a verb out, or name tools one by one, where you do not trust them.
+@id("ask-unless-it-reads")
+@outcome("challenge") @approvers("operators")
+@reason("This tool may change something, so a person has to approve the call first.")
+forbid (principal, action in Action::"tools/call", resource)
+when { !(
+  ${beginsWith(READS)}
+) }
+unless { context.approved };
+
+// Never, whoever approves. Take this rule out, and a person is asked instead.
+@id("nothing-is-destroyed")
+@reason("Tools that delete are closed here.")
+forbid (principal, action in Action::"tools/call", resource)
+when {
+  ${beginsWith(DESTROYS)}
+};
+
+// What servers offer to be read.
+@id("read-resources-and-prompts")
+permit (
+  principal,
+  action in [
+    Action::"resources/read", Action::"resources/subscribe", Action::"prompts/get", Action::"completion/complete"
+  ],
+  resource
+);
+`;
+}
+
+/** Rules for every application, when there are none yet. */
+export const COMMON_POLICY = `// Rules here hold for every application, beside its own; save this file and they hold at once.
+// A forbid here cannot be undone by an application:
+//
+//   @id("no-shell")
+//   forbid (principal, action in Action::"tools/call", resource)
+//   when { resource.name like "*shell*" };
+`;
