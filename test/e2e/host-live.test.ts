@@ -1,10 +1,12 @@
 // A host that is running: whose profile holds, what a reload changes, and which policy the records name.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import {
+  closeSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   realpathSync,
@@ -188,6 +190,24 @@ describe("SIGHUP", () => {
       kept.flatMap((record) => (record.kind === "decision" && record.method === "tools/call" ? [record.policy] : [])),
     ).toEqual([before, after, after, after]);
     expect(host.heard()).toContain("notifications/tools/list_changed");
+  });
+});
+
+describe("a file as stdin", () => {
+  it("is answered to its end, and then the host ends", () => {
+    writeFileSync(config, `allowedRoots: ["${code}"]\n`);
+    const file = join(base, "requests.jsonl");
+    writeFileSync(
+      file,
+      `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "fs.read", params: { path: "outer.txt" } })}\n`,
+    );
+    const fd = openSync(file, "r");
+    const args = [main, "host", "--config", config, "--state", state];
+    // Less than the time that a host waits for answers which never come.
+    const ran = spawnSync(process.execPath, args, { stdio: [fd, "pipe", "pipe"], encoding: "utf8", timeout: 25_000 });
+    closeSync(fd);
+    expect(ran.status).toBe(0);
+    expect(JSON.parse(ran.stdout)).toMatchObject({ id: 1, result: { data: "outer\n" } });
   });
 });
 
