@@ -74,6 +74,8 @@ async function attempt(healthTimeoutMs = 20_000): Promise<string> {
     return (error as Error).message;
   }
 }
+/** What the shim would start; starting the real one takes its time. */
+const chosen = (): string => readFileSync(join(home, "current"), "utf8").trim();
 const version = (): string => spawnSync(shim, ["--version"], { encoding: "utf8" }).stdout.trim();
 
 /** Every file below a folder, and what shows that it is still the same one. Dependencies would only take time. */
@@ -119,14 +121,12 @@ afterAll(async () => {
 });
 
 describe.sequential("install and update", () => {
-  it("nothing is taken without a key, a server, or in a container", async () => {
+  it("nothing is taken without a key, or in a container", async () => {
     const bare = async (args: string[], env: NodeJS.ProcessEnv = {}) =>
       (await start(process.execPath, [main, ...args], env).ended).err;
     const dest = ["--dest", home];
-    expect(await bare(["install", ...dest])).toContain("--from URL or PORTCULLIS_RELEASES");
     expect(await bare(["install", ...dest], { PORTCULLIS_RELEASES: releases.url })).toContain("carries no release key");
     expect(await bare(["install", ...options()], { container: "podman" })).toContain("docker pull");
-    expect(await bare(["update", ...dest])).toContain("nothing is installed");
     expect(existsSync(home)).toBe(false);
   });
 
@@ -151,7 +151,7 @@ describe.sequential("install and update", () => {
     const real = await start(process.execPath, [join(home, "versions/1.0.0/dist/cli/main.js"), "update", "--rollback"])
       .ended;
     expect(real, real.err).toMatchObject({ code: 0, out: "back from 1.1.0 to 1.0.0\n" });
-    expect(version()).toBe("1.0.0");
+    expect(chosen()).toBe("1.0.0");
   }, 120_000);
 
   it.each([
@@ -272,13 +272,13 @@ describe.sequential("install and update", () => {
     const broken = await update();
     expect(broken).toMatchObject({ code: 1, out: "" });
     expect(broken.err).toContain("version 1.2.0 does not work, and 1.0.0 is back in place: ended with 3");
-    expect(version()).toBe("1.0.0");
+    expect(chosen()).toBe("1.0.0");
     releases.small("1.3.0", good);
     at(".tar.gz", flip(200))();
     const forged = await update();
     expect(forged).toMatchObject({ code: 1, out: "" });
     expect(forged.err).toContain("is not what was signed");
-    expect(version()).toBe("1.0.0");
+    expect(chosen()).toBe("1.0.0");
   }, 60_000);
 
   it("takes an older release, or one for testers, when asked", async () => {
