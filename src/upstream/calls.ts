@@ -10,8 +10,9 @@ import {
   type Request,
   type Response,
 } from "../protocol/index.js";
-import { nonsense } from "./faults.js";
+import { nonsense, tooMany } from "./faults.js";
 import { type OnOver, Pending, type Surroundings } from "./pending.js";
+import { PendingTable } from "./pending-table.js";
 import { Questions } from "./questions.js";
 import { Rate } from "./rate.js";
 import { type Received, readMessage } from "./text.js";
@@ -29,6 +30,10 @@ export interface CallsEvents {
 /** For so long after we gave up a call, a server that never answered it may still speak for it. */
 const ABANDONED_MS = 30_000;
 const MAX_ABANDONED = 1_000;
+/** Room enough that a few long calls do not crowd the others. */
+const SLOTS_PER_CALL = 4;
+/** Lists, subscriptions and the like, which wait for no turn. */
+const SLOTS_OF_OUR_OWN = 64;
 
 const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
   ["notifications/tools/list_changed", "tools"],
@@ -42,17 +47,17 @@ export class Calls {
   readonly #around: Surroundings;
   readonly #events: CallsEvents;
   readonly #questions: Questions;
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending: PendingTable;
   readonly #listens = new Map<number, () => void>();
   readonly #abandoned = new Map<number, number>();
   readonly #nonsense: Rate;
   readonly #unowned: Rate;
-  #lastId = 0;
   #isHopeless = false;
 
   constructor(around: Surroundings, events: CallsEvents) {
     this.#around = around;
     this.#events = events;
+    this.#pending = new PendingTable(SLOTS_PER_CALL * around.limits.maxInFlight + SLOTS_OF_OUR_OWN);
     this.#nonsense = new Rate(around.limits.maxNonsense);
     this.#unowned = new Rate(around.limits.maxMessagesPerCall);
     this.#questions = new Questions(around, (text) => events.send(text));
@@ -63,8 +68,10 @@ export class Calls {
   }
 
   begin(call: UpstreamCall): Pending {
-    const pending = new Pending(++this.#lastId, call, this.#around, this.#onOver);
-    if (!pending.over) this.#pending.set(pending.id, pending);
+    const id = this.#pending.nextId();
+    const pending = new Pending(id ?? 0, call, this.#around, this.#onOver);
+    if (id === undefined) pending.fail(tooMany(this.#around.server, "too many requests to it are under way"));
+    else if (!pending.over) this.#pending.add(pending);
     return pending;
   }
 
@@ -76,7 +83,7 @@ export class Calls {
   }
 
   failAll(toFault: (pending: Pending) => Fault): void {
-    for (const pending of this.#pending.values()) pending.fail(toFault(pending));
+    for (const pending of this.#pending) pending.fail(toFault(pending));
   }
 
   /**
@@ -119,7 +126,7 @@ export class Calls {
       case "request":
         return this.#onRequest(message.message, owner);
       case "invalid": {
-        const named = typeof message.id === "number" ? this.#pending.get(message.id) : undefined;
+        const named = this.#pending.get(message.id);
         const whose = owner === undefined ? named : (owner ?? undefined);
         return this.malformed(message.fault.message, whose);
       }
@@ -141,14 +148,16 @@ export class Calls {
   #asked(response: Response, owner: Pending | null | undefined): Pending | undefined {
     if (owner === null) return undefined;
     const isNameless = response.id === null || response.id === undefined;
-    if (owner === undefined) return isNameless ? this.#alone() : this.#pending.get(response.id as number);
+    if (owner === undefined) return isNameless ? this.#alone() : this.#pending.get(response.id);
     // An error without an id is the answer to the request it came in response to; an answer to another one is not.
     return isNameless || response.id === owner.id ? owner : undefined;
   }
 
   /** An error without an id can only be meant for the one request there is. */
   #alone(): Pending | undefined {
-    return this.#pending.size === 1 ? this.#pending.values().next().value : undefined;
+    if (this.#pending.size !== 1) return undefined;
+    for (const pending of this.#pending) return pending;
+    return undefined;
   }
 
   #onNotification(message: Notification, owner: Pending | null | undefined): void {
@@ -186,8 +195,7 @@ export class Calls {
   }
 
   #onProgress(params: JsonObject, owner: Pending | null | undefined): void {
-    const token = params.progressToken;
-    const pending = typeof token === "number" ? this.#pending.get(token) : undefined;
+    const pending = this.#pending.get(params.progressToken);
     const isTheirs = pending !== undefined && (owner === undefined || owner === null || owner === pending);
     if (isTheirs && typeof params.progress === "number") pending.progress(params);
     else this.#refuse();
@@ -209,7 +217,7 @@ export class Calls {
   /** The one call that a message without a name can be about: none other is in flight, and none was just given up. */
   #only(): Pending | undefined {
     if (this.#pending.size - this.#listens.size !== 1 || this.#someAbandoned()) return undefined;
-    for (const pending of this.#pending.values()) if (!this.#listens.has(pending.id)) return pending;
+    for (const pending of this.#pending) if (!this.#listens.has(pending.id)) return pending;
     return undefined;
   }
 
@@ -223,7 +231,7 @@ export class Calls {
   }
 
   readonly #onOver: OnOver = (pending, gaveUp) => {
-    this.#pending.delete(pending.id);
+    this.#pending.remove(pending);
     const isListen = this.#listens.delete(pending.id);
     this.#questions.endOf(pending);
     if (gaveUp === undefined) return;
