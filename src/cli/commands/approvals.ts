@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { request } from "undici";
 import { readOperatorToken } from "../../admin/index.js";
 import { CliError, EXIT } from "../exit.js";
+import { knownAdmins } from "../gateway/admin-places.js";
 import { outFor, shared } from "../options.js";
 import { type Out, paint, table } from "../print.js";
 import { statePaths } from "../state.js";
@@ -23,8 +24,8 @@ interface Shown {
 }
 
 /** Asks the admin port as the operator. */
-async function ask(command: Command, admin: string, path: string, body?: object): Promise<unknown> {
-  const { operatorToken } = statePaths(shared(command).dir);
+async function ask(command: Command, admin: string | undefined, path: string, body?: object): Promise<unknown> {
+  const { operatorToken, dir } = statePaths(shared(command).dir);
   let token: string;
   try {
     token = readOperatorToken(operatorToken);
@@ -36,7 +37,9 @@ async function ask(command: Command, admin: string, path: string, body?: object)
       missing ? "run this where the gateway runs, or name its working folder with --dir" : undefined,
     );
   }
-  const response = await request(new URL(path, admin), {
+  // Every gateway on this folder knows of every approval; the one that started last is asked unless another is named.
+  const url = admin ?? knownAdmins(dir)[0] ?? DEFAULT_ADMIN;
+  const response = await request(new URL(path, url), {
     method: body ? "POST" : "GET",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: body ? JSON.stringify(body) : null,
@@ -44,7 +47,7 @@ async function ask(command: Command, admin: string, path: string, body?: object)
     bodyTimeout: TIMEOUT_MS,
   }).catch((error: Error) => {
     throw new CliError(
-      `cannot reach the admin port at ${admin}: ${error.message}`,
+      `cannot reach the admin port at ${url}: ${error.message}`,
       EXIT.error,
       "is `portcullis serve` running?",
     );
@@ -60,12 +63,13 @@ async function ask(command: Command, admin: string, path: string, body?: object)
 }
 
 export function addApprovalCommands(program: Command): void {
-  const withAdmin = (command: Command): Command => command.option("--admin <url>", "the admin port", DEFAULT_ADMIN);
+  const withAdmin = (command: Command): Command =>
+    command.option("--admin <url>", `the admin port (default: of the running gateway, or ${DEFAULT_ADMIN})`);
   const approvals = program.command("approvals").description("calls that wait for a person");
   withAdmin(approvals.command("ls"))
     .description("list them")
     .option("--all", "also those already answered")
-    .action(async (options: { admin: string; all?: boolean }, command: Command) => {
+    .action(async (options: { admin?: string; all?: boolean }, command: Command) => {
       const path = options.all ? "/v1/approvals" : "/v1/approvals?state=pending";
       const answer = (await ask(command, options.admin, path)) as { approvals: Shown[] };
       outFor(command).data(answer.approvals, () =>
@@ -86,19 +90,19 @@ export function addApprovalCommands(program: Command): void {
     });
   withAdmin(approvals.command("show <id>"))
     .description("one of them, with its full arguments")
-    .action(async (id: string, { admin }: { admin: string }, command: Command) => {
+    .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       show(outFor(command), (await ask(command, admin, `/v1/approvals/${encodeURIComponent(id)}`)) as Shown);
     });
   withAdmin(program.command("approve <id>"))
     .description("let a waiting call run, once")
-    .action(async (id: string, { admin }: { admin: string }, command: Command) => {
+    .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       const path = `/v1/approvals/${encodeURIComponent(id)}/approve`;
       show(outFor(command), (await ask(command, admin, path, {})) as Shown);
     });
   withAdmin(program.command("deny <id>"))
     .description("refuse a waiting call")
     .option("--reason <text>", "what the model is told", "a person said no")
-    .action(async (id: string, options: { admin: string; reason: string }, command: Command) => {
+    .action(async (id: string, options: { admin?: string; reason: string }, command: Command) => {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await ask(command, options.admin, path, { reason: options.reason })) as Shown);
     });

@@ -15,8 +15,10 @@ import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
 import { exportRecords, type LedgerRecord, prove, read, readLast, verify } from "../../ledger/index.js";
 import { CliError, EXIT } from "../exit.js";
-import { ledgerDir, outFor, toolsFor } from "../options.js";
+import { ledgersOf } from "../gateway/free-ledger.js";
+import { ledgerDir, outFor, shared, toolsFor } from "../options.js";
 import { effectWord, paint } from "../print.js";
+import { statePaths } from "../state.js";
 import { changeLine, recorded } from "./policy.js";
 
 const DEFAULT_LINES = 20;
@@ -56,7 +58,7 @@ export function addAuditCommands(program: Command): void {
       const out = outFor(command);
       const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
       // Several replicas write one ledger each; together they are one account.
-      const ledgers = (paths.length > 0 ? paths : [ledgerDir(command)]).flatMap(ledgersIn);
+      const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
       const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
       for (const path of ledgers) {
         results.push({ path, ...(await verify(path, { checkpoints, publicKeys: options.key })) });

@@ -28,7 +28,9 @@ import { createDialer, createOutbound } from "../../upstream/index.js";
 import { ensureState, type State } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
+import { announceAdmin } from "./admin-places.js";
 import { coreFor } from "./core.js";
+import { openFreeLedger } from "./free-ledger.js";
 import { pinKeeper } from "./pins.js";
 import { referenceResolver } from "./references.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
@@ -121,14 +123,20 @@ async function open(
   const sealer = createSealer(
     loadSealKeys({ defaultFile: join(state.dir, "seal.key"), ...(options.sealKey ? { source: options.sealKey } : {}) }),
   );
-  const isShared = storage.kind === "postgres" || options.replica !== undefined;
-  const replica = options.replica ?? (isShared ? `${hostname()}-${randomBytes(4).toString("hex")}` : "gateway");
-  const ledger = await openLedger({
-    dir: options.ledgerDir ?? state.ledgerDir,
-    origin: `portcullis.local/${replica}`,
+  const isReplica = storage.kind === "postgres" || options.replica !== undefined;
+  const base = options.replica ?? (isReplica ? `${hostname()}-${randomBytes(4).toString("hex")}` : "gateway");
+  const nameOf = (nth: number): string => (nth === 1 ? base : `${base}-${nth}`);
+  const originOf = (nth: number): string => `portcullis.local/${nameOf(nth)}`;
+  const recording = {
     keepArguments: options.keepArguments ?? false,
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
-  });
+  };
+  const { ledger, nth } =
+    options.ledgerDir === undefined
+      ? await openFreeLedger(state.dir, originOf, recording)
+      : { ledger: await openLedger({ ...recording, dir: options.ledgerDir, origin: originOf(1) }), nth: 1 };
+  const replica = nameOf(nth);
+  const isShared = isReplica || nth > 1;
   opened.push(() => ledger.close());
   const { workflow } = options;
   const book = new PolicyBook();
@@ -227,6 +235,7 @@ async function open(
     : undefined;
   opened.push(() => admin?.close());
   adminUrl ??= admin?.url;
+  if (admin) opened.push(announceAdmin(state.dir, admin.url));
   if (options.webhook) {
     const { fetch } = createOutbound(createDialer({ allow: [...allow, new URL(options.webhook.url).hostname] }));
     const webhook = startWebhook({

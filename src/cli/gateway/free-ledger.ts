@@ -1,0 +1,39 @@
+// Every client starts a gateway of its own on stdio, and a ledger has one writer: each takes the first that is free.
+
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Ledger, LedgerLocked, openLedger } from "../../ledger/index.js";
+import { CliError } from "../exit.js";
+
+const MAX_LEDGERS = 64;
+const FURTHER = "ledgers";
+
+export interface OpenedLedger {
+  readonly ledger: Ledger;
+  /** 1 for the working folder's own. */
+  readonly nth: number;
+}
+
+/** `named` gives the origin of the nth. */
+export async function openFreeLedger(
+  stateDir: string,
+  named: (nth: number) => string,
+  options: Omit<Parameters<typeof openLedger>[0], "dir" | "origin">,
+): Promise<OpenedLedger> {
+  for (let nth = 1; nth <= MAX_LEDGERS; nth++) {
+    const dir = nth === 1 ? join(stateDir, "ledger") : join(stateDir, FURTHER, String(nth));
+    try {
+      return { ledger: await openLedger({ ...options, dir, origin: named(nth), lockTimeoutMs: 100 }), nth };
+    } catch (error) {
+      if (!(error instanceof LedgerLocked)) throw error;
+    }
+  }
+  throw new CliError(`${MAX_LEDGERS} gateways are already running on ${stateDir}`);
+}
+
+/** The working folder's own, and those of gateways that ran beside it. */
+export function ledgersOf(stateDir: string): string[] {
+  const further = join(stateDir, FURTHER);
+  const names = existsSync(further) ? readdirSync(further).filter((name) => /^\d{1,2}$/.test(name)) : [];
+  return [join(stateDir, "ledger"), ...names.sort((a, b) => Number(a) - Number(b)).map((name) => join(further, name))];
+}
