@@ -5,12 +5,14 @@ import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
+import { randomCases, randomTools } from "./fixtures/random.js";
 import { type Case, casesFor, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { generate } from "./generate.js";
 import type { ManifestTool } from "./manifest.js";
 
 const EVERY = 4;
 const EACH = 25;
+const RANDOM = 300;
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-differential-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -70,6 +72,12 @@ describe("generated TypeScript decoders", () => {
     const judged = tools.filter(({ name }) => !REPORTED.has(name));
     const cases = casesFor(judged, 200, 2, ownValidator);
     const { wrong } = await compare("hostile", judged, cases);
+    expect(wrong.slice(0, 5)).toEqual([]);
+  });
+
+  it("do so for random schemas", async () => {
+    const tools = randomTools(RANDOM, 5);
+    const { wrong } = await compare("random", tools, randomCases(tools, 40, 6));
     expect(wrong.slice(0, 5)).toEqual([]);
   });
 });

@@ -5,6 +5,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { equalityKey } from "./schema/compile.js";
 import { cargo, whyNoCargo, workspace, writeFiles } from "./fixtures/compile.js";
 import { rustDriver } from "./fixtures/rust-driver.js";
+import { randomCases, randomTools } from "./fixtures/random.js";
 import { type Case, casesFor, manifestFiles, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { suite } from "./fixtures/suite.js";
 import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
@@ -15,6 +16,7 @@ import { rust } from "./targets/rust/rust.js";
 
 /** Every n-th tool goes through the compiled decoders; 4 are more than 300 tools. */
 const EVERY = Number(process.env.CODEGEN_EVERY ?? 4);
+const RANDOM = Number(process.env.CODEGEN_RANDOM ?? 400);
 const EACH = Number(process.env.CODEGEN_VALUES ?? 100);
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-rust-"));
@@ -84,6 +86,12 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     const judged = tools.filter(({ name }) => !REPORTED.has(name));
     const cases = casesFor(judged, EACH * 3, 3, ownValidator).filter(({ value }) => !beyondRust(value));
     const { wrong } = compare("hostile", judged, cases);
+    expect(wrong.slice(0, 5)).toEqual([]);
+  });
+
+  it("does so for random schemas", () => {
+    const tools = randomTools(RANDOM, 11);
+    const { wrong } = compare("random", tools, randomCases(tools, EACH, 12));
     expect(wrong.slice(0, 5)).toEqual([]);
   });
 

@@ -7,7 +7,7 @@ import { type Names, pascal } from "../names.js";
 import type { Reports } from "../report.js";
 import type { Node, NodeId, NodeTable, TypeName } from "../schema/node.js";
 import { docsOf } from "./docs.js";
-import { ALL_TYPES, type Choice, type Conjunct, keyOf, type Shape, shapeOf } from "./shape.js";
+import { ALL_TYPES, type Choice, type Conjunct, gather, keyOf, type Shape, shapeOf } from "./shape.js";
 import {
   ANY,
   type Declaration,
@@ -34,6 +34,7 @@ export class Types {
   readonly #reports: Reports;
   readonly #known = new Map<string, Type>();
   readonly #open = new Map<string, { name: string; needed: boolean }>();
+  readonly #declared = new Set<string>();
   #owner = "";
   #budget = 0;
 
@@ -53,14 +54,14 @@ export class Types {
     const unsaid = type.kind === "any" || type.kind === "opaque" || type.kind === "map";
     // Whatever else is not known, it is an object.
     if (unsaid)
-      this.declarations.push({
+      this.#declare({
         kind: "object",
         name,
         docs: [],
         fields: [],
         extra: type.kind === "map" ? type.values : ANY,
       });
-    else this.declarations.push({ kind: "alias", name, docs: [], type });
+    else this.#declare({ kind: "alias", name, docs: [], type });
     return { kind: "named", name };
   }
 
@@ -83,9 +84,9 @@ export class Types {
     this.#open.delete(key);
     let result = type;
     if (entry.needed && !(type.kind === "named" && type.name === name)) {
-      this.declarations.push({ kind: "alias", name, docs: [], type });
+      this.#declare({ kind: "alias", name, docs: [], type });
       result = { kind: "named", name };
-    } else if (root === undefined && !(type.kind === "named" && type.name === name)) this.#names.release(name);
+    } else if (root === undefined) this.#giveBack(name);
     this.#known.set(key, result);
     return result;
   }
@@ -145,8 +146,13 @@ export class Types {
       const spent = `${conjunct.spent}${choice.kind === "any" ? "a" : "o"}`;
       return { id: conjunct.id, spent: spent === "oa" ? "ao" : (spent as Conjunct["spent"]) };
     });
-    // A node that says nothing beside its alternatives adds nothing to any of them.
-    const said = rest.filter(({ id }) => this.#saysMore(id, choice));
+    // A node that says nothing beside its alternatives adds nothing to any of them, and without it they are what they
+    // are elsewhere. Unless another leads back to it: then it has to say that its alternatives are spoken for.
+    const others = rest.filter(({ id }) => id !== choice.at.id && this.#saysMore(id, choice));
+    const led = gather(this.#table.nodes, others).some(({ id }) => id === choice.at.id);
+    const said = rest.filter(
+      (each) => others.includes(each) || (each.id === choice.at.id && (led || this.#saysMore(each.id, choice))),
+    );
     const labels = this.#labels(choice.branches);
     const variants = choice.branches.map((id, i): Variant => {
       const label = labels[i] as string;
@@ -215,7 +221,7 @@ export class Types {
       );
     }
     const unique = [...new Set(rest)] as Exclude<JsonPrimitive, null>[];
-    this.declarations.push({ kind: "enum", name, docs: docsOf(this.#table, shape.nodes), values: unique });
+    this.#declare({ kind: "enum", name, docs: docsOf(this.#table, shape.nodes), values: unique });
     const type: Type = { kind: "named", name };
     return hasNull ? { kind: "nullable", of: type } : type;
   }
@@ -228,7 +234,7 @@ export class Types {
       const label = pascal(type);
       const inner = type === "array" || type === "object" ? this.#names.take(`${name}${label}`) : name;
       const made = this.#single(shape, type, inner, depth);
-      if (inner !== name && !(made.kind === "named" && made.name === inner)) this.#names.release(inner);
+      if (inner !== name) this.#giveBack(inner);
       return { name: label, type: made, match: [{ types: [type] }] };
     });
     return this.#union(variants, name, shape);
@@ -267,7 +273,7 @@ export class Types {
     if (only === undefined) type = nullable ? { kind: "null" } : NEVER;
     else if (second === undefined) type = only.type;
     else {
-      this.declarations.push({ kind: "union", name, docs: docsOf(this.#table, shape.nodes), variants: kept });
+      this.#declare({ kind: "union", name, docs: docsOf(this.#table, shape.nodes), variants: kept });
       type = { kind: "named", name };
     }
     return nullable && only !== undefined ? { kind: "nullable", of: type } : type;
@@ -302,8 +308,7 @@ export class Types {
       elementName,
       { ...shape, nodes: [] },
     );
-    const inner = element.kind === "nullable" ? element.of : element;
-    if (!(inner.kind === "named" && inner.name === elementName)) this.#names.release(elementName);
+    this.#giveBack(elementName);
     return {
       kind: "tuple",
       items: items.slice(0, max),
@@ -341,7 +346,7 @@ export class Types {
         typed: inner.types !== undefined || inner.values !== undefined,
       });
     }
-    this.declarations.push({ kind: "object", name, docs: docsOf(this.#table, shape.nodes), fields, extra });
+    this.#declare({ kind: "object", name, docs: docsOf(this.#table, shape.nodes), fields, extra });
     return { kind: "named", name };
   }
 
@@ -360,6 +365,16 @@ export class Types {
       .filter((node) => node.additionalProperties !== undefined)
       .map((node): Conjunct => ({ id: node.additionalProperties as NodeId, spent: "" }));
     return ids.length === 0 ? ANY : this.#derive(ids, `${name}Value`, depth + 1);
+  }
+
+  #declare(declaration: Declaration): void {
+    this.#declared.add(declaration.name);
+    this.declarations.push(declaration);
+  }
+
+  /** A name that was kept free for a declaration which turned out not to be needed. */
+  #giveBack(name: string): void {
+    if (!this.#declared.has(name)) this.#names.release(name);
   }
 
   #giveUp(conjuncts: readonly Conjunct[], message: string): Type {
