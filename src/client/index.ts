@@ -15,6 +15,7 @@ export {
   ToolFailure,
   type WaitOptions,
 } from "./errors.js";
+export type { OAuthOptions } from "./auth.js";
 export type { ElicitationContext, ElicitationResult, InputContext, InputHandlers, Root } from "./inputs.js";
 export type { Discovery } from "./negotiate.js";
 export {

@@ -3,6 +3,7 @@
 import type { JsonObject, Notification } from "../protocol/index.js";
 import type { Implementation, LogLevel } from "../tool/index.js";
 import { DEFAULT_LIMITS } from "../transport/index.js";
+import type { OAuthOptions } from "./auth.js";
 import type { InputHandlers } from "./inputs.js";
 import type { RevisionName } from "./revision.js";
 import type { SecureOptions } from "./secure.js";
@@ -84,6 +85,8 @@ export interface ConnectOptions extends SecureOptions {
   revision?: RevisionName;
   /** HTTP and WebSocket: headers to send along, such as `authorization`; a function is asked before every request. */
   headers?: Readonly<Record<string, string>> | (() => Record<string, string> | Promise<Record<string, string>>);
+  /** HTTP: get and renew access tokens as the server asks for them. */
+  auth?: OAuthOptions;
   handlers?: InputHandlers;
   /** Capabilities to declare beside those that follow from the handlers. */
   capabilities?: JsonObject;

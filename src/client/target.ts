@@ -11,6 +11,7 @@ import {
   tcpClient,
   webSocketClient,
 } from "../transport/index.js";
+import { oauthCredentials } from "./auth.js";
 import { type ConnectOptions, DEFAULT_CLIENT_LIMITS } from "./options.js";
 
 /** A server that lives in this process: what stands behind a listening transport, or a listener in memory. */
@@ -53,7 +54,8 @@ async function dialUrl(url: URL, options: ConnectOptions): Promise<Dialed> {
       const { maxInFlight, maxListens, maxInputs } = { ...DEFAULT_CLIENT_LIMITS, ...options.limits };
       // Every stream holds a connection, and answers and cancellations need some as well.
       const connections = maxInFlight + maxListens + maxInputs;
-      return { transport: httpClient({ url, limits, connections }), name };
+      const credentials = options.auth && (await oauthCredentials(url, options.auth));
+      return { transport: httpClient({ url, limits, connections, ...(credentials ? { credentials } : {}) }), name };
     }
     case "ws:":
     case "wss:": {

@@ -11,7 +11,7 @@ export { createKey, type KeyRequest } from "./keys/create.js";
 export { bearerToken, keyIdentity, unknownCaller } from "./keys/identify.js";
 export { type KeyRights, PermissionInvalid, readPermissions } from "./keys/permissions.js";
 export { type Credential, KeyRing, type KeyRingOptions } from "./keys/ring.js";
-export { type OAuthIdentity, type OAuthSettings, oauthIdentity, readOAuthSettings } from "./oauth/index.js";
+export { type OAuthSettings, openOAuthIdentity, readOAuthSettings } from "./oauth/index.js";
 
 /**
  * Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field, `meta` the

@@ -5,8 +5,8 @@ import { OAuthError } from "./errors.js";
 
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
-export const MAX_ANSWER_BYTES = 256 * 1024;
-export const ANSWER_MS = 10_000;
+const MAX_ANSWER_BYTES = 256 * 1024;
+const ANSWER_MS = 20_000;
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 

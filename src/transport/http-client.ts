@@ -29,7 +29,25 @@ export interface HttpClientOptions {
   /** Resolves the host's name, where the caller wants a say in that. */
   lookup?: LookupFunction;
   tls?: ConnectionOptions;
+  credentials?: HttpCredentials;
 }
+
+/** Where the headers of a request come from that say who we are. */
+export interface HttpCredentials {
+  headers(): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
+  /** The server said 401 or 403. True when the request should be made again, with new headers. */
+  refused(refusal: HttpRefusal): Promise<boolean>;
+}
+
+export interface HttpRefusal {
+  readonly status: number;
+  readonly wwwAuthenticate: string | undefined;
+  /** The `authorization` that did not do. */
+  readonly sent: string | undefined;
+}
+
+/** Once for a token, once for more scope. */
+const MAX_ATTEMPTS = 3;
 
 const ACCEPT = { POST: "application/json, text/event-stream", GET: "text/event-stream", DELETE: "application/json" };
 
@@ -73,15 +91,49 @@ class HttpClient implements ClientTransport {
   }
 
   async send(text: string, options: SendOptions = {}): Promise<Sent> {
+    const { credentials } = this.#options;
+    if (credentials === undefined) return this.#once(text, options, this.#events);
+    for (let attempt = 1; ; attempt++) {
+      const own = await credentials.headers();
+      // An answer that is a refusal is nobody's before it is clear that there will be no other.
+      const held: [string, string | undefined][] = [];
+      let answer: HttpAnswer | undefined;
+      const events = this.#events && {
+        ...this.#events,
+        message: (message: string, id?: string): void => {
+          if (answer === undefined || isRefusal(answer.status)) held.push([message, id]);
+          else this.#events?.message(message, id);
+        },
+      };
+      answer = await this.#once(text, { ...options, headers: { ...own, ...options.headers } }, events);
+      const again =
+        isRefusal(answer.status) && attempt < MAX_ATTEMPTS && (await this.#renewed(answer, credentials, own));
+      if (again) continue;
+      if (isRefusal(answer.status)) await answer.done.catch(() => {});
+      for (const [message, id] of held) this.#events?.message(message, id);
+      return answer;
+    }
+  }
+
+  async #renewed(answer: HttpAnswer, credentials: HttpCredentials, own: Readonly<Record<string, string>>) {
+    const said = answer.headers["www-authenticate"];
+    return credentials.refused({
+      status: answer.status,
+      wwwAuthenticate: typeof said === "string" ? said : undefined,
+      sent: own.authorization,
+    });
+  }
+
+  async #once(text: string, options: SendOptions, events: ClientEvents | undefined): Promise<HttpAnswer> {
     if (this.#pool?.destroyed) throw new TransportError("closed", "the transport is closed; make a new one");
-    if (this.#pool === undefined || this.#events === undefined) throw new TransportError("closed", NOT_STARTED);
+    if (this.#pool === undefined || events === undefined) throw new TransportError("closed", NOT_STARTED);
     options.signal?.throwIfAborted();
     const { maxOpenRequests = 1024 } = this.#options;
     if (this.#open >= maxOpenRequests) {
       throw new TransportError("too-many", `${maxOpenRequests} requests to ${this.#url.origin} are open already`);
     }
     const request = this.#request(text, options);
-    const answer = new HttpAnswer(this.#url, this.#events, this.#limits, options.signal, () => this.#open--);
+    const answer = new HttpAnswer(this.#url, events, this.#limits, options.signal, () => this.#open--);
     this.#open++;
     this.#pool.dispatch(request, answer);
     await answer.head;
@@ -111,4 +163,8 @@ class HttpClient implements ClientTransport {
 
 function lowerCaseInto(headers: IncomingHttpHeaders, given: Readonly<Record<string, string>> | undefined): void {
   for (const name in given) headers[name.toLowerCase()] = given[name];
+}
+
+function isRefusal(status: number): boolean {
+  return status === 401 || status === 403;
 }

@@ -72,15 +72,42 @@ const scenarios = {
   },
 };
 
-const run = scenarios[scenario];
+/** Every scenario about OAuth is the same to us: connect, list, call. What is right follows from what the server says. */
+const oauth = {
+  async run(client) {
+    await client.listTools();
+    await client.callTool("test-tool");
+  },
+  auth: {
+    redirectUri: "http://localhost:3000/callback",
+    clientMetadataUrl: "https://conformance-test.local/client-metadata.json",
+    clientName: "portcullis",
+    // The person, who agrees at once.
+    authorize: async (url) => (await fetch(url, { redirect: "manual" })).headers.get("location"),
+    ...(context.client_id ? { clientId: context.client_id } : {}),
+    ...(context.client_secret ? { clientSecret: context.client_secret } : {}),
+    ...(context.issuer ? { issuer: context.issuer } : {}),
+    ...(context.private_key_pem
+      ? { privateKey: { pem: context.private_key_pem, algorithm: context.signing_algorithm } }
+      : {}),
+    ...(scenario.startsWith("auth/client-credentials") ? { grant: "client_credentials" } : {}),
+  },
+};
+
+const isOAuth = scenario.startsWith("auth/");
+const run = isOAuth ? oauth.run : scenarios[scenario];
 if (!run) {
   console.error(`this client does not play the scenario \`${scenario}\``);
   process.exit(1);
 }
-// Only now: the suite starts a process for every scenario at once, those about OAuth too.
+// Only now: the suite starts a process for every scenario at once.
 const { connect } = await import("../../dist/client/index.js");
 // The suite keeps both cores busy with its own servers, so lists get more than their two seconds.
-const client = await connect(url, { handlers, timeouts: { discoveryMs: 15_000 } });
+const client = await connect(url, {
+  handlers,
+  timeouts: { discoveryMs: 25_000 },
+  ...(isOAuth ? { auth: oauth.auth } : {}),
+});
 try {
   await run(client);
 } finally {

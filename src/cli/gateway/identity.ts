@@ -6,8 +6,8 @@ import {
   keyIdentity,
   KeyRing,
   localIdentity,
-  oauthIdentity,
   type OAuthSettings,
+  openOAuthIdentity,
 } from "../../identity/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
 import type { IdentityHere, IdentityParts } from "./runtime.js";
@@ -37,7 +37,7 @@ export function keysOrLocal({ localApp, isLoopback, oauth, allow = [] }: Identit
     };
     // What the operator wrote down as an issuer may be at a private address.
     const outbound = oauth && createOutbound(createDialer({ allow: [...allow, ...issuerHosts(oauth)] }));
-    const tokens = oauth && outbound && oauthIdentity({ settings: oauth, fetch: outbound.fetch, others });
+    const tokens = oauth && outbound && (await openOAuthIdentity({ settings: oauth, fetch: outbound.fetch, others }));
     return {
       identify: tokens?.identify ?? others,
       ...(tokens ? { open: tokens.open } : {}),

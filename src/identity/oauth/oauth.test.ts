@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type OwnIssuer, ownIssuer } from "../../../test/e2e/own-issuer.js";
 import type { Principal } from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
-import { oauthIdentity, readOAuthSettings } from "./index.js";
+import { oauthIdentity } from "./identify.js";
+import { readOAuthSettings } from "./index.js";
 
 const RESOURCE = "https://gateway.example/mcp";
 

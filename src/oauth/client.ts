@@ -1,0 +1,249 @@
+// Tokens for one server: found out when it says 401, kept, renewed, and asked for anew when it wants more scope. A token
+// goes to the server it is for and nowhere else.
+
+import { authorizationRequest, codeFrom } from "./authorization.js";
+import { type BearerChallenge, readChallenge } from "./challenge.js";
+import { OAuthError } from "./errors.js";
+import { type Fetch, safeUrl } from "./json-fetch.js";
+import { clientFor } from "./registration.js";
+import { discover, type Discovered } from "./resource-metadata.js";
+import { requestToken, TokenDenied, type Tokens } from "./token-endpoint.js";
+import type { ClientIdentity, Grant, GrantStore, KeptGrant, RegisteredClient } from "./types.js";
+
+export interface OAuthClientOptions {
+  /** The MCP server. */
+  readonly url: URL;
+  readonly fetch: Fetch;
+  readonly identity: ClientIdentity;
+  readonly store: GrantStore;
+  /** Ask for these; what the server says it wants, unless given. */
+  readonly scopes?: readonly string[] | undefined;
+  /** `client_credentials` needs nobody; `code` needs a person, by `authorize`. */
+  readonly grant: "code" | "client_credentials";
+  readonly redirectUri?: string;
+  /** Shows a person this address; resolves to the address that the answer came back to. */
+  readonly authorize?: (url: URL) => Promise<string | URL>;
+  readonly now?: () => number;
+}
+
+export interface Refusal {
+  readonly status: number;
+  readonly wwwAuthenticate: string | undefined;
+  /** The `authorization` that was refused, where the caller knows it. */
+  readonly sent?: string | undefined;
+}
+
+/** A token that ends sooner than this is renewed first. */
+const LEEWAY_MS = 30_000;
+/** How long one of several replicas may take to renew; then another tries. */
+const RENEWING_MS = 20_000;
+const POLL_MS = 100;
+const JUST_NOW_MS = 500;
+const NO_HEADERS: Readonly<Record<string, string>> = {};
+
+export class OAuthClient {
+  readonly #options: OAuthClientOptions;
+  readonly #now: () => number;
+  #kept: KeptGrant | undefined;
+  #headers: Readonly<Record<string, string>> = NO_HEADERS;
+  #loaded = false;
+  #renewedAt = Number.NEGATIVE_INFINITY;
+  /** One at a time: whoever comes meanwhile waits for the same. */
+  #working: Promise<boolean> | undefined;
+
+  constructor(options: OAuthClientOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    safeUrl(options.url.href, "the server");
+  }
+
+  headers(): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>> {
+    if (this.#loaded && !this.#endsSoon(this.#kept?.grant)) return this.#headers;
+    return this.#refreshedHeaders();
+  }
+
+  /** True when the request should be made again, with other headers. */
+  refused(refusal: Refusal): Promise<boolean> {
+    const challenge = readChallenge(refusal.wwwAuthenticate);
+    if (refusal.status === 403 && challenge.error !== "insufficient_scope") return Promise.resolve(false);
+    // The request was on its way while another one got a new token: that one is to be tried first.
+    const isOld =
+      refusal.sent === undefined
+        ? this.#now() - this.#renewedAt < JUST_NOW_MS
+        : this.#headers.authorization !== undefined && refusal.sent !== this.#headers.authorization;
+    if (isOld && !this.#working) return Promise.resolve(true);
+    const sent = this.#kept?.grant.accessToken;
+    return this.#alone(() => this.#renew(challenge, refusal.status === 403, sent));
+  }
+
+  /** A token from the beginning: for a person who is here now. */
+  async login(): Promise<Grant> {
+    await this.#reload();
+    await this.#acquire(await discover(this.#options.fetch, this.#options.url, {}), {});
+    return (this.#kept as KeptGrant).grant;
+  }
+
+  #alone(work: () => Promise<boolean>): Promise<boolean> {
+    this.#working ??= work().finally(() => {
+      this.#working = undefined;
+    });
+    return this.#working;
+  }
+
+  async #refreshedHeaders(): Promise<Readonly<Record<string, string>>> {
+    if (this.#working) await this.#working.catch(() => false);
+    if (!this.#loaded) await this.#reload();
+    const { grant } = this.#kept ?? {};
+    if (grant && this.#endsSoon(grant) && grant.refreshToken !== undefined) {
+      // When it fails the old token may still do; the server's answer then says what is to be done.
+      await this.#alone(() => this.#refresh({})).catch(() => false);
+    }
+    return this.#headers;
+  }
+
+  async #renew(challenge: BearerChallenge, needsMore: boolean, sent: string | undefined): Promise<boolean> {
+    await this.#reload();
+    const grant = this.#kept?.grant;
+    // Another replica was quicker.
+    if (grant?.accessToken !== undefined && grant.accessToken !== sent) return true;
+    if (!needsMore && grant?.refreshToken !== undefined && (await this.#refresh(challenge))) return true;
+    const found = await discover(this.#options.fetch, this.#options.url, challenge);
+    const isMore = scopesIn(challenge).some((scope) => !grant?.requested.includes(scope));
+    // Asking again for what was asked for already would go on for ever.
+    if (needsMore && !isMore && grant?.issuer === found.server.issuer) return false;
+    await this.#acquire(found, challenge);
+    return true;
+  }
+
+  /** False when a new token has to be had in another way. Of several replicas one refreshes. */
+  async #refresh(challenge: BearerChallenge): Promise<boolean> {
+    for (let tries = 0; tries < RENEWING_MS / POLL_MS; tries++) {
+      const kept = this.#kept;
+      if (kept?.grant.refreshToken === undefined) return false;
+      if ((kept.grant.renewingUntil ?? 0) <= this.#now()) {
+        const claimed = await this.#options.store.save(
+          { ...kept.grant, renewingUntil: this.#now() + RENEWING_MS },
+          kept.version,
+        );
+        if (claimed) return this.#refreshAs(claimed, challenge);
+      }
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      await this.#reload();
+      const { grant } = this.#kept ?? {};
+      if (grant?.accessToken !== undefined && grant.accessToken !== kept.grant.accessToken) return true;
+    }
+    return false;
+  }
+
+  async #refreshAs(claimed: KeptGrant, challenge: BearerChallenge): Promise<boolean> {
+    const { fetch, identity, url } = this.#options;
+    const { renewingUntil: _, ...grant } = claimed.grant;
+    try {
+      const { server, resource } = await discover(fetch, url, challenge);
+      // What one issuer gave is shown to no other.
+      if (server.issuer !== grant.issuer) {
+        await this.#keep({ ...without(grant), requested: [] }, claimed.version);
+        return false;
+      }
+      const to = { fetch, server, client: grant.client, identity, now: this.#now() };
+      const fields = { grant_type: "refresh_token", refresh_token: grant.refreshToken as string, resource };
+      const tokens = await requestToken(to, fields);
+      await this.#keep({ ...without(grant), ...fresh(tokens, grant.refreshToken) }, claimed.version);
+      return true;
+    } catch (error) {
+      const isOver =
+        error instanceof TokenDenied && error.error !== "temporarily_unavailable" && !/^HTTP 5/.test(error.error);
+      await this.#keep(isOver ? without(grant) : grant, claimed.version);
+      if (isOver) return false;
+      throw error;
+    }
+  }
+
+  async #acquire(found: Discovered, challenge: BearerChallenge): Promise<void> {
+    const { server, resource } = found;
+    const before = this.#kept?.grant.issuer === server.issuer ? this.#kept.grant : undefined;
+    const scopes = this.#scopesFor(found, challenge, before);
+    const client = await this.#client(found, before);
+    const tokens = await this.#tokens(found, client, scopes);
+    await this.#keep(
+      { issuer: server.issuer, resource, client, requested: scopes, ...fresh(tokens, undefined) },
+      this.#kept?.version ?? 0,
+    );
+  }
+
+  async #client({ server }: Discovered, before: Grant | undefined): Promise<RegisteredClient> {
+    const { fetch, identity, redirectUri } = this.#options;
+    const known = before?.client;
+    const isOurs = identity.clientId === undefined || known?.id === identity.clientId;
+    if (known && isOurs && (known.redirectUri === undefined || known.redirectUri === redirectUri)) return known;
+    return clientFor(fetch, server, identity, redirectUri);
+  }
+
+  async #tokens(found: Discovered, client: RegisteredClient, scopes: readonly string[]): Promise<Tokens> {
+    const { fetch, identity, grant, authorize, redirectUri } = this.#options;
+    const { server, resource } = found;
+    const to = { fetch, server, client, identity, now: this.#now() };
+    const scope: Record<string, string> = scopes.length > 0 ? { scope: scopes.join(" ") } : {};
+    if (grant === "client_credentials") {
+      return requestToken(to, { grant_type: "client_credentials", resource, ...scope });
+    }
+    if (!authorize || redirectUri === undefined) {
+      throw new OAuthError("OAUTH_LOGIN_NEEDED", `somebody has to log in at ${server.issuer} first`);
+    }
+    if (found.isDescribed && !server.challengeMethods?.includes("S256")) {
+      throw new OAuthError("OAUTH_METADATA", `${server.issuer} does not say that it checks PKCE with S256`);
+    }
+    const request = authorizationRequest(server, { clientId: client.id, redirectUri, resource, scopes });
+    const answer = new URL(await authorize(request.url));
+    const code = codeFrom(answer.searchParams, request.state, server);
+    return requestToken(
+      { ...to, now: this.#now() },
+      { grant_type: "authorization_code", code, redirect_uri: redirectUri, code_verifier: request.verifier, resource },
+    );
+  }
+
+  /** What is wanted now together with what was asked for before; nothing when nobody says what there is. */
+  #scopesFor({ scopes, server }: Discovered, challenge: BearerChallenge, before: Grant | undefined): string[] {
+    const wanted = challenge.scope === undefined ? (this.#options.scopes ?? scopes ?? []) : scopesIn(challenge);
+    const all = new Set([...(before?.requested ?? []), ...(this.#options.scopes ?? []), ...wanted]);
+    const takesOffline = this.#options.grant === "code" && server.scopesSupported?.includes("offline_access");
+    if (takesOffline && all.size > 0) all.add("offline_access");
+    return [...all];
+  }
+
+  async #reload(): Promise<void> {
+    this.#take(await this.#options.store.load());
+  }
+
+  async #keep(grant: Grant, version: number): Promise<void> {
+    const kept = await this.#options.store.save(grant, version);
+    if (kept) this.#take(kept);
+    // Somebody else kept another one meanwhile, and that is the one in force.
+    else await this.#reload();
+  }
+
+  #take(kept: KeptGrant | undefined): void {
+    this.#kept = kept;
+    this.#loaded = true;
+    const token = kept?.grant.accessToken;
+    if (token !== undefined && this.#headers.authorization !== `Bearer ${token}`) this.#renewedAt = this.#now();
+    this.#headers = token === undefined ? NO_HEADERS : { authorization: `Bearer ${token}` };
+  }
+
+  #endsSoon(grant: Grant | undefined): boolean {
+    return grant?.expiresAt !== undefined && grant.expiresAt - this.#now() < LEEWAY_MS;
+  }
+}
+
+function scopesIn({ scope = "" }: BearerChallenge): string[] {
+  return scope.split(" ").filter((each) => each !== "");
+}
+
+function without({ accessToken: _, refreshToken: __, expiresAt: ___, ...rest }: Grant): Grant {
+  return rest;
+}
+
+/** An answer without a refresh token leaves the old one in force. */
+function fresh(tokens: Tokens, refreshToken: string | undefined): Partial<Grant> {
+  return { ...(refreshToken === undefined ? {} : { refreshToken }), ...tokens };
+}

@@ -1,0 +1,83 @@
+// From a server that says 401 to who issues its tokens: RFC 9728, and what servers did before it.
+
+import type { BearerChallenge } from "./challenge.js";
+import { OAuthError } from "./errors.js";
+import { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
+import { discoverServer, type ServerMetadata, texts } from "./server-metadata.js";
+
+export interface Discovered {
+  /** As the server publishes it; it is sent along in exactly this form. */
+  readonly resource: string;
+  readonly server: ServerMetadata;
+  /** False for a server of the first revision that has no metadata at all: its endpoints are guessed. */
+  readonly isDescribed: boolean;
+  readonly scopes: readonly string[] | undefined;
+}
+
+interface Resource {
+  readonly resource: string;
+  readonly issuer: string;
+  readonly scopes: readonly string[] | undefined;
+}
+
+export async function discover(fetch: Fetch, url: URL, challenge: BearerChallenge): Promise<Discovered> {
+  const found = await findResource(fetch, url, challenge);
+  const issuer = found?.issuer ?? url.origin;
+  const server = await discoverServer(fetch, issuer);
+  const resource = found?.resource ?? canonical(url);
+  if (server) return { resource, server, isDescribed: true, scopes: found?.scopes };
+  if (found) throw new OAuthError("OAUTH_METADATA", `the authorization server ${issuer} publishes no metadata`);
+  return { resource, server: guessed(url.origin), isDescribed: false, scopes: undefined };
+}
+
+async function findResource(fetch: Fetch, url: URL, challenge: BearerChallenge): Promise<Resource | undefined> {
+  for (const place of places(url, challenge)) {
+    const { status, body } = await fetchJson(fetch, place);
+    if (status >= 500) throw new OAuthError("OAUTH_METADATA", `${place.href} answered HTTP ${status}`);
+    if (status !== 200 || !body) continue;
+    const { resource } = body;
+    // Otherwise one server could have tokens made for another.
+    if (typeof resource !== "string" || !covers(resource, url)) {
+      throw new OAuthError(
+        "OAUTH_METADATA",
+        `${place.href} describes another resource than ${url.origin}${url.pathname}`,
+      );
+    }
+    const [issuer] = texts(body.authorization_servers) ?? [];
+    if (issuer === undefined) throw new OAuthError("OAUTH_METADATA", `${place.href} names no authorization server`);
+    return { resource, issuer, scopes: texts(body.scopes_supported) };
+  }
+  if (challenge.resourceMetadata === undefined) return undefined;
+  throw new OAuthError("OAUTH_METADATA", `there is no metadata where ${url.origin} says it is`);
+}
+
+function places(url: URL, { resourceMetadata }: BearerChallenge): URL[] {
+  if (resourceMetadata !== undefined) return [safeUrl(resourceMetadata, "`resource_metadata`")];
+  const root = new URL("/.well-known/oauth-protected-resource", url.origin);
+  const path = url.pathname.replace(/\/$/, "");
+  return path === "" ? [root] : [new URL(root.pathname + path, url.origin), root];
+}
+
+/** The same address, or one that stands above it at the same origin. */
+function covers(resource: string, url: URL): boolean {
+  if (!URL.canParse(resource)) return false;
+  const named = new URL(resource);
+  const path = named.pathname.replace(/\/$/, "");
+  return named.origin === url.origin && named.hash === "" && `${url.pathname}/`.startsWith(`${path}/`);
+}
+
+function canonical(url: URL): string {
+  return url.pathname === "/" ? url.origin : `${url.origin}${url.pathname}`;
+}
+
+/** 2025-03-26: without metadata, the endpoints stand at the server's own root. */
+function guessed(origin: string): ServerMetadata {
+  return {
+    issuer: origin,
+    authorizationEndpoint: new URL("/authorize", origin),
+    tokenEndpoint: new URL("/token", origin),
+    registrationEndpoint: new URL("/register", origin),
+    namesIssuer: false,
+    takesClientMetadataUrl: false,
+  };
+}

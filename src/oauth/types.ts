@@ -1,0 +1,65 @@
+// The words of the client side.
+
+export type ClientAuthMethod = "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt";
+
+/** Who we are towards an authorization server, in the order in which it is tried. */
+export interface ClientIdentity {
+  /** Registered beforehand. */
+  readonly clientId?: string;
+  readonly clientSecret?: string;
+  readonly privateKey?: { readonly pem: string; readonly algorithm: string };
+  /** The issuer that registration is with; it is used at no other. */
+  readonly issuer?: string;
+  /** A document that describes us: where the server can read it, its address is our client id. */
+  readonly metadataUrl?: string;
+  /** Shown to people who log in. */
+  readonly name?: string;
+}
+
+/** A registration with one issuer. INVARIANT: never sent to another. */
+export interface RegisteredClient {
+  readonly id: string;
+  readonly secret?: string;
+  readonly method: ClientAuthMethod;
+  /** The address answers come back to that this registration knows. */
+  readonly redirectUri?: string;
+}
+
+/** What is kept. All of it is secret. */
+export interface Grant {
+  readonly issuer: string;
+  readonly resource: string;
+  readonly client: RegisteredClient;
+  readonly accessToken?: string;
+  /** Milliseconds since 1970. */
+  readonly expiresAt?: number;
+  readonly refreshToken?: string;
+  /** What was asked for, all steps together. */
+  readonly requested: readonly string[];
+  /** Somebody is getting a new token until then; everybody else waits. */
+  readonly renewingUntil?: number;
+}
+
+export interface KeptGrant {
+  readonly grant: Grant;
+  readonly version: number;
+}
+
+/** Where grants are kept. */
+export interface GrantStore {
+  load(): Promise<KeptGrant | undefined>;
+  /** Puts it when the version is still this one (0: there is none yet); undefined when it is not. */
+  save(grant: Grant, version: number): Promise<KeptGrant | undefined>;
+}
+
+export function memoryGrants(): GrantStore {
+  let kept: KeptGrant | undefined;
+  return {
+    load: async () => kept,
+    save: async (grant, version) => {
+      if ((kept?.version ?? 0) !== version) return undefined;
+      kept = { grant, version: version + 1 };
+      return kept;
+    },
+  };
+}
