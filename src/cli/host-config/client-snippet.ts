@@ -14,8 +14,12 @@ export interface Launch {
  * the next, so the program that starts the current one is named.
  */
 export function launchOf(config: string, more: readonly string[] = []): Launch {
+  return launchWith(["host", "--config", config, ...more]);
+}
+
+/** The same for any of our commands. */
+export function launchWith(args: readonly string[]): Launch {
   const main = mainFile();
-  const args = ["host", "--config", config, ...more];
   if (isFleeting(main)) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
   const shim = stableProgram(main);
   return shim === undefined ? { command: process.execPath, args: [main, ...args] } : { command: shim, args };

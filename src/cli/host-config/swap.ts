@@ -17,7 +17,11 @@ import {
 import { dirname } from "node:path";
 
 /** `replace: false` fails with EEXIST when there is a file already, also when it came a moment ago. */
-export function writePrivately(file: string, text: string, { replace }: { replace: boolean }): void {
+export function writePrivately(
+  file: string,
+  text: string,
+  { replace, mode = 0o600 }: { replace: boolean; mode?: number },
+): void {
   const folder = dirname(file);
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const draft = `${file}.${randomBytes(6).toString("hex")}.tmp`;
@@ -29,7 +33,7 @@ export function writePrivately(file: string, text: string, { replace }: { replac
     } finally {
       closeSync(fd);
     }
-    chmodSync(draft, 0o600);
+    chmodSync(draft, mode);
     if (replace) {
       keepOwner(file, draft);
       renameSync(draft, file);

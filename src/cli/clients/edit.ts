@@ -1,0 +1,73 @@
+// Servers put into and taken out of a client's configuration by the smallest change of its text: comments, order and
+// layout stay. Every edit is checked: the new text must mean the old plus exactly what was asked for.
+
+import { isDeepStrictEqual } from "node:util";
+import { applyEdits, findNodeAtLocation, type FormattingOptions, modify, type Node, parseTree } from "jsonc-parser";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import { CliError } from "../exit.js";
+import { parseConfig } from "./read.js";
+import { withoutTable, withTable } from "./toml-tables.js";
+
+export interface Edit {
+  /** Keys that lead to the server. */
+  readonly path: readonly string[];
+  /** Undefined takes it out. */
+  readonly value: JsonObject | undefined;
+}
+
+export function edited(text: string, file: string, isToml: boolean, edits: readonly Edit[]): string {
+  const expected = structuredClone(parseConfig(text, file, isToml));
+  let out = text.trim() === "" && !isToml ? "{}\n" : text;
+  for (const edit of edits) {
+    out = isToml ? tomlEdit(out, edit) : jsonEdit(out, edit);
+    put(expected, edit);
+  }
+  if (isDeepStrictEqual(plain(parseConfig(out, file, isToml)), plain(expected))) return out;
+  throw new CliError(
+    `${file} is written in a way that cannot be edited safely; nothing was changed`,
+    undefined,
+    isToml ? "write each server as a table of its own: [mcp_servers.NAME]" : "edit it by hand",
+  );
+}
+
+function jsonEdit(text: string, { path, value }: Edit): string {
+  // First among its like, a new one leaves the commas and remarks of the others alone.
+  const isFirst = findNodeAtLocation(parseTree(text) as Node, path.slice(0, -1)) !== undefined;
+  const options = { formattingOptions: layoutOf(text), ...(isFirst ? { getInsertionIndex: () => 0 } : {}) };
+  return applyEdits(text, modify(text, [...path], value, options));
+}
+
+function tomlEdit(text: string, { path, value }: Edit): string {
+  return value === undefined ? withoutTable(text, path) : withTable(withoutTable(text, path), path, value);
+}
+
+/** As the file is indented already. */
+function layoutOf(text: string): FormattingOptions {
+  const indent = /^([ \t]+)\S/m.exec(text)?.[1] ?? "  ";
+  const eol = text.includes("\r\n") ? "\r\n" : "\n";
+  return { insertSpaces: !indent.startsWith("\t"), tabSize: indent.startsWith("\t") ? 1 : indent.length, eol };
+}
+
+function put(root: JsonObject, { path, value }: Edit): void {
+  let at = root;
+  for (const key of path.slice(0, -1)) {
+    if (!isJsonObject(at[key])) {
+      if (value === undefined) return;
+      at[key] = {};
+    }
+    at = at[key] as JsonObject;
+  }
+  const last = path.at(-1) as string;
+  if (value === undefined) delete at[last];
+  else at[last] = value;
+}
+
+/** An empty group of servers and none are the same; prototypes and order do not count. */
+function plain(value: JsonObject): unknown {
+  const copy = JSON.parse(JSON.stringify(value)) as JsonObject;
+  for (const key of ["mcpServers", "servers", "mcp_servers"]) {
+    const group = copy[key];
+    if (isJsonObject(group) && Object.keys(group).length === 0) delete copy[key];
+  }
+  return copy;
+}
