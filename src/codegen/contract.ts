@@ -93,6 +93,7 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
       const node = asObject(
         table,
         compileSchema(table, schema, `\`${key}\` of the tool \`${tool.name}\``, limits, reports),
+        key,
       );
       const type = types.root(node, `${own}${suffix}`, own);
       return { type: type.kind === "named" ? type.name : `${own}${suffix}`, node };
@@ -137,10 +138,11 @@ function titlesOf(tools: readonly string[], { resultSuffix, toolNames }: Reserve
   });
 }
 
-/** The protocol sends objects as arguments and structured results; a schema that leaves the type open means those. */
-function asObject(table: NodeTable, id: NodeId): NodeId {
+/** The protocol sends objects as arguments, whatever else a schema would accept; of results only where it leaves that open. */
+function asObject(table: NodeTable, id: NodeId, side: "inputSchema" | "outputSchema"): NodeId {
   const { types } = shapeOf(table.nodes, [{ id, spent: "" }]);
-  if (types !== undefined) return id;
+  const isObject = types?.length === 1 && types[0] === "object";
+  if (isObject || (side === "outputSchema" && types !== undefined)) return id;
   const { about } = table.nodes[id] as Node;
   return (
     table.nodes.push({ types: ["object"], all: [id], about: { tool: about.tool, side: about.side, pointer: "" } }) - 1

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { writeFiles } from "./fixtures/compile.js";
 import { hostileManifest } from "./fixtures/hostile.js";
+import { randomTools } from "./fixtures/random.js";
 import { compileCSharp, findRoslyn, type Roslyn } from "./fixtures/roslyn.js";
 import { manifestFiles } from "./fixtures/sample.js";
 import { generate } from "./generate.js";
@@ -27,7 +28,10 @@ describe.skipIf(typeof roslyn === "string")(
   `generated C#${typeof roslyn === "string" ? ` (skipped: ${roslyn})` : ""}`,
   () => {
     it("compiles for every manifest, a hostile one included, without a warning", () => {
-      const groups = new Map([["hostile", project("hostile", hostileManifest())]]);
+      const groups = new Map([
+        ["hostile", project("hostile", hostileManifest())],
+        ["random", project("random", { tools: randomTools(150, 21) })],
+      ]);
       for (const [i, { name, manifest }] of manifestFiles().entries()) {
         if (i % EVERY === 0) groups.set(name, project(name, manifest));
       }

@@ -33,6 +33,7 @@ export class Types {
   readonly #limits: CodegenLimits;
   readonly #reports: Reports;
   readonly #known = new Map<string, Type>();
+  /** What is being built, by its nodes; `needed` once something refers to it by name. */
   readonly #open = new Map<string, { name: string; needed: boolean }>();
   readonly #declared = new Set<string>();
   #owner = "";
@@ -78,12 +79,12 @@ export class Types {
     if (depth > MAX_NESTING || --this.#budget < 0)
       return this.#giveUp(plain, "is too large to express as types; it stays opaque");
     const name = root ?? this.#names.take(this.#nameFor(plain, hint));
-    const entry = { name, needed: false };
+    const entry = { name, needed: root !== undefined };
     this.#open.set(key, entry);
     const type = this.#build(plain, name, depth);
     this.#open.delete(key);
     let result = type;
-    if (entry.needed && !(type.kind === "named" && type.name === name)) {
+    if (entry.needed && root === undefined && !(type.kind === "named" && type.name === name)) {
       this.#declare({ kind: "alias", name, docs: [], type });
       result = { kind: "named", name };
     } else if (root === undefined) this.#giveBack(name);
@@ -221,8 +222,9 @@ export class Types {
       );
     }
     const unique = [...new Set(rest)] as Exclude<JsonPrimitive, null>[];
-    this.#declare({ kind: "enum", name, docs: docsOf(this.#table, shape.nodes), values: unique });
-    const type: Type = { kind: "named", name };
+    const own = hasNull && this.#isNeeded(name) ? this.#names.take(`${name}Value`) : name;
+    this.#declare({ kind: "enum", name: own, docs: docsOf(this.#table, shape.nodes), values: unique });
+    const type: Type = { kind: "named", name: own };
     return hasNull ? { kind: "nullable", of: type } : type;
   }
 
@@ -273,10 +275,16 @@ export class Types {
     if (only === undefined) type = nullable ? { kind: "null" } : NEVER;
     else if (second === undefined) type = only.type;
     else {
-      this.#declare({ kind: "union", name, docs: docsOf(this.#table, shape.nodes), variants: kept });
-      type = { kind: "named", name };
+      // Whoever refers to this by name means null as well, so the name belongs to what includes it.
+      const own = nullable && this.#isNeeded(name) ? this.#names.take(`${name}Value`) : name;
+      this.#declare({ kind: "union", name: own, docs: docsOf(this.#table, shape.nodes), variants: kept });
+      type = { kind: "named", name: own };
     }
     return nullable && only !== undefined ? { kind: "nullable", of: type } : type;
+  }
+
+  #isNeeded(name: string): boolean {
+    return [...this.#open.values()].some((entry) => entry.name === name && entry.needed);
   }
 
   #array(shape: Shape, name: string, depth: number): Type {
