@@ -43,7 +43,8 @@ async function session() {
     }),
     base,
   );
-  const headers = { ...base, "mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": revision };
+  const id = opened.headers["mcp-session-id"];
+  const headers = { ...base, ...(id === undefined ? {} : { "mcp-session-id": id }), "mcp-protocol-version": revision };
   await post(JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }), headers);
   return headers;
 }

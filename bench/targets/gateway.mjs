@@ -1,0 +1,71 @@
+// Portcullis as a gateway, with shipped defaults: an application in the store, a policy that reads the argument,
+// validation, and the ledger on a real disk. APPS and KEYS fill the store with others.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { keysOrLocal } from "../../dist/cli/gateway/identity.js";
+import { startGateway } from "../../dist/cli/gateway/runtime.js";
+import { read } from "../../dist/ledger/index.js";
+import { openStorage } from "../../dist/storage/index.js";
+import { ready } from "./child.mjs";
+
+// Beside the repository, not in a temporary folder that may be memory.
+const dir = mkdtempSync(join(import.meta.dirname, "..", "..", ".portcullis-bench-"));
+mkdirSync(join(dir, "policy"));
+writeFileSync(
+  join(dir, "policy", "bench.cedar"),
+  `@id("append") permit (principal, action == Action::"append", resource) when { context.arguments.text like "*" };`,
+);
+const { DOWNSTREAM } = process.env;
+const entry = DOWNSTREAM
+  ? { url: DOWNSTREAM }
+  : { command: process.execPath, args: [join(import.meta.dirname, "echo.mjs"), "--stdio"] };
+const document = { servers: { echo: { ...entry, noGuardrail: ["*"] } } };
+const storage = await openStorage(`sqlite:${join(dir, "portcullis.db")}`);
+await storage.applications.put("local", document, "bench");
+const apps = Number(process.env.APPS ?? 0);
+for (let i = 0; i < apps; i++) await storage.applications.put(`app-${i}`, document, "bench");
+for (let i = 0; i < Number(process.env.KEYS ?? 0); i++) {
+  const id = `key-${i}`;
+  await storage.keys.add(
+    {
+      id,
+      app: `app-${i % apps}`,
+      agent: "a",
+      name: id,
+      hash: String(i).padStart(64, "0"),
+      prefix: id,
+      permissions: ["invoke(*)"],
+      limits: {},
+    },
+    "bench",
+  );
+}
+await storage.close();
+const identity = keysOrLocal({ localApp: "local", isLoopback: true });
+const runtime = await startGateway({
+  stateDir: dir,
+  http: { host: "127.0.0.1", port: 0 },
+  telemetry: { log: { level: "error" } },
+  identity: async (parts) => {
+    // Keys are held as in service; the load itself comes as the local user.
+    const here = await identity(parts);
+    const principal = { app: "local", agent: "bench", scope: [], via: "local" };
+    const identify = (peer, auth, meta) =>
+      peer.headers?.authorization === undefined ? principal : here.identify(peer, auth, meta);
+    return { ...here, identify };
+  },
+});
+ready(runtime.listeners[0].url, {
+  stop: async () => {
+    await runtime.close();
+    let decisions = 0;
+    let outcomes = 0;
+    for await (const { record } of read(runtime.state.ledgerDir)) {
+      if (record.tool !== "append") continue;
+      if (record.kind === "decision") decisions++;
+      if (record.kind === "outcome") outcomes++;
+    }
+    rmSync(dir, { recursive: true, force: true });
+    return { decisions, outcomes };
+  },
+});
