@@ -26,6 +26,9 @@ const CI_SHARE = {
   LATTICE_LAWS: "60",
   LATTICE_EDITS_EVERY: "200",
   LATTICE_GATES: "60",
+  CODEGEN_VALUES: "30",
+  CODEGEN_RANDOM: "100",
+  CODEGEN_CSHARP_EVERY: "8",
 };
 
 const args = process.argv.slice(2);

@@ -51,6 +51,7 @@ describe("code from a hostile manifest", () => {
     for (const { path, text } of generate(language, hostileManifest()).files) {
       if (path.endsWith(".json")) continue;
       expect(
+        // oxlint-disable-next-line no-control-regex -- those are what is looked for
         text.match(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g),
         path,
       ).toBeNull();

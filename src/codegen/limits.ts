@@ -20,5 +20,5 @@ export const DEFAULT_CODEGEN_LIMITS: Readonly<CodegenLimits> = {
   maxDepth: 128,
   maxEnum: 20_000,
   maxTypes: 2_000,
-  maxPatternSize: 5_000,
+  maxPatternSize: 20_000,
 };

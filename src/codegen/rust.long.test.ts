@@ -43,6 +43,21 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     expect(fields.opaque / fields.typed).toBeLessThan(0.02);
   });
 
+  it("compiles for hostile manifests, without tools, and under names that are taken", () => {
+    const folder = join(dir, "odd");
+    const odd = { hostile: hostileManifest(), empty: { tools: [] } } as Record<string, unknown>;
+    const one = { tools: [{ name: "t", inputSchema: {}, outputSchema: false }] };
+    for (const name of ["type", "serde", "core", "test", "self", "1", "日本"]) odd[name] = one;
+    const members = Object.entries(odd).map(([name, manifest], i) => {
+      writeFiles(join(folder, `o${i}`), generate("rust", manifest, name === "hostile" ? {} : { name }).files);
+      return `o${i}`;
+    });
+    workspace(folder, members);
+    const { status, stderr } = cargo(folder, ["check", "--workspace", "--message-format", "short"]);
+    expect(stderr.match(/.*(?:warning|error).*/g) ?? []).toEqual([]);
+    expect(status).toBe(0);
+  });
+
   /** Runs values through the decoders of a generated crate, built by cargo; hands back where they differ. */
   function compare(name: string, tools: readonly ManifestTool[], cases: readonly Case[]) {
     const folder = join(dir, name);

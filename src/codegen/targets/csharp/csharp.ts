@@ -15,7 +15,7 @@ export const csharp: Target = {
   reserved: {
     types: RESERVED_TYPES,
     resultSuffix: "Result",
-    toolNames: (title) => [`ICan${title}`, `Run${title}`],
+    toolNames: (title) => [`ICan${title}`],
     serverNames: (title) => [
       ...["Mcp", "Tools", "Handlers", "Client", "Registration", "Capabilities"].map((suffix) => `${title}${suffix}`),
       `I${title}Caps`,
@@ -108,7 +108,7 @@ function toolsFile({ title, tools, server }: Contract, namespace: string): strin
   );
   const methods = tools.map(
     (tool) => `${docs(tool.docs, "        ")}        [McpTool(${quote(tool.name)}, ${quote(tool.docs.join("\n"))})]
-        public async Task<${outputOf(tool)}> Run${tool.title}(
+        public async Task<${outputOf(tool)}> ${tool.title}(
             [FromServices] ICan${tool.title} service,
             ${tool.args.type} args,
             CancellationToken ct = default)

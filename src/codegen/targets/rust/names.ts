@@ -20,6 +20,18 @@ export function raw(name: string): string {
   return RESERVED.has(name) ? `r#${name}` : name;
 }
 
+/** Crates that are there already: those of the language, and those the generated one depends on. */
+const TAKEN_CRATES = new Set(
+  "std core alloc test proc_macro serde serde_core serde_derive serde_json itoa memchr ryu zmij syn quote proc_macro2 unicode_ident".split(
+    " ",
+  ),
+);
+
+export function crateName(server: string): string {
+  const name = snake(server, "server").slice(0, 60);
+  return RESERVED.has(name) || TAKEN_CRATES.has(name) ? `${name}_mcp` : name;
+}
+
 /** Names in scope of the generated types, which none of them may take. */
 export const RESERVED_TYPES =
   "Self String Vec Option Some None Result Ok Err Box Clone Copy Debug Default Eq PartialEq Hash Send Sync Sized Drop Fn FnMut FnOnce From Into Iterator ToString AsRef Serialize Deserialize Serializer Deserializer Value Map OrNull Never BTreeMap Arc RwLock PhantomData Future Pin McpError ToolCap HasCaps Agent GuardrailToken GuardrailBlocked CallbackRunner CallbackContext UncheckedInvocation NoGuardrailRequired Both Nothing Answer Transport StdioTransport Client Handshake SharedState ServerState Server Problem ToolCaller Command".split(

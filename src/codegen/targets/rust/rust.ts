@@ -4,14 +4,14 @@
 import { type Checks, encodeChecks } from "../../checks.js";
 import type { Contract, ToolContract } from "../../contract.js";
 import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
-import { Names, snake } from "../../names.js";
+import { Names } from "../../names.js";
 import type { Report } from "../../report.js";
 import type { About, Node } from "../../schema/node.js";
 import { compilePattern } from "../../schema/pattern.js";
 import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
 import { circles } from "./boxes.js";
 import { CHECK_RS, PATTERN_RS } from "./check-rs.js";
-import { docs, identifier, quote, raw, RESERVED_TYPES } from "./names.js";
+import { crateName, docs, identifier, quote, raw, RESERVED_TYPES } from "./names.js";
 import { CAPABILITY_RS, CLIENT_RS, ERROR_RS, SUPPORT_RS } from "./support-rs.js";
 import { declarationText, type RustScope } from "./types.js";
 
@@ -71,18 +71,20 @@ function generated(text: string): string {
 }
 
 function cargoFile({ server, version }: Contract): string {
-  const name = snake(server, "server").replaceAll("_", "-").slice(0, 60);
+  const crate = crateName(server);
   const semver = /^\d+\.\d+\.\d+$/.test(version) ? version : "0.0.0";
+  // No doctests: what looks like code in a description is not meant to run.
   return `# ${HEADER}
 [package]
-name = ${quote(name)}
+name = ${quote(crate.replaceAll("_", "-"))}
 version = ${quote(semver)}
 edition = "2021"
 rust-version = "1.74"
 publish = false
 
 [lib]
-name = ${quote(snake(server, "server").slice(0, 60))}
+name = ${quote(crate)}
+doctest = false
 
 [dependencies]
 serde = { version = "1", features = ["derive"] }
@@ -90,7 +92,7 @@ serde_json = "1"
 `;
 }
 
-function libFile({ server, title }: Contract): string {
+function libFile({ server, title, declarations }: Contract): string {
   return `// ${HEADER}
 //! ${quote(server).slice(1, -1)}: its tools as types.
 #![forbid(unsafe_code)]
@@ -113,8 +115,7 @@ pub use capability::*;
 pub use error::McpError;
 pub use support::{Never, OrNull};
 pub use tools::{${title}All, ${title}Caps};
-pub use types::*;
-
+${declarations.length > 0 ? "pub use types::*;\n" : ""}
 /// The tools as the server publishes them: the answer to tools/list.
 pub const MANIFEST: &str = include_str!("manifest.json");
 `;

@@ -140,6 +140,7 @@ pub(crate) fn put_others<T: Serialize>(
 }
 
 /// One side of a tool: nothing is read into it that its schema does not accept.
+#[allow(unused_macros)]
 macro_rules! checked {
     ($name:ident, $node:expr) => {
         impl<'de> serde::Deserialize<'de> for $name {
