@@ -2,9 +2,9 @@
 // layout stay. Every edit is checked: the new text must mean the old plus exactly what was asked for.
 
 import { isDeepStrictEqual } from "node:util";
-import { applyEdits, findNodeAtLocation, type FormattingOptions, modify, type Node, parseTree } from "jsonc-parser";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import { CliError } from "../exit.js";
+import { withoutProperty, withProperty } from "./json-properties.js";
 import { parseConfig } from "./read.js";
 import { withoutTable, withTable } from "./toml-tables.js";
 
@@ -31,21 +31,11 @@ export function edited(text: string, file: string, isToml: boolean, edits: reado
 }
 
 function jsonEdit(text: string, { path, value }: Edit): string {
-  // First among its like, a new one leaves the commas and remarks of the others alone.
-  const isFirst = findNodeAtLocation(parseTree(text) as Node, path.slice(0, -1)) !== undefined;
-  const options = { formattingOptions: layoutOf(text), ...(isFirst ? { getInsertionIndex: () => 0 } : {}) };
-  return applyEdits(text, modify(text, [...path], value, options));
+  return value === undefined ? withoutProperty(text, path) : withProperty(text, path, value);
 }
 
 function tomlEdit(text: string, { path, value }: Edit): string {
   return value === undefined ? withoutTable(text, path) : withTable(withoutTable(text, path), path, value);
-}
-
-/** As the file is indented already. */
-function layoutOf(text: string): FormattingOptions {
-  const indent = /^([ \t]+)\S/m.exec(text)?.[1] ?? "  ";
-  const eol = text.includes("\r\n") ? "\r\n" : "\n";
-  return { insertSpaces: !indent.startsWith("\t"), tabSize: indent.startsWith("\t") ? 1 : indent.length, eol };
 }
 
 function put(root: JsonObject, { path, value }: Edit): void {
