@@ -182,10 +182,15 @@ function test(type: Type, value: string, scope: CSharpScope, depth: number): str
     case "map":
       return `IsKind(${value}, JsonValueKind.Object)`;
     case "nullable":
-      return `(IsKind(${value}, JsonValueKind.Null) || ${test(type.of, value, scope, depth)})`;
+      return oneOf([`IsKind(${value}, JsonValueKind.Null)`, test(type.of, value, scope, depth)]);
     case "named":
       return testNamed(type.name, value, scope, depth);
   }
+}
+
+/** What is always true must be seen to be: a compiler warns about what stands behind it. */
+function oneOf(tests: readonly string[]): string {
+  return tests.includes("true") ? "true" : `(${tests.join(" || ")})`;
 }
 
 function testNamed(name: string, value: string, scope: CSharpScope, depth: number): string {
@@ -201,7 +206,7 @@ function testNamed(name: string, value: string, scope: CSharpScope, depth: numbe
     case "alias":
       return test(declaration.type, value, scope, depth + 1);
     case "union":
-      return `(${declaration.variants.map((variant) => test(variant.type, value, scope, depth + 1)).join(" || ")})`;
+      return oneOf(declaration.variants.map((variant) => test(variant.type, value, scope, depth + 1)));
     case "object": {
       const needed = declaration.fields.filter((field) => field.required).slice(0, 40);
       const tests = needed.map((field) => {
