@@ -22,15 +22,13 @@ export interface Converted {
   readonly problems: readonly string[];
 }
 
-const KNOWN: ReadonlySet<string> = new Set([
-  ...["type", "transport", "command", "args", "env", "envFile", "cwd", "url", "serverUrl", "httpUrl", "headers"],
-  ...["disabled", "enabled", "timeout"],
-  ...["http_headers", "env_http_headers", "bearer_token_env_var", "env_vars", "tool_timeout_sec"],
-]);
-/** Of no consequence here: how the client shows or starts it, and what it lets pass by itself. */
-const SILENT: ReadonlySet<string> = new Set([
-  ...["description", "icon", "gallery", "version", "name", "startup_timeout_sec", "startup_timeout_ms"],
-]);
+const words = (text: string): ReadonlySet<string> => new Set(text.split(" "));
+const KNOWN = words(
+  "type transport command args env envFile cwd url serverUrl httpUrl headers disabled enabled timeout " +
+    "http_headers env_http_headers bearer_token_env_var env_vars tool_timeout_sec",
+);
+/** Of no consequence here: how the client shows it, and how long it waits for it to start. */
+const SILENT = words("description icon gallery version name startup_timeout_sec startup_timeout_ms");
 
 export function convert(found: FoundServer, name: string, variables: Variables): Converted {
   const reader = new Conversion(found, name, variables);
