@@ -6,7 +6,7 @@ import { type BearerChallenge, readChallenge } from "./challenge.js";
 import { OAuthError } from "./errors.js";
 import { type Fetch, safeUrl } from "./json-fetch.js";
 import { clientFor } from "./registration.js";
-import { discover, type Discovered } from "./resource-metadata.js";
+import { covers, discover, type Discovered } from "./resource-metadata.js";
 import { requestToken, TokenDenied, type Tokens } from "./token-endpoint.js";
 import type { ClientIdentity, Grant, GrantStore, KeptGrant, RegisteredClient } from "./types.js";
 
@@ -163,12 +163,26 @@ export class OAuthClient {
     const { server, resource } = found;
     const before = this.#kept?.grant.issuer === server.issuer ? this.#kept.grant : undefined;
     const scopes = this.#scopesFor(found, challenge, before);
+    this.#assertPossible(found, scopes);
     const client = await this.#client(found, before);
     const tokens = await this.#tokens(found, client, scopes);
     await this.#keep(
       { issuer: server.issuer, resource, client, requested: scopes, ...fresh(tokens, undefined) },
       this.#kept?.version ?? 0,
     );
+  }
+
+  /** Before anything is registered for a login that cannot be. */
+  #assertPossible({ server, isDescribed }: Discovered, scopes: readonly string[]): void {
+    const { grant, authorize } = this.#options;
+    if (grant === "client_credentials") return;
+    if (!authorize) {
+      const what = scopes.length > 0 ? ` for ${scopes.join(" ")}` : "";
+      throw new OAuthError("OAUTH_LOGIN_NEEDED", `somebody has to log in at ${server.issuer}${what} first`);
+    }
+    if (isDescribed && !server.challengeMethods?.includes("S256")) {
+      throw new OAuthError("OAUTH_METADATA", `${server.issuer} does not say that it checks PKCE with S256`);
+    }
   }
 
   async #client({ server }: Discovered, before: Grant | undefined): Promise<RegisteredClient> {
@@ -187,12 +201,7 @@ export class OAuthClient {
     if (grant === "client_credentials") {
       return requestToken(to, { grant_type: "client_credentials", resource, ...scope });
     }
-    if (!authorize || redirectUri === undefined) {
-      throw new OAuthError("OAUTH_LOGIN_NEEDED", `somebody has to log in at ${server.issuer} first`);
-    }
-    if (found.isDescribed && !server.challengeMethods?.includes("S256")) {
-      throw new OAuthError("OAUTH_METADATA", `${server.issuer} does not say that it checks PKCE with S256`);
-    }
+    if (!authorize || redirectUri === undefined) throw new TypeError("`authorize` needs `redirectUri`");
     const request = authorizationRequest(server, { clientId: client.id, redirectUri, resource, scopes });
     const answer = new URL(await authorize(request.url));
     const code = codeFrom(answer.searchParams, request.state, server);
@@ -222,7 +231,12 @@ export class OAuthClient {
     else await this.#reload();
   }
 
-  #take(kept: KeptGrant | undefined): void {
+  #take(stored: KeptGrant | undefined): void {
+    // A grant for another address, from before somebody changed it, is worth nothing here and stays here.
+    const isOurs = stored === undefined || covers(stored.grant.resource, this.#options.url);
+    const kept = isOurs
+      ? stored
+      : { version: stored.version, grant: { ...without(stored.grant), issuer: "", requested: [] } };
     this.#kept = kept;
     this.#loaded = true;
     const token = kept?.grant.accessToken;

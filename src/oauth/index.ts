@@ -6,4 +6,4 @@ export { OAuthError, type OAuthErrorCode } from "./errors.js";
 export { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
 export { clientMetadata } from "./registration.js";
 export { discoverServer, fetchKeys, type ServerMetadata } from "./server-metadata.js";
-export { type ClientIdentity, type Grant, type GrantStore, memoryGrants } from "./types.js";
+export { type ClientIdentity, type Grant, type GrantStore, type KeptGrant, memoryGrants } from "./types.js";

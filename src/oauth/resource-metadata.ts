@@ -59,7 +59,7 @@ function places(url: URL, { resourceMetadata }: BearerChallenge): URL[] {
 }
 
 /** The same address, or one that stands above it at the same origin. */
-function covers(resource: string, url: URL): boolean {
+export function covers(resource: string, url: URL): boolean {
   if (!URL.canParse(resource)) return false;
   const named = new URL(resource);
   const path = named.pathname.replace(/\/$/, "");

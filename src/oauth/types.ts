@@ -52,8 +52,8 @@ export interface GrantStore {
   save(grant: Grant, version: number): Promise<KeptGrant | undefined>;
 }
 
-export function memoryGrants(): GrantStore {
-  let kept: KeptGrant | undefined;
+export function memoryGrants(first?: KeptGrant): GrantStore {
+  let kept = first;
   return {
     load: async () => kept,
     save: async (grant, version) => {

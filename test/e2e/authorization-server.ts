@@ -154,7 +154,7 @@ async function agree(
   const grant =
     (grantId && (await provider.Grant.find(grantId))) ??
     new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
-  grant.addOIDCScope("openid offline_access");
+  grant.addOIDCScope(`openid offline_access ${params.scope ?? ""}`);
   const wanted = String(params.scope ?? "").split(" ");
   if (params.resource) {
     grant.addResourceScope(params.resource, scopes.filter((scope) => wanted.includes(scope)).join(" "));

@@ -4,7 +4,8 @@ import type { JsonObject } from "../../protocol/index.js";
 import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
 import { changeText, differences, hideCredentials } from "../declared/difference.js";
 import { CliError, EXIT } from "../exit.js";
-import { outFor } from "../options.js";
+import type { LoginOptions } from "../oauth/login.js";
+import { outFor, portNumber } from "../options.js";
 import { type Out, paint, table } from "../print.js";
 import { agreed } from "../store/ask.js";
 import { pathOf, valueOf, withField } from "../store/edit.js";
@@ -105,6 +106,27 @@ export function addAppCommands(program: Command): void {
         outFor(command).data({ removed: id }, () => `removed ${id}`);
       }),
     );
+
+  withStoreOptions(app.command("login <app> <server>"))
+    .description("log in at a server that wants OAuth, for the application or one of its users")
+    .option("--user <name>", "for this user, where each has their own token")
+    .option("--scope <scope...>", "ask for these instead of what the server says")
+    .option("--port <number>", "where the browser comes back to (0 lets the system choose)", portNumber, 0)
+    .option("--timeout <seconds>", "how long to wait for the person", Number, 300)
+    .option("--public-url <url>", "the gateway's public address, which describes this client")
+    .option("--allow-private <host...>", "private hosts that the authorization server may be at")
+    .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
+      const { login } = await import("../oauth/login.js");
+      await login(command, id, server, options);
+    });
+
+  withStoreOptions(app.command("logout <app> <server>"))
+    .description("forget the token; its issuer is not told")
+    .option("--user <name>", "of this user")
+    .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
+      const { logout } = await import("../oauth/login.js");
+      await logout(command, id, server, options);
+    });
 
   withStoreOptions(app.command("apply <file>"))
     .description("make the store what a portcullis.yaml says; the difference is shown first")

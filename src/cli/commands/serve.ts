@@ -48,6 +48,7 @@ export function addServe(program: Command): void {
     .option("--admin-url <url>", "where people reach the admin port, for approval links")
     .option("--approval-webhook <url>", "tell this address, signed, when a call waits for a person")
     .option("--oauth <file>", "accept access tokens of the issuers in this file, for applications")
+    .option("--public-url <url>", "where the world reaches this gateway, to describe it to authorization servers")
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);

@@ -10,6 +10,7 @@ import {
   openOAuthIdentity,
 } from "../../identity/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
+import { clientDocumentDoor } from "../oauth/identity.js";
 import type { IdentityHere, IdentityParts } from "./runtime.js";
 
 export interface IdentityOptions {
@@ -20,9 +21,11 @@ export interface IdentityOptions {
   readonly oauth?: OAuthSettings;
   /** Private hosts and ranges that issuers may be at, besides their own addresses. */
   readonly allow?: readonly string[];
+  /** Where the document is read that describes us as a client. */
+  readonly publicUrl?: string;
 }
 
-export function keysOrLocal({ localApp, isLoopback, oauth, allow = [] }: IdentityOptions) {
+export function keysOrLocal({ localApp, isLoopback, oauth, allow = [], publicUrl }: IdentityOptions) {
   return async ({ storage, telemetry }: IdentityParts): Promise<IdentityHere> => {
     const ring = await KeyRing.open({
       storage,
@@ -38,9 +41,10 @@ export function keysOrLocal({ localApp, isLoopback, oauth, allow = [] }: Identit
     // What the operator wrote down as an issuer may be at a private address.
     const outbound = oauth && createOutbound(createDialer({ allow: [...allow, ...issuerHosts(oauth)] }));
     const tokens = oauth && outbound && (await openOAuthIdentity({ settings: oauth, fetch: outbound.fetch, others }));
+    const document = publicUrl === undefined ? undefined : clientDocumentDoor(publicUrl);
     return {
       identify: tokens?.identify ?? others,
-      ...(tokens ? { open: tokens.open } : {}),
+      open: (request) => (tokens?.open(request) || document?.(request)) ?? false,
       approverFor: async (token) => {
         const credential = token === "" ? undefined : await ring.find(token);
         if (!credential || credential.rights.approve.length === 0) return undefined;

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { listenStdio } from "../../transport/index.js";
 import { CliError, EXIT } from "../exit.js";
+import { downstreamOAuth } from "../oauth/downstream.js";
 import { type Out, paintErr } from "../print.js";
 import { keysOrLocal } from "./identity.js";
 import { readOAuthFile } from "./oauth-file.js";
@@ -37,6 +38,7 @@ export interface ServeApplicationsOptions {
   trustGateway?: string[];
   approvalWebhook?: string;
   oauth?: string;
+  publicUrl?: string;
 }
 
 const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
@@ -65,10 +67,12 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     telemetry: { log: { level: options.logLevel as "info" } },
     limits: { challengeWaitMs: options.challengeWait * 1_000 },
     ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
+    oauth: downstreamOAuth({ allow: options.allowPrivate ?? [], publicUrl: options.publicUrl }),
     identity: keysOrLocal({
       localApp: options.app ?? "local",
       isLoopback,
       allow: options.allowPrivate ?? [],
+      ...(options.publicUrl === undefined ? {} : { publicUrl: options.publicUrl }),
       ...(options.oauth === undefined ? {} : { oauth: readOAuthFile(options.oauth) }),
     }),
     ...(options.stdio

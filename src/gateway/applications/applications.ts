@@ -103,6 +103,12 @@ export class Applications {
         // Named `server kind name`; what the server itself changed it has already told.
         if (action !== "changed") house.pinChanged(name.split(" ", 1)[0] as string);
         return;
+      case "token": {
+        // Named `server user`. Renewing is no change; a login and a logout are.
+        const [server = "", user = ""] = name.split(/ (.*)/s, 2);
+        if (action === "remove") this.#inTurn(app, () => house.tokenRemoved(server, user));
+        return;
+      }
       case "session":
         if (action === "remove") house.endpoint.forget(name);
         return;

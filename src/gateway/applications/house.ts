@@ -102,6 +102,14 @@ export class House {
     await this.#connect(this.#application.document);
   }
 
+  /** Somebody logged in or out at a server: it is connected anew, or that user's connection is. */
+  async tokenRemoved(server: string, user: string): Promise<void> {
+    const link = this.#links.get(server);
+    if (user !== "") return link?.forget(user);
+    await this.#disconnect(server);
+    await this.#connect(this.#application.document);
+  }
+
   /** An operator accepted a difference, here or elsewhere. */
   pinChanged(server: string): void {
     void this.#links.get(server)?.refresh();

@@ -108,6 +108,13 @@ export class ServerLink implements Link {
     return this.#refreshing;
   }
 
+  /** This user's credential is another one now, or gone. */
+  async forget(user: string): Promise<void> {
+    const upstream = this.#users.get(user);
+    this.#users.delete(user);
+    await upstream?.close();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#retry);

@@ -1,0 +1,80 @@
+// OAuth towards downstream servers: the gateway's own tokens, never its callers'. Nobody is there to log in, so what
+// needs a person is said to whoever runs it.
+
+import { OAuthClient, OAuthError } from "../../oauth/index.js";
+import { Fault } from "../../protocol/index.js";
+import type { Application, Sealer, ServerEntry, Storage } from "../../storage/index.js";
+import { createDialer, createOutbound } from "../../upstream/index.js";
+import type { OAuthFor, ResolveText } from "../gateway/servers.js";
+import { storedGrants } from "./grants.js";
+import { clientIdentity } from "./identity.js";
+
+export interface DownstreamOAuthOptions {
+  /** Private hosts that authorization servers may be at: a server's own word is not enough. */
+  readonly allow: readonly string[];
+  readonly publicUrl?: string | undefined;
+}
+
+interface Parts {
+  readonly storage: Storage;
+  readonly sealer: Sealer;
+  readonly resolve: ResolveText;
+}
+
+export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
+  return (parts: Parts): OAuthFor =>
+    (application, server, entry, user = "") => {
+      let client: OAuthClient | undefined;
+      const made = async (): Promise<OAuthClient> => {
+        client ??= await clientOf(parts, application, server, entry, user);
+        return client;
+      };
+      return {
+        headers: () => client?.headers() ?? made().then((ready) => ready.headers()),
+        refused: async (refusal) => {
+          try {
+            return await (await made()).refused(refusal);
+          } catch (error) {
+            throw explained(error, application.id, server, user);
+          }
+        },
+      };
+    };
+
+  async function clientOf(
+    { storage, sealer, resolve }: Parts,
+    { id: app }: Application,
+    server: string,
+    entry: ServerEntry,
+    user: string,
+  ): Promise<OAuthClient> {
+    const { auth } = entry;
+    const url = new URL(await resolve(app, entry.url ?? ""));
+    const clientSecret = auth?.clientSecret === undefined ? undefined : await resolve(app, auth.clientSecret);
+    const clientId = auth?.clientId === undefined ? undefined : await resolve(app, auth.clientId);
+    const { fetch } = createOutbound(createDialer({ allow: [...allow, url.hostname.replace(/^\[|\]$/g, "")] }));
+    // With a secret of its own, and nobody to stand for, the gateway needs no person.
+    const isMachine = clientSecret !== undefined && auth?.per !== "user";
+    return new OAuthClient({
+      url,
+      fetch,
+      identity: clientIdentity({ clientId, clientSecret }, publicUrl),
+      store: storedGrants(storage, sealer, { app, server, user }),
+      scopes: auth?.scopes,
+      grant: isMachine ? "client_credentials" : "code",
+    });
+  }
+}
+
+function explained(error: unknown, app: string, server: string, user: string): Fault {
+  if (error instanceof Fault) return error;
+  const why = (error as Error)?.message ?? String(error);
+  const login = `portcullis app login ${app} ${server}${user === "" ? "" : ` --user ${user}`}`;
+  return new Fault("Unavailable", `server \`${server}\` wants an access token: ${why}`, {
+    extra: { server, delivered: false },
+    ...(error instanceof OAuthError && error.code === "OAUTH_LOGIN_NEEDED"
+      ? { suggestions: [`Log in with: ${login}`] }
+      : {}),
+    cause: error,
+  });
+}
