@@ -1,3 +1,3 @@
 export { readOperatorToken } from "./operator-token.js";
 export { type AdminLimits, type AdminListener, type AdminOptions, startAdmin } from "./server.js";
-export { startWebhook, type Webhook, type WebhookOptions, webhookSignature } from "./webhook.js";
+export { startWebhook, type Webhook, type WebhookOptions } from "./webhook.js";

@@ -47,8 +47,7 @@ export function keysOrLocal({ localApp, isLoopback, oauth, allow = [], publicUrl
       open: (request) => (tokens?.open(request) || document?.(request)) ?? false,
       approverFor: async (token) => {
         const credential = token === "" ? undefined : await ring.find(token);
-        if (!credential || credential.rights.approve.length === 0) return undefined;
-        return { name: `key:${credential.key.name}`, groups: credential.rights.approve };
+        return credential && approverOf(credential);
       },
       close: async () => {
         await outbound?.close();
