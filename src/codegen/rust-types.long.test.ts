@@ -72,5 +72,19 @@ describe.skipIf(missing !== undefined)(
         else expect(found, `${name}\n${stderr}`).toContain(error);
       }
     });
+
+    it("do not wait for ever for a server that says nothing", () => {
+      const { files } = generate("rust", { name: "quiet", tools: [] });
+      const main = `use std::time::Duration;
+fn main() {
+    let transport = quiet::client::StdioTransport::start(std::process::Command::new("sleep").arg("60")).unwrap();
+    let handshake = quiet::client::Handshake::new(transport.with_timeout(Duration::from_millis(200)));
+    println!("{}", quiet::client::block_on(handshake.initialize("test", "1")).err().unwrap());
+}
+`;
+      writeFiles(join(dir, "quiet"), [...files, { path: "src/main.rs", text: main }]);
+      const { stdout, stderr } = cargo(join(dir, "quiet"), ["run", "--quiet"]);
+      expect({ stdout, stderr }).toEqual({ stdout: "No answer: no answer in time\n", stderr: "" });
+    });
   },
 );

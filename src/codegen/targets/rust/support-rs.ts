@@ -473,9 +473,11 @@ export const CLIENT_RS = String.raw`//! A client with the standard library alone
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 
@@ -484,8 +486,10 @@ use crate::McpError;
 
 pub const PROTOCOL_VERSION: &str = "2025-11-25";
 const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
-/// Messages that may come before the answer to a request.
-const MAX_BETWEEN: usize = 10_000;
+/// Messages that may wait to be looked at.
+const MAX_WAITING: usize = 256;
+/// How long an answer may take, unless with_timeout says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One request at a time. Implement it for whatever your program connects with.
 pub trait Transport: Send + Sync {
@@ -543,12 +547,13 @@ impl ToolCaller for Client {
 /// A server that runs as a child process and ends with this value.
 pub struct StdioTransport {
     pipes: Mutex<Pipes>,
+    timeout: Duration,
 }
 
 struct Pipes {
     child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    output: Receiver<Result<Value, McpError>>,
     next: u64,
 }
 
@@ -558,9 +563,40 @@ impl StdioTransport {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(McpError::Transport("the process has no pipes".to_owned()));
         };
-        let output = BufReader::new(output);
-        Ok(StdioTransport { pipes: Mutex::new(Pipes { child, input: Some(input), output, next: 1 }) })
+        let (sender, messages) = sync_channel(MAX_WAITING);
+        thread::spawn(move || read_all(output, &sender));
+        let pipes = Mutex::new(Pipes { child, input: Some(input), output: messages, next: 1 });
+        Ok(StdioTransport { pipes, timeout: DEFAULT_TIMEOUT })
     }
+
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// Ends with the output of the process, at the first message that cannot be read, or when nobody listens any more.
+fn read_all(output: ChildStdout, sender: &SyncSender<Result<Value, McpError>>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let message = read_message(&mut output);
+        let last = message.is_err();
+        if sender.send(message).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn read_message(output: &mut BufReader<ChildStdout>) -> Result<Value, McpError> {
+    let mut line = Vec::new();
+    let read = output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(broken)?;
+    if read == 0 {
+        return Err(McpError::Transport("the server has gone".to_owned()));
+    }
+    if !line.ends_with(b"\n") && read as u64 >= MAX_LINE_BYTES {
+        return Err(McpError::Transport(format!("a message is longer than {MAX_LINE_BYTES} bytes")));
+    }
+    serde_json::from_slice(&line).map_err(|error| McpError::Transport(error.to_string()))
 }
 
 impl Drop for StdioTransport {
@@ -580,8 +616,9 @@ impl Transport for StdioTransport {
             let id = pipes.next;
             pipes.next += 1;
             pipes.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
-            for _ in 0..MAX_BETWEEN {
-                let message = pipes.receive()?;
+            let deadline = Instant::now() + self.timeout;
+            loop {
+                let message = pipes.receive(deadline)?;
                 if let Some(asked) = message.get("method") {
                     if let Some(id) = message.get("id") {
                         let error = json!({ "code": -32601, "message": format!("{asked} is not offered here") });
@@ -599,7 +636,6 @@ impl Transport for StdioTransport {
                 }
                 return Ok(message.get("result").cloned().unwrap_or(Value::Null));
             }
-            Err(McpError::Transport(format!("no answer among {MAX_BETWEEN} messages")))
         })
     }
 
@@ -617,16 +653,12 @@ impl Pipes {
         writeln!(input, "{message}").and_then(|()| input.flush()).map_err(broken)
     }
 
-    fn receive(&mut self) -> Result<Value, McpError> {
-        let mut line = Vec::new();
-        let read = (&mut self.output).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(broken)?;
-        if read == 0 {
-            return Err(McpError::Transport("the server has gone".to_owned()));
+    fn receive(&mut self, deadline: Instant) -> Result<Value, McpError> {
+        match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => Err(McpError::Transport("no answer in time".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => Err(McpError::Transport("the server has gone".to_owned())),
         }
-        if !line.ends_with(b"\n") && read as u64 >= MAX_LINE_BYTES {
-            return Err(McpError::Transport(format!("a message is longer than {MAX_LINE_BYTES} bytes")));
-        }
-        serde_json::from_slice(&line).map_err(|error| McpError::Transport(error.to_string()))
     }
 }
 
