@@ -2,6 +2,7 @@
 // is the operating system's user, and so it is on loopback for as long as there are neither: a laptop needs none.
 
 import {
+  approverOf,
   type Identify,
   keyIdentity,
   KeyRing,
