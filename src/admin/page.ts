@@ -15,27 +15,31 @@ export const APPROVAL_PAGE = `<!doctype html>
 <link rel="stylesheet" href="/approve.css">
 </head>
 <body>
+<header><strong>Portcullis</strong><span>approval</span></header>
 <main>
-<h1>Portcullis</h1>
 <form id="credential" autocomplete="off">
-<label for="token">Your approver's credential</label>
-<input id="token" type="password" required autocomplete="off" spellcheck="false">
-<button type="submit">Show the call</button>
+<h1>A call waits for a person</h1>
+<label for="token">Your credential</label>
+<div class="row">
+<input id="token" type="password" required autofocus autocomplete="off" spellcheck="false" aria-describedby="hint">
+<button type="submit" class="main">Show the call</button>
+</div>
+<p id="hint">The text in <code>operator.token</code> of the gateway's folder, or a key that may approve.</p>
 </form>
 <p id="problem" role="alert" hidden></p>
 <section id="call" hidden aria-live="polite">
 <p id="state"></p>
-<dl>
-<dt>Who asks</dt><dd id="who"></dd>
-<dt>What would run</dt><dd id="tool"></dd>
-<dt>Why it waits</dt><dd id="reason"></dd>
-<dt>Rule</dt><dd id="rules"></dd>
-<dt>Until</dt><dd id="until"></dd>
-</dl>
+<h1 id="tool"></h1>
+<p id="reason"></p>
 <h2>Arguments, in full</h2>
 <pre id="arguments" tabindex="0"></pre>
+<dl>
+<dt>Asked by</dt><dd id="who"></dd>
+<dt>Rule</dt><dd id="rules"></dd>
+<dt>Waits until</dt><dd id="until"></dd>
+</dl>
 <div id="answer">
-<label for="why">Reason (the agent reads it when you deny)</label>
+<label for="why">Reason, which the agent reads when you deny</label>
 <textarea id="why" rows="2" maxlength="2000"></textarea>
 <div class="buttons">
 <button id="deny" type="button">Deny</button>
@@ -49,26 +53,54 @@ export const APPROVAL_PAGE = `<!doctype html>
 </html>
 `;
 
-export const APPROVAL_STYLE = `:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { margin: 0; background: Canvas; color: CanvasText; }
-main { max-width: 46rem; margin: 0 auto; padding: 2rem 1rem; }
-h1 { font-size: 1.1rem; letter-spacing: .04em; margin: 0 0 1.5rem; }
-h2 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-form, .buttons { display: flex; gap: .5rem; flex-wrap: wrap; align-items: end; }
-label { display: block; width: 100%; font-weight: 600; }
-input, textarea { flex: 1; min-width: 14rem; width: 100%; box-sizing: border-box; font: inherit; padding: .5rem; }
-button { font: inherit; padding: .5rem 1rem; cursor: pointer; border: 1px solid GrayText; border-radius: .4rem; background: ButtonFace; color: ButtonText; }
-#approve { background: #14532d; border-color: #14532d; color: #fff; }
-#deny { background: #7f1d1d; border-color: #7f1d1d; color: #fff; }
+export const APPROVAL_STYLE = `:root {
+  color-scheme: light dark;
+  --page: light-dark(#f4f5f7, #14161a); --card: light-dark(#fff, #1d2026); --ink: light-dark(#16181d, #eceef2);
+  --soft: light-dark(#59606c, #a2a9b6); --line: light-dark(#d5d9e0, #363b45); --code: light-dark(#f4f5f7, #14161a);
+  --yes: light-dark(#17663a, #2f9e5f); --no: light-dark(#b3261e, #f28b82); --wait: light-dark(#8a5a00, #f0bf5c);
+  font: 16px/1.5 system-ui, sans-serif;
+}
+* { box-sizing: border-box; }
+[hidden] { display: none !important; }
+body { margin: 0; background: var(--page); color: var(--ink); }
+header, main { max-width: 44rem; margin: 0 auto; padding: 0 1rem; }
+main { padding-bottom: 2rem; }
+header { display: flex; gap: .5rem; padding-top: 1.25rem; padding-bottom: .75rem; }
+header span, #hint, dt { color: var(--soft); }
+form, section { background: var(--card); border: 1px solid var(--line); border-radius: .75rem; padding: 1.5rem; }
+h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywhere; }
+h2, label { display: block; font-size: .95rem; font-weight: 600; margin: 0 0 .4rem; }
+p { margin: 0; }
+.row, .buttons { display: flex; flex-wrap: wrap; gap: .6rem; }
+input, textarea { flex: 1 1 14rem; width: 100%; min-width: 0; font: inherit; padding: .5rem .75rem; color: inherit; background: var(--card); border: 1px solid var(--soft); border-radius: .5rem; }
+textarea { resize: vertical; }
+button { font: inherit; font-weight: 600; padding: .5rem 1.1rem; border: 1px solid transparent; border-radius: .5rem; cursor: pointer; }
+button.main { background: var(--ink); color: var(--card); }
+#approve { background: var(--yes); color: light-dark(#fff, #0b1d12); }
+#deny { background: transparent; border-color: var(--no); color: var(--no); }
 button:disabled { opacity: .5; cursor: default; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .35rem 1rem; margin: 0; }
-dt { color: GrayText; }
+:focus-visible { outline: 3px solid light-dark(#2563eb, #8ab4ff); outline-offset: 2px; }
+#hint { font-size: .9rem; margin-top: .6rem; }
+#problem { margin: 1rem 0; padding: .6rem 1rem; background: var(--card); border: 1px solid var(--no); border-left-width: .35rem; border-radius: .5rem; }
+#state { display: inline-block; margin-bottom: .75rem; padding: .1rem .7rem; border: 1px solid; border-radius: 1rem; font-size: .9rem; font-weight: 600; }
+#state[data-state=pending] { color: var(--wait); }
+#state[data-state=approved] { color: var(--yes); }
+#state[data-state=denied] { color: var(--no); }
+h1#tool { font-family: ui-monospace, monospace; margin-bottom: .35rem; }
+h2 { margin-top: 1.5rem; }
+pre { margin: 0 0 1.25rem; padding: .8rem 1rem; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--code); border: 1px solid var(--line); border-radius: .5rem; font: .9rem/1.5 ui-monospace, monospace; }
+code { font: .95em ui-monospace, monospace; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.25rem; margin: 0; font-size: .95rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid GrayText; border-radius: .4rem; padding: .75rem; max-height: 24rem; overflow: auto; margin: 0; }
-.buttons { margin-top: .75rem; justify-content: flex-end; }
-#answer { margin-top: 1.5rem; }
-#problem { border-left: .3rem solid #b91c1c; padding: .25rem .75rem; }
-#state { font-weight: 600; }
+#answer { margin-top: 1.5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
+.buttons { margin-top: .9rem; justify-content: flex-end; }
+@media (max-width: 30rem) {
+  form, section { padding: 1.1rem; }
+  .row button, .buttons button { flex: 1 1 100%; }
+  .buttons { flex-direction: column-reverse; }
+  dl { grid-template-columns: 1fr; gap: 0; }
+  dd { margin-bottom: .5rem; }
+}
 `;
 
 export const APPROVAL_SCRIPT = `"use strict";
@@ -91,25 +123,42 @@ export const APPROVAL_SCRIPT = `"use strict";
     if (response.ok) return answer;
     throw new Error(answer.error ? answer.error.reason : "HTTP " + response.status);
   }
-  function pretty(text) {
-    try {
-      return JSON.stringify(JSON.parse(text), null, 2);
-    } catch {
-      return text;
+  // Laid out by its brackets and never read: escapes of characters that cannot be seen would become those characters.
+  function laidOut(text) {
+    let out = "";
+    let depth = 0;
+    const line = () => "\\n" + "  ".repeat(Math.min(depth, 32));
+    for (let i = 0; i < text.length; i++) {
+      const c = text[i];
+      if (c === '"') {
+        let end = i + 1;
+        while (end < text.length && text[end] !== '"') end += text[end] === "\\\\" ? 2 : 1;
+        out += text.slice(i, end + 1);
+        i = end;
+      } else if (c === "{" || c === "[") {
+        const isEmpty = text[i + 1] === "}" || text[i + 1] === "]";
+        depth++;
+        out += isEmpty ? c : c + line();
+      } else if (c === "}" || c === "]") {
+        depth--;
+        out += text[i - 1] === "{" || text[i - 1] === "[" ? c : line() + c;
+      } else out += c === "," ? c + line() : c === ":" ? ": " : c;
     }
+    return out;
   }
   function show(call) {
     at("credential").hidden = true;
     at("call").hidden = false;
     const waits = call.state === "pending";
-    at("state").textContent = waits ? "This call waits for you." : "This call is " + call.state + (call.decided_by ? " by " + call.decided_by : "") + ".";
+    const because = call.deny_reason ? ": " + call.deny_reason : "";
+    at("state").textContent = waits ? "waits for you" : call.state + (call.decided_by ? " by " + call.decided_by : "") + because;
+    at("state").dataset.state = call.state;
     at("who").textContent = call.agent + " of " + call.app;
     at("tool").textContent = call.tool;
     at("reason").textContent = call.reason;
     at("rules").textContent = call.rules.map((rule) => rule.id + (rule.file ? " (" + rule.file + ":" + rule.line + ")" : "")).join(", ");
     at("until").textContent = new Date(call.expires_at).toLocaleString();
-    // Escapes of unseen characters are left as they are: the text is only laid out, never changed.
-    at("arguments").textContent = pretty(call.arguments);
+    at("arguments").textContent = laidOut(call.arguments);
     at("answer").hidden = !waits;
   }
   async function answer(verdict) {
