@@ -1,0 +1,345 @@
+// The client against servers that lie. One HTTP server plays resource and authorization server; each test changes a part.
+
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createDialer, createOutbound } from "../upstream/index.js";
+import { codeFrom } from "./authorization.js";
+import { readChallenge } from "./challenge.js";
+import { OAuthClient, type OAuthClientOptions } from "./client.js";
+import { safeUrl } from "./json-fetch.js";
+import { metadataUrls, type ServerMetadata } from "./server-metadata.js";
+import { memoryGrants } from "./types.js";
+
+type Answer = { status?: number; body?: unknown; location?: string };
+
+let origin = "";
+let asked: { path: string; body: string; authorization: string | undefined }[] = [];
+let answers: Record<string, Answer | ((body: URLSearchParams) => Answer)> = {};
+let stop: () => void = () => {};
+
+beforeEach(async () => {
+  const http = createServer((req, res) => {
+    let body = "";
+    req.on("data", (chunk) => {
+      body += String(chunk);
+    });
+    req.on("end", () => {
+      const path = req.url?.split("?")[0] as string;
+      asked.push({ path, body, authorization: req.headers.authorization });
+      const found = answers[path];
+      const answer = typeof found === "function" ? found(new URLSearchParams(body)) : found;
+      const headers = {
+        "content-type": "application/json",
+        ...(answer?.location ? { location: answer.location } : {}),
+      };
+      res.writeHead(answer?.status ?? (answer ? 200 : 404), headers);
+      res.end(typeof answer?.body === "string" ? answer.body : JSON.stringify(answer?.body ?? {}));
+    });
+  });
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  origin = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  stop = () => {
+    http.close();
+    http.closeAllConnections();
+  };
+  asked = [];
+  answers = {
+    "/.well-known/oauth-protected-resource/mcp": {
+      body: { resource: `${origin}/mcp`, authorization_servers: [origin], scopes_supported: ["a", "b"] },
+    },
+    "/.well-known/oauth-authorization-server": { body: metadata() },
+    "/register": { status: 201, body: { client_id: "registered" } },
+    "/token": { body: { access_token: "first", token_type: "Bearer", expires_in: 3600, refresh_token: "r1" } },
+  };
+});
+afterEach(() => stop());
+
+const metadata = (): Record<string, unknown> => ({
+  issuer: origin,
+  authorization_endpoint: `${origin}/authorize`,
+  token_endpoint: `${origin}/token`,
+  registration_endpoint: `${origin}/register`,
+  code_challenge_methods_supported: ["S256"],
+});
+
+/** A person whose browser brings back what the server says, here with changes. */
+const person =
+  (change: (answer: URL) => void = () => {}) =>
+  async (url: URL): Promise<URL> => {
+    const answer = new URL(url.searchParams.get("redirect_uri") as string);
+    answer.searchParams.set("code", "the-code");
+    answer.searchParams.set("state", url.searchParams.get("state") as string);
+    change(answer);
+    return answer;
+  };
+
+function client(more: Partial<OAuthClientOptions> = {}): OAuthClient {
+  return new OAuthClient({
+    url: new URL(`${origin}/mcp`),
+    fetch,
+    identity: {},
+    store: memoryGrants(),
+    grant: "code",
+    redirectUri: "http://127.0.0.1:1/callback",
+    authorize: person(),
+    ...more,
+  });
+}
+
+const unauthorized = { status: 401, wwwAuthenticate: undefined };
+const paths = (): string[] => asked.map(({ path }) => path);
+
+describe("an answer from the authorization server", () => {
+  it("is used when it is ours", async () => {
+    const oauth = client();
+    expect(await oauth.headers()).toEqual({});
+    expect(await oauth.refused(unauthorized)).toBe(true);
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer first" });
+  });
+
+  it.each<[string, (answer: URL) => void, string]>([
+    ["carries another state", (url) => url.searchParams.set("state", "x".repeat(43)), "state"],
+    ["carries no state", (url) => url.searchParams.delete("state"), "state"],
+    ["names another issuer", (url) => url.searchParams.set("iss", "https://evil.example"), "issuer"],
+    ["says no", (url) => url.searchParams.set("error", "access_denied"), "access_denied"],
+    ["has no code", (url) => url.searchParams.delete("code"), "no code"],
+  ])("is not used when it %s, and no code leaves us", async (_, change, why) => {
+    await expect(client({ authorize: person(change) }).refused(unauthorized)).rejects.toThrow(why);
+    expect(paths()).not.toContain("/token");
+  });
+
+  it("must name its issuer where the server says that it does", () => {
+    const server = { issuer: "https://a.example", namesIssuer: true } as ServerMetadata;
+    expect(() => codeFrom(new URLSearchParams("code=c&state=s"), "s", server)).toThrow("issuer");
+    expect(() => codeFrom(new URLSearchParams("code=c&state=s&iss=https://a.example/"), "s", server)).toThrow("issuer");
+    expect(codeFrom(new URLSearchParams("code=c&state=s&iss=https://a.example"), "s", server)).toBe("c");
+  });
+});
+
+describe("metadata", () => {
+  it.each<[string, () => void, string]>([
+    [
+      "of another resource",
+      () => {
+        answers["/.well-known/oauth-protected-resource/mcp"] = {
+          body: { resource: "https://bank.example/mcp", authorization_servers: [origin] },
+        };
+      },
+      "another resource",
+    ],
+    [
+      "of a resource beside ours",
+      () => {
+        answers["/.well-known/oauth-protected-resource/mcp"] = {
+          body: { resource: `${origin}/mc`, authorization_servers: [origin] },
+        };
+      },
+      "another resource",
+    ],
+    [
+      "of another issuer",
+      () => {
+        answers["/.well-known/oauth-authorization-server"] = { body: { ...metadata(), issuer: `${origin}/` } };
+      },
+      "not the issuer",
+    ],
+    [
+      "without PKCE",
+      () => {
+        answers["/.well-known/oauth-authorization-server"] = {
+          body: { ...metadata(), code_challenge_methods_supported: ["plain"] },
+        };
+      },
+      "PKCE",
+    ],
+    [
+      "with an endpoint in the clear",
+      () => {
+        answers["/.well-known/oauth-authorization-server"] = {
+          body: { ...metadata(), token_endpoint: "http://tokens.example/token" },
+        };
+      },
+      "https",
+    ],
+    [
+      "that does not end",
+      () => {
+        answers["/.well-known/oauth-authorization-server"] = { body: { ...metadata(), pad: "x".repeat(300_000) } };
+      },
+      "more than",
+    ],
+  ])("%s is not used", async (_, change, why) => {
+    change();
+    await expect(client().refused(unauthorized)).rejects.toThrow(why);
+    expect(paths()).not.toContain("/register");
+    expect(paths()).not.toContain("/token");
+  });
+
+  it("that a server points into the network behind us is not fetched", async () => {
+    let hits = 0;
+    const inside = createServer((_, res) => {
+      hits++;
+      res.end("{}");
+    });
+    await new Promise<void>((resolve) => inside.listen(0, "127.0.0.1", resolve));
+    const { port } = inside.address() as AddressInfo;
+    // The server itself was named by the operator; what it points to was not.
+    const outbound = createOutbound(createDialer({ allow: [new URL(origin).host] }));
+    for (const target of [
+      `http://127.0.0.1:${port}/`,
+      `http://localhost:${port}/x`,
+      "http://[::1]:1/",
+      "https://169.254.169.254/",
+    ]) {
+      const wwwAuthenticate = `Bearer resource_metadata="${target}"`;
+      await expect(client({ fetch: outbound.fetch }).refused({ status: 401, wwwAuthenticate })).rejects.toThrow();
+    }
+    expect(hits).toBe(0);
+    await outbound.close();
+    inside.close();
+  });
+
+  it("is looked for where the revisions say, by path first", () => {
+    expect(metadataUrls(new URL("https://a.example/t/1")).map(({ href }) => href)).toEqual([
+      "https://a.example/.well-known/oauth-authorization-server/t/1",
+      "https://a.example/.well-known/openid-configuration/t/1",
+      "https://a.example/t/1/.well-known/openid-configuration",
+    ]);
+  });
+
+  it("may not be at an address without TLS, except here", () => {
+    for (const url of ["http://a.example", "ftp://a.example", "https://u:p@a.example", "file:///etc/passwd", "x", 7]) {
+      expect(() => safeUrl(url, "it")).toThrow();
+    }
+    for (const url of ["https://a.example", "http://127.0.0.1:1", "http://localhost/x", "http://[::1]/"]) {
+      expect(safeUrl(url, "it").href).toContain("://");
+    }
+  });
+});
+
+describe("tokens", () => {
+  it.each<[string, Answer]>([
+    ["is of another type", { body: { access_token: "t", token_type: "mac" } }],
+    ["has a line break in it", { body: { access_token: "t\r\nx: y", token_type: "Bearer" } }],
+    ["is too long", { body: { access_token: "t".repeat(20_000), token_type: "Bearer" } }],
+    ["is no text", { body: { access_token: 7, token_type: "Bearer" } }],
+    ["comes with a redirect", { status: 307, location: "https://evil.example/token" }],
+  ])("a token that %s is not used", async (_, answer) => {
+    answers["/token"] = answer;
+    const oauth = client();
+    await expect(oauth.refused(unauthorized)).rejects.toMatchObject({ code: "OAUTH_TOKEN" });
+    expect(await oauth.headers()).toEqual({});
+  });
+
+  it("are renewed before they end, the refresh token changing with them", async () => {
+    let clock = Date.now();
+    const store = memoryGrants();
+    const oauth = client({ now: () => clock, store });
+    await oauth.refused(unauthorized);
+    answers["/token"] = (body) =>
+      body.get("refresh_token") === "r1"
+        ? { body: { access_token: "second", token_type: "bearer", refresh_token: "r2" } }
+        : { status: 400, body: { error: "invalid_grant" } };
+    clock += 3_590_000;
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer second" });
+    expect((await store.load())?.grant).toMatchObject({ refreshToken: "r2" });
+    expect((await store.load())?.grant).not.toHaveProperty("expiresAt");
+    expect(asked.at(-1)?.body).toContain(`resource=${encodeURIComponent(`${origin}/mcp`)}`);
+  });
+
+  it("that cannot be renewed are got anew", async () => {
+    const oauth = client();
+    await oauth.refused(unauthorized);
+    answers["/token"] = (body) =>
+      body.get("grant_type") === "refresh_token"
+        ? { status: 400, body: { error: "invalid_grant" } }
+        : { body: { access_token: "third", token_type: "Bearer" } };
+    expect(await oauth.refused({ ...unauthorized, sent: "Bearer first" })).toBe(true);
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer third" });
+  });
+
+  it("are kept through a server's bad minute", async () => {
+    let clock = Date.now();
+    const store = memoryGrants();
+    const oauth = client({ now: () => clock, store });
+    await oauth.refused(unauthorized);
+    answers["/token"] = { status: 503 };
+    clock += 3_590_000;
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer first" });
+    expect((await store.load())?.grant).toMatchObject({ refreshToken: "r1" });
+  });
+
+  it("of one issuer are not shown to another", async () => {
+    const oauth = client();
+    await oauth.refused(unauthorized);
+    answers["/.well-known/oauth-protected-resource/mcp"] = {
+      body: { resource: `${origin}/mcp`, authorization_servers: [`${origin}/new`] },
+    };
+    const moved = Object.fromEntries(
+      Object.entries(metadata()).map(([key, value]) => [key, String(value).replace(origin, `${origin}/new`)]),
+    );
+    answers["/.well-known/oauth-authorization-server/new"] = {
+      body: { ...moved, code_challenge_methods_supported: ["S256"] },
+    };
+    answers["/new/register"] = { status: 201, body: { client_id: "registered anew" } };
+    answers["/new/token"] = { body: { access_token: "new", token_type: "Bearer" } };
+    expect(await oauth.refused({ ...unauthorized, sent: "Bearer first" })).toBe(true);
+    const said = asked.filter(({ path }) => path.startsWith("/new")).map(({ body }) => body);
+    expect(said.join("\n")).not.toMatch(/r1|client_id=registered(&|$)/);
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer new" });
+  });
+
+  it("for many requests refused at once are got once", async () => {
+    const oauth = client();
+    expect(await Promise.all(Array.from({ length: 20 }, () => oauth.refused(unauthorized)))).not.toContain(false);
+    expect(paths().filter((path) => path === "/token")).toHaveLength(1);
+  });
+
+  it("with more scope are asked for together with what there was, and only once", async () => {
+    const scopes: string[] = [];
+    const authorize = person();
+    const oauth = client({
+      authorize: (url) => {
+        scopes.push(url.searchParams.get("scope") ?? "");
+        return authorize(url);
+      },
+    });
+    await oauth.refused({ status: 401, wwwAuthenticate: 'Bearer scope="a"' });
+    answers["/token"] = { body: { access_token: "more", token_type: "Bearer" } };
+    const needs = { status: 403, wwwAuthenticate: 'Bearer error="insufficient_scope", scope="write"' };
+    expect(await oauth.refused({ ...needs, sent: "Bearer first" })).toBe(true);
+    expect(await oauth.refused({ ...needs, sent: "Bearer more" })).toBe(false);
+    expect(await oauth.refused({ status: 403, wwwAuthenticate: "Bearer" })).toBe(false);
+    expect(scopes).toEqual(["a", "a write"]);
+  });
+
+  it("are asked of nobody when a person would be needed and none is there", async () => {
+    const { authorize: _, ...alone } = { authorize: undefined };
+    const oauth = new OAuthClient({
+      url: new URL(`${origin}/mcp`),
+      fetch,
+      identity: {},
+      store: memoryGrants(),
+      grant: "code",
+      ...alone,
+    });
+    await expect(oauth.refused(unauthorized)).rejects.toMatchObject({ code: "OAUTH_LOGIN_NEEDED" });
+    expect(paths()).not.toContain("/register");
+  });
+});
+
+describe("WWW-Authenticate", () => {
+  it.each<[string | undefined, object]>([
+    [undefined, {}],
+    ["", {}],
+    ["Basic realm=x", {}],
+    ['Bearer realm="a, b", scope="x y"', { scope: "x y" }],
+    ['Basic realm="Bearer scope=evil", bearer error=invalid_token,scope=z', { error: "invalid_token", scope: "z" }],
+    ['Bearer resource_metadata="https://a/\\"b"', { resourceMetadata: 'https://a/"b' }],
+    ["Bearer scope=first, scope=second", { scope: "first" }],
+    [`Bearer ${"a=b,".repeat(50_000)}`, {}],
+  ])("%j is understood", (header, expected) => {
+    expect(readChallenge(header)).toEqual(expected);
+  });
+});
