@@ -59,6 +59,8 @@ export interface ServerEntry {
   /** How many processes or connections share the work. */
   readonly instances?: number | undefined;
   readonly timeoutMs?: number | undefined;
+  /** How long a resource that was read may be used again, where the server does not say. Not at all unless given. */
+  readonly resourceTtlMs?: number | undefined;
   /** Tools that change nothing, by pattern, on the operator's word. */
   readonly readOnly?: readonly string[] | undefined;
   /** Tools that need no guardrail, by pattern, on the operator's word. */
@@ -194,6 +196,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   ),
   instances: optional(count("how many share the work", 64)),
   timeoutMs: optional(count("how long one call may take", 3_600_000)),
+  resourceTtlMs: optional(count("how long a resource may be used again", 3_600_000)),
   readOnly: optional(patterns("tools that change nothing")),
   noGuardrail: optional(patterns("tools that need no guardrail")),
   pin: optional(oneOf("what happens to new definitions", ["first", "always-ask", "off"])),

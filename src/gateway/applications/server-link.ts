@@ -6,6 +6,7 @@ import type { Catalogue, Upstream, UpstreamChange } from "../../upstream/index.j
 import { BARE, Namespace, schemeFor } from "../relay/names.js";
 import type { Parked } from "../relay/parked.js";
 import type { Link } from "../relay/relay.js";
+import { ResourceCache } from "../relay/resource-cache.js";
 import { pool } from "./pool.js";
 
 export interface LinkServices {
@@ -31,6 +32,7 @@ export class ServerLink implements Link {
   readonly namespace: Namespace;
   readonly parked: Parked;
   readonly isAlone: boolean;
+  readonly cache: ResourceCache;
   readonly #services: LinkServices;
   readonly #own: Upstream;
   readonly #users = new Map<string, Upstream>();
@@ -46,6 +48,7 @@ export class ServerLink implements Link {
     this.entry = entry;
     this.parked = parked;
     this.isAlone = isAlone;
+    this.cache = new ResourceCache(entry.resourceTtlMs ?? 0);
     this.#services = services;
     // A server that stands alone keeps its own names.
     const prefix = entry.prefix ?? (isAlone ? "" : server);
@@ -141,7 +144,12 @@ export class ServerLink implements Link {
 
   #heard(change: UpstreamChange): void {
     if (this.#closed) return;
-    if (typeof change === "object") this.#services.changed(this, change);
-    else void this.refresh();
+    if (typeof change === "object") {
+      this.cache.forget(change.resource);
+      this.#services.changed(this, change);
+      return;
+    }
+    if (change === "resources") this.cache.clear();
+    void this.refresh();
   }
 }

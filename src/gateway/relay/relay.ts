@@ -10,6 +10,7 @@ import { InputRequired, type RunContext } from "../run-context.js";
 import { RawResult, type Relayed } from "../types.js";
 import { type Namespace, renameContents, renameUris } from "./names.js";
 import { Exchange, Parked, type Turn } from "./parked.js";
+import type { ResourceCache } from "./resource-cache.js";
 
 /** One downstream server of one application. */
 export interface Link {
@@ -19,6 +20,7 @@ export interface Link {
   upstream(principal: Principal): Upstream;
   readonly namespace: Namespace;
   readonly parked: Parked;
+  readonly cache: ResourceCache;
 }
 
 /** How often a server may answer one call with questions. */
@@ -91,10 +93,15 @@ interface RelayState {
 async function relay(link: Link, outgoing: Outgoing, context: RunContext): Promise<JsonObject | RawResult> {
   const before = (context.state ?? {}) as RelayState;
   const lacks: Lacks = { fault: undefined };
+  const { principal } = context.grant;
+  const isRead = outgoing.method === "resources/read" && context.grant.intent.forwardedText === "{}";
+  const kept = isRead ? link.cache.get(outgoing.name, principal) : undefined;
+  if (kept) return passedOn(link, outgoing.method, kept);
   const answer = await answered(link, outgoing, context, before, lacks);
   // A server that had to do without a question may have managed; one that failed failed for want of it.
   if (lacks.fault && (answer.kind === "error" || answer.value.isError === true)) throw lacks.fault;
   if (answer.kind === "error") throw refusedBy(link, answer);
+  if (isRead) link.cache.put(outgoing.name, principal, answer);
   return passedOn(link, outgoing.method, answer);
 }
 
