@@ -37,7 +37,9 @@ export class Types {
   readonly #open = new Map<string, { name: string; needed: boolean }>();
   readonly #declared = new Set<string>();
   #owner = "";
+  /** Types that may still be declared, and places that may still be looked at. */
   #budget = 0;
+  #steps = 0;
 
   constructor(table: NodeTable, names: Names, limits: CodegenLimits, reports: Reports) {
     this.#table = table;
@@ -50,6 +52,7 @@ export class Types {
   root(id: NodeId, name: string, owner: string): Type {
     this.#owner = owner;
     this.#budget = this.#limits.maxTypes;
+    this.#steps = this.#limits.maxValues;
     const type = this.#derive([{ id, spent: "" }], name, 0, name);
     if (type.kind === "named" && type.name === name) return type;
     const unsaid = type.kind === "any" || type.kind === "opaque" || type.kind === "map";
@@ -76,7 +79,7 @@ export class Types {
       open.needed = true;
       return { kind: "named", name: open.name };
     }
-    if (depth > MAX_NESTING || --this.#budget < 0)
+    if (depth > MAX_NESTING || --this.#steps < 0 || this.#budget <= 0)
       return this.#giveUp(plain, "is too large to express as types; it stays opaque");
     const name = root ?? this.#names.take(this.#nameFor(plain, hint));
     const entry = { name, needed: root !== undefined };
@@ -376,6 +379,7 @@ export class Types {
   }
 
   #declare(declaration: Declaration): void {
+    this.#budget--;
     this.#declared.add(declaration.name);
     this.declarations.push(declaration);
   }

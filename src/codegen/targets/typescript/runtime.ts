@@ -49,6 +49,21 @@ export interface CheckNode {
   else?: number;
 }
 
+/** A pattern, and the program it was compiled to. */
+export interface CheckPattern {
+  readonly source: string;
+  readonly flags: string;
+  readonly program: Program | undefined;
+}
+
+interface Program {
+  /** Reads code points; otherwise UTF-16 units. */
+  readonly unicode: boolean;
+  readonly sets: readonly (readonly number[])[];
+  /** Three numbers for each instruction: read, split, jump, assert, look ahead, match. */
+  readonly code: readonly number[];
+}
+
 export interface Problem {
   /** A JSON pointer to what does not fit. */
   readonly path: string;
@@ -168,21 +183,99 @@ function text(node: CheckNode, value: string, path: string, run: Run): boolean {
     if (length > (node.maxLength ?? Infinity)) return fail(run, path, "must have at most " + node.maxLength + " characters");
   }
   for (const id of node.patterns ?? []) {
-    if (!matches(id, value)) return fail(run, path, "must match " + PATTERNS[id]?.[0]);
+    if (!matches(id, value, run)) return fail(run, path, "must match " + PATTERNS[id]?.source);
   }
   return node.format === undefined || formats(node.format, value) || fail(run, path, "must be of format " + node.format);
 }
 
-const compiled = new Map<number, RegExp>();
+/** Runs the program of a pattern by keeping the set of places it can be at: the time is in proportion to the text. */
+function matches(id: number, value: string, run: Run): boolean {
+  const pattern = PATTERNS[id];
+  if (pattern === undefined) return false;
+  const { source, flags, program } = pattern;
+  // Back references and the like have no program; such a pattern costs what it costs in JavaScript.
+  if (program === undefined) return new RegExp(source, flags).test(value);
+  const units: number[] = [];
+  if (program.unicode) for (const char of value) units.push(char.codePointAt(0) as number);
+  else for (let i = 0; i < value.length; i++) units.push(value.charCodeAt(i));
+  return search(program, units, 0, 0, true, run);
+}
 
-function matches(id: number, value: string): boolean {
-  let pattern = compiled.get(id);
-  if (pattern === undefined) {
-    const [source, flags] = PATTERNS[id] ?? ["(?!)", ""];
-    pattern = new RegExp(source, flags);
-    compiled.set(id, pattern);
+function search(program: Program, units: number[], entry: number, from: number, anywhere: boolean, run: Run): boolean {
+  const { code } = program;
+  const marks = new Int32Array(code.length / 3).fill(-1);
+  let current: number[] = [];
+  for (let at = from; at <= units.length; at++) {
+    if (anywhere || at === from) current.push(entry);
+    const next: number[] = [];
+    for (let place = current.pop(); place !== undefined; place = current.pop()) {
+      if (marks[place] === at) continue;
+      marks[place] = at;
+      if (--run.steps < 0) return false;
+      const [a, b] = [code[place * 3 + 1] as number, code[place * 3 + 2] as number];
+      switch (code[place * 3]) {
+        case 0:
+          if (at < units.length && inSet(program.sets[a] ?? [], units[at] as number)) next.push(place + 1);
+          break;
+        case 1:
+          current.push(a, b);
+          break;
+        case 2:
+          current.push(a);
+          break;
+        case 3:
+          if (asserted(a, units, at)) current.push(place + 1);
+          break;
+        case 4:
+          if (search(program, units, place + 1, at, false, run) !== (a === 1)) current.push(b);
+          break;
+        default:
+          return true;
+      }
+    }
+    current = next;
+    if (current.length === 0 && !anywhere) return false;
   }
-  return pattern.test(value);
+  return false;
+}
+
+/** Ranges as low, high, low, high, …, in order. */
+function inSet(ranges: readonly number[], unit: number): boolean {
+  let low = 0;
+  let high = ranges.length / 2;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((ranges[middle * 2 + 1] as number) < unit) low = middle + 1;
+    else high = middle;
+  }
+  return low * 2 < ranges.length && (ranges[low * 2] as number) <= unit;
+}
+
+function asserted(kind: number, units: readonly number[], at: number): boolean {
+  const before = at > 0 ? units[at - 1] : undefined;
+  const after = units[at];
+  switch (kind) {
+    case 0:
+      return before === undefined;
+    case 1:
+      return after === undefined;
+    case 2:
+      return before === undefined || endsLine(before);
+    case 3:
+      return after === undefined || endsLine(after);
+    case 4:
+      return inWord(before) !== inWord(after);
+    default:
+      return inWord(before) === inWord(after);
+  }
+}
+
+function endsLine(unit: number): boolean {
+  return unit === 0x0a || unit === 0x0d || unit === 0x2028 || unit === 0x2029;
+}
+
+function inWord(unit: number | undefined): boolean {
+  return unit !== undefined && unit < 128 && /\w/.test(String.fromCharCode(unit));
 }
 
 function formats(name: string, value: string): boolean {
@@ -308,7 +401,7 @@ function fields(node: CheckNode, value: Fields, path: string, depth: number, run
     const ids: number[] = [];
     const own = known.get(name);
     if (own !== undefined) ids.push(own);
-    for (const [pattern, id] of node.patternProperties ?? []) if (matches(pattern, name)) ids.push(id);
+    for (const [pattern, id] of node.patternProperties ?? []) if (matches(pattern, name, run)) ids.push(id);
     if (ids.length === 0 && node.additionalProperties !== undefined) ids.push(node.additionalProperties);
     if (ids.length > 0) seen?.names.add(name);
     for (const id of ids) if (!holds(id, value[name], at, depth + 1, run, undefined)) return false;

@@ -2,7 +2,9 @@
 
 import { type Checks, encodeChecks } from "../../checks.js";
 import type { Contract, ToolContract } from "../../contract.js";
+import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
 import { camel, Names } from "../../names.js";
+import { compilePattern } from "../../schema/pattern.js";
 import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
 import { CHECK_TS } from "./runtime.js";
 import { comment, declarationText, literal, propertyName } from "./types.js";
@@ -65,12 +67,16 @@ function typesFile(contract: Contract): string {
 function tableFile({ nodes, patterns }: Checks): string {
   // Parsed from text, not written as code: a field named __proto__ stays a field.
   const data = literal(JSON.stringify(nodes));
-  const rows = patterns.map(({ source, flags }) => `  [${literal(source)}, ${literal(flags)}],\n`);
+  const rows = patterns.map((pattern) => {
+    const program = compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize);
+    const compiled = typeof program === "string" ? "undefined" : JSON.stringify(program);
+    return `  { source: ${literal(pattern.source)}, flags: ${literal(pattern.flags)}, program: ${compiled} },\n`;
+  });
   return [
     `// ${HEADER}\n`,
-    `import type { CheckNode } from "./check.js";\n`,
+    `import type { CheckNode, CheckPattern } from "./check.js";\n`,
     `export const NODES = JSON.parse(\n  ${data},\n) as readonly CheckNode[];\n`,
-    `export const PATTERNS: readonly (readonly [source: string, flags: string])[] = [\n${rows.join("")}];\n`,
+    `export const PATTERNS: readonly CheckPattern[] = [\n${rows.join("")}];\n`,
   ].join("\n");
 }
 
