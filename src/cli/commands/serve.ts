@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { listenStdio } from "../../transport/index.js";
 import { type ServeApplicationsOptions, serveApplications, servesApplications } from "../gateway/serve.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
@@ -25,6 +25,7 @@ export function addServe(program: Command): void {
     .option("--host <address>", "address to listen on", "127.0.0.1")
     .option("--port <number>", "HTTP port (0 lets the system choose)", portNumber, 7420)
     .option("--admin-port <number>", "port for health, metrics and approvals", portNumber, 7421)
+    .option("--admin-host <address>", "address of the admin port, with --storage", "127.0.0.1")
     .option("--tcp-port <number>", "also serve newline-delimited JSON on TCP", portNumber)
     .option("--ws-port <number>", "also serve WebSocket", portNumber)
     .option("--stdio", "serve on stdin and stdout instead of HTTP")
@@ -37,8 +38,17 @@ export function addServe(program: Command): void {
     .option("--allow-origin <origin...>", "web origins that may call it")
     .option("--workflow <file>", "serve the agents of a workflow, each with what was delegated to it")
     .option("--trust-gateway <key...>", "public keys of gateways whose delegations are accepted too")
-    .option("--storage <url>", "serve the applications of this store: sqlite:FILE or postgres://…")
-    .option("--seal-key <source>", "where the key for secrets comes from: env:NAME, file:PATH or keyring:NAME")
+    .addOption(
+      new Option("--storage <url>", "serve the applications of this store: sqlite:FILE or postgres://…").env(
+        "PORTCULLIS_STORAGE",
+      ),
+    )
+    .addOption(
+      new Option(
+        "--seal-key <source>",
+        "where the key for secrets comes from: env:NAME, file:PATH or keyring:NAME",
+      ).env("PORTCULLIS_SEAL_KEY_SOURCE"),
+    )
     .option("--app <name>", "the application of local callers")
     .option("--modules <names>", "core modules to load, by commas; an empty text for none")
     .option("--allow-private <host...>", "private hosts and ranges that may be reached beyond those of servers")

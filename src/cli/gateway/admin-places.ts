@@ -11,7 +11,8 @@ export function announceAdmin(stateDir: string, url: string): () => void {
   const folder = join(stateDir, FOLDER);
   const file = join(folder, String(process.pid));
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  writeFileSync(file, url, { mode: 0o600 });
+  // Whoever listens everywhere is reached here.
+  writeFileSync(file, url.replace(/\/\/(0\.0\.0\.0|\[::\]):/, "//127.0.0.1:"), { mode: 0o600 });
   return () => rmSync(file, { force: true });
 }
 

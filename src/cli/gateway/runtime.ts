@@ -229,6 +229,10 @@ async function open(
         },
         ledger,
         tokenFile: state.operatorToken,
+        // People come by this name, which may be a proxy's.
+        ...(options.admin.publicUrl === undefined
+          ? {}
+          : { allowedHosts: [new URL(options.admin.publicUrl).hostname.replace(/^\[|\]$/g, "")] }),
         ...(who.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
       })

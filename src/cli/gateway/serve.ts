@@ -15,6 +15,7 @@ export interface ServeApplicationsOptions {
   host: string;
   port: number;
   adminPort: number;
+  adminHost: string;
   adminUrl?: string;
   tcpPort?: number;
   wsPort?: number;
@@ -88,7 +89,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.tcpPort === undefined ? {} : { tcp: { host, port: options.tcpPort } }),
     ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort } }),
     admin: {
-      host: "127.0.0.1",
+      host: options.adminHost,
       port: options.stdio ? 0 : options.adminPort,
       ...(options.adminUrl === undefined ? {} : { publicUrl: options.adminUrl }),
     },
