@@ -1,8 +1,13 @@
 // OAuth for `connect`: the server says where its tokens are to be had, the caller shows a person where to log in.
 
-import type { GrantStore } from "../oauth/index.js";
+import type { EnterpriseIdentity, Fetch, GrantStore } from "../oauth/index.js";
 import type { HttpCredentials } from "../transport/index.js";
 import { errorOf } from "./errors.js";
+
+interface Vouched {
+  readonly issuer: string;
+  readonly resource: string;
+}
 
 export interface OAuthOptions {
   /** A client registered beforehand; without one the server is asked to take `clientMetadataUrl`, or to register us. */
@@ -16,8 +21,14 @@ export interface OAuthOptions {
   clientMetadataUrl?: string;
   /** Shown to people who log in. */
   clientName?: string;
-  /** `client_credentials` needs nobody; `code`, the default, needs `authorize` and `redirectUri`. */
-  grant?: "code" | "client_credentials";
+  /** `client_credentials` and `assertion` need nobody; `code`, the default, needs `authorize` and `redirectUri`. */
+  grant?: "code" | "client_credentials" | "assertion";
+  /**
+   * For `assertion`: a signed word about who we are, of somebody whom the issuer trusts, such as a workload's identity.
+   * For people whom their employer's identity provider vouches for, `enterprise` gets it.
+   */
+  assertion?: (to: Vouched) => Promise<string>;
+  enterprise?: EnterpriseIdentity;
   redirectUri?: string;
   /** Shows a person this address; resolves to the address, with its query, that the answer came back to. */
   authorize?: (url: URL) => Promise<string | URL>;
@@ -28,12 +39,15 @@ export interface OAuthOptions {
 
 /** Loaded on first use: most connections need none of it. */
 export async function oauthCredentials(url: URL, options: OAuthOptions): Promise<HttpCredentials> {
-  const { memoryGrants, OAuthClient } = await import("../oauth/index.js");
-  const { clientMetadataUrl, clientName, redirectUri, authorize, scopes, store, grant, ...identity } = options;
+  const { exchangeIdToken, memoryGrants, OAuthClient } = await import("../oauth/index.js");
+  const { clientMetadataUrl, clientName, redirectUri, authorize, enterprise, scopes, store, grant, ...rest } = options;
+  // Secrets and codes go to the address they are for and to no other.
+  const straight: Fetch = (to, init) => fetch(to, { redirect: "error", ...init });
+  const vouched = enterprise && ((to: Vouched) => exchangeIdToken(straight, enterprise, to));
+  const { assertion = vouched, ...identity } = rest;
   const client = new OAuthClient({
     url,
-    // Secrets and codes go to the address they are for and to no other.
-    fetch: (to, init) => fetch(to, { redirect: "error", ...init }),
+    fetch: straight,
     identity: {
       ...identity,
       ...(clientMetadataUrl === undefined ? {} : { metadataUrl: clientMetadataUrl }),
@@ -44,9 +58,11 @@ export async function oauthCredentials(url: URL, options: OAuthOptions): Promise
     grant: grant ?? "code",
     ...(redirectUri === undefined ? {} : { redirectUri }),
     ...(authorize === undefined ? {} : { authorize }),
+    ...(assertion === undefined ? {} : { assertion }),
+    dpop: true,
   });
   return {
-    headers: () => client.headers(),
+    headers: (method) => client.headers(method),
     refused: (refusal) =>
       client.refused(refusal).catch((error: Error) => {
         const why = `no access token for ${url.origin}: ${error.message}`;

@@ -1,8 +1,10 @@
 // Tokens for one server: found out when it says 401, kept, renewed, and asked for anew when it wants more scope. A token
 // goes to the server it is for and nowhere else.
 
+import type { JsonObject } from "../protocol/index.js";
 import { authorizationRequest, codeFrom } from "./authorization.js";
 import { type BearerChallenge, readChallenge } from "./challenge.js";
+import { DPOP_ALGORITHM, newProofKey, nonceFrom, prove } from "./dpop.js";
 import { OAuthError } from "./errors.js";
 import { type Fetch, safeUrl } from "./json-fetch.js";
 import { clientFor } from "./registration.js";
@@ -18,8 +20,12 @@ export interface OAuthClientOptions {
   readonly store: GrantStore;
   /** Ask for these; what the server says it wants, unless given. */
   readonly scopes?: readonly string[] | undefined;
-  /** `client_credentials` needs nobody; `code` needs a person, by `authorize`. */
-  readonly grant: "code" | "client_credentials";
+  /** `client_credentials` and `assertion` need nobody; `code` needs a person, by `authorize`. */
+  readonly grant: "code" | "client_credentials" | "assertion";
+  /** A signed word of somebody whom the issuer trusts, about who we are (RFC 7523). Asked for each time. */
+  readonly assertion?: (to: { readonly issuer: string; readonly resource: string }) => Promise<string>;
+  /** Bind tokens to a key where the server wants it. Every request then needs a proof: see `headers`. */
+  readonly dpop?: boolean;
   readonly redirectUri?: string;
   /** Shows a person this address; resolves to the address that the answer came back to. */
   readonly authorize?: (url: URL) => Promise<string | URL>;
@@ -31,6 +37,8 @@ export interface Refusal {
   readonly wwwAuthenticate: string | undefined;
   /** The `authorization` that was refused, where the caller knows it. */
   readonly sent?: string | undefined;
+  /** `DPoP-Nonce` of the answer. */
+  readonly dpopNonce?: string | undefined;
 }
 
 /** A token that ends sooner than this is renewed first. */
@@ -39,6 +47,7 @@ const LEEWAY_MS = 30_000;
 const RENEWING_MS = 20_000;
 const POLL_MS = 100;
 const JUST_NOW_MS = 500;
+const JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 export class OAuthClient {
@@ -47,6 +56,8 @@ export class OAuthClient {
   #kept: KeptGrant | undefined;
   #headers: Readonly<Record<string, string>> = NO_HEADERS;
   #loaded = false;
+  /** The last one the server gave for proofs. */
+  #nonce: string | undefined;
   #renewedAt = Number.NEGATIVE_INFINITY;
   /** One at a time: whoever comes meanwhile waits for the same. */
   #working: Promise<boolean> | undefined;
@@ -57,14 +68,29 @@ export class OAuthClient {
     safeUrl(options.url.href, "the server");
   }
 
-  headers(): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>> {
-    if (this.#loaded && !this.#endsSoon(this.#kept?.grant)) return this.#headers;
-    return this.#refreshedHeaders();
+  headers(method = "POST"): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>> {
+    const isReady = this.#loaded && !this.#endsSoon(this.#kept?.grant);
+    if (isReady && this.#kept?.grant.proofKey === undefined) return this.#headers;
+    return isReady ? this.#proved(method) : this.#refreshedHeaders().then(() => this.#proved(method));
+  }
+
+  /** A proof is good for one request of this method. */
+  async #proved(method: string): Promise<Readonly<Record<string, string>>> {
+    const { proofKey, accessToken: token } = this.#kept?.grant ?? {};
+    if (proofKey === undefined || token === undefined) return this.#headers;
+    const dpop = await prove(proofKey, { method, url: this.#options.url, token, nonce: this.#nonce });
+    return { ...this.#headers, dpop };
   }
 
   /** True when the request should be made again, with other headers. */
   refused(refusal: Refusal): Promise<boolean> {
     const challenge = readChallenge(refusal.wwwAuthenticate);
+    const nonce = nonceFrom(refusal.dpopNonce);
+    if (challenge.error === "use_dpop_nonce" && this.#kept?.grant.proofKey && nonce !== undefined) {
+      const isNew = nonce !== this.#nonce;
+      this.#nonce = nonce;
+      return Promise.resolve(isNew);
+    }
     if (refusal.status === 403 && challenge.error !== "insufficient_scope") return Promise.resolve(false);
     // The request was on its way while another one got a new token: that one is to be tried first.
     const isOld =
@@ -90,7 +116,7 @@ export class OAuthClient {
     return this.#working;
   }
 
-  async #refreshedHeaders(): Promise<Readonly<Record<string, string>>> {
+  async #refreshedHeaders(): Promise<void> {
     if (this.#working) await this.#working.catch(() => false);
     if (!this.#loaded) await this.#reload();
     const { grant } = this.#kept ?? {};
@@ -98,7 +124,6 @@ export class OAuthClient {
       // When it fails the old token may still do; the server's answer then says what is to be done.
       await this.#alone(() => this.#refresh({})).catch(() => false);
     }
-    return this.#headers;
   }
 
   async #renew(challenge: BearerChallenge, needsMore: boolean, sent: string | undefined): Promise<boolean> {
@@ -145,7 +170,7 @@ export class OAuthClient {
         await this.#keep({ ...without(grant), requested: [] }, claimed.version);
         return false;
       }
-      const to = { fetch, server, client: grant.client, identity, now: this.#now() };
+      const to = { fetch, server, client: grant.client, identity, now: this.#now(), proofKey: grant.proofKey };
       const fields = { grant_type: "refresh_token", refresh_token: grant.refreshToken as string, resource };
       const tokens = await requestToken(to, fields);
       await this.#keep({ ...without(grant), ...fresh(tokens, grant.refreshToken) }, claimed.version);
@@ -165,9 +190,18 @@ export class OAuthClient {
     const scopes = this.#scopesFor(found, challenge, before);
     this.#assertPossible(found, scopes);
     const client = await this.#client(found, before);
-    const tokens = await this.#tokens(found, client, scopes);
+    const bound = this.#options.dpop && challenge.isDpop && server.dpopAlgorithms?.includes(DPOP_ALGORITHM);
+    const proofKey = bound ? (before?.proofKey ?? (await newProofKey())) : undefined;
+    const tokens = await this.#tokens(found, client, scopes, proofKey);
     await this.#keep(
-      { issuer: server.issuer, resource, client, requested: scopes, ...fresh(tokens, undefined) },
+      {
+        issuer: server.issuer,
+        resource,
+        client,
+        requested: scopes,
+        ...(proofKey ? { proofKey } : {}),
+        ...fresh(tokens, undefined),
+      },
       this.#kept?.version ?? 0,
     );
   }
@@ -175,7 +209,7 @@ export class OAuthClient {
   /** Before anything is registered for a login that cannot be. */
   #assertPossible({ server, isDescribed }: Discovered, scopes: readonly string[]): void {
     const { grant, authorize } = this.#options;
-    if (grant === "client_credentials") return;
+    if (grant !== "code") return;
     if (!authorize) {
       const what = scopes.length > 0 ? ` for ${scopes.join(" ")}` : "";
       throw new OAuthError("OAUTH_LOGIN_NEEDED", `somebody has to log in at ${server.issuer}${what} first`);
@@ -193,13 +227,23 @@ export class OAuthClient {
     return clientFor(fetch, server, identity, redirectUri);
   }
 
-  async #tokens(found: Discovered, client: RegisteredClient, scopes: readonly string[]): Promise<Tokens> {
-    const { fetch, identity, grant, authorize, redirectUri } = this.#options;
+  async #tokens(
+    found: Discovered,
+    client: RegisteredClient,
+    scopes: readonly string[],
+    proofKey: JsonObject | undefined,
+  ): Promise<Tokens> {
+    const { fetch, identity, grant, authorize, redirectUri, assertion } = this.#options;
     const { server, resource } = found;
-    const to = { fetch, server, client, identity, now: this.#now() };
+    const to = { fetch, server, client, identity, now: this.#now(), proofKey };
     const scope: Record<string, string> = scopes.length > 0 ? { scope: scopes.join(" ") } : {};
     if (grant === "client_credentials") {
       return requestToken(to, { grant_type: "client_credentials", resource, ...scope });
+    }
+    if (grant === "assertion") {
+      if (!assertion) throw new TypeError("this grant needs `assertion`");
+      const word = await assertion({ issuer: server.issuer, resource });
+      return requestToken(to, { grant_type: JWT_BEARER, assertion: word, resource, ...scope });
     }
     if (!authorize || redirectUri === undefined) throw new TypeError("`authorize` needs `redirectUri`");
     const request = authorizationRequest(server, { clientId: client.id, redirectUri, resource, scopes });
@@ -240,8 +284,9 @@ export class OAuthClient {
     this.#kept = kept;
     this.#loaded = true;
     const token = kept?.grant.accessToken;
-    if (token !== undefined && this.#headers.authorization !== `Bearer ${token}`) this.#renewedAt = this.#now();
-    this.#headers = token === undefined ? NO_HEADERS : { authorization: `Bearer ${token}` };
+    const authorization = `${kept?.grant.proofKey ? "DPoP" : "Bearer"} ${token}`;
+    if (token !== undefined && this.#headers.authorization !== authorization) this.#renewedAt = this.#now();
+    this.#headers = token === undefined ? NO_HEADERS : { authorization };
   }
 
   #endsSoon(grant: Grant | undefined): boolean {

@@ -3,6 +3,7 @@
 
 export { OAuthClient, type OAuthClientOptions } from "./client.js";
 export { OAuthError, type OAuthErrorCode } from "./errors.js";
+export { type EnterpriseIdentity, exchangeIdToken } from "./exchange.js";
 export { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
 export { clientMetadata } from "./registration.js";
 export { discoverServer, fetchKeys, type ServerMetadata } from "./server-metadata.js";

@@ -15,6 +15,7 @@ export interface ServerMetadata {
   readonly grantTypes?: readonly string[];
   readonly tokenAuthMethods?: readonly string[];
   readonly challengeMethods?: readonly string[];
+  readonly dpopAlgorithms?: readonly string[];
   /** RFC 9207: every authorization response names its issuer. */
   readonly namesIssuer: boolean;
   readonly takesClientMetadataUrl: boolean;
@@ -61,6 +62,7 @@ function readMetadata(body: JsonObject, issuer: string): ServerMetadata {
     ...defined("grantTypes", texts(body.grant_types_supported)),
     ...defined("tokenAuthMethods", texts(body.token_endpoint_auth_methods_supported)),
     ...defined("challengeMethods", texts(body.code_challenge_methods_supported)),
+    ...defined("dpopAlgorithms", texts(body.dpop_signing_alg_values_supported)),
     namesIssuer: body.authorization_response_iss_parameter_supported === true,
     takesClientMetadataUrl: body.client_id_metadata_document_supported === true,
   };

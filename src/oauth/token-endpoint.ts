@@ -1,8 +1,10 @@
 // The token endpoint: our proof of who we are, and what comes back.
 
 import { randomUUID } from "node:crypto";
+import type { JsonObject } from "../protocol/index.js";
+import { nonceFrom, prove } from "./dpop.js";
 import { OAuthError } from "./errors.js";
-import { type Fetch, fetchJson } from "./json-fetch.js";
+import { type Fetch, fetchJson, type JsonAnswer } from "./json-fetch.js";
 import type { ServerMetadata } from "./server-metadata.js";
 import type { ClientAuthMethod, ClientIdentity, RegisteredClient } from "./types.js";
 
@@ -31,30 +33,29 @@ export interface TokenRequest {
   readonly client: RegisteredClient;
   readonly identity: ClientIdentity;
   readonly now: number;
+  /** The key that the token is to be bound to. */
+  readonly proofKey?: JsonObject | undefined;
 }
 
 export async function requestToken(to: TokenRequest, fields: Readonly<Record<string, string>>): Promise<Tokens> {
-  const { server, now, fetch } = to;
-  if (!server.tokenEndpoint) throw new OAuthError("OAUTH_METADATA", `${server.issuer} has no token endpoint`);
-  const form = new URLSearchParams(fields);
-  const headers = new Headers({ "content-type": "application/x-www-form-urlencoded" });
-  await prove(to, form, headers);
-  const { status, body } = await fetchJson(fetch, server.tokenEndpoint, {
-    method: "POST",
-    headers,
-    body: form.toString(),
-    // A code or a secret goes to the address we know and to no other.
-    redirect: "manual",
-  });
-  const origin = server.tokenEndpoint.origin;
+  const { server, now, proofKey } = to;
+  const endpoint = server.tokenEndpoint;
+  if (!endpoint) throw new OAuthError("OAUTH_METADATA", `${server.issuer} has no token endpoint`);
+  let { status, body, headers } = await post(to, endpoint, fields);
+  const nonce = nonceFrom(headers.get("dpop-nonce"));
+  if (proofKey && body?.error === "use_dpop_nonce" && nonce !== undefined) {
+    ({ status, body, headers } = await post(to, endpoint, fields, nonce));
+  }
+  const { origin } = endpoint;
   if (status !== 200 || !body) {
     const error = typeof body?.error === "string" ? body.error.replace(/[^\x21-\x7e]/g, "?").slice(0, 100) : "";
     throw new TokenDenied(error === "" ? `HTTP ${status}` : error, origin);
   }
   const { access_token: accessToken, token_type: type, expires_in: seconds, refresh_token: refreshToken } = body;
   if (!isToken(accessToken)) throw new OAuthError("OAUTH_TOKEN", `${origin} answered without a usable token`);
-  if (typeof type !== "string" || type.toLowerCase() !== "bearer") {
-    throw new OAuthError("OAUTH_TOKEN", `${origin} answered with a token that is not of type Bearer`);
+  const wanted = proofKey ? "DPoP" : "Bearer";
+  if (typeof type !== "string" || type.toLowerCase() !== wanted.toLowerCase()) {
+    throw new OAuthError("OAUTH_TOKEN", `${origin} answered with a token that is not of type ${wanted}`);
   }
   return {
     accessToken,
@@ -63,11 +64,25 @@ export async function requestToken(to: TokenRequest, fields: Readonly<Record<str
   };
 }
 
+async function post(
+  to: TokenRequest,
+  endpoint: URL,
+  fields: Readonly<Record<string, string>>,
+  nonce?: string,
+): Promise<JsonAnswer> {
+  const form = new URLSearchParams(fields);
+  const headers = new Headers({ "content-type": "application/x-www-form-urlencoded" });
+  await authenticate(to, form, headers);
+  if (to.proofKey) headers.set("dpop", await prove(to.proofKey, { method: "POST", url: endpoint, nonce }));
+  // A code or a secret goes to the address we know and to no other.
+  return fetchJson(to.fetch, endpoint, { method: "POST", headers, body: form.toString(), redirect: "manual" });
+}
+
 function isToken(value: unknown): value is string {
   return typeof value === "string" && value.length <= MAX_TOKEN_CHARS && /^[\x21-\x7e]+$/.test(value);
 }
 
-async function prove({ client, identity, server }: TokenRequest, form: URLSearchParams, headers: Headers) {
+async function authenticate({ client, identity, server }: TokenRequest, form: URLSearchParams, headers: Headers) {
   const { method, id, secret = "" } = client;
   switch (method) {
     case "client_secret_basic":

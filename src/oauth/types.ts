@@ -1,5 +1,7 @@
 // The words of the client side.
 
+import type { JsonObject } from "../protocol/index.js";
+
 export type ClientAuthMethod = "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt";
 
 /** Who we are towards an authorization server, in the order in which it is tried. */
@@ -34,6 +36,8 @@ export interface Grant {
   /** Milliseconds since 1970. */
   readonly expiresAt?: number;
   readonly refreshToken?: string;
+  /** The private key that the tokens are bound to, where they are. */
+  readonly proofKey?: JsonObject;
   /** What was asked for, all steps together. */
   readonly requested: readonly string[];
   /** Somebody is getting a new token until then; everybody else waits. */

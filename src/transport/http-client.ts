@@ -34,7 +34,8 @@ export interface HttpClientOptions {
 
 /** Where the headers of a request come from that say who we are. */
 export interface HttpCredentials {
-  headers(): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
+  /** For one request of this method. */
+  headers(method: string): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
   /** The server said 401 or 403. True when the request should be made again, with new headers. */
   refused(refusal: HttpRefusal): Promise<boolean>;
 }
@@ -44,6 +45,8 @@ export interface HttpRefusal {
   readonly wwwAuthenticate: string | undefined;
   /** The `authorization` that did not do. */
   readonly sent: string | undefined;
+  /** `DPoP-Nonce`, for proofs that are made anew. */
+  readonly dpopNonce: string | undefined;
 }
 
 /** Once for a token, once for more scope. */
@@ -94,7 +97,7 @@ class HttpClient implements ClientTransport {
     const { credentials } = this.#options;
     if (credentials === undefined) return this.#once(text, options, this.#events);
     for (let attempt = 1; ; attempt++) {
-      const own = await credentials.headers();
+      const own = await credentials.headers(options.verb ?? "POST");
       // An answer that is a refusal is nobody's before it is clear that there will be no other.
       const held: [string, string | undefined][] = [];
       let answer: HttpAnswer | undefined;
@@ -116,11 +119,12 @@ class HttpClient implements ClientTransport {
   }
 
   async #renewed(answer: HttpAnswer, credentials: HttpCredentials, own: Readonly<Record<string, string>>) {
-    const said = answer.headers["www-authenticate"];
+    const { "www-authenticate": said, "dpop-nonce": nonce } = answer.headers;
     return credentials.refused({
       status: answer.status,
       wwwAuthenticate: typeof said === "string" ? said : undefined,
       sent: own.authorization,
+      dpopNonce: typeof nonce === "string" ? nonce : undefined,
     });
   }
 

@@ -91,6 +91,17 @@ const oauth = {
       ? { privateKey: { pem: context.private_key_pem, algorithm: context.signing_algorithm } }
       : {}),
     ...(scenario.startsWith("auth/client-credentials") ? { grant: "client_credentials" } : {}),
+    ...(context.valid_jwt ? { grant: "assertion", assertion: async () => context.valid_jwt } : {}),
+    ...(context.idp_id_token
+      ? {
+          grant: "assertion",
+          enterprise: {
+            tokenEndpoint: context.idp_token_endpoint,
+            clientId: context.idp_client_id,
+            idToken: () => context.idp_id_token,
+          },
+        }
+      : {}),
   },
 };
 
