@@ -1,7 +1,6 @@
 // A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
 
 import { randomBytes } from "node:crypto";
-import { hostname } from "node:os";
 import { join } from "node:path";
 import { type AdminListener, startAdmin, startWebhook } from "../../admin/index.js";
 import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
@@ -33,6 +32,7 @@ import { coreFor } from "./core.js";
 import { openFreeLedger } from "./free-ledger.js";
 import { pinKeeper } from "./pins.js";
 import { referenceResolver } from "./references.js";
+import { replicaName } from "./replica-name.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
 
 export interface GatewayRuntimeOptions {
@@ -52,7 +52,9 @@ export interface GatewayRuntimeOptions {
   http?: Parameters<typeof listenHttp>[1];
   tcp?: { host: string; port: number };
   websocket?: { host: string; port: number };
-  admin?: { host: string; port: number; publicUrl?: string };
+  admin?: { host: string; port: number };
+  /** Where people reach the admin port; its own address unless given. */
+  adminUrl?: string;
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
@@ -124,7 +126,7 @@ async function open(
     loadSealKeys({ defaultFile: join(state.dir, "seal.key"), ...(options.sealKey ? { source: options.sealKey } : {}) }),
   );
   const isReplica = storage.kind === "postgres" || options.replica !== undefined;
-  const base = options.replica ?? (isReplica ? `${hostname()}-${randomBytes(4).toString("hex")}` : "gateway");
+  const base = options.replica ?? replicaName(state.dir, isReplica);
   const nameOf = (nth: number): string => (nth === 1 ? base : `${base}-${nth}`);
   const originOf = (nth: number): string => `portcullis.local/${nameOf(nth)}`;
   const recording = {
@@ -170,7 +172,7 @@ async function open(
   const resolve = referenceResolver(storage, sealer);
   const allow = options.allow ?? [];
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
-  let adminUrl = options.admin?.publicUrl;
+  let adminUrl = options.adminUrl;
   const services: HouseServices = {
     info: { name: "portcullis", version: VERSION },
     mcpPath: options.http?.path ?? "/mcp",
@@ -230,9 +232,9 @@ async function open(
         ledger,
         tokenFile: state.operatorToken,
         // People come by this name, which may be a proxy's.
-        ...(options.admin.publicUrl === undefined
+        ...(options.adminUrl === undefined
           ? {}
-          : { allowedHosts: [new URL(options.admin.publicUrl).hostname.replace(/^\[|\]$/g, "")] }),
+          : { allowedHosts: [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")] }),
         ...(who.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
       })

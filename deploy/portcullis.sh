@@ -1,0 +1,2 @@
+#!/bin/sh
+exec node /opt/portcullis/dist/cli/main.js "$@"
