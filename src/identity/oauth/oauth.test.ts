@@ -52,7 +52,11 @@ describe("keys of an issuer", () => {
     const old = await sign({ jti: "old" });
     await issuer.rotate("second");
     clock += 16_000;
-    await expect(who(await sign({ jti: "new" }))).resolves.toMatchObject({ app: "shop", agent: "bot", user: "alice" });
+    await expect(who(await sign({ jti: "new" }))).resolves.toMatchObject({
+      app: "shop",
+      agent: "bot|alice",
+      user: "alice",
+    });
     await expect(who(old)).rejects.toThrow("signature");
   });
 
@@ -130,7 +134,32 @@ describe("a verified token", () => {
 
 describe("claims", () => {
   it("name client and person, under the issuer's name where it has one", async () => {
-    expect(await identity({ name: "corp" })(await sign())).toMatchObject({ agent: "corp|bot", user: "corp|alice" });
+    expect(await identity({ name: "corp" })(await sign())).toMatchObject({
+      agent: "corp!bot|alice",
+      user: "corp!alice",
+    });
+  });
+
+  it("of two callers never give the same name", async () => {
+    const plain = identity();
+    const named = identity({ name: "corp" });
+    const callers: [typeof plain, object][] = [
+      [plain, { client_id: "bot", sub: "alice" }],
+      [plain, { client_id: "bot", sub: "bob" }],
+      [plain, { client_id: "bot", sub: "bot" }],
+      [plain, { client_id: "bot|alice", sub: "bot|alice" }],
+      [plain, { client_id: "bot|alice", sub: "bob" }],
+      [plain, { client_id: "bot", sub: "alice|bob" }],
+      [plain, { client_id: "bot%7Calice", sub: "bob" }],
+      [plain, { client_id: "corp!bot", sub: "alice" }],
+      [plain, { client_id: "corp", sub: "!bot|alice" }],
+      [named, { client_id: "bot", sub: "alice" }],
+      [named, { client_id: "bot", sub: "bot" }],
+    ];
+    const agents = await Promise.all(
+      callers.map(async ([who, claims]) => (await who(await sign({ ...claims }))).agent),
+    );
+    expect(new Set(agents).size).toBe(callers.length);
   });
 
   it("of a client that calls for itself name no person", async () => {

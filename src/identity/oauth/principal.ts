@@ -53,13 +53,13 @@ export function principalOf(
   const subject = textClaim(claims, settings.user ?? "sub");
   const named = settings.agent === undefined ? (client ?? subject) : textClaim(claims, settings.agent);
   if (named === undefined) throw new TokenRefused(`the token's \`${settings.agent ?? "sub"}\` is missing`);
-  const prefixed = (name: string): string => (settings.name === undefined ? name : `${settings.name}|${name}`);
+  // A client that calls for itself stands for no person.
+  const person = subject === undefined || subject === client ? undefined : subject;
   const { perMinute, perHour } = settings;
   return {
     app: applicationOf(claims, settings),
-    agent: prefixed(named),
-    // A client that calls for itself stands for no person.
-    ...(subject === undefined || subject === client ? {} : { user: prefixed(subject) }),
+    agent: agentName(settings.name, named, person),
+    ...(person === undefined ? {} : { user: userName(settings.name, person) }),
     tools,
     credential: credentialOf(settings.issuer, client ?? "", claims.sub ?? ""),
     ...(perMinute === undefined && perHour === undefined
@@ -81,6 +81,25 @@ export function principalOf(
       });
     },
   };
+}
+
+/**
+ * `client|user`, under the issuer's name: `corp!client|user`. One client serves many people, and sessions, approvals
+ * and records are the agent's: those of one person are never another's.
+ * INVARIANT: no two callers have the same name. `!` and the first `|` are ours; in claims they are escaped.
+ */
+function agentName(issuer: string | undefined, named: string, person: string | undefined): string {
+  const client = escaped(named, /[%!|]/g);
+  const prefix = issuer === undefined ? "" : `${issuer}!`;
+  return person === undefined || person === named ? prefix + client : `${prefix}${client}|${escaped(person, /[%!]/g)}`;
+}
+
+function userName(issuer: string | undefined, person: string): string {
+  return `${issuer === undefined ? "" : `${issuer}!`}${escaped(person, /[%!]/g)}`;
+}
+
+function escaped(text: string, ours: RegExp): string {
+  return text.replace(ours, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 /** The same for every token of a person with a client: a fresh token brings no fresh limits. */
