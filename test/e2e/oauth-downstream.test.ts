@@ -12,6 +12,7 @@ import { downstreamOAuth } from "../../src/cli/oauth/downstream.js";
 import { storedGrants } from "../../src/cli/oauth/grants.js";
 import { readOAuthSettings } from "../../src/identity/index.js";
 import { OAuthClient } from "../../src/oauth/index.js";
+import { connect } from "../../src/client/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
@@ -63,8 +64,8 @@ const entry = (auth: object) => ({
   servers: { core: { url: behind.url, prefix: "far", noGuardrail: ["*"], auth: { type: "oauth" as const, ...auth } } },
 });
 
-/** Goes where a browser would go, with its cookies, until somebody takes the code. */
-async function browse(start: string): Promise<void> {
+/** Goes where a browser would go, with its cookies, until somebody takes the code, or up to this address. */
+async function browse(start: string, until?: string): Promise<string> {
   const cookies = new Map<string, string>();
   let url = start;
   for (let hops = 0; hops < 20; hops++) {
@@ -75,9 +76,11 @@ async function browse(start: string): Promise<void> {
       cookies.set(name, value);
     }
     const next = response.headers.get("location");
-    if (next === null) return;
+    if (next === null) return url;
     url = new URL(next, url).href;
+    if (until !== undefined && url.startsWith(until)) return url;
   }
+  throw new Error("the browser was sent around in circles");
 }
 
 /** `portcullis app login …`, with a person who agrees. */
@@ -213,6 +216,28 @@ describe("a person's login", () => {
       const client = new OAuthClient({ url: new URL(url), fetch, identity: {}, store, grant: "code" });
       expect(await client.headers()).toEqual({});
     }
+  });
+});
+
+describe("our client", () => {
+  it("logs in where it is told to, and asks for more scope when a tool needs it", async () => {
+    const redirectUri = "http://127.0.0.1:1/callback";
+    const logins: string[] = [];
+    const client = await connect(behind.url, {
+      auth: {
+        redirectUri,
+        authorize: (url) => {
+          logins.push(url.searchParams.get("scope") ?? "");
+          return browse(url.href, redirectUri);
+        },
+      },
+      timeouts: { discoveryMs: 20_000 },
+    });
+    expect((await client.listTools()).map((tool) => tool.name)).toEqual(["notes.read"]);
+    expect(JSON.stringify(await client.callTool("notes.read", {}))).toContain("core says nothing");
+    expect(JSON.stringify(await client.callTool("notes.write", {}))).toContain("core wrote nothing");
+    expect(logins).toEqual(["notes:read offline_access", "notes:read offline_access notes:write"]);
+    await client.close();
   });
 });
 
