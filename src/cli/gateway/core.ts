@@ -55,11 +55,16 @@ export function coreFor(options: CoreOptions) {
     };
     const allowed = matcher(document.permissions ?? []);
     return {
-      tools: coreTools(app, services).filter((tool) => allowed(tool.definition.name)),
+      tools: coreTools(app, services).filter(({ definition: { name } }) => has(moduleOf(name)) && allowed(name)),
       voices: [coreVoice(app, services)],
       close: async () => {
         await sandbox?.close();
       },
     };
   };
+}
+
+/** `framework` of `core.framework.getConfigValue`. */
+function moduleOf(tool: string): string {
+  return tool.split(".")[1] ?? "";
 }

@@ -1,0 +1,96 @@
+// One program as Core, App and Community server: which part it plays is configuration. An App server stands in front of a
+// Core server and is known there as itself.
+
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Client } from "../../src/client/index.js";
+import { readLast } from "../../src/ledger/index.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+
+const OPEN = '@id("open") permit (principal, action, resource);';
+const names = async (client: Client): Promise<string[]> => (await client.listTools()).map((tool) => tool.name).sort();
+
+describe("one code base", { timeout: 60_000 }, () => {
+  let core: Deployment;
+  let app: Deployment;
+  let community: Counting;
+  beforeAll(async () => {
+    community = await counting("community");
+    core = await deploy(OPEN, { modules: ["framework", "state"] });
+    await core.put("shop", {
+      config: { theme: "dark" },
+      permissions: ["core.framework.getConfigValue", "core.state.*RuntimeValue"],
+    });
+    app = await deploy(OPEN, { modules: [] });
+    // The shop's App server has a key of its own at the Core server.
+    const key = await core.key("shop", "app-server");
+    const sealed = app.runtime.sealer.seal({ kind: "secret", app: "shop", name: "CORE_KEY" }, key);
+    await app.put("shop", {});
+    await app.runtime.storage.secrets.put("shop", "CORE_KEY", sealed, "test");
+    await app.put("shop", {
+      permissions: ["core.*"],
+      servers: {
+        platform: {
+          url: core.url,
+          auth: { type: "bearer", token: "${secret:CORE_KEY}" },
+          noGuardrail: ["*"],
+        },
+        notes: { url: community.url, instances: 3, noGuardrail: ["*"] },
+      },
+      routes: { "app.platform": { server: "platform" }, "community.notes": { server: "notes" } },
+    });
+  });
+  afterAll(async () => {
+    await app?.close();
+    await core?.close();
+    await community?.close();
+  });
+
+  it("serves core tools where their modules are loaded, and only those that the application may use", async () => {
+    const client = await core.client(await core.key("shop", "tester"));
+    expect(await names(client)).toEqual([
+      "core.framework.getConfigValue",
+      "core.state.deleteRuntimeValue",
+      "core.state.getRuntimeValue",
+      "core.state.setRuntimeValue",
+    ]);
+    // Not permitted and not there are the same answer.
+    for (const tool of ["logFrameworkMessage", "noSuchTool"]) {
+      const call = client.callTool(`core.framework.${tool}`, { level: "info", message: "x" });
+      await expect(call).rejects.toThrow(`there is no tool \`core.framework.${tool}\``);
+    }
+    await client.close();
+  });
+
+  it("as an App server has none of its own, reaches the Core server as itself, and routes by prefix", async () => {
+    const client = await app.client(await app.key("shop", "agent"));
+    expect((await names(client)).filter((name) => name.startsWith("core."))).toEqual([]);
+    const theme = await client.callTool("app.platform.core.framework.getConfigValue", { key: "theme" });
+    expect(JSON.stringify(theme)).toContain("dark");
+    // Known there by the App server's key, whoever called here.
+    const who = await actors(core);
+    expect(who).toContain("shop/app-server");
+    expect(who).not.toContain("shop/agent");
+    await client.close();
+  });
+
+  it("spreads calls over a pool, and a name under no prefix leads nowhere", async () => {
+    const client = await app.client(await app.key("shop", "another"));
+    const before = community.calls.length;
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, (_, i) => client.callTool("community.notes.read", { text: String(i) })),
+    );
+    for (const [i, answer] of answers.entries()) expect(JSON.stringify(answer)).toContain(`community says ${i}`);
+    expect(community.calls.length - before).toBe(12);
+    await expect(client.callTool("community.other.read", { text: "x" })).rejects.toThrow("there is no tool");
+    expect(community.calls.length - before).toBe(12);
+    await client.close();
+  });
+});
+
+async function actors(deployment: Deployment): Promise<string[]> {
+  const { records } = await readLast(join(deployment.dir, "ledger"), 50, {
+    filter: (record) => record.kind === "decision",
+  });
+  return records.map((record) => (record.kind === "decision" ? record.actor : ""));
+}
