@@ -161,8 +161,20 @@ describe("a person's login", () => {
     await login("desk", "core", "--scope", "notes:read");
     await expect
       .poll(() => call("desk", "far.notes.read"), { timeout: 15_000 })
-      .toContain("app login desk core --user");
+      .toContain("app login desk core --user '!agent-");
     expect(tools.calls.length).toBe(before);
+  });
+
+  it("of a person is not that of an agent with the same name", async () => {
+    await login("desk", "core", "--scope", "notes:read", "--user", "alice");
+    await login("desk", "core", "--scope", "notes:read", "--user", "!bob");
+    const before = tools.calls.length;
+    const alice = await front.client(await front.key("desk", "alice"));
+    expect(JSON.stringify(await alice.callTool("far.notes.read", {}))).toContain("--user '!alice'");
+    expect(tools.calls.length).toBe(before);
+    const bob = await front.client(await front.key("desk", "bob"));
+    expect(JSON.stringify(await bob.callTool("far.notes.read", {}))).toContain("core says nothing");
+    await Promise.all([alice.close(), bob.close()]);
   });
 
   it("registers us, comes back with a code, and then the application may call", async () => {

@@ -69,7 +69,7 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
 function explained(error: unknown, app: string, server: string, user: string): Fault {
   if (error instanceof Fault) return error;
   const why = (error as Error)?.message ?? String(error);
-  const login = `portcullis app login ${app} ${server}${user === "" ? "" : ` --user ${user}`}`;
+  const login = `portcullis app login ${app} ${server}${user === "" ? "" : ` --user ${quoted(user)}`}`;
   return new Fault("Unavailable", `server \`${server}\` wants an access token: ${why}`, {
     extra: { server, delivered: false },
     ...(error instanceof OAuthError && error.code === "OAUTH_LOGIN_NEEDED"
@@ -77,4 +77,9 @@ function explained(error: unknown, app: string, server: string, user: string): F
       : {}),
     cause: error,
   });
+}
+
+/** As a shell takes it. */
+function quoted(text: string): string {
+  return /^[\w.@-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

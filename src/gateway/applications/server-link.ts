@@ -1,6 +1,7 @@
 // One downstream server of one application: its connections, what it offers, and when to look again.
 
 import type { Principal } from "../../gate/index.js";
+import { Fault } from "../../protocol/index.js";
 import type { ServerEntry } from "../../storage/index.js";
 import type { Catalogue, Upstream, UpstreamChange } from "../../upstream/index.js";
 import { BARE, Namespace, schemeFor } from "../relay/names.js";
@@ -62,12 +63,19 @@ export class ServerLink implements Link {
 
   upstream(principal: Principal): Upstream {
     if (this.entry.auth?.per !== "user") return this.#own;
-    const user = principal.user ?? principal.agent;
+    // An agent with a person's name is not that person: users' names have no `!` of their own.
+    const user = principal.user ?? `!${principal.agent}`;
     let upstream = this.#users.get(user);
     if (!upstream) {
       if (this.#users.size >= MAX_USERS) {
         const [oldest, idle] = [...this.#users].find(([, each]) => each.health().inFlight === 0) ?? [];
-        if (oldest === undefined) return this.#own;
+        // Never the application's own: it may reach more than this user.
+        if (oldest === undefined) {
+          throw new Fault(
+            "TooMany",
+            `${MAX_USERS} users are calling server \`${this.server}\` at once; try again later`,
+          );
+        }
         this.#users.delete(oldest);
         void idle?.close();
       }
