@@ -343,3 +343,53 @@ describe("WWW-Authenticate", () => {
     expect(readChallenge(header)).toEqual(expected);
   });
 });
+
+describe("tokens bound to a key", () => {
+  const wants = { status: 401, wwwAuthenticate: "DPoP" };
+  beforeEach(() => {
+    answers["/.well-known/oauth-authorization-server"] = {
+      body: { ...metadata(), dpop_signing_alg_values_supported: ["ES256"] },
+    };
+    answers["/token"] = { body: { access_token: "bound", token_type: "DPoP" } };
+  });
+  const claims = (proof: string | undefined): Record<string, unknown> =>
+    JSON.parse(Buffer.from(proof?.split(".")[1] as string, "base64url").toString());
+
+  it("come with a proof for each request, which tells nothing of the key", async () => {
+    const store = memoryGrants();
+    const oauth = client({ dpop: true, store });
+    expect(await oauth.refused(wants)).toBe(true);
+    const [post, get] = [await oauth.headers(), await oauth.headers("GET")];
+    expect(post.authorization).toBe("DPoP bound");
+    expect(claims(post.dpop)).toMatchObject({ htm: "POST", htu: `${origin}/mcp` });
+    expect(claims(get.dpop).htm).toBe("GET");
+    expect(claims(get.dpop).jti).not.toBe(claims(post.dpop).jti);
+    const { d } = (await store.load())?.grant.proofKey as { d: string };
+    const head = Buffer.from(post.dpop?.split(".")[0] as string, "base64url").toString();
+    expect(head).toContain('"jwk"');
+    expect(head).not.toContain(d);
+  });
+
+  it("are not exchanged for unbound ones on the way", async () => {
+    answers["/token"] = { body: { access_token: "unbound", token_type: "Bearer" } };
+    const oauth = client({ dpop: true });
+    await expect(oauth.refused(wants)).rejects.toMatchObject({ code: "OAUTH_TOKEN" });
+    expect(await oauth.headers()).toEqual({});
+  });
+
+  it("take up the server's nonce, once for each", async () => {
+    const oauth = client({ dpop: true });
+    await oauth.refused(wants);
+    const again = { status: 401, wwwAuthenticate: 'DPoP error="use_dpop_nonce"', dpopNonce: "n1" };
+    expect(await oauth.refused(again)).toBe(true);
+    expect(claims((await oauth.headers()).dpop).nonce).toBe("n1");
+    expect(await oauth.refused(again)).toBe(false);
+  });
+
+  it("are asked for only by who can prove them", async () => {
+    answers["/token"] = { body: { access_token: "plain", token_type: "Bearer" } };
+    const oauth = client();
+    await oauth.refused(wants);
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer plain" });
+  });
+});
