@@ -8,7 +8,7 @@ import type { Peer } from "../transport/index.js";
 export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
 export { approverOf } from "./keys/approver.js";
 export { createKey, type KeyRequest } from "./keys/create.js";
-export { bearerToken, keyIdentity, unknownCaller } from "./keys/identify.js";
+export { keyIdentity, unknownCaller } from "./keys/identify.js";
 export { type KeyRights, PermissionInvalid, readPermissions } from "./keys/permissions.js";
 export { type Credential, KeyRing, type KeyRingOptions } from "./keys/ring.js";
 export { type OAuthSettings, openOAuthIdentity, readOAuthSettings } from "./oauth/index.js";

@@ -48,6 +48,7 @@ const RENEWING_MS = 20_000;
 const POLL_MS = 100;
 const JUST_NOW_MS = 500;
 const JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const OVER = new Set(["invalid_grant", "unauthorized_client", "unsupported_grant_type"]);
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 export class OAuthClient {
@@ -176,10 +177,9 @@ export class OAuthClient {
       await this.#keep({ ...without(grant), ...fresh(tokens, grant.refreshToken) }, claimed.version);
       return true;
     } catch (error) {
-      const isOver =
-        error instanceof TokenDenied && error.error !== "temporarily_unavailable" && !/^HTTP 5/.test(error.error);
-      await this.#keep(isOver ? without(grant) : grant, claimed.version);
-      if (isOver) return false;
+      const left = afterDenial(grant, error);
+      await this.#keep(left ?? grant, claimed.version);
+      if (left) return false;
       throw error;
     }
   }
@@ -298,8 +298,17 @@ function scopesIn({ scope = "" }: BearerChallenge): string[] {
   return scope.split(" ").filter((each) => each !== "");
 }
 
-function without({ accessToken: _, refreshToken: __, expiresAt: ___, ...rest }: Grant): Grant {
+function without(grant: Grant): Grant {
+  const { accessToken: _a, refreshToken: _r, expiresAt: _e, ...rest } = grant;
   return rest;
+}
+
+/** What is left of a grant whose refresh token is over; undefined when it may do another time. */
+function afterDenial(grant: Grant, error: unknown): Grant | undefined {
+  if (!(error instanceof TokenDenied)) return undefined;
+  // The issuer does not know us any more, so there is nothing to go on with.
+  if (error.error === "invalid_client") return { ...without(grant), issuer: "" };
+  return OVER.has(error.error) ? without(grant) : undefined;
 }
 
 /** An answer without a refresh token leaves the old one in force. */
