@@ -279,7 +279,8 @@ function listen(server: Server, host: string, port: number): Promise<void> {
         }),
       );
     });
-    server.listen(port, host, resolve);
+    // Never shared with other processes of a cluster: what listens here is this process alone.
+    server.listen({ port, host, exclusive: true }, resolve);
   });
 }
 

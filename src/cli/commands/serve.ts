@@ -16,6 +16,12 @@ function seconds(text: string): number {
   throw new InvalidArgumentError("write a number of seconds from 0 to 3600");
 }
 
+function workerCount(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= 64) return value;
+  throw new InvalidArgumentError("write a number from 1 to 64");
+}
+
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
 
 export function addServe(program: Command): void {
@@ -54,6 +60,7 @@ export function addServe(program: Command): void {
     .option("--allow-private <host...>", "private hosts and ranges that may be reached beyond those of servers")
     .option("--challenge-wait <seconds>", "how long a challenged call waits for a person", seconds, 45)
     .option("--replica <name>", "the name of this process among others on the same store")
+    .option("--workers <number>", "processes that share the work on this machine", workerCount)
     .option("--ledger <folder>", "where this process writes its ledger")
     .option("--admin-url <url>", "where people reach the admin port, for approval links")
     .option("--approval-webhook <url>", "tell this address, signed, when a call waits for a person")

@@ -6,6 +6,7 @@ import { listenStdio } from "../../transport/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { downstreamOAuth } from "../oauth/downstream.js";
 import { type Out, paintErr } from "../print.js";
+import { asWorker, isOverseer, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
 import { readOAuthFile } from "./oauth-file.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
@@ -38,6 +39,10 @@ export interface ServeApplicationsOptions {
   workflow?: string;
   trustGateway?: string[];
   approvalWebhook?: string;
+  workers?: number;
+  /** Set for workers: another says for all of them that they are up, and has the admin port. */
+  isSilent?: boolean;
+  withoutAdmin?: boolean;
   oauth?: string;
   publicUrl?: string;
 }
@@ -88,11 +93,15 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
         }),
     ...(options.tcpPort === undefined ? {} : { tcp: { host, port: options.tcpPort } }),
     ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort } }),
-    admin: {
-      host: options.adminHost,
-      port: options.stdio ? 0 : options.adminPort,
-      ...(options.adminUrl === undefined ? {} : { publicUrl: options.adminUrl }),
-    },
+    ...(options.adminUrl === undefined ? {} : { adminUrl: options.adminUrl }),
+    ...(options.withoutAdmin === true
+      ? {}
+      : {
+          admin: {
+            host: options.adminHost,
+            port: options.stdio ? 0 : options.adminPort,
+          },
+        }),
   };
 }
 
@@ -103,7 +112,12 @@ function webhookOf(url: string): { url: string; secret: string } {
   throw new CliError("a webhook has to be signed", EXIT.usage, remedy);
 }
 
-export async function serveApplications(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
+export async function serveApplications(dir: string, given: ServeApplicationsOptions, out: Out): Promise<void> {
+  if (isOverseer(given)) {
+    if (given.stdio) throw new CliError("stdio has one peer, so one process", EXIT.usage, "leave --workers away");
+    return oversee(given.workers ?? 1);
+  }
+  const options = asWorker(dir, given);
   const { workflow: file, trustGateway: trusted, app, observe } = options;
   const workflow = file
     ? await workflowInForce({ file, stateDir: dir, trusted, app, despiteViolations: observe })
@@ -125,7 +139,8 @@ export async function serveApplications(dir: string, options: ServeApplicationsO
       pid: process.pid,
       ...workflowFacts(workflow),
     };
-    out.data(facts, () => `${welcome(runtime, facts.applications, options)}${workflowHelp(workflow)}`);
+    if (options.isSilent !== true)
+      out.data(facts, () => `${welcome(runtime, facts.applications, options)}${workflowHelp(workflow)}`);
     await stopped;
   }
   await runtime.close();

@@ -1,0 +1,71 @@
+// All cores of one machine: several processes share the port and the store, and each writes a ledger of its own. To
+// each other they are replicas.
+
+import cluster, { type Worker } from "node:cluster";
+import { join } from "node:path";
+import { statePaths } from "../state.js";
+import type { ServeApplicationsOptions } from "./serve.js";
+
+/** Set for a worker by its parent; the number stays with its place, so that its ledger goes on after a restart. */
+const PLACE = "PORTCULLIS_WORKER";
+const FIRST_PAUSE_MS = 200;
+const LAST_PAUSE_MS = 10_000;
+const WELL_AFTER_MS = 30_000;
+
+/** True in the process that only watches over the others. */
+export function isOverseer(options: ServeApplicationsOptions): boolean {
+  return (options.workers ?? 1) > 1 && process.env[PLACE] === undefined;
+}
+
+/** A worker's own settings: a name, a ledger, and the admin port for the first alone. */
+export function asWorker(dir: string, options: ServeApplicationsOptions): ServeApplicationsOptions {
+  const place = process.env[PLACE];
+  if (place === undefined) return options;
+  const ledgers = options.ledger ?? statePaths(dir).ledgerDir;
+  const adminUrl = options.adminUrl ?? (options.adminPort === 0 ? undefined : `http://127.0.0.1:${options.adminPort}`);
+  return {
+    ...options,
+    replica: `${options.replica ?? "worker"}-${place}`,
+    ledger: join(ledgers, `worker-${place}`),
+    ...(adminUrl === undefined ? {} : { adminUrl }),
+    isSilent: place !== "1",
+    withoutAdmin: place !== "1",
+  };
+}
+
+/** Keeps so many workers running until it is told to stop; resolves when the last of them has gone. */
+export async function oversee(count: number): Promise<void> {
+  const workers = new Map<number, Worker>();
+  const pauses = new Map<number, number>();
+  let isEnding = false;
+  const start = (place: number): void => {
+    const began = Date.now();
+    const worker = cluster.fork({ [PLACE]: String(place) });
+    workers.set(place, worker);
+    worker.on("exit", (code, signal) => {
+      workers.delete(place);
+      if (isEnding) return;
+      const pause = Date.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
+      pauses.set(place, Math.min(pause * 2, LAST_PAUSE_MS));
+      process.stderr.write(`worker ${place} ended (${signal ?? code}); it is started again in ${pause} ms\n`);
+      setTimeout(() => {
+        if (!isEnding) start(place);
+      }, pause);
+    });
+  };
+  for (let place = 1; place <= count; place++) start(place);
+  const tell = (signal: NodeJS.Signals): void => {
+    for (const worker of workers.values()) worker.process.kill(signal);
+  };
+  process.on("SIGHUP", () => tell("SIGHUP"));
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
+      isEnding = true;
+      tell("SIGTERM");
+      const left = [...workers.values()].filter((worker) => !worker.isDead());
+      void Promise.all(left.map((worker) => new Promise((gone) => worker.once("exit", gone)))).then(() => resolve());
+    };
+    process.once("SIGINT", end);
+    process.once("SIGTERM", end);
+  });
+}
