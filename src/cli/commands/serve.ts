@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { listenStdio } from "../../transport/index.js";
+import { CliError, EXIT } from "../exit.js";
 import { type ServeApplicationsOptions, serveApplications, servesApplications } from "../gateway/serve.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
@@ -70,6 +71,10 @@ export function addServe(program: Command): void {
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
       const { dir } = shared(command);
       const out = outFor(command);
+      if (module !== undefined && options.oauth !== undefined) {
+        const remedy = "make an application whose server the module is: portcullis app add";
+        throw new CliError("--oauth is for the applications of a store, not for a module", EXIT.usage, remedy);
+      }
       if (module === undefined && servesApplications(dir, options)) {
         return serveApplications(dir, options, out);
       }

@@ -1,8 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Command } from "commander";
 import { afterAll, expect, it } from "vitest";
+import { addServe } from "../commands/serve.js";
 import { readOAuthFile } from "./oauth-file.js";
+import { servesApplications } from "./serve.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-oauth-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -32,4 +35,13 @@ it("names every problem with its line", () => {
   expect(() => readOAuthFile(path)).toThrow(/oauth\.yaml:4: .*did you mean `app`/);
   expect(() => readOAuthFile(file("resource: [\n"))).toThrow("oauth.yaml:");
   expect(() => readOAuthFile(join(dir, "none.yaml"))).toThrow("ENOENT");
+});
+
+it("is never ignored: a module cannot be served with it", async () => {
+  const program = new Command("portcullis").option("--json").option("--dir <folder>").exitOverride();
+  addServe(program);
+  const args = ["--dir", dir, "serve", "./module.js", "--oauth", file(WITH_SECRET("${env:X}"))];
+  await expect(program.parseAsync(["node", "portcullis", ...args])).rejects.toThrow("not for a module");
+  expect(servesApplications(dir, {})).toBe(false);
+  expect(servesApplications(dir, { oauth: "oauth.yaml" })).toBe(true);
 });

@@ -51,8 +51,9 @@ const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
 /** The working folder holds a store, or one was named: then its applications are served. */
-export function servesApplications(dir: string, options: { storage?: string; app?: string }): boolean {
-  return options.storage !== undefined || options.app !== undefined || existsSync(join(dir, "portcullis.db"));
+export function servesApplications(dir: string, options: { storage?: string; app?: string; oauth?: string }): boolean {
+  const { storage, app, oauth } = options;
+  return storage !== undefined || app !== undefined || oauth !== undefined || existsSync(join(dir, "portcullis.db"));
 }
 
 export function runtimeOptions(dir: string, options: ServeApplicationsOptions): GatewayRuntimeOptions {
@@ -158,7 +159,9 @@ function welcome(runtime: GatewayRuntime, applications: readonly string[], optio
     `  policy        ${runtime.watcher.files.join(", ")}`,
     `  ledger        ${runtime.state.ledgerDir}`,
     "",
-    "Callers send a key of their application: portcullis key add. Without any key, this machine's user may call.",
+    options.oauth === undefined
+      ? "Callers send a key of their application: portcullis key add. Without any key, this machine's user may call."
+      : `Callers send a key of their application, or a token of an issuer in ${options.oauth}.`,
     "Stop with Ctrl-C.",
   ].join("\n");
 }
