@@ -4,7 +4,7 @@
 import { OAuthClient, OAuthError } from "../../oauth/index.js";
 import { Fault } from "../../protocol/index.js";
 import type { Application, Sealer, ServerEntry, Storage } from "../../storage/index.js";
-import { createDialer, createOutbound } from "../../upstream/index.js";
+import { createDialer, createOutbound, type Outbound } from "../../upstream/index.js";
 import type { OAuthFor, ResolveText } from "../gateway/servers.js";
 import { storedGrants } from "./grants.js";
 import { clientIdentity } from "./identity.js";
@@ -21,7 +21,18 @@ interface Parts {
   readonly resolve: ResolveText;
 }
 
+/** Ways out that are kept, one for each server's host: its users share it. */
+const MAX_OUTBOUND = 1_000;
+
 export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
+  const outbound = new Map<string, Outbound>();
+  const outboundFor = (host: string): Outbound => {
+    const known = outbound.get(host);
+    if (known) return known;
+    const made = createOutbound(createDialer({ allow: [...allow, host] }));
+    if (outbound.size < MAX_OUTBOUND) outbound.set(host, made);
+    return made;
+  };
   return (parts: Parts): OAuthFor =>
     (application, server, entry, user = "") => {
       let client: OAuthClient | undefined;
@@ -52,7 +63,7 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
     const url = new URL(await resolve(app, entry.url ?? ""));
     const clientSecret = auth?.clientSecret === undefined ? undefined : await resolve(app, auth.clientSecret);
     const clientId = auth?.clientId === undefined ? undefined : await resolve(app, auth.clientId);
-    const { fetch } = createOutbound(createDialer({ allow: [...allow, url.hostname.replace(/^\[|\]$/g, "")] }));
+    const { fetch } = outboundFor(url.hostname.replace(/^\[|\]$/g, ""));
     // With a secret of its own, and nobody to stand for, the gateway needs no person.
     const isMachine = clientSecret !== undefined && auth?.per !== "user";
     return new OAuthClient({
