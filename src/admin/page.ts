@@ -19,7 +19,7 @@ export const APPROVAL_PAGE = `<!doctype html>
 <main>
 <form id="credential" autocomplete="off">
 <h1>A call waits for a person</h1>
-<label for="token">Your credential</label>
+<label for="token">Your approver's credential</label>
 <div class="row">
 <input id="token" type="password" required autofocus autocomplete="off" spellcheck="false" aria-describedby="hint">
 <button type="submit" class="main">Show the call</button>
