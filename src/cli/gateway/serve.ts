@@ -6,7 +6,7 @@ import { listenStdio } from "../../transport/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { downstreamOAuth } from "../oauth/downstream.js";
 import { type Out, paintErr } from "../print.js";
-import { asWorker, isOverseer, oversee } from "./workers.js";
+import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
 import { readOAuthFile } from "./oauth-file.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
@@ -145,6 +145,7 @@ export async function serveApplications(dir: string, given: ServeApplicationsOpt
     await stopped;
   }
   await runtime.close();
+  leave();
 }
 
 function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {

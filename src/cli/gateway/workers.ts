@@ -33,6 +33,11 @@ export function asWorker(dir: string, options: ServeApplicationsOptions): ServeA
   };
 }
 
+/** The line to its parent would keep a worker alive that has nothing left to do. */
+export function leave(): void {
+  cluster.worker?.disconnect();
+}
+
 /** Keeps so many workers running until it is told to stop; resolves when the last of them has gone. */
 export async function oversee(count: number): Promise<void> {
   const workers = new Map<number, Worker>();
