@@ -8,6 +8,7 @@ import type { ServeApplicationsOptions } from "./serve.js";
 
 /** Set for a worker by its parent; the number stays with its place, so that its ledger goes on after a restart. */
 const PLACE = "PORTCULLIS_WORKER";
+const AGAIN = "PORTCULLIS_WORKER_AGAIN";
 const FIRST_PAUSE_MS = 200;
 const LAST_PAUSE_MS = 10_000;
 const WELL_AFTER_MS = 30_000;
@@ -28,7 +29,7 @@ export function asWorker(dir: string, options: ServeApplicationsOptions): ServeA
     replica: `${options.replica ?? "worker"}-${place}`,
     ledger: join(ledgers, `worker-${place}`),
     ...(adminUrl === undefined ? {} : { adminUrl }),
-    isSilent: place !== "1",
+    isSilent: place !== "1" || process.env[AGAIN] === "1",
     withoutAdmin: place !== "1",
   };
 }
@@ -43,9 +44,9 @@ export async function oversee(count: number): Promise<void> {
   const workers = new Map<number, Worker>();
   const pauses = new Map<number, number>();
   let isEnding = false;
-  const start = (place: number): void => {
+  const start = (place: number, again = false): void => {
     const began = Date.now();
-    const worker = cluster.fork({ [PLACE]: String(place) });
+    const worker = cluster.fork({ [PLACE]: String(place), [AGAIN]: again ? "1" : "0" });
     workers.set(place, worker);
     worker.on("exit", (code, signal) => {
       workers.delete(place);
@@ -54,7 +55,7 @@ export async function oversee(count: number): Promise<void> {
       pauses.set(place, Math.min(pause * 2, LAST_PAUSE_MS));
       process.stderr.write(`worker ${place} ended (${signal ?? code}); it is started again in ${pause} ms\n`);
       setTimeout(() => {
-        if (!isEnding) start(place);
+        if (!isEnding) start(place, true);
       }, pause);
     });
   };
