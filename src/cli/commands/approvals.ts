@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { request } from "undici";
 import { readOperatorToken } from "../../admin/index.js";
@@ -5,10 +6,12 @@ import { CliError, EXIT } from "../exit.js";
 import { knownAdmins } from "../gateway/admin-places.js";
 import { outFor, shared } from "../options.js";
 import { type Out, paint, table } from "../print.js";
+import { visible } from "../../telemetry/index.js";
 import { statePaths } from "../state.js";
 
 const DEFAULT_ADMIN = "http://127.0.0.1:7421";
 const TIMEOUT_MS = 10_000;
+const WATCH_MS = 1_000;
 
 interface Shown {
   id: string;
@@ -93,6 +96,24 @@ export function addApprovalCommands(program: Command): void {
     .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       show(outFor(command), (await ask(command, admin, `/v1/approvals/${encodeURIComponent(id)}`)) as Shown);
     });
+  withAdmin(approvals.command("watch"))
+    .description("say each as it comes, until stopped")
+    .action(async ({ admin }: { admin?: string }, command: Command) => {
+      const out = outFor(command);
+      const stop = new AbortController();
+      process.once("SIGINT", () => stop.abort());
+      process.once("SIGTERM", () => stop.abort());
+      let said = new Set<string>();
+      while (!stop.signal.aborted) {
+        const { approvals: open } = (await ask(command, admin, "/v1/approvals?state=pending")) as {
+          approvals: Shown[];
+        };
+        for (const each of open) if (!said.has(each.id)) out.line(each, () => waitingLine(each));
+        // Those that were answered are forgotten, so this stays as small as what waits.
+        said = new Set(open.map(({ id }) => id));
+        await sleep(WATCH_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+      }
+    });
   withAdmin(program.command("approve <id>"))
     .description("let a waiting call run, once")
     .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
@@ -106,6 +127,10 @@ export function addApprovalCommands(program: Command): void {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await ask(command, options.admin, path, { reason: options.reason })) as Shown);
     });
+}
+
+function waitingLine({ id, app, agent, tool, arguments_preview: preview, reason }: Shown): string {
+  return visible(`${id}  ${app}/${agent}  ${tool} ${preview}  ${reason}`);
 }
 
 function show(out: Out, challenge: Shown): void {

@@ -15,17 +15,29 @@ interface Reaching {
   url: string;
   delegation?: string;
   gateway?: string;
+  keyEnv?: string;
 }
 
 const DELEGATION = ["--delegation <file>", "call as the agent that holds this delegation"] as const;
 const GATEWAY = ["--gateway <id>", "the gateway that is asked, where another one minted the delegation"] as const;
 
+const KEY = ["--key-env <name>", "the variable that holds your key"] as const;
+
+/** Never an argument: every process of this machine can read those. */
+function keyIn(name: string | undefined): Record<string, string> {
+  if (name === undefined) return {};
+  const key = process.env[name];
+  if (key === undefined || key === "") throw new CliError(`the variable ${name} is not set`, EXIT.usage);
+  return { authorization: `Bearer ${key}` };
+}
+
 async function withClient<T>(reaching: Reaching, use: (client: Client) => Promise<T>): Promise<T> {
-  const { url, delegation, gateway } = reaching;
+  const { url, delegation, gateway, keyEnv } = reaching;
+  const key = keyIn(keyEnv);
   const held = delegation === undefined ? undefined : tokenIn(delegation);
   // Every request spends the delegation anew.
   const headers =
-    held === undefined ? undefined : () => ({ [DELEGATION_HEADER]: spendDelegation(held, { audience: gateway }) });
+    held === undefined ? key : () => ({ ...key, [DELEGATION_HEADER]: spendDelegation(held, { audience: gateway }) });
   let client: Client;
   try {
     client = await connect(url, { headers });
@@ -50,6 +62,7 @@ export function addCallCommands(program: Command): void {
     .option("--url <url>", "the server", DEFAULT_URL)
     .option(...DELEGATION)
     .option(...GATEWAY)
+    .option(...KEY)
     .action(async (options: Reaching, command: Command) => {
       const out = outFor(command);
       await withClient(options, async (client) => {
@@ -75,6 +88,7 @@ export function addCallCommands(program: Command): void {
     .option("--timeout <ms>", "how long to wait", Number)
     .option(...DELEGATION)
     .option(...GATEWAY)
+    .option(...KEY)
     .action(
       async (tool: string, text: string | undefined, options: Reaching & { timeout?: number }, command: Command) => {
         const out = outFor(command);

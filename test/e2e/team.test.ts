@@ -1,0 +1,78 @@
+// A gateway with keys, as a team's people use it from the command line.
+
+import { spawn, spawnSync } from "node:child_process";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { main } from "./first-hour.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+
+const POLICY = `
+@id("calls") permit (principal, action, resource);
+@id("ask") @outcome("challenge") @approvers("operators")
+forbid (principal, action == Action::"write", resource) unless { context.approved };
+`;
+
+describe("a gateway with keys", { timeout: 60_000 }, () => {
+  let team: Deployment;
+  let server: Counting;
+  let key: string;
+  beforeAll(async () => {
+    server = await counting("team");
+    team = await deploy(POLICY, { limits: { challengeWaitMs: 100 } });
+    await team.put("blog", { servers: { notes: { url: server.url, noGuardrail: ["*"] } } });
+    key = await team.key("blog", "writer");
+  });
+  afterAll(async () => {
+    await team?.close();
+    await server?.close();
+  });
+  // Not spawnSync: the gateway runs in this process and has to answer meanwhile.
+  const run = (...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> =>
+    new Promise((resolve) => {
+      const child = spawn(process.execPath, [main, "--dir", team.dir, ...args], {
+        env: { ...process.env, NO_COLOR: "1", WRITER_KEY: key },
+        stdio: ["ignore", "pipe", "pipe"],
+      });
+      let stdout = "";
+      let stderr = "";
+      child.stdout.on("data", (chunk) => {
+        stdout += String(chunk);
+      });
+      child.stderr.on("data", (chunk) => {
+        stderr += String(chunk);
+      });
+      child.once("close", (code) => resolve({ code, stdout, stderr }));
+    });
+
+  it("is called with the key in a variable, and not without", async () => {
+    const called = await run("call", "read", '{"text":"hi"}', "--url", team.url, "--key-env", "WRITER_KEY");
+    expect(called).toMatchObject({ code: 0, stdout: expect.stringContaining("team says hi") });
+    expect((await run("call", "read", "{}", "--url", team.url)).code).not.toBe(0);
+    const unset = await run("ls", "--url", team.url, "--key-env", "NO_SUCH_KEY");
+    expect(unset).toMatchObject({ code: 64, stderr: expect.stringContaining("NO_SUCH_KEY is not set") });
+    expect(spawnSync("grep", ["-r", key, team.dir]).stdout.toString()).toBe("");
+  });
+
+  it("tells whoever watches of a call that waits, once, without being told where the admin port is", async () => {
+    const child = spawn(process.execPath, [main, "--json", "--dir", team.dir, "approvals", "watch"], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let heard = "";
+    child.stdout.on("data", (chunk) => {
+      heard += String(chunk);
+    });
+    const ended = new Promise((resolve) => child.once("close", resolve));
+    try {
+      await run("call", "write", '{"text":"draft"}', "--url", team.url, "--key-env", "WRITER_KEY");
+      for (let tries = 0; tries < 100 && heard === ""; tries++)
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      const lines = heard.trim().split("\n");
+      expect(lines).toHaveLength(1);
+      expect(JSON.parse(lines[0] as string)).toMatchObject({ tool: "write", app: "blog", agent: "writer" });
+      expect(server.calls).not.toContain("write");
+    } finally {
+      child.kill("SIGTERM");
+    }
+    expect(await ended).toBe(0);
+  });
+});
