@@ -2,35 +2,48 @@
 // The command line. Data on stdout, everything else on stderr; every failure says what was wrong and what to do.
 
 import { Command, CommanderError, Option } from "commander";
-import { addAppCommands } from "./commands/app.js";
-import { addAuditCommands } from "./commands/audit.js";
-import { addApprovalCommands } from "./commands/approvals.js";
-import { addCallCommands } from "./commands/call.js";
-import { addCmdCommands } from "./commands/cmd.js";
-import { addCompletion } from "./commands/completion.js";
-import { addConnect } from "./commands/connect.js";
-import { addDemo } from "./commands/demo.js";
-import { addDoctor } from "./commands/doctor.js";
-import { addExport } from "./commands/export.js";
-import { addGen } from "./commands/gen.js";
-import { addHost } from "./commands/host.js";
-import { addImport } from "./commands/import.js";
-import { addInstall } from "./commands/install.js";
-import { addInit } from "./commands/init.js";
-import { addKeyCommands } from "./commands/key.js";
-import { addLatticeCommands } from "./commands/lattice.js";
-import { addPinCommands } from "./commands/pin.js";
-import { addPolicyCommands } from "./commands/policy.js";
-import { addRun } from "./commands/run.js";
-import { addSecretCommands } from "./commands/secret.js";
-import { addServe } from "./commands/serve.js";
-import { addUpdate } from "./commands/update.js";
 import { CliError, EXIT, type ExitCode } from "./exit.js";
 import { paintErr } from "./print.js";
 import { DEFAULT_STATE_DIR } from "./state.js";
 import { VERSION } from "./version.js";
 
-export function createProgram(): Command {
+interface Entry {
+  readonly names: readonly string[];
+  load(): Promise<(program: Command) => void>;
+}
+
+/** In the order of the help. A command's code is read when it is called for: most need little of the house. */
+const COMMANDS: readonly Entry[] = [
+  { names: ["serve"], load: async () => (await import("./commands/serve.js")).addServe },
+  { names: ["host"], load: async () => (await import("./commands/host.js")).addHost },
+  { names: ["demo"], load: async () => (await import("./commands/demo.js")).addDemo },
+  { names: ["ls", "call"], load: async () => (await import("./commands/call.js")).addCallCommands },
+  { names: ["import"], load: async () => (await import("./commands/import.js")).addImport },
+  { names: ["connect", "disconnect"], load: async () => (await import("./commands/connect.js")).addConnect },
+  { names: ["export"], load: async () => (await import("./commands/export.js")).addExport },
+  { names: ["app"], load: async () => (await import("./commands/app.js")).addAppCommands },
+  { names: ["key"], load: async () => (await import("./commands/key.js")).addKeyCommands },
+  { names: ["secret"], load: async () => (await import("./commands/secret.js")).addSecretCommands },
+  { names: ["pin"], load: async () => (await import("./commands/pin.js")).addPinCommands },
+  { names: ["policy"], load: async () => (await import("./commands/policy.js")).addPolicyCommands },
+  { names: ["init"], load: async () => (await import("./commands/init.js")).addInit },
+  { names: ["cmd"], load: async () => (await import("./commands/cmd.js")).addCmdCommands },
+  { names: ["run"], load: async () => (await import("./commands/run.js")).addRun },
+  {
+    names: ["approvals", "approve", "deny"],
+    load: async () => (await import("./commands/approvals.js")).addApprovalCommands,
+  },
+  { names: ["audit"], load: async () => (await import("./commands/audit.js")).addAuditCommands },
+  { names: ["lattice"], load: async () => (await import("./commands/lattice.js")).addLatticeCommands },
+  { names: ["gen"], load: async () => (await import("./commands/gen.js")).addGen },
+  { names: ["doctor"], load: async () => (await import("./commands/doctor.js")).addDoctor },
+  { names: ["install"], load: async () => (await import("./commands/install.js")).addInstall },
+  { names: ["update"], load: async () => (await import("./commands/update.js")).addUpdate },
+  { names: ["completion"], load: async () => (await import("./commands/completion.js")).addCompletion },
+];
+
+/** The whole program, or as much of it as this command needs. */
+async function createProgram(name: string | undefined): Promise<Command> {
   const program = new Command("portcullis")
     .description("Makes it safe to give agents tools: every call is identified, decided, recorded, and only then run.")
     .version(VERSION)
@@ -38,35 +51,26 @@ export function createProgram(): Command {
     .addOption(new Option("--dir <folder>", "the working folder").env("PORTCULLIS_DIR").default(DEFAULT_STATE_DIR))
     .showHelpAfterError("(portcullis --help shows what there is)")
     .exitOverride();
-  addServe(program);
-  addHost(program);
-  addDemo(program);
-  addCallCommands(program);
-  addImport(program);
-  addConnect(program);
-  addExport(program);
-  addAppCommands(program);
-  addKeyCommands(program);
-  addSecretCommands(program);
-  addPinCommands(program);
-  addPolicyCommands(program);
-  addInit(program);
-  addCmdCommands(program);
-  addRun(program);
-  addApprovalCommands(program);
-  addAuditCommands(program);
-  addLatticeCommands(program);
-  addGen(program);
-  addDoctor(program);
-  addInstall(program);
-  addUpdate(program);
-  addCompletion(program);
+  const named = COMMANDS.filter(({ names }) => name !== undefined && name !== "completion" && names.includes(name));
+  for (const { load } of named.length > 0 ? named : COMMANDS) (await load())(program);
   return program;
+}
+
+/** The first word that is no option, and no option's value. */
+function commandIn(argv: readonly string[]): string | undefined {
+  const words = argv.slice(2);
+  for (let i = 0; i < words.length; i++) {
+    const word = words[i] as string;
+    if (word === "--dir") i++;
+    else if (!word.startsWith("-")) return word;
+  }
+  return undefined;
 }
 
 async function main(argv: readonly string[]): Promise<ExitCode> {
   try {
-    await createProgram().parseAsync(argv as string[]);
+    const program = await createProgram(commandIn(argv));
+    await program.parseAsync(argv as string[]);
     return (process.exitCode as ExitCode | undefined) ?? EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {
