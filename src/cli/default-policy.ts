@@ -37,3 +37,12 @@ forbid (principal, action == Action::"shell.run", resource);
 @id("read-resources")
 permit (principal, action in [Action::"resources/read", Action::"prompts/get"], resource);
 `;
+
+/** What a gateway of applications begins with: nothing is permitted to all of them. */
+export const COMMON_POLICY = `// Rules here hold for every application, beside its own; save this file and they hold at once.
+// A forbid here cannot be undone by an application:
+//
+//   @id("no-shell")
+//   forbid (principal, action in Action::"tools/call", resource)
+//   when { resource.name like "*shell*" };
+`;

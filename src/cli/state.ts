@@ -2,7 +2,7 @@
 
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { DEFAULT_POLICY } from "./default-policy.js";
+import { COMMON_POLICY, DEFAULT_POLICY } from "./default-policy.js";
 
 export interface State {
   readonly dir: string;
@@ -25,13 +25,14 @@ export function statePaths(dir: string): Omit<State, "isNew"> {
 }
 
 /** Makes what is not there; what is there is left as it is. */
-export function ensureState(dir: string): State {
+export function ensureState(dir: string, serves: "demonstration" | "applications" = "demonstration"): State {
   const paths = statePaths(dir);
   const isNew = !existsSync(paths.policyDir);
   mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
   if (isNew) {
     mkdirSync(paths.policyDir, { mode: 0o700 });
-    writeFileSync(join(paths.policyDir, "demo.cedar"), DEFAULT_POLICY, { mode: 0o600, flag: "wx" });
+    const [name, text] = serves === "applications" ? ["common.cedar", COMMON_POLICY] : ["demo.cedar", DEFAULT_POLICY];
+    writeFileSync(join(paths.policyDir, name), text, { mode: 0o600, flag: "wx" });
   }
   return { ...paths, isNew };
 }

@@ -1,6 +1,6 @@
 // `portcullis import`.
 
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { JsonObject } from "../../protocol/index.js";
@@ -9,7 +9,7 @@ import { changeText, hideCredentials } from "../declared/difference.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor, shared } from "../options.js";
 import { paint } from "../print.js";
-import { statePaths } from "../state.js";
+import { ensureState, statePaths } from "../state.js";
 import { agreed } from "../store/ask.js";
 import { sealerFor, STORE_FILE, type StoreOptions, withStore } from "../store/open.js";
 import { type Collected, collect } from "./collect.js";
@@ -22,7 +22,6 @@ import {
   type PlannedServer,
   planImport,
 } from "./import-plan.js";
-import { COMMON_POLICY } from "./starting-policy.js";
 
 export interface ImportOptions extends StoreOptions {
   from: string;
@@ -42,7 +41,7 @@ export async function importServers(command: Command, options: ImportOptions): P
   const mayChange = !plan.isEmpty && options.dryRun !== true;
   if (mayChange) {
     await agreed("Make these changes?", options.yes);
-    beginRules(command);
+    ensureState(shared(command).dir, "applications");
     await withStore(command, options, (storage) => carryOutImport(storage, sealerFor(command, options), plan));
   }
   if (out.json) out.data(asJson(plan, collected, mayChange), () => "");
@@ -71,15 +70,6 @@ async function look(command: Command, options: ImportOptions, collected: Collect
     const known = await knownIn(storage, () => sealerFor(command, options), options.app);
     return planImport(options.app, collected, known);
   });
-}
-
-/** Otherwise the first start would put the demonstration's rules there. */
-function beginRules(command: Command): void {
-  const { dir, policyDir } = statePaths(shared(command).dir);
-  if (existsSync(policyDir)) return;
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
-  mkdirSync(policyDir, { mode: 0o700 });
-  writeFileSync(join(policyDir, "common.cedar"), COMMON_POLICY, { mode: 0o600, flag: "wx" });
 }
 
 function next({ from, app }: ImportOptions): string {

@@ -50,12 +50,3 @@ permit (
 );
 `;
 }
-
-/** Rules for every application, when there are none yet. */
-export const COMMON_POLICY = `// Rules here hold for every application, beside its own; save this file and they hold at once.
-// A forbid here cannot be undone by an application:
-//
-//   @id("no-shell")
-//   forbid (principal, action in Action::"tools/call", resource)
-//   when { resource.name like "*shell*" };
-`;

@@ -99,7 +99,7 @@ const BEAT_MS = 5_000;
 export const MODULES = ["framework", "state", "llm", "linux", "filesystem"] as const;
 
 export async function startGateway(options: GatewayRuntimeOptions): Promise<GatewayRuntime> {
-  const state = ensureState(options.stateDir);
+  const state = ensureState(options.stateDir, "applications");
   const telemetry = createTelemetry({ serviceName: "portcullis", ...options.telemetry });
   // What has been opened is closed again, in reverse, when anything after it fails to open.
   const opened: (() => unknown)[] = [() => telemetry.shutdown()];
