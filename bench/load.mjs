@@ -1,10 +1,10 @@
 // A load generator in a process of its own: so many connections, each with one request at a time, every answer checked.
 import { Agent, request } from "node:http";
 
-const { url, concurrency, seconds, warmupSeconds, revision, expect } = JSON.parse(process.argv[2]);
+const { url, concurrency, seconds, warmupSeconds, revision, expect, headers: more = {} } = JSON.parse(process.argv[2]);
 const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
 const target = new URL(url);
-const base = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+const base = { "content-type": "application/json", accept: "application/json, text/event-stream", ...more };
 
 function post(body, headers) {
   return new Promise((resolve, reject) => {

@@ -49,9 +49,11 @@ const runtime = await startGateway({
   identity: async (parts) => {
     // Keys are held as in service; the load itself comes as the local user.
     const here = await identity(parts);
-    const principal = { app: "local", agent: "bench", scope: [], via: "local" };
+    const of = (app) => ({ app, agent: "bench", scope: [], via: "local" });
     const identify = (peer, auth, meta) =>
-      peer.headers?.authorization === undefined ? principal : here.identify(peer, auth, meta);
+      peer.headers?.authorization === undefined
+        ? of(peer.headers?.["x-bench-app"] ?? "local")
+        : here.identify(peer, auth, meta);
     return { ...here, identify };
   },
 });

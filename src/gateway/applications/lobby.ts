@@ -7,6 +7,7 @@ import { asFault, Fault, isJsonObject, type JsonObject, type JsonValue } from ".
 import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../../transport/index.js";
 import type { Endpoint, Known } from "../endpoint.js";
 import type { House } from "./house.js";
+import { Turns } from "./turns.js";
 
 export interface LobbyOptions {
   readonly identify: Identify;
@@ -21,6 +22,7 @@ export class Lobby implements Handler {
   readonly #options: LobbyOptions;
   /** A lasting connection belongs to the application of its first caller. */
   readonly #channels = new Map<Channel, House>();
+  readonly #turns = new Turns();
 
   constructor(options: LobbyOptions) {
     this.#options = options;
@@ -36,8 +38,10 @@ export class Lobby implements Handler {
       const { text, peer, reply, channel } = inbound;
       const { outside } = this.#options;
       if (!house) return outside.message({ text, peer, reply, known });
-      if (!channel) return house.endpoint.message({ text, peer, reply, known });
-      if (this.#seat(channel, house)) return house.endpoint.message({ text, peer, reply, channel, known });
+      if (!channel) return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, known }));
+      if (this.#seat(channel, house)) {
+        return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, channel, known }));
+      }
       outside.message({ text, peer, reply, known: unknownCaller() });
     });
   }
