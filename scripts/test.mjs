@@ -29,6 +29,8 @@ const CI_SHARE = {
   CODEGEN_VALUES: "30",
   CODEGEN_RANDOM: "100",
   CODEGEN_CSHARP_EVERY: "8",
+  SERVER_CYCLES: "100",
+  FAULT_SECONDS: "30",
 };
 
 const args = process.argv.slice(2);
