@@ -1,6 +1,7 @@
 // A gateway with keys, as a team's people use it from the command line.
 
 import { spawn, spawnSync } from "node:child_process";
+import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { main } from "./first-hour.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
@@ -17,7 +18,10 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
   let key: string;
   beforeAll(async () => {
     server = await counting("team");
-    team = await deploy(POLICY, { limits: { challengeWaitMs: 100 } });
+    team = await deploy(POLICY, {
+      limits: { challengeWaitMs: 100 },
+      adminUrl: "https://approve.example.com",
+    });
     await team.put("blog", { servers: { notes: { url: server.url, noGuardrail: ["*"] } } });
     key = await team.key("blog", "writer");
   });
@@ -74,5 +78,14 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
       child.kill("SIGTERM");
     }
     expect(await ended).toBe(0);
+  });
+
+  it("shows its approval page under the name that people reach it by, and under no other", async () => {
+    const asked = async (host: string): Promise<number> => {
+      const url = new URL("/approve/ch_any", team.runtime.admin?.url);
+      return (await request(url, { headers: { host } })).statusCode;
+    };
+    expect(await asked("approve.example.com")).toBe(200);
+    expect(await asked("rebound.example.com")).toBe(403);
   });
 });
