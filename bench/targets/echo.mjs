@@ -9,6 +9,20 @@ const TOOL = {
   inputSchema: { type: "object", properties: { text: { type: "string", maxLength: 10_000 } }, required: ["text"] },
 };
 
+const FILLERS = Array.from({ length: Number(process.env.TOOLS ?? 0) }, (_, i) => ({
+  name: `filler_${i}`,
+  description: `Filler tool number ${i}: looks a record up by its identifier and returns the matching fields as text.`,
+  inputSchema: {
+    type: "object",
+    properties: {
+      id: { type: "string", description: "Record identifier" },
+      limit: { type: "integer", minimum: 1, maximum: 100 },
+      fields: { type: "array", items: { type: "string" } },
+    },
+    required: ["id"],
+  },
+}));
+
 function answer({ id, method, params }) {
   switch (method) {
     case "initialize":
@@ -22,7 +36,7 @@ function answer({ id, method, params }) {
         },
       };
     case "tools/list":
-      return { jsonrpc: "2.0", id, result: { tools: [TOOL] } };
+      return { jsonrpc: "2.0", id, result: { tools: [TOOL, ...FILLERS] } };
     case "tools/call":
       return { jsonrpc: "2.0", id, result: { content: [{ type: "text", text: params.arguments.text }] } };
     default:

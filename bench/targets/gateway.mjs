@@ -13,13 +13,16 @@ const dir = mkdtempSync(join(import.meta.dirname, "..", "..", ".portcullis-bench
 mkdirSync(join(dir, "policy"));
 writeFileSync(
   join(dir, "policy", "bench.cedar"),
-  `@id("append") permit (principal, action == Action::"append", resource) when { context.arguments.text like "*" };`,
+  `@id("append") permit (principal, action == Action::"append", resource) when { context.arguments.text like "*" };
+   @id("others") permit (principal, action in Action::"tools/call", resource) unless { resource.tags.contains("never") };`,
 );
 const { DOWNSTREAM } = process.env;
 const entry = DOWNSTREAM
   ? { url: DOWNSTREAM }
   : { command: process.execPath, args: [join(import.meta.dirname, "echo.mjs"), "--stdio"] };
-const document = { servers: { echo: { ...entry, noGuardrail: ["*"] } } };
+const count = Number(process.env.SERVERS ?? 1);
+const names = count === 1 ? ["echo"] : Array.from({ length: count }, (_, i) => `s${i}`);
+const document = { servers: Object.fromEntries(names.map((name) => [name, { ...entry, noGuardrail: ["*"] }])) };
 const storage = await openStorage(`sqlite:${join(dir, "portcullis.db")}`);
 await storage.applications.put("local", document, "bench");
 const apps = Number(process.env.APPS ?? 0);
