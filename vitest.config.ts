@@ -14,7 +14,9 @@ export default defineConfig({
     ],
     testTimeout: long ? 3_600_000 : 60_000,
     hookTimeout: 120_000,
-    maxWorkers: 2,
+    // Long runs fill limits that are counted for the whole machine, such as the processes of the sandbox's user: in CI
+    // they run one after the other.
+    maxWorkers: long && process.env.CI ? 1 : 2,
     // A shared machine stalls now and then; what fails twice in a row has failed.
     retry: process.env.CI ? 1 : 0,
     reporters: ["default"],
