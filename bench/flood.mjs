@@ -2,6 +2,7 @@
 //   node bench/flood.mjs [--rounds 3] [--seconds 3] [--flood 64] [--quiet 4]
 import { fork } from "node:child_process";
 import { join } from "node:path";
+import { setPriority } from "node:os";
 import { parseArgs } from "node:util";
 import { ask, median, startTarget } from "./runner.mjs";
 
@@ -13,9 +14,18 @@ const { values: options } = parseArgs({
     quiet: { type: "string", default: "4" },
   },
 });
-const echo = fork(join(import.meta.dirname, "targets", "echo.mjs"));
-const DOWNSTREAM = await new Promise((resolve) => echo.once("message", ({ url }) => resolve(url)));
-const target = await startTarget({ name: "gateway", file: "gateway.mjs", env: { DOWNSTREAM, APPS: "2" } });
+// The question is what happens inside the gateway: each application has a server of its own, and what floods it gives
+// way to what measures, since in service they are not on one machine.
+const GIVES_WAY = 10;
+const startEcho = async () => {
+  const child = fork(join(import.meta.dirname, "targets", "echo.mjs"));
+  return { child, url: await new Promise((resolve) => child.once("message", ({ url }) => resolve(url))) };
+};
+const flooded = await startEcho();
+const quiet = await startEcho();
+setPriority(flooded.child.pid, GIVES_WAY);
+const env = { DOWNSTREAM: flooded.url, DOWNSTREAM_1: quiet.url, APPS: "2" };
+const target = await startTarget({ name: "gateway", file: "gateway.mjs", env });
 
 function load(app, concurrency, seconds) {
   const settings = {
@@ -28,6 +38,7 @@ function load(app, concurrency, seconds) {
     headers: { "x-bench-app": app },
   };
   const child = fork(join(import.meta.dirname, "load.mjs"), [JSON.stringify(settings)]);
+  if (app === "app-0") setPriority(child.pid, GIVES_WAY);
   return new Promise((resolve) =>
     child.on("message", (message) => {
       if (typeof message === "object") resolve(message);
@@ -52,6 +63,7 @@ for (let round = 0; round < Number(options.rounds); round++) {
   });
 }
 await ask(target.child, "stop");
-echo.kill();
+flooded.child.kill();
+quiet.child.kill();
 console.table(rounds);
 console.log(`p99 beside the flood: ${median(rounds.map((round) => round.times)).toFixed(2)} times what it is alone`);

@@ -26,7 +26,11 @@ const document = { servers: Object.fromEntries(names.map((name) => [name, { ...e
 const storage = await openStorage(`sqlite:${join(dir, "portcullis.db")}`);
 await storage.applications.put("local", document, "bench");
 const apps = Number(process.env.APPS ?? 0);
-for (let i = 0; i < apps; i++) await storage.applications.put(`app-${i}`, document, "bench");
+for (let i = 0; i < apps; i++) {
+  const url = process.env[`DOWNSTREAM_${i}`];
+  const own = url ? { servers: { echo: { url, noGuardrail: ["*"] } } } : document;
+  await storage.applications.put(`app-${i}`, own, "bench");
+}
 for (let i = 0; i < Number(process.env.KEYS ?? 0); i++) {
   const id = `key-${i}`;
   await storage.keys.add(

@@ -8,7 +8,7 @@ interface Line {
 }
 
 /** Messages of one application in one go. */
-const AT_ONCE = 4;
+const AT_ONCE = 2;
 
 export class Turns {
   readonly #lines = new Map<string, Line>();
