@@ -7,15 +7,31 @@ interface Line {
   taken: number;
 }
 
-/** Messages of one application in one go. */
+/** Messages of one application in one go, while others are there. */
 const AT_ONCE = 2;
+/** Whoever sent something so recently is there. */
+const RECENT_MS = 1_000;
 
 export class Turns {
   readonly #lines = new Map<string, Line>();
+  readonly #now: () => number;
   #isScheduled = false;
+  #last = "";
+  /** When somebody else than the one before was last heard. */
+  #mixedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
 
   /** Now, or when the messages of others that came before have had their turn. */
   take(app: string, run: () => void): void {
+    const now = this.#now();
+    if (app !== this.#last) {
+      if (this.#last !== "") this.#mixedAt = now;
+      this.#last = app;
+    }
+    if (now - this.#mixedAt > RECENT_MS && this.#lines.size === 0) return run();
     let line = this.#lines.get(app);
     if (!line) {
       line = { waiting: [], taken: 0 };
