@@ -1,0 +1,50 @@
+import { describe, expect, it } from "vitest";
+import type { JsonObject } from "../../protocol/index.js";
+import { BARE, Namespace, renameContents, renameUris, schemeFor, shortName } from "./names.js";
+
+describe("a short name", () => {
+  it("is the name itself where every client can take it", () => {
+    expect(shortName("read_file-2")).toBe("read_file-2");
+  });
+  it("has at most 64 characters and no dots, is always the same, and another for another name", () => {
+    const long = `community.aws.${"very".repeat(20)}.putObject`;
+    for (const name of [long, "core.state.getRuntimeValue"]) {
+      expect(shortName(name)).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
+      expect(shortName(name)).toBe(shortName(name));
+    }
+    expect(shortName("a.b")).not.toBe(shortName("a_b"));
+    expect(shortName("a.b")).not.toBe(shortName("a/b"));
+  });
+});
+
+describe("uris of a server among others", () => {
+  const files = new Namespace("files.", schemeFor("files"));
+  it("stay uris, and lead back to the server's own", () => {
+    expect(files.uri("file:///a")).toBe("files+file:///a");
+    expect(files.rawUri("files+file:///a")).toBe("file:///a");
+    expect(files.rawUri("other+file:///a")).toBeUndefined();
+    expect(BARE.rawUri("file:///a")).toBe("file:///a");
+    expect(schemeFor("9 Lives")).toMatch(/^[a-z][a-z0-9.-]*\+$/);
+  });
+  it("are renamed in links and embedded resources, and left alone in data", () => {
+    const result = {
+      content: [
+        { type: "resource_link", uri: "file:///a", name: "a" },
+        { type: "resource", resource: { uri: "file:///b", text: "b" } },
+        { type: "text", text: "file:///c" },
+      ],
+      structuredContent: { type: "resource_link", uri: "file:///d" },
+    };
+    expect(renameUris(result as JsonObject, files)).toEqual({
+      content: [
+        { type: "resource_link", uri: "files+file:///a", name: "a" },
+        { type: "resource", resource: { uri: "files+file:///b", text: "b" } },
+        { type: "text", text: "file:///c" },
+      ],
+      structuredContent: { type: "resource_link", uri: "file:///d" },
+    });
+    expect(renameContents({ contents: [{ uri: "file:///a", text: "" }] }, files)).toEqual({
+      contents: [{ uri: "files+file:///a", text: "" }],
+    });
+  });
+});
