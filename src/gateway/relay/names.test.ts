@@ -35,7 +35,7 @@ describe("uris of a server among others", () => {
       ],
       structuredContent: { type: "resource_link", uri: "file:///d" },
     };
-    expect(renameUris(result as JsonObject, files)).toEqual({
+    expect(renameUris(result as unknown as JsonObject, files)).toEqual({
       content: [
         { type: "resource_link", uri: "files+file:///a", name: "a" },
         { type: "resource", resource: { uri: "files+file:///b", text: "b" } },
