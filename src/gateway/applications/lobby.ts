@@ -2,7 +2,7 @@
 // A caller of one application reaches nothing of another, because nothing of it is behind the door it is let through.
 
 import type { Principal } from "../../gate/index.js";
-import { type Identify, unknownCaller } from "../../identity/index.js";
+import { DELEGATION_META, type Identify, unknownCaller } from "../../identity/index.js";
 import { asFault, Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../../transport/index.js";
 import type { Endpoint, Known } from "../endpoint.js";
@@ -125,7 +125,8 @@ function saidIn(text: string): { auth: JsonValue | undefined; meta: JsonValue | 
     const value = JSON.parse(text) as JsonValue;
     const first = Array.isArray(value) ? value[0] : value;
     if (!isJsonObject(first)) return undefined;
-    if (Array.isArray(value) && value.some((each) => !isJsonObject(each) || differs(each, first))) return undefined;
+    // Two callers in one batch: nobody can tell which of them is asking, so it is nobody.
+    if (Array.isArray(value) && value.some((each) => !isJsonObject(each) || differs(each, first))) return NOBODY;
     const params = isJsonObject(first.params) ? first.params : {};
     return { auth: first.auth, meta: params._meta };
   } catch {
@@ -133,6 +134,15 @@ function saidIn(text: string): { auth: JsonValue | undefined; meta: JsonValue | 
   }
 }
 
+/** No credential has this form. */
+const NOBODY = { auth: false, meta: undefined } as const;
+
 function differs(a: JsonObject, b: JsonObject): boolean {
-  return JSON.stringify(a.auth) !== JSON.stringify(b.auth);
+  return JSON.stringify(claimOf(a)) !== JSON.stringify(claimOf(b));
+}
+
+/** What a message says of whom it is from. */
+function claimOf({ auth, params }: JsonObject): JsonValue[] {
+  const meta = isJsonObject(params) && isJsonObject(params._meta) ? params._meta : {};
+  return [auth ?? null, meta[DELEGATION_META] ?? null];
 }

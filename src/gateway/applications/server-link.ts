@@ -1,5 +1,6 @@
 // One downstream server of one application: its connections, what it offers, and when to look again.
 
+import { createHash } from "node:crypto";
 import type { Principal } from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
 import type { ServerEntry } from "../../storage/index.js";
@@ -55,7 +56,8 @@ export class ServerLink implements Link {
     const prefix = entry.prefix ?? (isAlone ? "" : server);
     this.namespace =
       prefix === "" && isAlone ? BARE : new Namespace(prefix === "" ? "" : `${prefix}.`, schemeFor(server));
-    this.binding = `server:${server}`;
+    // An approval is for the server that was shown: the same name in front of another address is another binding.
+    this.binding = `server:${server}#${createHash("sha256").update(JSON.stringify(entry)).digest("hex").slice(0, 16)}`;
     const count = entry.auth?.per === "user" ? 1 : (entry.instances ?? 1);
     this.#own = pool(Array.from({ length: count }, () => services.connect(server, entry, undefined)));
     this.#stopListening = this.#own.onChange((change) => this.#heard(change));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { absolutePath, canHaveLookAlike, checkNewName, expandTilde, findLookAlike } from "./path-text.js";
 
-const facts = { platform: "linux", home: "/home/me", base: "/work/root" } as const;
+const facts = { platform: "linux", home: "/home/me", base: "/srv/root" } as const;
 
 function rule(text: string): string {
   const found = absolutePath(text, "path", facts);
@@ -17,8 +17,8 @@ describe("the text of a path", () => {
   });
 
   test("a relative path starts at the first root and is not trimmed", () => {
-    expect(rule("a/b")).toBe("/work/root/a/b");
-    expect(rule("  /etc/passwd")).toBe("/work/root/  /etc/passwd");
+    expect(rule("a/b")).toBe("/srv/root/a/b");
+    expect(rule("  /etc/passwd")).toBe("/srv/root/  /etc/passwd");
   });
 
   test("without a root there is nothing to start from", () => {
@@ -41,7 +41,7 @@ describe("the text of a path", () => {
   });
 
   test("a fullwidth dot is a character like any other, not a way up", () => {
-    expect(rule("/work/root/\uff0e\uff0e/x")).toBe("/work/root/\uff0e\uff0e/x");
+    expect(rule("/srv/root/\uff0e\uff0e/x")).toBe("/srv/root/\uff0e\uff0e/x");
   });
 });
 
