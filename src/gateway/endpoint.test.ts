@@ -389,6 +389,30 @@ describe("lists", () => {
   });
 });
 
+describe("a listen stream", () => {
+  it("is granted only the resources that may be followed, each decided as a subscription is", async () => {
+    const policy = `permit (principal, action, resource);
+      forbid (principal, action == Action::"resources/subscribe", resource == Resource::"t://closed");`;
+    const server = createServer({ name: "s", version: "1" }, { policy });
+    servers.push(server);
+    server.resource("t://open", "open", "o").resource("t://closed", "closed", "c");
+    const line = await rawLine(server);
+    const acknowledged = line.next();
+    const resourceSubscriptions = ["t://closed", "t://open", "t://nowhere"];
+    await line.send({
+      jsonrpc: "2.0",
+      id: "sub",
+      method: "subscriptions/listen",
+      params: modern({ notifications: { resourceSubscriptions } }),
+    });
+    expect(await acknowledged).toMatchObject({ params: { notifications: { resourceSubscriptions: ["t://open"] } } });
+    const heard = line.next();
+    server.changed("t://closed");
+    server.changed("t://open");
+    expect(await heard).toMatchObject({ method: "notifications/resources/updated", params: { uri: "t://open" } });
+  });
+});
+
 describe("plain methods", () => {
   it("need no handshake, answer with the tool's own result, and fail as errors", async () => {
     const server = createServer({ name: "h", version: "1" }, { policy: permitAll, plainMethods: ["fs.read"] });

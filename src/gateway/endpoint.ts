@@ -31,10 +31,11 @@ import { Cancel } from "./cancel.js";
 import { capabilitiesOf } from "./builtin.js";
 import { httpDoor } from "./doors.js";
 import { authenticateHeader, Dresser, errorText, successText } from "./dress.js";
+import { mayFollow } from "./follow.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
 import { Session, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
-import { Subscriptions } from "./subscriptions.js";
+import { filterOf, Subscriptions } from "./subscriptions.js";
 import type { Conversation, Gateway } from "./types.js";
 
 /** Who a text is from, where somebody in front has found out already: a caller, or why nobody can be one. */
@@ -316,8 +317,14 @@ export class Endpoint implements Handler {
     };
     let stop = (): void => {};
     try {
+      const filter = filterOf(request.params ?? {});
+      if (filter.resourceSubscriptions) {
+        const who = { principal, requestId: request.id, transport: peer.transport, conversation, cancel };
+        filter.resourceSubscriptions = await mayFollow(this.gateway, who, filter.resourceSubscriptions);
+      }
+      if (cancel.fault) return;
       const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
-      stop = this.subscriptions.listen(request.id, request.params ?? {}, reply, finish, follow);
+      stop = this.subscriptions.listen(request.id, filter, reply, finish, follow);
     } catch (error) {
       return this.#refuse(reply, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
     }

@@ -6,7 +6,7 @@ import type { Change } from "../tool/index.js";
 import type { Reply } from "../transport/index.js";
 import type { Session } from "./session.js";
 
-interface Filter {
+export interface Filter {
   toolsListChanged?: boolean;
   promptsListChanged?: boolean;
   resourcesListChanged?: boolean;
@@ -38,7 +38,7 @@ export class Subscriptions {
   /** Opens a listen stream: its first message says what was granted. Returns how to end it. */
   listen(
     id: RequestId,
-    params: JsonObject,
+    filter: Filter,
     reply: Reply,
     finish: () => void,
     follow: (uri: string) => () => void = () => () => {},
@@ -46,7 +46,6 @@ export class Subscriptions {
     if (this.#listeners.size >= this.#maxStreams) {
       throw new Fault("TooMany", `${this.#maxStreams} listen streams are open`);
     }
-    const filter = filterOf(params);
     const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish };
     reply.open();
     reply.send(
@@ -100,7 +99,8 @@ function wants(filter: Filter, change: Change): boolean {
   }
 }
 
-function filterOf(params: JsonObject): Filter {
+/** What is asked for; throws a Fault when it is not well formed. */
+export function filterOf(params: JsonObject): Filter {
   const asked = params.notifications;
   if (!isJsonObject(asked)) {
     throw new Fault("InvalidParams", "`notifications` must say what to listen for", { field: "notifications" });
