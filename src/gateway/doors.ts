@@ -18,6 +18,7 @@ import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
 import { authenticateHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
+import type { Asker } from "./lists.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
 
@@ -29,8 +30,9 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
   }
   if (request.path === "/openapi.json" && request.method === "GET") {
     void withFaults(request, async () => {
-      await endpoint.identify(request);
-      request.reply.end(JSON.stringify(openApiOf(endpoint)), { headers: JSON_TYPE });
+      const principal = await endpoint.identify(request);
+      const asker = { principal, transport: request.peer.transport };
+      request.reply.end(JSON.stringify(openApiOf(endpoint, asker)), { headers: JSON_TYPE });
     });
     return true;
   }
@@ -40,10 +42,10 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
   return true;
 }
 
-/** The catalog as this caller may see it is `tools/list`; this is the operator's description of what is served. */
-function openApiOf(endpoint: Endpoint): JsonObject {
-  const { info, tools } = endpoint.gateway.server;
-  return openApi(tools.values(), { title: info.title ?? info.name, version: info.version });
+/** What this caller may see, as in `tools/list`. */
+function openApiOf({ gateway }: Endpoint, asker: Asker): JsonObject {
+  const { info } = gateway.server;
+  return openApi(gateway.lists.toolsFor(gateway, asker), { title: info.title ?? info.name, version: info.version });
 }
 
 const JSON_TYPE = { "content-type": "application/json" };

@@ -1,7 +1,7 @@
 // Lists show exactly what the caller may use: what policy would always deny is hidden, what it would challenge is
 // marked. They are kept as bytes per caller, policy and manifest.
 
-import type { PolicySet, Principal } from "../gate/index.js";
+import type { Outlook, PolicySet, Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { ServerDefinition, Tool } from "../tool/index.js";
 import type { Gateway, Relayed } from "./types.js";
@@ -72,46 +72,47 @@ export class Lists {
   }
 
   #entries(gateway: Gateway, asker: Asker, method: ListMethod, policy: PolicySet): JsonObject[] {
-    const { principal, transport } = asker;
-    const show = (
-      type: "Tool" | "Resource" | "Prompt",
-      id: string,
-      action: string,
-      definition: object,
-      from: object,
-      tags: readonly string[] = [],
-    ): JsonObject[] => {
-      const server = serverOf(from) ?? this.#server.info.name;
-      if (gateway.gate.observe) return [definition as JsonObject];
-      const outlook = policy.outlook({
-        app: principal.app,
-        agent: principal.agent,
-        scope: principal.scope,
-        action,
-        transport,
-        resource: { type, id, server, tags, readOnly: gateway.readOnlyTools.has(id) },
-      });
+    const show = (about: About, definition: object): JsonObject[] => {
+      const outlook = this.#outlook(gateway, asker, policy, about);
       if (outlook === "never") return [];
       return [outlook === "challenge" ? marked(definition as JsonObject) : (definition as JsonObject)];
     };
     switch (method) {
       case "tools/list":
-        return [...this.#server.tools.values()]
-          .filter((tool) => (principal.shown ?? principal.tools)?.has(tool.definition.name) ?? true)
-          .flatMap((tool) =>
-            show("Tool", tool.definition.name, tool.definition.name, this.#shown(tool), tool, tool.tags),
-          );
+        return this.#reachable(asker).flatMap((tool) => show(aboutTool(tool), this.#shown(tool)));
       case "resources/list":
-        return [...this.#server.resources.values()].flatMap((resource) =>
-          show("Resource", resource.definition.uri, "resources/read", resource.definition, resource),
-        );
+        return [...this.#server.resources.values()].flatMap((resource) => {
+          const { definition } = resource;
+          return show({ type: "Resource", id: definition.uri, action: "resources/read", from: resource }, definition);
+        });
       case "resources/templates/list":
         return this.#server.templates.map((template) => template.definition as unknown as JsonObject);
       case "prompts/list":
-        return [...this.#server.prompts.values()].flatMap((prompt) =>
-          show("Prompt", prompt.definition.name, "prompts/get", prompt.definition, prompt),
-        );
+        return [...this.#server.prompts.values()].flatMap((prompt) => {
+          const { definition } = prompt;
+          return show({ type: "Prompt", id: definition.name, action: "prompts/get", from: prompt }, definition);
+        });
     }
+  }
+
+  /** The tools that `tools/list` shows to this caller, for those who describe them in another form. */
+  toolsFor(gateway: Gateway, asker: Asker): Tool[] {
+    const { policy } = gateway.gate;
+    return this.#reachable(asker).filter((tool) => this.#outlook(gateway, asker, policy, aboutTool(tool)) !== "never");
+  }
+
+  #reachable({ principal }: Asker): Tool[] {
+    const within = principal.shown ?? principal.tools;
+    return [...this.#server.tools.values()].filter((tool) => within?.has(tool.definition.name) ?? true);
+  }
+
+  #outlook(gateway: Gateway, { principal, transport }: Asker, policy: PolicySet, about: About): Outlook {
+    if (gateway.gate.observe) return "possible";
+    const { app, agent, scope } = principal;
+    const { type, id, action, from, tags = [] } = about;
+    const server = serverOf(from) ?? this.#server.info.name;
+    const resource = { type, id, server, tags, readOnly: gateway.readOnlyTools.has(id) };
+    return policy.outlook({ app, agent, scope, action, transport, resource });
   }
 
   /** Under an alias the tool still says what it is called. */
@@ -136,6 +137,20 @@ export class Lists {
       field: "cursor",
     });
   }
+}
+
+/** What an entry of a list is to policy. */
+interface About {
+  readonly type: "Tool" | "Resource" | "Prompt";
+  readonly id: string;
+  readonly action: string;
+  readonly from: object;
+  readonly tags?: readonly string[];
+}
+
+function aboutTool(tool: Tool): About {
+  const { name } = tool.definition;
+  return { type: "Tool", id: name, action: name, from: tool, tags: tool.tags };
 }
 
 /** Policy may speak of servers; what a downstream server has is its own. */

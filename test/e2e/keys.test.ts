@@ -90,6 +90,10 @@ describe("a key that is", () => {
     const { token } = await newKey({ permissions: ["invoke(read)"] });
     const client = await deployment.client(token);
     expect((await client.listTools()).map((tool) => tool.name)).toEqual(["read"]);
+    const described = await fetch(new URL("/openapi.json", deployment.url), {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    expect(Object.keys(((await described.json()) as { paths: object }).paths)).toEqual(["/tools/read"]);
     const { answer, calls } = await reached(() => client.callTool("write", {}).catch((error: Error) => error.message));
     expect(answer).toContain("there is no tool");
     expect(calls).toEqual([]);
