@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { connect } from "../client/index.js";
 import { createServer } from "../server.js";
 import { listenMemory } from "../transport/index.js";
 import { applyObligations, applyToText, cutText } from "../gate/index.js";
@@ -47,6 +48,37 @@ describe("obligations", () => {
 
   it("withhold the answer when a redaction is unknown", () => {
     expect(() => applyObligations([{ kind: "redact", name: "nobody-knows" }], result)).toThrow(/nobody knows/);
+  });
+
+  it("hold for what a tool asks the client in the middle of a call", async () => {
+    const policy = '@redact("name:email") permit (principal, action, resource);';
+    const server = createServer("asks", { policy });
+    const none = { type: "object", properties: {} } as const;
+    server.tool(
+      "ask",
+      "asks",
+      none,
+      async (_args, context) => {
+        await context.elicit("q", { message: "is bob@example.com right?", requestedSchema: none });
+        return "asked";
+      },
+      { noGuardrailRequired: true },
+    );
+    const asked: string[] = [];
+    const { url } = await server.listen({ transport: "http", port: 0 });
+    const client = await connect(url, {
+      revision: "2025-11-25",
+      handlers: {
+        elicitation: (params) => {
+          asked.push(String(params.message));
+          return { action: "decline" };
+        },
+      },
+    });
+    await client.callTool("ask", {});
+    expect(asked).toEqual(["is [redacted] right?"]);
+    await client.close();
+    await server.close();
   });
 
   it("hold for a whole call: results, errors, progress and logs", async () => {

@@ -1,7 +1,7 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
 // any more reaches anyone.
 
-import { applyToText, cutText, type Grant, intentForwarded, mustBuffer } from "../gate/index.js";
+import { applyObligations, applyToText, cutText, type Grant, intentForwarded, mustBuffer } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../tool/index.js";
 import type { Round } from "./execute.js";
@@ -218,7 +218,7 @@ export class RunContext implements CallContext {
           const { method, params } = requests[key] as InputRequest;
           responses[key] = await (conversation.request as NonNullable<Conversation["request"]>)(
             method,
-            params ?? {},
+            applyObligations(this.#grant.obligations, params ?? {}),
             cancel,
           );
         }),
@@ -236,7 +236,8 @@ export class RunContext implements CallContext {
     const { conversation, cancel } = this.#proposal;
     this.#clock.pause();
     try {
-      return await (conversation.request as NonNullable<Conversation["request"]>)(method, params, cancel);
+      const shown = applyObligations(this.#grant.obligations, params);
+      return await (conversation.request as NonNullable<Conversation["request"]>)(method, shown, cancel);
     } finally {
       this.#clock.resume();
     }
