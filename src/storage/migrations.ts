@@ -30,7 +30,7 @@ export const POSTGRES: Dialect = {
 
 type Migration = (types: Dialect) => readonly string[];
 
-const MIGRATIONS: readonly Migration[] = [first];
+const MIGRATIONS: readonly Migration[] = [first, second];
 
 function first({ name, integer, bytes, own }: Dialect): readonly string[] {
   return [
@@ -77,6 +77,16 @@ function first({ name, integer, bytes, own }: Dialect): readonly string[] {
        id ${name} PRIMARY KEY, ledger_origin ${name} NOT NULL, detail TEXT NOT NULL,
        started_at ${integer} NOT NULL, seen_at ${integer} NOT NULL)`,
     ...own,
+  ];
+}
+
+function second({ name, integer }: Dialect): readonly string[] {
+  return [
+    `CREATE TABLE spent (key ${name} PRIMARY KEY, expires_at ${integer} NOT NULL)`,
+    "CREATE INDEX spent_expiry ON spent (expires_at)",
+    `CREATE TABLE letters (
+       id ${name} PRIMARY KEY, addressee ${name} NOT NULL, text TEXT NOT NULL, expires_at ${integer} NOT NULL)`,
+    "CREATE INDEX letters_expiry ON letters (expires_at)",
   ];
 }
 

@@ -11,6 +11,8 @@ import { applicationsIn } from "./tables/applications.js";
 import { challengesIn } from "./tables/challenges.js";
 import { keysIn } from "./tables/keys.js";
 import { leasesIn } from "./tables/leases.js";
+import { lettersIn } from "./tables/letters.js";
+import { onceIn } from "./tables/once.js";
 import { pinsIn } from "./tables/pins.js";
 import { replicasIn } from "./tables/replicas.js";
 import { secretsIn } from "./tables/secrets.js";
@@ -66,6 +68,8 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     values: valuesIn(engine, options.maxValues),
     leases: leasesIn(engine),
     replicas: replicasIn(engine),
+    once: onceIn(engine),
+    letters: lettersIn(engine),
     feed,
     async ping() {
       await engine.read((sql) => sql.all("SELECT seq FROM feed"));

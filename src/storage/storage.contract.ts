@@ -447,6 +447,50 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       });
     });
 
+    describe("what counts once", () => {
+      it("is first for one caller only, wherever it comes from", async () => {
+        const ids = Array.from({ length: 50 }, newName);
+        const asked = [...ids, ...ids, ...ids].map((id, i) => (i % 2 ? a : b).once.first(id, 60_000));
+        const answers = await Promise.all(asked);
+        for (const i of ids.keys()) {
+          expect([answers[i], answers[i + 50], answers[i + 100]].filter(Boolean)).toHaveLength(1);
+        }
+        expect(await a.once.first(ids[0] as string, 60_000)).toBe(false);
+      });
+
+      it("counts again when its time has passed", async () => {
+        const id = newName();
+        expect(await a.once.first(id, 20)).toBe(true);
+        expect(await b.once.first(id, 20)).toBe(false);
+        await pause(40);
+        expect(await b.once.first(id, 60_000)).toBe(true);
+        expect(await a.once.first(id, 60_000)).toBe(false);
+      });
+
+      it("may be a text of any length and kind", async () => {
+        const id = `\u0000${newName().repeat(1_000)}`;
+        expect(await a.once.first(id, 60_000)).toBe(true);
+        expect(await b.once.first(id, 60_000)).toBe(false);
+      });
+    });
+
+    it("a letter reaches its addressee within a second, and is gone when its time has passed", async () => {
+      const heard: Change[] = [];
+      const stop = await b.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
+      const at = performance.now();
+      await a.letters.post(b.origin, "hello é", 60_000);
+      await a.letters.post(b.origin, "soon gone", 1);
+      await within(1_000, () => heard.filter(({ topic, app }) => topic === "letter" && app === b.origin).length === 2);
+      expect(performance.now() - at).toBeLessThan(1_000);
+      stop();
+      await pause(10);
+      const texts = await Promise.all(heard.map(({ name }) => b.letters.read(name)));
+      expect(texts).toEqual(["hello é", undefined]);
+      await expect(a.letters.post(b.origin, "x".repeat(17 * 1024 * 1024), 1)).rejects.toMatchObject({
+        code: "STORAGE_INVALID",
+      });
+    });
+
     it("replicas are those heard of lately", async () => {
       const id = newName();
       await a.replicas.beat({ id, ledgerOrigin: "portcullis.local/1", detail: { host: "x" } });

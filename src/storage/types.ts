@@ -27,6 +27,8 @@ export interface Storage {
   readonly values: Values;
   readonly leases: Leases;
   readonly replicas: Replicas;
+  readonly once: Once;
+  readonly letters: Letters;
   readonly feed: Feed;
   /** Rejects when the store cannot be read. */
   ping(): Promise<void>;
@@ -321,9 +323,23 @@ export interface Replicas {
   remove(id: string): Promise<void>;
 }
 
+// ---- between replicas ----------------------------------------------------------------------------------------------
+
+export interface Once {
+  /** True to exactly one caller, of all replicas, until `ttlMs` have passed. */
+  first(id: string, ttlMs: number): Promise<boolean>;
+}
+
+export interface Letters {
+  /** The addressee hears of it by the feed: topic `letter`, its address as `app`, the letter's id as `name`. */
+  post(to: string, text: string, ttlMs: number): Promise<void>;
+  /** Undefined when it has expired. */
+  read(id: string): Promise<string | undefined>;
+}
+
 // ---- changes --------------------------------------------------------------------------------------------------------
 
-export type Topic = "application" | "key" | "secret" | "pin" | "token" | "challenge" | "session";
+export type Topic = "application" | "key" | "secret" | "pin" | "token" | "challenge" | "session" | "letter";
 
 export interface Change {
   /** Without gaps in the order of commits. */

@@ -56,6 +56,21 @@ for (const sqliteLibrary of libraries) {
       await one.close();
     });
 
+    it("of an older version is brought up to date, with what is in it", async () => {
+      const file = newFile();
+      const before = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      await before.applications.put("blog", {}, "test");
+      await before.close();
+      const driver = openDriver(file, sqliteLibrary);
+      for (const table of ["spent", "letters"]) driver.all(`DROP TABLE ${table}`, []);
+      driver.all("UPDATE portcullis_version SET version = 1", []);
+      driver.close();
+      const after = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      expect((await after.applications.get("blog"))?.revision).toBe(1);
+      expect(await after.once.first("x", 60_000)).toBe(true);
+      await after.close();
+    });
+
     it("of a newer version is refused, and left as it is", async () => {
       const file = newFile();
       await (await openStorage(`sqlite:${file}`, { sqliteLibrary })).close();

@@ -12,6 +12,8 @@ const REPLICAS_KEPT_MS = 7 * 24 * 3_600_000;
 const SWEEPS: readonly (readonly [statement: string, olderMs: number])[] = [
   [of("challenges", "id", "expires_at"), CHALLENGES_KEPT_MS],
   [of("sessions", "id", "expires_at"), 0],
+  [of("spent", "key", "expires_at"), 0],
+  [of("letters", "id", "expires_at"), 0],
   [of("leases", "key", "tat"), 0],
   [of("replicas", "id", "seen_at"), REPLICAS_KEPT_MS],
   [
