@@ -85,7 +85,7 @@ async function open(
   });
   opened.push(() => ledger.close());
   const { workflow } = options;
-  const gate = createGate({ observe: options.observe ?? false, voices: workflow?.voices });
+  const gate = createGate({ observe: options.observe ?? false, voices: workflow?.voices() });
   const ownPolicy = (): string => workflow?.policyFile(state.dir, server.tools.keys()) ?? state.policyDir;
   const watcher = await watchPolicy({
     paths: options.policyPaths?.length ? options.policyPaths : [ownPolicy()],

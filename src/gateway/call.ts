@@ -6,7 +6,7 @@ import { asFault, Fault, type JsonObject } from "../protocol/index.js";
 import type { ToolResult, Validation } from "../tool/index.js";
 import { Cancel } from "./cancel.js";
 import { hearFromPeople, withoutApproval } from "./challenge.js";
-import { execute } from "./execute.js";
+import { execute, type Round } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
 import { newCallId, type Prepared, recordDecision, recordOutcome, recordUnrouted } from "./record.js";
 import { routeFor } from "./route.js";
@@ -21,7 +21,8 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   const started = performance.now();
   let prepared: Prepared;
   try {
-    prepared = prepare(gateway, proposal);
+    const preparing = prepare(gateway, proposal);
+    prepared = preparing instanceof Promise ? await preparing : preparing;
   } catch (error) {
     return { ok: false, fault: await recordUnrouted(gateway, proposal, asFault(error), started), route: undefined };
   }
@@ -78,10 +79,17 @@ function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: Js
   throw new Fault("ToolExecution", `the answer has ${bytes} bytes, over the limit of ${maxResultBytes}`);
 }
 
-function prepare(gateway: Gateway, proposal: Proposal): Prepared {
+function prepare(gateway: Gateway, proposal: Proposal): Prepared | Promise<Prepared> {
   const { principal, method, params } = proposal;
   const route = proposal.route ?? routeFor(gateway, principal, method, params);
-  const round = withoutApproval(openRound(gateway, proposal, route));
+  const opened = openRound(gateway, proposal, route);
+  return opened instanceof Promise
+    ? opened.then((round) => preparedFor(proposal, route, round))
+    : preparedFor(proposal, route, opened);
+}
+
+function preparedFor({ principal, method, params }: Proposal, route: Route, opened: Round): Prepared {
+  const round = withoutApproval(opened);
   const intent = makeIntent({
     principal,
     method,

@@ -49,16 +49,14 @@ export function forwardedOf(params: JsonObject, round: Round): JsonObject {
 
 const MAX_RESPONSES = 64;
 
-export function openRound(gateway: Gateway, proposal: Proposal, route: Route): Round {
+/** At once, unless the caller brings something sealed back. */
+export function openRound(gateway: Gateway, proposal: Proposal, route: Route): Round | Promise<Round> {
   const { params, principal, method } = proposal;
-  if (params.requestState === undefined && params.inputResponses === undefined) {
-    return { responses: {}, state: undefined };
-  }
-  const sealed =
-    params.requestState === undefined
-      ? { responses: {}, state: undefined }
-      : gateway.seal.open(bindingOf(principal, method, route.name, route.arguments), params.requestState);
-  return { responses: { ...sealed.responses, ...responsesOf(params) }, state: sealed.state };
+  if (params.requestState === undefined) return { responses: responsesOf(params), state: undefined };
+  const given = responsesOf(params);
+  return gateway.seal
+    .open(bindingOf(principal, method, route.name, route.arguments), params.requestState)
+    .then(({ responses, state }) => ({ responses: { ...responses, ...given }, state }));
 }
 
 function responsesOf(params: JsonObject): Record<string, JsonObject> {

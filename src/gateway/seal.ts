@@ -1,9 +1,11 @@
 // `requestState` travels through the client, so it is sealed: nobody can read it, change it, use it for another call
 // or caller, use it late, or use it twice.
 
-import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { canonicalize, contentId, type Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import type { Once } from "../storage/index.js";
+import { lock, unlock } from "./box.js";
 
 export interface SealedState {
   /** Answers of earlier rounds. */
@@ -20,17 +22,17 @@ interface Envelope extends SealedState {
 
 const DEFAULT_TTL_MS = 15 * 60_000;
 const MAX_REMEMBERED = 100_000;
-const IV_BYTES = 12;
-const TAG_BYTES = 16;
+const PURPOSE = "requestState";
 
 export class Seal {
   readonly #key: Buffer;
   readonly #ttlMs: number;
-  /** Nonces that were used, with their expiry; oldest first, bounded. */
-  readonly #used = new Map<string, number>();
+  readonly #once: Once;
 
-  constructor(key: Buffer = randomBytes(32), ttlMs: number = DEFAULT_TTL_MS) {
+  /** `once` remembers what was used: for every replica that has the key, or here alone. */
+  constructor(key: Buffer = randomBytes(32), once: Once = new OnceHere(), ttlMs: number = DEFAULT_TTL_MS) {
     this.#key = key;
+    this.#once = once;
     this.#ttlMs = ttlMs;
   }
 
@@ -41,44 +43,43 @@ export class Seal {
       expires: Date.now() + this.#ttlMs,
       nonce: randomBytes(12).toString("base64url"),
     };
-    const iv = randomBytes(IV_BYTES);
-    const cipher = createCipheriv("aes-256-gcm", this.#key, iv);
-    const body = Buffer.concat([cipher.update(JSON.stringify(envelope), "utf8"), cipher.final()]);
-    return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
+    return lock(this.#key, PURPOSE, JSON.stringify(envelope));
   }
 
-  open(bind: string, sealed: JsonValue): SealedState {
+  async open(bind: string, sealed: JsonValue): Promise<SealedState> {
     if (typeof sealed !== "string") throw refused("it must be the string that came with the question");
-    const envelope = this.#decrypt(sealed);
+    const text = unlock(this.#key, PURPOSE, sealed);
+    if (text === undefined) throw refused("it was changed, or sealed by another gateway");
+    const envelope = JSON.parse(text) as Envelope;
     if (envelope.bind !== bind) throw refused("it belongs to another call");
-    if (Date.now() > envelope.expires) throw refused("it has expired; begin the call again");
-    this.#forgetExpired();
-    if (this.#used.has(envelope.nonce)) throw refused("it was already used; begin the call again");
-    if (this.#used.size >= MAX_REMEMBERED) throw new Fault("TooMany", "too many questions are open; try again later");
-    this.#used.set(envelope.nonce, envelope.expires);
+    const leftMs = envelope.expires - Date.now();
+    if (leftMs < 0) throw refused("it has expired; begin the call again");
+    // Clocks of replicas differ a little: it is remembered for longer than it could count anywhere.
+    const isFirst = await this.#once
+      .first(`requestState ${envelope.nonce}`, leftMs + this.#ttlMs)
+      .catch((cause: unknown) => {
+        if (cause instanceof Fault) throw cause;
+        throw new Fault("Unavailable", "whether `requestState` was used before cannot be told just now", { cause });
+      });
+    if (!isFirst) throw refused("it was already used; begin the call again");
     return { responses: envelope.responses, state: envelope.state };
   }
+}
 
-  #decrypt(sealed: string): Envelope {
-    const bytes = Buffer.from(sealed, "base64url");
-    // A decoder that skips what it does not know would accept a changed text.
-    if (bytes.toString("base64url") !== sealed || bytes.length <= IV_BYTES + TAG_BYTES) throw refused("it was changed");
-    try {
-      const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, IV_BYTES));
-      decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
-      const text = decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
-      return JSON.parse(text) as Envelope;
-    } catch {
-      throw refused("it was changed, or sealed by another gateway");
-    }
-  }
+/** In this process alone: oldest first, bounded. */
+class OnceHere implements Once {
+  readonly #used = new Map<string, number>();
 
-  #forgetExpired(): void {
+  async first(id: string, ttlMs: number): Promise<boolean> {
     const now = Date.now();
-    for (const [nonce, expires] of this.#used) {
+    for (const [known, expires] of this.#used) {
       if (expires > now) break;
-      this.#used.delete(nonce);
+      this.#used.delete(known);
     }
+    if (this.#used.has(id)) return false;
+    if (this.#used.size >= MAX_REMEMBERED) throw new Fault("TooMany", "too many questions are open; try again later");
+    this.#used.set(id, now + ttlMs);
+    return true;
   }
 }
 

@@ -83,7 +83,7 @@ export function openWorld(file: unknown, keys = generateDelegationKeys()): World
   const server = notingServer(loaded, ran);
   const workflow = inForce(loaded, { keys });
   const { text } = emitPolicy(loaded, { app: "local", argumentsElsewhere: true });
-  const gate = createGate({ policy: text, tools: toolSummaries(server), voices: workflow.voices });
+  const gate = createGate({ policy: text, tools: toolSummaries(server), voices: workflow.voices() });
   const identify = workflow.identify();
   const endpoint = createGateway({ server, gate, identify });
   return { loaded, keys, gate, identify, server, endpoint, ran };

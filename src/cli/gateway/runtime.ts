@@ -19,7 +19,7 @@ import {
 } from "../../gateway/index.js";
 import type { Identify } from "../../identity/index.js";
 import { type Ledger, openLedger } from "../../ledger/index.js";
-import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
+import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage, type Topic } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
 import { defineServer } from "../../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
@@ -141,6 +141,7 @@ async function open(
   const isShared = isReplica || nth > 1;
   opened.push(() => ledger.close());
   const { workflow } = options;
+  const delegations = workflow?.voices(storage.once) ?? [];
   const book = new PolicyBook();
   let policy: PolicySet = noPolicy;
   const watcher = await watchPolicy({
@@ -172,6 +173,7 @@ async function open(
   const resolve = referenceResolver(storage, sealer);
   const allow = options.allow ?? [];
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
+  const sealKey = await sealKeyOf(storage, sealer);
   let adminUrl = options.adminUrl;
   const services: HouseServices = {
     info: { name: "portcullis", version: VERSION },
@@ -181,10 +183,10 @@ async function open(
     limits,
     approvals,
     policies: book,
-    ...(workflow ? { voices: (app) => (app === workflow.app ? workflow.voices : []) } : {}),
+    ...(workflow ? { voices: (app) => (app === workflow.app ? delegations : []) } : {}),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
-    seal: new Seal(await sealKeyOf(storage, sealer)),
+    seal: new Seal(sealKey, storage.once),
     pins: pinKeeper(storage, telemetry),
     coreTools: coreFor({
       storage,
@@ -305,6 +307,9 @@ async function sealKeyOf(storage: Storage, sealer: Sealer): Promise<Buffer> {
   throw new Error("the store keeps no key for this gateway; is it writable?");
 }
 
+/** Part of calls, which are on record themselves, or of connections. */
+const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
+
 /** Changes of applications, keys, secrets and pins are on record here, by whomever they were made. */
 async function recordChanges(
   storage: Storage,
@@ -314,7 +319,7 @@ async function recordChanges(
 ): Promise<void> {
   const unwatch = await storage.feed.watch({
     change: ({ topic, action, app, name, by, seq }) => {
-      if (topic === "challenge" || topic === "session" || topic === "token") return;
+      if (NOT_ON_RECORD.has(topic)) return;
       ledger
         .append({ kind: "admin", actor: by, action: `${topic}.${action}`, detail: { app, name, seq } })
         .catch((error: Error) =>

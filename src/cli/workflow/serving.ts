@@ -3,7 +3,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ChainReader, type DelegationKeys, delegationVoice, type Voice } from "../../gate/index.js";
+import { ChainReader, type DelegationKeys, delegationVoice, type SharedNonces, type Voice } from "../../gate/index.js";
 import { delegatedIdentity, type Identify, localIdentity } from "../../identity/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { emitPolicy } from "./grants.js";
@@ -15,7 +15,8 @@ export interface WorkflowInForce {
   /** The application whose callers are its agents. */
   readonly app: string;
   readonly keys: DelegationKeys;
-  readonly voices: readonly Voice[];
+  /** `shared` remembers which tokens were spent, for all replicas. */
+  voices(shared?: SharedNonces): readonly Voice[];
   /** Wraps how callers are known otherwise. */
   identify(base?: Identify): Identify;
   /** Writes the policy and says where: for these tools, or for all that the workflow knows. */
@@ -59,7 +60,7 @@ export function inForce(loaded: LoadedWorkflow, { keys, app = "local", trusted }
   return {
     app,
     keys,
-    voices: [delegationVoice(() => rules)],
+    voices: (shared) => [delegationVoice(() => rules, shared)],
     identify: (base = localIdentity()) => delegatedIdentity({ base, reader, toolOf: rules.toolOf, app }),
     policyFile(stateDir, served) {
       const folder = join(stateDir, "workflow");

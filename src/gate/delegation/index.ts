@@ -17,4 +17,5 @@ export {
   type Spending,
   takeDelegationAcross,
 } from "./token.js";
+export type { SharedNonces } from "./spent.js";
 export { delegationVoice } from "./voice.js";

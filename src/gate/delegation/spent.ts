@@ -23,18 +23,19 @@ export class SpentNonces {
     return this.#now.size + this.#before.size;
   }
 
-  /** `request` stands for one request: what its tool calls in turn counts as the same use. */
-  spend(nonce: string, request: object, now = Date.now()): void {
+  /**
+   * `request` stands for one request: what its tool calls in turn counts as the same use. True for the first of them:
+   * who shares the memory with others asks them then.
+   */
+  spend(nonce: string, request: object, now = Date.now()): boolean {
     if (now - this.#since > this.#lifeMs) {
       this.#before = now - this.#since > 2 * this.#lifeMs ? new Map() : this.#now;
       this.#now = new Map();
       this.#since = now;
     }
     const known = this.#now.get(nonce) ?? this.#before.get(nonce);
-    if (known === request) return;
-    if (known !== undefined) {
-      throw new DelegationRefused("replayed", "this delegation token was used before; spend a new one for every call");
-    }
+    if (known === request) return false;
+    if (known !== undefined) throw replayed();
     if (this.size >= this.#max) {
       throw new DelegationRefused(
         "too-many",
@@ -42,5 +43,15 @@ export class SpentNonces {
       );
     }
     this.#now.set(nonce, request);
+    return true;
   }
+}
+
+export function replayed(): DelegationRefused {
+  return new DelegationRefused("replayed", "this delegation token was used before; spend a new one for every call");
+}
+
+/** Remembers for every gateway that could be given the same token. */
+export interface SharedNonces {
+  first(id: string, ttlMs: number): Promise<boolean>;
 }

@@ -3,6 +3,7 @@ import { makeIntent } from "../intent.js";
 import type { Proposed, Target } from "../types.js";
 import type { Chain } from "./chain.js";
 import type { DelegationRules } from "./rules.js";
+import type { SharedNonces } from "./spent.js";
 import { delegationVoice } from "./voice.js";
 
 const rules: DelegationRules = {
@@ -30,7 +31,12 @@ const chain = (more: Partial<Chain> = {}): Chain => ({
   ...more,
 });
 
-async function rule(changed: Partial<DelegationRules>, delegation: Chain | undefined, more: Partial<Target> = {}) {
+async function rule(
+  changed: Partial<DelegationRules>,
+  delegation: Chain | undefined,
+  more: Partial<Target> = {},
+  shared?: SharedNonces,
+) {
   const target: Target = {
     type: "Tool",
     name: "f.read",
@@ -47,7 +53,7 @@ async function rule(changed: Partial<DelegationRules>, delegation: Chain | undef
   const principal = { app: "local", agent: "b", scope: [], via: "delegation", ...(delegation ? { delegation } : {}) };
   const proposed: Proposed = { principal, method: "tools/call", target, arguments: {}, transport: "http" };
   const intent = makeIntent({ ...proposed, forwarded: {} });
-  const verdict = await delegationVoice(() => ({ ...rules, ...changed }))(proposed, intent);
+  const verdict = await delegationVoice(() => ({ ...rules, ...changed }), shared)(proposed, intent);
   return verdict.effect === "permit" ? "permit" : verdict.rules[0]?.id;
 }
 
@@ -73,5 +79,18 @@ describe("the workflow's voice", () => {
 
   it("denies what has expired since the request came in, as when it waited for a person", async () => {
     expect(await rule({}, chain({ expires: Date.now() - 1 }))).toBe("delegation.expired");
+  });
+
+  it("denies a token that another replica has let through, and what nobody can tell", async () => {
+    const use = () =>
+      chain({ use: { kind: "use", nonce: "n", issued: 0, expires: Infinity } as unknown as Chain["use"] });
+    const known = new Set<string>();
+    const shared: SharedNonces = {
+      first: async (id) => known.size < known.add(id).size,
+    };
+    expect(await rule({}, use(), {}, shared)).toBe("permit");
+    expect(await rule({}, use(), {}, shared)).toBe("delegation.replayed");
+    const away: SharedNonces = { first: () => Promise.reject(new Error("the store is away")) };
+    await expect(rule({}, use(), {}, away)).rejects.toThrow("away");
   });
 });

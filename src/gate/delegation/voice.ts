@@ -7,10 +7,11 @@ import { deny, PERMIT, type Proposed, type Verdict } from "../types.js";
 import { type Chain, MAX_USE_MS } from "./chain.js";
 import { DelegationRefused } from "./refused.js";
 import type { DelegationRules } from "./rules.js";
-import { SpentNonces } from "./spent.js";
+import { replayed, type SharedNonces, SpentNonces } from "./spent.js";
 
 export function delegationVoice(
   rules: () => DelegationRules,
+  shared?: SharedNonces,
   spent: SpentNonces = new SpentNonces(MAX_USE_MS),
 ): (proposed: Proposed, intent: Intent) => Verdict | Promise<Verdict> {
   return async (proposed, intent) => {
@@ -35,7 +36,10 @@ export function delegationVoice(
         return deny("PolicyDeny", "delegation.binding", "the delegation token was spent on another call than this one");
       }
       try {
-        spent.spend(chain.use.nonce, chain.use);
+        const isFirst = spent.spend(chain.use.nonce, chain.use);
+        // Remembered for longer than any clock would let it through.
+        const id = `delegation ${chain.use.nonce}`;
+        if (isFirst && shared && !(await shared.first(id, 2 * MAX_USE_MS))) throw replayed();
       } catch (error) {
         if (!(error instanceof DelegationRefused)) throw error;
         return deny("PolicyDeny", `delegation.${error.code}`, error.message);
