@@ -115,7 +115,8 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.#isMessage = target.isMcpPath && this.method === "POST";
     this.path = target.path;
     this.query = target.query;
-    this.peer = { transport: "http", address: connection.address, headers: req.headers };
+    const { method, path } = this;
+    this.peer = { transport: "http", address: connection.address, headers: req.headers, method, path };
     connection.open.push(this);
   }
 

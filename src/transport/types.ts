@@ -11,6 +11,9 @@ export interface Peer {
   readonly address: string;
   /** HTTP headers of the request or of the WebSocket upgrade; absent elsewhere. */
   readonly headers?: IncomingHttpHeaders;
+  /** What those headers came with: the method, and the path as it was written, without the query. */
+  readonly method?: string;
+  readonly path?: string;
 }
 
 /** A peer that stays connected: stdio, TCP, WebSocket, memory. */

@@ -128,7 +128,8 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
       return;
     }
     upgrader.handleUpgrade(req, socket, head, (ws) => {
-      const peer: Peer = { transport: "websocket", address: socket.remoteAddress ?? "unix", headers: req.headers };
+      const address = socket.remoteAddress ?? "unix";
+      const peer: Peer = { transport: "websocket", address, headers: req.headers, method: "GET", path };
       const channel = serve(visitor, ws, peer, handler, limits);
       handler.connected?.(channel);
     });

@@ -11,6 +11,12 @@ import { type OwnIssuer, ownIssuer } from "./own-issuer.js";
 
 const RESOURCE = "https://gateway.example/mcp";
 const METADATA = "https://gateway.example/.well-known/oauth-protected-resource/mcp";
+// biome-ignore format: one line a kind of key
+const PROOF_ALGORITHMS = [
+  "RS256", "RS384", "RS512", "PS256", "PS384", "PS512",
+  "ES256", "ES384", "ES512",
+  "EdDSA", "Ed25519",
+];
 const META = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",
   "io.modelcontextprotocol/clientCapabilities": {},
@@ -107,7 +113,8 @@ describe("a caller without a token", () => {
   it("is told where to get one", async () => {
     const { status, authenticate, body } = await ask(undefined, "tools/list");
     expect(status).toBe(401);
-    expect(authenticate).toBe(`Bearer resource_metadata="${METADATA}", scope="notes:read mcp:tools"`);
+    const told = `resource_metadata="${METADATA}", scope="notes:read mcp:tools"`;
+    expect(authenticate).toBe(`Bearer ${told}, DPoP ${told}, algs="${PROOF_ALGORITHMS.join(" ")}"`);
     expect(body.error.data).toMatchObject({ error_type: "AuthenticationError", code: "UNAUTHENTICATED" });
   });
 
@@ -121,6 +128,7 @@ describe("a caller without a token", () => {
         authorization_servers: [issuer.issuer, own.issuer],
         scopes_supported: ["notes:read", "notes:write", "mcp:tools"],
         bearer_methods_supported: ["header"],
+        dpop_signing_alg_values_supported: PROOF_ALGORITHMS,
       });
     },
   );

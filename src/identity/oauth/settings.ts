@@ -75,6 +75,7 @@ const issuer = object("an authorization server whose tokens count here", {
   ),
   algorithms: optional(list("accepted signatures", oneOf("an algorithm", ALGORITHMS), { max: 16 })),
   jwksUri: optional(address("where its keys are, when its metadata does not say")),
+  dpop: optional(oneOf("its tokens count only when they are bound to a key and come with a proof", ["required"])),
   perMinute: optional(integer("calls in a minute, for each user of each client", { min: 1, max: 1_000_000_000 })),
   perHour: optional(integer("calls in an hour", { min: 1, max: 1_000_000_000 })),
   introspection: optional(
@@ -89,6 +90,21 @@ const settings = object("OAuth at this gateway", {
   resource: required(address("this gateway's MCP address as its callers write it: the audience of their tokens")),
   name: optional(text("shown to people who log in", { min: 1, max: 200 })),
   documentation: optional(address("where developers read on")),
+  proofs: optional(
+    object("proofs of possession (DPoP) that come with bound tokens", {
+      maxAgeSeconds: optional(integer("how old one may be; 60 unless said", { min: 1, max: 600 })),
+      maxAheadSeconds: optional(integer("how far a caller's clock may be ahead; 5 unless said", { min: 0, max: 60 })),
+      roots: optional(
+        list(
+          "where this gateway's paths begin as callers write them, besides the resource's origin",
+          address("a root"),
+          {
+            max: 16,
+          },
+        ),
+      ),
+    }),
+  ),
   issuers: required(list("who may issue tokens", issuer, { max: 64 })),
 });
 
@@ -110,10 +126,22 @@ export function readOAuthSettings(value: unknown): SettingsRead {
   return problems.length > 0 ? { ok: false, problems } : { ok: true, settings: read };
 }
 
-function addressProblems({ resource }: OAuthSettings): Problem[] {
-  const url = URL.canParse(resource) ? new URL(resource) : undefined;
-  if (url && /^https?:$/.test(url.protocol) && url.hash === "" && url.search === "") return [];
-  return [{ path: ["resource"], message: "must be an http or https address without query and fragment" }];
+function addressProblems({ resource, proofs }: OAuthSettings): Problem[] {
+  const problems: Problem[] = [];
+  if (!isPlain(resource, /^https?:$/)) {
+    problems.push({ path: ["resource"], message: "must be an http or https address without query and fragment" });
+  }
+  for (const [i, root] of (proofs?.roots ?? []).entries()) {
+    if (isPlain(root, /^(https?|wss?):$/)) continue;
+    const message = "must be an http, https, ws or wss address without query and fragment";
+    problems.push({ path: ["proofs", "roots", i], message });
+  }
+  return problems;
+}
+
+function isPlain(text: string, protocols: RegExp): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url !== undefined && protocols.test(url.protocol) && url.hash === "" && url.search === "";
 }
 
 function issuerProblems(issuers: readonly IssuerSettings[]): Problem[] {

@@ -21,6 +21,12 @@ export function looksLikeJwt(token: string): boolean {
 /** Why a token does not count, in words that may be told: they say nothing that its holder cannot read in it. */
 export class TokenRefused extends Error {
   readonly code = "TOKEN_REFUSED";
+  /** Its holder is told to come with a bound token and a proof, whatever it came with. */
+  readonly wantsProof: boolean;
+  constructor(message: string, { wantsProof = false } = {}) {
+    super(message);
+    this.wantsProof = wantsProof;
+  }
 }
 
 export interface TrustedIssuer {
