@@ -2,7 +2,7 @@
 // (the Host header is the sender's to choose, and a proxy may have taken a part of the path away).
 
 const MAX_CHARS = 4_096;
-const ADDRESS = /^(?:https?|wss?):\/\/[\x21-\x5b\x5d-\x7e]+$/i;
+const ADDRESS = /^(?:https?|wss?):\/\/(?!\/)[\x21-\x5b\x5d-\x7e]+$/i;
 const UNRESERVED = /^[A-Za-z0-9._~-]$/;
 const MCP_PATH = "/mcp";
 
