@@ -413,8 +413,8 @@ describe("what replicas remember together", () => {
   });
 
   it("leaves a connection to its proof, which was used when it could not be asked", async () => {
-    const answers = [Promise.reject(new Fault("Unavailable", "the store does not answer"))];
-    const who = identity({ options: { once: () => answers.shift() as Promise<boolean> } });
+    const once = () => Promise.reject(new Fault("Unavailable", "the store does not answer"));
+    const who = identity({ options: { once } });
     const token = await bound();
     const connection = peer(`DPoP ${token}`, await owner.prove({ ...POST, token }));
     await expect(who(connection)).rejects.toMatchObject({ type: "Unavailable" });
