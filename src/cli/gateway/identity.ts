@@ -41,7 +41,9 @@ export function keysOrLocal({ localApp, isLoopback, oauth, allow = [], publicUrl
     };
     // What the operator wrote down as an issuer may be at a private address.
     const outbound = oauth && createOutbound(createDialer({ allow: [...allow, ...issuerHosts(oauth)] }));
-    const tokens = oauth && outbound && (await openOAuthIdentity({ settings: oauth, fetch: outbound.fetch, others }));
+    const once = (id: string, ttlMs: number): Promise<boolean> => storage.once.first(`dpop:${id}`, ttlMs);
+    const tokens =
+      oauth && outbound && (await openOAuthIdentity({ settings: oauth, fetch: outbound.fetch, others, once }));
     const document = publicUrl === undefined ? undefined : clientDocumentDoor(publicUrl);
     return {
       identify: tokens?.identify ?? others,

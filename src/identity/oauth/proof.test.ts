@@ -377,7 +377,7 @@ describe("what replicas remember together", () => {
 
   it("is a no while it cannot be asked, and the next proof is asked about again", async () => {
     const answers: (() => Promise<boolean>)[] = [
-      () => Promise.reject(new Fault("Unavailable", "the store does not answer")),
+      () => Promise.reject(new Error("the store does not answer")),
       async () => true,
     ];
     const who = identity({ options: { once: () => (answers.shift() as () => Promise<boolean>)() } });

@@ -92,9 +92,14 @@ export class Proofs {
       const id = `${thumbprint}:${createHash("sha256").update(jti).digest("base64url")}`;
       // Replicas' clocks may differ by as much as a caller's may.
       const ttlMs = maxAgeMs + 2 * maxAheadMs;
-      if (!this.#onceHere(id, ttlMs) || !((await once?.(id, ttlMs)) ?? true)) {
+      // Here first: one key cannot fill what all replicas share either.
+      if (!(await this.#onceHere(id, ttlMs)) || !((await once?.(id, ttlMs)) ?? true)) {
         throw new ProofRefused("the proof was used before; each request needs one of its own");
       }
+    } catch (error) {
+      if (error instanceof ProofRefused || error instanceof Fault) throw error;
+      // Ours to mend, not the caller's.
+      throw new Fault("Unavailable", "proofs cannot be checked at the moment; try again", { cause: error });
     } finally {
       this.#checking--;
     }
