@@ -69,18 +69,23 @@ export class OAuthClient {
     safeUrl(options.url.href, "the server");
   }
 
-  headers(method = "POST"): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>> {
+  /** For one request of this method: at the server's own address, or at another path there. */
+  headers(
+    method = "POST",
+    path?: string,
+  ): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>> {
     const isReady = this.#loaded && !this.#endsSoon(this.#kept?.grant);
     if (isReady && this.#kept?.grant.proofKey === undefined) return this.#headers;
-    return isReady ? this.#proved(method) : this.#refreshedHeaders().then(() => this.#proved(method));
+    return isReady ? this.#proved(method, path) : this.#refreshedHeaders().then(() => this.#proved(method, path));
   }
 
-  /** A proof is good for one request of this method. */
-  async #proved(method: string): Promise<Readonly<Record<string, string>>> {
+  /** A proof is good for this request and no other. */
+  async #proved(method: string, path: string | undefined): Promise<Readonly<Record<string, string>>> {
     const { proofKey, accessToken: token } = this.#kept?.grant ?? {};
     if (proofKey === undefined || token === undefined) return this.#headers;
-    const dpop = await prove(proofKey, { method, url: this.#options.url, token, nonce: this.#nonce });
-    return { ...this.#headers, dpop };
+    const headers = this.#headers;
+    const url = path === undefined ? this.#options.url : new URL(this.#options.url.origin + path);
+    return { ...headers, dpop: await prove(proofKey, { method, url, token, nonce: this.#nonce }) };
   }
 
   /** True when the request should be made again, with other headers. */
@@ -92,6 +97,8 @@ export class OAuthClient {
       this.#nonce = nonce;
       return Promise.resolve(isNew);
     }
+    // The token is as good as before, it takes another proof. (How often, the caller decides.)
+    if (challenge.error === "invalid_dpop_proof" && this.#kept?.grant.proofKey) return Promise.resolve(true);
     if (refusal.status === 403 && challenge.error !== "insufficient_scope") return Promise.resolve(false);
     // The request was on its way while another one got a new token: that one is to be tried first.
     const isOld =
@@ -106,7 +113,9 @@ export class OAuthClient {
   /** A token from the beginning: for a person who is here now. */
   async login(): Promise<Grant> {
     await this.#reload();
-    await this.#acquire(await discover(this.#options.fetch, this.#options.url, {}), {});
+    const found = await discover(this.#options.fetch, this.#options.url, {});
+    // Nobody has asked the server yet what it wants, and a login lasts: it is bound where it can be.
+    await this.#acquire(found, found.bound === undefined ? {} : { isDpop: true });
     return (this.#kept as KeptGrant).grant;
   }
 
@@ -132,7 +141,10 @@ export class OAuthClient {
     const grant = this.#kept?.grant;
     // Another replica was quicker.
     if (grant?.accessToken !== undefined && grant.accessToken !== sent) return true;
-    if (!needsMore && grant?.refreshToken !== undefined && (await this.#refresh(challenge))) return true;
+    // A grant that is not bound to a key brings no token that is.
+    const isWanting = this.#options.dpop && challenge.isDpop && grant?.proofKey === undefined;
+    const canRefresh = !needsMore && !isWanting && grant?.refreshToken !== undefined;
+    if (canRefresh && (await this.#refresh(challenge))) return true;
     const found = await discover(this.#options.fetch, this.#options.url, challenge);
     const isMore = scopesIn(challenge).some((scope) => !grant?.requested.includes(scope));
     // Asking again for what was asked for already would go on for ever.
@@ -190,8 +202,9 @@ export class OAuthClient {
     const scopes = this.#scopesFor(found, challenge, before);
     this.#assertPossible(found, scopes);
     const client = await this.#client(found, before);
-    const bound = this.#options.dpop && challenge.isDpop && server.dpopAlgorithms?.includes(DPOP_ALGORITHM);
-    const proofKey = bound ? (before?.proofKey ?? (await newProofKey())) : undefined;
+    const isWanted = challenge.isDpop || found.bound === "required";
+    const isBound = this.#options.dpop && isWanted && server.dpopAlgorithms?.includes(DPOP_ALGORITHM);
+    const proofKey = isBound ? (before?.proofKey ?? (await newProofKey())) : undefined;
     const tokens = await this.#tokens(found, client, scopes, proofKey);
     await this.#keep(
       {

@@ -1,6 +1,7 @@
 // Proofs of possession (RFC 9449): a token bound to a key is worth nothing to whoever only copied the token.
 
 import { createHash, randomUUID } from "node:crypto";
+import type { CryptoKey } from "jose";
 import type { JsonObject } from "../protocol/index.js";
 
 export const DPOP_ALGORITHM = "ES256";
@@ -20,8 +21,13 @@ export async function newProofKey(): Promise<JsonObject> {
   return (await exportJWK(privateKey)) as JsonObject;
 }
 
+/** Imported once: a proof is made for every request. */
+const imported = new WeakMap<JsonObject, CryptoKey | Uint8Array>();
+
 export async function prove(key: JsonObject, { method, url, token, nonce }: Proof): Promise<string> {
   const { importJWK, SignJWT } = await import("jose");
+  const signWith = imported.get(key) ?? (await importJWK(key, DPOP_ALGORITHM));
+  imported.set(key, signWith);
   const { kty, crv, x, y } = key as Record<"kty" | "crv" | "x" | "y", string>;
   const claims = {
     jti: randomUUID(),
@@ -33,7 +39,7 @@ export async function prove(key: JsonObject, { method, url, token, nonce }: Proo
   return new SignJWT(claims)
     .setProtectedHeader({ alg: DPOP_ALGORITHM, typ: "dpop+jwt", jwk: { kty, crv, x, y } })
     .setIssuedAt()
-    .sign(await importJWK(key, DPOP_ALGORITHM));
+    .sign(signWith);
 }
 
 export function nonceFrom(value: unknown): string | undefined {

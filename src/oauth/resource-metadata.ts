@@ -1,6 +1,8 @@
 // From a server that says 401 to who issues its tokens: RFC 9728, and what servers did before it.
 
+import type { JsonObject } from "../protocol/index.js";
 import type { BearerChallenge } from "./challenge.js";
+import { DPOP_ALGORITHM } from "./dpop.js";
 import { OAuthError } from "./errors.js";
 import { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
 import { discoverServer, type ServerMetadata, texts } from "./server-metadata.js";
@@ -12,12 +14,17 @@ export interface Discovered {
   /** False for a server of the first revision that has no metadata at all: its endpoints are guessed. */
   readonly isDescribed: boolean;
   readonly scopes: readonly string[] | undefined;
+  /** What the server says of tokens that are bound to a key. */
+  readonly bound?: Bound;
 }
+
+type Bound = "required" | "accepted";
 
 interface Resource {
   readonly resource: string;
   readonly issuer: string;
   readonly scopes: readonly string[] | undefined;
+  readonly bound?: Bound;
 }
 
 export async function discover(fetch: Fetch, url: URL, challenge: BearerChallenge): Promise<Discovered> {
@@ -25,7 +32,8 @@ export async function discover(fetch: Fetch, url: URL, challenge: BearerChalleng
   const issuer = found?.issuer ?? url.origin;
   const server = await discoverServer(fetch, issuer);
   const resource = found?.resource ?? canonical(url);
-  if (server) return { resource, server, isDescribed: true, scopes: found?.scopes };
+  const { scopes, bound } = found ?? { scopes: undefined };
+  if (server) return { resource, server, isDescribed: true, scopes, ...(bound === undefined ? {} : { bound }) };
   if (found) throw new OAuthError("OAUTH_METADATA", `the authorization server ${issuer} publishes no metadata`);
   return { resource, server: guessed(url.origin), isDescribed: false, scopes: undefined };
 }
@@ -45,10 +53,16 @@ async function findResource(fetch: Fetch, url: URL, challenge: BearerChallenge):
     }
     const [issuer] = texts(body.authorization_servers) ?? [];
     if (issuer === undefined) throw new OAuthError("OAUTH_METADATA", `${place.href} names no authorization server`);
-    return { resource, issuer, scopes: texts(body.scopes_supported) };
+    return { resource, issuer, scopes: texts(body.scopes_supported), ...boundIn(body) };
   }
   if (challenge.resourceMetadata === undefined) return undefined;
   throw new OAuthError("OAUTH_METADATA", `there is no metadata where ${url.origin} says it is`);
+}
+
+function boundIn(body: JsonObject): { bound?: Bound } {
+  if (body.dpop_bound_access_tokens_required === true) return { bound: "required" };
+  const takesOurs = texts(body.dpop_signing_alg_values_supported)?.includes(DPOP_ALGORITHM);
+  return takesOurs ? { bound: "accepted" } : {};
 }
 
 function places(url: URL, { resourceMetadata }: BearerChallenge): URL[] {

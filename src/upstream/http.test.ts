@@ -104,7 +104,7 @@ describe("a request to a modern server", () => {
       },
     );
     expect(textOf(await server.request(tool("x")))).toBe("done");
-    expect(challenges).toEqual([{ status: 403, wwwAuthenticate: 'Bearer scope="more"' }]);
+    expect(challenges).toEqual([{ status: 403, wwwAuthenticate: 'Bearer scope="more"', dpopNonce: undefined }]);
     token = "gone";
     const fault = await faultOf(server.request(tool("x")));
     expect(fault).toMatchObject({ type: "Unavailable", detail: { extra: { status: 403, delivered: false } } });

@@ -161,10 +161,23 @@ export interface StdioTarget {
 
 /** What identifies us to the server; one Upstream has one, so calls of different users never share a connection. */
 export interface Credentials {
-  /** Headers for the next request, or undefined when there are none. Called for every request, so it should be quick. */
-  headers(): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
+  /**
+   * Headers for one request of this method, at the server's address or at another path there. Called for every request, so
+   * it should be quick.
+   */
+  headers(
+    method: "POST" | "GET" | "DELETE",
+    path?: string,
+  ): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
   /** The server said 401 or 403. True when the request should be tried once more, with new headers. */
-  refused?(challenge: { readonly status: number; readonly wwwAuthenticate: string | undefined }): Promise<boolean>;
+  refused?(challenge: CredentialsRefused): Promise<boolean>;
+}
+
+export interface CredentialsRefused {
+  readonly status: number;
+  readonly wwwAuthenticate: string | undefined;
+  /** `DPoP-Nonce`, for proofs that are made anew. */
+  readonly dpopNonce: string | undefined;
 }
 
 export interface UpstreamOptions {

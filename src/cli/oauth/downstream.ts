@@ -41,7 +41,7 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
         return client;
       };
       return {
-        headers: () => client?.headers() ?? made().then((ready) => ready.headers()),
+        headers: (method, path) => client?.headers(method, path) ?? made().then((ready) => ready.headers(method, path)),
         refused: async (refusal) => {
           try {
             return await (await made()).refused(refusal);
@@ -73,6 +73,7 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
       store: storedGrants(storage, sealer, { app, server, user }),
       scopes: auth?.scopes,
       grant: isMachine ? "client_credentials" : "code",
+      dpop: true,
     });
   }
 }

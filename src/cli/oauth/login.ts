@@ -42,6 +42,7 @@ export async function login(command: Command, app: string, server: string, optio
       store: memoryGrants(await store.load()),
       scopes: options.scope ?? auth.scopes,
       grant: "code",
+      dpop: true,
       redirectUri: loopback.redirectUri,
       authorize: (to) => {
         process.stderr.write(`Open this address in a browser on this machine and log in:\n\n  ${to.href}\n\n`);

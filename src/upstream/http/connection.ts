@@ -197,7 +197,7 @@ export class HttpConnection implements Connection {
     if (pending.over) return;
     try {
       if (this.#closed) throw unavailable(this.#around.server, "it has been stopped");
-      const own = this.#credentials?.headers();
+      const own = this.#credentials?.headers("POST");
       if (own instanceof Promise) {
         own.then(
           (headers) => this.#dispatch(pending, attempt, headers),
@@ -280,9 +280,10 @@ export class HttpConnection implements Connection {
     }
     const refused = this.#credentials?.refused;
     if ((status !== 401 && status !== 403) || refused === undefined) return false;
-    const challenge = headers["www-authenticate"];
+    const { "www-authenticate": challenge, "dpop-nonce": nonce } = headers;
     const wwwAuthenticate = typeof challenge === "string" ? challenge : undefined;
-    refused.call(this.#credentials, { status, wwwAuthenticate }).then((isNew) => again(isNew), giveUp);
+    const dpopNonce = typeof nonce === "string" ? nonce : undefined;
+    refused.call(this.#credentials, { status, wwwAuthenticate, dpopNonce }).then((isNew) => again(isNew), giveUp);
     return true;
   }
 
@@ -312,27 +313,27 @@ export class HttpConnection implements Connection {
 
   // ---- what is no call
 
-  async #headers(accept: string): Promise<string[]> {
+  async #headers(method: "POST" | "GET" | "DELETE", accept: string): Promise<string[]> {
     const headers = ["accept", accept];
-    addHeaders(headers, await this.#credentials?.headers());
+    addHeaders(headers, await this.#credentials?.headers(method));
     addHeaders(headers, this.#session.headers);
     return headers;
   }
 
   async #post(body: string): Promise<void> {
-    const headers = await this.#headers("application/json, text/event-stream");
+    const headers = await this.#headers("POST", "application/json, text/event-stream");
     headers.push("content-type", "application/json");
     await this.#client?.sendAndForget({ method: "POST", headers, body });
   }
 
   async #get(lastEventId: string | undefined, sink: Parameters<HttpClient["send"]>[1]): Promise<Exchange> {
-    const headers = await this.#headers("text/event-stream");
+    const headers = await this.#headers("GET", "text/event-stream");
     if (lastEventId !== undefined) headers.push("last-event-id", lastEventId);
     return (this.#client as HttpClient).send({ method: "GET", headers }, sink);
   }
 
   async #goodbye(): Promise<void> {
-    const headers = await this.#headers("application/json").catch(() => []);
+    const headers = await this.#headers("DELETE", "application/json").catch(() => []);
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, GOODBYE_MS);

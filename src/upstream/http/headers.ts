@@ -21,6 +21,7 @@ const RESERVED: ReadonlySet<string> = new Set([
   "content-length",
   "content-type",
   "cookie",
+  "dpop",
   "host",
   "last-event-id",
   "mcp-method",

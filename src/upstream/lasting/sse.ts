@@ -36,7 +36,7 @@ export class SseWire implements Wire {
     const client = await HttpClient.open(this.#url, this.#dialer, limits.connections, limits.maxMessageBytes);
     this.#client = client;
     const headers = ["accept", "text/event-stream"];
-    addHeaders(headers, await this.#credentials?.headers());
+    addHeaders(headers, await this.#credentials?.headers("GET"));
     await new Promise<void>((resolve, reject) => {
       this.#stream = client.send(
         { method: "GET", headers },
@@ -86,7 +86,7 @@ export class SseWire implements Wire {
   async #post(body: string, path: string): Promise<void> {
     try {
       const headers = ["accept", "application/json", "content-type", "application/json"];
-      addHeaders(headers, await this.#credentials?.headers());
+      addHeaders(headers, await this.#credentials?.headers("POST", path));
       const answered = await this.#client?.sendAndForget({ method: "POST", path, headers, body });
       if (answered !== undefined && answered.status >= 400) this.#lose(`it answered HTTP ${answered.status}`);
     } catch (error) {

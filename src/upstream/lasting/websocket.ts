@@ -32,7 +32,7 @@ export class WebSocketWire implements Wire {
     const { WebSocket: Ws } = await import("ws");
     const tls = this.#url.protocol === "wss:";
     const port = this.#url.port === "" ? (tls ? 443 : 80) : Number(this.#url.port);
-    const headers = { ...(await this.#credentials?.headers()) };
+    const headers = { ...(await this.#credentials?.headers("GET")) };
     const socket = await this.#dialer.connect({ host: this.#url.hostname, port, tls });
     const ws = new Ws(this.#url, [SUBPROTOCOL], {
       // The connection is there already, at an address that was judged.
