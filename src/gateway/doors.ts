@@ -81,10 +81,7 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
       return reply.end(undefined, { status: 406 });
     }
     const last = peer.headers["last-event-id"];
-    if (typeof last === "string") {
-      const { stream, seq } = session.streams.find(last);
-      return stream.resume(reply, seq);
-    }
+    if (typeof last === "string") return endpoint.resume(session, last, reply);
     if (session.listening?.live) return reply.end(undefined, { status: 409 });
     reply.open();
     session.listening = session.streams.create(reply);

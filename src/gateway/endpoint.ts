@@ -33,8 +33,9 @@ import { httpDoor } from "./doors.js";
 import { authenticateHeader, Dresser, errorText, successText } from "./dress.js";
 import { mayFollow } from "./follow.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
-import { Session, type SessionKeeper, Sessions } from "./session.js";
+import { Session, type SessionChange, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
+import { replicaIn, type SessionsElsewhere } from "./sessions-elsewhere.js";
 import { filterOf, Subscriptions } from "./subscriptions.js";
 import type { Conversation, Gateway } from "./types.js";
 
@@ -54,11 +55,14 @@ export class Endpoint implements Handler {
   readonly #stopWatching: () => void;
   readonly #keeper: SessionKeeper | undefined;
 
-  constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper) {
+  readonly #elsewhere: SessionsElsewhere | undefined;
+
+  constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper, elsewhere?: SessionsElsewhere) {
     this.gateway = gateway;
     this.mcpPath = mcpPath;
     this.#keeper = keeper;
-    this.sessions = new Sessions(gateway.limits.maxSessions, gateway.limits.sessionIdleMs);
+    this.#elsewhere = elsewhere;
+    this.sessions = new Sessions(gateway.limits.maxSessions, gateway.limits.sessionIdleMs, elsewhere?.here);
     this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
     this.dresser = new Dresser(gateway.server.info);
     this.#stopWatching = gateway.server.onChange((change) => this.subscriptions.announce(change, this.#active()));
@@ -109,7 +113,24 @@ export class Endpoint implements Handler {
     const saved = await this.#keeper?.load(id);
     const revision = saved && revisionNamed(saved.revision);
     if (!saved || !revision || saved.app !== app || saved.agent !== agent) return;
-    this.sessions.adopt(saved, revision, { app, agent, scope: [], via: "session" });
+    const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
+    this.sessions.adopt(saved, revision, { app, agent, scope: [], via: "session" }, follow);
+  }
+
+  /** It was changed at another replica. */
+  async refresh(id: string): Promise<void> {
+    const { principal } = this.sessions.get(id) ?? {};
+    if (principal) await this.adopt(id, principal);
+  }
+
+  /** Goes on with an event stream where the client lost it, here or at the replica that keeps it. */
+  resume(session: Session, lastEventId: string, reply: Reply): void | Promise<void> {
+    const at = replicaIn(lastEventId);
+    if (this.#elsewhere && at !== undefined && at !== this.#elsewhere.here) {
+      return this.#elsewhere.resume(at, session, lastEventId, reply);
+    }
+    const { stream, seq } = session.streams.find(lastEventId);
+    stream.resume(reply, seq);
   }
 
   /** It was ended at another replica. */
@@ -216,9 +237,11 @@ export class Endpoint implements Handler {
         ? undefined
         : await this.#knownSession(inbound);
     if (!session) return;
+    const elsewhere = inbound.channel ? undefined : this.#elsewhere;
     if (!("method" in message)) {
-      session.answer(message);
-      return;
+      const at = replicaIn(message.id);
+      if (session.answer(message) || !elsewhere || at === undefined || at === elsewhere.here) return;
+      return elsewhere.answer(at, session, message);
     }
     switch (message.method) {
       case "notifications/initialized":
@@ -228,9 +251,12 @@ export class Endpoint implements Handler {
         return;
       case "notifications/cancelled": {
         const id = message.params?.requestId;
-        const reason = typeof message.params?.reason === "string" ? `: ${message.params.reason}` : "";
-        const cancel = typeof id === "string" || typeof id === "number" ? session.underWay.get(id) : undefined;
-        cancel?.abort(new Fault("Cancelled", `the client cancelled this call${reason}`));
+        if (typeof id !== "string" && typeof id !== "number") return;
+        const said = typeof message.params?.reason === "string" ? `: ${message.params.reason}` : "";
+        const reason = `the client cancelled this call${said}`;
+        const cancel = session.underWay.get(id);
+        if (cancel) cancel.abort(new Fault("Cancelled", reason));
+        else await elsewhere?.cancel(session, id, reason);
         return;
       }
       default:
@@ -411,7 +437,17 @@ export class Endpoint implements Handler {
       cancel,
       session,
     });
+    if (answer.ok && !inbound.channel) await this.#keepChange(session, request);
     conversation.end(answer);
+  }
+
+  /** What the client has changed of its session counts at every replica. */
+  async #keepChange({ id }: Session, { method, params }: Request): Promise<void> {
+    const change = this.#keeper && changeBy(method, params ?? {});
+    if (!change) return;
+    await this.#keeper?.change(id, change).catch((error: Error) => {
+      this.gateway.telemetry.log.warning("a change of a session is known here only", { problem: error.message });
+    });
   }
 
   #initialize(request: Request, session: Session, principal: Principal): string {
@@ -452,6 +488,13 @@ export class Endpoint implements Handler {
   #refuse(reply: Reply, id: RequestId | null, fault: Fault, revision: Revision, status: number): void {
     reply.end(errorText(id, fault, revision, NOBODY), { status, headers: authenticateHeader(fault) });
   }
+}
+
+function changeBy(method: string, { uri, level }: JsonObject): SessionChange | undefined {
+  if (method === "logging/setLevel") return { logLevel: level as LogLevel };
+  if (method === "resources/subscribe") return { subscribe: uri as string };
+  if (method === "resources/unsubscribe") return { unsubscribe: uri as string };
+  return undefined;
 }
 
 function note(method: string, params: JsonObject): string {

@@ -126,6 +126,10 @@ export class RunContext implements CallContext {
     });
   }
 
+  onStop(listener: (fault: Fault) => void): void {
+    this.#proposal.cancel.onAbort(listener);
+  }
+
   get wantsProgress(): boolean {
     return this.#progressToken() !== undefined;
   }

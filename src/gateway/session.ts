@@ -30,17 +30,20 @@ export class Session {
   readonly underWay = new Map<RequestId, Cancel>();
   /** Resources it follows, each with what ends that. */
   readonly subscriptions = new Map<string, () => void>();
-  readonly streams = new Streams();
+  readonly streams: Streams;
   /** HTTP: the stream that a GET opened. */
   listening: EventStream | undefined;
   lastUsed = Date.now();
   readonly #send: (text: string) => boolean;
   readonly #questions = new Map<RequestId, { resolve: (result: JsonObject) => void; reject: (fault: Fault) => void }>();
   #nextQuestion = 0;
+  readonly #at: string | undefined;
 
-  /** `send` reaches the client outside of any request. */
-  constructor(send: ((session: Session, text: string) => boolean) | undefined, id?: string) {
+  /** `send` reaches the client outside of any request; `at` names the replica, where a session may be at several. */
+  constructor(send: ((session: Session, text: string) => boolean) | undefined, id?: string, at?: string) {
     this.id = id ?? randomBytes(18).toString("base64url");
+    this.#at = at;
+    this.streams = new Streams(at);
     this.#send = send
       ? (text) => send(this, text)
       : (text) => (this.listening?.live ? this.listening.push(text) : true);
@@ -75,7 +78,7 @@ export class Session {
     if (this.#questions.size >= MAX_QUESTIONS) {
       return Promise.reject(new Fault("TooMany", `${MAX_QUESTIONS} questions to this client are already open`));
     }
-    const id = `q${this.#nextQuestion++}`;
+    const id = `q${this.#nextQuestion++}${this.#at === undefined ? "" : `~${this.#at}`}`;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () =>
@@ -129,11 +132,20 @@ export interface SavedSession {
   readonly phase: Phase;
   readonly clientCapabilities: JsonObject;
   readonly logLevel: LogLevel;
+  readonly subscriptions: readonly string[];
+}
+
+/** What a client changes of its session, and every replica has to know. */
+export interface SessionChange {
+  readonly logLevel?: LogLevel;
+  readonly subscribe?: string;
+  readonly unsubscribe?: string;
 }
 
 /** Keeps sessions where every replica finds them. */
 export interface SessionKeeper {
-  save(session: SavedSession): Promise<void>;
+  save(session: Omit<SavedSession, "subscriptions">): Promise<void>;
+  change(id: string, change: SessionChange): Promise<void>;
   load(id: string): Promise<SavedSession | undefined>;
   remove(id: string): void;
 }
@@ -144,8 +156,10 @@ export class Sessions {
   readonly #maxSessions: number;
   readonly #idleMs: number;
   readonly #sweeper: NodeJS.Timeout;
+  readonly #at: string | undefined;
 
-  constructor(maxSessions: number, idleMs: number) {
+  constructor(maxSessions: number, idleMs: number, at?: string) {
+    this.#at = at;
     this.#maxSessions = maxSessions;
     this.#idleMs = idleMs;
     this.#sweeper = setInterval(() => this.#sweep(), Math.max(1_000, Math.min(60_000, idleMs / 4)));
@@ -158,7 +172,7 @@ export class Sessions {
 
   open(principal: Principal): Session {
     if (this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
-    const session = new Session(undefined);
+    const session = new Session(undefined, undefined, this.#at);
     session.principal = principal;
     this.#sessions.set(session.id, session);
     return session;
@@ -180,15 +194,19 @@ export class Sessions {
     return this.#sessions.get(id);
   }
 
-  /** A session that began at another replica goes on here. */
-  adopt(saved: SavedSession, revision: Revision, principal: Principal): void {
-    if (this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
-    const session = this.#sessions.get(saved.id) ?? new Session(undefined, saved.id);
+  /** A session that began at another replica goes on here, or was changed there. */
+  adopt(saved: SavedSession, revision: Revision, principal: Principal, follow: (uri: string) => () => void): void {
+    const known = this.#sessions.get(saved.id);
+    if (!known && this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
+    const session = known ?? new Session(undefined, saved.id, this.#at);
     session.principal = principal;
     session.revision = revision;
     session.phase = saved.phase;
     session.clientCapabilities = saved.clientCapabilities;
     session.logLevel = saved.logLevel;
+    const followed = new Set(saved.subscriptions);
+    for (const uri of [...session.subscriptions.keys()]) if (!followed.has(uri)) session.unsubscribe(uri);
+    for (const uri of followed) session.subscribe(uri, () => follow(uri));
     this.#sessions.set(session.id, session);
   }
 

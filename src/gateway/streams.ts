@@ -81,10 +81,16 @@ export class EventStream {
 /** The streams of one session. */
 export class Streams {
   readonly #streams = new Map<string, EventStream>();
+  readonly #suffix: string;
   #next = 0;
 
+  /** `at` names the replica that keeps them, where there are several. */
+  constructor(at?: string) {
+    this.#suffix = at === undefined ? "" : `~${at}`;
+  }
+
   create(sink: Reply | undefined): EventStream {
-    const stream = new EventStream(`s${this.#next++}`, sink);
+    const stream = new EventStream(`s${this.#next++}${this.#suffix}`, sink);
     this.#streams.set(stream.id, stream);
     this.#forgetOld();
     return stream;

@@ -13,6 +13,7 @@ import {
   Lobby,
   type LobbyOptions,
   PolicyBook,
+  Post,
   Seal,
   sharedLimits,
   storedSessions,
@@ -174,6 +175,8 @@ async function open(
   const allow = options.allow ?? [];
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
   const sealKey = await sealKeyOf(storage, sealer);
+  const post = isShared ? await Post.open({ storage, key: sealKey }) : undefined;
+  opened.push(() => post?.close());
   let adminUrl = options.adminUrl;
   const services: HouseServices = {
     info: { name: "portcullis", version: VERSION },
@@ -205,6 +208,7 @@ async function open(
     approvalUrl: (challenge) => (adminUrl === undefined ? undefined : `${adminUrl}/approve/${challenge}`),
     ...(isShared
       ? {
+          post,
           sharedLimits: sharedLimits(storage.leases),
           sessions: () => storedSessions(storage.sessions, replica, limits.sessionIdleMs),
         }
@@ -333,7 +337,11 @@ async function recordChanges(
 
 async function beat(storage: Storage, replica: string, opened: (() => unknown)[]): Promise<void> {
   const tell = (): Promise<void> =>
-    storage.replicas.beat({ id: replica, ledgerOrigin: `portcullis.local/${replica}`, detail: { version: VERSION } });
+    storage.replicas.beat({
+      id: replica,
+      ledgerOrigin: `portcullis.local/${replica}`,
+      detail: { version: VERSION, address: storage.origin },
+    });
   await tell();
   const timer = setInterval(() => void tell().catch(() => {}), BEAT_MS);
   timer.unref();

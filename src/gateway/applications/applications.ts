@@ -2,11 +2,13 @@
 // is closed when nobody has used it for a while.
 
 import type { Application, Change, Storage } from "../../storage/index.js";
+import { answerElsewhere } from "../relay/elsewhere.js";
+import { answerSessions } from "../sessions-elsewhere.js";
 import { House } from "./house.js";
 import type { HouseServices } from "./types.js";
 
 export interface ApplicationsOptions {
-  readonly storage: Pick<Storage, "applications" | "feed">;
+  readonly storage: Pick<Storage, "applications" | "feed" | "origin">;
   readonly services: HouseServices;
   /** An application that nobody uses is closed after this long; its servers with it. */
   readonly idleMs?: number;
@@ -39,6 +41,11 @@ export class Applications {
       change: (change) => applications.#changed(change),
       resync: () => applications.#resync(),
     });
+    const { post } = options.services;
+    if (post) {
+      answerElsewhere(post, (app) => applications.peek(app)?.parked);
+      answerSessions(post, (app) => applications.peek(app)?.endpoint);
+    }
     return applications;
   }
 
@@ -91,7 +98,7 @@ export class Applications {
   }
 
   #changed(change: Change): void {
-    const { topic, app, name, action } = change;
+    const { topic, app, name, action, origin } = change;
     const house = this.#open.get(app);
     if (!house) return;
     switch (topic) {
@@ -111,6 +118,7 @@ export class Applications {
       }
       case "session":
         if (action === "remove") house.endpoint.forget(name);
+        else if (origin !== this.#options.storage.origin) this.#inTurn(app, () => house.endpoint.refresh(name));
         return;
       default:
         return;

@@ -10,7 +10,9 @@ import { Endpoint } from "../endpoint.js";
 import { toolSummaries } from "../gateway.js";
 import { Lists } from "../lists.js";
 import { AppCatalogue } from "../relay/catalogue.js";
+import { elsewhere } from "../relay/elsewhere.js";
 import { Parked } from "../relay/parked.js";
+import { sessionsElsewhere } from "../sessions-elsewhere.js";
 import type { Gateway } from "../types.js";
 import { type LinkServices, ServerLink } from "./server-link.js";
 import type { CoreTools, HouseServices } from "./types.js";
@@ -24,7 +26,8 @@ export class House {
   readonly endpoint: Endpoint;
   lastUsed = Date.now();
   readonly #services: HouseServices;
-  readonly #parked: Parked;
+  /** Calls that wait for their clients. */
+  readonly parked: Parked;
   readonly #links = new Map<string, ServerLink>();
   readonly #followed = new Map<string, { count: number; stop: Promise<() => Promise<void>> }>();
   readonly #stops: (() => void)[] = [];
@@ -40,10 +43,12 @@ export class House {
     this.#application = application;
     this.#services = services;
     this.#core = core;
-    this.#parked = new Parked(services.limits.askTimeoutMs);
+    this.parked = new Parked(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
-    this.endpoint = new Endpoint(this.#gateway(), services.mcpPath, services.sessions?.(application.id));
+    const { mcpPath, sessions, post } = services;
+    const others = post && sessionsElsewhere(post, application.id);
+    this.endpoint = new Endpoint(this.#gateway(), mcpPath, sessions?.(application.id), others);
     this.#stops.push(services.policies.onChange(() => this.#policyLater()));
   }
 
@@ -120,7 +125,7 @@ export class House {
     clearTimeout(this.#policyTimer);
     for (const stop of this.#stops) stop();
     this.endpoint.close();
-    this.#parked.endAll();
+    this.parked.endAll();
     await Promise.all([...this.#links.values()].map((link) => link.close()));
     await this.#core.close();
   }
@@ -156,7 +161,7 @@ export class House {
   }
 
   #open(server: string, entry: ServerEntry, isAlone: boolean): ServerLink {
-    const link = new ServerLink(server, entry, isAlone, this.#parked, this.#linkServices());
+    const link = new ServerLink(server, entry, isAlone, this.parked, this.#linkServices());
     this.#links.set(server, link);
     return link;
   }
@@ -169,8 +174,9 @@ export class House {
   }
 
   #linkServices(): LinkServices {
-    const { telemetry, pins } = this.#services;
+    const { telemetry, pins, post } = this.#services;
     return {
+      elsewhere: post && elsewhere(post, this.id),
       connect: (server, entry, user) => this.#services.connect(this.#application, server, entry, user),
       accept: (server, entry, offered) => pins.accept(this.id, server, entry.pin ?? "first", offered),
       remembered: (server, entry) => pins.remembered(this.id, server, entry.pin ?? "first"),

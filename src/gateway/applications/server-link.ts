@@ -5,6 +5,7 @@ import type { Principal } from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
 import type { ServerEntry } from "../../storage/index.js";
 import type { Catalogue, Upstream, UpstreamChange } from "../../upstream/index.js";
+import type { Elsewhere } from "../relay/elsewhere.js";
 import { BARE, Namespace, schemeFor } from "../relay/names.js";
 import type { Parked } from "../relay/parked.js";
 import type { Link } from "../relay/relay.js";
@@ -12,6 +13,7 @@ import { ResourceCache } from "../relay/resource-cache.js";
 import { pool } from "./pool.js";
 
 export interface LinkServices {
+  readonly elsewhere: Elsewhere | undefined;
   /** A connection; with a user's own credential where the server knows its users. */
   connect(server: string, entry: ServerEntry, user: string | undefined): Upstream;
   /** What of it callers may see: what an operator accepted. Undefined where nothing is known of the server yet. */
@@ -34,6 +36,7 @@ export class ServerLink implements Link {
   readonly namespace: Namespace;
   readonly parked: Parked;
   readonly isAlone: boolean;
+  readonly elsewhere: Elsewhere | undefined;
   readonly cache: ResourceCache;
   readonly #services: LinkServices;
   readonly #own: Upstream;
@@ -49,6 +52,7 @@ export class ServerLink implements Link {
     this.server = server;
     this.entry = entry;
     this.parked = parked;
+    this.elsewhere = services.elsewhere;
     this.isAlone = isAlone;
     this.cache = new ResourceCache(entry.resourceTtlMs ?? 0);
     this.#services = services;

@@ -3,25 +3,32 @@
 import type { JsonObject, Phase } from "../../protocol/index.js";
 import type { Sessions } from "../../storage/index.js";
 import type { LogLevel } from "../../tool/index.js";
-import type { SavedSession, SessionKeeper } from "../session.js";
+import type { SessionChange, SessionKeeper } from "../session.js";
 
-const TRIES = 3;
+const TRIES = 5;
 
 export function storedSessions(store: Sessions, replica: string, ttlMs: number): SessionKeeper {
-  const write = async (session: SavedSession): Promise<void> => {
-    const { id, app, agent, revision, phase, clientCapabilities, logLevel } = session;
-    const state: JsonObject = { phase, clientCapabilities, logLevel };
-    for (let i = 0; i < TRIES; i++) {
-      const stored = await store.get(id);
-      if (!stored) {
-        await store.add({ id, app, principal: agent, revision, state, owner: replica, ttlMs });
-        return;
-      }
-      if (await store.update(id, stored.version, { state, ttlMs })) return;
-    }
-  };
   return {
-    save: write,
+    async save({ id, app, agent, revision, phase, clientCapabilities, logLevel }) {
+      const state: JsonObject = { phase, clientCapabilities, logLevel };
+      for (let i = 0; i < TRIES; i++) {
+        const stored = await store.get(id);
+        if (!stored) {
+          await store.add({ id, app, principal: agent, revision, state, owner: replica, ttlMs });
+          return;
+        }
+        const change = { state: { ...stored.state, ...state }, owner: replica, ttlMs };
+        if (await store.update(id, stored.version, change)) return;
+      }
+    },
+    async change(id, change) {
+      for (let i = 0; i < TRIES; i++) {
+        const stored = await store.get(id);
+        if (!stored) return;
+        const state = changed(stored.state, change);
+        if (await store.update(id, stored.version, { state, owner: replica, ttlMs })) return;
+      }
+    },
     async load(id) {
       const stored = await store.get(id);
       if (!stored) return undefined;
@@ -34,8 +41,21 @@ export function storedSessions(store: Sessions, replica: string, ttlMs: number):
         phase: state.phase as Phase,
         clientCapabilities: (state.clientCapabilities ?? {}) as JsonObject,
         logLevel: (state.logLevel ?? "info") as LogLevel,
+        subscriptions: subscriptionsIn(state),
       };
     },
     remove: (id) => void store.remove(id).catch(() => {}),
   };
+}
+
+/** Laid over what is stored, since another replica may have changed something else meanwhile. */
+function changed(state: JsonObject, { logLevel, subscribe, unsubscribe }: SessionChange): JsonObject {
+  const subscriptions = new Set(subscriptionsIn(state));
+  if (subscribe !== undefined) subscriptions.add(subscribe);
+  if (unsubscribe !== undefined) subscriptions.delete(unsubscribe);
+  return { ...state, ...(logLevel === undefined ? {} : { logLevel }), subscriptions: [...subscriptions] };
+}
+
+function subscriptionsIn({ subscriptions }: JsonObject): string[] {
+  return Array.isArray(subscriptions) ? subscriptions.filter((uri) => typeof uri === "string") : [];
 }

@@ -4,6 +4,7 @@ import type { Application, ServerEntry } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 import type { Implementation, Tool } from "../../tool/index.js";
 import type { Catalogue, Upstream } from "../../upstream/index.js";
+import type { Post } from "../post/post.js";
 import type { Seal } from "../seal.js";
 import type { SessionKeeper } from "../session.js";
 import type { GatewayLimits } from "../types.js";
@@ -24,6 +25,8 @@ export interface HouseServices {
   readonly sharedLimits?: SharedLimits;
   /** Sessions of the older revisions that another replica can take over. */
   readonly sessions?: (app: string) => SessionKeeper;
+  /** The other replicas, where there are any. */
+  readonly post?: Post;
   readonly observe: boolean;
   readonly keepArguments: boolean;
   readonly approvalUrl?: (challenge: string) => string | undefined;

@@ -3,10 +3,10 @@
 // nobody does.
 
 import { randomBytes } from "node:crypto";
-import { Fault, type JsonObject } from "../../protocol/index.js";
+import { Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { InputRequest } from "../../tool/index.js";
 import { Cancel } from "../cancel.js";
-import type { RunContext } from "../run-context.js";
+import type { LogLevel } from "../../tool/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
 interface Question {
@@ -21,6 +21,13 @@ export type Turn =
   | { readonly answer: UpstreamAnswer }
   | { readonly questions: Readonly<Record<string, InputRequest>>; readonly id: string };
 
+/** Who speaks for a call while it runs: its round here, or one at another replica. */
+export interface Speaker {
+  relayProgress(params: JsonObject): void;
+  log(level: LogLevel, data: JsonValue, logger?: string): void;
+  onStop(listener: (fault: Fault) => void): void;
+}
+
 const MAX_PARKED = 1_000;
 const MAX_QUESTIONS = 64;
 
@@ -28,13 +35,13 @@ const MAX_QUESTIONS = 64;
 export class Exchange {
   readonly cancel = new Cancel();
   readonly #questions = new Map<string, Question>();
-  #context: RunContext | undefined;
+  #speaker: Speaker | undefined;
   #running: Promise<UpstreamAnswer> | undefined;
   #asked: (() => void) | undefined;
   #count = 0;
 
-  get context(): RunContext | undefined {
-    return this.#context;
+  get speaker(): Speaker | undefined {
+    return this.#speaker;
   }
 
   begin(request: () => Promise<UpstreamAnswer>): void {
@@ -44,10 +51,10 @@ export class Exchange {
   }
 
   /** The round that is under way speaks for the call: its progress, its cancellation. */
-  attach(context: RunContext): void {
-    this.#context = context;
-    context.proposal.cancel.onAbort((fault) => {
-      if (this.#context === context) this.cancel.abort(fault);
+  attach(speaker: Speaker): void {
+    this.#speaker = speaker;
+    speaker.onStop((fault) => {
+      if (this.#speaker === speaker) this.cancel.abort(fault);
     });
   }
 
@@ -81,7 +88,7 @@ export class Exchange {
       this.#asked = undefined;
       if (answer) return { answer };
     }
-    this.#context = undefined;
+    this.#speaker = undefined;
     const questions = Object.fromEntries([...this.#questions.values()].map(({ key, request }) => [key, request]));
     return { questions, id };
   }
@@ -122,9 +129,7 @@ export class Parked {
   take(id: string): Exchange {
     const found = this.#exchanges.get(id);
     if (!found) {
-      throw new Fault("InvalidParams", "the call that asked is over, or is held by another replica; begin it again", {
-        field: "requestState",
-      });
+      throw callIsOver();
     }
     this.#exchanges.delete(id);
     clearTimeout(found.timer);
@@ -138,4 +143,11 @@ export class Parked {
     }
     this.#exchanges.clear();
   }
+}
+
+export function callIsOver(cause?: unknown): Fault {
+  return new Fault("InvalidParams", "the call that asked is over; begin it again", {
+    field: "requestState",
+    ...(cause === undefined ? {} : { cause }),
+  });
 }

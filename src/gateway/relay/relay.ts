@@ -9,7 +9,8 @@ import type { CallHooks, QuestionMethod, Upstream, UpstreamAnswer, UpstreamCall 
 import { InputRequired, type RunContext } from "../run-context.js";
 import { RawResult, type Relayed } from "../types.js";
 import { type Namespace, renameContents, renameUris } from "./names.js";
-import { Exchange, Parked, type Turn } from "./parked.js";
+import type { Elsewhere } from "./elsewhere.js";
+import { callIsOver, Exchange, type Parked, type Speaker, type Turn } from "./parked.js";
 import type { ResourceCache } from "./resource-cache.js";
 
 /** One downstream server of one application. */
@@ -20,6 +21,8 @@ export interface Link {
   upstream(principal: Principal): Upstream;
   readonly namespace: Namespace;
   readonly parked: Parked;
+  /** Other replicas, where calls may wait as well. */
+  readonly elsewhere: Elsewhere | undefined;
   readonly cache: ResourceCache;
 }
 
@@ -84,8 +87,10 @@ function relayed(link: Link, outgoing: (context: RunContext) => Outgoing): Relay
 
 /** What travels in our sealed `requestState` for a downstream call. */
 interface RelayState {
-  /** A call that waits here… */
+  /** A call that waits… */
   readonly parked?: string;
+  /** …at this replica, where there are several… */
+  readonly at?: string;
   /** …or the server's own state. */
   readonly state?: JsonValue;
 }
@@ -117,7 +122,7 @@ async function answered(
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
-  if (before.parked !== undefined) return resumed(link, context, before.parked);
+  if (before.parked !== undefined) return resumed(link, context, before.parked, before.at);
   const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
   if (asksLater) return firstTurn(link, outgoing, context, before, lacks);
   const upstream = link.upstream(context.grant.principal);
@@ -166,7 +171,14 @@ async function firstTurn(
   throw new InputRequired(asked.requests, { state: asked.state } as JsonValue, asked.rest);
 }
 
-async function resumed(link: Link, context: RunContext, id: string): Promise<UpstreamAnswer> {
+async function resumed(link: Link, context: RunContext, id: string, at: string | undefined): Promise<UpstreamAnswer> {
+  const { elsewhere } = link;
+  if (at !== undefined && at !== elsewhere?.here) {
+    if (!elsewhere) throw callIsOver();
+    const turn = await elsewhere.resume(at, id, context.round.responses, context);
+    if ("answer" in turn) return turn.answer;
+    throw new InputRequired(turn.questions, { parked: turn.id, at }, {});
+  }
   const exchange = link.parked.take(id);
   exchange.attach(context);
   exchange.take(context.round.responses);
@@ -176,7 +188,8 @@ async function resumed(link: Link, context: RunContext, id: string): Promise<Ups
 function turned(link: Link, exchange: Exchange, turn: Turn): UpstreamAnswer {
   if ("answer" in turn) return turn.answer;
   link.parked.put(turn.id, exchange);
-  throw new InputRequired(turn.questions, { parked: turn.id }, {});
+  const at = link.elsewhere?.here;
+  throw new InputRequired(turn.questions, { parked: turn.id, ...(at === undefined ? {} : { at }) }, {});
 }
 
 function canBeAsked(capabilities: JsonObject): boolean {
@@ -192,7 +205,7 @@ function hooksFor(
   exchange?: Exchange,
 ): CallHooks {
   // Of several rounds, the one under way speaks for the call.
-  const current = (): RunContext | undefined => (exchange ? exchange.context : context);
+  const current = (): Speaker | undefined => (exchange ? exchange.speaker : context);
   return {
     ...(context.wantsProgress ? { progress: (params: JsonObject) => current()?.relayProgress(params) } : {}),
     log: (params) => current()?.log(levelOf(params.level), params.data ?? null, loggerOf(params)),

@@ -1,0 +1,210 @@
+// Letters to other replicas of this gateway, by way of the store: for the few things that only the replica can do that
+// has the connection or the waiting call in its hands. Whoever can read or write the store can neither read nor make
+// them.
+
+import { randomBytes } from "node:crypto";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import type { Change, Storage } from "../../storage/index.js";
+import { lock, unlock } from "../box.js";
+import { type Hears, Line, type LineTimes } from "./line.js";
+
+export interface PostOptions extends Partial<LineTimes> {
+  readonly storage: Pick<Storage, "origin" | "letters" | "feed" | "replicas">;
+  /** Shared by the replicas. */
+  readonly key: Buffer;
+}
+
+/** What somebody does who is called; answers with how the line is listened to from here. */
+export type Answers = (body: JsonObject, line: Line) => Hears;
+
+const EVERYBODY = "*";
+const LETTER_MS = 60_000;
+const MAX_LINES = 1_000;
+const MAX_UNREAD = 10_000;
+const MAX_TELLING = 64;
+const TIMES: LineTimes = { answerMs: 5_000, beatMs: 10_000, silenceMs: 35_000 };
+/** Replicas that were heard of so recently are there. */
+const ALIVE_MS = 20_000;
+const LOOK_MS = 2_000;
+const LOOK_AGAIN_MS = 250;
+
+export class Post {
+  /** Of this process, among the replicas. */
+  readonly address: string;
+  readonly #storage: PostOptions["storage"];
+  readonly #key: Buffer;
+  readonly #times: LineTimes;
+  readonly #lines = new Map<string, Line>();
+  readonly #told = new Map<string, (body: JsonObject) => void>();
+  readonly #answers = new Map<string, Answers>();
+  #reading: Promise<void> = Promise.resolve();
+  #unread = 0;
+  #telling = 0;
+  #others: ReadonlySet<string> = new Set();
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #unwatch: (() => void) | undefined;
+
+  private constructor({ storage, key, ...times }: PostOptions) {
+    this.address = storage.origin;
+    this.#storage = storage;
+    this.#key = key;
+    this.#times = { ...TIMES, ...times };
+  }
+
+  static async open(options: PostOptions): Promise<Post> {
+    const post = new Post(options);
+    post.#unwatch = await options.storage.feed.watch({
+      change: (change) => post.#heard(change),
+      // Letters may have been missed: a line with a gap in it is of no use to anyone.
+      resync: () => post.#hangUp(new Fault("Unavailable", "the other replica could not be heard for a moment")),
+    });
+    return post;
+  }
+
+  close(): void {
+    this.#unwatch?.();
+    this.#hangUp(new Fault("Cancelled", "the gateway is stopping"));
+  }
+
+  /** What is done when another replica tells something of this kind. */
+  onTold(kind: string, then: (body: JsonObject) => void): void {
+    this.#told.set(kind, then);
+  }
+
+  /** What is done when another replica calls about something of this kind. */
+  onCalled(kind: string, answers: Answers): void {
+    this.#answers.set(kind, answers);
+  }
+
+  /** To one replica; false when there is no such replica. */
+  async tell(to: string, kind: string, body: JsonObject): Promise<boolean> {
+    if (!(await this.isThere(to))) return false;
+    await this.#tell(to, kind, body);
+    return true;
+  }
+
+  /** To all the others, where there are any. */
+  async tellOthers(kind: string, body: JsonObject): Promise<void> {
+    if ((await this.#look()).size > 0) await this.#tell(EVERYBODY, kind, body);
+  }
+
+  /** Calls another replica. `hears` learns what it says, and when the line has ended and why. */
+  call(to: string, kind: string, body: JsonObject, hears: Hears): Line {
+    const line = this.#newLine(to, randomBytes(12).toString("base64url"), hears);
+    this.isThere(to).then(
+      (isThere) => {
+        if (isThere) line.begin({ open: kind, body });
+        else line.broken(new Fault("Unavailable", "the replica that is asked for is not there any more"));
+      },
+      (error) => line.broken(unavailable(error)),
+    );
+    return line;
+  }
+
+  async isThere(address: string): Promise<boolean> {
+    // One that has just started is looked for once more, but not as often as somebody makes up addresses.
+    return (await this.#look()).has(address) || (await this.#look(LOOK_AGAIN_MS)).has(address);
+  }
+
+  /** The other replicas, as of a moment ago. */
+  async #look(maxAgeMs = LOOK_MS): Promise<ReadonlySet<string>> {
+    if (performance.now() - this.#lookedAt < maxAgeMs) return this.#others;
+    const replicas = await this.#storage.replicas.list(ALIVE_MS);
+    this.#lookedAt = performance.now();
+    const addresses = replicas.flatMap(({ detail }) => (typeof detail.address === "string" ? [detail.address] : []));
+    this.#others = new Set(addresses.filter((each) => each !== this.address));
+    return this.#others;
+  }
+
+  async #tell(to: string, kind: string, body: JsonObject): Promise<void> {
+    if (this.#telling >= MAX_TELLING) throw new Fault("TooMany", "too much is being told to other replicas; try again");
+    this.#telling++;
+    try {
+      await this.#post(to, { tell: kind, body });
+    } finally {
+      this.#telling--;
+    }
+  }
+
+  #post(to: string, letter: JsonObject): Promise<void> {
+    const text = lock(this.#key, `letter ${to}`, JSON.stringify({ ...letter, from: this.address }));
+    return this.#storage.letters.post(to, text, LETTER_MS);
+  }
+
+  #newLine(to: string, id: string, hears: Hears): Line {
+    if (this.#lines.size >= MAX_LINES) throw new Fault("TooMany", `${MAX_LINES} lines to other replicas are open`);
+    const line = new Line(
+      (letter) => this.#post(to, { ...letter, line: id }),
+      hears,
+      () => this.#lines.delete(id),
+      this.#times,
+    );
+    this.#lines.set(id, line);
+    return line;
+  }
+
+  #hangUp(fault: Fault): void {
+    for (const line of [...this.#lines.values()]) line.broken(fault);
+  }
+
+  #heard({ topic, app, name, origin }: Change): void {
+    if (topic !== "letter" || origin === this.address || (app !== this.address && app !== EVERYBODY)) return;
+    if (this.#unread >= MAX_UNREAD) return this.#hangUp(new Fault("TooMany", "too many letters of other replicas"));
+    this.#unread++;
+    // One after the other: letters are in order, and what is said on a line must stay so.
+    this.#reading = this.#reading
+      .then(() => this.#read(app, name))
+      .catch((error) => this.#hangUp(unavailable(error)))
+      .finally(() => {
+        this.#unread--;
+      });
+  }
+
+  async #read(to: string, id: string): Promise<void> {
+    const locked = await this.#storage.letters.read(id);
+    const text = locked === undefined ? undefined : unlock(this.#key, `letter ${to}`, locked);
+    if (text === undefined) return;
+    const letter = JSON.parse(text) as JsonObject;
+    const body = isJsonObject(letter.body) ? letter.body : {};
+    try {
+      if (typeof letter.tell === "string") this.#told.get(letter.tell)?.(body);
+      else if (typeof letter.line === "string") this.#onLine(letter.line, letter, body);
+    } catch {
+      // What one letter brings about is that letter's alone; whoever waits for an answer learns that there is none.
+    }
+  }
+
+  #onLine(id: string, letter: JsonObject, body: JsonObject): void {
+    const { open, from } = letter;
+    if (typeof open !== "string") return this.#lines.get(id)?.heard(letter);
+    const answers = this.#answers.get(open);
+    if (!answers || typeof from !== "string") return;
+    let hears: Hears = { heard: () => {}, ended: () => {} };
+    const line = this.#newLine(from, id, { heard: (each) => hears.heard(each), ended: (fault) => hears.ended(fault) });
+    line.begin({});
+    try {
+      hears = answers(body, line);
+      line.heard(letter);
+    } catch (error) {
+      line.broken(unavailable(error));
+    }
+  }
+}
+
+function unavailable(cause: unknown): Fault {
+  return new Fault("Unavailable", "the other replicas cannot be reached at the moment", { cause });
+}
+
+/** A fault as it travels. */
+export function faultToJson({ type, message, detail: { cause: _, ...detail } }: Fault): JsonObject {
+  return JSON.parse(JSON.stringify({ type, message, detail })) as JsonObject;
+}
+
+export function faultFromJson(value: JsonValue | undefined): Fault {
+  const { type, message, detail } = isJsonObject(value) ? value : {};
+  return new Fault(
+    (typeof type === "string" ? type : "InternalError") as Fault["type"],
+    String(message ?? "the other replica failed"),
+    isJsonObject(detail) ? (detail as Fault["detail"]) : {},
+  );
+}
