@@ -1,7 +1,6 @@
 export {
   type ApplicationDocument,
   applicationFields,
-  ApplicationInvalid,
   type ApplicationLimits,
   applicationProblems,
   type KeyEntry,

@@ -30,7 +30,10 @@ async function callTool(id, { name, arguments: args = {}, _meta = {} }) {
       const second = args.once ? { content: {} } : await ask("second?");
       progress(3);
       note("done ask");
-      return write({ id, result: { ...text("asked"), structuredContent: { first: first.content, second: second.content } } });
+      return write({
+        id,
+        result: { ...text("asked"), structuredContent: { first: first.content, second: second.content } },
+      });
     }
     case "hang":
       return progress(1);
@@ -56,7 +59,10 @@ createInterface({ input: process.stdin })
         return write({ id, result: { protocolVersion, capabilities, serverInfo: { name: "asking", version: "1" } } });
       }
       case "tools/list":
-        return write({ id, result: { tools: ["ask", "hang", "touch"].map((name) => ({ name, inputSchema: schema })) } });
+        return write({
+          id,
+          result: { tools: ["ask", "hang", "touch"].map((name) => ({ name, inputSchema: schema })) },
+        });
       case "resources/list":
         return write({ id, result: { resources: [{ uri: "note://one", name: "one" }] } });
       case "resources/subscribe":
