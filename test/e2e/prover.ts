@@ -1,7 +1,7 @@
 // The holder of a key that tokens are bound to, whose proofs can be made wrong in every way.
 
 import { createHash, randomUUID } from "node:crypto";
-import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK, SignJWT } from "jose";
+import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from "jose";
 
 export interface Proved {
   readonly method: string;
@@ -18,11 +18,17 @@ export interface Prover {
 }
 
 export async function prover(alg = "ES256", options: { readonly modulusLength?: number } = {}): Promise<Prover> {
-  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true, ...options });
-  const jwk = await exportJWK(publicKey);
+  const { privateKey } = await generateKeyPair(alg, { extractable: true, ...options });
+  return proverOf(await exportJWK(privateKey), alg);
+}
+
+/** Whoever holds this private key. */
+async function proverOf(privateJwk: JWK, alg = "ES256"): Promise<Prover> {
+  const { d: _d, p: _p, q: _q, dp: _dp, dq: _dq, qi: _qi, ...jwk } = privateJwk;
+  const key = await importJWK(privateJwk, alg);
   return {
     jwk,
-    privateJwk: await exportJWK(privateKey),
+    privateJwk,
     thumbprint: await calculateJwkThumbprint(jwk),
     prove: ({ method, url, token }, claims = {}, header = {}) =>
       new SignJWT({
@@ -34,7 +40,7 @@ export async function prover(alg = "ES256", options: { readonly modulusLength?: 
         ...claims,
       })
         .setProtectedHeader({ typ: "dpop+jwt", alg, jwk, ...header })
-        .sign(privateKey),
+        .sign(key),
   };
 }
 
