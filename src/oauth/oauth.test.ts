@@ -1,5 +1,6 @@
 // The client against servers that lie. One HTTP server plays resource and authorization server; each test changes a part.
 
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -375,6 +376,8 @@ describe("tokens bound to a key", () => {
     expect(post.authorization).toBe("DPoP bound");
     expect(claims(post.dpop)).toMatchObject({ htm: "POST", htu: `${origin}/mcp` });
     expect(claims(get.dpop).htm).toBe("GET");
+    expect(claims(post.dpop).ath).toBe(createHash("sha256").update("bound").digest("base64url"));
+    expect(claims((await oauth.headers("POST", "/messages?id=1")).dpop).htu).toBe(`${origin}/messages`);
     expect(claims(get.dpop).jti).not.toBe(claims(post.dpop).jti);
     const key = (await store.load())?.grant.proofKey;
     const head = Buffer.from(post.dpop?.split(".")[0] as string, "base64url").toString();
@@ -397,6 +400,64 @@ describe("tokens bound to a key", () => {
     expect(await oauth.refused(again)).toBe(true);
     expect(claims((await oauth.headers()).dpop).nonce).toBe("n1");
     expect(await oauth.refused(again)).toBe(false);
+  });
+
+  it("outlive a proof that did not do: the same token goes with another", async () => {
+    const oauth = client({ dpop: true });
+    await oauth.refused(wants);
+    const [first, before] = [await oauth.headers(), asked.length];
+    expect(await oauth.refused({ status: 401, wwwAuthenticate: 'DPoP error="invalid_dpop_proof"' })).toBe(true);
+    const second = await oauth.headers();
+    expect(second.authorization).toBe(first.authorization);
+    expect(claims(second.dpop).jti).not.toBe(claims(first.dpop).jti);
+    expect(asked).toHaveLength(before);
+  });
+
+  it("are asked for anew where the old ones are not bound: refreshed, those would not be either", async () => {
+    answers["/token"] = { body: { access_token: "plain", token_type: "Bearer", refresh_token: "r1" } };
+    const oauth = client({ dpop: true });
+    await oauth.refused(unauthorized);
+    expect(await oauth.headers()).toEqual({ authorization: "Bearer plain" });
+    answers["/token"] = { body: { access_token: "bound", token_type: "DPoP" } };
+    expect(await oauth.refused({ ...wants, sent: "Bearer plain" })).toBe(true);
+    expect((await oauth.headers()).authorization).toBe("DPoP bound");
+    const grants = asked.filter(({ path }) => path === "/token").map(({ body }) => new URLSearchParams(body));
+    expect(grants.map((form) => form.get("grant_type"))).toEqual(["authorization_code", "authorization_code"]);
+  });
+
+  it.each<[string, object, (oauth: OAuthClient) => Promise<unknown>, string]>([
+    [
+      "are got where its description wants them",
+      { dpop_bound_access_tokens_required: true },
+      (c) => c.refused(unauthorized),
+      "DPoP bound",
+    ],
+    [
+      "are got by a login where they are taken",
+      { dpop_signing_alg_values_supported: ["ES256"] },
+      (c) => c.login(),
+      "DPoP bound",
+    ],
+    [
+      "are not got by a login where ours are not taken",
+      { dpop_signing_alg_values_supported: ["PS256"] },
+      (c) => c.login(),
+      "Bearer plain",
+    ],
+    [
+      "are not got where they are only taken",
+      { dpop_signing_alg_values_supported: ["ES256"] },
+      (c) => c.refused(unauthorized),
+      "Bearer plain",
+    ],
+  ])("of a server %s", async (_, said, get, expected) => {
+    const { body } = answers["/.well-known/oauth-protected-resource/mcp"] as { body: object };
+    answers["/.well-known/oauth-protected-resource/mcp"] = { body: { ...body, ...said } };
+    const type = expected.split(" ")[0];
+    answers["/token"] = { body: { access_token: expected.split(" ")[1], token_type: type } };
+    const oauth = client({ dpop: true });
+    await get(oauth);
+    expect((await oauth.headers()).authorization).toBe(expected);
   });
 
   it("are asked for only by who can prove them", async () => {

@@ -148,6 +148,34 @@ describe("a server whose credentials are missing from the start", () => {
   });
 });
 
+describe("credentials that are good for one request", () => {
+  it("are made for each, by its method, and tried again with new ones", async () => {
+    const made: string[] = [];
+    let refusals = 0;
+    const { server, raw } = await serve(
+      legacy((asked) => {
+        if (refusals++ > 0) return asked.result(DONE);
+        asked.response.setHeader("dpop-nonce", "n1");
+        return asked.error(401, undefined);
+      }, "session"),
+      {
+        credentials: {
+          headers: async (method) => ({ dpop: `${method} ${made.push(method)}` }),
+          refused: async ({ dpopNonce }) => dpopNonce === "n1",
+        },
+      },
+    );
+    const theirs = { headers: { dpop: "theirs" } };
+    expect(textOf(await server.request(tool("x", {}, theirs)))).toBe("done");
+    await server.close();
+    await expect.poll(() => raw.requests.at(-1)?.verb).toBe("DELETE");
+    const sent = raw.requests.map(({ verb, headers }) => [verb, headers.dpop]);
+    expect(new Set(sent.map(([, proof]) => proof)).size).toBe(sent.length);
+    for (const [method, proof] of sent) expect(proof).toMatch(new RegExp(`^${method} \\d+$`));
+    expect(new Set(sent.map(([method]) => method))).toEqual(new Set(["POST", "GET", "DELETE"]));
+  });
+});
+
 describe("an HTTP server that", () => {
   it.each<[string, Handler, string, RegExp]>([
     ["is in trouble", (a) => a.response.writeHead(500).end("<h1>oops"), "IoError", /HTTP 500/],
