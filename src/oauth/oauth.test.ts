@@ -406,7 +406,8 @@ describe("tokens bound to a key", () => {
     const oauth = client({ dpop: true });
     await oauth.refused(wants);
     const [first, before] = [await oauth.headers(), asked.length];
-    expect(await oauth.refused({ status: 401, wwwAuthenticate: 'DPoP error="invalid_dpop_proof"' })).toBe(true);
+    const sent = first.authorization;
+    expect(await oauth.refused({ status: 401, wwwAuthenticate: 'DPoP error="invalid_dpop_proof"', sent })).toBe(true);
     const second = await oauth.headers();
     expect(second.authorization).toBe(first.authorization);
     expect(claims(second.dpop).jti).not.toBe(claims(first.dpop).jti);

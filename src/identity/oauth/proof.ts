@@ -3,6 +3,7 @@
 
 import { createHash } from "node:crypto";
 import {
+  type CryptoKey,
   calculateJwkThumbprint,
   decodeProtectedHeader,
   errors,
@@ -20,6 +21,7 @@ import { ALGORITHMS } from "./settings.js";
 const MAX_PROOF_CHARS = 4_096;
 const MAX_JWK_CHARS = 2_048;
 const MAX_JTI_CHARS = 256;
+const MAX_KEYS = 1_000;
 const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
 /** The members that make a public key, by its type. Everything else in a `jwk` is left unread, or a secret. */
 const PUBLIC: Readonly<Record<string, readonly string[]>> = {
@@ -63,6 +65,7 @@ export class Proofs {
   readonly #onceHere: Once;
   /** A request has one proof, however many messages are in it; so has a connection that stays. */
   readonly #shown = new WeakMap<Peer, Shown>();
+  readonly #keys = new Map<string, CryptoKey | Uint8Array>();
   #checking = 0;
 
   constructor(options: ProofOptions) {
@@ -118,7 +121,7 @@ export class Proofs {
     if ((await calculateJwkThumbprint(jwk)) !== thumbprint) {
       throw new ProofRefused("the proof is made with another key than the token is bound to", "invalid_token");
     }
-    const { jti, htm, htu, ath, iat } = await this.#claimsOf(proof, alg, jwk);
+    const { jti, htm, htu, ath, iat } = await this.#claimsOf(proof, alg, jwk, thumbprint);
     const { now, maxAgeMs, maxAheadMs, roots } = this.#options;
     if (typeof jti !== "string" || jti === "" || jti.length > MAX_JTI_CHARS) {
       throw new ProofRefused(`the proof's \`jti\` must be a text of 1 to ${MAX_JTI_CHARS} characters`);
@@ -135,9 +138,9 @@ export class Proofs {
     return jti;
   }
 
-  async #claimsOf(proof: string, alg: string, jwk: JWK): Promise<JWTPayload> {
+  async #claimsOf(proof: string, alg: string, jwk: JWK, thumbprint: string): Promise<JWTPayload> {
     try {
-      const key = await importJWK(jwk, alg);
+      const key = await this.#keyOf(alg, jwk, thumbprint);
       const { payload } = await jwtVerify(proof, key, {
         algorithms: [alg],
         currentDate: new Date(this.#options.now()),
@@ -152,6 +155,17 @@ export class Proofs {
       // Whatever else it is, it is about what the sender wrote.
       throw new ProofRefused("the proof's signature is not that of its `jwk`");
     }
+  }
+
+  /** To import one takes about as long as to check a signature with it, and callers come again. */
+  async #keyOf(alg: string, jwk: JWK, thumbprint: string): Promise<CryptoKey | Uint8Array> {
+    const id = `${alg} ${thumbprint}`;
+    const known = this.#keys.get(id);
+    if (known) return known;
+    const key = await importJWK(jwk, alg);
+    if (this.#keys.size >= MAX_KEYS) this.#keys.delete(this.#keys.keys().next().value as string);
+    this.#keys.set(id, key);
+    return key;
   }
 }
 
