@@ -31,6 +31,8 @@ export interface AdminOptions {
   /** Whose key this is, where approvers have keys of their own. */
   approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
   policyFiles?: () => readonly string[];
+  /** How the servers behind the gateway are; for the operator alone. */
+  servers?: () => readonly object[];
   /** Names that clients may use for this port besides the loopback names and the address itself. */
   allowedHosts?: readonly string[];
   limits?: Partial<AdminLimits>;
@@ -156,6 +158,8 @@ class Admin {
         return { method: "GET", isOpen: true, run: (_request, response) => this.#ready(response) };
       case "/v1/policy":
         return { method: "GET", run: (_request, response) => this.#policy(response) };
+      case "/v1/servers":
+        return { method: "GET", run: (_request, response, _traceId, by) => this.#servers(response, by) };
       case "/v1/approvals":
         return { method: "GET", run: (request, response) => this.#list(request, response) };
     }
@@ -195,6 +199,12 @@ class Admin {
     const { policy } = this.#options.gate;
     const files = this.#options.policyFiles?.() ?? [...new Set(policy.rules.map((rule) => rule.file))];
     sendJson(response, 200, { hash: policy.hash, files, rules: policy.rules.length, warnings: policy.warnings });
+  }
+
+  /** What a server wrote to stderr may be anything: an approver's key is not good for it. */
+  #servers(response: ServerResponse, by: Approver): void {
+    if (by !== this.#operator) throw new Fault("AuthorizationError", "only the operator may see the servers");
+    sendJson(response, 200, { servers: (this.#options.servers?.() ?? []) as unknown as JsonObject[] });
   }
 
   async #list(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -24,6 +24,7 @@ const COMMANDS: readonly Entry[] = [
   { names: ["app"], load: async () => (await import("./commands/app.js")).addAppCommands },
   { names: ["key"], load: async () => (await import("./commands/key.js")).addKeyCommands },
   { names: ["secret"], load: async () => (await import("./commands/secret.js")).addSecretCommands },
+  { names: ["server"], load: async () => (await import("./commands/server.js")).addServerCommands },
   { names: ["pin"], load: async () => (await import("./commands/pin.js")).addPinCommands },
   { names: ["policy"], load: async () => (await import("./commands/policy.js")).addPolicyCommands },
   { names: ["init"], load: async () => (await import("./commands/init.js")).addInit },

@@ -82,7 +82,7 @@ function toolRoute(gateway: Gateway, principal: Principal, name: string, args: J
 }
 
 /** Set on what a downstream server does. */
-function relayedBy(thing: object | undefined): Relayed | undefined {
+export function relayedBy(thing: object | undefined): Relayed | undefined {
   return (thing as { relayed?: Relayed } | undefined)?.relayed;
 }
 

@@ -1,4 +1,5 @@
 export type { Level, Logger, LogOptions } from "./log.js";
+export type { Family } from "./metrics.js";
 export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./prometheus.js";
 export { createTelemetry } from "./telemetry.js";
 export { traceIdFrom } from "./trace-context.js";

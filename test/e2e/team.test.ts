@@ -56,6 +56,35 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
     expect(spawnSync("grep", ["-r", key, team.dir]).stdout.toString()).toBe("");
   });
 
+  it("shows its operator how the servers are, what they wrote to stderr, and no secret", async () => {
+    const secret = "s3cr3t-of-the-broken-one";
+    expect((await run("server", "show", "crew", "broken")).stderr).toContain("is not in use");
+    await team.put("crew", {});
+    await team.runtime.storage.secrets.put(
+      "crew",
+      "TOKEN",
+      team.runtime.sealer.seal({ kind: "secret", app: "crew", name: "TOKEN" }, secret),
+      "test",
+    );
+    const script = "console.error('no such setting: COLOUR, token', process.env.TOKEN); process.exit(3)";
+    const env = { TOKEN: "${secret:TOKEN}" };
+    await team.put("crew", {
+      servers: { notes: { url: server.url }, broken: { command: process.execPath, args: ["-e", script], env } },
+    });
+    const crew = await team.client(await team.key("crew", "mate"));
+    await crew.listTools();
+    await crew.close();
+    const listed = await run("server", "ls", "crew");
+    expect(listed.stdout).toMatch(/crew +notes +ready +2 /);
+    expect(listed.stdout).toMatch(/crew +broken +failed/);
+    const shown = await run("server", "show", "crew", "broken");
+    expect(shown.stdout).toContain("no such setting: COLOUR, token [secret]");
+    expect(JSON.stringify([listed, shown])).not.toContain(secret);
+    const metrics = await (await request(`${team.runtime.admin?.url}/metrics`)).body.text();
+    expect(metrics).toMatch(/portcullis_servers\{portcullis_state="failed"\} 1/);
+    expect(metrics).not.toContain("crew");
+  });
+
   it("tells whoever watches of a call that waits, once, without being told where the admin port is", async () => {
     const child = spawn(process.execPath, [main, "--json", "--dir", team.dir, "approvals", "watch"], {
       stdio: ["ignore", "pipe", "inherit"],

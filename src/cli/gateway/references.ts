@@ -14,12 +14,14 @@ export function referenceResolver(
   sealer: Sealer,
   env: NodeJS.ProcessEnv = process.env,
 ): ResolveText {
-  return async (app, text) => {
+  return async (app, text, onSecret) => {
     const found = [...text.matchAll(REFERENCE)];
     if (found.length === 0) return text;
     const values = new Map<string, string>();
     for (const [whole, kind, name = ""] of found) {
-      values.set(whole, kind === "env" ? fromEnvironment(env, name) : await fromSecrets(storage, sealer, app, name));
+      const value = kind === "env" ? fromEnvironment(env, name) : await fromSecrets(storage, sealer, app, name);
+      onSecret?.(value);
+      values.set(whole, value);
     }
     return text.replace(REFERENCE, (whole) => values.get(whole) ?? whole);
   };

@@ -34,6 +34,7 @@ import { openFreeLedger } from "./free-ledger.js";
 import { pinKeeper } from "./pins.js";
 import { referenceResolver } from "./references.js";
 import { replicaName } from "./replica-name.js";
+import { serverFacts, serverFamilies } from "./server-facts.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
 
 export interface GatewayRuntimeOptions {
@@ -243,6 +244,7 @@ async function open(
           : { allowedHosts: [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")] }),
         ...(who.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
+        servers: () => serverFacts(applications, replica),
       })
     : undefined;
   opened.push(() => admin?.close());
@@ -260,6 +262,7 @@ async function open(
     opened.push(() => webhook.close());
   }
   const listeners = await listenAll(options, lobby, opened);
+  telemetry.metrics.addSource(() => serverFamilies(applications));
   telemetry.metrics.addSource(() => {
     telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
     return [];

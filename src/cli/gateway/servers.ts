@@ -5,8 +5,11 @@ import type { Application, ServerEntry } from "../../storage/index.js";
 import { createDialer, createUpstream, type Upstream, type UpstreamTarget } from "../../upstream/index.js";
 import { VERSION } from "../version.js";
 
-/** Puts secrets and variables where a text refers to them. Throws with the name of what is missing. */
-export type ResolveText = (app: string, text: string) => Promise<string>;
+/**
+ * Puts secrets and variables where a text refers to them, and says which values those are. Throws with the name of
+ * what is missing.
+ */
+export type ResolveText = (app: string, text: string, onSecret?: (value: string) => void) => Promise<string>;
 
 /** Credentials for a server that wants OAuth. */
 export type OAuthFor = (
@@ -24,9 +27,11 @@ export interface ConnectOptions {
 }
 
 export function connector(options: ConnectOptions) {
-  return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream =>
-    deferredUpstream(server, async () => {
-      const text = (value: string): Promise<string> => options.resolve(application.id, value);
+  return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream => {
+    const secrets = new Set<string>();
+    const make = async (): Promise<Upstream> => {
+      const text = (value: string): Promise<string> =>
+        options.resolve(application.id, value, (secret) => secrets.add(secret));
       const target = await targetOf(entry, text);
       const headers = await resolved(entry.headers ?? {}, text);
       const bearer = entry.auth?.type === "bearer" ? await text(entry.auth.token ?? "") : undefined;
@@ -43,7 +48,27 @@ export function connector(options: ConnectOptions) {
         // What the operator wrote into the document is what the operator named.
         dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
       });
-    });
+    };
+    return deferredUpstream(server, make, (text) => without(secrets, text));
+  };
+}
+
+/** Fewer letters of a secret give nothing away. */
+const MIN_PART = 4;
+
+/** A server may say on stderr what it was given. */
+function without(secrets: ReadonlySet<string>, text: string): string {
+  let shown = text;
+  // The longest first: one may be part of another.
+  for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {
+    if (secret === "") continue;
+    // Of what was written only the end is kept: it may begin in the middle of one.
+    for (let cut = 1; cut <= secret.length - MIN_PART; cut++) {
+      if (shown.startsWith(secret.slice(cut))) shown = `[secret]${shown.slice(secret.length - cut)}`;
+    }
+    shown = shown.replaceAll(secret, "[secret]");
+  }
+  return shown;
 }
 
 async function resolved(

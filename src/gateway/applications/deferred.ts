@@ -29,7 +29,12 @@ const NOT_YET: UpstreamHealth = {
   containment: undefined,
 };
 
-export function deferredUpstream(name: string, make: () => Promise<Upstream>): Upstream {
+/** `hide` takes out of a text what nobody may read. */
+export function deferredUpstream(
+  name: string,
+  make: () => Promise<Upstream>,
+  hide: (text: string) => string = (text) => text,
+): Upstream {
   let made: Upstream | undefined;
   let failure: Error | undefined;
   let making: Promise<Upstream> | undefined;
@@ -69,11 +74,18 @@ export function deferredUpstream(name: string, make: () => Promise<Upstream>): U
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    health: () =>
-      made?.health() ?? {
+    health: () => {
+      const health = made?.health() ?? {
         ...NOT_YET,
-        ...(failure ? { state: "failed", lastError: { at: Date.now(), message: failure.message } } : {}),
-      },
+        ...(failure ? { state: "failed" as const, lastError: { at: Date.now(), message: failure.message } } : {}),
+      };
+      const { lastError, stderr } = health;
+      return {
+        ...health,
+        stderr: hide(stderr),
+        lastError: lastError && { ...lastError, message: hide(lastError.message) },
+      };
+    },
     close: async () => {
       isClosed = true;
       await making?.catch(() => {});

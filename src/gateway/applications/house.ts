@@ -13,6 +13,7 @@ import { AppCatalogue } from "../relay/catalogue.js";
 import { elsewhere } from "../relay/elsewhere.js";
 import { Parked } from "../relay/parked.js";
 import { sessionsElsewhere } from "../sessions-elsewhere.js";
+import { relayedBy } from "../route.js";
 import type { Gateway } from "../types.js";
 import { type LinkServices, ServerLink } from "./server-link.js";
 import type { CoreTools, HouseServices } from "./types.js";
@@ -66,6 +67,13 @@ export class House {
 
   get links(): ReadonlyMap<string, ServerLink> {
     return this.#links;
+  }
+
+  /** How many tools of a server callers may see. */
+  toolsOf(server: string): number {
+    let count = 0;
+    for (const tool of this.#catalogue.tools.values()) if (relayedBy(tool)?.server === server) count++;
+    return count;
   }
 
   /** What a server offers and callers do not see, with the reason. */
