@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
@@ -44,4 +44,12 @@ it("is never ignored: a module cannot be served with it", async () => {
   await expect(program.parseAsync(["node", "portcullis", ...args])).rejects.toThrow("not for a module");
   expect(servesApplications(dir, {})).toBe(false);
   expect(servesApplications(dir, { oauth: "oauth.yaml" })).toBe(true);
+});
+
+it("takes every file that the guide shows", () => {
+  const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/oauth.md"), "utf8");
+  const shown = [...guide.matchAll(/^```yaml oauth\.yaml\n([\s\S]*?)^```$/gm)].map(([, text = ""]) => text);
+  const read = shown.map((text) => readOAuthFile(file(text), { PARTNERS_SECRET: "s3cret" }));
+  expect(read.map(({ issuers }) => issuers.map(({ dpop }) => dpop))).toEqual([[undefined, undefined], ["required"]]);
+  expect(read[1]?.proofs).toEqual({ maxAgeSeconds: 60, maxAheadSeconds: 5, roots: ["wss://gateway.example:7421"] });
 });
