@@ -53,8 +53,14 @@ async function createProgram(name: string | undefined): Promise<Command> {
     .showHelpAfterError("(portcullis --help shows what there is)")
     .exitOverride();
   const named = COMMANDS.filter(({ names }) => name !== undefined && name !== "completion" && names.includes(name));
-  for (const { load } of named.length > 0 ? named : COMMANDS) (await load())(program);
+  // The version is asked for by scripts, and needs none of them.
+  const needed = named.length > 0 ? named : name === undefined && isAskedForVersion(process.argv) ? [] : COMMANDS;
+  for (const { load } of needed) (await load())(program);
   return program;
+}
+
+function isAskedForVersion(argv: readonly string[]): boolean {
+  return argv.includes("--version") || argv.includes("-V");
 }
 
 /** The first word that is no option, and no option's value. */

@@ -33,10 +33,19 @@ const MAX_SCHEMAS = 20_000;
 
 type Schema = Readonly<Record<string, unknown>>;
 
+/** Rules are loaded again and again against the same tools, and definitions do not change once they are made. */
+const known = new WeakMap<object, RecordShape>();
+
 /** The shape of a tool's arguments. */
 export function shapeOfArguments(inputSchema: unknown): RecordShape {
-  const shape = new Reader(inputSchema).shape(inputSchema, 0);
-  return shape.kind === "record" ? shape : OPEN_RECORD;
+  if (typeof inputSchema !== "object" || inputSchema === null) return OPEN_RECORD;
+  let found = known.get(inputSchema);
+  if (!found) {
+    const shape = new Reader(inputSchema).shape(inputSchema, 0);
+    found = shape.kind === "record" ? shape : OPEN_RECORD;
+    known.set(inputSchema, found);
+  }
+  return found;
 }
 
 class Reader {
@@ -169,10 +178,18 @@ function sameShape(a: Shape, b: Shape): boolean {
   return shapeText(a) === shapeText(b);
 }
 
+const texts = new WeakMap<RecordShape, string>();
+
 /** Equal texts, equal shapes. */
 export function shapeText(shape: Shape): string {
   if (shape.kind === "set") return `[${shapeText(shape.element)}]`;
   if (shape.kind !== "record") return shape.kind;
+  const text = texts.get(shape) ?? recordText(shape);
+  texts.set(shape, text);
+  return text;
+}
+
+function recordText(shape: RecordShape): string {
   const attrs = [...shape.attrs].map(
     ([name, attr]) => `${JSON.stringify(name)}${attr.required ? "" : "?"}:${shapeText(attr.shape)}`,
   );
