@@ -1,5 +1,6 @@
 // HTTP servers that misbehave, and what is said to them.
 
+import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { Fault, type JsonObject } from "../protocol/index.js";
@@ -22,10 +23,11 @@ async function serve(
   answer: Handler,
   options: Partial<UpstreamOptions> = {},
   other?: Parameters<typeof rawHttp>[1],
+  transport: "http" | "sse" = "http",
 ): Promise<{ server: Upstream; raw: RawHttp }> {
   const raw = await rawHttp(answer, other);
   open.push(raw);
-  return { raw, server: upstream({ name: "raw", target: { transport: "http", url: raw.url }, dialer, ...options }) };
+  return { raw, server: upstream({ name: "raw", target: { transport, url: raw.url }, dialer, ...options }) };
 }
 
 const modern =
@@ -173,6 +175,35 @@ describe("credentials that are good for one request", () => {
     expect(new Set(sent.map(([, proof]) => proof)).size).toBe(sent.length);
     for (const [method, proof] of sent) expect(proof).toMatch(new RegExp(`^${method} \\d+$`));
     expect(new Set(sent.map(([method]) => method))).toEqual(new Set(["POST", "GET", "DELETE"]));
+  });
+});
+
+describe("credentials for a server of 2024-11-05", () => {
+  it("are made for the stream's address, and for the one that it names", async () => {
+    const made: string[] = [];
+    let stream: ServerResponse | undefined;
+    const { server } = await serve(
+      ({ id, method, response }) => {
+        const result = method === "initialize" ? { ...INITIALIZED, protocolVersion: "2024-11-05" } : DONE;
+        response.writeHead(202).end();
+        stream?.write(`data: ${JSON.stringify({ jsonrpc: "2.0", id, result })}\n\n`);
+      },
+      {
+        revision: "2024-11-05",
+        credentials: { headers: (method, path) => ({ dpop: `${method} ${path} ${made.push(`${method} ${path}`)}` }) },
+      },
+      ({ method }, response) => {
+        if (method !== "GET") return false;
+        stream = response;
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write("event: endpoint\ndata: /messages?id=1\n\n");
+        return true;
+      },
+      "sse",
+    );
+    expect(textOf(await server.request(tool("x")))).toBe("done");
+    expect(made.slice(0, 2)).toEqual(["GET undefined", "POST /messages?id=1"]);
+    expect(new Set(made.slice(1))).toEqual(new Set(["POST /messages?id=1"]));
   });
 });
 

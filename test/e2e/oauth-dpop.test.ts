@@ -298,6 +298,57 @@ describe("a bound token", () => {
     }
   });
 
+  it("is refused with two headers that are both right", async () => {
+    const at = { method: "POST", url: `${street.url}/mcp`, token };
+    const headers = {
+      ...MODERN,
+      authorization: `DPoP ${token}`,
+      dpop: [await owner.prove(at), await owner.prove(at)],
+      "content-type": "application/json",
+    };
+    const before = downstream.calls.length;
+    const status = await new Promise((resolve, reject) => {
+      const sent = request(gateway.url, { method: "POST", headers }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      });
+      sent.on("error", reject);
+      sent.end(JSON.stringify(CALL));
+    });
+    expect(status).toBe(401);
+    expect(downstream.calls.length).toBe(before);
+  });
+
+  it("needs one proof for a batch", async () => {
+    let session: Headers = {};
+    const say = async (body: object): Promise<Response> => {
+      const response = await fetch(gateway.url, {
+        method: "POST",
+        headers: {
+          authorization: `DPoP ${token}`,
+          dpop: await owner.prove({ method: "POST", url: `${street.url}/mcp`, token }),
+          "content-type": "application/json",
+          accept: "application/json, text/event-stream",
+          ...session,
+        },
+        body: JSON.stringify(body),
+      });
+      const id = response.headers.get("mcp-session-id");
+      if (id !== null) session = { "mcp-session-id": id };
+      return response;
+    };
+    const clientInfo = { name: "test", version: "1" };
+    const params = { protocolVersion: "2025-03-26", capabilities: {}, clientInfo };
+    await say({ jsonrpc: "2.0", id: 1, method: "initialize", params });
+    await say({ jsonrpc: "2.0", method: "notifications/initialized" });
+    const before = downstream.calls.length;
+    const calls = [2, 3].map((id) => ({ ...CALL, id, params: { name: "notes.write", arguments: {} } }));
+    const answers = (await (await say(calls)).json()) as object[];
+    expect(answers).toHaveLength(2);
+    for (const answer of answers) expect(JSON.stringify(answer)).toContain("shop wrote nothing");
+    expect(downstream.calls.length).toBe(before + 2);
+  });
+
   it("needs one proof for a connection, whatever is said on it", async () => {
     const dpop = await owner.prove({ method: "GET", url: `${street.url.replace("http", "ws")}/mcp`, token });
     const headers = { authorization: `DPoP ${token}`, dpop };

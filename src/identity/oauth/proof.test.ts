@@ -167,6 +167,26 @@ describe("a token that is not bound", () => {
   });
 });
 
+describe("a caller without a token", () => {
+  const told = async (...dpop: (string | undefined)[]): Promise<string | undefined> => {
+    const issuers = dpop.map((each, i) => ({
+      issuer: `https://login-${i}.example`,
+      name: `login-${i}`,
+      app: "shop",
+      ...(each === undefined ? {} : { dpop: each }),
+    }));
+    const who = identity({ settings: { issuers } });
+    const fault = await who({ transport: "http", address: "test", headers: {} }).catch((error: Fault) => error);
+    return (fault as Fault).detail.authenticate?.replaceAll(/ (resource_metadata|scope|algs)="[^"]*",?/g, "");
+  };
+
+  it("is asked for a bound one alone, first, or as well, by what the issuers are to do", async () => {
+    expect(await told("required", "required")).toBe("DPoP");
+    expect(await told("required", undefined)).toBe("DPoP Bearer");
+    expect(await told(undefined, undefined)).toBe("Bearer DPoP");
+  });
+});
+
 describe("a proof", () => {
   const b64 = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
   type Make = (token: string) => Promise<string | undefined>;
