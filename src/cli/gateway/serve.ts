@@ -116,9 +116,17 @@ function webhookOf(url: string): { url: string; secret: string } {
 export async function serveApplications(dir: string, given: ServeApplicationsOptions, out: Out): Promise<void> {
   if (isOverseer(given)) {
     if (given.stdio) throw new CliError("stdio has one peer, so one process", EXIT.usage, "leave --workers away");
-    return oversee(given.workers ?? 1);
+    process.exitCode = await oversee(given.workers ?? 1);
+    return;
   }
-  const options = asWorker(dir, given);
+  try {
+    await serveHere(dir, asWorker(dir, given), out);
+  } finally {
+    leave();
+  }
+}
+
+async function serveHere(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
   const { workflow: file, trustGateway: trusted, app, observe } = options;
   const workflow = file
     ? await workflowInForce({ file, stateDir: dir, trusted, app, despiteViolations: observe })
@@ -145,7 +153,6 @@ export async function serveApplications(dir: string, given: ServeApplicationsOpt
     await stopped;
   }
   await runtime.close();
-  leave();
 }
 
 function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {

@@ -39,39 +39,49 @@ export function leave(): void {
   cluster.worker?.disconnect();
 }
 
-/** Keeps so many workers running until it is told to stop; resolves when the last of them has gone. */
-export async function oversee(count: number): Promise<void> {
+/**
+ * Keeps so many workers running until it is told to stop; resolves with an exit code when the last of them has gone. The
+ * others begin when the first one serves: what keeps it from serving would keep them all, and is said once.
+ */
+export async function oversee(count: number): Promise<number> {
   const workers = new Map<number, Worker>();
   const pauses = new Map<number, number>();
+  let hasServed = false;
   let isEnding = false;
-  const start = (place: number, again = false): void => {
-    const began = Date.now();
-    const worker = cluster.fork({ [PLACE]: String(place), [AGAIN]: again ? "1" : "0" });
-    workers.set(place, worker);
-    worker.on("exit", (code, signal) => {
-      workers.delete(place);
-      if (isEnding) return;
-      const pause = Date.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
-      pauses.set(place, Math.min(pause * 2, LAST_PAUSE_MS));
-      process.stderr.write(`worker ${place} ended (${signal ?? code}); it is started again in ${pause} ms\n`);
-      setTimeout(() => {
-        if (!isEnding) start(place, true);
-      }, pause);
-    });
-  };
-  for (let place = 1; place <= count; place++) start(place);
-  const tell = (signal: NodeJS.Signals): void => {
-    for (const worker of workers.values()) worker.process.kill(signal);
-  };
-  process.on("SIGHUP", () => tell("SIGHUP"));
-  await new Promise<void>((resolve) => {
+  return new Promise((resolve) => {
+    const tell = (signal: NodeJS.Signals): void => {
+      for (const worker of workers.values()) worker.process.kill(signal);
+    };
     const end = (): void => {
       isEnding = true;
       tell("SIGTERM");
       const left = [...workers.values()].filter((worker) => !worker.isDead());
-      void Promise.all(left.map((worker) => new Promise((gone) => worker.once("exit", gone)))).then(() => resolve());
+      void Promise.all(left.map((worker) => new Promise((gone) => worker.once("exit", gone)))).then(() => resolve(0));
     };
+    const start = (place: number, again = false): void => {
+      const began = Date.now();
+      const worker = cluster.fork({ [PLACE]: String(place), [AGAIN]: again ? "1" : "0" });
+      workers.set(place, worker);
+      worker.once("listening", () => {
+        if (hasServed || isEnding) return;
+        hasServed = true;
+        for (let next = 2; next <= count; next++) start(next);
+      });
+      worker.on("exit", (code, signal) => {
+        workers.delete(place);
+        if (isEnding) return;
+        if (!hasServed) return resolve(code === 0 || code === null ? 1 : code);
+        const pause = Date.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
+        pauses.set(place, Math.min(pause * 2, LAST_PAUSE_MS));
+        process.stderr.write(`worker ${place} ended (${signal ?? code}); it is started again in ${pause} ms\n`);
+        setTimeout(() => {
+          if (!isEnding) start(place, true);
+        }, pause);
+      });
+    };
+    process.on("SIGHUP", () => tell("SIGHUP"));
     process.once("SIGINT", end);
     process.once("SIGTERM", end);
+    start(1);
   });
 }
