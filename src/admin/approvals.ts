@@ -56,7 +56,7 @@ export class Answering {
   }
 
   async answer(id: string, verdict: Verdict, reason: string, traceId: string, by: Approver): Promise<Challenge> {
-    const challenge = await this.find(id);
+    const challenge = await this.find(id, by);
     this.#checkAnswerable(challenge, by);
     this.#busy.add(id);
     try {
@@ -71,23 +71,30 @@ export class Answering {
     }
   }
 
-  async find(id: string): Promise<Challenge> {
+  /** What waits in other applications does not exist for an approver of one. */
+  async find(id: string, by: Approver): Promise<Challenge> {
     const challenge = await this.#approvals.get(id);
-    if (!challenge) throw new Fault("ResourceNotFound", `there is no challenge ${id}`);
+    if (!challenge || !isOf(challenge, by)) throw new Fault("ResourceNotFound", `there is no challenge ${id}`);
     return challenge;
+  }
+
+  async show(id: string, by: Approver): Promise<Challenge> {
+    const challenge = await this.find(id, by);
+    if (by.app !== undefined) checkGroup(challenge, by);
+    return challenge;
+  }
+
+  async list(by: Approver): Promise<Challenge[]> {
+    const all = await this.#approvals.list();
+    return all.filter((challenge) => isOf(challenge, by) && (by.app === undefined || isForGroupOf(challenge, by)));
   }
 
   /** Said before the record is written; the approvals themselves decide again. */
   #checkAnswerable(challenge: Challenge, by: Approver): void {
-    const { id, state, approvers } = challenge;
+    const { id, state } = challenge;
     if (this.#busy.has(id)) throw new NotAnswerable("InvalidRequest", `challenge ${id} is being answered right now`);
     if (state !== "pending") throw new NotAnswerable("InvalidRequest", `challenge ${id} is already ${state}`);
-    if (approvers.length > 0 && !approvers.some((group) => by.groups.includes(group))) {
-      throw new Fault("AuthorizationError", `challenge ${id} is for ${approvers.join(", ")}`, {
-        rule: "admin.approvers",
-        suggestions: [`This credential answers for ${by.groups.join(", ") || "no group"}`],
-      });
-    }
+    checkGroup(challenge, by);
   }
 
   /** Written before it takes effect: no record, no approval. */
@@ -134,4 +141,20 @@ export class Answering {
       });
     }
   }
+}
+
+function isOf(challenge: Challenge, { app }: Approver): boolean {
+  return app === undefined || app === challenge.app;
+}
+
+function isForGroupOf({ approvers }: Challenge, { groups }: Approver): boolean {
+  return approvers.length === 0 || approvers.some((group) => groups.includes(group));
+}
+
+function checkGroup(challenge: Challenge, by: Approver): void {
+  if (isForGroupOf(challenge, by)) return;
+  throw new Fault("AuthorizationError", `challenge ${challenge.id} is for ${challenge.approvers.join(", ")}`, {
+    rule: "admin.approvers",
+    suggestions: [`This credential answers for ${by.groups.join(", ") || "no group"}`],
+  });
 }

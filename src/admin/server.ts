@@ -157,11 +157,11 @@ class Admin {
       case "/readyz":
         return { method: "GET", isOpen: true, run: (_request, response) => this.#ready(response) };
       case "/v1/policy":
-        return { method: "GET", run: (_request, response) => this.#policy(response) };
+        return { method: "GET", run: (_request, response, _traceId, by) => this.#policy(response, by) };
       case "/v1/servers":
         return { method: "GET", run: (_request, response, _traceId, by) => this.#servers(response, by) };
       case "/v1/approvals":
-        return { method: "GET", run: (request, response) => this.#list(request, response) };
+        return { method: "GET", run: (request, response, _traceId, by) => this.#list(request, response, by) };
     }
     const asset = PAGE.test(path) ? "page" : path;
     switch (asset) {
@@ -174,7 +174,9 @@ class Admin {
     }
     const [, id, action] = CHALLENGE.exec(path) ?? [];
     if (id === undefined) return undefined;
-    if (action === undefined) return { method: "GET", run: (_request, response) => this.#show(id, response) };
+    if (action === undefined) {
+      return { method: "GET", run: (_request, response, _traceId, by) => this.#show(id, response, by) };
+    }
     const verdict = action === "approve" ? "approved" : "denied";
     return {
       method: "POST",
@@ -195,27 +197,32 @@ class Admin {
     sendJson(response, reasons.length === 0 ? 200 : 503, { ready: reasons.length === 0, reasons });
   }
 
-  #policy(response: ServerResponse): void {
+  #policy(response: ServerResponse, by: Approver): void {
+    this.#checkOperator(by);
     const { policy } = this.#options.gate;
     const files = this.#options.policyFiles?.() ?? [...new Set(policy.rules.map((rule) => rule.file))];
     sendJson(response, 200, { hash: policy.hash, files, rules: policy.rules.length, warnings: policy.warnings });
   }
 
-  /** What a server wrote to stderr may be anything: an approver's key is not good for it. */
+  /** An approver's key is good for approvals, and for nothing else. */
+  #checkOperator(by: Approver): void {
+    if (by !== this.#operator) throw new Fault("AuthorizationError", "this is for the operator's own credential");
+  }
+
   #servers(response: ServerResponse, by: Approver): void {
-    if (by !== this.#operator) throw new Fault("AuthorizationError", "only the operator may see the servers");
+    this.#checkOperator(by);
     sendJson(response, 200, { servers: (this.#options.servers?.() ?? []) as unknown as JsonObject[] });
   }
 
-  async #list(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #list(request: IncomingMessage, response: ServerResponse, by: Approver): Promise<void> {
     const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
-    const all = await this.#options.gate.approvals.list();
+    const all = await this.#answering.list(by);
     const approvals = all.filter((challenge) => state === null || challenge.state === state).map(listed);
     sendJson(response, 200, { approvals });
   }
 
-  async #show(id: string, response: ServerResponse): Promise<void> {
-    sendJson(response, 200, shown(await this.#answering.find(id)));
+  async #show(id: string, response: ServerResponse, by: Approver): Promise<void> {
+    sendJson(response, 200, shown(await this.#answering.show(id, by)));
   }
 
   async #answer(

@@ -130,6 +130,47 @@ describe("a challenged call", () => {
     );
     await client.close();
   });
+
+  it("does not exist for an approver of another application, and its arguments are for its own approvers", async () => {
+    await deployment.put("rival", {});
+    const rival = await deployment.key("rival", "boss", ["approve(operators)"]);
+    const auditor = await deployment.key("team", "auditor", ["approve(auditors)"]);
+    const approver = await deployment.key("team", "chief", ["approve(operators)"]);
+    const client = await deployment.client(agent);
+    await client.callTool("write", { text: "not-for-rivals" }, AT_ONCE);
+    await client.close();
+    const id = await waiting("not-for-rivals");
+    const ask = async (token: string, path: string, body?: string) => {
+      const response = await fetch(`${deployment.runtime.admin?.url}${path}`, {
+        method: body === undefined ? "GET" : "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        ...(body === undefined ? {} : { body }),
+      });
+      return { status: response.status, text: await response.text() };
+    };
+    const before = deployment.runtime.ledger.status().size;
+    for (const path of ["", "/approve", "/deny"]) {
+      const theirs = await ask(rival, `/v1/approvals/${id}${path}`, path === "" ? undefined : "{}");
+      const none = await ask(
+        rival,
+        `/v1/approvals/ch_${"x".repeat(id.length - 3)}${path}`,
+        path === "" ? undefined : "{}",
+      );
+      expect(theirs.status).toBe(404);
+      const plain = (text: string): string => text.replace(/ch_[\w-]+|[0-9a-f]{32}/g, "…");
+      expect(plain(theirs.text)).toBe(plain(none.text));
+    }
+    expect(deployment.runtime.ledger.status().size).toBe(before);
+    for (const [token, sees] of [
+      [rival, false],
+      [auditor, false],
+      [approver, true],
+    ] as const) {
+      expect((await ask(token, "/v1/approvals")).text.includes("not-for-rivals")).toBe(sees);
+      expect((await ask(token, `/v1/approvals/${id}`)).text.includes("not-for-rivals")).toBe(sees);
+      for (const path of ["/v1/policy", "/v1/servers"]) expect((await ask(token, path)).status).toBe(403);
+    }
+  });
 });
 
 describe("the page", () => {
