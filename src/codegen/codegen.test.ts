@@ -42,6 +42,40 @@ describe("code from real manifests", () => {
   });
 });
 
+describe("capabilities", () => {
+  // The compiler at hand makes one assembly of everything, so that it cannot show what another one is refused.
+  it("are made by no other C# assembly: nothing that carries authority has a constructor for others", () => {
+    const { files } = generate("csharp", { name: "files", tools: [{ name: "read" }] }, { unguarded: ["read"] });
+    const text = files.flatMap(({ path, text }) => (/^(?:Capability|Tools)\.cs$/.test(path) ? [text] : [])).join("\n");
+    const classes = [...text.matchAll(/public (?:sealed |abstract )class (\w+)/g)].map(([, name]) => name as string);
+    const made = Object.fromEntries(
+      classes.map((name) => [
+        name,
+        text.match(new RegExp(`\\w+(?= ${name}\\()`, "g"))?.filter((word) => word !== "new"),
+      ]),
+    );
+    expect(made).toMatchObject({
+      ToolCap: ["internal"],
+      Read: ["private"],
+      Agent: ["internal"],
+      GuardrailEvidence: ["internal"],
+      GuardrailOutcome: ["internal"],
+      CallbackRunner: ["internal"],
+    });
+    expect(text).toContain("internal abstract TOutput Decode(");
+    expect(text).not.toContain("InternalsVisibleTo");
+  });
+
+  it("are sealed in Rust: only the crate itself says that a type is a tool (the long tests compile attempts)", () => {
+    const text = (path: string): string =>
+      generate("rust", { name: "files", tools: [{ name: "read" }] }).files.find((file) => file.path === path)?.text ??
+      "";
+    expect(text("src/capability.rs")).toContain("pub trait ToolCap: sealed::Tool + ");
+    expect(text("src/capability.rs")).toContain("pub(crate) mod sealed {");
+    expect(text("src/tools.rs")).toContain("impl sealed::Tool for Read {}");
+  });
+});
+
 describe("code from a hostile manifest", () => {
   it("compiles as strict TypeScript", () => {
     const folder = join(dir, "hostile");

@@ -23,6 +23,36 @@ const MISUSE: Readonly<Record<string, readonly [code: string, error: string]>> =
     "let child = reader.delegate::<Owner, FileManagerAll>(); let _ = child.invoke::<WriteFile>(token);",
     "E0277",
   ],
+  // Programs are crates of their own, like a plugin that was handed an agent: none of them adds to what it holds.
+  a_tool_of_ones_own: [
+    `struct Evil;
+    impl ToolCap for Evil {
+        const NAME: &'static str = "writeFile";
+        type Args = WriteFileArgs;
+        type Output = serde_json::Value;
+        fn encode(args: &WriteFileArgs) -> Result<serde_json::Value, McpError> { Ok(serde_json::to_value(args).unwrap()) }
+        fn decode(result: serde_json::Value) -> Result<serde_json::Value, McpError> { Ok(result) }
+    }
+    impl HasCaps<Evil> for FileManagerAll {}
+    let callbacks = owner.callbacks().before_tool::<Evil>(|_, _| Ok(()));`,
+    "E0277",
+  ],
+  the_seal_of_a_tool: ["struct Evil; impl capability::sealed::Tool for Evil {}", "E0603"],
+  the_seal_of_an_exemption: ["impl capability::sealed::Unguarded for WriteFile {}", "E0603"],
+  a_set_of_tools_that_are_none: ["struct Evil; impl HasCaps<Evil> for Both<FileManagerAll, OnlyReading> {}", "E0277"],
+  more_for_the_whole_set: ["impl HasCaps<WriteFile> for FileManagerAll {}", "E0117"],
+  more_for_the_empty_set: ["impl HasCaps<WriteFile> for Nothing {}", "E0117"],
+  more_for_a_meet: ["impl HasCaps<WriteFile> for Both<FileManagerAll, OnlyReading> {}", "E0117"],
+  more_by_a_set_of_ones_own: [
+    `struct Everything;
+    impl<T: ToolCap> HasCaps<T> for Everything {}
+    let child = reader.delegate::<Reader, Everything>();
+    let token = child.callbacks().before_tool::<WriteFile>(|_, _| Ok(()));
+    let _ = child.invoke::<WriteFile>(token.run_before_tool::<WriteFile>(WriteFileArgs::new("a".into(), "b".into())).unwrap());`,
+    "E0277",
+  ],
+  an_agent_of_ones_own: ["let _ = Agent::<Owner, FileManagerAll>::with(todo!());", "E0624"],
+  a_set_as_a_value: ["let _ = FileManagerAll(());", "E0423"],
   calling_before_the_handshake: [
     "fn f(h: file_manager::client::Handshake<file_manager::client::StdioTransport>) { let _ = h.call_tool; }",
     "E0609",
@@ -51,7 +81,7 @@ fn main() {}
 describe.skipIf(missing !== undefined)(
   `generated Rust types${missing === undefined ? "" : ` (skipped: ${missing})`}`,
   () => {
-    it("refuse calls outside the set, without a token, with another's token, twice, and before the handshake", () => {
+    it("refuse calls outside the set, without a token, with another's token, twice, before the handshake, and forged capabilities", () => {
       const manifest: unknown = JSON.parse(
         readFileSync(join(import.meta.dirname, "../../examples/filemanager/manifest.json"), "utf8"),
       );

@@ -468,6 +468,17 @@ await guard();`,
     run: /cannot call `fs\.write`: this is no agent/,
   },
   {
+    name: "making an agent with the agent's own constructor",
+    wrong: `const token = await root.guard("fs.remove", { path: "a" });
+const life = { id: "helper", tokenTtlMs: 60_000, mustHold: () => "fs.remove" };
+const agent = new helper.constructor(life, "active"); // here
+await agent.call("fs.remove", token);`,
+    right: `const token = await root.guard("fs.remove", { path: "a" });
+await root.call("fs.remove", token);`,
+    compiler: /This expression is not constructable/,
+    run: /`fs\.remove` was not called for agent `helper`: the token is of agent `root`/,
+  },
+  {
     name: "an agent's method on a copy of the agent",
     wrong: `const copy = { ...root, guard: root.guard };
 await copy.guard("fs.write", { path: "a", content: "b" });`,

@@ -198,6 +198,8 @@ function toolsFile({ title, server }: Contract, tools: readonly NamedTool[]): st
   const marks = tools.map(
     ({ tool, output }) => `${docs(tool.docs)}pub struct ${tool.title};
 
+impl sealed::Tool for ${tool.title} {}
+
 impl ToolCap for ${tool.title} {
     const NAME: &'static str = ${quote(tool.name)};
     type Args = ${tool.args.type};
@@ -213,7 +215,7 @@ impl ToolCap for ${tool.title} {
 }
 
 impl HasCaps<${tool.title}> for ${title}All {}
-${tool.unguarded ? `impl sealed::Sealed for ${tool.title} {}\nimpl NoGuardrailRequired for ${tool.title} {}\n` : ""}`,
+${tool.unguarded ? `impl sealed::Unguarded for ${tool.title} {}\nimpl NoGuardrailRequired for ${tool.title} {}\n` : ""}`,
   );
   const clients = tools.map(
     ({ tool, fn, output }) => `impl Can${tool.title} for Client {
@@ -233,9 +235,9 @@ ${tool.unguarded ? `impl sealed::Sealed for ${tool.title} {}\nimpl NoGuardrailRe
   const unguarded = tools.some(({ tool }) => tool.unguarded);
   const capability = [
     "Agent",
-    ...(some ? ["Answer", "HasCaps", "ToolCap"] : []),
+    ...(some ? ["Answer", "HasCaps", "ToolCap", "sealed"] : []),
     "ToolCaller",
-    ...(unguarded ? ["NoGuardrailRequired", "sealed"] : []),
+    ...(unguarded ? ["NoGuardrailRequired"] : []),
   ];
   return `// ${HEADER}
 //! The tools of ${quote(server).slice(1, -1)}: a trait for each, one for all of them, and each as a type.

@@ -297,8 +297,15 @@ use crate::McpError;
 /// An answer that is on its way. Boxed, so that traits with it can stand behind dyn.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, McpError>> + Send + 'a>>;
 
-/// A tool as a type: its name, what it takes and what it answers.
-pub trait ToolCap: Sized + Send + Sync + 'static {
+/// Traits that nobody outside of this crate can name, and so nobody else can implement what asks for them.
+pub(crate) mod sealed {
+    pub trait Tool {}
+    pub trait Unguarded {}
+}
+
+/// A tool as a type: its name, what it takes and what it answers. Only this crate makes one: with a type of your own
+/// that says it is some tool, an agent that holds less would send what it may not.
+pub trait ToolCap: sealed::Tool + Sized + Send + Sync + 'static {
     const NAME: &'static str;
     type Args: Serialize + DeserializeOwned + Clone + Send + Sync + 'static;
     type Output: DeserializeOwned + Send + 'static;
@@ -312,6 +319,7 @@ pub trait ToolCap: Sized + Send + Sync + 'static {
 }
 
 /// A set of capabilities that has the tool T in it. Sets are types: a marker of your own with one impl for each tool.
+/// Saying more of a set than is held gains nothing: what an agent gets is the meet with its parent's.
 pub trait HasCaps<T: ToolCap> {}
 
 /// The meet of two sets: a tool is in it exactly when it is in both.
@@ -446,12 +454,8 @@ impl<Id> CallbackRunner<Id> {
     }
 }
 
-pub(crate) mod sealed {
-    pub trait Sealed {}
-}
-
 /// Only for tools whose author said so when this was generated.
-pub trait NoGuardrailRequired: ToolCap + sealed::Sealed {}
+pub trait NoGuardrailRequired: ToolCap + sealed::Unguarded {}
 
 /// Says in so many words that no guardrail looks at a call.
 pub struct UncheckedInvocation<T: NoGuardrailRequired>(PhantomData<fn() -> T>);
