@@ -36,4 +36,4 @@ export {
   type Verdict,
 } from "./types.js";
 export { type PolicyRefusal, type PolicySwap, type PolicyWatcher, type Reload, watchPolicy } from "./reload.js";
-export { applyObligations, applyToFault, applyToText, cutText, mustBuffer } from "./obligations.js";
+export { applyObligations, applyToFault, applyToText, applyToValue, cutText, mustBuffer } from "./obligations.js";

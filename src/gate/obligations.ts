@@ -1,10 +1,12 @@
 // Obligations that policy attached to a permit. They cover every byte on the way back: content, structured content,
 // errors and `_meta` alike.
 
-import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { Fault, type JsonObject, type JsonValue, parseStrict } from "../protocol/index.js";
 import { type Obligation, redactionPattern } from "./policy/index.js";
 
 const REDACTED = "[redacted]";
+/** The protocol's own words for what a content block is; nothing of a tool's is in them, and without one it is none. */
+const BLOCK_TYPES: ReadonlySet<JsonValue> = new Set(["text", "image", "audio", "resource", "resource_link"]);
 
 interface Compiled {
   readonly fields: ReadonlySet<string>;
@@ -48,8 +50,18 @@ export function mustBuffer(obligations: readonly Obligation[]): boolean {
 export function applyObligations(obligations: readonly Obligation[], result: JsonObject): JsonObject {
   if (obligations.length === 0) return result;
   const rules = compile(obligations);
-  const redacted = (rules.fields.size > 0 || rules.patterns.length > 0 ? redact(result, rules) : result) as JsonObject;
+  const redacted = redacts(rules) ? redactResult(result, rules) : result;
   return rules.maxBytes === undefined ? redacted : cap(redacted, rules.maxBytes);
+}
+
+/** The same for a value beside the result, such as the data of a log line: it keeps its shape while it fits. */
+export function applyToValue(obligations: readonly Obligation[], value: JsonValue): JsonValue {
+  if (obligations.length === 0) return value;
+  const rules = compile(obligations);
+  const redacted = redacts(rules) ? redact(value, rules) : value;
+  if (rules.maxBytes === undefined) return redacted;
+  const text = JSON.stringify(redacted);
+  return Buffer.byteLength(text) <= rules.maxBytes ? redacted : cutText(text, rules.maxBytes);
 }
 
 /** The same for a message of an error or a log line. */
@@ -78,30 +90,73 @@ export function applyToFault(obligations: readonly Obligation[], fault: Fault): 
   });
 }
 
-function redact(value: JsonValue, rules: Compiled): JsonValue {
-  if (typeof value === "string") return redactString(value, rules);
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((item) => redact(item, rules));
-  // By entries, so that a field named `__proto__` stays a field.
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]): [string, JsonValue] => [
-      redactText(key, rules.patterns),
-      rules.fields.has(key) ? REDACTED : redact(item, rules),
-    ]),
-  );
+function redacts({ fields, patterns }: Compiled): boolean {
+  return fields.size > 0 || patterns.length > 0;
 }
 
-/** A text block often is JSON in disguise; a named field is redacted in there as well. */
+/** What the protocol itself says about the result stays readable, however broad a pattern is. */
+function redactResult(result: JsonObject, rules: Compiled): JsonObject {
+  const shown = redact(result, rules) as JsonObject;
+  if (typeof result.isError === "boolean") shown.isError = result.isError;
+  if (!Array.isArray(result.content) || !Array.isArray(shown.content)) return shown;
+  const { content } = result;
+  shown.content = shown.content.map((block, at) => {
+    const type = (content[at] as JsonObject | null)?.type;
+    return type !== undefined && BLOCK_TYPES.has(type) ? { ...(block as JsonObject), type } : block;
+  });
+  return shown;
+}
+
+function redact(value: JsonValue, rules: Compiled): JsonValue {
+  if (typeof value === "string") return redactString(value, rules);
+  // A number or a boolean is sent as its JSON text, so that is what a pattern is held against.
+  if (typeof value !== "object" || value === null) return matches(String(value), rules) ? REDACTED : value;
+  if (Array.isArray(value)) return value.map((item) => redact(item, rules));
+  // By entries, so that a field named `__proto__` stays a field.
+  return Object.fromEntries(Object.entries(value).map((member) => redactMember(member, rules)));
+}
+
+function redactMember([key, item]: [string, JsonValue], rules: Compiled): [string, JsonValue] {
+  const name = redactText(key, rules.patterns);
+  if (rules.fields.has(key)) return [name, REDACTED];
+  const shown = redact(item, rules);
+  // `"password":"…"` is a match only with its name beside it, as it would be in a text.
+  const alone = typeof shown === "object" && shown !== null;
+  return [name, !alone && stillMatches(`${JSON.stringify(name)}:${JSON.stringify(shown)}`, rules) ? REDACTED : shown];
+}
+
+/** A text block often is JSON in disguise: it is redacted as what it is, and stays JSON. */
 function redactString(text: string, rules: Compiled): string {
+  if (!/^\s*[[{]/.test(text) || (rules.fields.size === 0 && !matches(text, rules)))
+    return redactText(text, rules.patterns);
   let out = text;
-  if (rules.fields.size > 0 && /^\s*[[{]/.test(text)) {
-    try {
-      out = JSON.stringify(redact(JSON.parse(text) as JsonValue, rules));
-    } catch {
-      // Not JSON after all: the patterns below still apply.
-    }
+  try {
+    const value = parseLeniently(text, rules);
+    const shown = JSON.stringify(redact(value, rules));
+    if (shown !== JSON.stringify(value)) out = shown;
+  } catch {
+    // Not JSON after all: the patterns below still apply.
   }
-  return redactText(out, rules.patterns);
+  return out !== text && !stillMatches(out, rules) ? out : redactText(out, rules.patterns);
+}
+
+/** Text that two readers could read in two ways is only looked into for named fields; its digits must not be rounded. */
+function parseLeniently(text: string, rules: Compiled): JsonValue {
+  try {
+    return parseStrict(text);
+  } catch (error) {
+    if (rules.fields.size === 0) throw error;
+    return JSON.parse(redactText(text, rules.patterns)) as JsonValue;
+  }
+}
+
+function matches(text: string, { patterns }: Compiled): boolean {
+  return patterns.some((pattern) => text.search(pattern) !== -1);
+}
+
+/** The marker itself is no match, even for a pattern that takes any word. */
+function stillMatches(text: string, rules: Compiled): boolean {
+  return rules.patterns.length > 0 && matches(text.replaceAll(REDACTED, "\u0000"), rules);
 }
 
 function redactText(text: string, patterns: readonly RegExp[]): string {

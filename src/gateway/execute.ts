@@ -7,6 +7,9 @@ import { InputRequired, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
 import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
 
+const WITHHELD =
+  "[the tool ran, but with what policy takes out of its answer the rest no longer fits its output schema, so the structured content is withheld]";
+
 export interface Round {
   responses: Record<string, JsonObject>;
   state: JsonValue | undefined;
@@ -27,7 +30,7 @@ export async function execute(
     if (result instanceof RawResult && (await mayPassAsIs(route, grant, result))) return result;
     const joined = joinParts(result instanceof RawResult ? (result.value as JsonObject) : result, context);
     if (route.hasOutputSchema && joined.isError !== true && isComplete(joined)) await checkOutput(route, joined);
-    return applyObligations(grant.obligations, joined);
+    return grant.obligations.length === 0 ? joined : await concealed(route, grant, joined);
   } catch (error) {
     if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
     throw applyToFault(grant.obligations, error instanceof Fault ? error : toolFailed(error));
@@ -79,6 +82,27 @@ async function checkOutput(route: Route, result: JsonObject): Promise<void> {
   throw new Fault("OutputInvalid", `\`${route.name}\` answered against its own schema: ${first?.message ?? ""}`, {
     field: first?.path,
   });
+}
+
+/**
+ * What policy lets out of the answer. A client holds structured content against the tool's schema; what no longer fits
+ * it is left out, and the answer says so, rather than being refused for a reason that nobody would find.
+ */
+async function concealed(route: Route, grant: Grant, result: JsonObject): Promise<JsonObject> {
+  const shown = applyObligations(grant.obligations, result);
+  if (!route.hasOutputSchema || shown.isError === true || !isComplete(result)) return shown;
+  if (await fits(route, shown.structuredContent)) return shown;
+  const { structuredContent: _withheld, ...rest } = shown;
+  const content = Array.isArray(shown.content) ? shown.content : [];
+  return { ...rest, content: [...content, { type: "text", text: WITHHELD }], isError: true };
+}
+
+async function fits(route: Route, value: JsonValue | undefined): Promise<boolean> {
+  try {
+    return (await route.validateOutput(value)).ok;
+  } catch {
+    return false;
+  }
 }
 
 function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Round, asked: InputRequired): JsonObject {

@@ -30,6 +30,40 @@ describe("obligations", () => {
     expect(applyToText([{ kind: "redact", pattern: "/bo+b/i" }], "BOOB and bob")).toBe("[redacted] and [redacted]");
   });
 
+  it("redact numbers, booleans and keys by their JSON text, and leave JSON in a text JSON", () => {
+    const card = { card: 4111111111111111, ok: true, list: [4222222222222222, 7], "4333333333333333": "key" };
+    const structured = { card: "[redacted]", ok: true, list: ["[redacted]", 7], "[redacted]": "key" };
+    const shown = applyObligations([{ kind: "redact", pattern: "/\\d{16}/" }], {
+      content: [{ type: "text", text: JSON.stringify(card, null, 2) }],
+      structuredContent: card,
+    });
+    expect(shown.structuredContent).toEqual(structured);
+    expect(JSON.parse((shown.content as { text: string }[])[0]?.text ?? "")).toEqual(structured);
+    // Digits that a parser would round are matched as they were written.
+    const rounded = { content: [{ type: "text", text: '{"n":4111111111111111222222}' }] };
+    expect(JSON.stringify(applyObligations([{ kind: "redact", pattern: "/\\d{22}/" }], rounded))).not.toContain("4111");
+  });
+
+  it("redact a value that matches only beside its name, in a text and in structured content alike", () => {
+    const login = { password: "hunter2hunter2", user: "bob" };
+    const shown = applyObligations([{ kind: "redact", name: "secret" }], {
+      content: [{ type: "text", text: JSON.stringify(login) }],
+      structuredContent: login,
+    });
+    expect(shown).toEqual({
+      content: [{ type: "text", text: '{"password":"[redacted]","user":"bob"}' }],
+      structuredContent: { password: "[redacted]", user: "bob" },
+    });
+  });
+
+  it("leave the protocol's own words alone, however broad a pattern is", () => {
+    const broad = { content: [{ type: "text", text: "true text" }], isError: true };
+    expect(applyObligations([{ kind: "redact", pattern: "/true|text/" }], broad)).toMatchObject({
+      isError: true,
+      content: [{ type: "text" }],
+    });
+  });
+
   it("cap an answer, say that it was cut, and keep structured content whole or not at all", () => {
     const big = { content: [{ type: "text", text: "é".repeat(1_000) }], structuredContent: { big: "x".repeat(1_000) } };
     const shown = applyObligations([{ kind: "cap", maxBytes: 300 }], big);
@@ -124,6 +158,46 @@ describe("obligations", () => {
       { type: "text", text: "part [redacted] " },
       { type: "text", text: "rest [redacted]" },
     ]);
+    await client.close();
+    await server.close();
+  });
+
+  it("take numbers out of a whole call, and withhold structured content that no longer fits its schema", async () => {
+    const policy = '@redact("/\\\\d{16}/") permit (principal, action, resource);';
+    const server = createServer("cards", { policy });
+    const none = { type: "object", properties: {} } as const;
+    const card = 4111111111111111;
+    const open = { noGuardrailRequired: true };
+    server
+      .tool("free", "no schema", none, () => ({ structuredContent: { card } }), open)
+      .tool("strict", "a number by its schema", none, () => ({ structuredContent: { card } }), {
+        ...open,
+        output: { type: "object", properties: { card: { type: "number" } }, required: ["card"] } as const,
+      })
+      .tool(
+        "log",
+        "logs",
+        none,
+        (_args, context) => {
+          context.log("error", { i: 0, card });
+          context.progress(card);
+          return "logged";
+        },
+        open,
+      );
+    const heard: unknown[] = [];
+    const client = await connect(await listenMemory(server.handler), {
+      logLevel: "debug",
+      onLog: ({ data }) => heard.push(data),
+    });
+    const free = await client.callTool("free", {});
+    expect(free.structuredContent).toEqual({ card: "[redacted]" });
+    const strict = await client.callTool("strict", {}).catch((error: unknown) => error);
+    const logged = await client.callTool("log", {}, { onProgress: (progress) => heard.push(progress) });
+    expect(JSON.stringify([free, strict, logged, heard])).not.toContain("411111");
+    expect(strict).toMatchObject({ isError: true, content: [{ text: '{"card":"[redacted]"}' }, { type: "text" }] });
+    expect(strict).not.toHaveProperty("structuredContent");
+    expect(heard).toEqual([{ i: 0, card: "[redacted]" }]);
     await client.close();
     await server.close();
   });

@@ -1,7 +1,15 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
 // any more reaches anyone.
 
-import { applyObligations, applyToText, cutText, type Grant, intentForwarded, mustBuffer } from "../gate/index.js";
+import {
+  applyObligations,
+  applyToText,
+  applyToValue,
+  cutText,
+  type Grant,
+  intentForwarded,
+  mustBuffer,
+} from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../tool/index.js";
 import type { Round } from "./execute.js";
@@ -103,14 +111,10 @@ export class RunContext implements CallContext {
   }
 
   progress(progress: number, total?: number, message?: string): void {
-    const { obligations } = this.#grant;
-    const progressToken = this.#progressToken();
-    if (this.#dead || progressToken === undefined) return;
-    this.#proposal.conversation.notify("notifications/progress", {
-      progressToken,
+    this.relayProgress({
       progress,
       ...(total === undefined ? {} : { total }),
-      ...(message === undefined ? {} : { message: applyToText(obligations, message) }),
+      ...(message === undefined ? {} : { message }),
     });
   }
 
@@ -118,12 +122,20 @@ export class RunContext implements CallContext {
   relayProgress(params: JsonObject): void {
     const progressToken = this.#progressToken();
     if (this.#dead || progressToken === undefined) return;
-    const { message } = params;
-    this.#proposal.conversation.notify("notifications/progress", {
-      ...params,
-      ...(typeof message === "string" ? { message: applyToText(this.#grant.obligations, message) } : {}),
-      progressToken,
-    });
+    const shown = this.#concealed(params);
+    if (shown) this.#proposal.conversation.notify("notifications/progress", { ...shown, progressToken });
+  }
+
+  /** A step whose number may not be seen is not told: progress without a number is none. */
+  #concealed(params: JsonObject): JsonObject | undefined {
+    const { obligations } = this.#grant;
+    if (!mustBuffer(obligations)) return params;
+    const shown: JsonObject = {};
+    for (const [key, value] of Object.entries(params)) {
+      shown[key] = typeof value === "string" ? applyToText(obligations, value) : applyToValue(obligations, value);
+    }
+    const hidden = (["progress", "total"] as const).some((key) => typeof shown[key] !== typeof params[key]);
+    return hidden ? undefined : shown;
   }
 
   onStop(listener: (fault: Fault) => void): void {
@@ -139,8 +151,11 @@ export class RunContext implements CallContext {
     const { conversation } = this.#proposal;
     const threshold = conversation.logLevel;
     if (this.#dead || threshold === undefined || LEVELS.indexOf(level) < LEVELS.indexOf(threshold)) return;
-    const shown = mustBuffer(obligations) ? applyToText(obligations, JSON.stringify(data)) : data;
-    conversation.notify("notifications/message", { level, ...(logger === undefined ? {} : { logger }), data: shown });
+    conversation.notify("notifications/message", {
+      level,
+      ...(logger === undefined ? {} : { logger: applyToText(obligations, logger) }),
+      data: applyToValue(obligations, data),
+    });
   }
 
   async write(part: string | ContentBlock): Promise<void> {
