@@ -6,6 +6,7 @@ import { posix } from "node:path";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
 import { isWithin, locate, type Zone } from "../jail/index.js";
 import { canHaveLookAlike, checkNewName, findLookAlike } from "../jail/path-text.js";
+import { checkRepository } from "../jail/repository.js";
 import type { Policy } from "../policy/index.js";
 import { pathOf } from "./prepared.js";
 
@@ -58,8 +59,11 @@ function inZone(
     const reason = `${field} ${quote(text)} is below the write zone, which is not recursive`;
     return denial("POLICY_DENY", "writeRules.recursive", reason, { field });
   }
+  const path = posix.join(folderPath, name);
+  const internal = checkRepository(zone, path, text, field);
+  if (internal !== undefined) return internal;
   const stats = lstatSync(`/proc/self/fd/${folder}/${name}`, { bigint: true, throwIfNoEntry: false });
-  return { zone, folder, name, path: posix.join(folderPath, name), stats };
+  return { zone, folder, name, path, stats };
 }
 
 export function spotPath({ folder, name }: Spot): string {

@@ -8,11 +8,14 @@ import { descriptorPath, type JailRules, locate, openBelow, openingMethod, type 
 import { isWithin } from "./mounts.js";
 import { canHaveLookAlike, checkNewName, findLookAlike } from "./path-text.js";
 import { checkFile } from "./read.js";
+import { checkRepository } from "./repository.js";
 
 export interface Zone extends Place {
   readonly recursive: boolean;
   readonly maxFileBytes: number;
   readonly createIfMissing: boolean;
+  /** May the insides of repositories (`.git`, `.hg`) be written? */
+  readonly repositoryInternals: boolean;
 }
 
 export interface Target {
@@ -44,6 +47,25 @@ export function findTarget(path: string, zones: readonly Zone[], rules: JailRule
   return found.rule === "notFound" ? newTarget(path, zones, rules, field) : asZoneDenial(found);
 }
 
+/** The innermost zone that the operator named and that does not exist yet, and the path with that zone's real name. */
+function absentZone(path: string, zones: readonly Zone[]): { zone: Zone; path: string } | undefined {
+  if (path.split("/").includes("..")) return undefined;
+  let best: { zone: Zone; path: string } | undefined;
+  for (const zone of zones) {
+    const spelling = [zone.path, zone.written].find((text) => isWithin(path, text));
+    if (spelling === undefined || (best !== undefined && best.zone.path.length >= zone.path.length)) continue;
+    best = { zone, path: zone.path + path.slice(spelling.length) };
+  }
+  const isThere = best === undefined || lstatSync(best.zone.path, { throwIfNoEntry: false }) !== undefined;
+  return isThere || best?.zone.createIfMissing !== true ? undefined : best;
+}
+
+/** A folder above an absent zone is opened as itself, so what became a link since the policy was loaded is not entered. */
+function placesFor(above: string, absent: Zone | undefined, zones: readonly Zone[]): readonly Place[] {
+  const isAbove = absent !== undefined && above !== absent.path && isWithin(absent.path, above);
+  return isAbove ? [...zones, { path: above, written: above }] : zones;
+}
+
 function existingTarget(
   real: string,
   stats: BigIntStats,
@@ -67,12 +89,13 @@ function existingTarget(
 }
 
 function newTarget(path: string, zones: readonly Zone[], rules: JailRules, field: string): Target | Denial {
+  const absent = absentZone(path, zones);
   const names = [basename(path)];
-  let above = dirname(path);
+  let above = dirname(absent?.path ?? path);
   for (;;) {
     const bad = checkNewName(names[0] ?? "");
     if (bad !== undefined) return denial("INVALID_ARGS", bad.rule, `${field} ${quote(path)}: ${bad.reason}`, { field });
-    const found = locate(above, zones, rules, field);
+    const found = locate(above, placesFor(above, absent?.zone, zones), rules, field);
     if ("fd" in found) return newBelow(found.fd, names, zones, path, field);
     if (found.rule !== "notFound") return asZoneDenial(found);
     if (names.length > MAX_NEW_FOLDERS) {
@@ -146,7 +169,8 @@ function inZone(
   const refused =
     zone === undefined
       ? denial("POLICY_DENY", "outsideWriteZones", `${field} ${quote(path)} is not inside a write zone`, { field })
-      : checkDepth(zone, finalFolder, missingFolders, path, field);
+      : (checkRepository(zone, `${finalFolder}/${name}`, path, field) ??
+        checkDepth(zone, finalFolder, missingFolders, path, field));
   if (zone !== undefined && refused === undefined) return { zone, folder, folderPath, missingFolders, name, old };
   closeSync(folder);
   return refused ?? changed(path, field);

@@ -33,7 +33,14 @@ beforeEach(() => {
   mkdirSync(join(base, "outside"));
   writeFileSync(join(base, "outside/secret"), "secret");
   const path = join(base, "root/zone");
-  zone = { path, written: path, recursive: true, maxFileBytes: 1000, createIfMissing: true };
+  zone = {
+    path,
+    written: path,
+    recursive: true,
+    maxFileBytes: 1000,
+    createIfMissing: true,
+    repositoryInternals: false,
+  };
 });
 afterEach(() => {
   useOpeningMethod(undefined);

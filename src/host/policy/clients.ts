@@ -14,11 +14,18 @@ export function narrow(base: Policy, client: ClientDocument, path: Path, facts: 
       report([...path, "allowedRoots", i], message, "name a folder inside one of the policy's allowedRoots"),
     ),
   );
+  const named = new Set<string>();
   const zones = client.writeRules?.flatMap((rule, i) => {
     const at = [...path, "writeRules", i];
     const found = below(rule.path, base.zones, facts, (message) =>
       report([...at, "path"], message, "name a folder inside one of the policy's writeRules"),
     );
+    for (const place of found) {
+      if (named.has(place.path)) {
+        report([...at, "path"], `there are two write rules for ${rule.path}`, "keep one of them");
+      }
+      named.add(place.path);
+    }
     return found.flatMap((place) => tighten(rule, place, base.zones, at, report));
   });
   const commands = client.commands?.flatMap((id, i) => {
@@ -84,6 +91,7 @@ function tighten(
       recursive: rule.recursive && outer.recursive,
       maxFileBytes: Math.min(rule.maxFileBytes, outer.maxFileBytes),
       createIfMissing: rule.createIfMissing && outer.createIfMissing,
+      repositoryInternals: rule.repositoryInternals && outer.repositoryInternals,
     },
   ];
 }

@@ -131,6 +131,12 @@ const writeRule = object("A folder in which files may be written.", {
   recursive: byDefault(flag("Also in folders below it."), false),
   maxFileBytes: byDefault(count("Largest file.", { min: 0, max: 10 * GIGABYTE }), 10_000_000),
   createIfMissing: byDefault(flag("May files (and folders for them) be created, not only replaced?"), false),
+  repositoryInternals: byDefault(
+    flag(
+      "May the insides of repositories (.git, .hg) be written? Hooks and settings in there run outside any sandbox.",
+    ),
+    false,
+  ),
 });
 
 const logging = object("The audit export.", {

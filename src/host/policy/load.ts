@@ -8,6 +8,7 @@ import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
 import type { Path, Problem } from "../../protocol/index.js";
 import { narrow } from "./clients.js";
 import { type CommandContext, compileCommand, type Report } from "./command.js";
+import { zoneNotices } from "./command-zones.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
 import { searchFolders } from "./executable.js";
 import { policyHash } from "./hash.js";
@@ -80,6 +81,7 @@ function compile(
   const folders = searchFolders(options.searchPath ?? process.env.PATH, platform);
   const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
   const { commands, elsewhere } = compileCatalog(document, context, guard, report);
+  if (commands.size > 0) notices.push(...zoneNotices(zones));
   const base: Policy = {
     file,
     hash: policyHash(document),
@@ -166,12 +168,18 @@ function compileZones(
   originOf: (path: Path) => string,
   report: Report,
 ): Zone[] {
+  const first = new Map<string, Path>();
   return document.writeRules.flatMap(({ path, ...rule }, i) => {
     const found = findPlace(path, facts);
     const at = ["writeRules", i, "path"];
+    const earlier = found.kind === "place" ? first.get(found.place.path) : undefined;
+    if (found.kind === "place" && earlier === undefined) first.set(found.place.path, at);
     if (found.kind === "foreign") notices.push(`writeRules[${i}] ${path} is for another platform and is ignored here`);
     else if (found.kind === "problem") report(at, found.message, found.remedy);
-    else if (!found.exists && !rule.createIfMissing) {
+    else if (earlier !== undefined) {
+      // One of the two would win without a word, and it may be the wider one.
+      report(at, `there are two write rules for ${path} (first at ${originOf(earlier)})`, "keep one of them");
+    } else if (!found.exists && !rule.createIfMissing) {
       report(at, `${path} does not exist`, "create the folder or set createIfMissing: true");
     } else {
       guard(found.place.path, at, "this write zone");

@@ -24,6 +24,8 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] 
   for (const path of confinement.devices) args.push("--dev-bind-try", path, path);
   for (const path of outerFirst(confinement.roots)) args.push("--ro-bind", path, path);
   for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
+  for (const path of outerFirst(confinement.closed)) args.push("--ro-bind", path, path);
+  for (const path of confinement.repositories) args.push("--ro-bind-try", path, path);
   for (const path of mountsBelow([...confinement.roots, ...confinement.zones])) args.push("--tmpfs", path);
   const scratch = ["--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH];
   return [...args, ...scratch, "--chdir", cwd, "--"];

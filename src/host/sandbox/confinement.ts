@@ -6,7 +6,12 @@ export interface Confinement {
   readonly mode: SandboxMode;
   /** Folders that may be read. */
   readonly roots: readonly string[];
+  /** Folders that may be read and written. */
   readonly zones: readonly string[];
+  /** Inside a zone, and yet never written. Where only the whole zone can be closed, the whole zone is. */
+  readonly closed: readonly string[];
+  /** Insides of repositories in a zone: read-only where the machine can do that for a part of a zone. */
+  readonly repositories: readonly string[];
   /** Programs, libraries, and the command's own mounts. */
   readonly system: readonly string[];
   readonly files: readonly string[];

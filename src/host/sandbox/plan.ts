@@ -2,9 +2,9 @@
 
 import { lstatSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isWithin } from "../jail/index.js";
-import type { Command, Policy } from "../policy/index.js";
+import { closedInside, type Command, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
 import type { Confinement } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
 import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
@@ -15,15 +15,22 @@ const SANDBOX_ID = 61_953;
 const SCRATCH_BYTES = 256_000_000;
 
 export function confinementOf(policy: Policy, command: Command): Confinement {
-  const roots = policy.roots.map((root) => root.path);
-  const zones = policy.zones.map((zone) => zone.path);
-  const folders = [...roots, ...zones, ...(command.cwd === undefined ? [] : [command.cwd.path])];
+  const zones = presentZones(policy);
+  const closed = closedInside(policy.zones).map((zone) => zone.path);
+  const own = command.cwd === undefined ? [] : [command.cwd.path];
+  // A root inside a zone is shown with the zone; by itself it would be read-only there.
+  const roots = [...new Set([...policy.roots.map((root) => root.path), ...own])].filter(
+    (root) => !zones.some((zone) => isWithin(root, zone)),
+  );
+  const repositories = isGit(command) ? [] : repositoriesIn(policy);
+  const folders = [...roots, ...policy.zones.map((zone) => zone.path), ...repositories];
   const isRoot = process.geteuid?.() === 0;
-  const present = zones.filter((zone) => identityOf(zone) !== "absent");
   return {
     mode: command.sandbox,
-    roots: command.cwd === undefined || roots.includes(command.cwd.path) ? roots : [...roots, command.cwd.path],
-    zones: present,
+    roots,
+    zones,
+    closed: closed.filter((path) => identityOf(path) !== "absent"),
+    repositories,
     system: [...SYSTEM_FOLDERS, ...command.mounts, ...ownProgram(command)],
     files: [...SYSTEM_FILES, ...(command.network ? NETWORK_FILES : [])],
     devices: DEVICES,
@@ -36,6 +43,23 @@ export function confinementOf(policy: Policy, command: Command): Confinement {
     scratchBytes: SCRATCH_BYTES,
     identity: folders.map(identityOf).join(" "),
   };
+}
+
+function presentZones(policy: Policy): string[] {
+  const open = policy.zones.filter(isOpenToCommands).map((zone) => zone.path);
+  return [...new Set(open)].filter((path) => identityOf(path) !== "absent");
+}
+
+/** Hooks and settings of a repository are programs that its owner's own git runs, outside any sandbox. */
+function repositoriesIn(policy: Policy): string[] {
+  return policy.zones
+    .filter((zone) => isOpenToCommands(zone) && !zone.repositoryInternals)
+    .map((zone) => join(zone.path, ".git"))
+    .filter((path) => identityOf(path) !== "absent");
+}
+
+function isGit(command: Command): boolean {
+  return command.profile?.name === "git" || basename(command.executable.real) === "git";
 }
 
 /** A program outside the system's folders is shown by itself; what else it needs stands under `mounts`. */
@@ -53,7 +77,7 @@ export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: numb
   const { limits } = command;
   return {
     ...limits,
-    maxFileBytes: Math.max(SCRATCH_BYTES, ...policy.zones.map((zone) => zone.maxFileBytes)),
+    maxFileBytes: largestFile(policy.zones) ?? SCRATCH_BYTES,
     cpuSeconds: limits.maxCpuSeconds ?? Math.ceil(timeoutMs / 1000) * availableParallelism() + 1,
     limitAddressSpace: command.profile?.reservesAddressSpace !== true,
   };
@@ -99,7 +123,7 @@ function windowsBase(scratch: string): Record<string, string> {
 
 /** git refuses repositories of another user, and every repository is, once the command has a user of its own. */
 function gitDefaults(policy: Policy, command: Command, changesUser: boolean): Record<string, string> {
-  if (basename(command.executable.real) !== "git" && !command.execFromRoots) return {};
+  if (!isGit(command) && !command.execFromRoots) return {};
   const trust = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
   return {
     // A settings file that exists but cannot be read is an error to git, one that is not looked for is none.

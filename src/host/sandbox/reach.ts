@@ -8,8 +8,13 @@ import type { Sandbox } from "./sandbox.js";
 const TIMEOUT_MS = 10_000;
 const MAX_OUTPUT_BYTES = 1000;
 
-/** What keeps it from starting, or nothing. */
-export async function reachInSandbox(policy: Policy, command: Command, sandbox: Sandbox): Promise<string | undefined> {
+/** What keeps it from starting, in that folder if one is given, or nothing. */
+export async function reachInSandbox(
+  policy: Policy,
+  command: Command,
+  sandbox: Sandbox,
+  cwd?: { readonly root: string; readonly rest: string },
+): Promise<string | undefined> {
   const nothing = findExecutable("true", searchFolders("", process.platform));
   if ("error" in nothing) return undefined;
   const confinement = confinementOf(policy, command);
@@ -20,7 +25,7 @@ export async function reachInSandbox(policy: Policy, command: Command, sandbox: 
     args: [],
     needs: needsOf(command.executable, programFolders(command)),
     env: (scratch) => environmentOf(policy, command, new Map(), confinement.user !== undefined, scratch),
-    cwd: undefined,
+    cwd,
     stdin: Buffer.alloc(0),
     timeoutMs: TIMEOUT_MS,
     maxOutputBytes: MAX_OUTPUT_BYTES,

@@ -151,15 +151,17 @@ function enterFolder(message: RunMessage): number | undefined {
     return undefined;
   }
   const { root, rest } = message.cwd;
+  const folder = rest === "." ? root : `${root}/${rest}`;
   const calls = start?.without.native === true ? undefined : native();
   if (calls === undefined) {
-    process.chdir(rest === "." ? root : `${root}/${rest}`);
+    process.chdir(folder);
     if (!isWithin(process.cwd(), root)) throw new Error("changed: the working directory left its root");
     return undefined;
   }
+  const place = placeAround(folder, root);
   const fd = openBelow(
-    { path: root, written: root },
-    rest,
+    { path: place, written: place },
+    folder === place ? "." : folder.slice(place.length).replace(/^\/+/, ""),
     FOLDER_NAME_ONLY,
     RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
   );
@@ -171,6 +173,16 @@ function enterFolder(message: RunMessage): number | undefined {
     throw new Error(`the working directory cannot be entered (${errnoName(entered)})`);
   }
   return fd;
+}
+
+/** In a view each folder of the policy is a mount of its own, and no mount is crossed: one begins at the innermost. */
+function placeAround(folder: string, root: string): string {
+  const { roots = [], zones = [], closed = [], repositories = [], system = [] } = start?.confinement ?? {};
+  let innermost = root;
+  for (const place of [...roots, ...zones, ...closed, ...repositories, ...system]) {
+    if (isWithin(folder, place) && place.length > innermost.length) innermost = place;
+  }
+  return innermost;
 }
 
 function watch(message: RunMessage, child: ChildProcess): void {

@@ -1,6 +1,6 @@
 // fs.write: find the folder and the name, decide, then write whole or not at all.
 
-import { closeSync, existsSync, mkdirSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { join } from "node:path";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quote } from "../denial.js";
@@ -8,12 +8,10 @@ import {
   absolutePath,
   findPortableTarget,
   findTarget,
-  isWithin,
   type Target,
   type Written,
   writePortable,
   writeTarget,
-  type Zone,
 } from "../jail/index.js";
 import type { Policy } from "../policy/index.js";
 import { requestedPath } from "./fs-read.js";
@@ -104,40 +102,21 @@ function judge(target: AnyTarget, { input, path, data }: Prepared): Denial | und
   return undefined;
 }
 
-/** A zone that the operator named but that does not exist yet. */
-function absentZone(policy: Policy, path: string): Zone | undefined {
-  if (path.split("/").includes("..")) return undefined;
-  const zone = policy.zones.find((z) => isWithin(path, z.path) || isWithin(path, z.written));
-  return zone?.createIfMissing === true && !existsSync(zone.path) ? zone : undefined;
-}
-
 /** Asked by the gate. */
 export function decideFsWrite(policy: Policy, args: unknown): Decision {
   try {
     const prepared = prepare(policy, args);
     if (isDenial(prepared)) return deny(prepared);
-    const zone = absentZone(policy, prepared.path);
-    if (zone !== undefined) return decideInAbsentZone(zone, prepared);
     const target = find(policy, prepared.path);
     if (isDenial(target)) return deny(target);
     closeTarget(target);
     const refused = judge(target, prepared);
     return refused === undefined
-      ? permitted(
-          target,
-          join(target.folderPath, ...("missingFolders" in target ? target.missingFolders : []), target.name),
-          prepared,
-        )
+      ? permitted(target, join(target.folderPath, ...target.missingFolders, target.name), prepared)
       : deny(refused);
   } catch (error) {
     return deny(internalDenial(error));
   }
-}
-
-function decideInAbsentZone(zone: Zone, prepared: Prepared): Decision {
-  const target = { zone, folderPath: zone.path, name: "", old: undefined };
-  const refused = judge(target, prepared);
-  return refused === undefined ? permitted(target, prepared.path, prepared) : deny(refused);
 }
 
 function permitted(target: AnyTarget, path: string, { data }: Prepared): Decision {
@@ -175,12 +154,6 @@ export async function executeFsWrite(
 export const fsWrite = executeFsWrite;
 
 async function write(policy: Policy, prepared: Prepared, signal: AbortSignal | undefined): Promise<Written | Denial> {
-  const zone = absentZone(policy, prepared.path);
-  if (zone !== undefined) {
-    const decision = decideInAbsentZone(zone, prepared);
-    if (decision.effect === "deny") return decision.denial;
-    mkdirSync(zone.path, { recursive: true, mode: 0o700 });
-  }
   const target = find(policy, prepared.path);
   if (isDenial(target)) return target;
   const refused = judge(target, prepared);

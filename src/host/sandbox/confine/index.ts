@@ -3,6 +3,7 @@
 
 import { chownSync, mkdtempSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { isWithin } from "../../jail/mounts.js";
 import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
@@ -83,7 +84,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const privileges = !isOff && forbidNewPrivileges(calls);
   const landlock =
     !isOff && without.landlock !== true
-      ? restrictFiles(calls, fileRules(start, hasView, scratch), confinement.network)
+      ? restrictFiles(calls, fileRules(start, hasView, scratch, notes), confinement.network)
       : "off";
   if (typeof landlock === "string" && landlock !== "off") notes.push(`Landlock: ${landlock}`);
   const canNest = ownPidNamespace >= 0 && probePidNamespace(calls, ownPidNamespace, notes);
@@ -132,7 +133,7 @@ function makeView(calls: Kernel, start: StartMessage, notes: string[]): MadeView
   const { confinement } = start;
   try {
     const view: View = {
-      folders: confinement.roots,
+      folders: [...confinement.roots, ...confinement.closed, ...confinement.repositories],
       system: confinement.system,
       copies: confinement.files,
       writable: confinement.zones,
@@ -162,11 +163,15 @@ function makeScratch(start: StartMessage): string {
   return folder;
 }
 
-function fileRules(start: StartMessage, hasView: boolean, scratch: string): FileRules {
-  const { roots, zones, system, files, devices, execFromRoots } = start.confinement;
-  const write = [...zones, scratch, ...devices];
+function fileRules(start: StartMessage, hasView: boolean, scratch: string, notes: string[]): FileRules {
+  const { roots, zones, closed, repositories, system, files, devices, execFromRoots } = start.confinement;
+  // Landlock adds rights on the way down and never takes one away: only a view can close a part of a zone.
+  const shut = hasView ? [] : zones.filter((zone) => closed.some((path) => isWithin(path, zone)));
+  for (const zone of shut) notes.push(`zones: ${zone} is read-only, because a stricter one lies in it`);
+  if (!hasView && repositories.length > 0) notes.push(`repositories: ${repositories.join(", ")} can be written`);
+  const write = [...zones.filter((zone) => !shut.includes(zone)), scratch, ...devices];
   const execute = [...system, ...(execFromRoots ? [...roots, ...zones, scratch] : [])];
-  return { read: hasView ? ["/"] : [...roots, ...files], execute, write };
+  return { read: hasView ? ["/"] : [...roots, ...shut, ...files], execute, write };
 }
 
 function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean {
