@@ -9,6 +9,7 @@ import { type Ledger, openLedger } from "../ledger/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
+import { watchLedger } from "./ledger-watch.js";
 import { ensureState, type State } from "./state.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
 
@@ -84,6 +85,7 @@ async function open(
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
   opened.push(() => ledger.close());
+  opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const gate = createGate({ observe: options.observe ?? false, voices: workflow?.voices() });
   const ownPolicy = (): string => workflow?.policyFile(state.dir, server.tools.keys()) ?? state.policyDir;

@@ -8,7 +8,7 @@ import { Cancel } from "./cancel.js";
 import { hearFromPeople, withoutApproval } from "./challenge.js";
 import { execute, type Round } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
-import { newCallId, type Prepared, recordDecision, recordOutcome, recordUnrouted } from "./record.js";
+import { newCallId, type Prepared, recordDecision, recordFailure, recordOutcome, recordUnrouted } from "./record.js";
 import { routeFor } from "./route.js";
 import type { Gateway, Proposal, RawResult, Route } from "./types.js";
 
@@ -37,7 +37,7 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
       if (written) await written;
     } catch (error) {
       decision.release();
-      return { ok: false, fault: auditFault(error), route };
+      return { ok: false, fault: recordFailure(gateway, proposal, decision, error, started), route };
     }
     if (decision.permit) break;
     if (attempt === 0) {
@@ -145,13 +145,6 @@ function refusal(gateway: Gateway, decision: Decision): Fault {
     suggestions:
       url === undefined ? verdict.suggestions : [...(verdict.suggestions ?? []), `A person approves it at ${url}`],
     extra: url === undefined ? verdict.extra : { ...verdict.extra, approval_url: url },
-  });
-}
-
-function auditFault(error: unknown): Fault {
-  return new Fault("AuditFailure", `the call did not run: ${(error as Error)?.message ?? error}`, {
-    cause: error,
-    suggestions: ["Make room on, or repair, the disk that holds the ledger; calls go on by themselves then"],
   });
 }
 

@@ -98,6 +98,51 @@ export function recordDecision(
   return ledger.append(entry);
 }
 
+/** While the ledger cannot be written every call fails: one line a second says so, and for how many. */
+const TELL_EVERY_MS = 1_000;
+let toldAt = Number.NEGATIVE_INFINITY;
+let untold = 0;
+
+/** The decision could not be written: nothing runs. Callers need not know where the ledger is; the log says it. */
+export function recordFailure(
+  gateway: Gateway,
+  proposal: Proposal,
+  decision: Decision,
+  error: unknown,
+  started: number,
+): Fault {
+  const { span, principal } = proposal;
+  untold++;
+  if (performance.now() - toldAt > TELL_EVERY_MS) {
+    const problem = error instanceof Error ? error.message : String(error);
+    const { app, agent } = principal;
+    const log = gateway.telemetry.log;
+    log.error(
+      "calls do not run, because they cannot be recorded",
+      { calls: untold, app, agent, problem },
+      span.traceId,
+    );
+    toldAt = performance.now();
+    untold = 0;
+  }
+  span.end({
+    effect: "deny",
+    outcome: "refused",
+    errorType: "AuditFailure",
+    latencyMs: performance.now() - started,
+    bytes: 0,
+    policyHash: decision.policyHash,
+    rule: "ledger",
+  });
+  return new Fault("AuditFailure", "the call did not run: its record could not be written", {
+    cause: error,
+    suggestions: [
+      "Make room on, or repair, the disk that holds the ledger; calls go on by themselves then",
+      "The gateway's log says what is wrong with it",
+    ],
+  });
+}
+
 export function recordOutcome(
   gateway: Gateway,
   proposal: Proposal,

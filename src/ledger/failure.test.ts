@@ -1,5 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
@@ -31,6 +41,11 @@ async function recordsOf(dir: string): Promise<LedgerRecord[]> {
 
 const callsOf = (records: readonly LedgerRecord[], kind: "decision" | "outcome"): string[] =>
   records.flatMap((record) => (record.kind === kind ? [record.call] : []));
+
+/** The file that records go to. */
+function segmentIn(dir: string): string {
+  return join(dir, readdirSync(dir).find((name) => name.startsWith("seq-")) ?? "");
+}
 
 const onRecords = (operation: Operation, fault: Fault) => (done: Operation, name: string) =>
   done === operation && name.startsWith("seq-") ? fault : undefined;
@@ -65,6 +80,60 @@ describe("a disk that cannot take a record", () => {
       expect((await verify(dir)).problems).toEqual([]);
     });
   }
+
+  it.each<[string, (dir: string, aside: string) => void]>([
+    ["whose folder was moved away", (dir, aside) => renameSync(dir, aside)],
+    ["whose file was moved away", (dir, aside) => renameSync(segmentIn(dir), aside)],
+  ])("takes no more records into a ledger %s, and goes on when it is back", async (_, takeAway) => {
+    const { dir, ledger } = await openFaulty();
+    await ledger.append(decision("before"));
+    const segment = segmentIn(dir);
+    const aside = `${dir}-aside`;
+    takeAway(dir, aside);
+    const refused = await ledger.append(decision("lost")).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: "AUDIT_FAILURE", reason: "io_error" });
+    expect(String(refused)).toContain("is not there any more");
+    expect(ledger.status().healthy).toBe(false);
+    await sleep(20);
+    await expect(ledger.append(decision("still lost"))).rejects.toMatchObject({ code: "AUDIT_FAILURE" });
+    if (statSync(aside).isDirectory()) renameSync(aside, dir);
+    else renameSync(aside, segment);
+    await untilHealthy(ledger);
+    await ledger.append(decision("after"));
+    await ledger.close();
+    expect(callsOf(await recordsOf(dir), "decision")).toEqual(["before", "after"]);
+    expect((await verify(dir)).problems).toEqual([]);
+  });
+
+  it("goes on in a copy that has taken the file's place, when everything is in it", async () => {
+    const { dir, ledger } = await openFaulty();
+    await ledger.append(decision("before"));
+    const segment = segmentIn(dir);
+    writeFileSync(`${dir}-copy`, readFileSync(segment), { mode: 0o600 });
+    renameSync(`${dir}-copy`, segment);
+    await expect(ledger.append(decision("lost"))).rejects.toMatchObject({ code: "AUDIT_FAILURE" });
+    await untilHealthy(ledger);
+    await ledger.append(decision("after"));
+    await ledger.close();
+    expect(callsOf(await recordsOf(dir), "decision")).toEqual(["before", "after"]);
+    expect((await verify(dir)).problems).toEqual([]);
+  });
+
+  it("takes no more records into a ledger that was removed, and makes no new one in its place", async () => {
+    const { dir, ledger } = await openFaulty();
+    await ledger.append(decision("before"));
+    const segment = segmentIn(dir);
+    rmSync(dir, { recursive: true });
+    for (let i = 0; i < 5; i++) {
+      await expect(ledger.append(decision(`lost-${i}`))).rejects.toMatchObject({ code: "AUDIT_FAILURE" });
+      await sleep(10);
+    }
+    mkdirSync(dir, { mode: 0o700 });
+    await sleep(20);
+    await expect(ledger.append(decision("lost"))).rejects.toThrow("is not there any more");
+    expect(existsSync(segment)).toBe(false);
+    await ledger.close().catch(() => {});
+  });
 
   it("rejects everything that waits behind a write that failed, and writes none of it later", async () => {
     const { dir, disk, ledger } = await openFaulty();

@@ -18,6 +18,8 @@ export interface LedgerFile {
   read(bytes: Buffer, position: number): Promise<number>;
   truncate(size: number): Promise<void>;
   size(): Promise<number>;
+  /** False when the name leads to no file or to another one: what is written here nobody will find. */
+  isAt(path: string): boolean;
   close(): Promise<void>;
 }
 
@@ -57,6 +59,7 @@ class NodeFile implements LedgerFile {
   readonly #fd: number;
   /** Writes return when they are durable, so that `sync` has nothing left to do. */
   readonly #writesAreDurable: boolean;
+  #identity: string | undefined;
 
   constructor(fd: number, writesAreDurable: boolean) {
     this.#fd = fd;
@@ -98,9 +101,20 @@ class NodeFile implements LedgerFile {
     });
   }
 
+  /** At once, since it is asked with every batch and the name is in the system's memory. */
+  isAt(path: string): boolean {
+    this.#identity ??= identityOf(fs.fstatSync(this.#fd, { bigint: true }));
+    const named = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
+    return named !== undefined && identityOf(named) === this.#identity;
+  }
+
   close(): Promise<void> {
     return settle((done) => fs.close(this.#fd, done));
   }
+}
+
+function identityOf({ dev, ino }: fs.BigIntStats): string {
+  return `${dev}:${ino}`;
 }
 
 function settle(run: (done: (error: Error | null | undefined) => void) => void): Promise<void> {

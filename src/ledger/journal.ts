@@ -260,9 +260,18 @@ export class Journal {
     file.write(batch.bytes, batch.length, this.#offset, (writeError) =>
       done(writeError, () => {
         this.#inUse = file;
-        file.sync((syncError) => done(syncError, () => this.#commit(batch)));
+        file.sync((syncError) => done(syncError ?? this.#misplaced(file), () => this.#commit(batch)));
       }),
     );
+  }
+
+  /** A record is on record when it can be found: a file that was removed or moved away is no ledger. */
+  #misplaced(file: LedgerFile): Error | null {
+    try {
+      return file.isAt(this.#segment.path) ? null : removedError(this.#segment.path);
+    } catch (error) {
+      return error as Error;
+    }
   }
 
   #commit(batch: Batch): void {
@@ -292,6 +301,9 @@ export class Journal {
       this.#offset = 0;
       this.#nameIsDurable = false;
       onRotate();
+    }
+    if (this.#file === undefined && this.#offset > 0 && (await disk.stat(this.#segment.path)) === undefined) {
+      throw removedError(this.#segment.path);
     }
     this.#file ??= await disk.openJournal(this.#segment.path, MODE);
     const bytes = await this.#file.size();
@@ -415,6 +427,14 @@ export class Journal {
       );
     }
   }
+}
+
+function removedError(path: string): LedgerUnavailable {
+  return new LedgerUnavailable(
+    "io_error",
+    `${path} is not there any more: it was removed or moved while it was being written`,
+    "put it back where it was and calls go on by themselves; if it is lost, restart with an empty folder",
+  );
 }
 
 function closedError(): LedgerUnavailable {

@@ -30,6 +30,7 @@ function counting(): { disk: LedgerFs; bytes: () => number } {
       sync: file.sync.bind(file),
       truncate: file.truncate.bind(file),
       size: file.size.bind(file),
+      isAt: file.isAt.bind(file),
       close: file.close.bind(file),
       read: async (buffer, position) => {
         const count = await file.read(buffer, position);

@@ -55,6 +55,11 @@ async function withClient<T>(reaching: Reaching, use: (client: Client) => Promis
   }
 }
 
+type Calling = Reaching & { timeout?: number; wait?: boolean };
+
+/** A person at a terminal is told at once that a call needs approval, and can approve it there. */
+const AT_ONCE = { "portcullis/challengeWaitMs": 0 };
+
 export function addCallCommands(program: Command): void {
   program
     .command("ls")
@@ -86,26 +91,26 @@ export function addCallCommands(program: Command): void {
     .description("call a tool; arguments are a JSON object, or - for standard input")
     .option("--url <url>", "the server", DEFAULT_URL)
     .option("--timeout <ms>", "how long to wait", Number)
+    .option("--wait", "where a person has to approve it, wait for that instead of saying so")
     .option(...DELEGATION)
     .option(...GATEWAY)
     .option(...KEY)
-    .action(
-      async (tool: string, text: string | undefined, options: Reaching & { timeout?: number }, command: Command) => {
-        const out = outFor(command);
-        const args = jsonArguments(text);
-        await withClient(options, async (client) => {
-          try {
-            const result = await client.callTool(tool, args, { timeoutMs: options.timeout });
-            const failure = failureOf(result);
-            if (failure) throw new CliError(failure.reason, exitFor(failure.code), remedy(failure));
-            out.data(result, () => shown(result));
-            if (result.isError === true) process.exitCode = EXIT.error;
-          } catch (error) {
-            throw refused(error);
-          }
-        });
-      },
-    );
+    .action(async (tool: string, text: string | undefined, options: Calling, command: Command) => {
+      const out = outFor(command);
+      const args = jsonArguments(text);
+      await withClient(options, async (client) => {
+        try {
+          const meta = options.wait ? {} : AT_ONCE;
+          const result = await client.callTool(tool, args, { timeoutMs: options.timeout, meta });
+          const failure = failureOf(result);
+          if (failure) throw new CliError(failure.reason, exitFor(failure.code), remedy(failure));
+          out.data(result, () => shown(result));
+          if (result.isError === true) process.exitCode = EXIT.error;
+        } catch (error) {
+          throw refused(error);
+        }
+      });
+    });
 }
 
 function shown(result: ToolResult): string {

@@ -92,7 +92,7 @@ export function addServe(program: Command): void {
         readOnlyTools: options.readOnly,
         publishCheckpoints: options.publish,
         telemetry: { log: { level: options.logLevel as "info" } },
-        limits: { challengeWaitMs: 0 },
+        limits: { challengeWaitMs: options.challengeWait * 1_000 },
         ...(options.stdio
           ? {}
           : {

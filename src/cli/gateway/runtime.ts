@@ -25,6 +25,7 @@ import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../te
 import { defineServer } from "../../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
+import { watchLedger } from "../ledger-watch.js";
 import { ensureState, type State } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
@@ -142,6 +143,7 @@ async function open(
   const replica = nameOf(nth);
   const isShared = isReplica || nth > 1;
   opened.push(() => ledger.close());
+  opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const delegations = workflow?.voices(storage.once) ?? [];
   const book = new PolicyBook();
