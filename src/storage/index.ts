@@ -9,6 +9,14 @@ export {
   type ServerAuth,
   type ServerEntry,
 } from "./application.js";
+export { hasCredentialForm, isCredentialHeader, isCredentialName } from "./credentials/looks.js";
+export {
+  credentialsInArguments,
+  credentialsInText,
+  credentialsInUrl,
+  replaceSpans,
+  type Span,
+} from "./credentials/spans.js";
 export { type StorageCode, StorageError } from "./errors.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export { createSealer, type SealedAs, type Sealer } from "./seal.js";

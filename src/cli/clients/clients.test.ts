@@ -5,10 +5,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { applicationProblems } from "../../storage/index.js";
+import { applicationProblems, hasCredentialForm, isCredentialName } from "../../storage/index.js";
 import { type Collected, collect } from "./collect.js";
 import { planConnect, planDisconnect } from "./connect-plan.js";
-import { hasCredentialForm, isCredentialName } from "./credentials.js";
 import { edited } from "./edit.js";
 import { NOTHING_KNOWN, planImport } from "./import-plan.js";
 import { CLIENTS, type ClientName, placesOf } from "./places.js";
@@ -190,6 +189,22 @@ enabled_tools = ["a"]
     expect(collected.servers[1]?.notes).toEqual(["`enabled_tools` is left out"]);
   });
 
+  it("keeps every argument byte for byte that holds no credential", async () => {
+    const args = ["run", "-i", "node:20", "localhost:5432", "-v", "C:\\Users\\me:/data", "-p", "8080:80", "a:  b"];
+    const file = put(join(cwd, "c.json"), JSON.stringify({ mcpServers: { s: { command: "docker", args } } }));
+    expect((await from(file)).servers[0]?.entry.args).toEqual(args);
+    const word = fc
+      .stringMatching(/^[a-z0-9]{0,9}[:= .,;/\\][ a-z0-9:]{0,9}$/)
+      .filter((text) => !isCredentialName(text));
+    await fc.assert(
+      fc.asyncProperty(fc.array(word, { minLength: 1, maxLength: 6 }), async (words) => {
+        put(file, JSON.stringify({ mcpServers: { s: { command: "x", args: words } } }));
+        expect((await from(file)).servers[0]?.entry.args).toEqual(words);
+      }),
+      { numRuns: 100 },
+    );
+  });
+
   it("names every variable and input that is not set", async () => {
     const file = put(
       join(cwd, "some.json"),
@@ -266,6 +281,23 @@ describe("credentials", () => {
       "a connection string",
       { command: "x", args: [`postgres://me:${hidden}@db/x`] },
       { args: ["postgres://me:${secret:s.url-password}@db/x"] },
+    ],
+    [
+      "a variable for a container",
+      { command: "docker", args: ["run", "-e", `DB_PASSWORD=${hidden}`, "--env=API_KEY=k1-Value", "img:20"] },
+      {
+        args: ["run", "-e", "DB_PASSWORD=${secret:s.DB_PASSWORD}", "--env=API_KEY=${secret:s.API_KEY}", "img:20"],
+      },
+    ],
+    [
+      "a script",
+      { command: "sh", args: ["-c", "TOKEN=sk-ant-api03-aaaaaaaaaaaa exec foo"] },
+      { args: ["-c", "TOKEN=${secret:s.TOKEN} exec foo"] },
+    ],
+    [
+      "inside a value of the environment",
+      { command: "x", env: { HTTP_HEADERS: `{"Authorization":"Bearer ${hidden}"}` } },
+      { env: { HTTP_HEADERS: "${secret:s.HTTP_HEADERS}" } },
     ],
     [
       "a header",

@@ -2,7 +2,7 @@
 // and everything that could not be taken over said.
 
 import { readFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute, join, win32 } from "node:path";
 import { parseEnv } from "node:util";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { ServerEntry } from "../../storage/index.js";
@@ -85,7 +85,7 @@ class Conversion {
     if (!Array.isArray(list)) this.problems.push("`args` is no list");
     const texts = Array.isArray(list) ? list.map((each, i) => this.#text(`args.${i}`, each)) : [];
     return {
-      command: this.#text("command", command).text,
+      command: this.lifter.command(this.#text("command", command).text),
       ...(texts.length === 0 ? {} : { args: this.lifter.args(texts) }),
       ...(Object.keys(sealed).length === 0 ? {} : { env: sealed }),
       ...(folder === undefined ? {} : { cwd: folder }),
@@ -206,7 +206,7 @@ class Conversion {
   }
 
   #absolute(path: string): string {
-    return isAbsolute(path) ? path : join(this.#found.project ?? process.cwd(), path);
+    return isAbsolute(path) || win32.isAbsolute(path) ? path : join(this.#found.project ?? process.cwd(), path);
   }
 }
 

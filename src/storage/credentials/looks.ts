@@ -5,19 +5,26 @@ const NAME =
   /api_?-?key|(^|[^a-z])(key|keys|pat|auth|pwd|dsn)([^a-z]|$)|token|secret|passw|passphrase|credential|authorization|cookie|private|connection_?-?string|database_?-?url|webhook/i;
 const CAMEL = /[a-z]Keys?$/;
 
-const FORMS = [
-  /^(sk|pk|rk)[-_][A-Za-z0-9_-]{10,}/,
-  /^gh[pousr]_[A-Za-z0-9]{10,}/,
-  /^github_pat_/,
-  /^glpat-/,
-  /^xox[a-z]-/,
-  /^(AKIA|ASIA)[A-Z0-9]{12,}/,
-  /^AIza[A-Za-z0-9_-]{20,}/,
-  /^ya29\./,
-  /^npm_[A-Za-z0-9]{20,}/,
-  /^(ntn|secret|lin_api|figd|hf|pat|shpat|dop_v1|sntrys|r8|tvly|pplx|gsk|fc|re)[-_][A-Za-z0-9_-]{12,}/,
-  /^eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.?/,
-  /-----BEGIN [A-Z ]*PRIVATE KEY/,
+/** Issuers mark their tokens so that they are found in any text. Matched where they stand, not only as the whole. */
+const MARKED = [
+  /(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_-]{10,}/g,
+  /gh[pousr]_[A-Za-z0-9]{10,}/g,
+  /github_pat_[A-Za-z0-9_]+/g,
+  /glpat-[A-Za-z0-9_.-]+/g,
+  /xox[a-z]-[A-Za-z0-9-]+/g,
+  /(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{12,}/g,
+  /AIza[A-Za-z0-9_-]{20,}/g,
+  /(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_.-]+/g,
+  /(?<![A-Za-z0-9])npm_[A-Za-z0-9]{20,}/g,
+  /(?<![A-Za-z0-9])(?:hf|ntn|secret|lin_api|figd|shpat|dop_v1|sntrys)_[A-Za-z0-9_-]{12,}/g,
+  /(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}/g,
+  /(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?/g,
+  /-----BEGIN [A-Z ]*PRIVATE KEY[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|$)/g,
+];
+
+/** Too short or too common to be looked for inside of other texts. */
+const WHOLE = [
+  /^(pat|r8|tvly|pplx|gsk|fc|re|figd|hf|shpat|sntrys)[-_][A-Za-z0-9_-]{12,}/,
   /^(Bearer|Basic|Token) \S+/i,
   /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#]*:[^\s/?#]+@/i,
 ];
@@ -32,8 +39,16 @@ export function isCredentialName(name: string): boolean {
 }
 
 export function hasCredentialForm(text: string): boolean {
-  if (FORMS.some((form) => form.test(text)) || UUID.test(text)) return true;
+  if (WHOLE.some((form) => form.test(text)) || UUID.test(text)) return true;
+  if (markedTokens(text).some(([start]) => start === 0)) return true;
   return RANDOM.test(text) && !WORDS.test(text) && !text.startsWith("/") && digitRuns(text) >= 2;
+}
+
+/** Where tokens with an issuer's mark begin and end. */
+export function markedTokens(text: string): [start: number, end: number][] {
+  return MARKED.flatMap((form) =>
+    [...text.matchAll(form)].map(({ index, 0: token }): [number, number] => [index, index + token.length]),
+  );
 }
 
 /** How often digits begin anew: many in what is random, one or two in a name with a version. */
