@@ -3,7 +3,7 @@
 
 import { Fault, type JsonObject } from "../protocol/index.js";
 import type { Approvals, Challenge } from "./approvals.js";
-import type { CallbackRunner, GuardrailAnswer, GuardrailToken } from "./guardrails.js";
+import { type CallbackRunner, type GuardrailAnswer, type GuardrailToken, MISSING_GUARDRAIL } from "./guardrails.js";
 import type { Intent } from "./intent.js";
 import type { Limits } from "./limits.js";
 import { Permit } from "./permit.js";
@@ -117,7 +117,7 @@ function conclude(
   guarded: GuardrailAnswer,
 ): Decision | Promise<Decision> {
   let token = "token" in guarded ? guarded.token : undefined;
-  const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === "guardrail.missing";
+  const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === MISSING_GUARDRAIL;
   if (missing && gate.observe) token = gate.guardrails.observed(proposed.principal, intent);
   if (!token) return refuse(policy, (guarded as { blocked: Verdict }).blocked);
   const { principal, target } = proposed;
@@ -151,9 +151,11 @@ function permitted(
     },
     token,
   );
+  const unguarded = missing && answer.effect === "permit";
   return {
-    effect: missing && answer.effect === "permit" ? "deny" : answer.effect,
-    rules: answer.rules,
+    effect: unguarded ? "deny" : answer.effect,
+    // The record tells a deny for want of a guardrail from one that a rule made.
+    rules: unguarded ? [{ id: MISSING_GUARDRAIL }, ...answer.rules] : answer.rules,
     reason: answer.reason,
     verdict: policyVerdict(answer),
     policyHash: policy.hash,

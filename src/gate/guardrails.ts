@@ -53,6 +53,9 @@ export class GuardrailToken {
 
 export type GuardrailAnswer = { token: GuardrailToken } | { blocked: Verdict };
 
+/** The rule that refuses a tool for which nobody registered a callback. */
+export const MISSING_GUARDRAIL = "guardrail.missing";
+
 const DEFAULT_TIMEOUT_MS = 5_000;
 const MAX_GUARDRAILS = 10_000;
 
@@ -81,7 +84,7 @@ export class CallbackRunner {
     return {
       blocked: deny(
         "GuardrailBlocked",
-        "guardrail.missing",
+        MISSING_GUARDRAIL,
         `\`${target.name}\` has no guardrail callback for agent \`${agent}\`, and nobody declared that it needs none`,
         {
           suggestions: [

@@ -9,6 +9,7 @@ import {
   METHODS,
   type ObservedCall,
   parseCases,
+  type PolicyDecision,
   PolicyInvalid,
   type PolicyRequest,
   type PolicySet,
@@ -144,11 +145,23 @@ export function addPolicyCommands(program: Command): void {
     .action(async (options: PolicyOptions & { onlyDenied?: boolean }, command: Command) => {
       const out = outFor(command);
       const tools = toolsFor(command, options.tools);
+      // Who was asked is not in the record, but the rules in force still say it.
+      const inForce = await load(command, options).catch(() => undefined);
       const calls: ObservedCall[] = [];
-      for await (const { request, effect, hasArguments } of recorded(command, tools)) {
+      for await (const { request, effect, rules, hasArguments } of asAsked(recorded(command, tools))) {
         if (options.onlyDenied && effect === "permit") continue;
         const { app, agent, action, resource, arguments: args } = request;
-        calls.push({ app, agent, action, resource, ...(hasArguments ? { arguments: args } : {}) });
+        const approvers = effect === "challenge" ? inForce?.decide(request).approvers : undefined;
+        calls.push({
+          app,
+          agent,
+          action,
+          resource,
+          effect,
+          rules,
+          ...(approvers ? { approvers } : {}),
+          ...(hasArguments ? { arguments: args } : {}),
+        });
       }
       const text = suggestPolicy(calls, tools);
       out.data({ calls: calls.length, policy: text }, () => text);
@@ -244,8 +257,25 @@ export function changeLine(request: PolicyRequest, before: string, after: string
 export interface RecordedRequest {
   seq: number;
   request: PolicyRequest;
-  effect: string;
+  effect: PolicyDecision["effect"];
+  rules: readonly string[];
+  argumentsId: string;
   hasArguments: boolean;
+}
+
+/** More challenges than this are not remembered until their approval. */
+const MAX_CHALLENGED = 100_000;
+
+/** An approved call is recorded as permitted, and was a challenge all the same. */
+async function* asAsked(requests: AsyncIterable<RecordedRequest>): AsyncGenerator<RecordedRequest> {
+  const challenged = new Map<string, readonly string[]>();
+  for await (const each of requests) {
+    const { app, agent, action, resource } = each.request;
+    const key = JSON.stringify([app, agent, action, resource.id, each.argumentsId]);
+    if (each.effect === "challenge" && challenged.size < MAX_CHALLENGED) challenged.set(key, each.rules);
+    const rules = each.effect === "permit" ? challenged.get(key) : undefined;
+    yield rules ? { ...each, effect: "challenge", rules } : each;
+  }
 }
 
 const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
@@ -268,6 +298,8 @@ export async function* recorded(command: Command, tools: readonly ToolSummary[])
     yield {
       seq: intent.seq,
       effect: intent.effect,
+      rules: intent.rules,
+      argumentsId: intent.args_cid,
       hasArguments: intent.args !== undefined,
       request: {
         app: intent.app,

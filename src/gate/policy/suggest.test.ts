@@ -112,3 +112,23 @@ test("whatever was seen is permitted by what is suggested, and the suggestion lo
     expect(permits(text, calls, WORLD_TOOLS), `seed ${seed}\n${text}`).toEqual([]);
   }
 });
+
+test("what a rule forbade is told and not permitted, what waited for a person still does", () => {
+  const SHELL: ToolSummary = { name: "shell.run", server: "host", inputSchema: { type: "object" } };
+  const shell = { action: "shell.run", resource: { type: "Tool", id: "shell.run" } } as const;
+  const seen = [
+    call({ path: "/a" }),
+    call({ path: "/b" }, { effect: "deny", rules: [] }),
+    call({ path: "/c" }, { effect: "deny", rules: ["guardrail.missing", "read-things"] }),
+    call({ path: "/secret" }, { effect: "challenge", rules: ["ask"], approvers: ["oncall"] }),
+    call({}, { ...shell, effect: "deny", rules: ['no-shell\n"};permit(principal,action,resource);//'] }),
+  ];
+  const text = suggestPolicy(seen, [READ, SHELL]);
+  const policy = loadPolicy([{ file: "suggested.cedar", text }], [READ, SHELL]);
+  const effects = seen.map((each) => policy.decide({ scope: [], transport: "stdio", arguments: {}, ...each }).effect);
+  expect(effects).toEqual(["permit", "permit", "permit", "challenge", "deny"]);
+  expect(text).toContain("shell.run, seen 1 time: forbidden by no-shell");
+  expect(text).toContain("fs.read, seen 3 times, denied 1 time because nothing permitted it");
+  expect(text).toContain('@approvers("oncall")');
+  expect(policy.rules).toHaveLength(3);
+});

@@ -1,5 +1,6 @@
 // The narrowest policy that would have permitted what was seen, written for a person to read and change:
-// one rule for each agent and tool, with what its arguments were.
+// one rule for each agent and tool, with what its arguments were. What waited for a person still does, and what a rule
+// forbade is only told: nobody wants a suggestion that undoes their own word.
 
 import type { JsonObject } from "../../protocol/index.js";
 import { type Action, Catalog } from "./catalog.js";
@@ -15,7 +16,19 @@ export interface ObservedCall {
   readonly resource: PolicyResource;
   /** Left out where the operator does not keep arguments. */
   readonly arguments?: JsonObject;
+  /** What was decided then; a permit when nothing is said. */
+  readonly effect?: "permit" | "deny" | "challenge";
+  /** The rules that decided; a deny without any means that nothing permitted it. */
+  readonly rules?: readonly string[];
+  /** Who was to say yes. */
+  readonly approvers?: readonly string[];
 }
+
+/** The same agent and tool may have been permitted, challenged and forbidden, with different arguments. */
+type Kind = "forbid" | "challenge" | "permit";
+/** Rules that deny a call which policy permits, and of which a policy can say nothing. */
+const NOT_POLICY: ReadonlySet<string> = new Set(["guardrail.missing"]);
+const MAX_NAMED = 5;
 
 /** More resources than this are not listed one by one. */
 const MAX_RESOURCES = 50;
@@ -31,13 +44,15 @@ const HEADER = [
   "// Rules are as narrow as the calls; loosen them by hand.",
 ];
 
+const FORBIDS = "// Calls that a rule forbade stand here as comments. Keep those rules beside these.";
+
 export function suggestPolicy(calls: Iterable<ObservedCall>, tools: readonly ToolSummary[]): string {
   const catalog = new Catalog(tools);
   const groups = new Map<string, ObservedCall[]>();
   const skipped = new Map<string, number>();
   for (const call of calls) {
     const why = refuse(call, catalog);
-    const key = JSON.stringify([call.app, call.agent, call.action]);
+    const key = JSON.stringify([call.app, call.agent, call.action, kindOf(call)]);
     const group = groups.get(key) ?? [];
     const reason = why ?? (group.length >= MAX_CALLS ? `past the first ${MAX_CALLS} calls of one agent` : undefined);
     if (reason !== undefined) {
@@ -52,7 +67,13 @@ export function suggestPolicy(calls: Iterable<ObservedCall>, tools: readonly Too
     return rule(group, catalog.actions.get(group[0]?.action ?? ""), index + 1);
   });
   const notes = [...skipped].sort().map(([why, count]) => `// ${count} call${plural(count)} left out: ${comment(why)}`);
+  if ([...groups.values()].some(([first]) => first && kindOf(first) === "forbid")) notes.unshift(FORBIDS);
   return `${[...HEADER, ...notes, "", ...rules].join("\n")}\n`;
+}
+
+function kindOf({ effect = "permit", rules = [] }: ObservedCall): Kind {
+  if (effect !== "deny") return effect;
+  return rules.length === 0 || rules.some((rule) => NOT_POLICY.has(rule)) ? "permit" : "forbid";
 }
 
 /** Calls that no policy can permit. */
@@ -68,20 +89,47 @@ function refuse(call: ObservedCall, catalog: Catalog): string | undefined {
 function rule(calls: readonly ObservedCall[], action: Action | undefined, number: number): string {
   const [first] = calls;
   if (!first || !action) return "";
-  const { app, agent } = first;
+  const kind = kindOf(first);
   const resources = [...new Map(calls.map(({ resource }) => [`${resource.type} ${resource.id}`, resource])).values()];
   const conditions = [...resourceConditions(resources), ...argumentConditions(calls, action)];
-  const head = [
-    `// ${comment(agent)} of ${comment(app)}: ${comment(action.name)}, seen ${calls.length} time${plural(calls.length)}`,
-    `@id("suggested-${number}")`,
-    "permit (",
-    `  principal == Agent::${quote(`${app}/${agent}`)},`,
+  const scope = [
+    `  principal == Agent::${quote(`${first.app}/${first.agent}`)},`,
     `  action == Action::${quote(action.name)},`,
     `  ${resourceScope(resources, action)}`,
     ")",
-  ];
-  const clauses = chunks(conditions).map((chunk) => `\nwhen {\n  ${chunk.join(" &&\n  ")}\n}`);
-  return `${head.join("\n")}${clauses.join("")};\n`;
+  ].join("\n");
+  const clauses = chunks(conditions)
+    .map((chunk) => `\nwhen {\n  ${chunk.join(" &&\n  ")}\n}`)
+    .join("");
+  const head = `// ${comment(first.agent)} of ${comment(first.app)}: ${comment(action.name)}, seen ${calls.length} time${plural(calls.length)}${toldOf(kind, calls)}`;
+  const permit = `@id("suggested-${number}")\npermit (\n${scope}${clauses};\n`;
+  switch (kind) {
+    case "permit":
+      return `${head}\n${permit}`;
+    case "forbid":
+      return `${head}\n${permit.trimEnd().replace(/^/gm, "// ")}\n`;
+    case "challenge":
+      return `${head}\n${permit}\n${approval(calls, number)}forbid (\n${scope}${clauses}\nunless { context.approved };\n`;
+  }
+}
+
+function approval(calls: readonly ObservedCall[], number: number): string {
+  const approvers = [...new Set(calls.flatMap((call) => call.approvers ?? []))].sort();
+  const groups =
+    approvers.length > 0
+      ? `@approvers(${quote(approvers.join(","))})`
+      : "// Add @approvers(…) as the rule above has them: without, any approver will do.";
+  return `@id("suggested-${number}-approval")\n@outcome("challenge")\n${groups}\n`;
+}
+
+function toldOf(kind: Kind, calls: readonly ObservedCall[]): string {
+  const names = [...new Set(calls.flatMap(({ rules = [] }) => rules))].sort();
+  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "";
+  const by = names.slice(0, MAX_NAMED).map(comment).join(", ") + more;
+  if (kind === "forbid") return `: forbidden by ${by}, so it is not permitted here`;
+  if (kind === "challenge") return by === "" ? ": a person was asked" : `: a person was asked by ${by}`;
+  const denied = calls.filter(({ effect, rules = [] }) => effect === "deny" && rules.length === 0).length;
+  return denied === 0 ? "" : `, denied ${denied} time${plural(denied)} because nothing permitted it`;
 }
 
 /** Cedar's trees may not grow too deep, and every `&&` is a level. */
