@@ -21,6 +21,8 @@ test(`${WRITES} writes`, async () => judge("writes", await raceWrites(WRITES)));
 test(`${SPAWNS} spawns, by the working directory alone`, async () => judge("spawns", await raceSpawns(SPAWNS, "off")));
 test(`${Math.ceil(SPAWNS / 10)} spawns in the sandbox`, async () =>
   judge("sandboxed spawns", await raceSpawns(Math.ceil(SPAWNS / 10), "required")));
+test(`${Math.ceil(SPAWNS / 10)} spawns in the sandbox, in a write zone`, async () =>
+  judge("sandboxed spawns in a zone", await raceSpawns(Math.ceil(SPAWNS / 10), "required", "root/out/sub")));
 test(`${Math.ceil(OPENS / 10)} opens without openat2`, async () =>
   judge("opens by O_PATH", await raceOpens(Math.ceil(OPENS / 10), "o_path")));
 test(`${Math.ceil(WRITES / 10)} writes without openat2`, async () =>

@@ -15,3 +15,5 @@ test("files written while folders and links are exchanged: none lands outside", 
   judge(await raceWrites(100)));
 test("commands started while their folder is exchanged: none runs outside", async () =>
   judge(await raceSpawns(20, "off")));
+test("commands started in a write zone while their folder is exchanged: none runs outside", async () =>
+  judge(await raceSpawns(20, "required", "root/out/sub")));

@@ -72,7 +72,7 @@ async function arena(sandbox: string, swaps: readonly Swap[]): Promise<Arena> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), "race-")));
   const [root, zone, outside] = [join(base, "root"), join(base, "root/out"), join(base, "outside")];
   for (const folder of [join(root, "sub"), join(zone, "sub"), outside]) mkdirSync(folder, { recursive: true });
-  writeFileSync(join(root, "sub/f"), "INSIDE");
+  for (const folder of [root, zone]) writeFileSync(join(folder, "sub/f"), "INSIDE");
   writeFileSync(join(root, "file"), "INSIDE");
   writeFileSync(join(outside, "f"), "OUTSIDE");
   symlinkSync(outside, join(root, "sub-link"));
@@ -171,13 +171,20 @@ function naiveWrite(path: string, zone: string): void {
   }
 }
 
-/** With the sandbox off, so that nothing but the way the working directory is entered stands in the way. */
-export async function raceSpawns(count: number, mode: "off" | "required"): Promise<RaceResult> {
-  const world = await arena(mode, ["root/sub"]);
+/**
+ * With the sandbox off, so that nothing but the way the working directory is entered stands in the way. In a view the
+ * write zone is a mount of its own, entered another way than the root around it.
+ */
+export async function raceSpawns(
+  count: number,
+  mode: "off" | "required",
+  folder: "root/sub" | "root/out/sub" = "root/sub",
+): Promise<RaceResult> {
+  const world = await arena(mode, [folder]);
   const sandbox = new Sandbox();
   const tally = { inside: 0, refused: 0, escaped: 0 };
   try {
-    const cwd = join(world.root, "sub");
+    const cwd = join(dirname(world.root), folder);
     const one = async (): Promise<void> => {
       const outcome = await cmdRun(world.policy, { commandId: "cat", args: ["f"], cwd }, { sandbox });
       if (!outcome.ok) tally.refused++;
