@@ -1,7 +1,8 @@
 // The blocks of a delegation token. The first says who has authority of its own, each further one hands it on and may
 // only narrow it, the last one spends it on one request. Every block is a condition: all of them must hold.
 
-import { isJsonObject, type JsonObject, parseStrict } from "../../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue, parseStrict } from "../../protocol/index.js";
+import { problemInNarrowing } from "./narrowing.js";
 import { DelegationRefused } from "./refused.js";
 
 /** Whose authority it is. Times are milliseconds since 1970. */
@@ -170,8 +171,9 @@ function argumentsOf(fields: JsonObject): { arguments?: Record<string, JsonObjec
   const { arguments: narrowed } = fields;
   if (narrowed === undefined) return {};
   if (!isJsonObject(narrowed)) throw malformed("`arguments` must map capabilities to schemas");
-  for (const schema of Object.values(narrowed)) {
-    if (typeof schema !== "boolean" && !isJsonObject(schema)) throw malformed("`arguments` must map to schemas");
+  for (const [capability, schema] of Object.entries(narrowed)) {
+    const problem = problemInNarrowing(schema as JsonValue);
+    if (problem !== undefined) throw malformed(`\`arguments\` of \`${capability.slice(0, 100)}\`: ${problem}`);
   }
   return { arguments: narrowed as Record<string, JsonObject | boolean> };
 }

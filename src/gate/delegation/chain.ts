@@ -3,6 +3,7 @@
 import { type Block, decodeBlock, type HopBlock, type RootBlock, TOKEN_LIMITS, type UseBlock } from "./block.js";
 import { HMAC_PREFIX, openHmac } from "./hmac-chain.js";
 import { type DelegationKeys, gatewayName } from "./keys.js";
+import { checkNarrowed } from "./narrowing.js";
 import { DelegationRefused } from "./refused.js";
 import type { DelegationRules } from "./rules.js";
 import { openSigned, SIGNED_PREFIX } from "./signed-chain.js";
@@ -124,7 +125,9 @@ export class ChainReader {
           `the workflow has no delegation from \`${from}\` to \`${hop.to}\`; declare it and have it checked first`,
         );
       }
-      held = new Set([...only(held, hop.tools, hop.to)].filter((name) => theirs.has(name) && passes(name)));
+      const given = only(held, hop.tools, hop.to);
+      checkNarrowed(given, hop);
+      held = new Set([...given].filter((name) => theirs.has(name) && passes(name)));
       agents.push(hop.to);
       told.push({ agent: hop.to, holds: held.size, ...narrowing(hop) });
     }

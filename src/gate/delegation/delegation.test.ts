@@ -2,7 +2,9 @@ import { generateKeyPairSync, sign } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Chain, ChainReader } from "./chain.js";
-import { decodeBlock } from "./block.js";
+import { decodeBlock, encodeBlock } from "./block.js";
+import { extendHmac } from "./hmac-chain.js";
+import { extendSigned } from "./signed-chain.js";
 import { exportDelegationKeys, generateDelegationKeys, importDelegationKeys } from "./keys.js";
 import { DelegationRefused } from "./refused.js";
 import type { DelegationRules } from "./rules.js";
@@ -80,6 +82,40 @@ describe.each([
     expect(refusal(() => here.read(spendDelegation(handOnDelegation(lead, { to: "worker", ttlMs: 7_200_000 }))))).toBe(
       "widened",
     );
+  });
+
+  it("narrows arguments only of what is handed on: a misspelt name would narrow nothing", () => {
+    const narrow = (token: string, to: string, capability: string, tools?: string[]): string =>
+      refusal(() =>
+        here.read(spendDelegation(handOnDelegation(token, { to, tools, arguments: { [capability]: false } }))),
+      );
+    expect(narrow(boss, "lead", "f.write")).toBe("accepted");
+    expect(narrow(boss, "lead", "f.wrlte")).toBe("malformed");
+    expect(narrow(boss, "lead", "f.write", ["f.read"])).toBe("malformed");
+    expect(narrow(lead, "worker", "n.send")).toBe("malformed");
+    // Given by its delegator, and held back by the workflow: the condition is true, and binds nobody.
+    expect(narrow(lead, "worker", "f.write")).toBe("accepted");
+  });
+
+  it("says so when it is handed on, as soon as the token tells what it is for", () => {
+    const on = (token: string, capability: string) => () =>
+      handOnDelegation(token, { to: "worker", arguments: { [capability]: {} } });
+    expect(on(lead, "f.wrlte")).toThrow(
+      "`worker` was given narrower arguments of `f.wrlte`, which is not handed on to it; did you mean `f.write`?",
+    );
+    expect(on(worker, "n.send")).toThrow("which is not handed on to it");
+    expect(refusal(on(boss, "f.wrlte"))).toBe("accepted");
+    expect(refusal(() => handOnDelegation(boss, { to: "lead", arguments: { "f.read": 5 as never } }))).toBe(
+      "malformed",
+    );
+    expect(refusal(() => handOnDelegation(boss, { to: "" }))).toBe("malformed");
+    expect(refusal(() => mintDelegation(keys, { agent: "", across }))).toBe("malformed");
+  });
+
+  it("with a condition that is not wholly understood is refused by its reader, whoever wrote it", () => {
+    const block = { kind: "hop", to: "lead", arguments: { "f.read": { maxLenght: 5 } } } as const;
+    const token = across ? extendSigned(boss, block) : extendHmac(boss, encodeBlock(block));
+    expect(() => here.read(spendDelegation(token))).toThrow("is no keyword of 2020-12, and would narrow nothing");
   });
 
   it("goes only where the workflow has a delegation, and starts only at a root", () => {

@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { type Block, decodeBlock, encodeBlock, type HopBlock, TOKEN_LIMITS, type UseBlock } from "./block.js";
+import { checkNarrowed } from "./narrowing.js";
 import { extendHmac, HMAC_PREFIX, openHmac, startHmac } from "./hmac-chain.js";
 import type { DelegationKeys } from "./keys.js";
 import { DelegationRefused } from "./refused.js";
@@ -33,6 +34,7 @@ export function mintDelegation(keys: DelegationKeys, options: MintOptions): stri
     expires: Date.now() + (options.ttlMs ?? HOUR_MS),
     ...(options.tools === undefined ? {} : { tools: options.tools }),
   };
+  decodeBlock(encodeBlock(block));
   return options.across === true ? startSigned(keys, block) : startHmac(keys, encodeBlock(block));
 }
 
@@ -41,7 +43,23 @@ export type HandOn = Omit<HopBlock, "kind" | "expires"> & { readonly ttlMs?: num
 /** Hands a delegation on to another agent, narrowed if wanted. Whoever holds a token can do this, without any key. */
 export function handOnDelegation(token: string, { ttlMs, ...hop }: HandOn): string {
   const expires = ttlMs === undefined ? {} : { expires: Date.now() + ttlMs };
-  return extend(token, { kind: "hop", ...hop, ...expires });
+  const block: HopBlock = { kind: "hop", ...hop, ...expires };
+  // Read back as its reader will: what would be refused then is refused now, before somebody relies on it.
+  decodeBlock(encodeBlock(block));
+  const given = hop.tools ?? toolsIn(token);
+  if (given !== undefined) checkNarrowed(new Set(given), block);
+  return extend(token, block);
+}
+
+/** What a token says that it is for; undefined where that is all its root is offered, which only a gateway knows. */
+function toolsIn(token: string): readonly string[] | undefined {
+  const isSigned = token.startsWith(SIGNED_PREFIX);
+  const { body } = partsOf(token, isSigned ? SIGNED_PREFIX : HMAC_PREFIX);
+  const texts = isSigned ? body.filter((_, i) => i % 2 === 0) : body;
+  return texts.slice(0, TOKEN_LIMITS.maxBlocks).reduce<readonly string[] | undefined>((tools, text) => {
+    const { block } = decodeBlock(bytesOf(text).toString("utf8"));
+    return block.kind === "use" ? tools : (block.tools ?? tools);
+  }, undefined);
 }
 
 export interface Spending {
