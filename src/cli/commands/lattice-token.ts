@@ -9,15 +9,24 @@ import {
   spendDelegation,
   takeDelegationAcross,
 } from "../../gate/index.js";
-import type { JsonObject } from "../../protocol/index.js";
-import { CliError } from "../exit.js";
+import { type JsonObject, nearest } from "../../protocol/index.js";
+import { Schema, SchemaError } from "../../tool/index.js";
+import { CliError, EXIT } from "../exit.js";
 import { jsonArguments, shared } from "../options.js";
+import { servedWorkflow } from "../served-workflow.js";
 import { delegationKeys } from "../workflow/keys.js";
+import type { LoadedWorkflow } from "../workflow/load.js";
 
 interface Narrowing {
   tools?: string[];
   arguments?: string;
   ttl?: number;
+}
+
+interface Minting extends Narrowing {
+  across?: boolean;
+  app: string;
+  workflow?: string;
 }
 
 const secondsToMs = (text: string): number => {
@@ -35,9 +44,13 @@ export function addTokenCommands(lattice: Command): void {
     .option("--ttl <seconds>", "how long it holds (default: an hour)", secondsToMs)
     .option("--across", "for other gateways too")
     .option("--app <name>", "the application that the agent belongs to", "local")
-    .action((agent: string, options: Narrowing & { across?: boolean; app: string }, command: Command) => {
+    .option("--workflow <file>", "the workflow whose agents there are (default: the one served last)")
+    .action(async (agent: string, options: Minting, command: Command) => {
       const { tools, ttl: ttlMs, across, app } = options;
-      print(mintDelegation(delegationKeys(shared(command).dir), { agent, app, tools, ttlMs, across }));
+      const { dir } = shared(command);
+      const keys = delegationKeys(dir);
+      checkRoot(await servedWorkflow(dir, options.workflow), agent, tools);
+      print(refusing(() => mintDelegation(keys, { agent, app, tools, ttlMs, across })));
     });
   token
     .command("hand-on <token> <agent>")
@@ -46,8 +59,7 @@ export function addTokenCommands(lattice: Command): void {
     .option("--arguments <json>", "for these capabilities only such arguments: { capability: schema }")
     .option("--ttl <seconds>", "how long it holds", secondsToMs)
     .action((file: string, to: string, options: Narrowing) => {
-      const narrowed = options.arguments === undefined ? undefined : jsonArguments(options.arguments);
-      const args = narrowed as Record<string, JsonObject | boolean> | undefined;
+      const args = options.arguments === undefined ? undefined : schemasIn(options.arguments);
       print(
         refusing(() =>
           handOnDelegation(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl }),
@@ -67,6 +79,47 @@ export function addTokenCommands(lattice: Command): void {
     .action((file: string, options: { for?: string }) => {
       print(refusing(() => spendDelegation(tokenIn(file), { audience: options.for })));
     });
+}
+
+/** A token of an agent that the gateway does not know, or that has nothing of its own, would only be refused later. */
+function checkRoot({ file, workflow }: LoadedWorkflow, name: string, tools: readonly string[] = []): void {
+  const agent = workflow.agents.find((each) => each.name === name);
+  if (agent === undefined) {
+    const meant = nearest(
+      name,
+      workflow.agents.map((each) => each.name),
+    );
+    const help = meant === undefined ? "`portcullis lattice check` shows who is in it" : `did you mean \`${meant}\`?`;
+    throw new CliError(`there is no agent \`${name}\` in ${file}`, EXIT.usage, help);
+  }
+  if (!agent.isRoot) {
+    const givers = workflow.delegations.filter((each) => each.to === name).map(({ from }) => `\`${from}\``);
+    throw new CliError(
+      `\`${name}\` has no authority of its own in ${file}`,
+      EXIT.usage,
+      `hand a token on to it with \`portcullis lattice token hand-on\`, from ${[...new Set(givers)].join(" or ")}`,
+    );
+  }
+  const strange = tools.find((tool) => !agent.holds.includes(tool));
+  if (strange === undefined) return;
+  const meant = nearest(strange, agent.holds);
+  const help = meant === undefined ? `it holds ${agent.holds.slice(0, 20).join(", ")}` : `did you mean \`${meant}\`?`;
+  throw new CliError(`\`${name}\` does not hold \`${strange}\` in ${file}`, EXIT.usage, help);
+}
+
+/** Whether the capabilities are held is known where the workflow is; that these are schemas can be seen here. */
+function schemasIn(text: string): Record<string, JsonObject | boolean> {
+  const narrowed = jsonArguments(text);
+  for (const [capability, schema] of Object.entries(narrowed)) {
+    try {
+      void new Schema(schema as JsonObject | boolean);
+    } catch (error) {
+      if (!(error instanceof SchemaError)) throw error;
+      const help = `write them like '{"${capability}":{"properties":{"path":{"pattern":"^/srv/"}}}}'`;
+      throw new CliError(`--arguments: \`${capability}\`: ${error.message}`, EXIT.usage, help);
+    }
+  }
+  return narrowed as Record<string, JsonObject | boolean>;
 }
 
 function print(token: string): void {

@@ -5,6 +5,7 @@ import { type ServeApplicationsOptions, serveApplications, servesApplications } 
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { type Runtime, startRuntime } from "../runtime.js";
+import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 
 interface ServeOptions extends ServeApplicationsOptions {
@@ -82,6 +83,7 @@ export function addServe(program: Command): void {
       const workflow = file
         ? await workflowInForce({ file, stateDir: dir, trusted, despiteViolations: observe })
         : undefined;
+      if (file) noteServedWorkflow(dir, file);
       const runtime = await startRuntime({
         stateDir: dir,
         workflow,

@@ -9,6 +9,7 @@ import { type Out, paintErr } from "../print.js";
 import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
 import { readOAuthFile } from "./oauth-file.js";
+import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 
@@ -131,6 +132,7 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
   const workflow = file
     ? await workflowInForce({ file, stateDir: dir, trusted, app, despiteViolations: observe })
     : undefined;
+  if (file) noteServedWorkflow(dir, file);
   const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
   const stopped = untilStopped(runtime);
   if (options.stdio) {
