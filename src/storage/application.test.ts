@@ -51,10 +51,19 @@ describe("an application", () => {
     [{ auth: { type: "oauth", clientSecret: "s3cret" } }, "auth.clientSecret"],
     [{ headers: { Authorization: "Bearer sk-123" } }, "headers.Authorization"],
     [{ headers: { "X-Api-Key": "sk-123" } }, "headers.X-Api-Key"],
+    [{ url: "https://u:s3cret@x/mcp" }, "url"],
+    [{ url: "https://x/mcp?a=1&api_key=s3cret" }, "url"],
+    [{ url: "https://x/mcp?a=${secret:A}&token=s3cret" }, "url"],
   ])("%j holds a credential in clear, and is refused without repeating it", (more, field) => {
     const said = problems({ servers: { x: { url: "https://x", ...more } } }).join("\n");
     expect(said).toContain(`servers.x.${field}: holds a credential in clear`);
     expect(said).not.toMatch(/sk-123|s3cret/);
+  });
+
+  it("an address that leads to a credential elsewhere is none", () => {
+    for (const url of ["https://u:${secret:P}@x/mcp?api_key=${env:K}", "https://x:8080/@a/b?auth=oauth&tokens=5"]) {
+      expect(problems({ servers: { x: { url } } })).toEqual([]);
+    }
   });
 
   it("has an id that can stand in a path, and is not too large", () => {

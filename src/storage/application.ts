@@ -18,6 +18,7 @@ import {
   type Shape,
   text,
 } from "../protocol/index.js";
+import { credentialsInUrl } from "./credentials/spans.js";
 import { StorageError } from "./errors.js";
 
 /** Texts may hold `${secret:NAME}` and `${env:NAME}`; they are resolved where they are used, never in the store. */
@@ -326,6 +327,10 @@ function isCore(prefix: string): boolean {
 const LITERAL_SAYS = "holds a credential in clear; store it with `portcullis secret set` and write ${secret:NAME}";
 const CREDENTIAL_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "x-api-key"]);
 
+/** Parts of an address that are nothing else. What only looks like one is taken, and not shown. */
+const IN_AN_ADDRESS =
+  /^(url-password|url-user|(x-)?(api|access|auth|secret|private|subscription)?[-_]?(key|token)|(client[-_]?)?secret|password|passwd|pwd)$/i;
+
 function credentialsOf({ auth, headers = {} }: ServerEntry): { at: string[]; value: string }[] {
   const found: { at: string[]; value: string }[] = [];
   for (const field of ["token", "clientSecret"] as const) {
@@ -360,6 +365,9 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem
   }
   for (const { at, value } of credentialsOf(entry)) {
     if (!isReference(value)) problems.push({ path: [...path, ...at], message: LITERAL_SAYS });
+  }
+  if (credentialsInUrl(entry.url ?? "").some(({ name }) => IN_AN_ADDRESS.test(name))) {
+    problems.push({ path: [...path, "url"], message: LITERAL_SAYS });
   }
   if (isCore(prefix)) problems.push({ path: [...path, "prefix"], message: CORE_SAYS });
   return problems;

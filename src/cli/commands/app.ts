@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import type { JsonObject } from "../../protocol/index.js";
 import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
-import { changeText, differences, hideCredentials } from "../declared/difference.js";
+import { changeText, differences } from "../declared/difference.js";
+import { clearCredentials, hideCredentials } from "../declared/hide.js";
 import { CliError, EXIT } from "../exit.js";
 import type { LoginOptions } from "../oauth/login.js";
 import { outFor, portNumber } from "../options.js";
@@ -91,6 +92,7 @@ export function addAppCommands(program: Command): void {
         return withStore(command, options, async (storage) => {
           const changed = await change(storage, id, (document) => withField(document, pathOf(path), fresh));
           report(outFor(command), changed);
+          for (const each of clearCredentials(id, changed.after.document as JsonObject)) outFor(command).note(each);
         });
       },
     );

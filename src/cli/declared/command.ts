@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import { problemText } from "../../host/index.js";
+import type { JsonObject } from "../../protocol/index.js";
 import type { ApplyOptions } from "../commands/app.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
@@ -9,7 +10,8 @@ import { type Out, paint } from "../print.js";
 import { agreed } from "../store/ask.js";
 import { operator, type StoreOptions, withStore } from "../store/open.js";
 import { carryOut, type Plan, planFor } from "./apply.js";
-import { changeText, hideCredentials } from "./difference.js";
+import { changeText } from "./difference.js";
+import { clearCredentials, hideCredentials } from "./hide.js";
 import { type Declared, readDeclared } from "./file.js";
 
 const MAX_PROBLEMS = 50;
@@ -34,6 +36,9 @@ export async function applyFile(command: Command, file: string, options: StoreOp
     const applied = mayChange;
     if (out.json) out.data(asJson(plan, applied), () => "");
     else if (applied) out.note(paint.green("done"));
+    for (const { app, document } of plan.applications) {
+      for (const each of clearCredentials(app, document as JsonObject)) out.note(`application ${app}: ${each}`);
+    }
     for (const { app, name } of plan.missingSecrets) {
       out.note(`application ${app} refers to a secret that is not there: portcullis secret set ${app} ${name}`);
     }

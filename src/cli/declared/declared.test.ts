@@ -8,8 +8,9 @@ import { problemText } from "../../host/index.js";
 import { createKey } from "../../identity/index.js";
 import { openStorage } from "../../storage/index.js";
 import { carryOut, planFor } from "./apply.js";
-import { changeText, differences, hideCredentials } from "./difference.js";
+import { changeText, differences } from "./difference.js";
 import { type Declared, declaredSchema, readDeclared } from "./file.js";
+import { clearCredentials, hideCredentials } from "./hide.js";
 
 const folder = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -117,6 +118,35 @@ describe("the difference", () => {
     expect(hideCredentials({ servers: { s: { env } } })).toMatchObject({
       servers: { s: { env: { API_TOKEN: "[hidden]", REGION: "eu" } } },
     });
+  });
+
+  it("hides what stands in arguments, addresses and values of any name, and where it leads stays to be seen", () => {
+    const servers = {
+      s: {
+        command: "docker",
+        args: ["run", "-e", "DB_PASSWORD=hunter2", "--api-key", "hunter2", "--api-key=${secret:K}", "node:20"],
+        env: { OTHER: "ghp_0123456789abcdefhunter2" },
+      },
+      t: { url: "https://u:hunter2@host/x?api_key=hunter2&a=1" },
+    };
+    const text = JSON.stringify(hideCredentials({ servers }));
+    expect(text).not.toContain("hunter2");
+    expect(hideCredentials({ servers })).toEqual({
+      servers: {
+        s: {
+          command: "docker",
+          args: ["run", "-e", "DB_PASSWORD=[hidden]", "--api-key", "[hidden]", "--api-key=${secret:K}", "node:20"],
+          env: { OTHER: "[hidden]" },
+        },
+        t: { url: "https://u:[hidden]@host/x?api_key=[hidden]&a=1" },
+      },
+    });
+    expect(differences({}, { servers }).map(changeText).join()).not.toContain("hunter2");
+    expect(clearCredentials("blog", { servers }).map((each) => each.split(" ", 1)[0])).toEqual([
+      "servers.s.args",
+      "servers.s.env.OTHER",
+      "servers.t.url",
+    ]);
   });
 });
 

@@ -2,6 +2,7 @@
 
 import { isJsonObject, type JsonValue, pathText } from "../../protocol/index.js";
 import { visible } from "../../telemetry/index.js";
+import { hideCredentials } from "./hide.js";
 
 export interface FieldChange {
   readonly path: readonly string[];
@@ -44,23 +45,4 @@ export function changeText({ path, before, after }: FieldChange): string {
 function shown(value: JsonValue | undefined, path: readonly string[]): string {
   const text = visible(JSON.stringify(hideCredentials(value ?? null, path)));
   return text.length <= MAX_SHOWN_CHARS ? text : `${text.slice(0, MAX_SHOWN_CHARS)}… (${text.length} characters)`;
-}
-
-const SENSITIVE = /key|token|secret|passw|credential|authorization|cookie/i;
-const REFERENCE = /\$\{(secret|env):[^}]+\}/;
-/** Under these, names are chosen by the operator and values may be anything. */
-const FREE_PLACES = new Set(["env", "headers", "config", "llm"]);
-
-/** Literal texts under names that speak of credentials; references may be seen. */
-export function hideCredentials(value: JsonValue, path: readonly string[] = []): JsonValue {
-  if (typeof value === "string") {
-    const name = path.at(-1) ?? "";
-    const isHidden = path.some((part) => FREE_PLACES.has(part)) && SENSITIVE.test(name) && !REFERENCE.test(value);
-    return isHidden ? "[hidden]" : value;
-  }
-  if (Array.isArray(value)) return value.map((each) => hideCredentials(each, path));
-  if (!isJsonObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, each]) => [name, hideCredentials(each as JsonValue, [...path, name])]),
-  );
 }

@@ -4,13 +4,12 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
 import type { Command } from "commander";
 import { stringify } from "yaml";
-import type { JsonObject, JsonValue } from "../../protocol/index.js";
+import type { JsonObject } from "../../protocol/index.js";
 import type { Application } from "../../storage/index.js";
 import { CliError } from "../exit.js";
 import { outFor } from "../options.js";
-import { withField } from "../store/edit.js";
 import { allPages, noApplication, pageAfter, type StoreOptions, withStore } from "../store/open.js";
-import { differences, hideCredentials } from "./difference.js";
+import { replaceCredentials } from "./hide.js";
 
 export interface ExportOptions extends StoreOptions {
   app?: string[];
@@ -72,14 +71,18 @@ function fileFor(app: string, name: string, text: string, taken: ReadonlyMap<str
 }
 
 function withoutCredentials(app: string, document: JsonObject, hidden: string[]): JsonObject {
-  let out = document;
-  for (const { path } of differences(document, hideCredentials(document))) {
-    const reference = path.slice(path[0] === "servers" ? 1 : 0).filter((part) => part !== "env" && part !== "headers");
-    const name = reference.join(".").replace(/[^A-Za-z0-9_.-]+/g, "-");
-    out = withField(out, path, `\${secret:${name}}` as JsonValue);
-    hidden.push(`${app} ${path.join(".")}; portcullis secret set ${app} ${name}`);
-  }
-  return out;
+  const named = new Map<string, string>();
+  return replaceCredentials(document, [], (path, name, value) => {
+    // A field goes by its path; one among others in a text by what it is called there.
+    const field = path.at(-1) === name ? path : [...path.slice(0, -1), name];
+    const parts = field.slice(path[0] === "servers" ? 1 : 0).filter((part) => part !== "env" && part !== "headers");
+    const wanted = parts.join(".").replace(/[^A-Za-z0-9_.-]+/g, "-");
+    let free = wanted;
+    for (let n = 2; (named.get(free) ?? value) !== value; n++) free = `${wanted}-${n}`;
+    named.set(free, value);
+    hidden.push(`${app} ${path.join(".")}; portcullis secret set ${app} ${free}`);
+    return `\${secret:${free}}`;
+  }) as JsonObject;
 }
 
 function writeAll(folder: string, files: ReadonlyMap<string, string>, force: boolean): string[] {
