@@ -8,15 +8,24 @@ interface Dialect {
   readonly name: string;
   readonly integer: string;
   readonly bytes: string;
+  /** An expression: a name that nobody else has. */
+  readonly random: string;
   /** What only this one needs. */
   readonly own: readonly string[];
 }
 
-export const SQLITE: Dialect = { name: "TEXT", integer: "INTEGER", bytes: "BLOB", own: [] };
+export const SQLITE: Dialect = {
+  name: "TEXT",
+  integer: "INTEGER",
+  bytes: "BLOB",
+  random: "lower(hex(randomblob(16)))",
+  own: [],
+};
 export const POSTGRES: Dialect = {
   name: 'TEXT COLLATE "C"',
   integer: "BIGINT",
   bytes: "BYTEA",
+  random: "replace(CAST(gen_random_uuid() AS TEXT), '-', '')",
   own: [
     // One row for each write, so that a commit whose answer was lost can be found again.
     'CREATE TABLE commits (id TEXT COLLATE "C" PRIMARY KEY, at BIGINT NOT NULL)',
@@ -30,7 +39,7 @@ export const POSTGRES: Dialect = {
 
 type Migration = (types: Dialect) => readonly string[];
 
-const MIGRATIONS: readonly Migration[] = [first, second];
+const MIGRATIONS: readonly Migration[] = [first, second, third];
 
 function first({ name, integer, bytes, own }: Dialect): readonly string[] {
   return [
@@ -87,6 +96,21 @@ function second({ name, integer }: Dialect): readonly string[] {
     `CREATE TABLE letters (
        id ${name} PRIMARY KEY, addressee ${name} NOT NULL, text TEXT NOT NULL, expires_at ${integer} NOT NULL)`,
     "CREATE INDEX letters_expiry ON letters (expires_at)",
+  ];
+}
+
+function third({ name, integer, bytes, random }: Dialect): readonly string[] {
+  return [
+    // Which store this is: what a replica has in its folder may come from another one.
+    `CREATE TABLE store (only_one ${integer} PRIMARY KEY CHECK (only_one = 1), id ${name} NOT NULL)`,
+    `INSERT INTO store (only_one, id) SELECT 1, ${random}`,
+    `CREATE TABLE repositories (
+       app ${name} PRIMARY KEY REFERENCES applications (id) ON DELETE CASCADE, id ${name} NOT NULL,
+       head ${name} NOT NULL, seq ${integer} NOT NULL, bytes ${integer} NOT NULL)`,
+    `CREATE TABLE packs (
+       app ${name} NOT NULL REFERENCES repositories (app) ON DELETE CASCADE, seq ${integer} NOT NULL,
+       part ${integer} NOT NULL, name ${name} NOT NULL, head ${name} NOT NULL, bytes ${integer} NOT NULL,
+       data ${bytes} NOT NULL, PRIMARY KEY (app, seq, part))`,
   ];
 }
 

@@ -15,6 +15,7 @@ import { lettersIn } from "./tables/letters.js";
 import { onceIn } from "./tables/once.js";
 import { pinsIn } from "./tables/pins.js";
 import { replicasIn } from "./tables/replicas.js";
+import { repositoriesIn } from "./tables/repositories.js";
 import { secretsIn } from "./tables/secrets.js";
 import { sessionsIn } from "./tables/sessions.js";
 import { sweep } from "./tables/sweep.js";
@@ -66,6 +67,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     challenges: challengesIn(engine, feed),
     sessions: sessionsIn(engine),
     values: valuesIn(engine, options.maxValues),
+    repositories: repositoriesIn(engine),
     leases: leasesIn(engine),
     replicas: replicasIn(engine),
     once: onceIn(engine),

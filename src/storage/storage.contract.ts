@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject, JsonValue } from "../protocol/index.js";
 import { StorageError } from "./errors.js";
 import type { StorageOptions } from "./open.js";
-import type { Change, NewKey, Storage } from "./types.js";
+import type { Change, NewKey, Storage, StoredPack, StoredRepository } from "./types.js";
 
 export interface StoreUnderTest {
   /** Another connection to the same store. */
@@ -125,6 +125,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
           values: (await b.values.list(id)).items.length,
           pins: (await b.pins.list(id, "s")).items.length,
           token: (await b.tokens.get({ app: id, server: "s", user: "" })) === undefined ? 0 : 1,
+          files: (await b.repositories.state(id)).repository === undefined ? 0 : 1,
         });
         for (const id of [app, other]) {
           await a.keys.add(newKey(id), BY);
@@ -132,11 +133,12 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
           await a.values.set(id, "k", 1);
           await a.pins.first({ app: id, server: "s", kind: "tool", name: "t" }, "h", "{}", BY);
           await a.tokens.put({ app: id, server: "s", user: "" }, Buffer.from("x"));
+          await a.repositories.push(id, undefined, "head", Buffer.from("pack"));
         }
         expect(await a.applications.remove(app, BY)).toBe(true);
         expect(await a.applications.remove(app, BY)).toBe(false);
-        expect(await belongings(app)).toEqual({ keys: 0, secrets: 0, values: 0, pins: 0, token: 0 });
-        expect(await belongings(other)).toEqual({ keys: 1, secrets: 1, values: 1, pins: 1, token: 1 });
+        expect(await belongings(app)).toEqual({ keys: 0, secrets: 0, values: 0, pins: 0, token: 0, files: 0 });
+        expect(await belongings(other)).toEqual({ keys: 1, secrets: 1, values: 1, pins: 1, token: 1, files: 1 });
       });
     });
 
@@ -503,6 +505,93 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       expect(again?.startedAt).toBe(found?.startedAt);
       await a.replicas.remove(id);
       expect((await b.replicas.list(60_000)).map((each) => each.id)).not.toContain(id);
+    });
+
+    describe("repositories", () => {
+      const bytesOf = async (at: Storage, app: string, pack: StoredPack): Promise<Buffer> => {
+        const parts: Uint8Array[] = [];
+        for (let part = 0; ; part++) {
+          const data = await at.repositories.part(app, pack, part);
+          if (data === undefined) return Buffer.concat(parts);
+          parts.push(data);
+        }
+      };
+      const pushed = async (app: string, count: number): Promise<StoredRepository> => {
+        let last: StoredRepository | undefined;
+        for (let i = 1; i <= count; i++) last = await a.repositories.push(app, last, `h${i}`, Buffer.from(`pack ${i}`));
+        return last as StoredRepository;
+      };
+
+      it("have the head and the packs that lead there, for every replica", async () => {
+        const app = await application();
+        const { store, ...none } = await b.repositories.state(app);
+        expect(store).toMatch(/^[0-9a-f]{32}$/);
+        expect(none).toEqual({});
+        const last = await pushed(app, 3);
+        expect(last).toMatchObject({ head: "h3", seq: 3, bytes: 18 });
+        expect(await b.repositories.state(app)).toEqual({ store, repository: last });
+        const packs = await b.repositories.packs(app, last.id, 1);
+        expect(packs).toMatchObject([
+          { seq: 2, head: "h2", bytes: 6 },
+          { seq: 3, head: "h3", bytes: 6 },
+        ]);
+        expect((await bytesOf(b, app, packs[1] as StoredPack)).toString()).toBe("pack 3");
+        expect(await b.repositories.packs(app, "another", 0)).toEqual([]);
+      });
+
+      it("move for one of those who have seen the same head, whatever the others bring", async () => {
+        const app = await application();
+        const race = (from: StoredRepository | undefined) =>
+          Promise.all(
+            Array.from({ length: 8 }, (_, i) =>
+              (i % 2 ? a : b).repositories.push(app, from, `h${i}`, Buffer.from(`${i}`)),
+            ),
+          );
+        const first = (await race(undefined)).filter((done) => done !== undefined);
+        expect(first).toHaveLength(1);
+        const second = (await race(first[0])).filter((done) => done !== undefined);
+        expect(second).toHaveLength(1);
+        const packs = await b.repositories.packs(app, second[0]?.id as string, 0);
+        expect(packs.map(({ head }) => head)).toEqual([first[0]?.head, second[0]?.head]);
+        expect((await bytesOf(a, app, packs[1] as StoredPack)).toString()).toBe(second[0]?.head.slice(1));
+        // The number alone is not enough: an application that was made anew has another repository.
+        const stale = { id: "another", seq: 2 };
+        expect(await a.repositories.push(app, stale, "h", Buffer.from("x"))).toBeUndefined();
+      });
+
+      it("keep every byte of a pack of several parts", async () => {
+        const app = await application();
+        const large = randomBytes(9 * 1024 * 1024);
+        const done = await a.repositories.push(app, undefined, "h", large);
+        const [pack] = await b.repositories.packs(app, done?.id as string, 0);
+        expect(pack?.bytes).toBe(large.length);
+        expect((await bytesOf(b, app, pack as StoredPack)).equals(large)).toBe(true);
+      });
+
+      it("take one pack in the place of several, once, and whoever reads the old ones finds them gone", async () => {
+        const app = await application();
+        const last = await pushed(app, 5);
+        const packs = await a.repositories.packs(app, last.id, 0);
+        const some = packs.slice(1, 4);
+        const merging = [a, b].map((at) => at.repositories.merge(app, last.id, some, Buffer.from("merged")));
+        expect((await Promise.all(merging)).sort()).toEqual([false, true]);
+        const after = await b.repositories.packs(app, last.id, 0);
+        expect(after.map(({ seq, head }) => [seq, head])).toEqual([
+          [1, "h1"],
+          [4, "h4"],
+          [5, "h5"],
+        ]);
+        expect((await bytesOf(b, app, after[1] as StoredPack)).toString()).toBe("merged");
+        expect(await b.repositories.part(app, some[2] as StoredPack, 0)).toBeUndefined();
+        expect((await b.repositories.state(app)).repository).toEqual({ ...last, bytes: 18 });
+        expect(await a.repositories.merge(app, "another", after, Buffer.from("x"))).toBe(false);
+      });
+
+      it("are of applications that are there", async () => {
+        await expect(a.repositories.push(newName(), undefined, "h", Buffer.from("x"))).rejects.toMatchObject({
+          code: "STORAGE_INVALID",
+        });
+      });
     });
 
     describe("the feed", () => {

@@ -25,6 +25,7 @@ export interface Storage {
   readonly challenges: Challenges;
   readonly sessions: Sessions;
   readonly values: Values;
+  readonly repositories: Repositories;
   readonly leases: Leases;
   readonly replicas: Replicas;
   readonly once: Once;
@@ -67,7 +68,7 @@ export interface Applications {
    * Without `revision` it is put whatever is there. A document that is not valid throws `ApplicationInvalid`.
    */
   put(id: string, document: ApplicationDocument, by: Actor, revision?: number): Promise<Application | undefined>;
-  /** With everything that belongs to it: keys, secrets, pins, tokens, values, sessions, challenges. */
+  /** With everything that belongs to it: keys, secrets, pins, tokens, values, definition files, sessions, challenges. */
   remove(id: string, by: Actor): Promise<boolean>;
 }
 
@@ -280,6 +281,55 @@ export interface Values {
   ): Promise<StoredValue | undefined>;
   remove(app: string, key: string, version?: number): Promise<boolean>;
   list(app: string, prefix?: string, page?: PageRequest): Promise<Page<StoredValue>>;
+}
+
+// ---- definition files -----------------------------------------------------------------------------------------------
+
+/** Where an application's history stands. The commits are in the packs; what a pack holds is git's business. */
+export interface StoredRepository {
+  /** Another one after the application was removed and made anew. */
+  readonly id: string;
+  /** The newest commit. */
+  readonly head: string;
+  /** Counts up with every push. */
+  readonly seq: number;
+  /** Of all packs together. */
+  readonly bytes: number;
+}
+
+/** What leads from the pack before it to `head`. */
+export interface StoredPack {
+  readonly name: string;
+  readonly seq: number;
+  readonly head: string;
+  readonly bytes: number;
+}
+
+/** A buffer is one; so is a file that is read piece by piece, perhaps more than once. */
+export interface PackBytes {
+  readonly byteLength: number;
+  subarray(begin: number, end: number): Uint8Array;
+}
+
+export interface Repositories {
+  /** One statement, cheap enough for every read. `store` names this store among all there are. */
+  state(app: string): Promise<{ readonly store: string; readonly repository?: StoredRepository }>;
+  /**
+   * Compare-and-set: moves the head and keeps the pack that leads there if the repository is still as `from` says
+   * (undefined: there is none yet); undefined when it is not. An application that is not there has no repository.
+   */
+  push(
+    app: string,
+    from: Pick<StoredRepository, "id" | "seq"> | undefined,
+    head: string,
+    pack: PackBytes,
+  ): Promise<StoredRepository | undefined>;
+  /** The packs after `seq`, oldest first, at most 1,000; none when the repository is no longer the one with this id. */
+  packs(app: string, id: string, after: number): Promise<StoredPack[]>;
+  /** The bytes of a pack from `part` on, counted from 0: undefined at the end, or when the pack was merged meanwhile. */
+  part(app: string, pack: StoredPack, part: number): Promise<Uint8Array | undefined>;
+  /** Puts one pack in the place of these, which follow each other. False when they are no longer there. */
+  merge(app: string, id: string, packs: readonly StoredPack[], merged: PackBytes): Promise<boolean>;
 }
 
 // ---- limits shared by replicas --------------------------------------------------------------------------------------

@@ -62,12 +62,13 @@ for (const sqliteLibrary of libraries) {
       await before.applications.put("blog", {}, "test");
       await before.close();
       const driver = openDriver(file, sqliteLibrary);
-      for (const table of ["spent", "letters"]) driver.all(`DROP TABLE ${table}`, []);
+      for (const table of ["packs", "repositories", "store", "spent", "letters"]) driver.all(`DROP TABLE ${table}`, []);
       driver.all("UPDATE portcullis_version SET version = 1", []);
       driver.close();
       const after = await openStorage(`sqlite:${file}`, { sqliteLibrary });
       expect((await after.applications.get("blog"))?.revision).toBe(1);
       expect(await after.once.first("x", 60_000)).toBe(true);
+      expect(await after.repositories.push("blog", undefined, "head", Buffer.from("pack"))).toMatchObject({ seq: 1 });
       await after.close();
     });
 

@@ -1,0 +1,137 @@
+// The history of every application's definition files, as packs of git. The head moves by compare-and-set and brings its
+// pack along in the same transaction: a history is never without what it names.
+
+import { randomBytes } from "node:crypto";
+import { StorageError } from "../errors.js";
+import type { Engine, Row, Sql } from "../sql.js";
+import type { PackBytes, Repositories, StoredPack, StoredRepository } from "../types.js";
+import { checkName, checkSize, MAX_BATCH } from "./bounds.js";
+
+/** Small enough for one statement, however slow the line. */
+const PART_BYTES = 4 * 1024 * 1024;
+const MAX_PACK_BYTES = 1024 * 1024 * 1024;
+
+export function repositoriesIn(engine: Engine): Repositories {
+  return {
+    async state(app) {
+      const [row] = await engine.read((sql) =>
+        sql.all(
+          `SELECT store.id AS store, repositories.id, head, seq, bytes
+           FROM store LEFT JOIN repositories ON repositories.app = $1`,
+          [app],
+        ),
+      );
+      const { store, id } = row as Row;
+      return { store: store as string, ...(id === null ? {} : { repository: read(row as Row) }) };
+    },
+
+    async push(app, from, head, pack) {
+      checkName("the head", head);
+      checkSize("a pack", pack.byteLength, MAX_PACK_BYTES);
+      return engine.write(async (sql) => {
+        const [known] = await sql.all("SELECT id FROM applications WHERE id = $1", [app]);
+        if (!known) throw new StorageError("STORAGE_INVALID", `there is no application \`${app}\`; add it first`);
+        const [moved] =
+          from === undefined
+            ? await sql.all(
+                `INSERT INTO repositories (app, id, head, seq, bytes) VALUES ($1, $2, $3, 1, $4)
+                 ON CONFLICT (app) DO NOTHING RETURNING *`,
+                [app, newName(), head, pack.byteLength],
+              )
+            : await sql.all(
+                `UPDATE repositories SET head = $4, seq = seq + 1, bytes = bytes + $5
+                 WHERE app = $1 AND id = $2 AND seq = $3 RETURNING *`,
+                [app, from.id, from.seq, head, pack.byteLength],
+              );
+        if (moved === undefined) return undefined;
+        const repository = read(moved);
+        await insert(sql, app, repository.seq, head, pack);
+        return repository;
+      });
+    },
+
+    async packs(app, id, after) {
+      const rows = await engine.read((sql) =>
+        sql.all(
+          `SELECT packs.name, packs.seq, packs.head, packs.bytes FROM packs
+           JOIN repositories ON repositories.app = packs.app
+           WHERE packs.app = $1 AND repositories.id = $2 AND packs.seq > $3 AND part = 0 ORDER BY packs.seq LIMIT $4`,
+          [app, id, after, MAX_BATCH],
+        ),
+      );
+      return rows.map(readPack);
+    },
+
+    async part(app, { seq, name }, part) {
+      const [row] = await engine.read((sql) =>
+        sql.all("SELECT data FROM packs WHERE app = $1 AND seq = $2 AND name = $3 AND part = $4", [
+          app,
+          seq,
+          name,
+          part,
+        ]),
+      );
+      const data = row?.data as Uint8Array | ArrayBuffer | undefined;
+      // One of the SQLite libraries answers with bare buffers.
+      return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
+    },
+
+    async merge(app, id, packs, merged) {
+      const [first, last] = [packs[0], packs.at(-1)];
+      if (first === undefined || last === undefined) return false;
+      checkSize("a pack", merged.byteLength, MAX_PACK_BYTES);
+      const before = packs.reduce((sum, { bytes }) => sum + bytes, 0);
+      return engine.write(async (sql) => {
+        // Held until the end: neither another merge nor a push comes in between.
+        const held = await sql.all("UPDATE repositories SET seq = seq WHERE app = $1 AND id = $2 RETURNING seq", [
+          app,
+          id,
+        ]);
+        if (held.length === 0) return false;
+        const found = await sql.all(
+          "SELECT name FROM packs WHERE app = $1 AND seq >= $2 AND seq <= $3 AND part = 0 ORDER BY seq",
+          [app, first.seq, last.seq],
+        );
+        if (found.map(({ name }) => name).join() !== packs.map(({ name }) => name).join()) return false;
+        await sql.all("DELETE FROM packs WHERE app = $1 AND seq >= $2 AND seq <= $3", [app, first.seq, last.seq]);
+        await insert(sql, app, last.seq, last.head, merged);
+        await sql.all("UPDATE repositories SET bytes = bytes + $2 WHERE app = $1", [app, merged.byteLength - before]);
+        return true;
+      });
+    },
+  };
+}
+
+async function insert(sql: Sql, app: string, seq: number, head: string, pack: PackBytes): Promise<void> {
+  const size = pack.byteLength;
+  const name = newName();
+  for (let part = 0; part === 0 || part * PART_BYTES < size; part++) {
+    const data = pack.subarray(part * PART_BYTES, Math.min(size, (part + 1) * PART_BYTES));
+    await sql.all("INSERT INTO packs (app, seq, part, name, head, bytes, data) VALUES ($1, $2, $3, $4, $5, $6, $7)", [
+      app,
+      seq,
+      part,
+      name,
+      head,
+      size,
+      data,
+    ]);
+  }
+}
+
+function newName(): string {
+  return randomBytes(12).toString("base64url");
+}
+
+function read(row: Row): StoredRepository {
+  return {
+    id: row.id as string,
+    head: row.head as string,
+    seq: row.seq as number,
+    bytes: row.bytes as number,
+  };
+}
+
+function readPack(row: Row): StoredPack {
+  return { name: row.name as string, seq: row.seq as number, head: row.head as string, bytes: row.bytes as number };
+}
