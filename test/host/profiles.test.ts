@@ -1,13 +1,14 @@
 // Curated profiles against hostile projects, with the real tools. A hostile script leaves its mark in the write zone, where
 // the sandbox would let it: what keeps the mark away is the profile.
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   appendFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -110,6 +111,16 @@ describe("git", () => {
     [["ls-files"], "a.txt"],
     [["shortlog", "-s", "HEAD"], "2"],
     [["describe", "--always"], ""],
+    [["status", "-u", "--porcelain=v2"], "a.txt"],
+    [["diff", "-U5", "a.txt"], "+three"],
+    [["log", "-p", "--stat=80", "-M50%", "--color=never"], "second"],
+    [["-C", "hooks", "status", "-uno"], "a.txt"],
+    [["remote", "-v"], ""],
+    [["stash", "list"], ""],
+    [["branch", "--show-current"], "main"],
+    [["ls-tree", "HEAD"], "a.txt"],
+    [["cat-file", "-p", "HEAD:a.txt"], "needle"],
+    [["log", "--format=%G? %h"], "N"],
   ])("%j works and runs nothing of the repository's", async (args, text) => {
     const outcome = await world.run("git", args, { cwd: repo() });
     const result = ok(outcome);
@@ -118,11 +129,93 @@ describe("git", () => {
     expect(JSON.stringify(outcome)).not.toContain(SECRET);
   });
 
-  test("a worktree, a gitdir and alternates that point outside show nothing of it", async () => {
-    const other = join(world.root, "redirected");
-    mkdirSync(other);
-    writeFileSync(join(other, ".git"), `gitdir: ${world.outside}/repo/.git\n`);
-    expect(ok(await world.run("git", ["log"], { cwd: other })).exitCode).not.toBe(0);
+  test("a gitdir and alternates that point outside show nothing of it", async () => {
+    const secret = join(world.outside, "repo");
+    mkdirSync(secret);
+    const there = { cwd: secret, stdio: "ignore" } as const;
+    execFileSync("git", ["init", "-q", "--template=", "-b", "main"], there);
+    writeFileSync(join(secret, "s.txt"), `${SECRET}\n`);
+    execFileSync("git", ["add", "s.txt"], there);
+    execFileSync("git", ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "commit", "-qm", SECRET], there);
+    const redirected = join(world.root, "redirected");
+    mkdirSync(redirected);
+    writeFileSync(join(redirected, ".git"), `gitdir: ${secret}/.git\n`);
+    const head = execFileSync("git", ["rev-parse", "HEAD:s.txt"], { cwd: secret, encoding: "utf8" }).trim();
+    writeFileSync(join(repo(), ".git/objects/info/alternates"), `${secret}/.git/objects\n`);
+    for (const [cwd, args] of [
+      [redirected, ["show", "HEAD:s.txt"]],
+      [redirected, ["log"]],
+      [repo(), ["cat-file", "-p", head]],
+    ] as const) {
+      expect(execFileSync("git", [...args], { cwd, encoding: "utf8" }), "control").toContain(SECRET);
+      const outcome = await world.run("git", args, { cwd });
+      expect(ok(outcome).exitCode).not.toBe(0);
+      expect(JSON.stringify(outcome)).not.toContain(SECRET);
+    }
+    rmSync(join(repo(), ".git/objects/info/alternates"));
+    rmSync(secret, { recursive: true });
+  });
+
+  test("words that are files are looked at, with or without --, in or out of a repository", async () => {
+    const plain = join(world.root, "plain");
+    mkdirSync(plain);
+    symlinkSync(world.outside, join(plain, "way-out"));
+    writeFileSync(join(plain, "x"), "x\n");
+    symlinkSync(world.outside, join(repo(), "way-out"));
+    const file = "way-out/secret.txt";
+    const control = spawnSync("git", ["diff", "x", file], { cwd: plain, encoding: "utf8" });
+    expect(control.stdout).toContain(SECRET);
+    for (const cwd of [plain, repo()]) {
+      for (const args of [
+        ["diff", "x", file],
+        ["diff", file, "x"],
+        ["diff", file, "--", "x"],
+        ["diff", "--", "x", file],
+        ["grep", "CANARY", file],
+        ["grep", "-e", "CANARY", "--", file],
+        ["blame", file],
+        ["log", file],
+        ["ls-files", file],
+        ["status", file],
+        ["-C", "way-out", "status"],
+        ["-C", "..", "-C", "..", "status"],
+        ["-C", world.outside, "log"],
+      ]) {
+        const outcome = await world.run("git", args, { cwd });
+        expect(rule(outcome), args.join(" ")).toMatch(/^(outsideAllowedRoots|profile\.git)$/);
+      }
+    }
+    rmSync(join(repo(), "way-out"));
+  });
+
+  test("a clean filter, which nothing can switch off, stays in the sandbox", async () => {
+    const mark = join(world.outside, "filtered");
+    git("config", "filter.own.clean", `sh -c 'touch ${mark}; cat ${world.outside}/secret.txt; cat'`);
+    writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x filter=own\n");
+    appendFileSync(join(repo(), "a.txt"), "four\n");
+    const control = execFileSync("git", ["diff", "--no-ext-diff", "--no-textconv", "a.txt"], {
+      cwd: repo(),
+      encoding: "utf8",
+      env: {
+        PATH: process.env.PATH,
+        GIT_CONFIG_COUNT: "1",
+        GIT_CONFIG_KEY_0: "core.fsmonitor",
+        GIT_CONFIG_VALUE_0: "",
+      },
+    });
+    expect(control).toContain(SECRET);
+    rmSync(mark);
+    for (const args of [["status"], ["diff"], ["diff", "HEAD"], ["describe", "--always", "--dirty"]]) {
+      expect(JSON.stringify(await world.run("git", args, { cwd: repo() }))).not.toContain(SECRET);
+      expect(existsSync(mark), args.join(" ")).toBe(false);
+    }
+    git("config", "--unset", "filter.own.clean");
+    writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x\n");
+  });
+
+  test.each(["git", "make", "npm", "tar"])("%s without a sandbox is refused with the policy", (name) => {
+    const entry = `  - { id: x, profile: ${name} }`;
+    expect(() => makeWorld(entry, "sandbox: off")).toThrow(/profile.*needs a sandbox.*sandbox: required/s);
   });
 });
 

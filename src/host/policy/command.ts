@@ -145,9 +145,9 @@ function compileSandbox(
   if (STRICTNESS[mode] < STRICTNESS[general]) {
     report([...path, "sandbox"], `${mode} is weaker than the policy's own sandbox: ${general}`, "leave it out");
   }
-  if (profile?.needsSandbox === true && mode === "off") {
+  if (profile?.needsSandbox !== undefined && mode === "off") {
     const at = entry.sandbox === undefined ? [...path, "profile"] : [...path, "sandbox"];
-    report(at, `the profile ${profile.name} runs a project's own code and needs a sandbox`, "set sandbox: required");
+    report(at, `the profile ${profile.name} ${profile.needsSandbox} and needs a sandbox`, "set sandbox: required");
   }
   return mode;
 }

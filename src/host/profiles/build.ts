@@ -1,23 +1,38 @@
-// npm, make and tar. The first two run the project's own code, which no reading of arguments makes harmless: they are
-// for the sandbox only. tar's hatches are options.
+// npm and make. Both run the project's own code, which no reading of arguments makes harmless: they are for the sandbox
+// only.
 
-import { asPath, parse, words } from "./grammar.js";
+import { type OptionTable, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const NPM_VERBS: Readonly<Record<string, { flags: readonly string[]; words: number }>> = {
-  test: { flags: ["--silent", "-s"], words: 0 },
-  run: { flags: ["--silent", "-s", "--if-present"], words: 1 },
+const PROJECT_CODE = "runs a project's own code";
+
+interface NpmVerb {
+  readonly flags: readonly string[];
+  readonly words: number;
+  /** Words after `--` go to the project's script. */
+  readonly passesOn?: true;
+}
+
+const SCRIPT_FLAGS = ["--silent", "-s", "--if-present"];
+export const NPM_VERBS: Readonly<Record<string, NpmVerb>> = {
+  test: { flags: SCRIPT_FLAGS, words: 0, passesOn: true },
+  run: { flags: SCRIPT_FLAGS, words: 1, passesOn: true },
   ls: { flags: words("--all -a --json --long --parseable --prod"), words: 20 },
   explain: { flags: ["--json"], words: 5 },
   outdated: { flags: ["--json", "--long"], words: 20 },
   view: { flags: ["--json"], words: 3 },
   ci: { flags: ["--omit=dev", "--prefer-offline", "--offline"], words: 0 },
+  "--version": { flags: [], words: 0 },
 };
+const NPM_ALIASES: Readonly<Record<string, string>> = { t: "test", "run-script": "run", list: "ls", "-v": "--version" };
+
+/** npm puts them into a line for the shell and has not always quoted well: nothing a shell would act on. */
+const SCRIPT_WORD = /^[A-Za-z0-9@%_+=:,./^~*?[\]{} -]*$/;
 
 export const npm: Profile = {
   name: "npm",
   execFromRoots: true,
-  needsSandbox: true,
+  needsSandbox: PROJECT_CODE,
   reservesAddressSpace: true,
   checkExecutable: () => undefined,
   // Variables beat a project's .npmrc, which could otherwise name a shell, a git or options for node.
@@ -43,92 +58,77 @@ export const npm: Profile = {
 };
 
 function arrangeNpm(args: readonly string[]): Arranged | ArgumentProblem {
-  const [verb = "", ...rest] = args;
+  const [asked = "", ...rest] = args;
+  const verb = Object.hasOwn(NPM_ALIASES, asked) ? (NPM_ALIASES[asked] ?? asked) : asked;
   const rule = Object.hasOwn(NPM_VERBS, verb) ? NPM_VERBS[verb] : undefined;
   if (rule === undefined)
     return { index: 0, problem: `the first argument must be one of ${Object.keys(NPM_VERBS).join(", ")}` };
+  const cut = rule.passesOn === true ? rest.indexOf("--") : -1;
+  const own = cut < 0 ? rest : rest.slice(0, cut);
+  const passed = cut < 0 ? [] : rest.slice(cut + 1);
   const names: string[] = [];
   const flags: string[] = [];
-  for (const [i, arg] of rest.entries()) {
+  for (const [i, arg] of own.entries()) {
     if (rule.flags.includes(arg)) flags.push(arg);
     else if (/^[A-Za-z0-9@_][A-Za-z0-9@._:/-]*$/.test(arg) && names.length < rule.words) names.push(arg);
     else return { index: i + 1, problem: `npm ${verb} does not take ${arg} here` };
   }
-  if (verb === "run" && names.length === 0) return { index: 0, problem: "npm run needs the name of a script" };
+  const bad = passed.findIndex((word) => !SCRIPT_WORD.test(word));
+  if (bad >= 0)
+    return { index: cut + bad + 2, problem: "quotes and signs of the shell are not passed to a project's script" };
   const safe = verb === "ci" ? ["--ignore-scripts"] : [];
-  return { argv: [verb, ...safe, ...flags, ...names], paths: [] };
+  const tail = passed.length === 0 ? [] : ["--", ...passed];
+  return { argv: [verb, ...safe, ...flags, ...names, ...tail], paths: [] };
 }
 
-const MAKE = {
-  flags: words("-k -s -n -B -i --keep-going --silent --dry-run --always-make --no-print-directory"),
-  values: { "-j": "number", "--jobs": "number" },
-} as const;
+export const MAKE: OptionTable = {
+  flags: words(
+    "-k -s -n -B -i -w --keep-going --silent --quiet --dry-run --just-print --always-make --no-print-directory",
+  ),
+  values: { "-C": "path", "--directory": "path" },
+  optional: { "-j": "number", "--jobs": "number" },
+};
 
 export const make: Profile = {
   name: "make",
   execFromRoots: true,
-  needsSandbox: true,
+  needsSandbox: PROJECT_CODE,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
   env: { MAKEFLAGS: "", GNUMAKEFLAGS: "", MAKEFILES: "", MAKELEVEL: "0", SHELL: "/bin/sh" },
-  arrange(args) {
-    const parsed = parse(args, MAKE);
-    if ("problem" in parsed) return parsed;
-    const bad = parsed.positionals.find((word) => !isTarget(word.text));
-    if (bad !== undefined)
-      return { index: bad.index, problem: `${bad.text} is neither a target nor a plain assignment` };
-    return { argv: [...parsed.options, "--", ...parsed.positionals.map((word) => word.text)], paths: [] };
-  },
+  arrange: arrangeMake,
 };
+
+function arrangeMake(args: readonly string[]): Arranged | ArgumentProblem {
+  const { joined, origin } = joinJobs(args);
+  const parsed = parse(joined, MAKE);
+  if ("problem" in parsed) return { index: origin[parsed.index] ?? 0, problem: parsed.problem };
+  // The second would start from the first, where its name was not looked at.
+  if (parsed.paths.length > 1) return { index: 0, problem: "-C can be given once" };
+  const bad = parsed.positionals.find((word) => !isTarget(word.text));
+  if (bad !== undefined)
+    return { index: origin[bad.index] ?? 0, problem: `${bad.text} is neither a target nor a plain assignment` };
+  return { argv: [...parsed.options, "--", ...parsed.positionals.map((word) => word.text)], paths: parsed.paths };
+}
+
+/** `-j` takes the next word when it is a number, and only then. */
+function joinJobs(args: readonly string[]): { joined: string[]; origin: number[] } {
+  const joined: string[] = [];
+  const origin: number[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i] ?? "";
+    const next = args[i + 1] ?? "";
+    origin.push(i);
+    if ((arg === "-j" || arg === "--jobs") && /^[0-9]+$/.test(next)) {
+      joined.push(arg === "-j" ? `-j${next}` : `--jobs=${next}`);
+      i++;
+    } else joined.push(arg);
+  }
+  return { joined, origin };
+}
 
 function isTarget(text: string): boolean {
   if (/^[A-Za-z0-9_][A-Za-z0-9_./+-]*$/.test(text)) return !/(^|\/)\.\.(\/|$)/.test(text);
   const assignment = /^([A-Za-z_][A-Za-z0-9_]*)=[^$`\\]*$/.exec(text);
   return assignment !== null && !/^(SHELL|MAKE|MAKEFLAGS|MAKEFILES|GNUMAKEFLAGS)$/.test(assignment[1] ?? "");
-}
-
-const TAR = {
-  flags: words(`
-      -t -x -c -z -j -J -v -k -O -m --list --extract --create --gzip --bzip2 --xz --zstd --verbose
-      --keep-old-files --to-stdout --touch`),
-  values: {
-    "-f": "path",
-    "--file": "path",
-    "-C": "path",
-    "--directory": "path",
-    "--strip-components": "number",
-    "--exclude": "text",
-  },
-} as const;
-
-export const tar: Profile = {
-  name: "tar",
-  execFromRoots: false,
-  needsSandbox: false,
-  reservesAddressSpace: false,
-  checkExecutable: () => undefined,
-  env: { TAR_OPTIONS: "", GZIP: "", BZIP2: "", XZ_OPT: "", XZ_DEFAULTS: "", TAPE: "" },
-  arrange: arrangeTar,
-};
-
-function arrangeTar(args: readonly string[]): Arranged | ArgumentProblem {
-  const parsed = parse(args, TAR);
-  if ("problem" in parsed) return parsed;
-  const modes = ["-t", "-x", "-c", "--list", "--extract", "--create"].filter((mode) => parsed.seen.has(mode));
-  if (modes.length !== 1) return { index: 0, problem: "exactly one of -t, -x and -c is needed" };
-  const file = parsed.seen.get("-f") ?? parsed.seen.get("--file");
-  if (file === undefined || file === "-") return { index: 0, problem: "-f with the name of an archive is needed" };
-  const creating = modes[0] === "-c" || modes[0] === "--create";
-  const members = parsed.positionals.map((word) => asPath(word.text));
-  // --force-local: `host:file` would start rsh. Owners and odd modes in the archive are not taken over.
-  const safe = [
-    "--force-local",
-    "--no-same-owner",
-    "--no-same-permissions",
-    "--no-acls",
-    "--no-selinux",
-    "--no-xattrs",
-  ];
-  const paths = creating ? [...parsed.paths, ...members] : [...parsed.paths];
-  return { argv: [...safe, ...parsed.options, "--", ...members], paths };
 }

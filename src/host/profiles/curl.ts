@@ -2,7 +2,7 @@
 // one shown. Needs `network: true` in the catalog entry.
 
 import { BlockList, isIP } from "node:net";
-import { parse, letters, words } from "./grammar.js";
+import { letters, type OptionTable, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const noFile = (value: string): string | undefined =>
@@ -10,7 +10,8 @@ const noFile = (value: string): string | undefined =>
 const header = (value: string): string | undefined =>
   /^[A-Za-z0-9!#$%&'*+.^_`|~-]+[:;]/.test(value) ? undefined : "must look like `Name: value`";
 
-const TABLE = {
+export const CURL: OptionTable = {
+  longValues: "word",
   flags: [
     ...letters("sSfLIiGgv46"),
     ...words(`
@@ -26,7 +27,7 @@ const TABLE = {
     "--data": noFile,
     "--data-raw": "text",
     "--json": noFile,
-    "--data-urlencode": (v: string) => (v.includes("@") ? "values with @ read a file" : undefined),
+    "--data-urlencode": (v: string) => (/^[^=]*@/.test(v) ? "an @ before any = reads a file" : undefined),
     "-A": noFile,
     "--user-agent": noFile,
     "-e": "text",
@@ -38,7 +39,7 @@ const TABLE = {
     "--retry": (v: string) => (/^[0-9]$/.test(v) ? undefined : "must be below 10"),
     "--url": "text",
   },
-} as const;
+};
 
 export const curl: Profile = {
   name: "curl",
@@ -52,14 +53,14 @@ export const curl: Profile = {
     no_proxy: "*",
   },
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
   arrange,
 };
 
 function arrange(args: readonly string[]): Arranged | ArgumentProblem {
-  const parsed = parse(args, TABLE);
+  const parsed = parse(args, CURL);
   if ("problem" in parsed) return parsed;
   const given = parsed.seen.get("--url");
   const urls = parsed.positionals.map((p) => ({ ...p }));
@@ -68,7 +69,7 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   const url = urls[0] ?? { text: "", index: 0 };
   const problem = checkUrl(url.text);
   if (problem !== undefined) return { index: url.index, problem };
-  const options = parsed.options.filter((option) => !option.startsWith("--url="));
+  const options = parsed.given.filter(({ name }) => name !== "--url").flatMap(({ form }) => form);
   // -q must come first or .curlrc is read. A redirect is another's choice of address, so it must show a certificate for
   // it: what listens on this machine or beside it for plain http is not reached by way of a stranger's answer.
   const safe = ["-q", "--proto", "=http,https", "--proto-redir", "=https", "--globoff", "--noproxy", "*"];
@@ -110,7 +111,7 @@ function checkUrl(text: string): string | undefined {
   try {
     url = new URL(text);
   } catch {
-    return "is not a URL";
+    return "is not a URL; it must begin with http:// or https://";
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") return "only http and https URLs are allowed";
   if (url.username !== "" || url.password !== "") return "credentials in a URL are not allowed";

@@ -4,12 +4,13 @@
 import { asPath } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const ALONE = new Set([
+export const ALONE: ReadonlySet<string> = new Set([
   "-print",
   "-print0",
   "-ls",
   "-empty",
   "-prune",
+  "-quit",
   "-not",
   "!",
   "-a",
@@ -19,8 +20,8 @@ const ALONE = new Set([
   "(",
   ")",
 ]);
-const DEPTH = new Set(["-maxdepth", "-mindepth"]);
-const WITH_VALUE: Readonly<Record<string, RegExp>> = {
+export const DEPTH: ReadonlySet<string> = new Set(["-maxdepth", "-mindepth"]);
+export const WITH_VALUE: Readonly<Record<string, RegExp>> = {
   "-name": /^/,
   "-iname": /^/,
   "-path": /^/,
@@ -38,12 +39,14 @@ const WITH_VALUE: Readonly<Record<string, RegExp>> = {
   "-links": /^[+-]?[0-9]{1,9}$/,
   "-printf": /^/,
 };
+/** Their value is a file, looked at like those to start from. */
+export const WITH_FILE: ReadonlySet<string> = new Set(["-newer", "-anewer", "-cnewer"]);
 
 export const find: Profile = {
   name: "find",
   env: {},
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
   arrange,
@@ -51,6 +54,7 @@ export const find: Profile = {
 
 function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   const paths: string[] = [];
+  const compared: string[] = [];
   const depth: string[] = [];
   const expression: string[] = [];
   for (let i = 0; i < args.length; i++) {
@@ -64,6 +68,13 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
       expression.push(arg);
       continue;
     }
+    if (WITH_FILE.has(arg)) {
+      const file = args[++i];
+      if (file === undefined || file === "") return { index: i, problem: `${arg} needs the name of a file` };
+      expression.push(arg, asPath(file));
+      compared.push(asPath(file));
+      continue;
+    }
     const rule = DEPTH.has(arg) ? /^[0-9]{1,4}$/ : Object.hasOwn(WITH_VALUE, arg) ? WITH_VALUE[arg] : undefined;
     if (rule === undefined) return { index: i, problem: `${arg} is not among the tests this profile allows` };
     const value = args[++i];
@@ -72,5 +83,5 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   }
   const from = paths.length === 0 ? ["."] : paths;
   // -P: links are shown, never followed.
-  return { argv: ["-P", ...from, ...depth, ...expression], paths };
+  return { argv: ["-P", ...from, ...depth, ...expression], paths: [...paths, ...compared] };
 }

@@ -1,7 +1,9 @@
 // git, for looking. A repository's own config can name programs in a dozen places and its attributes can call them; the
-// options below switch off what can be switched off, and the sandbox holds what cannot (clean filters).
+// options below switch off what can be switched off. What cannot (clean filters have names of the repository's choosing;
+// `.git`, alternates and core.worktree may point anywhere) is the sandbox's to hold, so there is no git without one.
 
-import { asPath, type OptionTable, type Parsed, parse, type ValueRule, words } from "./grammar.js";
+import { asPath, type Parsed, parse } from "./grammar.js";
+import { SUBCOMMANDS, type Subcommand } from "./git-options.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const SAFE_CONFIG = [
@@ -12,16 +14,24 @@ const SAFE_CONFIG = [
   "core.askPass=true",
   "core.editor=false",
   "core.attributesFile=/dev/null",
+  "core.excludesFile=/dev/null",
   "core.alternateRefsCommand=true",
   "core.gitProxy=",
   "credential.helper=",
+  "blame.ignoreRevsFile=",
+  "color.ui=false",
+  "diff.ignoreSubmodules=dirty",
+  "diff.orderFile=/dev/null",
   "diff.submodule=short",
   "gc.auto=0",
   "maintenance.auto=false",
   "gpg.program=false",
+  "gpg.openpgp.program=false",
   "gpg.ssh.program=false",
   "gpg.x509.program=false",
+  "grep.fallbackToNoIndex=false",
   "log.showSignature=false",
+  "mailmap.file=/dev/null",
   "protocol.allow=never",
   "status.submoduleSummary=false",
   "submodule.recurse=false",
@@ -35,143 +45,10 @@ const GLOBAL = [
   ...SAFE_CONFIG.flatMap((entry) => ["-c", entry]),
 ];
 
-/** `-p` and its relatives would otherwise start the repository's diff programs. */
-const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
-
-const DIFF_FLAGS = words(`
-      -p -u --patch -s --no-patch --stat --shortstat --numstat --dirstat --summary --raw --name-only
-      --name-status --check --full-index --binary -R -a --text -w -b -z --ignore-all-space
-      --ignore-space-change --ignore-blank-lines --word-diff --minimal --patience --histogram -M -C --find-renames
-      --find-copies --no-renames --no-color --patch-with-stat --compact-summary`);
-const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
-  "-U": "number",
-  "--unified": "number",
-  "-S": "text",
-  "-G": "text",
-  "--diff-filter": word(/^[ACDMRTUXBacdmrtuxb*]{1,16}$/),
-  "--diff-algorithm": word(/^(patience|minimal|histogram|myers|default)$/),
-  "--inter-hunk-context": "number",
-};
-const LOG_FLAGS = [
-  ...DIFF_FLAGS,
-  ...words(`
-      --oneline --graph --decorate --no-decorate --all --branches --tags --remotes --merges --no-merges
-      --first-parent --reverse --follow --abbrev-commit --no-abbrev-commit --parents --children -i -E -F
-      --topo-order --date-order --author-date-order --no-notes --regexp-ignore-case --fixed-strings --cc
-      -m -c`),
-];
-const LOG_VALUES: Readonly<Record<string, ValueRule>> = {
-  ...DIFF_VALUES,
-  "-n": "number",
-  "--max-count": "number",
-  "--skip": "number",
-  "--since": "text",
-  "--after": "text",
-  "--until": "text",
-  "--before": "text",
-  "--author": "text",
-  "--committer": "text",
-  "--grep": "text",
-  "--format": "text",
-  "--pretty": "text",
-  "--date": word(/^(relative|local|iso|iso-strict|iso8601|rfc|short|raw|human|unix|default|format:.{1,100})$/),
-  "--abbrev": "number",
-};
-
-type Positionals = "revisionsAndPaths" | "paths" | "revisions" | "glob" | "searchThenRevisions";
-
-interface Subcommand extends OptionTable {
-  readonly before?: readonly string[];
-  readonly positionals: Positionals;
-  /** Without it, words after the subcommand would create something. */
-  readonly always?: readonly string[];
-}
-
-const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
-  status: {
-    flags: words(`
-      --porcelain --short -s -b --branch --long -z --ignored --show-stash -v --no-renames -uno -uall
-      -unormal`),
-    values: { "--untracked-files": word(/^(no|normal|all)$/) },
-    before: ["--ignore-submodules=dirty"],
-    positionals: "paths",
-  },
-  log: { flags: LOG_FLAGS, values: LOG_VALUES, before: NO_PROGRAMS, positionals: "revisionsAndPaths" },
-  show: { flags: LOG_FLAGS, values: LOG_VALUES, before: NO_PROGRAMS, positionals: "revisionsAndPaths" },
-  diff: {
-    flags: [...DIFF_FLAGS, "--cached", "--staged", "--merge-base", "--exit-code", "--quiet"],
-    values: DIFF_VALUES,
-    before: [...NO_PROGRAMS, "--ignore-submodules=dirty"],
-    positionals: "revisionsAndPaths",
-  },
-  branch: {
-    flags: words("-a --all -r --remotes -v -vv --list -l --show-current --no-color -i"),
-    values: {
-      "--contains": "text",
-      "--merged": "text",
-      "--no-merged": "text",
-      "--sort": "text",
-      "--format": "text",
-      "--points-at": "text",
-    },
-    always: ["--list"],
-    positionals: "glob",
-  },
-  tag: {
-    flags: ["-l", "--list", "-n", "--no-color", "-i"],
-    values: {
-      "--contains": "text",
-      "--merged": "text",
-      "--no-merged": "text",
-      "--sort": "text",
-      "--format": "text",
-      "--points-at": "text",
-    },
-    always: ["--list"],
-    positionals: "glob",
-  },
-  "rev-parse": {
-    flags: words(`
-      --short --verify --quiet -q --abbrev-ref --symbolic-full-name --show-toplevel --show-prefix
-      --is-inside-work-tree --is-bare-repository --show-cdup`),
-    positionals: "revisions",
-  },
-  describe: {
-    flags: words("--all --tags --long --always --dirty --contains --exact-match --first-parent"),
-    values: { "--abbrev": "number", "--match": "text", "--exclude": "text", "--candidates": "number" },
-    positionals: "revisions",
-  },
-  blame: {
-    flags: words("-w -M -C -e -l -s -t -n -f --porcelain --line-porcelain --show-email --root"),
-    values: { "-L": "text", "--since": "text", "--abbrev": "number", "--date": "text" },
-    before: ["--no-textconv"],
-    positionals: "revisionsAndPaths",
-  },
-  "ls-files": {
-    flags: words(`
-      -c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage --unmerged
-      --exclude-standard --full-name --eol`),
-    positionals: "paths",
-  },
-  shortlog: {
-    flags: words("-s -n -e --summary --numbered --email --all --no-merges"),
-    values: { "--since": "text", "--until": "text" },
-    positionals: "revisions",
-  },
-  grep: {
-    flags: words(`
-      -i -n -l -L -w -v -c -E -F -G -P -o -h -H -p -W -a -I -q --cached --heading --break --column
-      --all-match --and --or --not`),
-    values: { "-e": "text", "-A": "number", "-B": "number", "-C": "number", "--max-depth": "number" },
-    before: ["--no-textconv", "--no-ext-grep"],
-    positionals: "searchThenRevisions",
-  },
-};
-
 export const git: Profile = {
   name: "git",
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: "lets a repository's own config name programs and other folders",
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
   env: {
@@ -203,10 +80,12 @@ export const git: Profile = {
 };
 
 function arrange(args: readonly string[]): Arranged | ArgumentProblem {
-  const [name = "", ...rest] = args;
+  const { folder, from } = readGlobal(args);
+  const [name = "", ...rest] = args.slice(from);
   const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined;
   if (subcommand === undefined) {
-    return { index: 0, problem: `the first argument must be one of ${Object.keys(SUBCOMMANDS).join(", ")}` };
+    const known = Object.keys(SUBCOMMANDS).join(", ");
+    return { index: from, problem: `the first argument must be one of ${known}` };
   }
   // Words after `--` are always paths to git, and `-5` means a number of commits.
   const cut = rest.indexOf("--");
@@ -214,9 +93,35 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
     /^-[0-9]{1,9}$/.test(word) ? `-n${word.slice(1)}` : word,
   );
   const parsed = parse(plain, subcommand);
-  if ("problem" in parsed) return { index: parsed.index + 1, problem: parsed.problem };
-  const afterDashes = cut < 0 ? undefined : rest.slice(cut + 1);
-  return assemble(name, subcommand, parsed, afterDashes);
+  if ("problem" in parsed) return { index: parsed.index + from + 1, problem: parsed.problem };
+  const arranged = assemble(name, subcommand, parsed, cut < 0 ? undefined : rest.slice(cut + 1));
+  if ("problem" in arranged) return { index: arranged.index + from + 1, problem: arranged.problem };
+  const inFolder = folder === undefined ? arranged : enter(folder, arranged);
+  return "problem" in inFolder ? inFolder : { ...inFolder, argv: [...GLOBAL, ...inFolder.argv] };
+}
+
+/** Of what may stand before the subcommand only `-C folder`, once, and `--no-pager`, which goes without saying. */
+function readGlobal(args: readonly string[]): { folder: string | undefined; from: number } {
+  let folder: string | undefined;
+  let from = 0;
+  while (from < args.length) {
+    if (args[from] === "--no-pager") from += 1;
+    else if (args[from] === "-C" && folder === undefined && args[from + 1] !== undefined) {
+      folder = args[from + 1];
+      from += 2;
+    } else break;
+  }
+  return { folder, from };
+}
+
+/** Every name is looked at where git will look for it. */
+function enter(folder: string, { argv, paths }: Arranged): Arranged | ArgumentProblem {
+  // After a link, `..` is not where the text says.
+  if (paths.some((path) => /(^|\/)\.\.(\/|$)/.test(path))) {
+    return { index: 0, problem: "with -C, paths are below the folder" };
+  }
+  const below = paths.map((path) => (path.startsWith("/") ? path : `${asPath(folder)}/${path}`));
+  return { argv: ["-C", asPath(folder), ...argv], paths: [asPath(folder), ...below] };
 }
 
 function assemble(
@@ -226,28 +131,39 @@ function assemble(
   afterDashes: readonly string[] | undefined,
 ): Arranged | ArgumentProblem {
   const plain = [...parsed.positionals];
+  if (subcommand.verb !== undefined) {
+    const verb = plain.shift();
+    if (verb?.text !== subcommand.verb) return { index: verb?.index ?? -1, problem: `only ${name} ${subcommand.verb}` };
+  }
   const searchesFor =
     subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? plain.shift() : undefined;
   const bad = plain.find((word) => !isRevisionOrPath(word.text));
   if (bad !== undefined)
-    return { index: bad.index + 1, problem: `${bad.text} is neither a revision nor a path below the folder` };
+    return { index: bad.index, problem: `${bad.text} is neither a revision nor a path below the folder` };
   const search = searchesFor === undefined ? [] : ["-e", searchesFor.text];
-  const options = [name, ...(subcommand.always ?? []), ...(subcommand.before ?? []), ...parsed.options, ...search];
+  const verb = subcommand.verb === undefined ? [] : [subcommand.verb];
+  const isWithout = subcommand.without?.some((option) => parsed.seen.has(option)) === true;
+  const always = isWithout ? [] : (subcommand.always ?? []);
+  const options = [name, ...verb, ...always, ...parsed.options, ...search];
   const texts = plain.map((word) => word.text);
   switch (subcommand.positionals) {
+    case "none":
+      if (texts.length > 0 || afterDashes !== undefined) return { index: -1, problem: `${name} takes no names here` };
+      return { argv: options, paths: [] };
     case "paths": {
       const paths = [...texts, ...(afterDashes ?? [])].map(asPath);
-      return { argv: [...GLOBAL, ...options, "--", ...paths], paths };
+      return { argv: [...options, "--", ...paths], paths };
     }
     case "revisions":
     case "glob":
-      if (afterDashes !== undefined && afterDashes.length > 0) return { index: 0, problem: `${name} takes no paths` };
-      return { argv: [...GLOBAL, ...options, ...texts], paths: [] };
+      if (afterDashes !== undefined && afterDashes.length > 0) return { index: -1, problem: `${name} takes no paths` };
+      return { argv: [...options, ...texts], paths: [] };
     case "searchThenRevisions":
     case "revisionsAndPaths": {
-      const paths = (afterDashes ?? []).map(asPath);
-      const tail = afterDashes === undefined ? [] : ["--", ...paths];
-      return { argv: [...GLOBAL, ...options, ...texts, ...tail], paths };
+      const after = (afterDashes ?? []).map(asPath);
+      const tail = afterDashes === undefined ? [] : ["--", ...after];
+      // A word before `--` is a file as soon as there is one of that name, in or out of a repository.
+      return { argv: [...options, ...texts, ...tail], paths: [...texts, ...after] };
     }
   }
 }
@@ -255,8 +171,4 @@ function assemble(
 /** Not an option (the reader saw to that), no remote helper (`ext::sh`), nothing above the folder or from the top. */
 function isRevisionOrPath(text: string): boolean {
   return text !== "" && !/^[-/]/.test(text) && !text.includes("::") && !/(^|\/)\.\.(\/|$)/.test(text);
-}
-
-function word(pattern: RegExp) {
-  return (value: string): string | undefined => (pattern.test(value) ? undefined : `must match ${pattern.source}`);
 }

@@ -1,5 +1,6 @@
 // A reader for GNU-style command lines. Only options in the table exist; abbreviations, unknown letters in a bundle and
-// values where none belong are refused.
+// values where none belong are refused. What was read is written again in the one form that the program surely takes for
+// the same: test/host/spellings.test.ts holds every table to the real program.
 
 import type { ArgumentProblem } from "./profile.js";
 
@@ -9,12 +10,25 @@ export type ValueRule = "number" | "text" | "path" | ((value: string) => string 
 export interface OptionTable {
   /** Options without a value: `-l`, `--long`. */
   readonly flags: readonly string[];
-  /** Options with a value: `-A`, `--glob`. */
+  /** Options that need a value, in the same word or in the next: `-A3`, `-A 3`, `--glob=x`, `--glob x`. */
   readonly values?: Readonly<Record<string, ValueRule>>;
+  /** Options that may have a value, only in the same word: `-U5`, `--stat=80`, `--stat`. Alone, a function sees "". */
+  readonly optional?: Readonly<Record<string, ValueRule>>;
+  /** Values that options of `values` have when they are the last word. */
+  readonly whenLast?: Readonly<Record<string, string>>;
+  /** What stands between a long option and its value: GNU's programs know both, curl only a new word. */
+  readonly longValues?: "equals" | "word";
+}
+
+export interface Given {
+  readonly name: string;
+  /** One flag an element; long values as `--name=value`, short ones as `-n` `value`, optional ones as `-nvalue`. */
+  readonly form: readonly string[];
 }
 
 export interface Parsed {
-  /** Normal form: one flag an element; long values as `--name=value`, short ones as `-n` `value`. */
+  readonly given: readonly Given[];
+  /** All forms, in order. */
   readonly options: readonly string[];
   readonly positionals: readonly { readonly text: string; readonly index: number }[];
   /** Values of `path` options. */
@@ -28,7 +42,7 @@ export function parse(args: readonly string[], table: OptionTable): Parsed | Arg
 }
 
 class Reader {
-  readonly options: string[] = [];
+  readonly given: Given[] = [];
   readonly positionals: { text: string; index: number }[] = [];
   readonly paths: string[] = [];
   readonly seen = new Map<string, string>();
@@ -53,62 +67,74 @@ class Reader {
         if (problem !== undefined) return { index, problem };
       }
     }
-    return { options: this.options, positionals: this.positionals, paths: this.paths, seen: this.seen };
+    const { given, positionals, paths, seen } = this;
+    return { given, options: given.flatMap(({ form }) => form), positionals, paths, seen };
   }
 
   #long(arg: string): string | undefined {
     const equals = arg.indexOf("=");
     const name = equals < 0 ? arg : arg.slice(0, equals);
+    const attached = equals < 0 ? undefined : arg.slice(equals + 1);
     if (this.#table.flags.includes(name)) {
-      return equals < 0 ? this.#flag(name) : `option ${name} takes no value`;
+      return attached === undefined ? this.#take(name, "", [name]) : `option ${name} takes no value`;
     }
-    const rule = this.#ruleFor(name);
-    if (rule === undefined) return `option ${name} is not among those this profile allows`;
-    const value = equals < 0 ? this.#next() : arg.slice(equals + 1);
+    const maybe = ruleFor(this.#table.optional, name);
+    if (maybe !== undefined) {
+      if (attached === "") return `option ${name} needs a value after =`;
+      return this.#value(name, maybe, attached ?? "", [arg]);
+    }
+    const rule = ruleFor(this.#table.values, name);
+    if (rule === undefined) return notAllowed(name);
+    const value = attached ?? this.#next(name);
     if (value === undefined) return `option ${name} needs a value`;
-    return this.#value(name, rule, value, [`${name}=${value}`]);
+    return this.#value(name, rule, value, this.#table.longValues === "word" ? [name, value] : [`${name}=${value}`]);
   }
 
   #short(arg: string): string | undefined {
-    if (this.#table.flags.includes(arg)) return this.#flag(arg);
+    if (this.#table.flags.includes(arg)) return this.#take(arg, "", [arg]);
     for (let i = 1; i < arg.length; i++) {
       const name = `-${arg[i]}`;
-      const rule = this.#ruleFor(name);
+      const attached = arg.slice(i + 1);
+      const maybe = ruleFor(this.#table.optional, name);
+      if (maybe !== undefined) return this.#value(name, maybe, attached, [name + attached]);
+      const rule = ruleFor(this.#table.values, name);
       if (rule !== undefined) {
-        const attached = arg.slice(i + 1);
-        const value = attached === "" ? this.#next() : attached;
+        const value = attached === "" ? this.#next(name) : attached;
         if (value === undefined) return `option ${name} needs a value`;
         return this.#value(name, rule, value, [name, value]);
       }
-      if (!this.#table.flags.includes(name)) return `option ${name} is not among those this profile allows`;
-      this.#flag(name);
+      if (!this.#table.flags.includes(name)) return notAllowed(name);
+      this.#take(name, "", [name]);
     }
     return undefined;
   }
 
-  #ruleFor(name: string): ValueRule | undefined {
-    const values = this.#table.values ?? {};
-    return Object.hasOwn(values, name) ? values[name] : undefined;
-  }
-
-  #next(): string | undefined {
-    return this.#args[++this.#index];
-  }
-
-  #flag(name: string): undefined {
-    this.options.push(name);
-    this.seen.set(name, "");
-    return undefined;
+  #next(name: string): string | undefined {
+    const word = this.#args[++this.#index];
+    return word ?? this.#table.whenLast?.[name];
   }
 
   #value(name: string, rule: ValueRule, value: string, form: readonly string[]): string | undefined {
-    const problem = checkValue(rule, value);
+    const isAlone = value === "" && form.length === 1 && form[0] === name;
+    const problem = isAlone && typeof rule !== "function" ? undefined : checkValue(rule, value);
     if (problem !== undefined) return `option ${name}: ${problem}`;
     if (rule === "path") this.paths.push(value);
-    this.options.push(...form);
+    return this.#take(name, value, form);
+  }
+
+  #take(name: string, value: string, form: readonly string[]): undefined {
+    this.given.push({ name, form });
     this.seen.set(name, value);
     return undefined;
   }
+}
+
+function ruleFor(rules: Readonly<Record<string, ValueRule>> | undefined, name: string): ValueRule | undefined {
+  return rules !== undefined && Object.hasOwn(rules, name) ? rules[name] : undefined;
+}
+
+function notAllowed(name: string): string {
+  return `option ${name} is not among those this profile allows`;
 }
 
 function checkValue(rule: ValueRule, value: string): string | undefined {
@@ -124,6 +150,12 @@ export function words(text: string): string[] {
 
 export function letters(text: string): string[] {
   return Array.from(text, (letter) => `-${letter}`);
+}
+
+/** A rule for values: these words and no others. */
+export function oneWord(...allowed: readonly string[]) {
+  return (value: string): string | undefined =>
+    allowed.includes(value) ? undefined : `must be one of ${allowed.filter((word) => word !== "").join(", ")}`;
 }
 
 /** A file name that no tool can take for an option or for its standard input. */

@@ -1,10 +1,11 @@
 import type { ProfileName } from "../policy/document.js";
-import { make, npm, tar } from "./build.js";
+import { make, npm } from "./build.js";
 import { curl } from "./curl.js";
 import { find } from "./find.js";
 import { git } from "./git.js";
 import type { Profile } from "./profile.js";
 import { cat, grep, jq, ls, rg } from "./search.js";
+import { tar } from "./tar.js";
 import { awk, sed } from "./text.js";
 
 export const profiles: Readonly<Record<ProfileName, Profile>> = {

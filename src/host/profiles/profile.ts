@@ -22,8 +22,8 @@ export interface Profile {
   readonly env: Readonly<Record<string, string>>;
   /** Builds start programs that lie in the roots. */
   readonly execFromRoots: boolean;
-  /** What it runs is the project's own code: without a sandbox there is nothing to hold it. */
-  readonly needsSandbox: boolean;
+  /** Why it cannot be run with `sandbox: off`: what reading arguments does not make harmless. */
+  readonly needsSandbox: string | undefined;
   /** Programs that reserve far more address space than they use cannot live under an address-space limit. */
   readonly reservesAddressSpace: boolean;
   /** Says why this build of the program cannot be made safe, if so. */

@@ -15,7 +15,6 @@ describe("escape hatches are refused", () => {
   const hatches: [ProfileName, string[]][] = [
     ["git", ["-c", "core.fsmonitor=x", "status"]],
     ["git", ["--git-dir=/x", "log"]],
-    ["git", ["-C", "/x", "log"]],
     ["git", ["--exec-path=/x", "log"]],
     ["git", ["log", "--output=/x"]],
     ["git", ["log", "--outp=/x"]],
@@ -67,7 +66,6 @@ describe("escape hatches are refused", () => {
     ["find", ["-L", "."]],
     ["find", [".", "-follow"]],
     ["find", ["-files0-from", "x"]],
-    ["find", [".", "-newer", "/etc/passwd"]],
     ["ls", ["--hyperlink"]],
     ["ls", ["-L"]],
     ["ls", ["--dereference"]],
@@ -94,6 +92,8 @@ describe("escape hatches are refused", () => {
     ["curl", ["--data-binary", "@x", "https://example.com"]],
     ["curl", ["--json", "@x", "https://example.com"]],
     ["curl", ["--data-urlencode", "a@x", "https://example.com"]],
+    ["curl", ["--data-urlencode", "a@x=1", "https://example.com"]],
+    ["curl", ["--data-urlencode", "@x", "https://example.com"]],
     ["curl", ["-H", "@x", "https://example.com"]],
     ["curl", ["-b", "x", "https://example.com"]],
     ["curl", ["-w", "@x", "https://example.com"]],
@@ -190,12 +190,9 @@ describe("escape hatches are refused", () => {
     ["awk", ['@include "x"; 1']],
     ["npm", ["exec", "x"]],
     ["npm", ["install", "x"]],
-    ["npm", ["run", "a", "--", "x"]],
     ["npm", ["run", "--script-shell=/x", "a"]],
     ["npm", ["config", "ls"]],
-    ["npm", ["run"]],
     ["make", ["-f", "/x"]],
-    ["make", ["-C", "/x"]],
     ["make", ["--eval=x"]],
     ["make", ["SHELL=/x", "all"]],
     ["make", ["A=$(shell x)"]],
@@ -211,8 +208,48 @@ describe("escape hatches are refused", () => {
     ["tar", ["-xf", "a.tar", "-F", "sh"]],
     ["tar", ["-xf", "a.tar", "--rsh-command=sh"]],
     ["tar", ["-xf", "-"]],
-    ["tar", ["xf", "a.tar"]],
     ["tar", ["-xtf", "a.tar"]],
+    ["tar", ["xPf", "a.tar"]],
+    ["tar", ["xIf", "sh", "a.tar"]],
+    ["tar", ["xf"]],
+    ["tar", ["-cf", "a.tar", "-C", "a", "-C", "b", "x"]],
+    ["tar", ["-cf", "a.tar", "-C", "a", "../x"]],
+    ["make", ["-C", "a", "-C", "b"]],
+    ["make", ["-Ca", "--directory=b"]],
+    ["npm", ["run", "a", "--", "$(id)"]],
+    ["npm", ["run", "a", "--", "x;id"]],
+    ["npm", ["run", "a", "--", "`id`"]],
+    ["npm", ["run", "a", "--", 'a"b']],
+    ["npm", ["ls", "--", "x"]],
+    ["npm", ["run", "-c", "id"]],
+    // Starts the repository's textconv program.
+    ["git", ["status", "-v"]],
+    ["git", ["status", "-sv"]],
+    ["git", ["status", "-vv"]],
+    ["git", ["status", "-uall -v"]],
+    ["git", ["-C", "a", "-C", "b", "log"]],
+    ["git", ["-C", "a", "log", "--", "../x"]],
+    ["git", ["-C"]],
+    ["git", ["-Ca", "log"]],
+    ["git", ["--no-pager", "-c", "a.b=c", "log"]],
+    ["git", ["stash"]],
+    ["git", ["stash", "pop"]],
+    ["git", ["stash", "list", "-p"]],
+    ["git", ["stash", "list", "--", "x"]],
+    ["git", ["remote", "update"]],
+    ["git", ["remote", "-v", "update"]],
+    ["git", ["remote", "add", "x", "y"]],
+    ["git", ["cat-file", "--textconv", "HEAD:a"]],
+    ["git", ["cat-file", "--filters", "HEAD:a"]],
+    ["git", ["cat-file", "--batch"]],
+    ["git", ["diff", "--color=always"]],
+    ["git", ["diff", "--color"]],
+    ["git", ["diff", "-O/etc/passwd"]],
+    ["git", ["diff", "--stat=80 --output=x"]],
+    ["git", ["log", "-Uno"]],
+    ["git", ["log", "--stat="]],
+    ["grep", ["--color=x", "a"]],
+    ["grep", ["-5x", "a"]],
   ];
   test.each(hatches)("%s %j", (name, args) =>
     expect(typeof arrange(name, ...args), JSON.stringify(arrange(name, ...args))).toBe("string"),
@@ -221,15 +258,18 @@ describe("escape hatches are refused", () => {
 
 describe("ordinary use is put together unambiguously", () => {
   test.each<[ProfileName, string[], string]>([
-    ["ls", ["-la", "src"], "-l -a -- src"],
+    ["ls", ["-la", "src"], "-l -a --color=never -- src"],
+    ["ls", ["--color", "-w80"], "--color -w 80 --color=never --"],
     ["cat", ["-n", "--", "-x"], "-n -- ./-x"],
-    ["grep", ["-rn", "--include=*.ts", "a;b$c", "src"], "-r -n --include=*.ts -e a;b$c -- src"],
-    ["grep", ["-e", "-x", "f"], "-e -x -- f"],
-    ["rg", ["-n", "-g", "*.ts", "needle", "src"], "-n -g *.ts -e needle -- src"],
-    ["rg", ["-nC3", "x"], "-n -C 3 -e x --"],
-    ["rg", ["--files", "src"], "--files -- src"],
+    ["grep", ["-rn", "--include=*.ts", "a;b$c", "src"], "-r -n --include=*.ts --color=never -e a;b$c -- src"],
+    ["grep", ["-e", "-x", "f"], "-e -x --color=never -- f"],
+    ["grep", ["-5", "--color=auto", "x"], "-C 5 --color=auto --color=never -e x --"],
+    ["rg", ["-n", "-g", "*.ts", "needle", "src"], "-n -g *.ts --color=never -e needle -- src"],
+    ["rg", ["-nC3", "x"], "-n -C 3 --color=never -e x --"],
+    ["rg", ["--files", "src"], "--files --color=never -- src"],
     ["find", [".", "-name", "*.ts", "-maxdepth", "2"], "-P . -maxdepth 2 -name *.ts"],
     ["find", ["-type", "f"], "-P . -type f"],
+    ["find", ["src", "-newer", "-x", "-quit"], "-P src -newer ./-x -quit"],
     ["jq", ["-r", "--arg", "n", "v", ".a[$n]", "f.json"], "-r --arg n v .a[$n] f.json"],
     ["sed", ["-n", "1,5p", "f"], "-n -e 1,5p -- f"],
     ["awk", ["-F,", "-v", "n=1", "{print $n}", "f"], "-F , -v n=1 -- {print $n} f"],
@@ -241,12 +281,32 @@ describe("ordinary use is put together unambiguously", () => {
     ],
     ["git", ["show", "HEAD~1:a.txt"], "HEAD~1:a.txt"],
     ["git", ["branch", "-a"], "branch --list -a"],
+    ["git", ["branch", "--merged"], "branch --list --merged=HEAD"],
+    ["git", ["branch", "--merged", "main"], "branch --list --merged=main"],
     ["git", ["grep", "-n", "std::vector"], "-n -e std::vector"],
+    ["git", ["diff", "-U5", "-M50%", "--stat=80", "HEAD"], "--ignore-submodules=dirty -U5 -M50% --stat=80 HEAD"],
+    ["git", ["log", "--pretty", "HEAD"], "--no-textconv --pretty HEAD"],
+    ["git", ["status", "-u"], "status --ignore-submodules=dirty -u --"],
+    ["git", ["status", "-suno", "--porcelain=v2"], "-s -uno --porcelain=v2 --"],
+    ["git", ["--no-pager", "-C", "a", "log", "--", "x"], "-C a log --no-ext-diff --no-textconv -- x"],
+    ["git", ["stash", "list"], "stash list"],
+    ["git", ["remote", "-v"], "remote -v"],
     ["curl", ["-sS", "-d", "a=1", "https://example.com/x"], "-s -S -d a=1 --url https://example.com/x"],
-    ["make", ["-j4", "build", "V=1"], "-j 4 -- build V=1"],
+    ["curl", ["--max-time=2", "--json", "{}", "https://a.example/"], "--max-time 2 --json {} --url https://a.example/"],
+    ["curl", ["--url=https://a.example/", "-m2"], "-m 2 --url https://a.example/"],
+    ["curl", ["--data-urlencode", "a=b@c", "https://a.example/"], "--data-urlencode a=b@c --url https://a.example/"],
+    ["make", ["-j4", "build", "V=1"], "-j4 -- build V=1"],
+    ["make", ["-j", "4", "build"], "-j4 -- build"],
+    ["make", ["-j", "build"], "-j -- build"],
+    ["make", ["-C", "sub", "--jobs", "2"], "-C sub --jobs=2 --"],
     ["npm", ["run", "build"], "run build"],
+    ["npm", ["run", "test", "--", "--watch", "-t", "one two"], "run test -- --watch -t one two"],
+    ["npm", ["t", "--", "--grep=a"], "test -- --grep=a"],
+    ["npm", ["run"], "run"],
     ["npm", ["ci"], "ci --ignore-scripts"],
     ["tar", ["-tzf", "a.tgz"], "-t -z -f a.tgz --"],
+    ["tar", ["tzf", "a.tgz"], "-t -z -f a.tgz --"],
+    ["tar", ["xfC", "a.tar", "out", "x"], "-x -f a.tar -C out -- x"],
   ])("%s %j", (name, args, tail) => expect([arrange(name, ...args)].flat().join(" ")).toContain(tail));
 
   test("what makes each tool safe comes first", () => {
@@ -266,8 +326,16 @@ test("file names are told apart, so that each can be checked", () => {
   };
   expect(paths("cat", "a", "../b")).toEqual(["a", "../b"]);
   expect(paths("grep", "/etc/passwd", "f")).toEqual(["f"]);
-  expect(paths("tar", "-cf", "out.tar", "-C", "src", "a")).toEqual(["out.tar", "src", "a"]);
+  expect(paths("tar", "-cf", "out.tar", "-C", "src", "a", "/b")).toEqual(["out.tar", "src", "src/a", "/b"]);
+  expect(paths("tar", "cf", "out.tar", "a")).toEqual(["out.tar", "a"]);
+  expect(paths("make", "--directory=/etc", "all")).toEqual(["/etc"]);
   expect(paths("git", "log", "--", "a", "/etc/x")).toEqual(["a", "/etc/x"]);
+  expect(paths("git", "diff", "link/passwd", "link/hosts")).toEqual(["link/passwd", "link/hosts"]);
+  expect(paths("git", "diff", "link/passwd", "--", "b")).toEqual(["link/passwd", "b"]);
+  expect(paths("git", "grep", "root", "link/passwd")).toEqual(["link/passwd"]);
+  expect(paths("git", "blame", "link/passwd")).toEqual(["link/passwd"]);
+  expect(paths("git", "-C", "/etc", "log", "a", "--", "b", "/c")).toEqual(["/etc", "/etc/a", "/etc/b", "/c"]);
+  expect(paths("find", "src", "-newer", "/etc/passwd")).toEqual(["src", "/etc/passwd"]);
   expect(paths("find", "src", "-name", "x")).toEqual(["src"]);
   expect(paths("awk", "1", "f")).toEqual(["f"]);
 });
@@ -275,4 +343,9 @@ test("file names are told apart, so that each can be checked", () => {
 test("an awk without a safe mode is refused by name", () => {
   expect(profiles.awk.checkExecutable("/usr/bin/mawk")).toContain("gawk");
   expect(profiles.awk.checkExecutable("/usr/bin/gawk")).toBeUndefined();
+});
+
+test("what cannot be made harmless by reading arguments says why it needs a sandbox", () => {
+  const needing = Object.values(profiles).filter(({ needsSandbox }) => needsSandbox !== undefined);
+  expect(needing.map(({ name }) => name).sort()).toEqual(["git", "make", "npm", "tar"]);
 });

@@ -1,24 +1,24 @@
 // Tools that only read: ls, cat, grep, rg, jq. Their escape hatches are options that start programs (`rg --pre`), read
 // option files, follow links, or read a second file under cover of an option.
 
-import { asPath, type OptionTable, type Parsed, parse, letters, words } from "./grammar.js";
+import { asPath, letters, oneWord, type OptionTable, type Parsed, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const PLAIN: Pick<Profile, "execFromRoots" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> = {
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
 };
 
-function filesOnly(before: readonly string[], table: OptionTable) {
+function filesOnly(table: OptionTable, after: readonly string[] = []) {
   return (args: readonly string[]): Arranged | ArgumentProblem => {
     const parsed = parse(args, table);
     if ("problem" in parsed) return parsed;
     const stdin = parsed.positionals.find((p) => p.text === "-");
     if (stdin !== undefined) return { index: stdin.index, problem: "- is not a file name here" };
     const files = parsed.positionals.map((p) => asPath(p.text));
-    return { argv: [...before, ...parsed.options, "--", ...files], paths: [...parsed.paths, ...files] };
+    return { argv: [...parsed.options, ...after, "--", ...files], paths: [...parsed.paths, ...files] };
   };
 }
 
@@ -29,45 +29,56 @@ function patternThenFiles(parsed: Parsed, before: readonly string[], gaveOne: bo
   if (!gaveOne && pattern === undefined) return { index: 0, problem: "a search pattern is missing" };
   const files = rest.map((p) => asPath(p.text));
   const search = pattern === undefined ? [] : ["-e", pattern.text];
-  return { argv: [...before, ...parsed.options, ...search, "--", ...files], paths: [...parsed.paths, ...files] };
+  return {
+    argv: [...before, ...parsed.options, COLORLESS, ...search, "--", ...files],
+    paths: [...parsed.paths, ...files],
+  };
 }
+
+/** Comes after the caller's options, so that whatever they say about colours there are none. */
+const COLORLESS = "--color=never";
+
+export const LS: OptionTable = {
+  flags: [
+    ...letters("laAh1RtrSdFisnogpqQBUXcuGZCxmkv"),
+    ...words(`
+      --all --almost-all --human-readable --recursive --reverse --directory --size --inode
+      --numeric-uid-gid --no-group --group-directories-first --full-time --si --escape`),
+  ],
+  values: {
+    "--sort": oneWord("none", "size", "time", "version", "extension"),
+    "--time": oneWord("atime", "access", "ctime", "status", "birth"),
+    "--format": oneWord("across", "commas", "horizontal", "long", "single-column", "verbose", "vertical"),
+    "--ignore": "text",
+    "-I": "text",
+    "-w": "number",
+    "--width": "number",
+    "--time-style": oneWord("full-iso", "long-iso", "iso"),
+  },
+  optional: {
+    "--color": oneWord("", "never", "auto", "always"),
+    "--classify": oneWord("", "never", "auto", "always"),
+  },
+};
 
 export const ls: Profile = {
   ...PLAIN,
   name: "ls",
   env: { LS_COLORS: "", TZ: "UTC" },
-  arrange: filesOnly(["--color=never"], {
-    flags: [
-      ...letters("laAh1RtrSdFisnogpqQBUXcu"),
-      ...words(`
-      --all --almost-all --human-readable --recursive --reverse --directory --size --inode --classify
-      --numeric-uid-gid --no-group --group-directories-first --full-time --si --escape`),
-    ],
-    values: {
-      "--sort": oneWord("none", "size", "time", "version", "extension"),
-      "--time": oneWord("atime", "access", "ctime", "status", "birth"),
-      "--format": oneWord("across", "commas", "horizontal", "long", "single-column", "verbose", "vertical"),
-      "--ignore": "text",
-      "-I": "text",
-      "--time-style": oneWord("full-iso", "long-iso", "iso"),
-    },
-  }),
+  arrange: filesOnly(LS, [COLORLESS]),
 };
 
-export const cat: Profile = {
-  ...PLAIN,
-  name: "cat",
-  env: {},
-  arrange: filesOnly([], {
-    flags: [
-      ...letters("nbsAeEtTv"),
-      ...words(`
+export const CAT: OptionTable = {
+  flags: [
+    ...letters("nbsAeEtTv"),
+    ...words(`
       --number --number-nonblank --squeeze-blank --show-all --show-ends --show-tabs --show-nonprinting`),
-    ],
-  }),
+  ],
 };
 
-const GREP: OptionTable = {
+export const cat: Profile = { ...PLAIN, name: "cat", env: {}, arrange: filesOnly(CAT) };
+
+export const GREP: OptionTable = {
   flags: [
     ...letters("EFGPinvwxclLoqshHraIzT"),
     ...words(`
@@ -90,6 +101,10 @@ const GREP: OptionTable = {
     "--exclude": "text",
     "--exclude-dir": "text",
   },
+  optional: {
+    "--color": oneWord("", "never", "auto", "always"),
+    "--colour": oneWord("", "never", "auto", "always"),
+  },
 };
 
 export const grep: Profile = {
@@ -97,15 +112,19 @@ export const grep: Profile = {
   name: "grep",
   env: { GREP_COLOR: "", GREP_COLORS: "" },
   arrange(args) {
-    const parsed = parse(args, GREP);
+    // `-5` is five lines of context.
+    const parsed = parse(
+      args.map((arg) => (/^-[0-9]{1,9}$/.test(arg) ? `-C${arg.slice(1)}` : arg)),
+      GREP,
+    );
     if ("problem" in parsed) return parsed;
     // Devices and pipes would be waited on; links met on the way down are not followed by -r.
     const gaveOne = parsed.seen.has("-e") || parsed.seen.has("--regexp");
-    return patternThenFiles(parsed, ["--color=never", "--devices=skip"], gaveOne);
+    return patternThenFiles(parsed, ["--devices=skip"], gaveOne);
   },
 };
 
-const RG: OptionTable = {
+export const RG: OptionTable = {
   flags: [
     ...letters("nNiSsFwxvclopPU0HIau"),
     ...words(`
@@ -146,7 +165,7 @@ const RG: OptionTable = {
     "--sort": oneWord("none", "path", "modified", "accessed", "created"),
     "--sortr": oneWord("none", "path", "modified", "accessed", "created"),
     "--threads": "number",
-    "--color": oneWord("never"),
+    "--color": oneWord("never", "auto", "always", "ansi"),
   },
 };
 
@@ -159,11 +178,11 @@ export const rg: Profile = {
     const parsed = parse(args, RG);
     if ("problem" in parsed) return parsed;
     const gaveOne = ["-e", "--regexp", "--files", "--type-list"].some((name) => parsed.seen.has(name));
-    return patternThenFiles(parsed, ["--no-config", "--no-follow", "--color=never"], gaveOne);
+    return patternThenFiles(parsed, ["--no-config", "--no-follow"], gaveOne);
   },
 };
 
-const JQ: OptionTable = {
+export const JQ: OptionTable = {
   flags: [
     ...letters("rcnseSjaM"),
     ...words(`
@@ -214,9 +233,4 @@ function arrangeJq(args: readonly string[]): Arranged | ArgumentProblem {
   // jq has no safe end-of-options before 1.7, and a program that begins with a dash would be one.
   const shown = program.text.startsWith("-") ? ` ${program.text}` : program.text;
   return { argv: ["--monochrome-output", ...parsed.options, ...named, shown, ...paths], paths };
-}
-
-function oneWord(...words: readonly string[]) {
-  return (value: string): string | undefined =>
-    words.includes(value) ? undefined : `must be one of ${words.join(", ")}`;
 }

@@ -4,7 +4,7 @@ import { basename } from "node:path";
 import { asPath, type OptionTable, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const SED: OptionTable = {
+export const SED: OptionTable = {
   flags: words("-n -E -r -s -u -z --quiet --silent --regexp-extended --separate --posix --null-data"),
   values: { "-e": "text", "--expression": "text", "-l": "number", "--line-length": "number" },
 };
@@ -13,7 +13,7 @@ export const sed: Profile = {
   name: "sed",
   env: {},
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
   arrange(args) {
@@ -30,7 +30,7 @@ export const sed: Profile = {
   },
 };
 
-const AWK: OptionTable = {
+export const AWK: OptionTable = {
   flags: [],
   values: {
     "-F": "text",
@@ -42,7 +42,7 @@ export const awk: Profile = {
   name: "awk",
   env: { AWKPATH: "/nonexistent", AWKLIBPATH: "/nonexistent", GAWK_READ_TIMEOUT: "" },
   execFromRoots: false,
-  needsSandbox: false,
+  needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: (real) =>
     basename(real).startsWith("gawk")

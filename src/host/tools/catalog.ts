@@ -5,7 +5,7 @@ import { type Denial, denial, isDenial, quote } from "../denial.js";
 import { absolutePath, locate, type Place } from "../jail/index.js";
 import { resolvePortable } from "../jail/portable.js";
 import { type Command, matchAll, type Policy } from "../policy/index.js";
-import { isProblem } from "../profiles/index.js";
+import { type Arranged, isProblem } from "../profiles/index.js";
 import { nearest } from "../../protocol/index.js";
 import { findHardLink } from "./hard-links.js";
 import type { CmdRunInput } from "./shapes.js";
@@ -31,9 +31,10 @@ export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denia
   if (refused !== undefined) return refused;
   const cwd = planCwd(policy, command, input.cwd);
   if (cwd !== undefined && isDenial(cwd)) return cwd;
-  const argv = arrange(policy, command, args, cwd?.path);
-  if (isDenial(argv)) return argv;
-  const linked = findHardLink(policy, args, cwd?.path);
+  const arranged = arrange(policy, command, args, cwd?.path);
+  if (isDenial(arranged)) return arranged;
+  const { argv, paths } = arranged;
+  const linked = findHardLink(policy, args, cwd?.path) ?? findHardLink(policy, paths, cwd?.path);
   if (linked !== undefined) return linked;
   const stdin = Buffer.from(input.stdin ?? "");
   if (stdin.length > policy.limits.maxStdinBytes) {
@@ -212,8 +213,8 @@ function arrange(
   command: Command,
   args: readonly string[],
   cwd: string | undefined,
-): readonly string[] | Denial {
-  if (command.profile === undefined) return [...command.fixed, ...args];
+): Arranged | Denial {
+  if (command.profile === undefined) return { argv: [...command.fixed, ...args], paths: [] };
   const arranged = command.profile.arrange(args);
   if (isProblem(arranged)) {
     const field = `args[${arranged.index}]`;
@@ -228,7 +229,7 @@ function arrange(
     const refused = checkPathArgument(policy, path, cwd);
     if (refused !== undefined) return refused;
   }
-  return arranged.argv;
+  return arranged;
 }
 
 /** The sandbox holds in any case; this says so before the program starts, and in words. */
