@@ -4,7 +4,6 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
-import type { ToolSummary } from "../gate/index.js";
 import { toolSummaries } from "../gateway/index.js";
 import { isJsonObject, type JsonObject, parseStrict } from "../protocol/index.js";
 import type { ServerDefinition } from "../tool/index.js";
@@ -13,6 +12,7 @@ import { CliError, EXIT } from "./exit.js";
 import { createOut, type Out } from "./print.js";
 import { statePaths } from "./state.js";
 import { VERSION } from "./version.js";
+import type { ServedTool } from "./voices.js";
 
 export interface Shared {
   json: boolean;
@@ -62,9 +62,9 @@ export async function loadServer(module: string | undefined): Promise<ServerDefi
 }
 
 /** The tools that policies are checked against: a manifest that was named, what was served last, or the demonstration. */
-export function toolsFor(command: Command, manifest: string | undefined): ToolSummary[] {
+export function toolsFor(command: Command, manifest: string | undefined): ServedTool[] {
   const file = manifest ?? join(statePaths(shared(command).dir).dir, "tools.json");
-  if (manifest === undefined && !existsSync(file)) return toolSummaries(demoServer(VERSION).server);
+  if (manifest === undefined && !existsSync(file)) return servedTools(demoServer(VERSION).server);
   let parsed: JsonObject;
   try {
     parsed = JSON.parse(readFileSync(file, "utf8")) as JsonObject;
@@ -75,9 +75,17 @@ export function toolsFor(command: Command, manifest: string | undefined): ToolSu
   if (!Array.isArray(result.tools)) throw new CliError(`${file} holds no \`tools\`: give it the answer of tools/list`);
   const server = typeof parsed.server === "string" ? parsed.server : "local";
   return result.tools.map((tool) => {
-    const { name, inputSchema, tags } = tool as unknown as { name: string; inputSchema: JsonObject; tags?: string[] };
-    return { name, server, inputSchema, tags: tags ?? [] };
+    const { name, inputSchema, tags, noGuardrailRequired } = tool as unknown as ServedTool;
+    const guarded = typeof noGuardrailRequired === "boolean" ? { noGuardrailRequired } : {};
+    return { name, server, inputSchema, tags: tags ?? [], ...guarded };
   });
+}
+
+function servedTools(server: ServerDefinition): ServedTool[] {
+  return toolSummaries(server).map((tool) => ({
+    ...tool,
+    noGuardrailRequired: server.tools.get(tool.name)?.noGuardrailRequired ?? false,
+  }));
 }
 
 export function policyPaths(command: Command, given: readonly string[] | undefined): string[] {

@@ -150,6 +150,10 @@ async function recordSwap(ledger: Ledger, telemetry: Telemetry, swap: PolicySwap
 
 /** What is served, kept where the offline commands find it. */
 function manifest(server: ServerDefinition): string {
-  const tools = [...server.tools.values()].map((tool) => ({ ...tool.definition, tags: tool.tags }));
+  const tools = [...server.tools.values()].map(({ definition, tags, noGuardrailRequired }) => ({
+    ...definition,
+    tags,
+    noGuardrailRequired,
+  }));
   return `${JSON.stringify({ server: server.info.name, tools }, null, 2)}\n`;
 }

@@ -104,6 +104,32 @@ describe("policies", () => {
     expect(cli("policy", "explain", "nobody").code).toBe(64);
   });
 
+  it("are explained as the call would end: what the schema refuses is not permitted", () => {
+    const { code, stdout } = cli("policy", "explain", "math.add", '{"a":1,"b":"x"}');
+    expect(code).toBe(2);
+    expect(stdout).toMatch(/deny: arguments of `math\.add`.*\n.*refused by the schema; policy alone says permit/);
+    const cases = join(gateway.dir, "invalid.yaml");
+    writeFileSync(cases, "- tool: math.add\n  arguments: { a: 1, b: x }\n  expect: permit\n");
+    const tested = cli("policy", "test", cases);
+    expect(tested.code).toBe(1);
+    expect(tested.stdout).toContain("invalid.yaml:1 case 1: expected permit, got deny by schema: arguments of");
+  });
+
+  it("are explained as the call would end: a tool without a guardrail does not run", () => {
+    const tools = join(gateway.dir, "guarded.json");
+    const tool = { name: "wipe", inputSchema: { type: "object" }, noGuardrailRequired: false };
+    writeFileSync(tools, JSON.stringify({ tools: [tool] }));
+    const open = join(gateway.dir, "open.cedar");
+    writeFileSync(open, "permit (principal, action, resource);");
+    const { code, stdout } = cli("--json", "policy", "explain", "wipe", "--tools", tools, "--policy", open);
+    expect(code).toBe(2);
+    expect(JSON.parse(stdout)).toMatchObject({
+      refusedBy: "guardrail",
+      decision: { effect: "deny", rules: [{ id: "guardrail.missing" }] },
+      policy: { effect: "permit" },
+    });
+  });
+
   it("are tested by cases, compared, replayed and suggested", () => {
     const cases = join(gateway.dir, "cases.yaml");
     writeFileSync(
@@ -127,6 +153,17 @@ describe("policies", () => {
     const file = join(gateway.dir, "suggested.cedar");
     writeFileSync(file, suggested.stdout);
     expect(cli("policy", "check", "--policy", file).code).toBe(0);
+    // Neither a rule's no nor a person's say is undone by the suggestion.
+    remote("call", "shell.run", '{"command":"ls"}');
+    remote("call", "notes.delete", '{"title":"x"}');
+    const careful = cli("policy", "suggest").stdout;
+    writeFileSync(file, careful);
+    const who = /Agent::"([^"]+)"/.exec(careful)?.[1] ?? "";
+    const decided = (...call: string[]) => cli("policy", "explain", ...call, "--policy", file, "--agent", who).code;
+    expect(decided("shell.run", '{"command":"ls"}')).toBe(2);
+    expect(decided("notes.delete", '{"title":"x"}')).toBe(5);
+    expect(careful).toContain("forbidden by no-shell");
+    expect(careful).toContain('@approvers("operators")');
     expect(
       cli(
         "policy",

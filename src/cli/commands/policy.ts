@@ -4,11 +4,11 @@ import {
   type CaseResult,
   describeProblem,
   diffPolicies,
-  type Explanation,
   loadPolicyFiles,
   METHODS,
   type ObservedCall,
   parseCases,
+  type PolicyCase,
   type PolicyDecision,
   PolicyInvalid,
   type PolicyRequest,
@@ -19,10 +19,12 @@ import {
 } from "../../gate/index.js";
 import { readIntents } from "../../ledger/index.js";
 import type { JsonObject } from "../../protocol/index.js";
+import type { Problem } from "../../tool/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "../host-config/files.js";
 import { jsonArguments, ledgerDir, outFor, policyPaths, toolsFor } from "../options.js";
 import { effectWord, type Out, paint } from "../print.js";
+import { schemaProblems, type Voiced, voiced } from "../voices.js";
 import { addHostPolicyCommands } from "./host-policy.js";
 
 const HOST_TOOLS = new Set(["fs.read", "fs.write", "cmd.run"]);
@@ -81,7 +83,8 @@ export function addPolicyCommands(program: Command): void {
           return;
         }
         const set = await load(command, options);
-        const explanation = set.explain(requestFor(tools, tool, jsonArguments(text), options.agent));
+        const request = requestFor(tools, tool, jsonArguments(text), options.agent);
+        const explanation = voiced(tools, request, set.explain(request), await schemaProblems(tools, request));
         out.data(explanation, () => explained(explanation));
         const { effect } = explanation.decision;
         process.exitCode = effect === "permit" ? EXIT.ok : effect === "deny" ? EXIT.deny : EXIT.challenge;
@@ -94,13 +97,21 @@ export function addPolicyCommands(program: Command): void {
       const out = outFor(command);
       const set = await load(command, options);
       const results: CaseResult[] = [];
-      for (const file of files) results.push(...runCases(set, await parseCases(file, readText(file))));
+      const tools = toolsFor(command, options.tools);
+      for (const file of files) {
+        const cases = await parseCases(file, readText(file));
+        const problems = new Map<PolicyCase, readonly Problem[]>();
+        for (const each of cases) problems.set(each, await schemaProblems(tools, each.request));
+        results.push(
+          ...runCases(set, cases, (each, explanation) =>
+            voiced(tools, each.request, explanation, problems.get(each) ?? []),
+          ),
+        );
+      }
       const failed = results.filter((result) => !result.ok);
       out.data({ passed: results.length - failed.length, failed: failed.length, results }, () =>
         [
-          ...failed.map(
-            ({ case: each, message }) => `${paint.red("✗")} ${each.file}:${each.line} ${each.name}: ${message}`,
-          ),
+          ...failed.map(({ case: each, message }) => `${paint.red("✗")} ${each.file}:${each.line} ${message}`),
           `${results.length - failed.length} passed, ${failed.length} failed`,
         ].join("\n"),
       );
@@ -232,8 +243,14 @@ function requestFor(tools: readonly ToolSummary[], name: string, args: JsonObjec
   };
 }
 
-function explained({ decision, rules }: Explanation): string {
+function explained({ decision, rules, refusedBy, policy, problems }: Voiced): string {
   const lines = [`${effectWord(decision.effect)}${decision.reason === "" ? "" : `: ${decision.reason}`}`];
+  if (refusedBy) lines.push(`  refused by the ${refusedBy}; policy alone says ${effectWord(policy.effect)}`);
+  for (const { path, message, expected } of problems) {
+    lines.push(
+      paint.red(`  ${path === "" ? "the arguments" : path}: ${message}${expected ? ` (right: ${expected})` : ""}`),
+    );
+  }
   for (const error of decision.errors) lines.push(paint.red(`  error: ${error}`));
   for (const rule of rules) {
     const mark = rule.matched ? paint.bold("matched") : "no match";

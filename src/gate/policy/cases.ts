@@ -171,16 +171,21 @@ function partsOf(resource: JsonObject): { server?: string; tags?: string[]; read
   };
 }
 
-export function runCases(policy: PolicySet, cases: readonly PolicyCase[]): CaseResult[] {
+/** `overrule` is for what else has a say in a call: its schema, a guardrail. */
+export function runCases(
+  policy: PolicySet,
+  cases: readonly PolicyCase[],
+  overrule: (each: PolicyCase, explanation: Explanation) => Explanation = (_each, explanation) => explanation,
+): CaseResult[] {
   return cases.map((each) => {
-    const explanation = policy.explain(each.request);
+    const explanation = overrule(each, policy.explain(each.request));
     const message = mismatch(each, explanation);
     return { case: each, ok: message === "", message, explanation };
   });
 }
 
 function mismatch(each: PolicyCase, { decision, rules }: Explanation): string {
-  const deciding = decision.rules.map((rule) => `${rule.id} (${rule.file}:${rule.line})`).join(", ");
+  const deciding = decision.rules.map(ruleText).join(", ");
   const by = deciding === "" ? "by no rule" : `by ${deciding}`;
   if (decision.effect !== each.expect) {
     const shown = rules.filter((rule) => !["principal", "action"].includes(rule.decidedBy.part));
@@ -198,6 +203,11 @@ function mismatch(each: PolicyCase, { decision, rules }: Explanation): string {
 function describe(rule: Explanation["rules"][number]): string {
   if (rule.error !== undefined) return `failed (${rule.error}) at`;
   return rule.matched ? `(${rule.effect}) matched` : `(${rule.effect}) did not match because of`;
+}
+
+/** What is no rule of a file, such as the schema, has no place in one. */
+function ruleText({ id, file, line }: Explanation["decision"]["rules"][number]): string {
+  return file === "" ? id : `${id} (${file}:${line})`;
 }
 
 function oneLine(text: string): string {
