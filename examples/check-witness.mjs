@@ -46,17 +46,16 @@ function matches(workflow, pattern, name) {
   return parts.length > 1 && new RegExp(`^${parts.join(".*")}$`, "s").test(name);
 }
 
-/** What a list of patterns, or a mapping from patterns to schemas, says of one call: undefined when nothing. */
-function permission(workflow, list, name) {
-  if (Array.isArray(list)) return list.some((pattern) => matches(workflow, pattern, name)) ? true : undefined;
-  // The last entry that speaks of a capability is the one that counts.
-  return Object.entries(list).findLast(([pattern]) => matches(workflow, pattern, name))?.[1];
+/** The schemas that a list of patterns, or a mapping from patterns to schemas, has for one capability; all of them hold. */
+function entriesFor(workflow, list, name) {
+  const entries = Array.isArray(list) ? list.map((pattern) => [pattern, true]) : Object.entries(list);
+  return entries.filter(([pattern]) => matches(workflow, pattern, name)).map(([, schema]) => schema);
 }
 
 function holds(workflow, agent, capability) {
   const { servers = [], tools } = workflow.agents[agent] ?? {};
   const offered = servers.some((server) => capability.startsWith(`${server}.`));
-  return offered && (tools === undefined || permission(workflow, tools, capability) !== undefined);
+  return offered && (tools === undefined || entriesFor(workflow, tools, capability).length > 0);
 }
 
 function isRoot(workflow, agent) {
@@ -86,10 +85,9 @@ function granted(workflow, schemas, grant, say) {
     say(`${capability} does not take ${JSON.stringify(argument?.value)}`);
   for (const number of delegations) {
     const { tools, arguments: narrowed = {} } = workflow.delegations[number] ?? {};
-    if (tools !== undefined && permission(workflow, tools, capability) === undefined)
+    if (tools !== undefined && entriesFor(workflow, tools, capability).length === 0)
       say(`delegation ${number} does not pass ${capability}`);
-    const limit = permission(workflow, narrowed, capability);
-    if (limit !== undefined && limit !== true && !accepts(limit, argument?.value))
+    if (!entriesFor(workflow, narrowed, capability).every((schema) => accepts(schema, argument?.value)))
       say(`delegation ${number} does not pass these arguments`);
   }
 }
@@ -105,12 +103,12 @@ export function checkReport(workflow, report, readManifest = () => ({ tools: [] 
       granted(workflow, schemas, grant, say);
       if (grant.agents.at(-1) !== violation.agent) say("the way ends elsewhere");
       const allow = workflow.agents[violation.agent]?.allow;
-      const allowed = allow === undefined ? true : permission(workflow, allow, grant.capability);
-      if (allowed === true || (grant.isProved && allowed !== undefined && accepts(allowed, grant.argument.value)))
-        say("the allow list permits it");
+      const allowed = allow === undefined ? [true] : entriesFor(workflow, allow, grant.capability);
+      const permits = (schema) => schema === true || (grant.isProved && accepts(schema, grant.argument.value));
+      if (allowed.length > 0 && allowed.every(permits)) say("the allow list permits it");
       continue;
     }
-    const rule = (workflow.rules ?? []).find(({ name }) => name === violation.rule);
+    const rule = (workflow.rules ?? []).find(({ name }, n) => (name ?? `rule ${n + 1}`) === violation.rule);
     if (rule === undefined) say(`there is no rule ${violation.rule}`);
     if (rule?.except?.includes(violation.agent) || rule?.agents?.includes(violation.agent) === false)
       say("the rule is not about this agent");

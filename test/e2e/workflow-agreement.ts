@@ -5,7 +5,7 @@ import { emitPolicy } from "../../src/cli/workflow/grants.js";
 import { loadPolicy, makeIntent, spendDelegation, type Target } from "../../src/gate/index.js";
 import { toolSummaries } from "../../src/gateway/index.js";
 import type { Grant } from "../../src/lattice/index.js";
-import type { WorkflowFile } from "../../src/lattice/fixtures/workflows.js";
+import { entriesFor, type WorkflowFile } from "../../src/lattice/fixtures/workflows.js";
 import { holds, openLive, openWorld, tokenAlong, type World } from "./workflow-world.js";
 
 const NUMBERS = [1, 2, 3, 4];
@@ -99,7 +99,7 @@ export async function checkAgreement(file: WorkflowFile): Promise<{ decisions: n
 }
 
 function allows(allow: WorkflowFile["agents"][string]["allow"], tool: string, n: number): boolean {
-  return allow === undefined || (Object.hasOwn(allow, tool) && takes(allow[tool], n));
+  return allow === undefined || takesAll(entriesFor(allow, tool) ?? [false], n);
 }
 
 /** Read off the file itself: every agent is offered the tool, and every step lets the number through. */
@@ -111,11 +111,18 @@ function arrives(file: WorkflowFile, way: readonly string[], tool: string, n: nu
     .every((to, i) =>
       file.delegations.some(
         ({ from, to: target, tools, arguments: narrowed }) =>
-          from === way[i] && target === to && (tools?.includes(tool) ?? true) && takes(narrowed?.[tool] ?? true, n),
+          from === way[i] &&
+          target === to &&
+          (tools?.includes(tool) ?? true) &&
+          takesAll(entriesFor(narrowed ?? {}, tool) ?? [], n),
       ),
     );
   const own = file.servers[server]?.tools.find((each) => each.name === name)?.inputSchema;
   return offered && steps && takes(own, n);
+}
+
+function takesAll(schemas: readonly unknown[], n: number): boolean {
+  return schemas.every((schema) => takes(schema, n));
 }
 
 function takes(schema: unknown, n: number): boolean {

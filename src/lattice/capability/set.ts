@@ -22,13 +22,22 @@ const MAX_TOOLS = 100_000;
 
 /** Caps(S): the capability set of a server, from its answer to `tools/list`. */
 export function capabilitiesOf(manifest: unknown): CapabilitySet {
+  return capabilitiesFrom(toolsIn(manifest), (error) => {
+    throw error;
+  });
+}
+
+export function toolsIn(manifest: unknown): readonly unknown[] {
   const tools = isObject(manifest) ? manifest.tools : undefined;
-  if (!Array.isArray(tools)) {
-    throw new LatticeError(
-      "LATTICE_MANIFEST",
-      "a manifest must be an object with a list `tools`, as tools/list answers",
-    );
-  }
+  if (Array.isArray(tools)) return tools;
+  throw new LatticeError("LATTICE_MANIFEST", "a manifest must be an object with a list `tools`, as tools/list answers");
+}
+
+/** The capabilities of those tools that are as they should be; `problem` hears of the others. */
+export function capabilitiesFrom(
+  tools: readonly unknown[],
+  problem: (error: LatticeError, tool: number) => void,
+): ReadonlyMap<string, Capability> {
   if (tools.length > MAX_TOOLS) {
     throw new LatticeError(
       "LATTICE_TOO_LARGE",
@@ -37,22 +46,32 @@ export function capabilitiesOf(manifest: unknown): CapabilitySet {
   }
   const set = new Map<string, Capability>();
   for (const [i, tool] of tools.entries()) {
-    if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "") {
-      throw new LatticeError("LATTICE_MANIFEST", `tools[${i}] of the manifest has no name`);
+    try {
+      const capability = capabilityOf(tool, i);
+      if (set.has(capability.name)) {
+        throw new LatticeError(
+          "LATTICE_DUPLICATE",
+          `the manifest lists the tool \`${capability.name}\` twice; names must be unique`,
+        );
+      }
+      set.set(capability.name, capability);
+    } catch (error) {
+      if (!(error instanceof LatticeError)) throw error;
+      problem(error, i);
     }
-    if (set.has(tool.name)) {
-      throw new LatticeError(
-        "LATTICE_DUPLICATE",
-        `the manifest lists the tool \`${tool.name}\` twice; names must be unique`,
-      );
-    }
-    set.set(tool.name, {
-      name: tool.name,
-      arguments: typeOf(schemaAt(tool, "inputSchema") ?? ANY_ARGUMENTS),
-      result: typeOf(schemaAt(tool, "outputSchema") ?? true),
-    });
   }
   return set;
+}
+
+function capabilityOf(tool: unknown, i: number): Capability {
+  if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "") {
+    throw new LatticeError("LATTICE_MANIFEST", `tools[${i}] of the manifest has no name`);
+  }
+  return {
+    name: tool.name,
+    arguments: typeOf(schemaAt(tool, "inputSchema") ?? ANY_ARGUMENTS),
+    result: typeOf(schemaAt(tool, "outputSchema") ?? true),
+  };
 }
 
 function schemaAt(tool: { readonly [key: string]: unknown }, key: string): JsonSchema | undefined {

@@ -60,7 +60,7 @@ export class Analysis {
     } = this.#build(workflow.delegations.map((_, i) => i)));
   }
 
-  /** Capabilities whose scope is taken for larger than it is, because too many delegations narrow their arguments. */
+  /** Capabilities whose scope may be taken for larger than it is, because their ways are narrowed in too many ways. */
   get simplified(): readonly string[] {
     return this.#lanes.simplified;
   }
@@ -86,21 +86,18 @@ export class Analysis {
             line,
           );
         }
-        for (const lane of lanes.of(capability)) setBit(keep, node * lanes.words, lane);
+        for (const lane of lanes.at(node, capability)) setBit(keep, node * lanes.words, lane);
         if (isRoot) setBit(sources, node * lanes.words, lanes.whole(capability));
       }
     }
+    const from = delegations.map((delegation) => this.#node(delegation.from, delegation.line));
+    const to = delegations.map((delegation) => this.#node(delegation.to, delegation.line));
     const transfers = new Map<number, Transfer>();
     for (const [edge, delegation] of delegations.entries()) {
-      const transfer = lanes.transfer(delegation);
+      const transfer = lanes.transfer(delegation, from[edge] as number, to[edge] as number);
       if (transfer !== undefined && transfer.mask !== undefined) transfers.set(edge, transfer);
     }
-    const graph = new Graph(
-      agents.length,
-      delegations.map(({ from, line }) => this.#node(from, line)),
-      delegations.map(({ to, line }) => this.#node(to, line)),
-      transfers,
-    );
+    const graph = new Graph(agents.length, from, to, transfers);
     const reach = new Reach(graph, lanes.words, keep, sources);
     this.#numbers = [...alive];
     return { lanes, reach, rules: new RuleCheck(this.workflow, lanes, reach) };
@@ -115,20 +112,37 @@ export class Analysis {
   /** Scope(v): what an agent comes to hold, with the arguments that arrive by any way. */
   scope(agent: string): ReadonlyMap<string, Capability> {
     const node = this.#node(agent);
-    const types = new Map<string, ValueType[]>();
+    const arrived = new Map<string, number[]>();
     eachLane(this.#reach.at(node), (lane) => {
-      const { capability, type } = this.#lanes.list[lane] as Lane;
-      // Whatever else arrives is part of the capability as a whole.
-      const hasWhole = this.#reach.has(node, this.#lanes.whole(capability));
-      if ((hasWhole && lane !== this.#lanes.whole(capability)) || this.#lanes.isDead(lane)) return;
-      types.set(capability, [...(types.get(capability) ?? []), type]);
+      const { capability } = this.#lanes.list[lane] as Lane;
+      arrived.set(capability, [...(arrived.get(capability) ?? []), lane]);
     });
     const scope = new Map<string, Capability>();
-    for (const [name, of] of types) {
+    for (const [name, lanes] of arrived) {
+      const of = this.#widest(lanes)
+        .filter((lane) => !this.#lanes.isDead(lane))
+        .map((lane) => this.#laneType(lane));
+      if (of.length === 0) continue;
       const result = this.workflow.capabilities.get(name)?.result ?? ANY_VALUE;
       scope.set(name, { name, arguments: of.length === 1 ? (of[0] as ValueType) : { is: "any", of }, result });
     }
     return scope;
+  }
+
+  #laneType(lane: number): ValueType {
+    return (this.#lanes.list[lane] as Lane).type;
+  }
+
+  /** Without those that carry every narrowing of another one, and are therefore part of it. */
+  #widest(lanes: readonly number[]): readonly number[] {
+    const narrowings = (lane: number): bigint => (this.#lanes.list[lane] as Lane).narrowings;
+    return lanes.filter(
+      (lane, i) =>
+        !lanes.some((other, j) => {
+          const common = narrowings(other) & narrowings(lane);
+          return i !== j && common === narrowings(other) && (common !== narrowings(lane) || j < i);
+        }),
+    );
   }
 
   #violationsAt(node: number): Violation[] {
@@ -141,8 +155,13 @@ export class Analysis {
       const inclusion = this.#lanes.within(lane, allow.get(capability) ?? NO_VALUE);
       if (inclusion.answer === "yes") return;
       const distance = this.#reach.distance(node, lane);
-      if (distance < (nearest.get(capability)?.distance ?? Infinity))
-        nearest.set(capability, { lane, distance, inclusion });
+      const found = nearest.get(capability);
+      // A proof by a longer way is worth more than a doubt by a shorter one.
+      const isBetter =
+        found === undefined || found.inclusion.answer === inclusion.answer
+          ? distance < (found?.distance ?? Infinity)
+          : inclusion.answer === "no";
+      if (isBetter) nearest.set(capability, { lane, distance, inclusion });
     });
     return [...nearest.values()].map(({ lane, inclusion }) => ({
       kind: "allow",
@@ -158,6 +177,7 @@ export class Analysis {
       capability,
       ...this.#evidence.way(node, edges),
       ...(inclusion.answer === "no" ? { argument: { value: inclusion.witness } } : {}),
+      ...(inclusion.answer === "unknown" ? { why: inclusion.why } : {}),
       isProved: inclusion.answer === "no",
     };
   }
@@ -179,8 +199,8 @@ export class Analysis {
   addDelegation(delegation: Delegation): Change {
     const [from, to] = [this.#node(delegation.from, delegation.line), this.#node(delegation.to, delegation.line)];
     const number = this.#delegations.push(delegation) - 1;
-    const transfer = this.#lanes.transfer(delegation);
-    if (transfer === undefined || this.#lanes.isOpen) return this.#rebuild(number, [...this.#alive(), number]);
+    const transfer = this.#lanes.dependOn(delegation) ? undefined : this.#lanes.transfer(delegation, from, to);
+    if (transfer === undefined) return this.#rebuild(number, [...this.#alive(), number]);
     return this.#change(number, () => {
       const { edge, shifts } = this.#reach.addEdge(from, to, transfer);
       this.#numbers[edge] = number;
@@ -193,6 +213,10 @@ export class Analysis {
     const edge = this.#numbers[number] === number ? number : this.#numbers.indexOf(number);
     if (!this.#reach.graph.has(edge)) {
       throw new LatticeError("LATTICE_UNKNOWN_NAME", `there is no delegation number ${number}`);
+    }
+    if (this.#lanes.dependOn(this.#delegations[number] as Delegation)) {
+      const others = this.#alive().filter((other) => other !== number);
+      return this.#rebuild(number, others);
     }
     return this.#change(number, () => {
       const shifts = this.#reach.removeEdge(edge);
@@ -242,7 +266,7 @@ export class Analysis {
     return keys;
   }
 
-  /** A narrowing never seen before changes the lanes themselves: everything is built anew. */
+  /** Where the lanes themselves may be others, everything is built anew. */
   #rebuild(delegation: number, alive: readonly number[]): Change {
     const before = new Map(this.violations().map((violation) => [violationKey(violation), violation]));
     ({ lanes: this.#lanes, reach: this.#reach, rules: this.#rules } = this.#build(alive));

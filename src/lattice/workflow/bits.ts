@@ -9,6 +9,11 @@ export function setBit(bits: Uint32Array, offset: number, lane: number): void {
   bits[at] = (bits[at] as number) | (1 << (lane & 31));
 }
 
+export function clearBit(bits: Uint32Array, offset: number, lane: number): void {
+  const at = offset + (lane >>> 5);
+  bits[at] = (bits[at] as number) & ~(1 << (lane & 31));
+}
+
 export function isZero(bits: Uint32Array): boolean {
   for (let w = 0; w < bits.length; w++) if (bits[w] !== 0) return false;
   return true;

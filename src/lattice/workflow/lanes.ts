@@ -1,30 +1,38 @@
 import type { Inclusion, InclusionOptions } from "../inclusion/includes.js";
 import { includesType } from "../inclusion/includes.js";
 import { NO_VALUE, typeKey, type ValueType } from "../inclusion/type.js";
-import { setBit } from "./bits.js";
+import { clearBit, setBit } from "./bits.js";
 import { PASS, type Transfer } from "./graph.js";
 import type { Delegation, Workflow } from "./model.js";
-import { collectedSets } from "./narrowings.js";
+import { type Collected, type Collection, collect, type Step, type Ways } from "./narrowings.js";
 
 /** A capability as it arrives after some of the narrowings of its arguments, whatever the order. */
 export interface Lane {
   readonly capability: string;
   readonly type: ValueType;
+  /** As the bits of a number. */
+  readonly narrowings: bigint;
+  /** False when it stands for ways that are not told apart, each of which lets this much through or less. */
+  readonly isExact: boolean;
 }
 
-/** The lanes of one capability: one for each set of narrowings, written as the bits of a number. */
+/** The lanes of one capability: one for each set of narrowings. */
 interface Bundle {
   readonly first: number;
-  readonly narrowings: readonly string[];
-  readonly sets: readonly number[];
-  readonly laneOf: ReadonlyMap<number, number>;
+  readonly lanes: readonly number[];
+  readonly bitOf: ReadonlyMap<string, number>;
+  readonly laneOf: ReadonlyMap<bigint, number>;
+  /** Where only sets that some way collects have a lane. Any other change than a look needs new lanes. */
+  readonly open?: Collected;
 }
 
 /** Up to this many narrowings of one capability every set of them has a lane, so that any change finds its lanes. */
 const MAX_CLOSED = 6;
-/** Beyond that, only sets that some way collects have one, up to so many; narrowings past this number are left out. */
-const MAX_NARROWINGS = 30;
-const MAX_SETS = 1_024;
+/** Bits for all agents and lanes together; each capability has a few lanes in any case. */
+const MAX_BITS = 2 ** 29;
+const MIN_SETS = 64;
+
+const NOT_TOLD_APART = "so many ways narrow these arguments differently that they are not all told apart";
 
 /**
  * One lane for each capability and each set of narrowings that a way through the workflow can collect. Narrowing is
@@ -33,50 +41,50 @@ const MAX_SETS = 1_024;
 export class Lanes {
   readonly list: readonly Lane[];
   readonly words: number;
-  /** Capabilities for which narrowings were left out: their scope is taken for larger than it is. */
+  /** Capabilities of which some agent has a lane that is not exact: its scope is taken for larger than it may be. */
   readonly simplified: readonly string[];
-  /** Whether a new delegation may collect a set that has no lane. */
-  readonly isOpen: boolean;
   readonly #bundles = new Map<string, Bundle>();
+  readonly #open: (readonly [capability: string, bundle: Bundle, collected: Collected])[] = [];
   readonly #options: InclusionOptions;
   readonly #answers = new Map<string, Inclusion>();
   /** Many delegations narrow alike. */
   readonly #transfers = new Map<string, Transfer>();
   readonly #typeNumbers = new Map<string, number>();
+  readonly #keys: string[] = [];
   readonly #numberOf = new WeakMap<ValueType, number>();
 
   constructor(workflow: Workflow, options: InclusionOptions) {
     this.#options = options;
     const list: Lane[] = [];
-    const simplified: string[] = [];
-    let isOpen = false;
     const narrowings = this.#narrowings(workflow);
     for (const [name, { arguments: type }] of workflow.capabilities) {
       const all = [...(narrowings.get(name) ?? [])];
-      const isClosed = all.length <= MAX_CLOSED;
-      const kept = all.slice(0, MAX_NARROWINGS);
-      const found = isClosed
-        ? undefined
-        : collectedSets(
-            workflow,
-            name,
-            kept.map(([key]) => key),
-            MAX_SETS,
-          );
-      const chosen = isClosed || found !== undefined ? kept : kept.slice(0, MAX_CLOSED);
-      const sets = found ?? Array.from({ length: 2 ** chosen.length }, (_, set) => set);
-      if (chosen.length < all.length) simplified.push(name);
-      if (found !== undefined) isOpen = true;
-      const laneOf = new Map(sets.map((set, i) => [set, list.length + i]));
-      this.#bundles.set(name, { first: list.length, narrowings: chosen.map(([key]) => key), sets, laneOf });
-      for (const set of sets) {
-        const parts = chosen.filter((_, i) => ((set >> i) & 1) === 1).map(([, narrowing]) => narrowing);
-        list.push({ capability: name, type: parts.length === 0 ? type : { is: "all", of: [type, ...parts] } });
+      const bitOf = new Map(all.map(([key], bit) => [key, bit]));
+      const open =
+        all.length <= MAX_CLOSED
+          ? undefined
+          : collect(
+              waysOf(workflow, name, (narrowing) => bitOf.get(this.#keyOf(narrowing)) ?? -1),
+              Math.max(MIN_SETS, Math.floor(MAX_BITS / workflow.agents.length) - list.length),
+            );
+      const collections =
+        open?.collections ??
+        Array.from({ length: 2 ** all.length }, (_, set) => ({ narrowings: BigInt(set), isExact: true }));
+      const first = list.length;
+      const laneOf = new Map<bigint, number>();
+      for (const { narrowings: set, isExact } of collections) {
+        const parts = all.filter((_, bit) => ((set >> BigInt(bit)) & 1n) === 1n).map(([, narrowing]) => narrowing);
+        const narrowed: ValueType = parts.length === 0 ? type : { is: "all", of: [type, ...parts] };
+        const lane = list.push({ capability: name, type: narrowed, narrowings: set, isExact }) - 1;
+        if (isExact) laneOf.set(set, lane);
       }
+      const lanes = collections.map((_, i) => first + i);
+      const bundle: Bundle = { first, lanes, bitOf, laneOf, ...(open === undefined ? {} : { open }) };
+      this.#bundles.set(name, bundle);
+      if (open !== undefined) this.#open.push([name, bundle, open]);
     }
     this.list = list;
-    this.simplified = simplified;
-    this.isOpen = isOpen;
+    this.simplified = this.#open.filter(([, , { merged }]) => merged.size > 0).map(([name]) => name);
     this.words = Math.max(1, Math.ceil(list.length / 32));
   }
 
@@ -86,7 +94,7 @@ export class Lanes {
     const idle = new Set<string>();
     for (const delegation of delegations) {
       for (const [capability, type] of delegation.arguments ?? []) {
-        const key = typeKey(type);
+        const key = this.#keyOf(type);
         const types = found.get(capability) ?? new Map<string, ValueType>();
         if (types.has(key) || idle.has(`${capability} ${key}`)) continue;
         const whole = capabilities.get(capability)?.arguments;
@@ -104,8 +112,14 @@ export class Lanes {
 
   /** All lanes of a capability. */
   of(capability: string): readonly number[] {
+    return this.#bundles.get(capability)?.lanes ?? [];
+  }
+
+  /** The lanes by which a capability can be at an agent that is offered it. */
+  at(agent: number, capability: string): readonly number[] {
     const bundle = this.#bundles.get(capability);
-    return bundle === undefined ? [] : bundle.sets.map((_, i) => bundle.first + i);
+    if (bundle?.open === undefined) return bundle?.lanes ?? [];
+    return (bundle.open.at.get(agent) ?? []).map((number) => bundle.first + number);
   }
 
   bits(lanes: Iterable<number>): Uint32Array {
@@ -114,46 +128,81 @@ export class Lanes {
     return bits;
   }
 
-  /** What a delegation lets through; undefined when it narrows by arguments for which there are no lanes yet. */
-  transfer(delegation: Delegation): Transfer | undefined {
-    const { only, arguments: narrowed } = delegation;
-    if (only === undefined && (narrowed === undefined || narrowed.size === 0)) return PASS;
-    const types = [...(narrowed ?? [])].map(([capability, type]) => [capability, this.#typeNumber(type)]);
-    const key = JSON.stringify([only, types]);
-    const known = this.#transfers.get(key);
-    if (known !== undefined) return known;
-    const transfer = this.#makeTransfer(delegation);
-    if (transfer !== undefined) this.#transfers.set(key, transfer);
-    return transfer;
+  /** Whether the lanes themselves may be others when this delegation comes or goes. */
+  dependOn({ only }: Delegation): boolean {
+    return this.#open.some(([capability]) => only === undefined || only.includes(capability));
   }
 
-  #makeTransfer({ only, arguments: narrowed }: Delegation): Transfer | undefined {
-    const passed = new Set((only ?? [...this.#bundles.keys()]).flatMap((capability) => this.of(capability)));
+  /** What a delegation lets through; undefined when it narrows by arguments for which there are no lanes yet. */
+  transfer(delegation: Delegation, from: number, to: number): Transfer | undefined {
+    const { only, arguments: narrowed } = delegation;
+    // Where each lane leads on this delegation is settled for this delegation alone.
+    const own = this.#open.filter(
+      ([capability, { bitOf }, { merged }]) =>
+        (only === undefined || only.includes(capability)) &&
+        (merged.has(to) || bitOf.has(this.#keyOf(narrowed?.get(capability)))),
+    );
+    if (only === undefined && own.length === 0 && (narrowed === undefined || narrowed.size === 0)) return PASS;
+    const types = [...(narrowed ?? [])].map(([capability, type]) => [capability, this.#typeNumber(type)]);
+    const key = JSON.stringify([only, types, own.map(([capability]) => capability)]);
+    let shared = this.#transfers.get(key);
+    if (shared === undefined) {
+      shared = this.#shared(delegation, new Set(own.map(([capability]) => capability)));
+      if (shared === undefined) return undefined;
+      this.#transfers.set(key, shared);
+    }
+    if (own.length === 0) return shared;
+    const moves = own.flatMap(([capability, bundle]) =>
+      this.#ownMoves(bundle, bundle.bitOf.get(this.#keyOf(narrowed?.get(capability))), from, to),
+    );
+    return { mask: shared.mask, moves: [...shared.moves, ...moves] };
+  }
+
+  /** What any delegation that is written like this one lets through, apart from some capabilities. */
+  #shared({ only, arguments: narrowed }: Delegation, apart: ReadonlySet<string>): Transfer | undefined {
+    const mask = new Uint32Array(this.words).fill(only === undefined ? 0xffffffff : 0);
+    for (const capability of only ?? []) for (const lane of this.of(capability)) setBit(mask, 0, lane);
+    for (const capability of apart) for (const lane of this.of(capability)) clearBit(mask, 0, lane);
     const moves: [number, number][] = [];
     for (const [capability, type] of narrowed ?? []) {
       const bundle = this.#bundles.get(capability);
-      if (bundle === undefined || (only !== undefined && !only.includes(capability))) continue;
-      const bit = bundle.narrowings.indexOf(typeKey(type));
-      if (bit === -1) {
-        const isIdle = this.within(bundle.first, type).answer === "yes";
-        if (isIdle || this.simplified.includes(capability)) continue;
+      if (bundle === undefined || apart.has(capability) || (only !== undefined && !only.includes(capability))) continue;
+      const bit = bundle.bitOf.get(this.#keyOf(type));
+      if (bit === undefined) {
+        if (this.within(bundle.first, type).answer === "yes") continue;
         return undefined;
       }
-      for (const set of bundle.sets) {
-        if (((set >> bit) & 1) === 1) continue;
-        const from = bundle.laneOf.get(set) as number;
-        passed.delete(from);
-        // Where no way collects the larger set, no way brings the smaller one here.
-        const to = bundle.laneOf.get(set | (1 << bit));
-        if (to !== undefined) moves.push([from, to]);
+      for (const [set, lane] of bundle.laneOf) {
+        const narrower = set | (1n << BigInt(bit));
+        if (narrower === set) continue;
+        clearBit(mask, 0, lane);
+        moves.push([lane, bundle.laneOf.get(narrower) as number]);
       }
     }
-    return { mask: this.bits(passed), moves };
+    return { mask, moves };
   }
 
-  /** Whether all arguments of a lane are among `allowed`. */
+  /** Each lane of an open capability leads to its own at the other end, or to that for the rest, or is covered there. */
+  #ownMoves(bundle: Bundle, bit: number | undefined, from: number, to: number): [number, number][] {
+    const { open, first, laneOf } = bundle;
+    if (open === undefined) return [];
+    const there = new Set(open.at.get(to));
+    const rest = open.merged.get(to);
+    const moves: [number, number][] = [];
+    for (const number of open.at.get(from) ?? []) {
+      const { narrowings, isExact } = open.collections[number] as Collection;
+      const lane = isExact ? laneOf.get(bit === undefined ? narrowings : narrowings | (1n << BigInt(bit))) : undefined;
+      const next = lane !== undefined && there.has(lane - first) ? lane - first : rest;
+      if (next !== undefined) moves.push([first + number, first + next]);
+    }
+    return moves;
+  }
+
+  /** Whether all arguments of a lane are among `allowed`. What is not exact shows no argument that is not. */
   within(lane: number, allowed: ValueType): Inclusion {
-    return this.#includes((this.list[lane] as Lane).type, allowed);
+    const { type, isExact } = this.list[lane] as Lane;
+    const inclusion = this.#includes(type, allowed);
+    return isExact || inclusion.answer === "yes" ? inclusion : { answer: "unknown", why: NOT_TOLD_APART };
   }
 
   /** Whether no arguments at all are left: then nobody can use it. */
@@ -172,14 +221,41 @@ export class Lanes {
     return answer;
   }
 
+  #keyOf(type: ValueType | undefined): string {
+    if (type === undefined) return "";
+    return this.#keys[this.#typeNumber(type)] as string;
+  }
+
   #typeNumber(type: ValueType): number {
     let number = this.#numberOf.get(type);
     if (number === undefined) {
       const key = typeKey(type);
       number = this.#typeNumbers.get(key) ?? this.#typeNumbers.size;
       this.#typeNumbers.set(key, number);
+      this.#keys[number] = key;
       this.#numberOf.set(type, number);
     }
     return number;
   }
+}
+
+/** The delegations that pass a capability on, between agents that are offered it. */
+function waysOf({ agents, delegations }: Workflow, capability: string, narrowingOf: (type: ValueType) => number): Ways {
+  const numbers = new Map<string, number>();
+  const roots: number[] = [];
+  for (const [number, { name, holds, isRoot }] of agents.entries()) {
+    if (!holds.includes(capability)) continue;
+    numbers.set(name, number);
+    if (isRoot) roots.push(number);
+  }
+  const out = new Map<number, Step[]>();
+  for (const { from, to, only, arguments: narrowed } of delegations) {
+    const [source, target] = [numbers.get(from), numbers.get(to)];
+    if (source === undefined || target === undefined || (only !== undefined && !only.includes(capability))) continue;
+    const type = narrowed?.get(capability);
+    const steps = out.get(source) ?? [];
+    if (steps.push({ to: target, narrowing: type === undefined ? -1 : narrowingOf(type) }) === 1)
+      out.set(source, steps);
+  }
+  return { agents: agents.length, roots, out };
 }

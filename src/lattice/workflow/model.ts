@@ -60,6 +60,8 @@ export interface Grant {
   readonly argument?: { readonly value: unknown };
   /** False when it could not be decided and was therefore taken as a violation. */
   readonly isProved: boolean;
+  /** Why it could not be decided. */
+  readonly why?: string;
 }
 
 export type Violation =

@@ -1,4 +1,4 @@
-import { type Capability, capabilitiesOf } from "../capability/set.js";
+import { type Capability, capabilitiesFrom, toolsIn } from "../capability/set.js";
 import { LatticeError } from "../errors.js";
 import { isObject, type JsonSchema } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
@@ -24,7 +24,9 @@ class Reader {
   readonly #d: WorkflowDocument;
   readonly #options: ParseOptions;
   readonly #capabilities = new Map<string, Capability>();
-  readonly #servers = new Map<string, readonly string[] | undefined>();
+  readonly #servers = new Map<string, readonly string[]>();
+  /** Servers of which not every tool could be read: a name of theirs that is not there is no second problem. */
+  readonly #broken = new Set<string>();
   readonly #labels = new Map<string, readonly string[]>();
   readonly #servedAs = new Map<string, string>();
   readonly #prefixLines = new Map<string, number>();
@@ -48,6 +50,7 @@ class Reader {
     for (const entry of d.entries(top.servers?.value, "`servers`")) this.#server(entry);
     this.#servedNames();
     for (const { key, value, line } of d.entries(top.labels?.value, "`labels`")) {
+      this.#labelName(key, line);
       this.#labels.set(key, this.#capabilityNames(value, `the label \`${key}\``, line));
     }
     const agents = d.entries(top.agents?.value, "`agents`").map((entry) => this.#agent(entry));
@@ -56,7 +59,9 @@ class Reader {
     const delegations = d
       .items(top.delegations?.value, "`delegations`")
       .flatMap(({ value, line }) => this.#delegation(value, line, names));
-    const rules = d.items(top.rules?.value, "`rules`").flatMap(({ value, line }) => this.#rule(value, line, names));
+    const rules = d
+      .items(top.rules?.value, "`rules`")
+      .map(({ value, line }, i) => this.#rule(value, line, `rule ${i + 1}`, names));
     this.#uniqueRules(rules);
     this.#cycles(top.cycles, delegations);
     return {
@@ -75,28 +80,65 @@ class Reader {
     }
     const { tools, manifest, prefix } = d.fields(value, `the server \`${key}\``, ["tools", "manifest", "prefix"]);
     const served = prefix === undefined ? undefined : d.text(prefix.value, `the prefix of \`${key}\``);
-    try {
-      const caps = capabilitiesOf(
-        tools === undefined ? this.#manifest(key, manifest, line) : { tools: d.value(tools.value) },
+    if (tools !== undefined && manifest !== undefined) {
+      d.report(
+        "LATTICE_SHAPE",
+        `the server \`${key}\` has both \`tools\` and a \`manifest\`; leave one of them out`,
+        manifest.line,
       );
-      if (caps === "all") return;
-      if (caps.size === 0) d.report("LATTICE_EMPTY", `the server \`${key}\` has no tools`, line);
-      for (const capability of caps.values()) this.#capabilities.set(`${key}.${capability.name}`, capability);
-      if (served !== undefined) {
-        for (const tool of caps.keys()) {
-          this.#servedAs.set(`${key}.${tool}`, `${served}${tool}`);
-          this.#prefixLines.set(`${key}.${tool}`, prefix?.line ?? line);
-        }
+    }
+    const capabilities = this.#tools(key, { tools, manifest, line });
+    if (capabilities.size === 0 && !this.#broken.has(key)) {
+      d.report("LATTICE_EMPTY", `the server \`${key}\` has no tools`, line);
+    }
+    for (const capability of capabilities.values()) this.#capabilities.set(`${key}.${capability.name}`, capability);
+    if (served !== undefined) {
+      for (const tool of capabilities.keys()) {
+        this.#servedAs.set(`${key}.${tool}`, `${served}${tool}`);
+        this.#prefixLines.set(`${key}.${tool}`, prefix?.line ?? line);
       }
-      this.#servers.set(
-        key,
-        [...caps.keys()].map((name) => `${key}.${name}`),
-      );
+    }
+    this.#servers.set(
+      key,
+      [...capabilities.keys()].map((name) => `${key}.${name}`),
+    );
+  }
+
+  /** What can be read of a server's tools; each of the others is told where it stands. */
+  #tools(
+    server: string,
+    { tools, manifest, line }: { tools: Entry | undefined; manifest: Entry | undefined; line: number },
+  ): ReadonlyMap<string, Capability> {
+    const report = (error: LatticeError, at: number): void => {
+      this.#broken.add(server);
+      this.#d.report(error.code, `the server \`${server}\`: ${error.text}`, at);
+    };
+    const inline = tools === undefined ? [] : this.#d.items(tools.value, `\`tools\` of the server \`${server}\``);
+    if (tools !== undefined && !this.#d.isSeq(tools.value)) this.#broken.add(server);
+    try {
+      const list =
+        tools === undefined
+          ? toolsIn(this.#manifest(server, manifest, line))
+          : inline.map(({ value }) => this.#d.value(value));
+      return capabilitiesFrom(list, (error, i) => report(error, inline[i]?.line ?? manifest?.line ?? line));
     } catch (error) {
       if (!(error instanceof LatticeError)) throw error;
-      // Known, though with nothing to offer: what names it has no second problem because of it.
-      this.#servers.set(key, undefined);
-      d.report(error.code, `the server \`${key}\`: ${error.text}`, (tools ?? manifest)?.line ?? line);
+      report(error, (tools ?? manifest)?.line ?? line);
+      return new Map();
+    }
+  }
+
+  /** A label that reads like something else would change what that means. */
+  #labelName(label: string, line: number): void {
+    if (this.#capabilities.has(label)) {
+      this.#d.report(
+        "LATTICE_DUPLICATE",
+        `the label \`${label}\` has the name of a capability; give it another one`,
+        line,
+      );
+    }
+    if (label.includes("*")) {
+      this.#d.report("LATTICE_SHAPE", `the label \`${label}\` may not contain stars: they stand for any text`, line);
     }
   }
 
@@ -145,8 +187,8 @@ class Reader {
     let isBroken = false;
     const offered = d.strings(fields.servers?.value, `\`servers\` of ${what}`).flatMap((server) => {
       const tools = this.#servers.get(server.text);
-      isBroken ||= this.#servers.has(server.text) && tools === undefined;
-      if (!this.#servers.has(server.text))
+      isBroken ||= this.#broken.has(server.text);
+      if (tools === undefined)
         d.report(
           "LATTICE_UNKNOWN_NAME",
           `${what} names the server \`${server.text}\`, which is not under \`servers\``,
@@ -166,27 +208,33 @@ class Reader {
     return { name: key, holds, allow, isRoot: false, root, line };
   }
 
-  /** A list of names, or a mapping from names to the arguments that go with them. */
+  /**
+   * A list of names, or a mapping from names to the arguments that go with them. Where several entries speak of one
+   * capability all of them hold, whatever their order: another entry can only narrow.
+   */
   #types({ value, line }: Entry, what: string): ReadonlyMap<string, ValueType> {
     const d = this.#d;
     if (!d.isMap(value)) return new Map(this.#capabilityNames(value, what, line).map((name) => [name, ANY_VALUE]));
     const types = new Map<string, ValueType>();
-    for (const entry of d.entries(value, what)) {
+    const entries = d.entries(value, what);
+    for (const entry of entries) {
       const schema = d.value(entry.value);
       if (typeof schema !== "boolean" && !isObject(schema)) {
         d.report("LATTICE_SHAPE", `\`${entry.key}\` in ${what} must be true or a schema for the arguments`, entry.line);
         continue;
       }
-      for (const name of this.#expand(entry.key, what, entry.line)) types.set(name, typeOf(schema as JsonSchema));
+      const type = schema === true ? ANY_VALUE : typeOf(schema as JsonSchema);
+      for (const name of this.#expand(entry.key, what, entry.line)) types.set(name, both(types.get(name), type));
     }
-    if (types.size === 0) d.report("LATTICE_EMPTY", `${what} is empty`, line);
+    if (entries.length === 0) d.report("LATTICE_EMPTY", `${what} is empty`, line);
     return types;
   }
 
   #capabilityNames(node: Part | null, what: string, line: number): readonly string[] {
-    const names = this.#d.strings(node, what).flatMap(({ text, line: at }) => this.#expand(text, what, at));
-    if (names.length === 0 && this.#d.isSeq(node)) this.#d.report("LATTICE_EMPTY", `${what} is empty`, line);
-    return [...new Set(names)];
+    const listed = this.#d.strings(node, what);
+    if (listed.length === 0 && (node === null || this.#d.isSeq(node)))
+      this.#d.report("LATTICE_EMPTY", `${what} is empty`, line);
+    return [...new Set(listed.flatMap(({ text, line: at }) => this.#expand(text, what, at)))];
   }
 
   /** A capability, a label, or a name with stars for any text. */
@@ -196,12 +244,19 @@ class Reader {
     if (this.#capabilities.has(pattern)) return [pattern];
     const parts = pattern.split("*");
     const found = parts.length === 1 ? [] : [...this.#capabilities.keys()].filter((name) => matchesStars(name, parts));
-    if (found.length === 0) {
+    if (found.length === 0 && !this.#mayBeBroken(parts[0] ?? "", parts.length > 1)) {
       const near = [...this.#capabilities.keys()].find((name) => name.endsWith(`.${pattern}`));
       const hint = near === undefined ? "capabilities are written server.tool" : `did you mean \`${near}\`?`;
       this.#d.report("LATTICE_UNKNOWN_NAME", `${what} names \`${pattern}\`, which no server offers; ${hint}`, line);
     }
     return found;
+  }
+
+  /** Whether a name, or one that begins like this, may be among the tools that could not be read. */
+  #mayBeBroken(start: string, hasMore: boolean): boolean {
+    return [...this.#broken].some(
+      (server) => start.startsWith(`${server}.`) || (hasMore && `${server}.`.startsWith(start)),
+    );
   }
 
   #delegation(node: Part | null, line: number, agents: ReadonlySet<string>): Delegation[] {
@@ -226,16 +281,23 @@ class Reader {
       fields.tools === undefined
         ? undefined
         : this.#capabilityNames(fields.tools.value, `\`tools\` of ${what}`, fields.tools.line);
-    const types =
-      fields.arguments === undefined ? undefined : this.#types(fields.arguments, `\`arguments\` of ${what}`);
+    const types = fields.arguments === undefined ? undefined : this.#narrowing(fields.arguments, what);
     return [{ from, to, only, arguments: types, line }];
   }
 
-  #rule(node: Part | null, line: number, agents: ReadonlySet<string>): WorkflowRule[] {
+  /** A list would be names without schemas, which narrow nothing. */
+  #narrowing(entry: Entry, delegation: string): ReadonlyMap<string, ValueType> {
+    const what = `\`arguments\` of ${delegation}`;
+    if (!this.#d.isSeq(entry.value)) return this.#types(entry, what);
+    const message = `${what} must be a mapping from names to schemas; name what is passed on under \`tools\``;
+    this.#d.report("LATTICE_SHAPE", message, entry.line);
+    return new Map();
+  }
+
+  #rule(node: Part | null, line: number, unnamed: string, agents: ReadonlySet<string>): WorkflowRule {
     const d = this.#d;
     const fields = d.fields(node, "a rule", ["name", "never", "agents", "except", "through-others"]);
-    const name =
-      fields.name === undefined ? `rule on line ${line}` : (d.text(fields.name.value, "`name` of a rule") ?? "");
+    const name = fields.name === undefined ? unnamed : (d.text(fields.name.value, "`name` of a rule") ?? "");
     const what = `the rule \`${name}\``;
     const never = d
       .strings(fields.never?.value, `\`never\` of ${what}`)
@@ -250,18 +312,20 @@ class Reader {
         return text;
       });
     };
+    const about = listed(fields.agents, "agents");
+    if (about?.length === 0) {
+      const message = `${what} is about no agent: \`agents\` is empty; leave it out for all of them`;
+      d.report("LATTICE_EMPTY", message, fields.agents?.line);
+    }
     const through = fields["through-others"];
-    return [
-      {
-        name,
-        never,
-        agents: listed(fields.agents, "agents"),
-        except: listed(fields.except, "except") ?? [],
-        throughOthers:
-          through === undefined ? true : (d.boolean(through.value, `\`through-others\` of ${what}`) ?? true),
-        line,
-      },
-    ];
+    return {
+      name,
+      never,
+      agents: about,
+      except: listed(fields.except, "except") ?? [],
+      throughOthers: through === undefined ? true : (d.boolean(through.value, `\`through-others\` of ${what}`) ?? true),
+      line,
+    };
   }
 
   #uniqueRules(rules: readonly WorkflowRule[]): void {
@@ -303,6 +367,13 @@ class Reader {
     }
     return settled;
   }
+}
+
+/** What both accept. */
+function both(before: ValueType | undefined, type: ValueType): ValueType {
+  if (before === undefined || before === ANY_VALUE) return type;
+  if (type === ANY_VALUE) return before;
+  return { is: "all", of: [...(before.is === "all" ? before.of : [before]), type] };
 }
 
 /** Whether a name is the parts in this order with any text between them. */

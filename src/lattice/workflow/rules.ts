@@ -1,3 +1,4 @@
+import { NO_VALUE } from "../inclusion/type.js";
 import { eachLane, hasBit, setBit } from "./bits.js";
 import { Graph, PASS } from "./graph.js";
 import type { Lanes } from "./lanes.js";
@@ -73,15 +74,19 @@ export class RuleCheck {
     return held;
   }
 
-  /** The lane of a term that came the shortest way to a node. */
+  /** The lane of a term that came the shortest way to a node; one that is proved to be of use before any other. */
   #nearest(node: number, term: number): number | undefined {
     const wanted = (this.#terms[term] as { lanes: Uint32Array }).lanes;
-    let best: { lane: number; distance: number } | undefined;
+    let best: { lane: number; distance: number; isProved: boolean } | undefined;
     eachLane(
       this.#scopes.at(node).map((bits, w) => bits & (wanted[w] as number)),
       (lane) => {
         const distance = this.#scopes.distance(node, lane);
-        if (distance < (best?.distance ?? Infinity) && !this.#lanes.isDead(lane)) best = { lane, distance };
+        if (best?.isProved && best.distance <= distance) return;
+        const { answer } = this.#lanes.within(lane, NO_VALUE);
+        const isProved = answer === "no";
+        const isBetter = best?.isProved === isProved ? distance < best.distance : best === undefined || isProved;
+        if (answer !== "yes" && isBetter) best = { lane, distance, isProved };
       },
     );
     return best?.lane;
