@@ -5,6 +5,7 @@ import { Fault, isJsonObject, type JsonObject, type RequestId, type Response } f
 import type { Reply } from "../transport/index.js";
 import type { Endpoint } from "./endpoint.js";
 import { faultFromJson, faultToJson, type Post } from "./post/post.js";
+import type { Owner } from "./post/shares.js";
 import type { Session } from "./session.js";
 
 /** The other replicas, as the sessions of one application see them. */
@@ -26,13 +27,16 @@ export function replicaIn(name: RequestId | null): string | undefined {
 }
 
 export function sessionsElsewhere(post: Post, app: string): SessionsElsewhere {
-  const about = ({ id, principal }: Session): JsonObject => ({ app, session: id, agent: principal?.agent ?? "" });
+  const ownerOf = ({ principal }: Session): Owner => ({ app, agent: principal?.agent ?? "" });
+  const about = (session: Session): JsonObject => ({ ...ownerOf(session), session: session.id });
   return {
     here: post.address,
     async answer(at, session, response) {
-      await post.tell(at, "answer", { ...about(session), response: response as unknown as JsonObject });
+      const body = { ...about(session), response: response as unknown as JsonObject };
+      await post.tell(at, "answer", body, ownerOf(session));
     },
-    cancel: (session, requestId, reason) => post.tellOthers("cancel", { ...about(session), requestId, reason }),
+    cancel: (session, requestId, reason) =>
+      post.tellOthers("cancel", { ...about(session), requestId, reason }, ownerOf(session)),
     resume: (at, session, lastEventId, reply) =>
       new Promise((resolve, reject) => {
         let hasBegun = false;
@@ -54,6 +58,7 @@ export function sessionsElsewhere(post: Post, app: string): SessionsElsewhere {
               else if (!reply.ended) reply.end();
             },
           },
+          ownerOf(session),
         );
         reply.onAbort(() => line.end());
       }),

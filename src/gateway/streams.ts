@@ -33,8 +33,11 @@ export class EventStream {
     return this.#seq > 0;
   }
 
+  /** Whoever read it before reads it no more: a stream has one reader. */
   attach(sink: Reply): void {
+    const before = this.#sink;
     this.#sink = sink;
+    if (before && !before.ended) before.end();
     sink.onAbort(() => {
       if (this.#sink === sink) this.#sink = undefined;
     });

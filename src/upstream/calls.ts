@@ -35,6 +35,13 @@ const SLOTS_PER_CALL = 4;
 /** Lists, subscriptions and the like, which wait for no turn. */
 const SLOTS_OF_OUR_OWN = 64;
 
+const MADE_FOR_CALLERS: ReadonlySet<string> = new Set([
+  "tools/call",
+  "prompts/get",
+  "resources/read",
+  "completion/complete",
+]);
+
 const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
   ["notifications/tools/list_changed", "tools"],
   ["notifications/prompts/list_changed", "prompts"],
@@ -202,23 +209,36 @@ export class Calls {
   }
 
   #onRequest(request: Request, owner: Pending | null | undefined): void {
-    const whose = owner ?? this.#only();
+    const whose = owner ?? this.#onlyCall();
     if (whose === undefined) this.#countUnowned();
     if (this.mayAsk) this.#questions.ask(request, whose);
     else this.#refuse();
   }
 
   #toOwner(owner: Pending | null | undefined, tell: (pending: Pending) => void): void {
-    const pending = owner ?? this.#only();
+    const pending = owner ?? this.#onlyCall();
     if (pending === undefined) this.#refuse();
     else tell(pending);
   }
 
-  /** The one call that a message without a name can be about: none other is in flight, and none was just given up. */
+  /** The one request that a message without a name can be about: none other is in flight, and none was just given up. */
   #only(): Pending | undefined {
     if (this.#pending.size - this.#listens.size !== 1 || this.#someAbandoned()) return undefined;
     for (const pending of this.#pending) if (!this.#listens.has(pending.id)) return pending;
     return undefined;
+  }
+
+  /** The same among what callers asked for: our own lists are made for nobody, and no server asks anything for them. */
+  #onlyCall(): Pending | undefined {
+    const inFlight = this.#pending.size - this.#listens.size;
+    if (inFlight === 0 || inFlight > 1 + SLOTS_OF_OUR_OWN || this.#someAbandoned()) return undefined;
+    let only: Pending | undefined;
+    for (const pending of this.#pending) {
+      if (!MADE_FOR_CALLERS.has(pending.call.method)) continue;
+      if (only) return undefined;
+      only = pending;
+    }
+    return only;
   }
 
   #someAbandoned(): boolean {

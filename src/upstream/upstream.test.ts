@@ -208,6 +208,18 @@ describe("what comes back", () => {
     expect(structuredOf(answer)).toEqual({ action: "accept", content: { name: "Ada" } });
   });
 
+  it("as a question is for the one call in flight, whatever we ask the server for ourselves meanwhile", async () => {
+    const server = fixture("slow-lists", { clientCapabilities: { elicitation: {} } });
+    await server.start();
+    const listing = server.catalogue();
+    const ask = async () => ({ action: "accept", content: {} });
+    expect(structuredOf(await server.request(tool("ask", {}, { hooks: { ask } })))).toEqual({
+      action: "accept",
+      content: {},
+    });
+    await listing;
+  });
+
   it("as a question that nobody answers, or that could be for anybody, is refused", async () => {
     const server = fixture("");
     await server.start();

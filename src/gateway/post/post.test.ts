@@ -10,6 +10,7 @@ import type { Hears, Line } from "./line.js";
 import { faultFromJson, faultToJson, Post } from "./post.js";
 
 const KEY = Buffer.alloc(32, 1);
+const ME = { app: "shop", agent: "me" };
 const TIMES = { answerMs: 1_500, beatMs: 100, silenceMs: 2_000 };
 
 let dir: string;
@@ -59,16 +60,16 @@ describe("what is told", () => {
     const heard: string[] = [];
     a.onTold("x", ({ n }) => heard.push(`a${n}`));
     b.onTold("x", ({ n }) => heard.push(`b${n}`));
-    expect(await a.tell(b.address, "x", { n: 1 })).toBe(true);
-    await a.tellOthers("x", { n: 2 });
+    expect(await a.tell(b.address, "x", { n: 1 }, ME)).toBe(true);
+    await a.tellOthers("x", { n: 2 }, ME);
     await until(() => heard.length >= 2);
     await sleep(300);
     expect(heard).toEqual(["b1", "b2"]);
   });
 
   it("to nobody is not even written", async () => {
-    expect(await a.tell("nobody", "x", {})).toBe(false);
-    expect(await a.tell("*", "x", {})).toBe(false);
+    expect(await a.tell("nobody", "x", {}, ME)).toBe(false);
+    expect(await a.tell("*", "x", {}, ME)).toBe(false);
   });
 
   it("is believed only of those that have the key, and to whom it was written", async () => {
@@ -98,7 +99,7 @@ describe("a line", () => {
       };
     });
     const told = ears();
-    const line = a.call(b.address, "sum", { start: 40 }, told);
+    const line = a.call(b.address, "sum", { start: 40 }, told, ME);
     line.say({ n: 1 });
     line.say({ n: 2 });
     line.say({ n: 3 });
@@ -110,7 +111,7 @@ describe("a line", () => {
   it("stays while nothing is said, and ends when the other side is gone", async () => {
     b.onCalled("wait", () => ({ heard: () => {}, ended: () => {} }));
     const told = ears();
-    a.call(b.address, "wait", {}, told);
+    a.call(b.address, "wait", {}, told, ME);
     await sleep(2_500);
     expect(told.end).toBe("open");
     b.close();
@@ -121,11 +122,11 @@ describe("a line", () => {
   it("tells the one who is called when the caller leaves or is gone", async () => {
     const ends: unknown[] = [];
     b.onCalled("wait", () => ({ heard: () => {}, ended: (fault) => ends.push(fault?.type) }));
-    const line = a.call(b.address, "wait", {}, ears());
+    const line = a.call(b.address, "wait", {}, ears(), ME);
     await sleep(600);
     line.end();
     await until(() => ends.length === 1);
-    a.call(b.address, "wait", {}, ears());
+    a.call(b.address, "wait", {}, ears(), ME);
     await sleep(600);
     a.close();
     await until(() => ends.length === 2);
@@ -141,7 +142,7 @@ describe("a line", () => {
       throw new Error("a defect");
     });
     const told = ears();
-    a.call(whom === "there" ? b.address : whom, kind, {}, told);
+    a.call(whom === "there" ? b.address : whom, kind, {}, told, ME);
     await until(() => told.end !== "open");
     expect(told.end).toMatchObject({ type: "Unavailable" });
   });
@@ -153,12 +154,24 @@ describe("a line", () => {
       return { heard: () => {}, ended: () => {} };
     });
     const told = ears();
-    const line = a.call(b.address, "much", {}, told);
+    const line = a.call(b.address, "much", {}, told, ME);
     for (let i = 0; i < 2_000; i++) line.say({ i });
     await until(() => told.end !== "open");
     expect(told.end).toMatchObject({ type: "TooMany" });
     expect(line.isOver).toBe(true);
   });
+});
+
+it("one caller cannot have all the lines, and others have theirs", async () => {
+  b.onCalled("wait", () => ({ heard: () => {}, ended: () => {} }));
+  const mine = Array.from({ length: 16 }, () => a.call(b.address, "wait", {}, ears(), ME));
+  expect(() => a.call(b.address, "wait", {}, ears(), ME)).toThrow("too many lines");
+  const other = a.call(b.address, "wait", {}, ears(), { app: "blog", agent: "me" });
+  expect(other.isOver).toBe(false);
+  mine[0]?.end();
+  await until(() => mine[0]?.isOver === true);
+  await sleep(300);
+  a.call(b.address, "wait", {}, ears(), ME);
 });
 
 it("a fault is the same after the way, without what caused it", () => {

@@ -7,6 +7,7 @@ import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../prot
 import type { Change, Storage } from "../../storage/index.js";
 import { lock, unlock } from "../box.js";
 import { type Hears, Line, type LineTimes } from "./line.js";
+import { type Owner, Shares } from "./shares.js";
 
 export interface PostOptions extends Partial<LineTimes> {
   readonly storage: Pick<Storage, "origin" | "letters" | "feed" | "replicas">;
@@ -20,8 +21,10 @@ export type Answers = (body: JsonObject, line: Line) => Hears;
 const EVERYBODY = "*";
 const LETTER_MS = 60_000;
 const MAX_LINES = 1_000;
+const LINE_SHARE = { perAgent: 16, perApp: 250, burst: 64, perSecond: 8 };
 const MAX_UNREAD = 10_000;
-const MAX_TELLING = 64;
+const MAX_TELLING = 256;
+const TELLING_SHARE = { perAgent: 16, perApp: 64, burst: 256, perSecond: 20 };
 const TIMES: LineTimes = { answerMs: 5_000, beatMs: 10_000, silenceMs: 35_000 };
 /** Replicas that were heard of so recently are there. */
 const ALIVE_MS = 20_000;
@@ -35,6 +38,8 @@ export class Post {
   readonly #key: Buffer;
   readonly #times: LineTimes;
   readonly #lines = new Map<string, Line>();
+  readonly #lineShares = new Shares("lines to other replicas", LINE_SHARE);
+  readonly #tellingShares = new Shares("messages for other replicas", TELLING_SHARE);
   readonly #told = new Map<string, (body: JsonObject) => void>();
   readonly #answers = new Map<string, Answers>();
   #reading: Promise<void> = Promise.resolve();
@@ -76,21 +81,22 @@ export class Post {
     this.#answers.set(kind, answers);
   }
 
-  /** To one replica; false when there is no such replica. */
-  async tell(to: string, kind: string, body: JsonObject): Promise<boolean> {
+  /** To one replica, for somebody; false when there is no such replica. */
+  async tell(to: string, kind: string, body: JsonObject, by: Owner): Promise<boolean> {
     if (!(await this.isThere(to))) return false;
-    await this.#tell(to, kind, body);
+    await this.#tell(to, kind, body, by);
     return true;
   }
 
   /** To all the others, where there are any. */
-  async tellOthers(kind: string, body: JsonObject): Promise<void> {
-    if ((await this.#look()).size > 0) await this.#tell(EVERYBODY, kind, body);
+  async tellOthers(kind: string, body: JsonObject, by: Owner): Promise<void> {
+    if ((await this.#look()).size > 0) await this.#tell(EVERYBODY, kind, body, by);
   }
 
-  /** Calls another replica. `hears` learns what it says, and when the line has ended and why. */
-  call(to: string, kind: string, body: JsonObject, hears: Hears): Line {
-    const line = this.#newLine(to, randomBytes(12).toString("base64url"), hears);
+  /** Calls another replica for somebody. `hears` learns what it says, and when the line has ended and why. */
+  call(to: string, kind: string, body: JsonObject, hears: Hears, by: Owner): Line {
+    const release = this.#lineShares.take(by);
+    const line = this.#newLine(to, randomBytes(12).toString("base64url"), hears, release);
     this.isThere(to).then(
       (isThere) => {
         if (isThere) line.begin({ open: kind, body });
@@ -116,7 +122,16 @@ export class Post {
     return this.#others;
   }
 
-  async #tell(to: string, kind: string, body: JsonObject): Promise<void> {
+  async #tell(to: string, kind: string, body: JsonObject, by: Owner): Promise<void> {
+    const release = this.#tellingShares.take(by);
+    try {
+      await this.#tellShared(to, kind, body);
+    } finally {
+      release();
+    }
+  }
+
+  async #tellShared(to: string, kind: string, body: JsonObject): Promise<void> {
     if (this.#telling >= MAX_TELLING) throw new Fault("TooMany", "too much is being told to other replicas; try again");
     this.#telling++;
     try {
@@ -131,12 +146,18 @@ export class Post {
     return this.#storage.letters.post(to, text, LETTER_MS);
   }
 
-  #newLine(to: string, id: string, hears: Hears): Line {
-    if (this.#lines.size >= MAX_LINES) throw new Fault("TooMany", `${MAX_LINES} lines to other replicas are open`);
+  #newLine(to: string, id: string, hears: Hears, release: () => void = () => {}): Line {
+    if (this.#lines.size >= MAX_LINES) {
+      release();
+      throw new Fault("TooMany", `${MAX_LINES} lines to other replicas are open`);
+    }
     const line = new Line(
       (letter) => this.#post(to, { ...letter, line: id }),
       hears,
-      () => this.#lines.delete(id),
+      () => {
+        this.#lines.delete(id);
+        release();
+      },
       this.#times,
     );
     this.#lines.set(id, line);

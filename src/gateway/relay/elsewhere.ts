@@ -15,33 +15,39 @@ const MAX_DEPTH = 128;
 /** The other replicas, as the calls of one application see them. */
 export interface Elsewhere {
   readonly here: string;
-  resume(at: string, id: string, responses: Readonly<Record<string, JsonObject>>, speaker: Speaker): Promise<Turn>;
+  resume(
+    at: string,
+    id: string,
+    responses: Readonly<Record<string, JsonObject>>,
+    by: { readonly speaker: Speaker; readonly agent: string },
+  ): Promise<Turn>;
 }
 
 export function elsewhere(post: Post, app: string): Elsewhere {
   return {
     here: post.address,
-    resume: (at, id, responses, speaker) =>
+    resume: (at, id, responses, { speaker, agent }) =>
       new Promise((resolve, reject) => {
-        const line = post.call(
-          at,
-          KIND,
-          { app, id, responses },
-          {
-            heard: (body) => {
-              if (isJsonObject(body.progress)) return speaker.relayProgress(body.progress);
-              if (isJsonObject(body.log)) return relayLog(speaker, body.log);
-              try {
-                resolve(turnFrom(body));
-              } catch (error) {
-                reject(error as Error);
-              }
-            },
-            ended: (fault) => reject(callIsOver(fault)),
+        const hears: Hears = {
+          heard: (body) => {
+            if (isJsonObject(body.progress)) return speaker.relayProgress(body.progress);
+            if (isJsonObject(body.log)) return relayLog(speaker, body.log);
+            try {
+              resolve(turnFrom(body));
+            } catch (error) {
+              reject(error as Error);
+            }
           },
-        );
-        // Nobody waits for it here any more, so it ends there too.
-        speaker.onStop(() => line.end());
+          ended: (fault) => reject(callIsOver(fault)),
+        };
+        try {
+          const line = post.call(at, KIND, { app, id, responses }, hears, { app, agent });
+          // Nobody waits for it here any more, so it ends there too.
+          speaker.onStop(() => line.end());
+        } catch (error) {
+          // What the caller brought is used up: to try again is to begin again.
+          reject(callIsOver(error));
+        }
       }),
   };
 }

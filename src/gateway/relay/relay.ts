@@ -175,7 +175,8 @@ async function resumed(link: Link, context: RunContext, id: string, at: string |
   const { elsewhere } = link;
   if (at !== undefined && at !== elsewhere?.here) {
     if (!elsewhere) throw callIsOver();
-    const turn = await elsewhere.resume(at, id, context.round.responses, context);
+    const by = { speaker: context, agent: context.agent };
+    const turn = await elsewhere.resume(at, id, context.round.responses, by);
     if ("answer" in turn) return turn.answer;
     throw new InputRequired(turn.questions, { parked: turn.id, at }, {});
   }
