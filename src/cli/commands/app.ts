@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import type { JsonObject } from "../../protocol/index.js";
+import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
 import { changeText, differences } from "../declared/difference.js";
 import { clearCredentials, hideCredentials } from "../declared/hide.js";
@@ -22,6 +22,7 @@ import {
 
 /** Somebody else may change the document between reading and writing it. */
 const MAX_TRIES = 5;
+const MAX_PROBLEMS = 50;
 
 export function addAppCommands(program: Command): void {
   const app = program.command("app").description("applications: who is served, with which servers, rules and limits");
@@ -92,7 +93,7 @@ export function addAppCommands(program: Command): void {
         return withStore(command, options, async (storage) => {
           const changed = await change(storage, id, (document) => withField(document, pathOf(path), fresh));
           report(outFor(command), changed);
-          for (const each of clearCredentials(id, changed.after.document as JsonObject)) outFor(command).note(each);
+          for (const each of await remarks(changed.after)) outFor(command).note(each);
         });
       },
     );
@@ -158,10 +159,40 @@ async function change(storage: Storage, id: string, edit: (document: JsonObject)
     const before = await storage.applications.get(id);
     if (!before) throw noApplication(id);
     const document = edit(before.document as JsonObject) as ApplicationDocument;
+    await refuseRules(id, before.document, document);
     const after = await storage.applications.put(id, document, operator(), before.revision);
     if (after) return { before, after };
   }
   throw new CliError(`application \`${id}\` keeps being changed by somebody else; try again`);
+}
+
+/** Rules that no gateway could load are not stored: those that run would go on by the old ones, and others by none. */
+async function refuseRules(id: string, before: ApplicationDocument, { policies }: ApplicationDocument): Promise<void> {
+  if (!isTexts(policies) || JSON.stringify(policies) === JSON.stringify(before.policies)) return;
+  // Cedar takes a while to load; the other fields do without it.
+  const [{ rulesProblems, sourcesOf }, { describeProblem }] = await Promise.all([
+    import("../declared/rules.js"),
+    import("../../gate/index.js"),
+  ]);
+  const problems = rulesProblems(sourcesOf(policies));
+  if (problems.length === 0) return;
+  const help = problems.slice(0, MAX_PROBLEMS).map(describeProblem).join("\n");
+  const message = `the rules of application \`${id}\` are not right; nothing was changed`;
+  throw new CliError(message, EXIT.invalidPolicy, help);
+}
+
+/** The store says what else is wrong with them. */
+function isTexts(policies: unknown): policies is Record<string, string> {
+  return isJsonObject(policies) && Object.values(policies).every((text) => typeof text === "string");
+}
+
+/** What is stored as it is, and should be looked at. */
+async function remarks({ id, document }: Application): Promise<string[]> {
+  const remark =
+    document.filesystem === undefined && document.linux === undefined
+      ? undefined
+      : (await import("../declared/folders.js")).unusableHere(id, document);
+  return [...clearCredentials(id, document as JsonObject), ...(remark === undefined ? [] : [remark])];
 }
 
 function report(out: Out, { before, after }: Changed): void {

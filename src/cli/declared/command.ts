@@ -11,6 +11,7 @@ import { agreed } from "../store/ask.js";
 import { operator, type StoreOptions, withStore } from "../store/open.js";
 import { carryOut, type Plan, planFor } from "./apply.js";
 import { changeText } from "./difference.js";
+import { unusableHere } from "./folders.js";
 import { clearCredentials, hideCredentials } from "./hide.js";
 import { type Declared, readDeclared } from "./file.js";
 
@@ -20,7 +21,8 @@ export async function applyFile(command: Command, file: string, options: StoreOp
   const read = await readDeclared(file);
   if (!read.ok) {
     const lines = read.problems.slice(0, MAX_PROBLEMS).map(problemText);
-    throw new CliError(`${file} is not right; nothing was changed`, EXIT.error, lines.join("\n"));
+    const code = read.isByRules ? EXIT.invalidPolicy : EXIT.error;
+    throw new CliError(`${file} is not right; nothing was changed`, code, lines.join("\n"));
   }
   const { declared } = read;
   const out = outFor(command);
@@ -37,7 +39,8 @@ export async function applyFile(command: Command, file: string, options: StoreOp
     if (out.json) out.data(asJson(plan, applied), () => "");
     else if (applied) out.note(paint.green("done"));
     for (const { app, document } of plan.applications) {
-      for (const each of clearCredentials(app, document as JsonObject)) out.note(`application ${app}: ${each}`);
+      const remarks = [...clearCredentials(app, document as JsonObject), unusableHere(app, document)];
+      for (const each of remarks) if (each !== undefined) out.note(`application ${app}: ${each}`);
     }
     for (const { app, name } of plan.missingSecrets) {
       out.note(`application ${app} refers to a secret that is not there: portcullis secret set ${app} ${name}`);

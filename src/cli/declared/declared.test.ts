@@ -7,10 +7,13 @@ import { parse } from "yaml";
 import { problemText } from "../../host/index.js";
 import { createKey } from "../../identity/index.js";
 import { openStorage } from "../../storage/index.js";
+import { startingPolicy } from "../clients/starting-policy.js";
 import { carryOut, planFor } from "./apply.js";
 import { changeText, differences } from "./difference.js";
 import { type Declared, declaredSchema, readDeclared } from "./file.js";
+import { unusableHere } from "./folders.js";
 import { clearCredentials, hideCredentials } from "./hide.js";
+import { rulesProblems } from "./rules.js";
 
 const folder = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -74,6 +77,32 @@ describe("portcullis.yaml", () => {
     ["a: &x 1\nb: *x\n", "aliases are not allowed"],
   ])("%j is refused with its line: %s", async (text, problem) => {
     expect(await problems(text)).toContain(problem);
+  });
+
+  it("rules that no gateway could load are refused, with their own line and what to do", async () => {
+    const cedar = join(folder, "bad.cedar");
+    writeFileSync(cedar, "permit(principal, action, resource);\npermit(principal, action, resource\n");
+    const text = "applications:\n  blog: { policies: [bad.cedar] }\n  shop: { policies: [bad.cedar] }\n";
+    expect(await read(text)).toMatchObject({ ok: false, isByRules: true, problems: [{ file: cedar, line: 2 }] });
+    writeFileSync(
+      cedar,
+      'permit(principal, action in Action::"tools/call", resource)\nwhen { context.args.x == 1 };\n',
+    );
+    expect((await problems(text)).replace(cedar, "C")).toMatch(/^C:2:8: attribute `args` in context .* did you mean/);
+    writeFileSync(
+      cedar,
+      'permit(principal, action == Action::"not.there", resource) when { context.arguments.x == 1 };\n',
+    );
+    expect(await read(text)).toMatchObject({ ok: true });
+    expect(rulesProblems([{ file: "imported.cedar", text: startingPolicy("local") }])).toEqual([]);
+    expect(await read("applications:\n  blog: { nope: 1 }\n")).toMatchObject({ ok: false, isByRules: false });
+  });
+
+  it("folders and commands that cannot be used here are named", () => {
+    expect(unusableHere("blog", { filesystem: { allowedRoots: ["/nonexistent"] } })).toContain("/nonexistent");
+    expect(unusableHere("blog", { filesystem: { roots: [] } })).toContain("no field `roots`");
+    expect(unusableHere("blog", { filesystem: { allowedRoots: [folder] } })).toBeUndefined();
+    expect(unusableHere("blog", {})).toBeUndefined();
   });
 
   it("says everything that is wrong at once", async () => {

@@ -2,7 +2,8 @@
 
 import { readFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
-import { PolicyInvalid, readPolicyFiles } from "../../gate/index.js";
+import { isDeepStrictEqual } from "node:util";
+import { PolicyInvalid, type PolicySource, readPolicyFiles } from "../../gate/index.js";
 import { type PolicyProblem as Placed, placed, type Positions, readYaml } from "../../host/index.js";
 import { PermissionInvalid, readPermissions } from "../../identity/index.js";
 import {
@@ -17,6 +18,7 @@ import {
   text,
 } from "../../protocol/index.js";
 import { type ApplicationDocument, applicationFields, applicationProblems } from "../../storage/index.js";
+import { rulesProblems } from "./rules.js";
 
 export interface Declared {
   readonly storage: string | undefined;
@@ -28,7 +30,12 @@ export interface Declared {
 
 export type DeclaredRead =
   | { readonly ok: true; readonly declared: Declared }
-  | { readonly ok: false; readonly problems: readonly Placed[] };
+  | {
+      readonly ok: false;
+      readonly problems: readonly Placed[];
+      /** Nothing but the rules is wrong. */
+      readonly isByRules: boolean;
+    };
 
 const declaredApplication = object("an application", {
   ...applicationFields,
@@ -74,15 +81,19 @@ export async function readDeclared(file: string, env: NodeJS.ProcessEnv = proces
   if (!checked) return failed(found.map((problem) => placed(problem, yaml.positions)));
   const reader = new Reader(dirname(resolve(file)), yaml.positions, env);
   const declared = await reader.read(yaml.value as JsonObject);
-  return reader.problems.length > 0 ? failed(reader.problems) : { ok: true, declared };
+  if (reader.problems.length > 0) return failed([...reader.problems, ...reader.ruleProblems]);
+  return reader.ruleProblems.length > 0 ? failed(reader.ruleProblems, true) : { ok: true, declared };
 }
 
-function failed(problems: readonly Placed[]): DeclaredRead {
-  return { ok: false, problems };
+function failed(problems: readonly Placed[], isByRules = false): DeclaredRead {
+  return { ok: false, problems, isByRules };
 }
+
+const placeOf = ({ file, line, column, message }: Omit<Placed, "path" | "remedy">) => [file, line, column, message];
 
 class Reader {
   readonly problems: Placed[] = [];
+  readonly ruleProblems: Placed[] = [];
   readonly #folder: string;
   readonly #positions: Positions;
   readonly #env: NodeJS.ProcessEnv;
@@ -116,15 +127,22 @@ class Reader {
   /** The texts themselves: every replica decides by them, wherever these files are. */
   async #policies(paths: readonly string[], at: readonly string[]): Promise<JsonObject> {
     const texts: Record<string, string> = {};
+    const sources = new Map<string, PolicySource>();
     for (const [i, path] of paths.entries()) {
       try {
-        for (const { file, text: cedar } of await readPolicyFiles([resolve(this.#folder, path)])) {
-          texts[this.#nameOf(file)] = cedar;
+        for (const source of await readPolicyFiles([resolve(this.#folder, path)])) {
+          texts[this.#nameOf(source.file)] = source.text;
+          sources.set(source.file, source);
         }
       } catch (error) {
         const said = error instanceof PolicyInvalid ? (error.problems[0]?.message ?? error.message) : String(error);
         this.#report([...at, "policies", i], `\`${path}\` ${said}`, "name a .cedar file or a folder of them");
       }
+    }
+    for (const { help, ...problem } of rulesProblems([...sources.values()])) {
+      const isSaid = this.ruleProblems.some((each) => isDeepStrictEqual(placeOf(each), placeOf(problem)));
+      // Applications may share a file.
+      if (!isSaid) this.ruleProblems.push({ ...problem, path: "", remedy: help || "correct the rule" });
     }
     return texts;
   }
