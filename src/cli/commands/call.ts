@@ -7,6 +7,7 @@ import type { ToolResult } from "../../tool/index.js";
 import { CliError, EXIT, type ExitCode } from "../exit.js";
 import { jsonArguments, outFor } from "../options.js";
 import { paint, table } from "../print.js";
+import { isUnauthenticated, turnedAway, unusableDelegation } from "../turned-away.js";
 import { tokenIn } from "./lattice-token.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
@@ -34,25 +35,36 @@ function keyIn(name: string | undefined): Record<string, string> {
 async function withClient<T>(reaching: Reaching, use: (client: Client) => Promise<T>): Promise<T> {
   const { url, delegation, gateway, keyEnv } = reaching;
   const key = keyIn(keyEnv);
-  const held = delegation === undefined ? undefined : tokenIn(delegation);
+  const spend = delegation === undefined ? undefined : spending(delegation, gateway);
   // Every request spends the delegation anew.
-  const headers =
-    held === undefined ? key : () => ({ ...key, [DELEGATION_HEADER]: spendDelegation(held, { audience: gateway }) });
+  const headers = spend === undefined ? key : () => ({ ...key, [DELEGATION_HEADER]: spend() });
   let client: Client;
   try {
     client = await connect(url, { headers });
   } catch (error) {
-    throw new CliError(
-      `cannot reach ${url}: ${(error as Error).message}`,
-      EXIT.error,
-      "start it with `portcullis serve`, or name another server with --url",
-    );
+    throw turnedAway(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
   }
   try {
     return await use(client);
+  } catch (error) {
+    // A credential can end between two requests.
+    if (error instanceof McpError && isUnauthenticated(error)) throw turnedAway(error, url, "", reaching);
+    throw refused(error);
   } finally {
     await client.close();
   }
+}
+
+/** Tried once before anybody is asked: what is no delegation at all is no matter of the server. */
+function spending(file: string, audience: string | undefined): () => string {
+  const held = tokenIn(file);
+  const spend = (): string => spendDelegation(held, { audience });
+  try {
+    spend();
+  } catch (error) {
+    throw unusableDelegation(file, error);
+  }
+  return spend;
 }
 
 type Calling = Reaching & { timeout?: number; wait?: boolean };

@@ -6,6 +6,7 @@ import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { paintErr } from "../print.js";
+import { turnedAway } from "../turned-away.js";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MAX_SHOWN = 20;
@@ -84,12 +85,10 @@ async function manifestFrom(source: readonly string[]): Promise<{ manifest: unkn
     throw new CliError(`there is no file ${first}`, EXIT.usage, "name a manifest, an address, or a command after --");
   }
   const target = URL_LIKE.test(first) ? first : { command: first, args };
-  const client = await connect(target).catch((error: Error) => {
-    throw new CliError(
-      `cannot reach ${source.join(" ")}: ${error.message}`,
-      EXIT.error,
-      "name a manifest (a .json file), an address such as http://127.0.0.1:7420/mcp, or a command after --",
-    );
+  const client = await connect(target).catch((error: unknown) => {
+    const start = "name a manifest (a .json file), an address such as http://127.0.0.1:7420/mcp, or a command after --";
+    const instead = "save its answer to tools/list in a .json file, and name that";
+    throw turnedAway(error, source.join(" "), start, { instead });
   });
   try {
     const tools = await client.listTools();

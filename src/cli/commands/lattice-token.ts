@@ -11,7 +11,7 @@ import {
 } from "../../gate/index.js";
 import { type JsonObject, nearest } from "../../protocol/index.js";
 import { Schema, SchemaError } from "../../tool/index.js";
-import { CliError, EXIT } from "../exit.js";
+import { CliError, EXIT, type ExitCode } from "../exit.js";
 import { jsonArguments, shared } from "../options.js";
 import { servedWorkflow } from "../served-workflow.js";
 import { delegationKeys } from "../workflow/keys.js";
@@ -61,8 +61,9 @@ export function addTokenCommands(lattice: Command): void {
     .action((file: string, to: string, options: Narrowing) => {
       const args = options.arguments === undefined ? undefined : schemasIn(options.arguments);
       print(
-        refusing(() =>
-          handOnDelegation(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl }),
+        refusing(
+          () => handOnDelegation(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl }),
+          args === undefined ? EXIT.error : EXIT.usage,
         ),
       );
     });
@@ -135,10 +136,10 @@ export function tokenIn(file: string): string {
   }
 }
 
-function refusing(make: () => string): string {
+function refusing(make: () => string, exit: ExitCode = EXIT.error): string {
   try {
     return make();
   } catch (error) {
-    throw error instanceof DelegationRefused ? new CliError(error.message) : error;
+    throw error instanceof DelegationRefused ? new CliError(error.message, exit) : error;
   }
 }

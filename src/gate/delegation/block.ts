@@ -138,8 +138,20 @@ export function decodeBlock(text: string): { block: Block; next: string | undefi
   }
 }
 
+/** Reads a new block back as its reader will: what would be refused then is refused now, before somebody relies on it. */
+export function checkBlock(block: Block): void {
+  try {
+    decodeBlock(encodeBlock(block));
+  } catch (error) {
+    if (!(error instanceof DelegationRefused)) throw error;
+    throw new DelegationRefused(error.code, error.message.replace(MALFORMED, "no delegation can be made of this: "));
+  }
+}
+
+const MALFORMED = "the delegation token is malformed: ";
+
 function malformed(reason: string): DelegationRefused {
-  return new DelegationRefused("malformed", `the delegation token is malformed: ${reason}`);
+  return new DelegationRefused("malformed", `${MALFORMED}${reason}`);
 }
 
 function name(fields: JsonObject, key: string, most: number = TOKEN_LIMITS.maxName): string {

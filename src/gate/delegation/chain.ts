@@ -148,6 +148,12 @@ export class ChainReader {
 function sorted(blocks: readonly Block[]): { root: RootBlock; hops: readonly HopBlock[]; use: UseBlock } {
   const [root, ...rest] = blocks;
   const use = rest.pop();
+  if (rest.some((block) => block.kind === "use")) {
+    throw new DelegationRefused(
+      "malformed",
+      "the token was spent already, and nothing follows that: spend the delegation itself",
+    );
+  }
   if (root?.kind !== "root" || blocks.length > TOKEN_LIMITS.maxBlocks || rest.some((block) => block.kind !== "hop")) {
     throw new DelegationRefused("malformed", "the blocks of the delegation token are not in order, or too many");
   }

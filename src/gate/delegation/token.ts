@@ -1,7 +1,15 @@
 // Minting, handing on and spending delegations. Only minting needs the gateway's keys.
 
 import { randomBytes } from "node:crypto";
-import { type Block, decodeBlock, encodeBlock, type HopBlock, TOKEN_LIMITS, type UseBlock } from "./block.js";
+import {
+  type Block,
+  checkBlock,
+  decodeBlock,
+  encodeBlock,
+  type HopBlock,
+  TOKEN_LIMITS,
+  type UseBlock,
+} from "./block.js";
 import { checkNarrowed } from "./narrowing.js";
 import { extendHmac, HMAC_PREFIX, openHmac, startHmac } from "./hmac-chain.js";
 import type { DelegationKeys } from "./keys.js";
@@ -34,7 +42,7 @@ export function mintDelegation(keys: DelegationKeys, options: MintOptions): stri
     expires: Date.now() + (options.ttlMs ?? HOUR_MS),
     ...(options.tools === undefined ? {} : { tools: options.tools }),
   };
-  decodeBlock(encodeBlock(block));
+  checkBlock(block);
   return options.across === true ? startSigned(keys, block) : startHmac(keys, encodeBlock(block));
 }
 
@@ -44,8 +52,7 @@ export type HandOn = Omit<HopBlock, "kind" | "expires"> & { readonly ttlMs?: num
 export function handOnDelegation(token: string, { ttlMs, ...hop }: HandOn): string {
   const expires = ttlMs === undefined ? {} : { expires: Date.now() + ttlMs };
   const block: HopBlock = { kind: "hop", ...hop, ...expires };
-  // Read back as its reader will: what would be refused then is refused now, before somebody relies on it.
-  decodeBlock(encodeBlock(block));
+  checkBlock(block);
   const given = hop.tools ?? toolsIn(token);
   if (given !== undefined) checkNarrowed(new Set(given), block);
   return extend(token, block);
