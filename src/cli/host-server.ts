@@ -127,7 +127,7 @@ function voiceOf(policy: Policy, name: string, args: JsonObject, audit: (line: A
 
 /** What a command had said before its time ran out travels with the failure. */
 function faultOf(denial: Denial, tool: string, partial: unknown): Fault {
-  const timedOut = denial.code === "TIMEOUT" ? { timedOut: true, tool_name: tool } : {};
+  const timedOut = denial.code === "TIMEOUT" ? { timedOut: true, tool_name: tool, timeout_ms: denial.timeoutMs } : {};
   return new Fault(TYPES[denial.code], denial.reason, {
     rule: denial.rule,
     field: denial.field,

@@ -88,12 +88,15 @@ export function failedResult(fault: Fault, traceId: string, route: Route | undef
   const entry = ERRORS[fault.type];
   const lines = [`${entry.message}: ${fault.message}`, ...(fault.detail.suggestions ?? [])];
   const text = fault.type === "ToolExecution" ? fault.message : lines.join("\n");
-  // Clients of earlier revisions check structured content against the tool's schema even when it failed.
-  const hidden = route?.hasOutputSchema === true && revision.era === "legacy";
+  const content = [{ type: "text", text }];
+  // Clients of earlier revisions check structured content against the tool's schema even when it failed, and then throw
+  // the whole answer away, or know none: there the object is a text of its own for models, and in `_meta` for programs.
+  const isChecked = route?.hasOutputSchema === true && revision.era === "legacy";
+  if (revision.structuredContent && !isChecked) return { content, isError: true, structuredContent: data };
   return {
-    content: [{ type: "text", text }],
+    content: [...content, { type: "text", text: JSON.stringify(data) }],
     isError: true,
-    ...(hidden ? { _meta: { "portcullis/error": data } } : { structuredContent: data }),
+    _meta: { "portcullis/error": data },
   };
 }
 

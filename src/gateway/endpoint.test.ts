@@ -228,6 +228,29 @@ describe("a call", () => {
     expect(answer.result).toMatchObject({ isError: true, structuredContent: { code: "OUTPUT_INVALID" } });
   });
 
+  it.each([
+    ["2025-11-25", "liar"],
+    ["2025-06-18", "liar"],
+    ["2025-03-26", "liar"],
+    ["2025-03-26", "hang"],
+  ])(
+    "that fails in %s is told in full in the text of `%s`, where structured content would not do",
+    async (revision, name) => {
+      const line = await rawLine(testServer());
+      await line.handshake(revision);
+      const { result } = await line.ask("tools/call", callOf(name));
+      expect(result.isError).toBe(true);
+      expect(result).not.toHaveProperty("structuredContent");
+      const told = JSON.parse(result.content.at(-1).text);
+      expect(told).toMatchObject({
+        code: name === "liar" ? "OUTPUT_INVALID" : "TIMEOUT",
+        suggestions: expect.any(Array),
+      });
+      expect(told).toEqual(result._meta["portcullis/error"]);
+      expect(result.content[0].text).toContain(told.reason);
+    },
+  );
+
   it("streams its parts as progress and joins them in the answer", async () => {
     const line = await rawLine(testServer());
     await line.handshake();

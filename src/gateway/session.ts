@@ -15,6 +15,7 @@ import {
 import type { LogLevel } from "../tool/index.js";
 import type { Cancel } from "./cancel.js";
 import { EventStream, Streams } from "./streams.js";
+import type { GatewayLimits } from "./types.js";
 
 const MAX_QUESTIONS = 64;
 const MAX_SUBSCRIPTIONS = 1_000;
@@ -83,7 +84,12 @@ export class Session {
       const timer = setTimeout(
         () =>
           settle(() =>
-            reject(new Fault("ToolTimeout", `the client did not answer \`${method}\` within ${timeoutMs} ms`)),
+            reject(
+              new Fault("ToolTimeout", `the client did not answer \`${method}\` within ${timeoutMs} ms`, {
+                extra: { timeout_ms: timeoutMs, timedOut: true },
+                suggestions: ["Repeat the call when somebody can answer"],
+              }),
+            ),
           ),
         timeoutMs,
       );
@@ -153,16 +159,20 @@ export interface SessionKeeper {
 /** The sessions of an HTTP endpoint: bounded, forgotten when idle, each bound to who opened it. */
 export class Sessions {
   readonly #sessions = new Map<string, Session>();
-  readonly #maxSessions: number;
-  readonly #idleMs: number;
+  /** Those of each agent, in the order they were opened. */
+  readonly #byAgent = new Map<string, Set<Session>>();
+  readonly #limits: SessionLimits;
   readonly #sweeper: NodeJS.Timeout;
   readonly #at: string | undefined;
+  readonly #forget: (id: string) => void;
 
-  constructor(maxSessions: number, idleMs: number, at?: string) {
+  /** `forget` hears of sessions that are over for every replica. */
+  constructor(limits: SessionLimits, at?: string, forget: (id: string) => void = () => {}) {
     this.#at = at;
-    this.#maxSessions = maxSessions;
-    this.#idleMs = idleMs;
-    this.#sweeper = setInterval(() => this.#sweep(), Math.max(1_000, Math.min(60_000, idleMs / 4)));
+    this.#forget = forget;
+    this.#limits = limits;
+    const everyMs = Math.max(1_000, Math.min(60_000, limits.sessionIdleMs / 4));
+    this.#sweeper = setInterval(() => this.#sweep(), everyMs);
     this.#sweeper.unref();
   }
 
@@ -171,10 +181,14 @@ export class Sessions {
   }
 
   open(principal: Principal): Session {
-    if (this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
+    const { maxSessions, maxAgentSessions } = this.#limits;
+    const own = this.#byAgent.get(agentOf(principal));
+    // Whoever opens one after the other makes room among its own, and only then among those of all.
+    if (own && own.size >= maxAgentSessions) this.#forget(this.#evictOldestIdle(own, maxAgentSessions));
+    if (this.#sessions.size >= maxSessions) this.#evictOldestIdle(this.#sessions.values(), maxSessions);
     const session = new Session(undefined, undefined, this.#at);
     session.principal = principal;
-    this.#sessions.set(session.id, session);
+    this.#add(session, principal);
     return session;
   }
 
@@ -190,6 +204,10 @@ export class Sessions {
     return session;
   }
 
+  all(): Iterable<Session> {
+    return this.#sessions.values();
+  }
+
   get(id: string): Session | undefined {
     return this.#sessions.get(id);
   }
@@ -197,7 +215,8 @@ export class Sessions {
   /** A session that began at another replica goes on here, or was changed there. */
   adopt(saved: SavedSession, revision: Revision, principal: Principal, follow: (uri: string) => () => void): void {
     const known = this.#sessions.get(saved.id);
-    if (!known && this.#sessions.size >= this.#maxSessions) this.#evictOldestIdle();
+    const { maxSessions } = this.#limits;
+    if (!known && this.#sessions.size >= maxSessions) this.#evictOldestIdle(this.#sessions.values(), maxSessions);
     const session = known ?? new Session(undefined, saved.id, this.#at);
     session.principal = principal;
     session.revision = revision;
@@ -207,12 +226,24 @@ export class Sessions {
     const followed = new Set(saved.subscriptions);
     for (const uri of [...session.subscriptions.keys()]) if (!followed.has(uri)) session.unsubscribe(uri);
     for (const uri of followed) session.subscribe(uri, () => follow(uri));
-    this.#sessions.set(session.id, session);
+    this.#add(session, principal);
   }
 
   end(session: Session, reason: string): void {
     this.#sessions.delete(session.id);
+    const agent = session.principal && agentOf(session.principal);
+    const own = agent === undefined ? undefined : this.#byAgent.get(agent);
+    own?.delete(session);
+    if (own?.size === 0) this.#byAgent.delete(agent as string);
     session.close(reason);
+  }
+
+  #add(session: Session, principal: Principal): void {
+    this.#sessions.set(session.id, session);
+    const agent = agentOf(principal);
+    const own = this.#byAgent.get(agent);
+    if (own) own.add(session);
+    else this.#byAgent.set(agent, new Set([session]));
   }
 
   *active(): Iterable<Session> {
@@ -225,7 +256,7 @@ export class Sessions {
   }
 
   #sweep(): void {
-    const limit = Date.now() - this.#idleMs;
+    const limit = Date.now() - this.#limits.sessionIdleMs;
     for (const session of [...this.#sessions.values()]) {
       if (session.lastUsed < limit && session.underWay.size === 0 && !session.listening?.live) {
         this.end(session, "the session was idle");
@@ -233,13 +264,20 @@ export class Sessions {
     }
   }
 
-  #evictOldestIdle(): void {
+  #evictOldestIdle(among: Iterable<Session>, most: number): string {
     let oldest: Session | undefined;
-    for (const session of this.#sessions.values()) {
+    for (const session of among) {
       if (session.underWay.size > 0 || session.listening?.live) continue;
       if (!oldest || session.lastUsed < oldest.lastUsed) oldest = session;
     }
-    if (!oldest) throw new Fault("TooMany", `${this.#maxSessions} sessions are open and in use`);
+    if (!oldest) throw new Fault("TooMany", `${most} sessions are open and in use`);
     this.end(oldest, "the session made room for another");
+    return oldest.id;
   }
+}
+
+type SessionLimits = Pick<GatewayLimits, "maxSessions" | "maxAgentSessions" | "sessionIdleMs">;
+
+function agentOf({ app, agent }: Principal): string {
+  return JSON.stringify([app, agent]);
 }

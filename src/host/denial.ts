@@ -11,6 +11,8 @@ export interface Denial {
   /** The argument at fault, e.g. `path` or `args[2]`. */
   readonly field?: string;
   readonly suggestions?: readonly string[];
+  /** The time that ran out. */
+  readonly timeoutMs?: number;
 }
 
 /** How much of a caller's text a message repeats; the rest says nothing that the first part did not. */
@@ -20,7 +22,7 @@ export function denial(
   code: DenialCode,
   rule: string,
   reason: string,
-  more: { field?: string; suggestions?: readonly string[] } = {},
+  more: { field?: string; suggestions?: readonly string[]; timeoutMs?: number } = {},
 ): Denial {
   return { code, rule, reason, ...more };
 }

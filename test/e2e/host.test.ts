@@ -14,6 +14,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { Client as SdkClient } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/client/index.js";
 import { portcullis, root } from "./serving.js";
@@ -47,6 +49,10 @@ commands:
     exec: /bin/sleep
     args: { allow: ["5"] }
     timeoutMs: 500
+  - id: slow
+    exec: /bin/sh
+    args: { fixed: ["-c", "echo PARTIAL; sleep 5"] }
+    timeoutMs: 2_000
 sandbox: preferred
 logging: { file: "${join(base, "audit.jsonl")}" }
 `,
@@ -130,6 +136,49 @@ describe("portcullis host", () => {
     const denied = await client.callTool("fs.read", { path: "/etc/passwd" });
     expect(denied.isError).toBe(true);
     expect(JSON.stringify(denied)).toContain("POLICY_DENY");
+    await client.close();
+  });
+
+  it("says what a command had written when its time ran out, which time it was, and what to do", async () => {
+    const host = start();
+    const told = (data: any): void => {
+      expect(data).toMatchObject({
+        code: "TIMEOUT",
+        tool_name: "cmd.run",
+        timeout_ms: 400,
+        timedOut: true,
+        partial: { stdout: "PARTIAL\n", timedOut: true },
+        suggestions: ["ask for less at once", "give it more time: timeoutMs may be up to 2000"],
+      });
+    };
+    const call = { commandId: "slow", args: [], cwd: code, timeoutMs: 400 };
+    told((await host.ask("cmd.run", call)).error.data);
+    await host.stop();
+    for (const revision of ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"] as const) {
+      const command = { command: process.execPath, args: [main, "host", "--config", config, "--state", state] };
+      const client = await connect(command, { revision });
+      const { content, structuredContent, isError } = await client.callTool("cmd.run", call);
+      expect(isError).toBe(true);
+      told(structuredContent ?? JSON.parse((content?.at(-1) as { text: string }).text));
+      expect((structuredContent === undefined) === (revision !== "2026-07-28")).toBe(true);
+      await client.close();
+    }
+  });
+
+  it("is understood by the official SDK of the handshake era, which checks structured content", async () => {
+    const client = new SdkClient({ name: "t", version: "1" });
+    await client.connect(
+      new StdioClientTransport({
+        command: process.execPath,
+        args: [main, "host", "--config", config, "--state", state],
+        stderr: "ignore",
+      }),
+    );
+    await client.listTools();
+    const args = { commandId: "slow", args: [], cwd: code, timeoutMs: 400 };
+    const answer = await client.callTool({ name: "cmd.run", arguments: args });
+    expect(answer.isError).toBe(true);
+    expect(JSON.stringify(answer.content)).toContain("PARTIAL");
     await client.close();
   });
 

@@ -175,6 +175,10 @@ describe("15 E2E: `cmd.run`", () => {
     const outcome = await world.run("sleep", ["2"]);
     expect(code(outcome)).toBe("TIMEOUT");
     expect(outcome.ok ? undefined : outcome.partial).toMatchObject({ timedOut: true });
+    expect(outcome.ok ? undefined : outcome.denial).toMatchObject({
+      timeoutMs: 500,
+      suggestions: ["ask for less at once", expect.stringContaining("timeoutMs")],
+    });
     expect(outcome.audit).toMatchObject({ decision: "allow", timedOut: true, code: "TIMEOUT" });
   });
   test("output cap: a command producing more than the cap marks `truncated:true`", async () => {

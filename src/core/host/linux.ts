@@ -3,6 +3,7 @@
 import {
   type CmdRunResult,
   decideCmdRun,
+  type Denial,
   executeCmdRun,
   type FolderDecision,
   hostTools,
@@ -42,7 +43,7 @@ export function linuxTools(owner: Owner, policy: Policy, sandbox: Sandbox): Tool
           },
         });
         if (outcome.ok) return { structuredContent: outcome.result as unknown as JsonValue };
-        throw faultOf(outcome.denial, failureFacts(outcome.denial.code, outcome.partial));
+        throw faultOf(outcome.denial, failureFacts(outcome.denial, outcome.partial));
       },
     }),
   ];
@@ -86,7 +87,7 @@ function hostArguments(policy: Policy, args: JsonObject): JsonObject {
   return { commandId: same.length === 1 && same[0] !== undefined ? same[0].id : command.slice(0, 256), ...rest };
 }
 
-function failureFacts(code: string, partial: CmdRunResult | undefined): Record<string, unknown> {
-  const timedOut = code === "TIMEOUT" ? { timedOut: true, tool_name: EXECUTE_COMMAND } : {};
+function failureFacts({ code, timeoutMs }: Denial, partial: CmdRunResult | undefined): Record<string, unknown> {
+  const timedOut = code === "TIMEOUT" ? { timedOut: true, tool_name: EXECUTE_COMMAND, timeout_ms: timeoutMs } : {};
   return { ...timedOut, ...(partial === undefined ? {} : { partial }) };
 }

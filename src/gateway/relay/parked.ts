@@ -119,7 +119,12 @@ export class Parked {
     }
     const timer = setTimeout(() => {
       this.#exchanges.delete(id);
-      exchange.end(new Fault("ToolTimeout", `nobody answered the server's question within ${this.#ttlMs} ms`));
+      exchange.end(
+        new Fault("ToolTimeout", `nobody answered the server's question within ${this.#ttlMs} ms`, {
+          extra: { timeout_ms: this.#ttlMs, timedOut: true },
+          suggestions: ["Repeat the call when somebody can answer"],
+        }),
+      );
     }, this.#ttlMs);
     timer.unref();
     this.#exchanges.set(id, { exchange, timer });

@@ -71,16 +71,18 @@ export function decideCmdRun(policy: Policy, args: unknown): Decision {
     const planned = plan(policy, args);
     if (isDenial(planned)) return deny(planned);
     const { command } = planned;
-    return { effect: "permit", rule: `commands.${command.id} (${command.origin})`, would: wouldRun(planned) };
+    return { effect: "permit", rule: `commands.${command.id} (${command.origin})`, would: wouldRun(policy, planned) };
   } catch (error) {
     return deny(internalDenial(error));
   }
 }
 
-function wouldRun({ command, argv, cwd, env, timeoutMs }: Planned): Would {
+function wouldRun(policy: Policy, { command, argv, cwd, env, timeoutMs }: Planned): Would {
   const { executable, profile, maxOutputBytes, network, sandbox } = command;
+  const { zones, closed, repositories } = confinementOf(policy, command);
   return {
     tool: "cmd.run",
+    commandId: command.id,
     program: executable.path,
     args: argv,
     cwd: cwd?.path,
@@ -89,6 +91,9 @@ function wouldRun({ command, argv, cwd, env, timeoutMs }: Planned): Would {
     maxOutputBytes,
     network,
     sandbox,
+    writes: zones,
+    exceptIn: [...closed, ...repositories],
+    maxFileBytes: launchLimitsOf(policy, command, timeoutMs).maxFileBytes,
   };
 }
 
@@ -202,7 +207,6 @@ function reportEnding(
   ending: Ending,
   protections: Protections,
 ): Outcome<CmdRunResult> {
-  const { command } = planned;
   if (ending.kind === "failed") return reporter.denied(failedToStart(ending.reason), facts);
   const result: CmdRunResult = {
     exitCode: ending.exitCode,
@@ -222,8 +226,7 @@ function reportEnding(
     bytes: ending.stdout.length + ending.stderr.length,
   };
   if (ending.timedOut) {
-    const reason = `command \`${command.id}\` took longer than ${planned.timeoutMs} ms; it and all its children were ended`;
-    return reporter.denied(denial("TIMEOUT", "timeoutMs", reason), seen, result);
+    return reporter.denied(outOfTime(planned), seen, result);
   }
   if (ending.aborted) return reporter.denied(cancelled(), seen, result);
   if (ending.kind === "lost")
@@ -233,6 +236,15 @@ function reportEnding(
       result,
     );
   return reporter.done(result, seen);
+}
+
+function outOfTime({ command, timeoutMs }: Planned): Denial {
+  const reason = `command \`${command.id}\` took longer than ${timeoutMs} ms; it and all its children were ended`;
+  const longer =
+    timeoutMs < command.timeoutMs
+      ? `give it more time: timeoutMs may be up to ${command.timeoutMs}`
+      : `an operator can raise commands.${command.id}.timeoutMs (${command.origin})`;
+  return denial("TIMEOUT", "timeoutMs", reason, { timeoutMs, suggestions: ["ask for less at once", longer] });
 }
 
 function failedToStart(reason: string): Denial {

@@ -8,6 +8,7 @@ export const REVISION_20250326: Revision = {
   batches: true,
   versionHeader: false,
   resultType: false,
+  structuredContent: false,
   serverRequests: true,
   methods: new Set([...COMMON_METHODS, ...HANDSHAKE_METHODS]),
 };

@@ -8,6 +8,7 @@ export const REVISION_20250618: Revision = {
   batches: false,
   versionHeader: true,
   resultType: false,
+  structuredContent: true,
   serverRequests: true,
   methods: new Set([...COMMON_METHODS, ...HANDSHAKE_METHODS]),
 };

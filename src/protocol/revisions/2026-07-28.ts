@@ -9,6 +9,7 @@ export const REVISION_20260728: Revision = {
   batches: false,
   versionHeader: true,
   resultType: true,
+  structuredContent: true,
   serverRequests: false,
   methods: new Set([...COMMON_METHODS, "server/discover", "subscriptions/listen"]),
 };

@@ -12,6 +12,8 @@ export interface Revision {
   readonly versionHeader: boolean;
   /** Results carry `resultType`, lists carry `ttlMs` and `cacheScope`. */
   readonly resultType: boolean;
+  /** Results of tools may carry `structuredContent`. */
+  readonly structuredContent: boolean;
   /** Requests from server to client exist; otherwise a call answers `input_required`. */
   readonly serverRequests: boolean;
   /** Methods a client may send, beyond those that every revision has. */
