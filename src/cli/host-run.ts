@@ -15,6 +15,7 @@ import { auditFile } from "./audit-file.js";
 import { CliError } from "./exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "./host-config/files.js";
 import { loadHostPolicy, problemsOf, requireClient, requireFile } from "./host-config/read.js";
+import { opennessOf, requireClosed } from "./host-config/ownership.js";
 import { hostPolicySet } from "./host-gate.js";
 import { hostServer } from "./host-server.js";
 
@@ -37,6 +38,8 @@ export async function runHost(options: HostOptions): Promise<void> {
   let policy = readPolicy(files, options.client);
   const telemetry = createTelemetry({ log: { level: levelOf(options, policy) } });
   for (const notice of policy.notices) telemetry.log.notice(notice);
+  const open = opennessOf(files.config);
+  if (open !== undefined) telemetry.log.warning(open.detail, { remedy: open.remedy });
   mkdirSync(join(files.state, "ledger"), { recursive: true, mode: 0o700 });
   const ledger = await openFreeLedger(join(files.state, "ledger"));
   let writeAudit = auditTo(policy, files, telemetry);
@@ -73,8 +76,8 @@ export async function runHost(options: HostOptions): Promise<void> {
         telemetry.metrics.policyReloads.inc();
         telemetry.log.notice("policy in force", { policy: hash });
       } catch (error) {
-        const { message, help } = error as CliError;
-        telemetry.log.error("the new policy is refused, the old one stays", { problem: help ?? message });
+        const { message, help = "" } = error as CliError;
+        telemetry.log.error("the new policy is refused, the old one stays", { problem: `${message}\n${help}`.trim() });
       }
     });
   }
@@ -146,6 +149,7 @@ function expand(path: string): string {
 
 function readPolicy(files: HostFiles, client: string | undefined): Policy {
   requireFile(files.config);
+  requireClosed(files.config);
   const loaded = loadHostPolicy(files);
   if (!loaded.ok) throw problemsOf(files.config, loaded.problems);
   requireClient(loaded.policy, client);

@@ -34,6 +34,7 @@ export {
   PROFILE_NAMES,
   type ProfileName,
   readYaml,
+  realPathOf,
   type SandboxMode,
 } from "./policy/index.js";
 export { confinementOf, missingProtections, type Protections, reachInSandbox, Sandbox } from "./sandbox/index.js";

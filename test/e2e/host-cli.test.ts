@@ -137,11 +137,73 @@ writeRules:
     writeFileSync(join(base, "project/.portcullis/operator.token"), "x");
     const credential = await cli("policy add-root project");
     expect(credential).toMatchObject({ code: 3, stderr: expect.stringContaining("are approved; move the gateway") });
-    expect(credential.stderr).toContain("policy.yaml:4");
+    expect(credential.stderr).toContain(`the new line \`allowedRoots: ["${code}", "~/project"]`);
+    expect(credential.stderr).not.toContain("policy.yaml:");
     // Both or neither: this one may be read but never written.
     expect((await cli("policy add-root", join(root, "dist"), "--write")).code).toBe(3);
     expect(readFileSync(config, "utf8")).toBe(POLICY);
     expect((await data("policy add-root", join(root, "dist"))).added).toHaveLength(1);
+  });
+
+  it("a refused edit is cited by its own words, since it stands on no line; what stands on one is not moved", async () => {
+    const proc = await cli("policy add-root /proc");
+    expect(proc).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("what the kernel shows there is never opened"),
+    });
+    expect(proc.stderr).not.toContain("denyNetworkFS");
+    const [problem] = (await data("cmd add ls --exec /bin/ls")).problems;
+    expect(problem).toMatchObject({ edit: "- id: ls", message: expect.stringContaining("first at policy.yaml:7") });
+    expect(problem).not.toHaveProperty("line");
+  });
+
+  it("add-write tightens the rule that a folder has, whatever its spelling, and never adds a second", async () => {
+    mkdirSync(join(code, "build"), { recursive: true });
+    expect((await cli("policy add-write code/build")).code).toBe(0);
+    const rule = `
+writeRules:
+  - path: ~/code/build
+    recursive: true
+    createIfMissing: true
+`;
+    expect(readFileSync(config, "utf8")).toBe(POLICY + rule);
+    writeFileSync(config, readFileSync(config, "utf8").replace("recursive: true", "recursive: true   # mine"));
+    expect(
+      await data("policy add-write", join(base, "code/../code/build"), "--no-recursive", "--max-file-bytes", "9"),
+    ).toMatchObject({
+      ok: true,
+      added: ["    recursive: false   # mine", "    createIfMissing: true", "    maxFileBytes: 9"],
+    });
+    expect(readFileSync(config, "utf8")).toBe(
+      `${POLICY}${rule.replace("recursive: true", "recursive: false   # mine")}    maxFileBytes: 9\n`,
+    );
+    expect(await cli("policy add-write code/build")).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("nothing changed"),
+    });
+    expect((await data("policy show")).writeRules).toMatchObject([{ recursive: false, maxFileBytes: 9 }]);
+    expect((await cli("policy explain fs.write", join(code, "build/sub/x"))).code).toBe(2);
+    expect(await data("policy add-root code")).toMatchObject({ ok: true, added: [] });
+    writeFileSync(config, `${readFileSync(config, "utf8")}  - path: ${join(code, "build")}\n`);
+    expect(await cli("policy validate")).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("two write rules for"),
+    });
+  });
+
+  it("a policy that others can write is refused by validate and by a host, with the way to close it", async () => {
+    chmodSync(config, 0o666);
+    expect(await cli("policy validate")).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("written by others"),
+    });
+    const host = piped(["host", ...files], "");
+    expect(host).toMatchObject({ code: 3, stdout: "" });
+    expect(host.stderr).toContain(`chmod 600 ${config}`);
+    chmodSync(config, 0o640);
+    expect((await cli("policy validate")).code).toBe(0);
+    expect(piped(["host", ...files], "").code).toBe(0);
+    rmSync(state, { recursive: true });
   });
 
   it("edit takes over what the editor left only when it is right", async () => {
@@ -157,6 +219,7 @@ writeRules:
     const wrong = await edit(`echo "network: maybe" > "$2"`);
     expect(wrong.code).toBe(3);
     expect(readFileSync(config, "utf8")).toBe(`${POLICY}network: false\n`);
+    expect(wrong.stderr).toMatch(/portcullis-edit-.*policy.yaml:1:/);
     const kept = /kept in (\S+);/.exec(wrong.stderr)?.[1] ?? "";
     expect(readFileSync(kept, "utf8")).toBe("network: maybe\n");
     rmSync(join(kept, ".."), { recursive: true });
@@ -203,6 +266,12 @@ describe("cmd", () => {
 sandbox: preferred
 `);
     expect((await cli("cmd add wc --exec /usr/bin/wc")).code).toBe(3);
+    expect((await cli("cmd add curl --exec /bin/true")).stderr).not.toContain("network");
+    writeFileSync(join(base, "curl"), "", { mode: 0o755 });
+    const offline = await cli(`cmd add fetch --exec ${base}/curl`);
+    expect(offline).toMatchObject({ code: 0, stderr: expect.stringContaining("set `network: true` in its entry") });
+    const online = await cli(`cmd add online --network --exec ${base}/curl`);
+    expect(online).toMatchObject({ code: 0, stderr: expect.not.stringContaining("network") });
     expect((await cli("cmd add x --exec /no/such/program")).code).toBe(3);
     expect((await cli("cmd add frobnicate")).code).toBe(64);
     expect((await cli("cmd add shell --exec /bin/sh --allow -c")).stderr).toContain("can run anything");
@@ -211,6 +280,9 @@ sandbox: preferred
       "echo",
       "cat",
       "wc",
+      "curl",
+      "fetch",
+      "online",
       "shell",
     ]);
   });
@@ -229,6 +301,24 @@ sandbox: preferred
     expect(existsSync(state)).toBe(false);
     expect(await cli("cmd test echo --run hello")).toMatchObject({ code: 0, stdout: "hello\n" });
     expect((await inside(["audit", "verify", join(state, "ledger/0")])).code).toBe(0);
+  });
+});
+
+describe("cmd test", () => {
+  it("tries the folder and the program, and says what it may write", async () => {
+    mkdirSync(join(code, "out"), { recursive: true });
+    writeFileSync(join(base, "script"), "#!/nowhere/interpreter\n", { mode: 0o755 });
+    const rules = `writeRules: [{ path: ${code}/out, recursive: true, createIfMissing: true, maxFileBytes: 77 }]\n`;
+    writeFileSync(config, POLICY.replace("sandbox:", `  - { id: lost, exec: ${base}/script }\n${rules}sandbox:`));
+    const there = await cli("cmd test echo --cwd out hello");
+    expect(there).toMatchObject({ code: 0, stderr: "" });
+    expect(there.stdout).toContain(`may write   ${code}/out; files of at most 77 bytes`);
+    const lost = await cli("cmd test lost");
+    expect(lost).toMatchObject({ code: 1, stdout: expect.stringContaining("would fail") });
+    expect(await data("cmd test lost")).toMatchObject({
+      effect: "permit",
+      obstacle: expect.stringContaining("script"),
+    });
   });
 });
 

@@ -2,12 +2,20 @@
 
 import { basename } from "node:path";
 import type { Command } from "commander";
-import { PROFILE_NAMES, type ProfileName } from "../../host/index.js";
+import {
+  type Command as CatalogEntry,
+  decideCmdRun,
+  PROFILE_NAMES,
+  type Policy,
+  type ProfileName,
+  reachInSandbox,
+  Sandbox,
+} from "../../host/index.js";
 import type { JsonObject } from "../../protocol/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { paintErr } from "../print.js";
-import { addEntries } from "./edit.js";
+import { adding, editPolicy } from "./edit.js";
 import { explainCall } from "./explain.js";
 import type { HostFiles } from "./files.js";
 import { report } from "./policy-actions.js";
@@ -44,9 +52,20 @@ export function addCommand(command: Command, files: HostFiles, id: string, optio
       `give --exec <path>, or --profile <name>: ${PROFILE_NAMES.join(", ")}`,
     );
   }
-  const edited = addEntries(command, files, [["commands", entryOf(id, profile, options)]]);
+  const edited = editPolicy(command, files, [adding("commands", entryOf(id, profile, options))]);
   report(command, edited);
-  for (const note of notesOn(id, profile, options)) outFor(command).note(paintErr.yellow(note));
+  const notes = [...notesOn(id, profile, options), ...networkNotes(edited.policy.commands.get(id))];
+  for (const note of notes) outFor(command).note(paintErr.yellow(note));
+}
+
+/** Of little use without it. */
+const NEEDS_NETWORK = /^(curl|wget|ssh|scp|sftp|ping|dig|host|nslookup|nc|telnet|ftp|gh)$/;
+
+function networkNotes(added: CatalogEntry | undefined): string[] {
+  if (added === undefined || added.network || !NEEDS_NETWORK.test(basename(added.executable.path))) return [];
+  return [
+    `${added.id} cannot reach the network here, so it can do nothing: set \`network: true\` in its entry (${added.origin}), as \`cmd add --network\` does.`,
+  ];
 }
 
 function isProfile(name: string): name is ProfileName {
@@ -134,7 +153,7 @@ export async function testCommand(
     ...(options.stdin === undefined ? {} : { stdin: options.stdin }),
   };
   if (options.run !== true) {
-    process.exitCode = explainCall(policy, "cmd.run", params, out);
+    process.exitCode = explainCall(policy, "cmd.run", params, out, await obstacleTo(policy, params));
     return;
   }
   const request = { jsonrpc: "2.0", id: 1, method: "cmd.run", params };
@@ -146,6 +165,20 @@ export async function testCommand(
   if (!out.json && stderr !== "") process.stderr.write(stderr);
   if (!out.json) out.note(paintErr.dim(`exit code ${exitCode}; held by ${JSON.stringify(answer.result.protections)}`));
   if (exitCode !== 0) process.exitCode = EXIT.error;
+}
+
+/** The rules allow it; can it start there? Tried in its own sandbox, with a program that does nothing in its place. */
+async function obstacleTo(policy: Policy, params: JsonObject): Promise<string | undefined> {
+  const decision = decideCmdRun(policy, params);
+  if (decision.effect !== "permit" || decision.would?.tool !== "cmd.run") return undefined;
+  const command = policy.commands.get(decision.would.commandId);
+  if (command === undefined) return undefined;
+  const sandbox = new Sandbox();
+  try {
+    return await reachInSandbox(policy, command, sandbox, decision.would.cwd);
+  } finally {
+    await sandbox.close();
+  }
 }
 
 interface Answer {

@@ -3,11 +3,12 @@
 
 import { readFileSync, realpathSync } from "node:fs";
 import type { Command } from "commander";
-import type { Policy } from "../../host/index.js";
+import type { Policy, PolicyProblem } from "../../host/index.js";
 import { CliError } from "../exit.js";
 import { appendEntry, type ListName } from "./append.js";
 import type { HostFiles } from "./files.js";
 import { checkHostPolicy, invalidPolicy, requireFile } from "./read.js";
+import { refusedEdit } from "./refused-edit.js";
 import { writePrivately } from "./swap.js";
 
 export interface Edited {
@@ -27,10 +28,12 @@ export function readText(config: string): string {
   }
 }
 
+type Refuse = (problems: readonly PolicyProblem[]) => CliError;
+
 /** INVARIANT: what stands in the file afterwards is a policy that a host would start with. */
-export function replacePolicy(command: Command, files: HostFiles, before: string, after: string): Edited {
+export function replacePolicy(files: HostFiles, before: string, after: string, refuse: Refuse): Edited {
   const checked = checkHostPolicy(after, files);
-  if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
+  if (!checked.ok) throw refuse(checked.problems);
   const now = readText(files.config);
   if (now !== before) {
     throw new CliError(`${files.config} was changed by somebody else meanwhile`, 1, "look at it, then try again");
@@ -39,24 +42,28 @@ export function replacePolicy(command: Command, files: HostFiles, before: string
   return { policy: checked.policy, before, after, added: changedLines(before, after) };
 }
 
+/** The text after it. */
+export type Edit = (text: string) => string;
+
+export function adding(list: ListName, value: unknown): Edit {
+  return (text) => appendEntry(text, list, value);
+}
+
 /** All of them or none. */
-export function addEntries(
-  command: Command,
-  files: HostFiles,
-  entries: readonly (readonly [ListName, unknown])[],
-): Edited {
+export function editPolicy(command: Command, files: HostFiles, edits: readonly Edit[]): Edited {
   const before = readText(files.config);
   // A file that is wrong already would get the blame for the entry.
   const checked = checkHostPolicy(before, files);
   if (!checked.ok) throw invalidPolicy(command, files.config, checked.problems);
   const added: string[] = [];
   let after = before;
-  for (const [list, value] of entries) {
-    const next = appendEntry(after, list, value);
+  for (const edit of edits) {
+    const next = edit(after);
     added.push(...changedLines(after, next));
     after = next;
   }
-  return { ...replacePolicy(command, files, before, after), added };
+  const refuse: Refuse = (problems) => refusedEdit(command, files.config, before, after, problems);
+  return { ...replacePolicy(files, before, after, refuse), added };
 }
 
 /** The lines between the first and the last difference, as they are now. */

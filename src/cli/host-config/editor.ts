@@ -12,7 +12,7 @@ import type { Edited } from "./edit.js";
 /** As often as a person has the patience; a script has none. */
 const MAX_ROUNDS = 100;
 
-export async function editCopy(before: string, accept: (after: string) => Edited): Promise<Edited> {
+export async function editCopy(before: string, accept: (after: string, copy: string) => Edited): Promise<Edited> {
   const folder = mkdtempSync(join(tmpdir(), "portcullis-edit-"));
   const copy = join(folder, "policy.yaml");
   writeFileSync(copy, before, { mode: 0o600 });
@@ -24,7 +24,7 @@ export async function editCopy(before: string, accept: (after: string) => Edited
       throw error;
     }
     try {
-      const edited = accept(readFileSync(copy, "utf8"));
+      const edited = accept(readFileSync(copy, "utf8"), copy);
       rmSync(folder, { recursive: true, force: true });
       return edited;
     } catch (error) {

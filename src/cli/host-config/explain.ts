@@ -12,21 +12,24 @@ const DECIDE: Readonly<Record<string, (policy: Policy, args: unknown) => Decisio
   "cmd.run": decideCmdRun,
 };
 
-export function explainCall(policy: Policy, tool: string, args: JsonObject, out: Out): ExitCode {
+/** `obstacle`: what would stand in the way although the rules allow it. */
+export function explainCall(policy: Policy, tool: string, args: JsonObject, out: Out, obstacle?: string): ExitCode {
   const decide = DECIDE[tool];
   if (decide === undefined) {
     throw new CliError(`the host has no tool \`${tool}\``, EXIT.usage, `it has ${Object.keys(DECIDE).join(", ")}`);
   }
   const decision = decide(policy, args);
   const under = { file: policy.file, hash: policy.hash, client: policy.client };
-  out.data({ tool, arguments: args, ...decision, policy: under }, () => told(decision));
-  return decision.effect === "permit" ? EXIT.ok : EXIT.deny;
+  out.data({ tool, arguments: args, ...decision, obstacle, policy: under }, () => told(decision, obstacle));
+  if (decision.effect === "deny") return EXIT.deny;
+  return obstacle === undefined ? EXIT.ok : EXIT.error;
 }
 
-function told(decision: Decision): string {
+function told(decision: Decision, obstacle: string | undefined): string {
   const head = `${effectWord(decision.effect)} by ${paint.bold(visible(decision.rule))}`;
   if (decision.effect === "permit") {
-    return [head, ...(decision.would === undefined ? [] : wouldLines(decision.would))].join("\n");
+    const fails = obstacle === undefined ? [] : [`  ${paint.red("would fail")}  ${visible(obstacle)}`];
+    return [head, ...(decision.would === undefined ? [] : wouldLines(decision.would)), ...fails].join("\n");
   }
   const { code, reason, field, suggestions = [] } = decision.denial;
   return [
@@ -52,10 +55,18 @@ function wouldLines(would: Would): string[] {
         `  would run   ${[would.program, ...would.args].map(shown).join(" ")}`,
         `  in          ${would.cwd === undefined ? "a scratch folder of its own" : visible(would.cwd)}`,
         ...(env.length === 0 ? [] : [`  with        ${env.join(" ")}`]),
+        `  may write   ${writable(would)}`,
         `  held by     sandbox ${would.sandbox}, ${network}, ${would.timeoutMs} ms, ${would.maxOutputBytes} bytes of output`,
       ];
     }
   }
+}
+
+function writable({ sandbox, writes, exceptIn, maxFileBytes }: Extract<Would, { tool: "cmd.run" }>): string {
+  if (sandbox === "off") return "whatever its user may: without a sandbox no write rule holds for commands";
+  if (writes.length === 0) return "nothing but its scratch folder";
+  const except = exceptIn.length === 0 ? "" : `, but not in ${exceptIn.map(visible).join(", ")}`;
+  return `${writes.map(visible).join(", ")}${except}; files of at most ${maxFileBytes} bytes`;
 }
 
 /** As a shell would need it, so that an argument with spaces is seen as one. */

@@ -1,17 +1,21 @@
 // What the `policy` commands do with policy.yaml.
 
 import { homedir } from "node:os";
-import { resolve } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import type { Command } from "commander";
+import { parse } from "yaml";
+import { realPathOf } from "../../host/index.js";
 import { jsonArguments, outFor } from "../options.js";
 import { paint, paintErr } from "../print.js";
-import type { ListName } from "./append.js";
-import { addEntries, type Edited, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
+import { appendEntry } from "./append.js";
+import { changeEntry, type Fields } from "./change.js";
+import { type Edit, type Edited, editPolicy, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
 import { editCopy } from "./editor.js";
 import { explainCall } from "./explain.js";
 import type { HostFiles } from "./files.js";
+import { requireClosed } from "./ownership.js";
 import { withTilde } from "./paths.js";
-import { requireClient, requireHostPolicy } from "./read.js";
+import { invalidPolicy, requireClient, requireHostPolicy } from "./read.js";
 import { effective, summary } from "./show.js";
 
 const SHORT_HASH = 12;
@@ -31,6 +35,7 @@ export function showPolicy(command: Command, files: HostFiles): void {
 export function validatePolicy(command: Command, files: HostFiles): void {
   const out = outFor(command);
   const policy = requireHostPolicy(command, files);
+  requireClosed(files.config);
   const { file, hash, notices } = policy;
   out.data({ ok: true, file, hash, notices }, () =>
     [
@@ -57,15 +62,24 @@ export function explainFor(
 
 export async function editInEditor(command: Command, files: HostFiles): Promise<void> {
   const before = readText(files.config);
-  const edited = await editCopy(before, (after) => replacePolicy(command, files, before, after));
+  const edited = await editCopy(before, (after, copy) =>
+    replacePolicy(files, before, after, (problems) =>
+      invalidPolicy(
+        command,
+        copy,
+        problems.map((problem) => ({ ...problem, file: copy })),
+      ),
+    ),
+  );
   if (edited.after === edited.before) outFor(command).note("nothing changed");
   else report(command, edited);
 }
 
 export function addRoot(command: Command, files: HostFiles, folder: string, write: boolean): void {
   const path = spelled(folder);
-  const rule: [ListName, unknown][] = write ? [["writeRules", writeRule(path, {})]] : [];
-  report(command, addEntries(command, files, [["allowedRoots", path], ...rule]));
+  const root: Edit = (text) =>
+    indexOf(text, "allowedRoots", path) < 0 ? appendEntry(text, "allowedRoots", path) : text;
+  report(command, editPolicy(command, files, write ? [root, writing(path, {})] : [root]));
 }
 
 export interface WriteRuleOptions {
@@ -75,22 +89,43 @@ export interface WriteRuleOptions {
 }
 
 export function addWrite(command: Command, files: HostFiles, folder: string, options: WriteRuleOptions): void {
-  report(command, addEntries(command, files, [["writeRules", writeRule(spelled(folder), options)]]));
+  report(command, editPolicy(command, files, [writing(spelled(folder), options)]));
 }
 
-function writeRule(path: string, { recursive = true, onlyReplace = false, maxFileBytes }: WriteRuleOptions): object {
-  return {
-    path,
-    recursive,
-    createIfMissing: !onlyReplace,
-    ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
+/** A folder has one rule: another would be ignored, or ignore this one. What the options take away is taken from it. */
+function writing(path: string, options: WriteRuleOptions): Edit {
+  const { recursive = true, onlyReplace = false, maxFileBytes } = options;
+  const size: Fields = maxFileBytes === undefined ? {} : { maxFileBytes };
+  const tighter: Fields = {
+    ...(recursive ? {} : { recursive }),
+    ...(onlyReplace ? { createIfMissing: false } : {}),
+    ...size,
   };
+  return (text) => {
+    const index = indexOf(text, "writeRules", path);
+    if (index >= 0) return changeEntry(text, "writeRules", index, tighter);
+    return appendEntry(text, "writeRules", { path, recursive, createIfMissing: !onlyReplace, ...size });
+  };
+}
+
+/** Of the entry for the same folder, however it is spelled. */
+function indexOf(text: string, list: "allowedRoots" | "writeRules", path: string): number {
+  const entries = (parse(text) as Record<string, unknown> | null)?.[list];
+  if (!Array.isArray(entries)) return -1;
+  const same = realPathOf(expanded(path));
+  return entries.findIndex((entry: string | { path: string }) => {
+    const written = expanded(typeof entry === "string" ? entry : entry.path);
+    return isAbsolute(written) && realPathOf(written) === same;
+  });
+}
+
+function expanded(path: string): string {
+  return path === "~" || path.startsWith("~/") ? homedir() + path.slice(1) : path;
 }
 
 /** A path of this terminal's folder; in the file it must mean the same wherever the host is started. */
 function spelled(folder: string): string {
-  const expanded = folder === "~" || folder.startsWith("~/") ? homedir() + folder.slice(1) : folder;
-  return withTilde(resolve(expanded));
+  return withTilde(resolve(expanded(folder)));
 }
 
 export function report(command: Command, edited: Edited): void {
@@ -103,5 +138,8 @@ export function report(command: Command, edited: Edited): void {
       ...added.map((line) => paint.green(`+ ${line}`)),
     ].join("\n"),
   );
-  out.note(paintErr.dim(WHEN_IT_HOLDS));
+  const isSame = edited.after === edited.before;
+  out.note(
+    paintErr.dim(isSame ? "nothing changed: it says so already; `portcullis policy edit` changes it" : WHEN_IT_HOLDS),
+  );
 }

@@ -1,14 +1,11 @@
 // Whose the policy and the record are, and who else could change them.
 
 import { accessSync, constants, existsSync, statSync } from "node:fs";
-import { dirname } from "node:path";
 import type { Policy } from "../../host/index.js";
 import type { Finding } from "../finding.js";
 import { credentialsBelow } from "../host-config/credential.js";
 import type { HostFiles } from "../host-config/files.js";
-
-const WRITABLE_BY_OTHERS = 0o022;
-const STICKY = 0o1000;
+import { opennessOf } from "../host-config/ownership.js";
 
 export function permissions(policy: Policy, files: HostFiles): Finding[] {
   return [policyFile(files.config), stateFolder(files.state), credential(policy), ...placesOf(policy)];
@@ -17,21 +14,9 @@ export function permissions(policy: Policy, files: HostFiles): Finding[] {
 function policyFile(config: string): Finding {
   const check = "who can change the policy";
   if (process.platform === "win32") return { check, ok: true, detail: "left to the folder's access list" };
-  const own = process.getuid?.() ?? 0;
-  const stats = statSync(config);
-  if ((stats.mode & WRITABLE_BY_OTHERS) !== 0) {
-    return { check, ok: false, detail: `${config} can be written by others`, remedy: `chmod 600 ${config}` };
-  }
-  if (stats.uid !== own && stats.uid !== 0) {
-    const detail = `${config} belongs to user ${stats.uid}, who can change the rules`;
-    return { check, ok: false, detail, remedy: `chown ${own} ${config}` };
-  }
-  const folder = dirname(config);
-  const { mode } = statSync(folder);
-  if ((mode & WRITABLE_BY_OTHERS) !== 0 && (mode & STICKY) === 0) {
-    return { check, ok: false, detail: `others can put files into ${folder}`, remedy: `chmod go-w ${folder}` };
-  }
-  return { check, ok: true, detail: stats.uid === own ? "you alone" : "root alone" };
+  const open = opennessOf(config);
+  if (open !== undefined) return { check, ok: false, detail: open.detail, remedy: open.remedy };
+  return { check, ok: true, detail: statSync(config).uid === process.getuid?.() ? "you alone" : "root alone" };
 }
 
 function credential(policy: Policy): Finding {

@@ -3,13 +3,13 @@
 
 import { existsSync, statSync } from "node:fs";
 import { delimiter, dirname, isAbsolute, join } from "node:path";
-import { type Policy, reachInSandbox, type Sandbox } from "../../host/index.js";
+import { type Command, isWithin, type Policy, reachInSandbox, type Sandbox } from "../../host/index.js";
 import type { Finding } from "../finding.js";
 
 export async function programs(policy: Policy, sandbox: Sandbox): Promise<Finding[]> {
   const broken: Finding[] = [];
   for (const command of policy.commands.values()) {
-    const problem = await reachInSandbox(policy, command, sandbox);
+    const problem = await obstacleOf(policy, command, sandbox);
     if (problem === undefined) continue;
     // Its two halves: what is wrong, and what to do.
     const [detail = problem, remedy = "change the entry"] = problem.split("; ");
@@ -18,6 +18,22 @@ export async function programs(policy: Policy, sandbox: Sandbox): Promise<Findin
   const count = policy.commands.size - broken.length;
   const detail = policy.commands.size === 0 ? "none in the catalog" : `${count} of ${policy.commands.size} can start`;
   return [searchPath(), node(), { check: "commands", ok: true, detail }, ...broken];
+}
+
+/** Folders in which each command is tried, the write zones among them. */
+const MAX_FOLDERS = 8;
+
+async function obstacleOf(policy: Policy, command: Command, sandbox: Sandbox): Promise<string | undefined> {
+  // What the machine lacks altogether is a finding of its own.
+  const tried: Command = command.sandbox === "required" ? { ...command, sandbox: "preferred" } : command;
+  const zones = policy.zones.map((zone) => zone.path).filter((path) => existsSync(path));
+  const inRoots = zones.filter((path) => policy.roots.some((root) => isWithin(path, root.path)));
+  const folders = [policy.roots[0]?.path, ...inRoots].slice(0, MAX_FOLDERS);
+  for (const folder of command.cwdPolicy === "withinRoot" ? folders : [undefined]) {
+    const problem = await reachInSandbox(policy, tried, sandbox, folder);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
 }
 
 /** Where a bare name in the policy is looked for. */

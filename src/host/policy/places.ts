@@ -49,13 +49,18 @@ function findOnLinux(written: string, facts: PlaceFacts): FoundPlace {
       walked.why === "mount"
         ? `lies on ${mount?.type ?? "a file system"} mounted at ${walked.at}`
         : `cannot be resolved (${walked.why} at ${walked.at})`;
-    const remedy =
-      walked.why === "mount" ? "choose a folder on a local disk, or set denyNetworkFS: false" : "correct the path";
-    return { kind: "problem", message, remedy };
+    return { kind: "problem", message, remedy: remedyFor(walked.why, mount) };
   }
   const place = { path: walked.path, written };
   if (walked.missing) return { kind: "place", place, exists: false };
   return isFolder(walked.path) ? { kind: "place", place, exists: true } : notAFolder();
+}
+
+function remedyFor(why: string, mount: Mount | undefined): string {
+  if (why !== "mount") return "correct the path";
+  return mount !== undefined && isNetworkType(mount.type)
+    ? "choose a folder on a local disk, or set denyNetworkFS: false"
+    : "choose another folder: what the kernel shows there is never opened";
 }
 
 function findElsewhere(written: string): FoundPlace {

@@ -1,6 +1,8 @@
 // Can a command start where it will run? Asked inside its own confinement, with `true` in its place.
 
+import { isWithin } from "../jail/index.js";
 import { type Command, findExecutable, type Policy, searchFolders } from "../policy/index.js";
+import { missingProtections } from "./confinement.js";
 import { needsOf } from "./needs.js";
 import { confinementOf, environmentOf, launchLimitsOf, programFolders } from "./plan.js";
 import type { Sandbox } from "./sandbox.js";
@@ -13,7 +15,7 @@ export async function reachInSandbox(
   policy: Policy,
   command: Command,
   sandbox: Sandbox,
-  cwd?: { readonly root: string; readonly rest: string },
+  folder?: string,
 ): Promise<string | undefined> {
   const nothing = findExecutable("true", searchFolders("", process.platform));
   if ("error" in nothing) return undefined;
@@ -25,14 +27,27 @@ export async function reachInSandbox(
     args: [],
     needs: needsOf(command.executable, programFolders(command)),
     env: (scratch) => environmentOf(policy, command, new Map(), confinement.user !== undefined, scratch),
-    cwd,
+    cwd: folder === undefined ? undefined : belowRoot(policy, command, folder),
     stdin: Buffer.alloc(0),
     timeoutMs: TIMEOUT_MS,
     maxOutputBytes: MAX_OUTPUT_BYTES,
     limits: launchLimitsOf(policy, command, TIMEOUT_MS),
     queue: { concurrency: 1, waiting: 1, waitMs: TIMEOUT_MS },
-    accept: () => undefined,
+    accept: (protections) => {
+      const missing = command.sandbox === "required" ? missingProtections(protections, command.network) : [];
+      return missing.length === 0 ? undefined : missing.join(", ");
+    },
   });
+  if (outcome.kind === "refused") {
+    return `this machine does not give what sandbox: required asks for: ${outcome.reason}; \`portcullis doctor host\` says more`;
+  }
   if (outcome.kind === "unavailable") return `the sandbox could not be started: ${outcome.reason}`;
   return outcome.kind === "ended" && outcome.ending.kind === "failed" ? outcome.ending.reason : undefined;
+}
+
+/** As a call would ask for it: from the innermost root around the folder. */
+function belowRoot(policy: Policy, command: Command, folder: string): { root: string; rest: string } {
+  const places = [...policy.roots, ...(command.cwd === undefined ? [] : [command.cwd])].map((place) => place.path);
+  const around = places.filter((place) => isWithin(folder, place)).sort((a, b) => b.length - a.length)[0] ?? folder;
+  return { root: around, rest: folder === around ? "." : folder.slice(around.length).replace(/^\/+/, "") };
 }

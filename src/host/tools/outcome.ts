@@ -22,6 +22,7 @@ export type Would =
   | { readonly tool: "fs.write"; readonly path: string; readonly bytes: number; readonly replaces: boolean }
   | {
       readonly tool: "cmd.run";
+      readonly commandId: string;
       readonly program: string;
       readonly args: readonly string[];
       readonly cwd: string | undefined;
@@ -30,6 +31,10 @@ export type Would =
       readonly maxOutputBytes: number;
       readonly network: boolean;
       readonly sandbox: SandboxMode;
+      /** Zones that are open to it, and those inside them that are not. */
+      readonly writes: readonly string[];
+      readonly exceptIn: readonly string[];
+      readonly maxFileBytes: number;
     };
 
 /** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
