@@ -190,6 +190,15 @@ describe("what anyone on the machine may see", () => {
     });
   });
 
+  it("is which applications are not served as they should be, and the port stays ready for the others", async () => {
+    let refused = [{ app: "blog", reason: "its rules are refused: a.cedar:1:2: unexpected token" }];
+    const scene = await started(() => ({ refused: () => refused }));
+    const reply = await ask(scene, "/readyz");
+    expect([reply.status, reply.json]).toEqual([200, { ready: true, reasons: [], applications: refused }]);
+    refused = [];
+    expect((await ask(scene, "/readyz")).json).toEqual({ ready: true, reasons: [] });
+  });
+
   it.each(["/metrics", "/healthz", "/readyz"])("%s answers GET alone", async (path) => {
     const scene = await started();
     for (const method of ["POST", "PUT", "DELETE", "OPTIONS"]) {

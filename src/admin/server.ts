@@ -24,6 +24,8 @@ export interface AdminOptions {
   ledger?: Pick<Ledger, "append" | "status"> | undefined;
   /** More reasons why calls cannot be served now; none means ready. */
   readiness?: () => readonly string[];
+  /** Applications that are not served as they should be. The others are, so this one port stays ready. */
+  refused?: () => readonly { readonly app: string; readonly reason: string }[];
   /** Where the operator's credential is, or will be made. */
   tokenFile: string;
   /** Who the credential stands for. */
@@ -59,6 +61,9 @@ export interface AdminListener {
   readonly port: number;
   close(graceMs?: number): Promise<void>;
 }
+
+/** How many applications an answer names. */
+const MAX_REFUSED = 100;
 
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
@@ -194,7 +199,11 @@ class Admin {
     if (gate.policy.hash === noPolicy.hash) reasons.push("no policy is loaded");
     if (ledger && !ledger.status().healthy) reasons.push("the ledger cannot be written");
     reasons.push(...(readiness?.() ?? []));
-    sendJson(response, reasons.length === 0 ? 200 : 503, { ready: reasons.length === 0, reasons });
+    const refused = (this.#options.refused?.() ?? [])
+      .slice(0, MAX_REFUSED)
+      .map(({ app, reason }) => ({ app, reason: reason.slice(0, MAX_REASON_CHARS) }));
+    const applications = refused.length === 0 ? {} : { applications: refused };
+    sendJson(response, reasons.length === 0 ? 200 : 503, { ready: reasons.length === 0, reasons, ...applications });
   }
 
   #policy(response: ServerResponse, by: Approver): void {

@@ -2,20 +2,14 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import {
-  type CoreApplication,
-  type CoreServices,
-  coreTools,
-  coreVoice,
-  repositoryFolder,
-  valuesOf,
-} from "../../core/index.js";
+import { type CoreApplication, type CoreServices, historyOf, repositoryFolder, valuesOf } from "../../core/index.js";
 import { type CoreTools, matcher } from "../../gateway/index.js";
 import { Sandbox } from "../../host/index.js";
 import type { Application, Storage } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
 import type { ResolveText } from "./servers.js";
+import { usableTools } from "./usable-tools.js";
 
 export interface CoreOptions {
   readonly storage: Storage;
@@ -54,9 +48,10 @@ export function coreFor(options: CoreOptions) {
       protectedPaths: options.protectedPaths,
     };
     const allowed = matcher(document.permissions ?? []);
+    const { tools, voice } = usableTools(app, services, options.telemetry.log);
     return {
-      tools: coreTools(app, services).filter(({ definition: { name } }) => has(moduleOf(name)) && allowed(name)),
-      voices: [coreVoice(app, services)],
+      tools: tools.filter(({ definition: { name } }) => has(moduleOf(name)) && allowed(name)),
+      voices: [voice],
       close: async () => {
         await sandbox?.close();
       },

@@ -247,6 +247,7 @@ async function open(
         ...(who.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
         servers: () => serverFacts(applications, replica),
+        refused: () => applications.refused,
       })
     : undefined;
   opened.push(() => admin?.close());

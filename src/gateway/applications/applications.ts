@@ -22,6 +22,8 @@ export class Applications {
   readonly #options: ApplicationsOptions;
   readonly #open = new Map<string, House>();
   readonly #opening = new Map<string, Promise<House | undefined>>();
+  /** Why those that could not be opened could not, until they can. */
+  readonly #failed = new Map<string, string>();
   /** Changes of one application are taken one after the other. */
   readonly #turns = new Map<string, Promise<void>>();
   readonly #sweeper: NodeJS.Timeout;
@@ -60,13 +62,24 @@ export class Applications {
     return this.#open.values();
   }
 
+  /** Those that are not served as their documents say, and why; what is of this machine is in its log. */
+  get refused(): { readonly app: string; readonly reason: string }[] {
+    const byRules = [...this.#open.values()].flatMap(({ id, refusal }) =>
+      refusal === undefined ? [] : [{ app: id, reason: `its rules are refused: ${refusal}` }],
+    );
+    const closed = [...this.#failed.keys()].map((app) => ({ app, reason: "it cannot be opened; the log says why" }));
+    return [...byRules, ...closed];
+  }
+
   /** Undefined when there is no such application. */
   async get(id: string): Promise<House | undefined> {
     const house = this.peek(id);
     if (house) return house;
     let opening = this.#opening.get(id);
     if (!opening) {
-      opening = this.#begin(id).finally(() => this.#opening.delete(id));
+      opening = this.#begin(id)
+        .catch((error: unknown) => this.#fails(id, error))
+        .finally(() => this.#opening.delete(id));
       this.#opening.set(id, opening);
     }
     return opening;
@@ -92,13 +105,28 @@ export class Applications {
       return undefined;
     }
     this.#open.set(id, house);
+    this.#failed.delete(id);
     // Its document may have changed while it was being opened.
     this.#inTurn(id, () => this.#reread(id));
     return house;
   }
 
+  /** Said once, not to every caller who is turned away. */
+  #fails(id: string, error: unknown): never {
+    const { services, maxOpen = DEFAULT_MAX_OPEN } = this.#options;
+    const problem = (error as Error)?.message ?? String(error);
+    if (this.#failed.get(id) !== problem) {
+      services.telemetry.log.error("an application cannot be opened", { app: id, problem });
+      if (this.#failed.size >= maxOpen) this.#failed.delete(this.#failed.keys().next().value as string);
+      this.#failed.set(id, problem);
+    }
+    throw error;
+  }
+
   #changed(change: Change): void {
     const { topic, app, name, action, origin } = change;
+    // What kept it from being opened may be gone; the next caller finds out.
+    if (topic === "application") this.#failed.delete(app);
     const house = this.#open.get(app);
     if (!house) return;
     switch (topic) {

@@ -37,6 +37,7 @@ export class House {
   #gate: Gate;
   #core: CoreTools;
   #policyTimer: NodeJS.Timeout | undefined;
+  #refusal: string | undefined;
   #closed = false;
 
   private constructor(application: Application, services: HouseServices, core: CoreTools) {
@@ -83,6 +84,11 @@ export class House {
 
   get gate(): Gate {
     return this.#gate;
+  }
+
+  /** Why its rules are not in force as they are written; undefined when they are. */
+  get refusal(): string | undefined {
+    return this.#refusal;
   }
 
   get isIdle(): boolean {
@@ -267,6 +273,7 @@ export class House {
     try {
       const own = this.#application.document.policies ?? {};
       const set = policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
+      this.#refusal = undefined;
       if (set.hash === from) return this.#gate.swap(set);
       await ledger?.append({
         kind: "policy",
@@ -280,6 +287,7 @@ export class House {
         telemetry.log.debug("a rule of the policy", { app: this.id, file, line, warning: message });
       }
     } catch (error) {
+      this.#refusal = (error as Error).message;
       telemetry.metrics.policyRefusals.inc();
       telemetry.log.error("the policy of an application is refused, what was in force stays", {
         app: this.id,

@@ -111,10 +111,11 @@ export class Lobby implements Handler {
   }
 }
 
+/** Why is the operator's affair and in the log: it may speak of paths and addresses. */
 function unavailable(error: unknown): Fault {
   return error instanceof Fault
     ? error
-    : new Fault("Unavailable", `the application cannot be opened: ${(error as Error)?.message ?? error}`);
+    : new Fault("Unavailable", "the application cannot be opened now; its operator finds the reason in the log");
 }
 
 /** The credential that a text carries itself, for transports without headers; a batch has one for all of it. */
