@@ -2,7 +2,7 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type CoreApplication, type CoreServices, historyOf, repositoryFolder, valuesOf } from "../../core/index.js";
+import { type CoreApplication, type CoreServices, repositoryFolder, valuesOf } from "../../core/index.js";
 import { type CoreTools, matcher } from "../../gateway/index.js";
 import { Sandbox } from "../../host/index.js";
 import type { Application, Storage } from "../../storage/index.js";
