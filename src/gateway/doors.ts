@@ -72,7 +72,8 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
     return Promise.resolve();
   }
   return withFaults(request, async () => {
-    const session = endpoint.sessions.find(id, await endpoint.identify(request));
+    const principal = await endpoint.identify(request);
+    const session = endpoint.sessions.find(id, principal);
     if (method === "DELETE") {
       endpoint.endSession(session);
       return reply.end(undefined, { status: 204 });
@@ -81,10 +82,10 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
       return reply.end(undefined, { status: 406 });
     }
     const last = peer.headers["last-event-id"];
-    if (typeof last === "string") return endpoint.resume(session, last, reply);
+    if (typeof last === "string") return endpoint.resume(session, last, reply, principal);
     if (session.listening?.live) return reply.end(undefined, { status: 409 });
     reply.open();
-    session.listening = session.streams.create(reply);
+    session.listening = session.streams.create(reply, principal.credential);
   });
 }
 

@@ -1,3 +1,5 @@
+import { Cancel } from "./cancel.js";
+import { Sessions } from "./session.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request as httpRequest } from "undici";
 import { afterEach, describe, expect, it } from "vitest";
@@ -523,5 +525,21 @@ describe("sessions over HTTP", () => {
     }
     expect((await post({ jsonrpc: "2.0", id: 1, method: "ping" }, session)).status).toBe(404);
     expect(server.handler.sessions.size).toBe(2);
+  });
+
+  it("of an agent that opens one after the other make room among its own, and no other loses one", () => {
+    const limits = { maxSessions: 100, maxAgentSessions: 3, sessionIdleMs: 60_000 };
+    const forgotten: string[] = [];
+    const sessions = new Sessions(limits, undefined, (id) => forgotten.push(id));
+    const caller = (agent: string) => ({ app: "local", agent, scope: [], via: "test" });
+    const other = sessions.open(caller("other"));
+    const opened = Array.from({ length: 10 }, () => sessions.open(caller("busy")));
+    expect(sessions.size).toBe(4);
+    expect(sessions.get(other.id)).toBe(other);
+    expect(forgotten).toEqual(opened.slice(0, 7).map(({ id }) => id));
+    for (const session of opened.slice(-3)) session.underWay.set(1, new Cancel());
+    expect(() => sessions.open(caller("busy"))).toThrow("3 sessions are open and in use");
+    sessions.open(caller("other"));
+    sessions.closeAll();
   });
 });

@@ -62,7 +62,7 @@ export class Endpoint implements Handler {
     this.mcpPath = mcpPath;
     this.#keeper = keeper;
     this.#elsewhere = elsewhere;
-    this.sessions = new Sessions(gateway.limits.maxSessions, gateway.limits.sessionIdleMs, elsewhere?.here);
+    this.sessions = new Sessions(gateway.limits, elsewhere?.here, (id) => this.#keeper?.remove(id));
     this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
     this.dresser = new Dresser(gateway.server.info);
     this.#stopWatching = gateway.server.onChange((change) => this.subscriptions.announce(change, this.#active()));
@@ -124,13 +124,27 @@ export class Endpoint implements Handler {
   }
 
   /** Goes on with an event stream where the client lost it, here or at the replica that keeps it. */
-  resume(session: Session, lastEventId: string, reply: Reply): void | Promise<void> {
+  resume(
+    session: Session,
+    lastEventId: string,
+    reply: Reply,
+    { credential }: Pick<Principal, "credential">,
+  ): void | Promise<void> {
     const at = replicaIn(lastEventId);
     if (this.#elsewhere && at !== undefined && at !== this.#elsewhere.here) {
-      return this.#elsewhere.resume(at, session, lastEventId, reply);
+      return this.#elsewhere.resume(at, session, lastEventId, reply, credential);
     }
     const { stream, seq } = session.streams.find(lastEventId);
-    stream.resume(reply, seq);
+    stream.resume(reply, seq, credential);
+  }
+
+  /** A key counts no more: whatever its holder still listens to ends. What was permitted and runs goes on. */
+  revoked(credential: string): void {
+    this.subscriptions.endFor(credential);
+    for (const session of this.sessions.all()) session.streams.detach(credential);
+    for (const [channel, session] of [...this.#channels]) {
+      if (session.principal?.credential === credential) channel.close("the credential was revoked");
+    }
   }
 
   /** It was ended at another replica. */
@@ -350,7 +364,7 @@ export class Endpoint implements Handler {
       }
       if (cancel.fault) return;
       const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
-      stop = this.subscriptions.listen(request.id, filter, reply, finish, follow);
+      stop = this.subscriptions.listen(request.id, filter, reply, finish, follow, principal.credential);
     } catch (error) {
       return this.#refuse(reply, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
     }

@@ -16,7 +16,13 @@ export interface SessionsElsewhere {
   /** Whoever runs this request of the session stops it. */
   cancel(session: Session, requestId: RequestId, reason: string): Promise<void>;
   /** Goes on here with an event stream that is kept there. Resolves when it has begun. */
-  resume(at: string, session: Session, lastEventId: string, reply: Reply): Promise<void>;
+  resume(
+    at: string,
+    session: Session,
+    lastEventId: string,
+    reply: Reply,
+    credential: string | undefined,
+  ): Promise<void>;
 }
 
 const NAMED = /~([A-Za-z0-9_-]{1,64})(?:\.\d+)?$/;
@@ -37,13 +43,13 @@ export function sessionsElsewhere(post: Post, app: string): SessionsElsewhere {
     },
     cancel: (session, requestId, reason) =>
       post.tellOthers("cancel", { ...about(session), requestId, reason }, ownerOf(session)),
-    resume: (at, session, lastEventId, reply) =>
+    resume: (at, session, lastEventId, reply, credential) =>
       new Promise((resolve, reject) => {
         let hasBegun = false;
         const line = post.call(
           at,
           "stream",
-          { ...about(session), lastEventId },
+          { ...about(session), lastEventId, ...(credential === undefined ? {} : { credential }) },
           {
             heard: ({ fault, open, text, id }) => {
               if (fault !== undefined) return reject(faultFromJson(fault));
@@ -97,7 +103,7 @@ export function answerSessions(post: Post, endpointOf: (app: string) => Endpoint
       const session = sessionOf(body);
       if (!session) throw notKept();
       const { stream, seq } = session.streams.find(String(body.lastEventId));
-      stream.resume(sink, seq);
+      stream.resume(sink, seq, typeof body.credential === "string" ? body.credential : undefined);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       line.say({ fault: faultToJson(error) });

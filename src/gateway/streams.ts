@@ -16,14 +16,16 @@ const MAX_ENDED_STREAMS = 16;
 export class EventStream {
   readonly id: string;
   #sink: Reply | undefined;
+  /** What its reader was known by. */
+  #credential: string | undefined;
   #events: KeptEvent[] = [];
   #bytes = 0;
   #seq = 0;
   ended = false;
 
-  constructor(id: string, sink: Reply | undefined) {
+  constructor(id: string, sink: Reply | undefined, credential?: string) {
     this.id = id;
-    if (sink) this.attach(sink);
+    if (sink) this.attach(sink, credential);
   }
 
   get live(): boolean {
@@ -34,9 +36,10 @@ export class EventStream {
   }
 
   /** Whoever read it before reads it no more: a stream has one reader. */
-  attach(sink: Reply): void {
+  attach(sink: Reply, credential?: string): void {
     const before = this.#sink;
     this.#sink = sink;
+    this.#credential = credential;
     if (before && !before.ended) before.end();
     sink.onAbort(() => {
       if (this.#sink === sink) this.#sink = undefined;
@@ -67,12 +70,21 @@ export class EventStream {
     this.#sink = undefined;
   }
 
+  /** Its reader has no right to it any more; what comes is kept for whoever has. */
+  detach(credential: string): void {
+    if (this.#credential !== credential) return;
+    const sink = this.#sink;
+    this.#sink = undefined;
+    this.#credential = undefined;
+    if (sink && !sink.ended) sink.end();
+  }
+
   /** Continues on `sink` with everything after event `seq`. */
-  resume(sink: Reply, seq: number): void {
+  resume(sink: Reply, seq: number, credential?: string): void {
     const oldest = this.#events[0]?.seq ?? this.#seq + 1;
     if (seq + 1 < oldest) throw new Fault("InvalidRequest", "the events after `Last-Event-ID` are no longer kept");
     sink.open();
-    this.attach(sink);
+    this.attach(sink, credential);
     for (const event of this.#events) if (event.seq > seq) sink.send(event.text, `${this.id}.${event.seq}`);
     if (this.ended) {
       sink.end();
@@ -92,8 +104,8 @@ export class Streams {
     this.#suffix = at === undefined ? "" : `~${at}`;
   }
 
-  create(sink: Reply | undefined): EventStream {
-    const stream = new EventStream(`s${this.#next++}${this.#suffix}`, sink);
+  create(sink: Reply | undefined, credential?: string): EventStream {
+    const stream = new EventStream(`s${this.#next++}${this.#suffix}`, sink, credential);
     this.#streams.set(stream.id, stream);
     this.#forgetOld();
     return stream;
@@ -108,6 +120,10 @@ export class Streams {
       throw new Fault("InvalidRequest", "`Last-Event-ID` names no stream of this session", { field: "Last-Event-ID" });
     }
     return { stream, seq };
+  }
+
+  detach(credential: string): void {
+    for (const stream of this.#streams.values()) stream.detach(credential);
   }
 
   endAll(): void {

@@ -18,6 +18,8 @@ interface Listener {
   readonly filter: Filter;
   readonly send: (text: string) => boolean;
   readonly end: () => void;
+  /** What it is known by. */
+  readonly credential: string | undefined;
 }
 
 const MAX_URIS = 1_000;
@@ -42,11 +44,12 @@ export class Subscriptions {
     reply: Reply,
     finish: () => void,
     follow: (uri: string) => () => void = () => () => {},
+    credential?: string,
   ): () => void {
     if (this.#listeners.size >= this.#maxStreams) {
       throw new Fault("TooMany", `${this.#maxStreams} listen streams are open`);
     }
-    const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish };
+    const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish, credential };
     reply.open();
     reply.send(
       JSON.stringify({
@@ -78,6 +81,10 @@ export class Subscriptions {
       const tagged = { ...params, _meta: { [META.subscriptionId]: listener.id } };
       listener.send(JSON.stringify({ jsonrpc: "2.0", method, params: tagged }));
     }
+  }
+
+  endFor(credential: string): void {
+    for (const listener of [...this.#listeners]) if (listener.credential === credential) listener.end();
   }
 
   endAll(): void {

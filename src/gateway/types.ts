@@ -16,6 +16,8 @@ export interface GatewayLimits {
   /** Requests under way on one connection or session. */
   maxOpenRequests: number;
   maxSessions: number;
+  /** Of them, by one agent: the oldest that is idle makes room for the next. */
+  maxAgentSessions: number;
   /** A session nobody uses is forgotten. */
   sessionIdleMs: number;
   maxListenStreams: number;
@@ -37,6 +39,7 @@ export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   maxBatch: 100,
   maxOpenRequests: 256,
   maxSessions: 10_000,
+  maxAgentSessions: 200,
   sessionIdleMs: 30 * 60_000,
   maxListenStreams: 1_000,
   maxResultBytes: 4 * 1024 * 1024,

@@ -144,6 +144,9 @@ export class Applications {
         if (action === "remove") this.#inTurn(app, () => house.tokenRemoved(server, user));
         return;
       }
+      case "key":
+        if (action === "revoke") house.endpoint.revoked(name);
+        return;
       case "session":
         if (action === "remove") house.endpoint.forget(name);
         else if (origin !== this.#options.storage.origin) this.#inTurn(app, () => house.endpoint.refresh(name));
