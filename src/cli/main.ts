@@ -84,19 +84,19 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
       // Help and version are no failures; everything else commander says is about how it was called.
       return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     }
-    return complain(error);
+    return complain(error, argv.includes("--json"));
   }
 }
 
-function complain(error: unknown): ExitCode {
-  if (error instanceof CliError) {
-    process.stderr.write(`${paintErr.red("error:")} ${error.message}\n`);
-    if (error.help !== undefined) process.stderr.write(`${error.help}\n`);
-    return error.exitCode;
-  }
+/** On stderr, as everything that is no data: for people, or as one line of JSON where that was asked for. */
+function complain(error: unknown, asJson: boolean): ExitCode {
   const { message, code } = error as Error & { code?: string };
-  process.stderr.write(`${paintErr.red("error:")} ${message}\n`);
-  return code === "POLICY_INVALID" ? EXIT.invalidPolicy : EXIT.error;
+  const exitCode =
+    error instanceof CliError ? error.exitCode : code === "POLICY_INVALID" ? EXIT.invalidPolicy : EXIT.error;
+  const help = error instanceof CliError ? error.help : undefined;
+  if (asJson) process.stderr.write(`${JSON.stringify({ error: { message, help, exit_code: exitCode } })}\n`);
+  else process.stderr.write(`${paintErr.red("error:")} ${message}\n${help === undefined ? "" : `${help}\n`}`);
+  return exitCode;
 }
 
 process.exitCode = await main(process.argv);

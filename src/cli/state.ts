@@ -2,6 +2,7 @@
 
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { CliError, EXIT } from "./exit.js";
 import { COMMON_POLICY, DEFAULT_POLICY } from "./default-policy.js";
 
 export interface State {
@@ -27,6 +28,30 @@ export function statePaths(dir: string): Omit<State, "isNew"> {
 /** Makes what is not there; what is there is left as it is. */
 export function ensureState(dir: string, serves: "demonstration" | "applications" = "demonstration"): State {
   const paths = statePaths(dir);
+  try {
+    return { ...paths, isNew: make(paths, serves) };
+  } catch (error) {
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    throw new CliError(
+      `the working folder ${paths.dir} cannot be made or written: ${WHY[code] ?? message}`,
+      EXIT.error,
+      "choose another with --dir or PORTCULLIS_DIR, or make this one writable for the user who starts Portcullis",
+    );
+  }
+}
+
+const WHY: Readonly<Record<string, string>> = {
+  EROFS: "the disk is read-only",
+  // What a recursive mkdir answers on a read-only disk.
+  ENOENT: "its parent is not there, or the disk is read-only",
+  EACCES: "permission is denied",
+  EPERM: "permission is denied",
+  ENOSPC: "the disk is full",
+  ENOTDIR: "a part of its path is a file",
+};
+
+/** True when there was none before. */
+function make(paths: Omit<State, "isNew">, serves: "demonstration" | "applications"): boolean {
   const isNew = !existsSync(paths.policyDir);
   mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
   if (isNew) {
@@ -34,5 +59,5 @@ export function ensureState(dir: string, serves: "demonstration" | "applications
     const [name, text] = serves === "applications" ? ["common.cedar", COMMON_POLICY] : ["demo.cedar", DEFAULT_POLICY];
     writeFileSync(join(paths.policyDir, name), text, { mode: 0o600, flag: "wx" });
   }
-  return { ...paths, isNew };
+  return isNew;
 }

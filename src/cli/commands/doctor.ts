@@ -1,6 +1,6 @@
 // What could keep this from working here, each finding with its remedy.
 
-import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
+import { existsSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { Argument, type Command } from "commander";
 import { connect } from "../../client/index.js";
@@ -16,7 +16,7 @@ import { statePaths } from "../state.js";
 import { VERSION } from "../version.js";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
 
@@ -67,17 +67,21 @@ function node(): Finding {
 
 function folder(dir: string): Finding {
   const { dir: path } = statePaths(dir);
-  if (!existsSync(path)) return { check: "working folder", ok: true, detail: `${path} will be made by \`serve\`` };
+  const isThere = existsSync(path);
+  let parent = path;
+  while (!existsSync(parent)) parent = dirname(parent);
   try {
-    accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch {
+    // Permissions do not tell of a disk that is mounted read-only: it is tried.
+    rmSync(mkdtempSync(join(parent, ".portcullis-doctor-")), { recursive: true });
+  } catch (error) {
     return {
       check: "working folder",
       ok: false,
-      detail: `${path} cannot be written`,
-      remedy: `chown it to ${process.getuid?.()}`,
+      detail: `${isThere ? path : `${path} cannot be made: ${parent}`} cannot be written (${(error as NodeJS.ErrnoException).code})`,
+      remedy: `make it writable for user ${process.getuid?.()}, or choose another with --dir`,
     };
   }
+  if (!isThere) return { check: "working folder", ok: true, detail: `${path} will be made by \`serve\`` };
   const open = process.platform !== "win32" && (statSync(path).mode & 0o077) !== 0;
   return open
     ? { check: "working folder", ok: false, detail: `${path} is open to other users`, remedy: `chmod 700 ${path}` }

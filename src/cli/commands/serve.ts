@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { listenStdio } from "../../transport/index.js";
+import { guardAgainstStrays } from "../crash.js";
 import { CliError, EXIT } from "../exit.js";
 import { type ServeApplicationsOptions, serveApplications, servesApplications } from "../gateway/serve.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
@@ -110,6 +111,7 @@ export function addServe(program: Command): void {
         admin: { host: "127.0.0.1", port: options.stdio ? 0 : options.adminPort },
       });
       const stopped = untilStopped(runtime);
+      const unguard = guardAgainstStrays(() => runtime.close());
       if (options.stdio) {
         const listener = await listenStdio(runtime.endpoint);
         await Promise.race([listener.closed, stopped]);
@@ -119,6 +121,7 @@ export function addServe(program: Command): void {
         await stopped;
       }
       await runtime.close();
+      unguard();
     });
 }
 

@@ -3,6 +3,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { listenStdio } from "../../transport/index.js";
+import { guardAgainstStrays } from "../crash.js";
 import { CliError, EXIT } from "../exit.js";
 import { downstreamOAuth } from "../oauth/downstream.js";
 import { type Out, paintErr } from "../print.js";
@@ -135,6 +136,7 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
   if (file) noteServedWorkflow(dir, file);
   const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
   const stopped = untilStopped(runtime);
+  const unguard = guardAgainstStrays(() => runtime.close());
   if (options.stdio) {
     const listener = await listenStdio(runtime.lobby);
     await Promise.race([listener.closed, stopped]);
@@ -155,6 +157,7 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
     await stopped;
   }
   await runtime.close();
+  unguard();
 }
 
 function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {
