@@ -6,6 +6,7 @@ import type { JsonObject } from "../protocol/index.js";
 import type { Logger, Telemetry } from "../telemetry/index.js";
 import type { UsageRecord } from "./llm/settings.js";
 import type { StateSettings } from "./state/settings.js";
+import type { StoredHistory } from "./state/stored-history.js";
 import type { RuntimeValues } from "./state/values.js";
 
 /** A part that is left out has no tools. */
@@ -29,6 +30,8 @@ export interface CoreServices {
   /** The span of a call of this application: `telemetry.note`. */
   readonly note?: Telemetry["note"];
   readonly values?: RuntimeValues;
+  /** Of the definition files; `state` needs it. */
+  readonly history?: StoredHistory;
   /** The one way out to the network: `createOutbound(dialer).fetch`. */
   readonly fetch?: typeof globalThis.fetch;
   /** Puts this application's secrets where a text says `${secret:NAME}`. */

@@ -14,7 +14,7 @@ import { openStorage, type Storage } from "../storage/index.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { ServerBuilder } from "../tool/index.js";
 import { createDialer, createOutbound } from "../upstream/index.js";
-import { type CoreApplication, coreTools, coreVoice, repositoryFolder, valuesOf } from "./index.js";
+import { type CoreApplication, coreTools, coreVoice, historyOf, repositoryFolder, valuesOf } from "./index.js";
 import { eventStream, openaiStream, type ProviderServer, startProvider } from "./llm/fixtures/provider-server.js";
 import { gitIsMissing } from "./state/fixtures/git.js";
 
@@ -45,6 +45,7 @@ async function client(id: string): Promise<Client> {
   const folder = join(base, "folders", id);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "note"), `note of ${id}`);
+  await storage.applications.put(id, {}, "test");
   const app: CoreApplication = {
     id,
     config: { name: id },
@@ -62,6 +63,7 @@ async function client(id: string): Promise<Client> {
   const services = {
     log: telemetry.log,
     values: valuesOf(storage.values, id),
+    history: historyOf(storage.repositories, id),
     fetch: outbound.fetch,
     resolve: (text: string) => text.replace("${secret:key}", `key-of-${id}`),
     sandbox,

@@ -8,7 +8,9 @@ import { filesystemTools } from "./host/filesystem.js";
 import { linuxTools } from "./host/linux.js";
 import { hostPolicyOf } from "./host/policy.js";
 import { llmTools } from "./llm/generate.js";
+import type { Owner } from "./own-tool.js";
 import { definitionTools } from "./state/definition-tools.js";
+import type { StateSettings } from "./state/settings.js";
 import { valueTools } from "./state/value-tools.js";
 
 /** Throws a `CoreSettingsError` when the settings cannot be used. */
@@ -17,7 +19,7 @@ export function coreTools(app: CoreApplication, services: CoreServices): Tool[] 
   const policy = hostPolicyOf(app, services);
   return [
     ...frameworkTools(app, services),
-    ...(app.state === undefined ? [] : definitionTools(owner, app.state)),
+    ...(app.state === undefined ? [] : fileTools(owner, app.state, services)),
     ...(services.values === undefined ? [] : valueTools(owner, services.values, app.state?.limits)),
     ...(app.llm === undefined ? [] : llmTools(app, app.llm, services)),
     ...(app.filesystem === undefined || policy === undefined ? [] : filesystemTools(owner, policy)),
@@ -25,7 +27,12 @@ export function coreTools(app: CoreApplication, services: CoreServices): Tool[] 
   ];
 }
 
-function commandTools(owner: Parameters<typeof linuxTools>[0], policy: Policy, services: CoreServices): Tool[] {
+function fileTools(owner: Owner, settings: StateSettings, { history }: CoreServices): Tool[] {
+  if (history === undefined) throw new CoreSettingsError(owner.app.id, "state needs a store for its history");
+  return definitionTools(owner, settings, history);
+}
+
+function commandTools(owner: Owner, policy: Policy, services: CoreServices): Tool[] {
   if (policy.commands.size === 0) return [];
   if (services.sandbox === undefined) throw new CoreSettingsError(owner.app.id, "linux needs a sandbox to run in");
   return linuxTools(owner, policy, services.sandbox);

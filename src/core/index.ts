@@ -5,5 +5,6 @@ export { coreTools } from "./core-tools.js";
 export { type SharedFolder, sharedFolders } from "./host/overlap.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";
 export { repositoryFolder, type StateSettings } from "./state/settings.js";
+export { historyOf, type StoredHistory } from "./state/stored-history.js";
 export { type RuntimeValue, type RuntimeValues, valuesOf } from "./state/values.js";
 export { coreVoice } from "./voice.js";

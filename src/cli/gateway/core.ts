@@ -2,7 +2,7 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type CoreApplication, type CoreServices, repositoryFolder, valuesOf } from "../../core/index.js";
+import { type CoreApplication, type CoreServices, historyOf, repositoryFolder, valuesOf } from "../../core/index.js";
 import { type CoreTools, matcher } from "../../gateway/index.js";
 import { Sandbox } from "../../host/index.js";
 import type { Application, Storage } from "../../storage/index.js";
@@ -41,7 +41,9 @@ export function coreFor(options: CoreOptions) {
     const services: CoreServices = {
       log: options.telemetry.log,
       note: (...said) => options.telemetry.note(...said),
-      ...(has("state") ? { values: valuesOf(options.storage.values, id) } : {}),
+      ...(has("state")
+        ? { values: valuesOf(options.storage.values, id), history: historyOf(options.storage.repositories, id) }
+        : {}),
       fetch: outbound.fetch,
       resolve: (text) => options.resolve(id, text),
       ...(sandbox ? { sandbox } : {}),

@@ -5,6 +5,7 @@ import { type Owner, ownTool } from "../own-tool.js";
 import type { Author } from "./commit.js";
 import { notThere, Repository } from "./repository.js";
 import type { StateSettings } from "./settings.js";
+import type { StoredHistory } from "./stored-history.js";
 import { applyUnifiedDiff } from "./unified-diff.js";
 
 const PATH = {
@@ -41,8 +42,11 @@ const changedOutput = {
 const DESTRUCTIVE = { readOnlyHint: false, destructiveHint: true, openWorldHint: false };
 const READ_ONLY = { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false };
 
-export function definitionTools(owner: Owner, settings: StateSettings): Tool[] {
-  const files = new Repository(settings);
+export function definitionTools(owner: Owner, settings: StateSettings, history: StoredHistory): Tool[] {
+  const { app, services } = owner;
+  const files = new Repository(settings, history, (message, fields) =>
+    services.log.log("warning", message, { app: app.id, ...fields }),
+  );
   return [
     readTool(owner, files, "core.state.getDefinitionFileContent"),
     readTool(owner, files, "core.state.getFileContent"),

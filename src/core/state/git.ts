@@ -7,8 +7,13 @@ import { Fault } from "../../protocol/index.js";
 
 export interface GitOptions {
   readonly input?: string | Buffer;
+  /** Descriptors of open files, in the place of `input` and of an answer in memory. */
+  readonly inputFile?: number;
+  readonly outputFile?: number;
   readonly env?: Readonly<Record<string, string>>;
   readonly maxBytes?: number;
+  /** Instead of the usual one. */
+  readonly timeoutMs?: number;
 }
 
 export interface GitResult {
@@ -52,7 +57,7 @@ export class Git {
 
   /** For commands whose failure is an answer. */
   run(args: readonly string[], options: GitOptions = {}): Promise<GitResult> {
-    return runGit(args, { ...options, folder: this.folder, timeoutMs: this.#timeoutMs });
+    return runGit(args, { timeoutMs: this.#timeoutMs, ...options, folder: this.folder });
   }
 
   /** For commands that are expected to succeed. */
@@ -65,13 +70,21 @@ export class Git {
 
 function runGit(
   args: readonly string[],
-  { folder, timeoutMs, input, env, maxBytes = DEFAULT_MAX_BYTES }: GitOptions & { folder: string; timeoutMs: number },
+  {
+    folder,
+    timeoutMs,
+    input,
+    inputFile,
+    outputFile,
+    env,
+    maxBytes = DEFAULT_MAX_BYTES,
+  }: GitOptions & { folder: string; timeoutMs: number },
 ): Promise<GitResult> {
   return new Promise((resolve, reject) => {
     const child = spawn("git", [...FIXED, ...args], {
       cwd: "/",
       env: { ...cleanEnvironment(folder), ...env },
-      stdio: ["pipe", "pipe", "pipe"],
+      stdio: [inputFile ?? "pipe", outputFile ?? "pipe", "pipe"],
       windowsHide: true,
     });
     const chunks: Buffer[] = [];
@@ -85,12 +98,12 @@ function runGit(
       last ??= setTimeout(() => child.kill("SIGKILL"), GRACE_MS);
     };
     const timer = setTimeout(() => stop(broken(`git ${args[0]} took longer than ${timeoutMs} ms`)), timeoutMs);
-    child.stdout.on("data", (chunk: Buffer) => {
+    child.stdout?.on("data", (chunk: Buffer) => {
       size += chunk.length;
       if (size > maxBytes) stop(broken(`git ${args[0]} said more than ${maxBytes} bytes`));
       else chunks.push(chunk);
     });
-    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       stderr = (stderr + text).slice(0, MAX_STDERR_CHARS);
     });
     child.on("error", (error: NodeJS.ErrnoException) => {
@@ -104,8 +117,8 @@ function runGit(
       else resolve({ code: code ?? 128, stdout: Buffer.concat(chunks), stderr });
     });
     // A git that ends early closes its input; what it says about that is in its exit code.
-    child.stdin.on("error", () => undefined);
-    child.stdin.end(input ?? "");
+    child.stdin?.on("error", () => undefined);
+    child.stdin?.end(input ?? "");
   });
 }
 
@@ -133,7 +146,7 @@ function cleanEnvironment(folder: string): Record<string, string> {
 }
 
 /** The detail is for the operator's log; a caller learns only that the state could not be used. */
-function broken(detail: string): Fault {
+export function broken(detail: string): Fault {
   return new Fault("IoError", "the application's state could not be read or written", {
     rule: "state",
     suggestions: ["try again; the operator finds the reason in the log by the trace id"],

@@ -1,23 +1,20 @@
 // An application's definition files: one bare repository, one branch, one commit for each change. There is no work
-// tree, so no name a caller chooses ever becomes a path on disk.
+// tree, so no name a caller chooses ever becomes a path on disk. Each replica has a copy; the store says which commit is
+// the newest, and what it says is read by the commit's own name.
 
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
+import { rmSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Fault } from "../../protocol/index.js";
 import { type Author, authorEnvironment, commitMessage } from "./commit.js";
 import { checkFilePath } from "./file-path.js";
-import { Git } from "./git.js";
+import { broken, type Git } from "./git.js";
+import { withPack } from "./packs.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits, type StateSettings } from "./settings.js";
-import { busy, inTurn, removeStale } from "./turns.js";
-
-const BRANCH = "refs/heads/main";
-/** How often the size on disk is looked at, and old objects are packed. */
-const MEASURE_EVERY = 64;
-const PACK_EVERY = 256;
-/** A temporary index of this age belongs to a process that was killed. */
-const LEFT_BEHIND_MS = 3_600_000;
+import type { StoredHistory } from "./stored-history.js";
+import { busy, inTurn } from "./turns.js";
+import { type Standing, WorkingCopy } from "./working-copy.js";
 
 export interface DefinitionFile {
   readonly content: string;
@@ -36,6 +33,8 @@ export interface Change {
   readonly signal?: AbortSignal;
 }
 
+type Warn = (message: string, fields: Readonly<Record<string, string>>) => void;
+
 export interface Changed {
   readonly commit: string;
   /** Undefined: the file is gone. */
@@ -45,66 +44,64 @@ export interface Changed {
   readonly changed: boolean;
 }
 
-interface Tip {
-  readonly commit: string | undefined;
-  readonly blob: string | undefined;
-}
-
 export class Repository {
   readonly limits: StateLimits;
   readonly #folder: string;
+  readonly #store: StoredHistory;
+  readonly #copy: WorkingCopy;
   readonly #git: Git;
-  #made: Promise<void> | undefined;
-  #writes = 0;
-  #packing: Promise<unknown> | undefined;
 
-  constructor(settings: StateSettings) {
+  constructor(settings: StateSettings, store: StoredHistory, warn: Warn = () => undefined) {
     if (!isAbsolute(settings.repository)) throw new TypeError("state.repository must be an absolute path");
     this.limits = { ...DEFAULT_STATE_LIMITS, ...settings.limits };
     this.#folder = settings.repository;
-    this.#git = new Git(settings.repository, this.limits.gitTimeoutMs);
+    this.#store = store;
+    this.#copy = new WorkingCopy({ folder: settings.repository, limits: this.limits, store, warn });
+    this.#git = this.#copy.git;
   }
 
   /** Undefined: there is no such file, now or in that commit. */
   async read(path: string, commit?: string): Promise<DefinitionFile | undefined> {
     checkFilePath(path);
-    await this.#make();
-    if (commit !== undefined && !(await this.#isOurs(commit))) throw noSuchCommit();
+    const head = await this.#head();
+    if (commit !== undefined && !(await this.#isOurs(commit, head))) throw noSuchCommit();
+    if (head === undefined) return undefined;
     const out = await this.#git.ask(["cat-file", "--batch"], {
-      input: `${commit ?? BRANCH}:${path}\n`,
+      input: `${commit ?? head}:${path}\n`,
       maxBytes: this.limits.maxFileBytes * 2 + 4_096,
     });
     const [revision, type, size] = out.subarray(0, out.indexOf(0x0a)).toString("utf8").split(" ");
     if (type === "tree") throw isFolder(path);
-    if (type !== "blob" || revision === undefined) return undefined;
+    if (type !== "blob" || revision === undefined) {
+      await this.#checkWhole(head);
+      return undefined;
+    }
     const start = out.indexOf(0x0a) + 1;
     return { content: out.toString("utf8", start, start + Number(size)), revision };
   }
 
-  /** INVARIANT: the branch moves from the very commit that the change was made on, or it does not move. */
+  /** INVARIANT: the store's head moves from the very commit that the change was made on, or it does not move. */
   async change(change: Change): Promise<Changed> {
     checkFilePath(change.path);
-    await this.#make();
-    const done = await inTurn(this.#folder, this.limits, async () => {
+    await this.#copy.current();
+    return await inTurn(this.#folder, this.limits, async () => {
       for (let attempt = 0; attempt < this.limits.maxAttempts; attempt++) {
         change.signal?.throwIfAborted();
-        const result = await this.#tryChange(change);
+        const result = await this.#tryChange(change, await this.#copy.current());
         if (result !== undefined) return result;
         await pause(Math.random() * Math.min(100, 5 * 2 ** Math.min(attempt, 5)));
       }
       throw busy();
     });
-    if (done.changed) this.#afterWrite();
-    return done;
   }
 
   /** Newest first. */
   async history(path: string, max: number): Promise<HistoryEntry[]> {
     checkFilePath(path);
-    await this.#make();
-    if ((await this.#head()) === undefined) return [];
+    const head = await this.#head();
+    if (head === undefined) return [];
     const format = "--format=%H%x00%cI%x00%an%x00%s%x00%(trailers:key=Trace,valueonly,separator=)";
-    const out = await this.#git.ask(["log", "-z", `--max-count=${max}`, format, BRANCH, "--", path]);
+    const out = await this.#git.ask(["log", "-z", `--max-count=${max}`, format, head, "--", path]);
     const fields = out.toString("utf8").split("\0");
     const entries: HistoryEntry[] = [];
     for (let i = 0; i + 4 < fields.length; i += 5) {
@@ -114,52 +111,68 @@ export class Repository {
     return entries;
   }
 
-  /** Resolves when no packing is under way. */
+  /** Resolves when nothing is being packed. */
   async idle(): Promise<void> {
-    await this.#packing;
+    await this.#copy.idle();
   }
 
-  async #tryChange(change: Change): Promise<Changed | undefined> {
+  async #head(): Promise<string | undefined> {
+    return (await this.#copy.current()).repository?.head;
+  }
+
+  async #tryChange(change: Change, at: Standing): Promise<Changed | undefined> {
     const { path, expectedRevision } = change;
-    const tip = await this.#tip(path);
-    if (expectedRevision !== undefined && expectedRevision !== (tip.blob ?? null)) throw conflict(path, tip.blob);
-    const wanted = await change.edit(async () => (await this.#blob(tip.blob))?.toString("utf8"));
-    if (wanted === undefined && tip.blob === undefined) throw notThere(path);
+    const head = at.repository?.head;
+    const before = head === undefined ? undefined : await this.#blobIn(head, path);
+    if (expectedRevision !== undefined && expectedRevision !== (before ?? null)) throw conflict(path, before);
+    const wanted = await change.edit(async () => (await this.#blob(before))?.toString("utf8"));
+    if (wanted === undefined && before === undefined) throw notThere(path);
     this.#checkContent(wanted);
-    const blob = wanted === undefined ? undefined : await this.#store(wanted);
-    const created = tip.blob === undefined;
-    if (blob === tip.blob && tip.commit !== undefined) {
-      return { commit: tip.commit, revision: blob, created: false, changed: false };
+    const blob = wanted === undefined ? undefined : await this.#write(wanted);
+    const created = before === undefined;
+    if (blob === before && head !== undefined) {
+      return { commit: head, revision: blob, created: false, changed: false };
     }
-    await this.#checkSize();
-    const tree = await this.#tree(tip.commit, path, blob, created);
-    const commit = await this.#commit(tree, tip.commit, change);
-    change.signal?.throwIfAborted();
-    return (await this.#move(tip.commit, commit)) ? { commit, revision: blob, created, changed: true } : undefined;
+    this.#checkSize(at);
+    const tree = await this.#tree(head, path, blob, created);
+    const commit = await this.#commit(tree, head, change);
+    const pushed = await withPack(this.#git, commit, head, async (pack) => {
+      change.signal?.throwIfAborted();
+      return await this.#store.push(at.repository, commit, pack);
+    });
+    if (pushed === undefined) return undefined;
+    await this.#copy.moved(at, pushed);
+    return { commit, revision: blob, created, changed: true };
   }
 
-  /** The commit first, then what is in it: if the branch moves in between, the commit is no longer its tip. */
-  async #tip(path: string): Promise<Tip> {
+  /** Undefined: there is no such file in the commit. */
+  async #blobIn(commit: string, path: string): Promise<string | undefined> {
     const names = path.split("/");
     const above = names.slice(1).map((_, i) => names.slice(0, i + 1).join("/"));
-    const asked = [BRANCH, ...[...above, path].map((name) => `${BRANCH}:${name}`)];
+    const asked = [`${commit}^{tree}`, ...[...above, path].map((name) => `${commit}:${name}`)];
     const out = await this.#git.ask(["cat-file", "--batch-check=%(objectname) %(objecttype)"], {
       input: `${asked.join("\n")}\n`,
     });
     const found = out
       .toString("utf8")
       .split("\n")
-      .map((line) => /^([0-9a-f]{40,64}) (blob|tree|commit)$/.exec(line));
+      .map((line) => /^([0-9a-f]{40,64}) (blob|tree)$/.exec(line));
+    // What is lost must not look like what never was: the next change would leave it out.
+    if (found[0]?.[2] !== "tree") throw this.#lost(commit);
     const file = found[asked.length - 1];
     const blocking = found.slice(1, asked.length - 1).findIndex((entry) => entry?.[2] === "blob");
     if (blocking >= 0) throw isFile(above[blocking] as string);
     if (file?.[2] === "tree") throw isFolder(path);
-    return { commit: found[0]?.[1], blob: file?.[1] };
+    return file?.[1];
   }
 
-  async #head(): Promise<string | undefined> {
-    const { code, stdout } = await this.#git.run(["rev-parse", "--verify", "--quiet", `${BRANCH}^{commit}`]);
-    return code === 0 ? stdout.toString("utf8").trim() : undefined;
+  async #checkWhole(commit: string): Promise<void> {
+    if ((await this.#git.run(["cat-file", "-e", `${commit}^{tree}`])).code !== 0) throw this.#lost(commit);
+  }
+
+  #lost(commit: string): Fault {
+    this.#copy.distrust();
+    return broken(`commit ${commit} is not whole in ${this.#folder}; it is fetched anew`);
   }
 
   async #blob(id: string | undefined): Promise<Buffer | undefined> {
@@ -167,12 +180,12 @@ export class Repository {
     return await this.#git.ask(["cat-file", "blob", id], { maxBytes: this.limits.maxFileBytes * 2 });
   }
 
-  async #isOurs(commit: string): Promise<boolean> {
-    if (!/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(commit)) return false;
-    return (await this.#git.run(["merge-base", "--is-ancestor", commit, BRANCH])).code === 0;
+  async #isOurs(commit: string, head: string | undefined): Promise<boolean> {
+    if (head === undefined || !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(commit)) return false;
+    return (await this.#git.run(["merge-base", "--is-ancestor", commit, head])).code === 0;
   }
 
-  async #store(content: string): Promise<string> {
+  async #write(content: string): Promise<string> {
     const out = await this.#git.ask(["hash-object", "-w", "--no-filters", "--stdin"], { input: content });
     return out.toString("utf8").trim();
   }
@@ -201,18 +214,6 @@ export class Repository {
     return out.toString("utf8").trim();
   }
 
-  /** False: another writer was faster, or git's own lock is taken. */
-  async #move(from: string | undefined, to: string): Promise<boolean> {
-    const old = from ?? "0".repeat(to.length);
-    const { code } = await this.#git.run(["update-ref", "--no-deref", "-m", "core.state", BRANCH, to, old]);
-    if (code === 0) return true;
-    // Ended while it wrote: what the branch says now is what happened.
-    if ((await this.#git.run(["merge-base", "--is-ancestor", to, BRANCH])).code === 0) return true;
-    removeStale(join(this.#folder, `${BRANCH}.lock`));
-    removeStale(join(this.#folder, "packed-refs.lock"));
-    return false;
-  }
-
   #checkContent(content: string | undefined): void {
     if (content === undefined) return;
     const bytes = Buffer.byteLength(content);
@@ -235,49 +236,9 @@ export class Repository {
     }
   }
 
-  async #checkSize(): Promise<void> {
-    if (this.#writes % MEASURE_EVERY !== 0) return;
-    const counted = (await this.#git.ask(["count-objects", "-v"])).toString("utf8");
-    const kib = (name: string): number => Number(new RegExp(`^${name}: (\\d+)$`, "m").exec(counted)?.[1] ?? 0);
-    if ((kib("size") + kib("size-pack")) * 1024 > this.limits.maxRepositoryBytes) {
-      throw tooMuch("maxRepositoryBytes", "the files and their history take as much room as they may");
-    }
-  }
-
-  #afterWrite(): void {
-    if (++this.#writes % PACK_EVERY !== 0 || this.#packing !== undefined) return;
-    const packing = this.#git.run(["gc", "--auto", "--quiet"]);
-    this.#packing = packing.catch(() => undefined).finally(() => (this.#packing = undefined));
-  }
-
-  #make(): Promise<void> {
-    this.#made ??= this.#makeOnce().catch((error: unknown) => {
-      this.#made = undefined;
-      throw error;
-    });
-    return this.#made;
-  }
-
-  #sweep(): void {
-    for (const name of readdirSync(this.#folder)) {
-      if (/^index-.*\.tmp(\.lock)?$/.test(name)) removeStale(join(this.#folder, name), LEFT_BEHIND_MS);
-    }
-  }
-
-  /** Made aside and put in place whole, so that of two processes that begin at once neither sees half of it. */
-  async #makeOnce(): Promise<void> {
-    if (statSync(join(this.#folder, "HEAD"), { throwIfNoEntry: false }) !== undefined) return this.#sweep();
-    mkdirSync(dirname(this.#folder), { recursive: true, mode: 0o700 });
-    const draft = `${this.#folder}.${randomUUID()}.new`;
-    const git = new Git(draft, this.limits.gitTimeoutMs);
-    try {
-      mkdirSync(draft, { mode: 0o700 });
-      await git.ask(["init", "--quiet", "--bare", "--template=", "--initial-branch=main", draft]);
-      renameSync(draft, this.#folder);
-    } catch (error) {
-      rmSync(draft, { recursive: true, force: true });
-      if (statSync(join(this.#folder, "HEAD"), { throwIfNoEntry: false }) === undefined) throw error;
-    }
+  #checkSize({ repository }: Standing): void {
+    if ((repository?.bytes ?? 0) <= this.limits.maxRepositoryBytes) return;
+    throw tooMuch("maxRepositoryBytes", "the files and their history take as much room as they may");
   }
 }
 

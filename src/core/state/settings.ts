@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 
 export interface StateSettings {
-  /** Absolute path of this application's own bare repository; made on first use. See `repositoryFolder`. */
+  /** Absolute path of this replica's copy of the application's own bare repository; made on first use. See `repositoryFolder`. */
   readonly repository: string;
   readonly limits?: Partial<StateLimits>;
 }
@@ -12,7 +12,7 @@ export interface StateSettings {
 export interface StateLimits {
   readonly maxFileBytes: number;
   readonly maxFiles: number;
-  /** Of the repository on disk, its history included. */
+  /** Of the packs in the store: the files with their history. */
   readonly maxRepositoryBytes: number;
   /** A writer of another process that gives no sign of life for so long has lost its turn. */
   readonly lockTimeoutMs: number;

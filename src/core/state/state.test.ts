@@ -1,23 +1,35 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync, chmodSync, mkdirSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject } from "../../protocol/index.js";
+import { openStorage, type Storage } from "../../storage/index.js";
 import { callTool, type Calling, ruleOf } from "../fixtures/calling.js";
 import { definitionTools } from "./definition-tools.js";
 import { git, gitIsMissing } from "./fixtures/git.js";
 import { repositoryFolder, type StateLimits } from "./settings.js";
+import { historyOf } from "./stored-history.js";
 
 const base = mkdtempSync(join(tmpdir(), "state-"));
-afterAll(() => rmSync(base, { recursive: true, force: true }));
+let storage: Storage;
+beforeAll(async () => {
+  storage = await openStorage("sqlite::memory:");
+});
+afterAll(async () => {
+  await storage.close();
+  rmSync(base, { recursive: true, force: true });
+});
 const missing = gitIsMissing();
 
 function applicationState(id: string, limits?: Partial<StateLimits>) {
   const repository = repositoryFolder(base, id);
   const owner = { app: { id }, services: { log: { log: () => undefined } } };
-  const tools = definitionTools(owner, { repository, ...(limits ? { limits } : {}) });
-  const call = (name: string, args: JsonObject, calling: Calling = {}) =>
-    callTool(tools, `core.state.${name}`, args, { app: id, ...calling });
+  const history = historyOf(storage.repositories, id);
+  const tools = definitionTools(owner, { repository, ...(limits ? { limits } : {}) }, history);
+  const call = async (name: string, args: JsonObject, calling: Calling = {}) => {
+    await storage.applications.put(id, {}, "test", 0);
+    return await callTool(tools, `core.state.${name}`, args, { app: id, ...calling });
+  };
   return { repository, call };
 }
 

@@ -1,5 +1,5 @@
 // Whose turn it is to write to a repository. A turn saves work, it is no promise: the promise is kept by the
-// compare-and-set on the branch, so a turn that is taken from a writer that still lives costs a second try and no update.
+// compare-and-set of the store, so a turn that is taken from a writer that still lives costs a second try and no update.
 
 import { randomUUID } from "node:crypto";
 import { closeSync, openSync, readFileSync, renameSync, statSync, unlinkSync, utimesSync, writeSync } from "node:fs";

@@ -1,4 +1,5 @@
-// Several processes on one repository. Short in the ordinary tests, long in the long ones.
+// Several processes on one history: all in one folder, as the workers of one machine, or in folders of their own, as
+// replicas. Short in the ordinary tests, long in the long ones.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -6,23 +7,41 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type PostgresCluster, startPostgres } from "../../storage/fixtures/postgres.js";
+import { openStorage, type Storage } from "../../storage/index.js";
 import { compileWriter } from "./fixtures/compile.js";
 import { git, gitIsMissing } from "./fixtures/git.js";
 import { Repository } from "./repository.js";
+import { historyOf } from "./stored-history.js";
 
-const WRITERS = 8;
+interface Sizes {
+  readonly updates: number;
+  readonly kills: number;
+}
 
-export function testWriters(sizes: { updates: number; kills: number }): void {
+const SETTINGS = [
+  { name: "in one folder, on SQLite", kind: "sqlite", folders: 1, writers: 8 },
+  { name: "in two folders, on one SQLite", kind: "sqlite", folders: 2, writers: 4 },
+  { name: "in two folders, on one PostgreSQL", kind: "postgres", folders: 2, writers: 4 },
+] as const;
+
+export function testWriters(sizes: Sizes): void {
   const missing = gitIsMissing();
   const base = mkdtempSync(join(tmpdir(), "writers-"));
   let writer = "";
-  beforeAll(() => {
-    if (!missing) writer = compileWriter(base);
+  let cluster: PostgresCluster;
+  beforeAll(async () => {
+    if (missing) return;
+    writer = compileWriter(base);
+    cluster = await startPostgres();
   });
-  afterAll(() => rmSync(base, { recursive: true, force: true }));
+  afterAll(async () => {
+    await cluster?.stop();
+    rmSync(base, { recursive: true, force: true });
+  });
 
-  function run(repository: string, name: string, count: number) {
-    const child = spawn(process.execPath, [writer, repository, name, String(count)], {
+  function run(repository: string, store: string, name: string, count: number) {
+    const child = spawn(process.execPath, [writer, repository, store, name, String(count)], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     let acknowledged = 0;
@@ -32,35 +51,54 @@ export function testWriters(sizes: { updates: number; kills: number }): void {
     return { started, done, kill: () => child.kill("SIGKILL"), acknowledged: () => acknowledged };
   }
 
-  async function fileOf(repository: string, path: string): Promise<string> {
-    return (await new Repository({ repository }).read(path))?.content ?? "";
-  }
+  describe.skipIf(missing).each(SETTINGS)(`writers $name${missing ? ` (${missing})` : ""}`, (setting) => {
+    const opened: Storage[] = [];
+    afterAll(async () => {
+      for (const storage of opened) await storage.close();
+    });
 
-  describe.skipIf(missing)(`writers in processes of their own${missing ? ` (${missing})` : ""}`, () => {
+    /** A store with the application in it, and the folders of its replicas. */
+    async function world(name: string) {
+      const folder = join(base, `${name}-${setting.kind}-${setting.folders}`);
+      const store = setting.kind === "postgres" ? await cluster.database() : `sqlite:${join(folder, "store.db")}`;
+      const storage = await openStorage(store);
+      opened.push(storage);
+      await storage.applications.put("blog", {}, "test");
+      const folders = Array.from({ length: setting.folders }, (_, i) => join(folder, `${i}.git`));
+      const fileAt = async (repository: string, path: string): Promise<string> =>
+        (await new Repository({ repository }, historyOf(storage.repositories, "blog")).read(path))?.content ?? "";
+      return { store, folders, fileAt, folderOf: (i: number) => folders[i % folders.length] as string };
+    }
+
     it("lose no update of each other, and every change is in the history", async () => {
       const { updates } = sizes;
-      const repository = join(base, "shared.git");
-      const running = Array.from({ length: WRITERS }, (_, i) => run(repository, `w${i}`, updates).done);
-      expect(await Promise.all(running)).toEqual(Array.from({ length: WRITERS }, () => 0));
-      expect(await fileOf(repository, "counter")).toBe(String(WRITERS * updates));
-      const lines = (await fileOf(repository, "shared/log")).trimEnd().split("\n");
-      const all = Array.from({ length: WRITERS }, (_, w) => Array.from({ length: updates }, (_, i) => `w${w} ${i}`));
-      expect(lines.sort()).toEqual(all.flat().sort());
-      for (let w = 0; w < WRITERS; w++) expect(await fileOf(repository, `own/w${w}`)).toBe(String(updates - 1));
-      const commits = git(repository, "log", "--format=%(trailers:key=Trace,valueonly,separator=)", "main");
-      const traces = commits.trimEnd().split("\n");
-      expect(traces).toHaveLength(WRITERS * updates * 3);
-      expect(new Set(traces).size).toBe(WRITERS * updates);
-      expect(git(repository, "rev-list", "--min-parents=2", "main")).toBe("");
-      git(repository, "fsck", "--strict");
-      expect(readdirSync(repository).filter((name) => /tmp|stale|turn/.test(name))).toEqual([]);
+      const { writers } = setting;
+      const { store, folders, folderOf, fileAt } = await world("shared");
+      const running = Array.from({ length: writers }, (_, i) => run(folderOf(i), store, `w${i}`, updates).done);
+      expect(await Promise.all(running)).toEqual(Array.from({ length: writers }, () => 0));
+      const all = Array.from({ length: writers }, (_, w) => Array.from({ length: updates }, (_, i) => `w${w} ${i}`));
+      for (const repository of folders) {
+        expect(await fileAt(repository, "counter")).toBe(String(writers * updates));
+        const lines = (await fileAt(repository, "shared/log")).trimEnd().split("\n");
+        expect(lines.sort()).toEqual(all.flat().sort());
+        for (let w = 0; w < writers; w++) expect(await fileAt(repository, `own/w${w}`)).toBe(String(updates - 1));
+        const commits = git(repository, "log", "--format=%(trailers:key=Trace,valueonly,separator=)", "main");
+        const traces = commits.trimEnd().split("\n");
+        expect(traces).toHaveLength(writers * updates * 3);
+        expect(new Set(traces).size).toBe(writers * updates);
+        expect(git(repository, "rev-list", "--min-parents=2", "main")).toBe("");
+        git(repository, "fsck", "--strict");
+        expect(readdirSync(repository).filter((name) => /tmp|stale|turn/.test(name))).toEqual([]);
+        expect(git(repository, "for-each-ref", "--format=%(refname)")).toBe("refs/heads/main\n");
+      }
+      expect(new Set(folders.map((repository) => git(repository, "rev-parse", "main"))).size).toBe(1);
     });
 
     it("that are killed lose nothing they acknowledged, and the next one goes on", async () => {
-      const repository = join(base, "killed.git");
+      const { store, folders, folderOf, fileAt } = await world("killed");
       let acknowledged = 0;
       for (let i = 0; i < sizes.kills; i++) {
-        const killed = run(repository, `k${i}`, 1_000);
+        const killed = run(folderOf(i), store, `k${i}`, 1_000);
         await killed.started;
         await sleep((i * 97) % 400);
         killed.kill();
@@ -69,14 +107,16 @@ export function testWriters(sizes: { updates: number; kills: number }): void {
       }
       // A git that the killed writer had started may still be at work.
       await sleep(500);
-      git(repository, "fsck", "--strict");
-      const before = Number(await fileOf(repository, "counter"));
+      const before = Number(await fileAt(folderOf(0), "counter"));
       expect(acknowledged).toBeGreaterThan(0);
       // One more for each kill: made, but not yet acknowledged.
       expect(before).toBeGreaterThanOrEqual(acknowledged);
       expect(before).toBeLessThanOrEqual(acknowledged + sizes.kills);
-      expect(await run(repository, "last", 1).done).toBe(0);
-      expect(Number(await fileOf(repository, "counter"))).toBe(before + 1);
+      expect(await run(folderOf(1), store, "last", 1).done).toBe(0);
+      for (const repository of folders) {
+        expect(Number(await fileAt(repository, "counter"))).toBe(before + 1);
+        git(repository, "fsck", "--strict");
+      }
     });
   });
 }
