@@ -4,7 +4,8 @@ import type { Grant, RuleEvidence, Violation } from "../workflow/model.js";
 export function tell(violation: Violation): string {
   if (violation.kind === "allow") {
     const { agent, grant } = violation;
-    return `\`${agent}\` can come to hold \`${grant.capability}\`${beyond(grant)}, by ${way(grant.agents)}${doubt(grant)}`;
+    const can = grant.isProved ? "can" : "might";
+    return `\`${agent}\` ${can} come to hold \`${grant.capability}\`${beyond(grant)}, by ${way(grant.agents)}${doubt(grant)}`;
   }
   const parts = violation.terms.map((term) => tellTerm(violation.agent, term));
   return `\`${violation.agent}\` breaks the rule \`${violation.rule}\`: it ${parts.join("; and it ")}`;
@@ -16,13 +17,15 @@ function beyond({ argument }: Grant): string {
     : ` with arguments that its allow list does not have: ${JSON.stringify(argument.value)}`;
 }
 
-function doubt({ isProved }: Grant): string {
-  return isProved ? "" : " (not proved: it could not be decided, and is therefore taken as a violation)";
+/** What could not be decided is taken as a violation, and is told as what it is. */
+function doubt({ isProved, why }: Grant): string {
+  return isProved ? "" : ` (not proved: ${why ?? "it could not be decided"}; it is therefore taken as a violation)`;
 }
 
 function tellTerm(agent: string, { agents, grant }: RuleEvidence): string {
   const holder = agents.at(-1) ?? agent;
-  const reached = agents.length > 1 ? `reaches \`${holder}\` by ${way(agents)}, which holds` : "holds";
+  const holds = grant.isProved ? "holds" : "might hold";
+  const reached = agents.length > 1 ? `reaches \`${holder}\` by ${way(agents)}, which ${holds}` : holds;
   return `${reached} \`${grant.capability}\`, by ${way(grant.agents)}${doubt(grant)}`;
 }
 

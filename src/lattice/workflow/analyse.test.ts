@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { ajvValidator } from "../fixtures/ajv.js";
-import { checkWorkflows, loadChecker } from "../fixtures/check-workflows.js";
+import { checkNarrowings, checkWorkflows, loadChecker } from "../fixtures/check-workflows.js";
 import { LatticeError } from "../errors.js";
+import { toSarif } from "../report/sarif.js";
+import { tell } from "../report/story.js";
+import { toJson } from "../report/text.js";
 import { analyse } from "./analyse.js";
-import type { Delegation } from "./model.js";
+import type { Delegation, Violation } from "./model.js";
 import { parseWorkflow } from "./parse.js";
 
 const validator = ajvValidator();
@@ -22,10 +25,100 @@ function read(text: string) {
   return analyse(parseWorkflow(SERVERS + text), { validator });
 }
 
+/** Ten times a choice between two narrowings: 1,024 ways, each of them within the allow list of `end`. */
+function tooManyWays() {
+  const choices = Array.from({ length: 10 }, (_, i) => i);
+  const limit = (i: number, value: string) => ({ "s.x": { properties: { [`p${i}`]: { const: value } } } });
+  const either = choices.map((i) => [`p${i}`, { enum: ["a", "b"] }]);
+  const agent = { servers: ["s"] };
+  const file = {
+    servers: { s: { tools: [{ name: "x", inputSchema: { type: "object", required: choices.map((i) => `p${i}`) } }] } },
+    agents: {
+      ...Object.fromEntries(choices.flatMap((i) => [`g${i}`, `a${i}`, `b${i}`].map((name) => [name, agent]))),
+      g10: agent,
+      end: { ...agent, allow: { "s.x": { properties: Object.fromEntries(either) } } },
+      aside: { ...agent, allow: limit(0, "z") },
+    },
+    delegations: [
+      ...choices.flatMap((i) => [
+        { from: `g${i}`, to: `a${i}`, arguments: limit(i, "a") },
+        { from: `g${i}`, to: `b${i}`, arguments: limit(i, "b") },
+        { from: `a${i}`, to: `g${i + 1}` },
+        { from: `b${i}`, to: `g${i + 1}` },
+      ]),
+      { from: "g10", to: "end" },
+      { from: "g0", to: "aside", arguments: limit(0, "z") },
+    ],
+  };
+  const workflow = parseWorkflow(JSON.stringify(file));
+  const analysis = analyse(workflow, { validator });
+  return { workflow, violations: analysis.violations(), simplified: analysis.simplified };
+}
+
 describe("workflow analysis", () => {
   it("equals brute force on generated workflows, circles and narrowing included, before and after changes", async () => {
     const done = checkWorkflows(60, await loadChecker());
     expect(done.violations).toBeGreaterThan(60);
+  });
+
+  it("tells the truth about up to sixty narrowings of one tool, and every proof stands before the checker", async () => {
+    const done = checkNarrowings(4, await loadChecker());
+    expect(done.exact).toBe(4);
+    expect(done.proved).toBeGreaterThan(4);
+  });
+
+  it("does not combine the narrowings of agents that have nothing to do with each other", () => {
+    const own = (i: number): string => `{ files.read: { properties: { path: { pattern: "^w${i}/" } } } }`;
+    const each = (line: (i: number) => string): string => Array.from({ length: 70 }, (_, i) => line(i)).join("\n");
+    const analysis = read(`
+agents:
+  boss: { servers: [files] }
+${each((i) => `  w${i}: { servers: [files], tools: [files.read], allow: ${own(i)} }`)}
+delegations:
+${each((i) => `  - { from: boss, to: w${i}, arguments: ${own(i)} }`)}
+`);
+    expect(analysis.simplified).toEqual([]);
+    expect(analysis.violations()).toEqual([]);
+  });
+
+  it("knows that a way around every narrowing makes their combinations no matter", () => {
+    const layers = (line: (i: number) => string): string => Array.from({ length: 40 }, (_, i) => line(i)).join("\n");
+    const only = (title: string): string => `{ files.read: { properties: { path: { const: ${title} } } } }`;
+    const analysis = read(`
+agents:
+  g0: { servers: [files] }
+  z: { servers: [files], tools: [files.read], allow: ${only("zz")} }
+${layers((i) => `  g${i + 1}: { servers: [files] }\n  m${i}: { servers: [files] }`)}
+delegations:
+  - { from: g0, to: z, arguments: ${only("zz")} }
+${layers((i) => `  - { from: g${i}, to: g${i + 1} }\n  - { from: g${i}, to: m${i}, arguments: ${only(`v${i}`)} }\n  - { from: m${i}, to: g${i + 1} }`)}
+`);
+    expect(analysis.simplified).toEqual([]);
+    expect(analysis.violations()).toEqual([]);
+    expect(analysis.scope("g40").get("files.read")?.arguments).toMatchObject({ is: "schema" });
+  });
+
+  it("proves nothing by ways that it does not tell apart, invents no argument for them, and says so", () => {
+    const { workflow, violations, simplified } = tooManyWays();
+    expect(simplified).toEqual(["s.x"]);
+    expect(violations).toEqual([
+      {
+        kind: "allow",
+        agent: "end",
+        grant: expect.objectContaining({
+          capability: "s.x",
+          isProved: false,
+          why: expect.stringContaining("not all told apart"),
+        }),
+      },
+    ]);
+    expect(violations[0]?.kind === "allow" && "argument" in violations[0].grant).toBe(false);
+    const said = [
+      tell(violations[0] as Violation),
+      toJson(workflow, violations),
+      toSarif(workflow, violations, { uri: "w.yaml" }),
+    ];
+    for (const text of said) expect(text).toContain("not proved: so many ways narrow these arguments differently");
   });
 
   it("grants nobody what the delegating agent does not hold", () => {

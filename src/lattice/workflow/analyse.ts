@@ -2,11 +2,12 @@ import type { Capability } from "../capability/set.js";
 import { LatticeError } from "../errors.js";
 import type { Inclusion, InclusionOptions } from "../inclusion/includes.js";
 import { ANY_VALUE, NO_VALUE, type ValueType } from "../inclusion/type.js";
-import { eachLane, setBit } from "./bits.js";
+import { eachLane, lanesIn, setBit } from "./bits.js";
 import { Graph, type Transfer } from "./graph.js";
 import { type Lane, Lanes } from "./lanes.js";
 import type { Delegation, Grant, Violation, Workflow, WorkflowAgent } from "./model.js";
 import { violationKey } from "./model.js";
+import { byCapability, nearestBeyond, widest } from "./nearest.js";
 import { Reach } from "./reach.js";
 import { RuleCheck } from "./rules.js";
 import type { Shift } from "./update.js";
@@ -112,16 +113,11 @@ export class Analysis {
   /** Scope(v): what an agent comes to hold, with the arguments that arrive by any way. */
   scope(agent: string): ReadonlyMap<string, Capability> {
     const node = this.#node(agent);
-    const arrived = new Map<string, number[]>();
-    eachLane(this.#reach.at(node), (lane) => {
-      const { capability } = this.#lanes.list[lane] as Lane;
-      arrived.set(capability, [...(arrived.get(capability) ?? []), lane]);
-    });
     const scope = new Map<string, Capability>();
-    for (const [name, lanes] of arrived) {
-      const of = this.#widest(lanes)
+    for (const [name, lanes] of byCapability(this.#lanes, lanesIn(this.#reach.at(node)))) {
+      const of = widest(this.#lanes, lanes)
         .filter((lane) => !this.#lanes.isDead(lane))
-        .map((lane) => this.#laneType(lane));
+        .map((lane) => (this.#lanes.list[lane] as Lane).type);
       if (of.length === 0) continue;
       const result = this.workflow.capabilities.get(name)?.result ?? ANY_VALUE;
       scope.set(name, { name, arguments: of.length === 1 ? (of[0] as ValueType) : { is: "any", of }, result });
@@ -129,45 +125,17 @@ export class Analysis {
     return scope;
   }
 
-  #laneType(lane: number): ValueType {
-    return (this.#lanes.list[lane] as Lane).type;
-  }
-
-  /** Without those that carry every narrowing of another one, and are therefore part of it. */
-  #widest(lanes: readonly number[]): readonly number[] {
-    const narrowings = (lane: number): bigint => (this.#lanes.list[lane] as Lane).narrowings;
-    return lanes.filter(
-      (lane, i) =>
-        !lanes.some((other, j) => {
-          const common = narrowings(other) & narrowings(lane);
-          return i !== j && common === narrowings(other) && (common !== narrowings(lane) || j < i);
-        }),
-    );
-  }
-
   #violationsAt(node: number): Violation[] {
     const agent = this.workflow.agents[node] as WorkflowAgent;
     const { allow } = agent;
     if (allow === undefined) return [];
-    const nearest = new Map<string, { lane: number; distance: number; inclusion: Inclusion }>();
-    eachLane(this.#reach.at(node), (lane) => {
-      const { capability } = this.#lanes.list[lane] as Lane;
-      const inclusion = this.#lanes.within(lane, allow.get(capability) ?? NO_VALUE);
-      if (inclusion.answer === "yes") return;
-      const distance = this.#reach.distance(node, lane);
-      const found = nearest.get(capability);
-      // A proof by a longer way is worth more than a doubt by a shorter one.
-      const isBetter =
-        found === undefined || found.inclusion.answer === inclusion.answer
-          ? distance < (found?.distance ?? Infinity)
-          : inclusion.answer === "no";
-      if (isBetter) nearest.set(capability, { lane, distance, inclusion });
+    const arrived = byCapability(this.#lanes, lanesIn(this.#reach.at(node)));
+    return [...arrived].flatMap(([capability, lanes]): Violation[] => {
+      const allowed = allow.get(capability) ?? NO_VALUE;
+      const found = nearestBeyond(this.#lanes, this.#reach, node, lanes, allowed);
+      if (found === undefined) return [];
+      return [{ kind: "allow", agent: agent.name, grant: this.#grant(node, found.lane, found.inclusion) }];
     });
-    return [...nearest.values()].map(({ lane, inclusion }) => ({
-      kind: "allow",
-      agent: agent.name,
-      grant: this.#grant(node, lane, inclusion),
-    }));
   }
 
   #grant(node: number, lane: number, inclusion: Inclusion): Grant {

@@ -26,8 +26,9 @@ export interface Collected {
   readonly merged: ReadonlyMap<number, number>;
 }
 
-/** Collections that are told apart at one agent: as many for the verdict, and as many again for shorter witnesses. */
-const MAX_AT_ONE = 512;
+/** Collections that are told apart at one agent: so many for the verdict, and so many more for shorter witnesses. */
+const MAX_LEAST = 512;
+const MAX_SHORTER = 64;
 const MAX_STATES = 200_000;
 const MAX_STEPS = 2_000_000;
 const MAX_POOL = 2 ** 22;
@@ -160,7 +161,7 @@ function leastSets({ roots, out }: Ways, pool: Pool, kept: Kept): ReadonlySet<nu
     // Steps that narrow nothing lengthen the list that is being read.
     for (const [agent, set] of waiting[size] ?? []) {
       if (pool.isCovered(set, kept.at(agent))) continue;
-      if (!kept.add(agent, set, MAX_AT_ONE)) full.add(agent);
+      if (!kept.add(agent, set, MAX_LEAST)) full.add(agent);
       else for (const { to, narrowing } of out.get(agent) ?? []) enter(to, pool.with(set, narrowing));
     }
     delete waiting[size];
@@ -176,7 +177,8 @@ function shorterWays({ roots, out }: Ways, pool: Pool, kept: Kept): void {
   const enter = (agent: number, set: number | undefined): void => {
     const sets = arrived.get(agent) ?? [];
     if (set === undefined || pool.isCovered(set, sets)) return;
-    if (least.get(agent)?.has(set) !== true && !kept.add(agent, set, 2 * MAX_AT_ONE)) return;
+    if (least.get(agent)?.has(set) !== true && !kept.add(agent, set, (least.get(agent)?.size ?? 0) + MAX_SHORTER))
+      return;
     if (sets.push(set) === 1) arrived.set(agent, sets);
     open.push([agent, set]);
   };
