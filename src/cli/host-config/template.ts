@@ -30,7 +30,8 @@ ${schema === undefined ? "" : `# yaml-language-server: $schema=${schema}\n`}vers
 # Folders that may be read, with everything below them. Links that lead out of them are refused.
 ${list("allowedRoots", read.map(quoted))}
 
-# Folders that may be written to. A file is replaced only when the call says overwrite.
+# Folders that may be written to. A file is replaced only when the call says overwrite. Commands can write there too, if the
+# rule says recursive and createIfMissing. What lies inside a repository's own .git stays closed.
 ${writeRules(write)}
 
 # Files on network and FUSE file systems are refused; files with several names (hard links) too.

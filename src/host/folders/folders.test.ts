@@ -109,6 +109,20 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
     expect(JSON.stringify(listing)).not.toContain(outside);
   });
 
+  it("leave the insides of a repository alone", () => {
+    mkdirSync(join(zone, "sub/.git/hooks"), { recursive: true });
+    writeFileSync(join(zone, "sub/.git/config"), "");
+    const rule = "writeRules.repositoryInternals";
+    expect(act(prepareMakeFolder, { path: join(zone, ".git") })).toBe(rule);
+    expect(act(prepareMakeFolder, { path: join(zone, "sub/.git/info") })).toBe(rule);
+    expect(act(prepareDeleteFile, { path: join(zone, "sub/.git/config") })).toBe(rule);
+    expect(act(prepareDeleteFolder, { path: join(zone, "sub/.git/hooks") })).toBe(rule);
+    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub/.GIT/hooks/pre-commit") })).toBe("notFound");
+    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub/.git/hooks/pre-commit") })).toBe(rule);
+    expect(act(prepareMove, { from: join(zone, "sub"), to: join(zone, ".Git") })).toBe(rule);
+    expect(act(prepareMove, { from: join(zone, "sub/.git"), to: join(zone, "sub/g") })).toBe(rule);
+  });
+
   it("say what a path is", () => {
     expect(act(prepareStat, { path: join(zone, "f") })).toMatchObject({ type: "file", size: 6 });
     expect(act(prepareStat, { path: join(zone, "own-link") })).toMatchObject({ type: "file", size: 6 });

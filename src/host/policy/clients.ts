@@ -47,11 +47,33 @@ export function narrow(base: Policy, client: ClientDocument, path: Path, facts: 
     hash: policyHash({ policy: base.hash, client }),
     client: client.client,
     roots: roots ?? base.roots,
-    zones: zones ?? base.zones,
+    zones: zones === undefined ? base.zones : [...zones, ...innerZones(zones, base.zones)],
     commands: new Map(quiet.map((command) => [command.id, command])),
     limits: { ...base.limits, maxReadBytes, maxCmdConcurrency },
     clients: new Map(),
   });
+}
+
+/** A rule of the policy's inside a zone of the profile's goes on holding: without it the wider one around it would. */
+function innerZones(zones: readonly Zone[], base: readonly Zone[]): Zone[] {
+  return base.flatMap((inner) => {
+    if (zones.some((zone) => zone.path === inner.path)) return [];
+    const [outer] = zones
+      .filter((zone) => zone.recursive && isWithin(inner.path, zone.path))
+      .sort((a, b) => b.path.length - a.path.length);
+    return outer === undefined ? [] : [{ ...inner, ...meet(inner, outer) }];
+  });
+}
+
+type Rule = Omit<Zone, "path" | "written" | "origin">;
+
+function meet(a: Rule, b: Rule): Rule {
+  return {
+    recursive: a.recursive && b.recursive,
+    maxFileBytes: Math.min(a.maxFileBytes, b.maxFileBytes),
+    createIfMissing: a.createIfMissing && b.createIfMissing,
+    repositoryInternals: a.repositoryInternals && b.repositoryInternals,
+  };
 }
 
 function below(
@@ -71,13 +93,7 @@ function below(
   return [];
 }
 
-function tighten(
-  rule: Omit<Zone, "path" | "written">,
-  place: Place,
-  zones: readonly Zone[],
-  path: Path,
-  report: Report,
-): Zone[] {
+function tighten(rule: Rule, place: Place, zones: readonly Zone[], path: Path, report: Report): Zone[] {
   const outer = zones
     .filter((zone) => isWithin(place.path, zone.path))
     .sort((a, b) => b.path.length - a.path.length)[0];
@@ -85,13 +101,5 @@ function tighten(
   if (!outer.recursive && place.path !== outer.path) {
     report([...path, "path"], "lies below a write rule that is not recursive", "name that rule's own folder");
   }
-  return [
-    {
-      ...place,
-      recursive: rule.recursive && outer.recursive,
-      maxFileBytes: Math.min(rule.maxFileBytes, outer.maxFileBytes),
-      createIfMissing: rule.createIfMissing && outer.createIfMissing,
-      repositoryInternals: rule.repositoryInternals && outer.repositoryInternals,
-    },
-  ];
+  return [{ ...place, ...meet(rule, outer) }];
 }

@@ -330,9 +330,32 @@ limits: { maxReadBytes: 1000 }
     expect(policyFor(policy, undefined)).toBe(policy);
   });
 
+  test("a stricter rule inside a profile's zone goes on holding", () => {
+    const rules = `allowedRoots: [~/code]
+writeRules:
+  - { path: ~/code, recursive: true, createIfMissing: true, maxFileBytes: 1000 }
+  - { path: ~/code/scratch, maxFileBytes: 5000 }
+profiles:
+  - { client: all, writeRules: [{ path: ~/code, recursive: true, createIfMissing: true, maxFileBytes: 90 }] }
+  - { client: flat, writeRules: [{ path: ~/code, createIfMissing: true }] }
+  - { client: inner, writeRules: [{ path: ~/code/scratch, recursive: true, createIfMissing: true }] }
+`;
+    const policy = parse(rules);
+    const zonesOf = (client: string) => policyFor(policy, client).zones;
+    const scratch = { path: join(home, "code/scratch"), recursive: false, createIfMissing: false };
+    expect(zonesOf("all")).toMatchObject([{ path: join(home, "code") }, { ...scratch, maxFileBytes: 90 }]);
+    expect(zonesOf("flat")).toMatchObject([{ path: join(home, "code"), recursive: false }]);
+    expect(zonesOf("inner")).toMatchObject([scratch]);
+  });
+
   test.each([
     ["a root outside the policy's", "allowedRoots: [/usr]", "lies outside what the policy itself opens"],
     ["a zone outside the policy's", "writeRules: [{ path: /usr }]", "lies outside what the policy itself opens"],
+    [
+      "two rules for one folder",
+      "writeRules: [{ path: ~/code/scratch }, { path: ~/code/./scratch }]",
+      "two write rules for ~/code/./scratch",
+    ],
     ["a command that does not exist", "commands: [rm]", "there is no command rm"],
   ])("%s is an error", (_, field, message) =>
     expect(problems(`version: 1\n${text}profiles: [{ client: c, ${field} }]\n`).join()).toContain(message),
