@@ -228,6 +228,42 @@ enabled_tools = ["a"]
     ]);
   });
 
+  it("reads a file that begins with a byte order mark, and refuses one that is no UTF-8", async () => {
+    const text = '{"mcpServers":{"x":{"command":"x"}}}';
+    const file = put(join(cwd, "c.json"), `\uFEFF${text}`);
+    expect(entries(await from(file))).toEqual({ x: { command: "x", prefix: "x", ...OURS } });
+    const toml = put(join(cwd, "c.toml"), '\uFEFF[mcp_servers.x]\ncommand = "x"\n');
+    expect(Object.keys(entries(await from(toml)))).toEqual(["x"]);
+    writeFileSync(file, Buffer.from(`\uFEFF${text}`, "utf16le"));
+    await expect(from(file)).rejects.toThrow("is not written in UTF-8");
+  });
+
+  it("says which of two servers of one name counts", async () => {
+    const file = put(
+      join(cwd, "c.json"),
+      '{"other": {"a": 1, "a": 2},\n"mcpServers": {\n  "a": {"command": "x"},\n  "b": {"command": "z"},\n  "a": {"command": "y"}\n}}',
+    );
+    const collected = await from(file);
+    expect(collected.servers[0]?.entry.command).toBe("y");
+    expect(collected.warnings).toEqual([`${file}:3 \`a\` is there 2 times; the one in line 5 counts`]);
+    put(file, '{"mcpServers": {"a": {"command": "x"}},\n "mcpServers": {"a": {"command": "y"}}}');
+    expect((await from(file)).warnings).toEqual([
+      `${file}:1 \`mcpServers\` is there 2 times; the one in line 2 counts`,
+    ]);
+  });
+
+  it("a disabled server that cannot be taken over keeps nobody from taking the others", async () => {
+    put(
+      join(home, ".codex/config.toml"),
+      '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.off]\nurl = "https://x.example"\nbearer_token_env_var = "NOT_SET"\nenabled = false\n',
+    );
+    const { servers, missing, skipped } = await from("codex");
+    expect([servers.map(({ name }) => name), missing]).toEqual([["a"], []]);
+    expect(skipped.map(({ name, why }) => `${name}: ${why}`)).toEqual([
+      "off: it is disabled, and the variable NOT_SET is not set; set it and import again",
+    ]);
+  });
+
   it("lets nothing through that would be read as a reference afterwards", async () => {
     const file = put(join(cwd, "c.json"), JSON.stringify({ mcpServers: { a: { command: "x", args: ["${TRICK}"] } } }));
     const collected = await from(file, { TRICK: "${secret:other.TOKEN}" });
@@ -359,6 +395,17 @@ describe("an edit", () => {
     expect(out).toContain('"k": {"odd"  :  1}\n}\n');
     expect(out).toContain('\n\t\t"portcullis": {\n\t\t\t"command"');
     expect(out).not.toContain('"y"');
+  });
+
+  it("keeps a byte order mark, and takes out all of a name", () => {
+    const text =
+      '\uFEFF{\n  "mcpServers": {\n    "a": {"command": "x"},\n    "a": {"command": "y"},\n    "b": {}\n  }\n}\n';
+    const out = edited(text, "f", false, [{ path: ["mcpServers", "a"], value: undefined }]);
+    expect(out).toBe('\uFEFF{\n  "mcpServers": {\n    "b": {}\n  }\n}\n');
+    const toml = edited('\uFEFF[mcp_servers.a]\ncommand = "x"\n', "f", true, [
+      { path: ["mcp_servers", "a"], value: undefined },
+    ]);
+    expect(toml).toBe("\uFEFF");
   });
 
   it("of TOML takes the table with all inside it, and refuses what it cannot do", () => {

@@ -17,6 +17,11 @@ export interface Collected {
   readonly skipped: readonly { readonly name: string; readonly file: string; readonly why: string }[];
   /** Variables and inputs without a value, and what to do. */
   readonly missing: readonly string[];
+  /** Another of the same name counts before them; without it, they would. */
+  readonly shadowed: readonly Converted[];
+  /** Servers of other projects in the same files, which count only there. */
+  readonly elsewhere: readonly { readonly project: string; readonly names: readonly string[] }[];
+  readonly warnings: readonly string[];
 }
 
 export interface CollectOptions {
@@ -34,35 +39,61 @@ export async function collect(options: CollectOptions, around: Surroundings = he
   const read = readAll(options.from, around);
   const skipped: { name: string; file: string; why: string }[] = [];
   const wanted: FoundServer[] = [];
+  const behind: FoundServer[] = [];
   for (const server of nearestFirst(read.servers)) {
     const { name, file } = server;
     const skip = (why: string): void => void skipped.push({ name, file, why });
     if (options.only && !options.only.includes(name)) skip("not named by --only");
     else if (isGateway(server)) skip("it is a Portcullis gateway itself");
-    else if (wanted.some((each) => each.name === name))
+    else if (wanted.some((each) => each.name === name)) {
       skip("another of this name is nearer to the project and counts");
-    else wanted.push(server);
+      behind.push(server);
+    } else wanted.push(server);
   }
   const unknown = options.only?.find((name) => !read.servers.some((server) => server.name === name));
   if (unknown !== undefined) throw new CliError(`there is no server \`${unknown}\` in ${read.files.join(", ")}`);
   const answers = options.mayAsk ? await askInputs(wanted, read.inputs, around) : new Map<string, string>();
   const missing = new Set<string>();
-  const servers = wanted.map((found) => {
+  const converting = (found: FoundServer): { converted: Converted; unset: readonly string[] } => {
     const variables = new Variables(
       { env: around.env, home: around.home, workspace: found.project ?? around.cwd, inputs: read.inputs, answers },
       isCredentialName,
     );
     const converted = convert(found, nameFor(found.name), variables);
-    for (const each of variables.missing) missing.add(`${found.name}: ${each}`);
-    return converted;
+    return { converted, unset: [...variables.missing] };
+  };
+  const servers = wanted.flatMap((found) => {
+    const { converted, unset } = converting(found);
+    const [why] = [...unset, ...converted.problems];
+    // Nobody uses it, so it keeps nobody from importing the others.
+    if (why !== undefined && isDisabled(found)) {
+      skipped.push({ name: found.name, file: found.file, why: `it is disabled, and ${why}` });
+      return [];
+    }
+    for (const each of unset) missing.add(`${found.name}: ${each}`);
+    return [converted];
   });
-  return { files: read.files, servers: distinct(servers), skipped, missing: [...missing] };
+  return {
+    files: read.files,
+    servers: distinct(servers),
+    skipped,
+    missing: [...missing],
+    shadowed: behind.map((found) => converting(found).converted),
+    elsewhere: read.elsewhere,
+    warnings: read.warnings,
+  };
+}
+
+function isDisabled({ fields }: FoundServer): boolean {
+  return fields.disabled === true || fields.enabled === false;
 }
 
 interface ReadAll {
   readonly files: string[];
   readonly servers: FoundServer[];
   readonly inputs: JsonObject[];
+  readonly elsewhere: { project: string; names: string[] }[];
+  readonly warnings: string[];
 }
 
 function readAll(from: string, around: Surroundings): ReadAll {
@@ -73,6 +104,8 @@ function readAll(from: string, around: Surroundings): ReadAll {
   const files: string[] = [];
   const servers: FoundServer[] = [];
   const inputs: JsonObject[] = [];
+  const elsewhere: ReadAll["elsewhere"] = [];
+  const warnings: string[] = [];
   for (const { file, level } of places) {
     const text = readConfigText(file);
     if (text === undefined) continue;
@@ -81,8 +114,10 @@ function readAll(from: string, around: Surroundings): ReadAll {
     const found = serversIn(text, { client, file, project, cwd: around.cwd });
     servers.push(...found.servers);
     inputs.push(...found.inputs);
+    elsewhere.push(...found.elsewhere.map(({ project, names }) => ({ project, names: [...names] })));
+    warnings.push(...found.warnings);
   }
-  if (files.length > 0) return { files, servers, inputs };
+  if (files.length > 0) return { files, servers, inputs, elsewhere, warnings };
   if (client === undefined) {
     throw new CliError(`there is no file ${from}`, EXIT.usage, `name a file, or one of ${CLIENTS.join(", ")}`);
   }

@@ -153,7 +153,7 @@ class Conversion {
     if (envFile === undefined) return {};
     const file = this.#absolute(this.#text("envFile", envFile).text);
     try {
-      const parsed = parseEnv(readFileSync(file, "utf8"));
+      const parsed = parseEnv(readFileSync(file, "utf8").replace(/^\uFEFF/, ""));
       return mapped(parsed as Record<string, string>, (_name, text) => ({ text, isSecret: false }));
     } catch (error) {
       this.problems.push(`\`envFile\` cannot be read (${(error as NodeJS.ErrnoException).code})`);

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import { CliError } from "../exit.js";
 import { withoutProperty, withProperty } from "./json-properties.js";
-import { parseConfig } from "./read.js";
+import { BYTE_ORDER_MARK, parseConfig } from "./read.js";
 import { withoutTable, withTable } from "./toml-tables.js";
 
 export interface Edit {
@@ -15,14 +15,16 @@ export interface Edit {
   readonly value: JsonObject | undefined;
 }
 
-export function edited(text: string, file: string, isToml: boolean, edits: readonly Edit[]): string {
+export function edited(marked: string, file: string, isToml: boolean, edits: readonly Edit[]): string {
+  const mark = marked.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
+  const text = marked.slice(mark.length);
   const expected = structuredClone(parseConfig(text, file, isToml));
   let out = text.trim() === "" && !isToml ? "{}\n" : text;
   for (const edit of edits) {
     out = isToml ? tomlEdit(out, edit) : jsonEdit(out, edit);
     put(expected, edit);
   }
-  if (isDeepStrictEqual(plain(parseConfig(out, file, isToml)), plain(expected))) return out;
+  if (isDeepStrictEqual(plain(parseConfig(out, file, isToml)), plain(expected))) return mark + out;
   throw new CliError(
     `${file} is written in a way that cannot be edited safely; nothing was changed`,
     undefined,
@@ -30,8 +32,17 @@ export function edited(text: string, file: string, isToml: boolean, edits: reado
   );
 }
 
+const MAX_REPEATED = 100;
+
 function jsonEdit(text: string, { path, value }: Edit): string {
-  return value === undefined ? withoutProperty(text, path) : withProperty(text, path, value);
+  if (value !== undefined) return withProperty(text, path, value);
+  // It may be there more than once; the one before would count again.
+  let out = text;
+  for (let i = 0, before = ""; i < MAX_REPEATED && out !== before; i++) {
+    before = out;
+    out = withoutProperty(out, path);
+  }
+  return out;
 }
 
 function tomlEdit(text: string, { path, value }: Edit): string {

@@ -99,6 +99,7 @@ function planText(plan: ImportPlan, collected: Collected): string {
     ...(policy === undefined
       ? []
       : [`+ policy ${policy}: what reads may run, what deletes may not, a person is asked about the rest`]),
+    ...collected.warnings.map((each) => `! ${visible(each)}`),
     ...collected.skipped.map(({ name, why }) => `  ${visible(name)} is left alone: ${why}`),
     ...(plan.isEmpty ? ["nothing is different"] : []),
   ].join("\n");
@@ -127,7 +128,7 @@ function serverText({ action, converted, changes }: PlannedServer): string[] {
   }
 }
 
-function asJson(plan: ImportPlan, { files, skipped }: Collected, applied: boolean): object {
+function asJson(plan: ImportPlan, { files, skipped, warnings }: Collected, applied: boolean): object {
   return {
     app: plan.app,
     applied,
@@ -143,5 +144,6 @@ function asJson(plan: ImportPlan, { files, skipped }: Collected, applied: boolea
     secrets: plan.secrets.map(({ action, lifted: { name, from } }) => ({ name, action, from })),
     policy: plan.policy ?? null,
     skipped,
+    warnings,
   };
 }

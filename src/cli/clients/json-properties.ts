@@ -44,6 +44,26 @@ export function withoutProperty(text: string, path: readonly string[]): string {
   return before === undefined ? out : splice(out, before, before + 1, "");
 }
 
+/** Names that are there more than once on the way to an object and in it: the last of them counts, as it does for clients. */
+export function repeated(text: string, path: readonly string[]): string[] {
+  const said: string[] = [];
+  let group: Node | undefined = parseTree(text.startsWith("\uFEFF") ? text.slice(1) : text);
+  for (let depth = 0; depth <= path.length && group?.type === "object"; depth++) {
+    const byName = new Map<string, Node[]>();
+    for (const property of group.children ?? []) {
+      const name = String(property.children?.[0]?.value);
+      byName.set(name, [...(byName.get(name) ?? []), property]);
+    }
+    for (const [name, all] of byName) {
+      if (all.length < 2 || (depth < path.length && name !== path[depth])) continue;
+      const lines = all.map(({ offset }) => text.slice(0, offset + 1).split("\n").length);
+      said.push(`${lines[0]} \`${name}\` is there ${all.length} times; the one in line ${lines.at(-1)} counts`);
+    }
+    group = byName.get(path[depth] ?? "")?.at(-1)?.children?.[1];
+  }
+  return said;
+}
+
 function inserted(text: string, group: Node, name: string, value: JsonValue): string {
   const at = group.offset + 1;
   const [first] = group.children ?? [];

@@ -6,6 +6,7 @@ import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc
 import { parse as parseToml } from "smol-toml";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import { CliError } from "../exit.js";
+import { repeated } from "./json-properties.js";
 import type { ClientName } from "./places.js";
 
 /** How a configuration is written: `mcpServers`, VS Code's `servers` with `inputs`, or TOML. */
@@ -26,6 +27,10 @@ export interface ReadConfig {
   readonly servers: readonly FoundServer[];
   /** VS Code asks for these when a server starts. */
   readonly inputs: readonly JsonObject[];
+  /** Claude Code: other projects of the user that have servers of their own. */
+  readonly elsewhere: readonly { readonly project: string; readonly names: readonly string[] }[];
+  /** What is there and does not count. */
+  readonly warnings: readonly string[];
 }
 
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -35,12 +40,22 @@ const MAX_SERVERS = 256;
 export function readConfigText(file: string): string | undefined {
   try {
     if (statSync(file).size > MAX_BYTES) throw new CliError(`${file} has more than ${MAX_BYTES} bytes`);
-    return readFileSync(file, "utf8");
+    return textOf(readFileSync(file), file);
   } catch (error) {
     if (error instanceof CliError) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
   }
+}
+
+/** What an editor of another system puts in front; it stays where it is, and is no part of what is said. */
+export const BYTE_ORDER_MARK = "\uFEFF";
+
+/** Bytes that are no UTF-8 would be written back as something else. */
+function textOf(bytes: Buffer, file: string): string {
+  const text = bytes.toString("utf8");
+  if (Buffer.from(text).equals(bytes)) return text;
+  throw new CliError(`${file} is not written in UTF-8`, undefined, "save it as UTF-8 and try again");
 }
 
 export function dialectOf(client: ClientName | undefined, file: string, value: JsonObject): Dialect {
@@ -50,7 +65,8 @@ export function dialectOf(client: ClientName | undefined, file: string, value: J
 }
 
 /** JSON with comments and trailing commas, as editors take it, or TOML. */
-export function parseConfig(text: string, file: string, isToml: boolean): JsonObject {
+export function parseConfig(marked: string, file: string, isToml: boolean): JsonObject {
+  const text = marked.startsWith(BYTE_ORDER_MARK) ? marked.slice(1) : marked;
   if (isToml) {
     try {
       return parseToml(text) as JsonObject;
@@ -86,7 +102,21 @@ export function serversIn(
   }
   if (found.length > MAX_SERVERS) throw new CliError(`${file} has more than ${MAX_SERVERS} servers`);
   const inputs = Array.isArray(value.inputs) ? value.inputs.filter(isJsonObject) : [];
-  return { servers: found, inputs };
+  const groups = [[key], ...(client === "claude-code" ? [["projects", cwd, "mcpServers"]] : [])];
+  const warnings = isToml ? [] : groups.flatMap((path) => repeated(text, path));
+  const elsewhere = client === "claude-code" ? otherProjects(value, cwd) : [];
+  return { servers: found, inputs, elsewhere, warnings: warnings.map((each) => `${file}:${each}`) };
+}
+
+const MAX_PROJECTS = 1_000;
+
+function otherProjects({ projects }: JsonObject, cwd: string): { project: string; names: string[] }[] {
+  const all = isJsonObject(projects) ? Object.entries(projects).slice(0, MAX_PROJECTS) : [];
+  return all.flatMap(([project, settings]) => {
+    const servers = isJsonObject(settings) ? settings.mcpServers : undefined;
+    const names = isJsonObject(servers) ? Object.keys(servers).filter((name) => name !== "portcullis") : [];
+    return project === cwd || names.length === 0 ? [] : [{ project, names }];
+  });
 }
 
 function entriesAt(
