@@ -43,8 +43,8 @@ export abstract class McpError extends Error {
     this.type = type;
     this.code = ERRORS[type].code;
     this.retryable = ERRORS[type].retryable;
-    this.rules = detail.rules ?? [];
-    this.suggestions = detail.suggestions ?? [];
+    this.rules = detail.rules ?? rulesIn(detail.data);
+    this.suggestions = detail.suggestions ?? suggestionsIn(detail.data);
     if (detail.wireCode !== undefined) this.wireCode = detail.wireCode;
     if (detail.status !== undefined) this.status = detail.status;
     if (detail.data !== undefined) this.data = detail.data;
@@ -56,6 +56,17 @@ export abstract class McpError extends Error {
     const id = isJsonObject(this.data) ? this.data.trace_id : undefined;
     return typeof id === "string" ? id : undefined;
   }
+}
+
+/** What the server's error object says to do; nothing of it is believed to be more than text. */
+function suggestionsIn(data: JsonValue | undefined): readonly string[] {
+  const said = isJsonObject(data) ? data.suggestions : undefined;
+  return Array.isArray(said) ? said.filter((each) => typeof each === "string") : [];
+}
+
+function rulesIn(data: JsonValue | undefined): readonly Rule[] {
+  const rule = isJsonObject(data) ? data.rule : undefined;
+  return typeof rule === "string" && rule !== "" ? [{ id: rule }] : [];
 }
 
 /** The conversation broke: a malformed or over-large message, an unknown method, a lost connection. */

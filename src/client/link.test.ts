@@ -85,6 +85,20 @@ describe("answers", () => {
     expect(link.stats.malformed).toBe(4);
   });
 
+  it("that are nested without end fail their own request at once, however their server writes them", async () => {
+    const deep = `{"x":${"[".repeat(200)}${"]".repeat(200)}}`;
+    for (const write of [
+      (id: unknown) => `{"jsonrpc":"2.0","id":${id},"result":${deep}}`,
+      (id: unknown) => `{"result":${deep},"jsonrpc":"2.0","id":${id}}`,
+    ]) {
+      const { link } = await linkTo((exchange) => exchange.end(write(exchange.message.id)));
+      const [first, second] = await Promise.allSettled([link.request(ask()), link.request(ask())]);
+      for (const each of [first, second]) {
+        expect(each).toMatchObject({ status: "rejected", reason: { code: "TOO_LARGE" } });
+      }
+    }
+  });
+
   it("whose result is no object fail the request at once", async () => {
     const { link } = await linkTo((exchange) => exchange.end({ jsonrpc: "2.0", id: exchange.message.id, result: 7 }));
     await expect(link.request(ask())).rejects.toMatchObject({ family: "protocol", code: "INVALID_REQUEST" });

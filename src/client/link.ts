@@ -11,6 +11,7 @@ import {
   type Request,
   type Response,
   classify,
+  unsendable,
 } from "../protocol/index.js";
 import type { ClientTransport, Sent } from "../transport/index.js";
 import { Clock } from "./clock.js";
@@ -61,6 +62,8 @@ export interface Answer {
 
 interface Pending {
   readonly orphanErrors: boolean;
+  /** It stays open until its signal, so nothing that goes wrong with one message is about it. */
+  readonly held: boolean;
   progress(params: JsonObject): void;
   answer(response: Response): void;
   fail(error: Error): void;
@@ -175,7 +178,7 @@ export class Link {
     return new Promise<Answer>((resolve, reject) => {
       if (this.#closed) throw this.#closed;
       const id = ++this.#lastId;
-      const text = encoded(ask, id);
+      const text = encoded(ask, id, this.#limits.maxDepth);
       this.#checkSize(text);
       onId?.(id);
       const stream = new AbortController();
@@ -198,6 +201,7 @@ export class Link {
       const fail = (error: Error): void => finish(() => reject(error));
       this.#pending.set(id, {
         orphanErrors: ask.orphanErrors ?? false,
+        held: onId !== undefined,
         progress: (report) => {
           if (typeof report.progress !== "number") return;
           clock.touch();
@@ -240,8 +244,9 @@ export class Link {
     let value: JsonValue;
     try {
       value = parseMessage(text, this.#limits.maxDepth);
-    } catch {
+    } catch (error) {
       this.stats.malformed++;
+      this.#pending.get(idOfUnreadable(text) ?? Number.NaN)?.fail(unreadable((error as Error).message));
       return;
     }
     if (Array.isArray(value) && this.batches) for (const item of value) this.#handle(item);
@@ -275,11 +280,22 @@ export class Link {
     else this.stats.strayAnswers++;
   }
 
+  /** A server that could not read a request does not know its id; with one under way it can only be that one. */
   #onOrphan(response: ErrorResponse): void {
-    const only = this.#pending.size === 1 ? this.#pending.values().next().value : undefined;
-    if (only?.orphanErrors) return only.answer(response);
+    const only = this.#alone();
     // On HTTP it belongs to the response it came in, and whoever sent that request reads it there.
+    if (only && (only.orphanErrors || this.transport.kind !== "http")) return only.answer(response);
     if (this.transport.kind !== "http") this.stats.strayAnswers++;
+  }
+
+  #alone(): Pending | undefined {
+    let only: Pending | undefined;
+    for (const pending of this.#pending.values()) {
+      if (pending.held) continue;
+      if (only) return undefined;
+      only = pending;
+    }
+    return only;
   }
 
   #onNotification(message: Notification): void {
@@ -292,10 +308,7 @@ export class Link {
   /** One of the requests will never be answered; with several under way nobody knows which, and it times out. */
   #onMalformed(reason: string): void {
     this.stats.malformed++;
-    if (this.#pending.size !== 1) return;
-    for (const only of this.#pending.values()) {
-      only.fail(new ProtocolError("TooLarge", `the server's answer cannot be read: ${reason}`));
-    }
+    this.#alone()?.fail(unreadable(reason));
   }
 
   #checkSize(text: string): void {
@@ -328,8 +341,15 @@ function withProgressToken(ask: Ask, id: number): JsonObject {
   return { ...ask.params, _meta: { ...meta, progressToken: id } };
 }
 
-function encoded(ask: Ask, id: number): string {
+/** The levels that stand around the parameters: the message itself, and a batch. */
+const AROUND_PARAMS = 2;
+
+function encoded(ask: Ask, id: number, maxDepth: number): string {
   try {
+    // The server's own state goes back as it came, whatever it is.
+    const { requestState: _opaque, ...ours } = ask.params;
+    const problem = unsendable(ours, maxDepth - AROUND_PARAMS);
+    if (problem) throw new TypeError(`\`${problem.path}\`: ${problem.reason}`);
     return encodeRequest(id, ask.method, withProgressToken(ask, id), ask.argumentsText);
   } catch (error) {
     const why = (error as Error).message;
@@ -364,6 +384,18 @@ function orphanIn(body: string | undefined): WireErrorObject | undefined {
   } catch {
     return undefined;
   }
+}
+
+function unreadable(reason: string): ProtocolError {
+  return new ProtocolError("TooLarge", `the server's answer cannot be read: ${reason}`);
+}
+
+/** Whose answer this was, in the two ways that servers write one, when the rest of it cannot be read. */
+function idOfUnreadable(text: string): number | undefined {
+  const first = /^\{"jsonrpc":"2\.0","id":(\d{1,15}),"(?:result|error)":/.exec(text.slice(0, 60));
+  const last = /^\{"(?:result|error)":/.test(text) ? /,"id":(\d{1,15})\}$/.exec(text.slice(-40)) : null;
+  const id = (first ?? last)?.[1];
+  return id === undefined ? undefined : Number(id);
 }
 
 function lost(error: unknown): Error {

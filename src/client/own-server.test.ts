@@ -3,6 +3,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { createGate, MemoryApprovals } from "../gate/index.js";
+import type { JsonValue } from "../protocol/index.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { createServer, permitAll, type RunOptions, type Server } from "../server.js";
 import type { Client } from "./client.js";
@@ -75,6 +76,50 @@ const transports: [string, (server: Server) => Promise<ConnectTarget>][] = [
   ["websocket", async (server) => (await server.listen({ transport: "websocket", port: 0 })).url],
 ];
 const revisions = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"] as const;
+
+const nested = (levels: number): JsonValue => JSON.parse(`${"[".repeat(levels)}${"]".repeat(levels)}`);
+/** Far below the timeout of a call: what fails, fails at once. */
+const AT_ONCE = { timeoutMs: 60_000 };
+
+describe.each(transports)("over %s what no reader would take", (_, serve) => {
+  it.each([
+    ["a lone surrogate", "\ud800", "/arguments/text"],
+    ["an integer that loses digits", 2 ** 60, "/arguments/text"],
+    ["NaN", Number.NaN, "/arguments/text"],
+    ["200 levels", nested(200), "/arguments/text/0"],
+  ])("fails before it is sent, with its path: %s", async (_name, text, path) => {
+    const client = await connected(await serve(serverWith()));
+    const error = (await client.callTool("echo", { text }, AT_ONCE).catch((e: unknown) => e)) as McpError;
+    expect(error).toMatchObject({ family: "protocol", code: "INVALID_PARAMS" });
+    expect(error.message).toContain(path);
+    const secure = await connected(await serve(serverWith()), {
+      gate: createGate({
+        policy: permitAll,
+        tools: [{ name: "echo", server: "server", inputSchema: { type: "object" } }],
+      }),
+      tools: { "*": { noGuardrailRequired: true } },
+    });
+    await expect(secure.callToolSecure("echo", { text }, { app: "a", agent: "b" })).rejects.toMatchObject({
+      code: "INVALID_PARAMS",
+    });
+    const fine = await client.callTool("echo", { text: "fine" });
+    expect(fine.isError).not.toBe(true);
+  });
+
+  it("is a clear error when a tool answers with it, other calls or not", async () => {
+    const server = serverWith();
+    server.tool("deep", "Nested", z.object({}), () => ({ structuredContent: { deep: nested(200) } }), {
+      noGuardrailRequired: true,
+    });
+    const client = await connected(await serve(server));
+    const [deep, fine] = await Promise.all([
+      client.callTool("deep", {}, AT_ONCE).catch((error: McpError) => error.message),
+      client.callTool("echo", { text: "fine" }),
+    ]);
+    expect(JSON.stringify(deep)).toMatch(/nest/);
+    expect(fine.content).toEqual([{ type: "text", text: "fine" }]);
+  });
+});
 
 describe.each(transports)("over %s", (_, serve) => {
   it.each(revisions)("in %s everything works", async (revision) => {

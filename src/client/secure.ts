@@ -20,7 +20,7 @@ import {
   type Target,
 } from "../gate/index.js";
 import type { Ledger, LedgerEntry } from "../ledger/index.js";
-import { Fault, type JsonObject, type JsonValue, StrictJsonError } from "../protocol/index.js";
+import { Fault, type JsonObject, type JsonValue, StrictJsonError, unsendable } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
 import type { ToolCalls } from "./calls.js";
 import type { Conversation, HowToAsk } from "./conversation.js";
@@ -42,6 +42,9 @@ import { challengeEntry, decisionEntry, newCallId, outcomeEntry, type Recorded }
 import { factsOf } from "./revision.js";
 import { inRounds } from "./rounds.js";
 import { repeatUntilAnswered, untilAnswered } from "./waiting.js";
+
+/** The levels of a message above a call's arguments: a batch, the message, its parameters. */
+const AROUND_ARGUMENTS = 3;
 
 /** What the operator says about a tool; the server's own annotations are never believed. */
 export interface ToolSettings {
@@ -200,6 +203,8 @@ export class SecureCalls {
   #snapshot(what: string, value: JsonValue): JsonValue {
     let text: string;
     try {
+      const problem = unsendable(value, this.#conversation.limits.maxDepth - AROUND_ARGUMENTS);
+      if (problem) throw new StrictJsonError(`\`${problem.path}\`: ${problem.reason}`);
       text = canonicalize(value);
     } catch (error) {
       if (!(error instanceof StrictJsonError)) throw error;

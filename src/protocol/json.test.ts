@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseStrict, StrictJsonError } from "./json.js";
+import { unsendable } from "./sendable.js";
 
 /** What is refused for a reason of its own: a surrogate in escapes, an integer of sixteen digits. */
 const AMBIGUOUS = /\\ud[89a-f]|[0-9]{16}/i;
@@ -73,6 +74,50 @@ describe("strict JSON", () => {
         expect(() => parseStrict(text)).toThrow(/duplicate key/);
       }),
       { numRuns: 2_000 },
+    );
+  });
+});
+
+describe("what cannot be sent", () => {
+  const self: unknown[] = [];
+  self.push(self);
+  it.each([
+    [{ a: ["x", "\ud800"] }, "/a/1", /lone surrogate/],
+    [{ "a/b": { "~": 2 ** 60 } }, "/a~1b/~0", /115292150460684\d+ is beyond/],
+    [{ a: Number.NaN }, "/a", /NaN has no JSON form/],
+    [[Number.NEGATIVE_INFINITY], "/0", /-Infinity/],
+    [{ a: 1n }, "/a", /type bigint/],
+    [[undefined], "/0", /type undefined/],
+    [{ a: () => 1 }, "/a", /type function/],
+    [{ when: { toJSON: () => ({ x: Number.NaN }) } }, "/when/x", /NaN/],
+    [{ self }, `/self${"/0".repeat(127)}`, /nested too deeply/],
+  ])("is named with its path: %#", (value, path, reason) => {
+    const found = unsendable(value, 128);
+    expect(found?.path).toBe(path);
+    expect(found?.reason).toMatch(reason);
+  });
+
+  it("is what a strict reader would refuse, and nothing else", () => {
+    const number = fc.oneof(fc.double(), fc.maxSafeInteger(), fc.constantFrom(2 ** 53, 2 ** 53 - 1, 1e20, 1e21, -1e21));
+    const leaf = fc.oneof(number, fc.string({ unit: "binary" }), fc.constantFrom("\ud800", "\udc00", null, true));
+    const { value } = fc.letrec((tie) => ({
+      value: fc.oneof(leaf, fc.array(tie("value")), fc.dictionary(fc.string(), tie("value"))),
+    }));
+    fc.assert(
+      fc.property(value, (each) => {
+        let refused = false;
+        try {
+          // NaN and the infinities are the ones that a text no longer shows.
+          const shown = (_key: string, item: unknown) =>
+            typeof item === "number" && !Number.isFinite(item) ? 2 ** 53 : item;
+          const text = JSON.stringify(each, shown);
+          parseStrict(text);
+        } catch {
+          refused = true;
+        }
+        expect(unsendable(each, 128) !== undefined).toBe(refused);
+      }),
+      { numRuns: 3_000 },
     );
   });
 });
