@@ -457,14 +457,14 @@ describe("connect and disconnect", () => {
     const file = put(placesOf(client, surroundings())[0]?.file as string, SAMPLES[client]);
     const plan = await connectTo(client);
     expect(plan.taken).toEqual(["a"]);
-    expect(plan.around).toEqual(client === "cursor" ? ["b"] : []);
+    expect(plan.around.map(({ name }) => name)).toEqual(client === "cursor" ? ["b"] : []);
     plan.carryOut();
     const connected = readFileSync(file, "utf8");
     expect(connected).toContain("portcullis");
     expect(connected).not.toMatch(/command"?\s*[:=]\s*"x"/);
     expect((await connectTo(client)).isEmpty).toBe(true);
     const back = planDisconnect(join(home, "state"), client);
-    expect(back?.isExact).toBe(true);
+    expect(back?.files).toEqual([{ file, isExact: true }]);
     back?.carryOut();
     expect(readFileSync(file, "utf8")).toBe(SAMPLES[client]);
     expect(planDisconnect(join(home, "state"), client)).toBeUndefined();
@@ -480,11 +480,85 @@ describe("connect and disconnect", () => {
     ]);
     writeFileSync(file, changed);
     const back = planDisconnect(join(home, "state"), client);
-    expect(back?.isExact).toBe(false);
+    expect(back?.files).toEqual([{ file, isExact: false }]);
     back?.carryOut();
     const names = (await from(client)).servers.map(({ name }) => name).sort();
     expect(names).toEqual(client === "cursor" ? ["a", "b", "new"] : ["a", "new"]);
     expect(readFileSync(file, "utf8")).not.toContain("portcullis");
+  });
+
+  const PROJECTS = { "claude-code": ".mcp.json", vscode: ".vscode/mcp.json", cursor: ".cursor/mcp.json" } as const;
+  it.each(Object.entries(PROJECTS))(
+    "%s: what the project's %s has comes out too, and goes back",
+    async (name, path) => {
+      const client = name as keyof typeof PROJECTS;
+      const key = client === "vscode" ? "servers" : "mcpServers";
+      const userFile = put(placesOf(client, surroundings())[0]?.file as string, SAMPLES[client]);
+      const text = `\uFEFF{ "${key}": { "p": { "command": "pp" }, "a": { "command": "mine" }, "q": { "command": "qq" } } }\n`;
+      const file = put(join(cwd, path), text);
+      const stateDir = join(home, "state");
+      const plan = async () => {
+        const { servers, shadowed } = await from(client);
+        const behind = Object.fromEntries(
+          servers.filter((each) => each.name !== "q").map((each) => [each.name, each.entry]),
+        );
+        return planConnect({ stateDir, client, file: userFile, also: [file], entry: OUR, servers, shadowed, behind });
+      };
+      const first = await plan();
+      expect(first.others).toEqual([{ file, taken: ["p", "a"] }]);
+      // The user's own `a` is another one: without the project's it counts, and nobody may overlook that.
+      expect(first.around).toContainEqual({ name: "a", file: userFile, isBehind: false, wasHidden: true });
+      expect(first.around).toContainEqual({ name: "q", file, isBehind: false, wasHidden: false });
+      first.carryOut();
+      expect(readFileSync(file, "utf8")).toBe(`\uFEFF{ "${key}": { "q": { "command": "qq" } } }\n`);
+      expect(readFileSync(userFile, "utf8")).toContain("portcullis");
+      (await plan()).carryOut();
+      const back = planDisconnect(stateDir, client);
+      expect(back?.files).toEqual([
+        { file: userFile, isExact: true },
+        { file, isExact: true },
+      ]);
+      back?.carryOut();
+      expect([readFileSync(userFile, "utf8"), readFileSync(file, "utf8")]).toEqual([SAMPLES[client], text]);
+    },
+  );
+
+  it("what stays in the user's file when only the project is connected is named", async () => {
+    put(join(home, ".claude.json"), SAMPLES["claude-code"]);
+    const file = join(cwd, ".mcp.json");
+    const { servers } = await from("claude-code");
+    const behind = Object.fromEntries(servers.map(({ name, entry }) => [name, entry]));
+    const stateDir = join(home, "state");
+    const plan = planConnect({ stateDir, client: "claude-code", file, entry: OUR, servers, behind });
+    expect(plan.around).toEqual([{ name: "a", file: join(home, ".claude.json"), isBehind: true, wasHidden: false }]);
+  });
+
+  it("a project that is gone when the client is disconnected is not made anew", async () => {
+    const userFile = put(join(home, ".claude.json"), SAMPLES["claude-code"]);
+    const file = put(join(cwd, ".mcp.json"), '{"mcpServers":{"p":{"command":"pp"}}}');
+    const { servers } = await from("claude-code");
+    const behind = Object.fromEntries(servers.map(({ name, entry }) => [name, entry]));
+    const stateDir = join(home, "state");
+    const request = {
+      stateDir,
+      client: "claude-code" as const,
+      file: userFile,
+      also: [file],
+      entry: OUR,
+      servers,
+      behind,
+    };
+    planConnect(request).carryOut();
+    rmSync(cwd, { recursive: true });
+    planDisconnect(stateDir, "claude-code")?.carryOut();
+    expect(() => readFileSync(file)).toThrow("ENOENT");
+    expect(readFileSync(userFile, "utf8")).toBe(SAMPLES["claude-code"]);
+  });
+
+  it("servers of other projects of the user are named", async () => {
+    const projects = { [cwd]: { mcpServers: { mine: { command: "m" } } }, "/o": { mcpServers: { x: {} } }, "/p": {} };
+    put(join(home, ".claude.json"), JSON.stringify({ projects }));
+    expect((await from("claude-code")).elsewhere).toEqual([{ project: "/o", names: ["x"] }]);
   });
 
   it("follow a link to the file behind it, and touch nothing that changed meanwhile", async () => {

@@ -12,9 +12,8 @@ import { paint } from "../print.js";
 import { statePaths } from "../state.js";
 import { agreed } from "../store/ask.js";
 import { noApplication, operator, type StoreOptions, withStore } from "../store/open.js";
-import { collect, here } from "./collect.js";
-import { type ConnectPlan, OUR_NAME, planConnect, planDisconnect } from "./connect-plan.js";
-import type { Converted } from "./convert.js";
+import { type Collected, collect, here } from "./collect.js";
+import { type Around, type ConnectPlan, OUR_NAME, planConnect, planDisconnect } from "./connect-plan.js";
 import { CLIENTS, type ClientName, isClient, placesOf } from "./places.js";
 import { readConfigText } from "./read.js";
 
@@ -37,10 +36,11 @@ export async function connectClient(command: Command, name: string, options: Con
     const application = await storage.applications.get(options.app);
     if (!application) throw noApplication(options.app);
     const behind = application.document.servers ?? {};
-    const servers = await serversOf(client, file);
-    const plan = planConnect({ stateDir: dir, client, file, entry, servers, behind });
+    const { servers, shadowed, elsewhere } = await serversOf(client);
+    const also = options.project === true ? [] : projectFiles(client);
+    const plan = planConnect({ stateDir: dir, client, file, also, entry, servers, shadowed, behind });
     const isShort = application.document.names === "short";
-    if (!out.json) out.data(plan, () => planText(plan, options.app, isShort));
+    if (!out.json) out.data(plan, () => planText(plan, elsewhere, options.app, isShort));
     const mayChange = !(plan.isEmpty && isShort) && options.dryRun !== true;
     if (mayChange) {
       await agreed("Make these changes?", options.yes);
@@ -48,8 +48,10 @@ export async function connectClient(command: Command, name: string, options: Con
       if (!plan.isEmpty) plan.carryOut();
     }
     if (out.json) {
-      const { taken, around } = plan;
-      out.data({ client, file: plan.file, applied: mayChange, added: OUR_NAME, removed: taken, around }, () => "");
+      const { taken, around, others } = plan;
+      const facts = { client, file: plan.file, applied: mayChange, added: OUR_NAME, removed: taken };
+      const left = around.map(({ name, file: at, wasHidden }) => ({ name, file: at, was_hidden: wasHidden }));
+      out.data({ ...facts, others, around: left, elsewhere }, () => "");
     }
     if (mayChange)
       out.note(`${paint.green("done")}\nRestart ${client}. \`portcullis disconnect ${client}\` undoes it.`);
@@ -62,13 +64,15 @@ export async function disconnectClient(command: Command, name: string, options: 
   const { dir } = statePaths(shared(command).dir);
   const plan = planDisconnect(dir, client);
   if (!plan) throw new CliError(`${client} is not connected by ${dir}`);
-  const how = plan.isExact
-    ? "is put back as it was"
-    : "was changed since: Portcullis comes out, its servers go back in, the rest stays";
-  if (!out.json) out.data(plan, () => `${plan.file} ${how}`);
+  const how = (isExact: boolean): string =>
+    isExact
+      ? "is put back as it was"
+      : "was changed since: Portcullis comes out, its servers go back in, the rest stays";
+  if (!out.json) out.data(plan, () => plan.files.map(({ file, isExact }) => `${file} ${how(isExact)}`).join("\n"));
   await agreed("Make this change?", options.yes);
   plan.carryOut();
-  if (out.json) out.data({ client, file: plan.file, exact: plan.isExact }, () => "");
+  const exact = plan.files.every(({ isExact }) => isExact);
+  if (out.json) out.data({ client, file: plan.files[0]?.file, exact, files: plan.files }, () => "");
   else out.note(paint.green("done"));
 }
 
@@ -84,10 +88,14 @@ function fileOf(client: ClientName, isProject: boolean): string {
   throw new CliError(`${client} has no configuration for a project`, EXIT.usage, "leave --project out");
 }
 
+function projectFiles(client: ClientName): string[] {
+  return placesOf(client, here()).flatMap(({ level, file }) => (level === "project" ? [file] : []));
+}
+
 /** Those that cannot be read as they are, for want of a variable say, simply stay where they are. */
-async function serversOf(client: ClientName, file: string): Promise<readonly Converted[]> {
-  if (readConfigText(file) === undefined) return [];
-  return (await collect({ from: client, mayAsk: false })).servers;
+async function serversOf(client: ClientName): Promise<Pick<Collected, "servers" | "shadowed" | "elsewhere">> {
+  const isNone = placesOf(client, here()).every(({ file }) => readConfigText(file) === undefined);
+  return isNone ? { servers: [], shadowed: [], elsewhere: [] } : await collect({ from: client, mayAsk: false });
 }
 
 function entryFor(client: ClientName, dir: string, { app, url, keyEnv, storage, sealKey }: ConnectOptions): JsonObject {
@@ -128,12 +136,31 @@ async function useShortNames(storage: Storage, app: string): Promise<void> {
   throw new CliError(`application \`${app}\` keeps being changed by somebody else; try again`);
 }
 
-function planText(plan: ConnectPlan, app: string, isShort: boolean): string {
+function planText(plan: ConnectPlan, elsewhere: Collected["elsewhere"], app: string, isShort: boolean): string {
+  const out = (name: string): string => `  - ${visible(name)}, which is behind the gate now`;
   return [
     `${plan.isEmpty ? "=" : "~"} ${plan.file}`,
-    ...(plan.isEmpty ? ["  is connected already"] : [`  + ${OUR_NAME}`]),
-    ...plan.taken.map((name) => `  - ${visible(name)}, which is behind the gate now`),
-    ...plan.around.map((name) => `  ! ${visible(name)} stays, and is reached around the gate: import it first`),
+    ...(plan.isEmpty ? ["  is connected already"] : []),
+    ...(plan.isPut ? [`  + ${OUR_NAME}`] : []),
+    ...plan.taken.map(out),
+    ...plan.others.flatMap(({ file, taken }) => [
+      `~ ${file}, which belongs to the project and may be shared with others`,
+      ...taken.map(out),
+    ]),
+    ...plan.around.map((each) => aroundText(each, plan.file)),
+    ...elsewhere.map(
+      ({ project, names }) =>
+        `  ! in ${visible(project)} stay servers of its own (${names.map(visible).join(", ")}), reached around the gate there: import and connect in that folder`,
+    ),
     ...(isShort ? [] : [`~ application ${app}: names are shown short, without dots, as models take them`]),
   ].join("\n");
+}
+
+function aroundText({ name, file, isBehind, wasHidden }: Around, main: string): string {
+  const where = file === main ? "" : ` in ${file}`;
+  const what = `  ! ${visible(name)}${where} stays, and is reached around the gate`;
+  if (isBehind) return `${what}: connect without --project takes it out there`;
+  return wasHidden
+    ? `${what}: another of its name hid it; take it out, or give it another name there and import it`
+    : `${what}: import it first`;
 }
