@@ -41,6 +41,38 @@ describe("portcullis lattice check and graph", () => {
     expect(stdout).toContain("boss");
   });
 
+  it("shows what a manifest calls its tools, and lets it do nothing to the terminal", () => {
+    const evil = "\u001b[2Jgone\u009b31m\u202e";
+    const file = write(
+      "evil.json",
+      JSON.stringify({
+        servers: { s: { tools: [{ name: evil }] }, t: { tools: [{ name: "y" }] } },
+        agents: { a: { servers: ["s", "t"] }, b: { servers: ["s", "t"], allow: ["t.y"] } },
+        delegations: [
+          { from: "a", to: "b" },
+          { from: "b", to: "b" },
+        ],
+      }),
+    );
+    const broken = write("evil-broken.json", JSON.stringify({ agents: { [evil]: {} } }));
+    for (const args of [
+      ["check", file],
+      ["check", "--sarif", file],
+      ["check", broken],
+      ["graph", file],
+      ["graph", "--format", "dot", file],
+      ["graph", "--format", "json", file],
+    ]) {
+      const { stdout, stderr } = portcullis(["lattice", ...args]);
+      expect(stdout + stderr).toContain("gone");
+      expect(stdout + stderr).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+    }
+    const { violations } = JSON.parse(portcullis(["--json", "lattice", "check", file]).stdout) as {
+      violations: { grant: { capability: string } }[];
+    };
+    expect(violations[0]?.grant.capability).toBe(`s.${evil}`);
+  });
+
   it("is clean when nobody can, and exits 0", () => {
     const { code, stdout } = portcullis(["lattice", "check", workflow("[files.read, net.send]")]);
     expect(code).toBe(0);

@@ -5,6 +5,7 @@ import type { Capability, CapabilitySet } from "../../lattice/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { paint, paintErr, table } from "../print.js";
+import { visible } from "../../telemetry/index.js";
 import { VERSION } from "../version.js";
 import { emitPolicy } from "../workflow/grants.js";
 import { type LoadedWorkflow, loadWorkflow } from "../workflow/load.js";
@@ -55,17 +56,17 @@ export function addLatticeCommands(program: Command): void {
       }
       const loaded = await loadWorkflow(file);
       const { room, workflow, violations } = loaded;
-      for (const note of notes(loaded)) out.note(`${paintErr.yellow("note:")} ${note}`);
+      for (const note of notes(loaded)) out.note(`${paintErr.yellow("note:")} ${visible(note)}`);
       if (violations.length > 0) process.exitCode = EXIT.deny;
       if (options.emit !== undefined && violations.length === 0) return printPolicy(loaded, options.app, out.note);
       if (options.sarif) {
         const uri = pathToFileURL(resolve(file)).href;
-        process.stdout.write(`${room.toSarif(workflow, violations, { uri, version: VERSION })}\n`);
+        process.stdout.write(visibleLines(room.toSarif(workflow, violations, { uri, version: VERSION })));
       } else if (options.emit !== undefined) {
         // Standard output is for the policy, and there is none.
         out.note(report(loaded));
       } else {
-        out.data(JSON.parse(room.toJson(workflow, violations)), () => report(loaded));
+        process.stdout.write(out.json ? visibleLines(room.toJson(workflow, violations)) : `${report(loaded)}\n`);
       }
     });
   lattice
@@ -76,7 +77,8 @@ export function addLatticeCommands(program: Command): void {
       const { room, workflow, violations } = await loadWorkflow(file);
       const draw = { svg: room.toSvg, mermaid: room.toMermaid, dot: room.toDot, json: room.toJson }[format];
       if (!draw) throw new CliError(`there is no format ${format}`, EXIT.usage, `choose ${FORMATS.join(", ")}`);
-      process.stdout.write(`${draw(workflow, violations)}\n`);
+      const drawn = draw(workflow, violations);
+      process.stdout.write(format === "json" ? visibleLines(drawn) : drawn);
     });
   addTokenCommands(lattice);
 }
@@ -86,7 +88,12 @@ function report({ room, workflow, violations }: LoadedWorkflow): string {
     violations.length === 0
       ? `${paint.green("clean")}: ${workflow.agents.length} agents, none can hold what it must not`
       : `${violations.length} violation${violations.length === 1 ? "" : "s"}`;
-  return [...violations.map((violation) => `${paint.red("✗")} ${room.tell(violation)}`), last].join("\n");
+  return [...violations.map((violation) => `${paint.red("✗")} ${visible(room.tell(violation))}`), last].join("\n");
+}
+
+/** A JSON text, or lines of text, in which nothing from outside can move the cursor. */
+function visibleLines(text: string): string {
+  return text.split("\n").map(visible).join("\n");
 }
 
 /** What is no mistake, but worth knowing. */
@@ -99,7 +106,7 @@ function* notes({ room, workflow, analysis, file }: LoadedWorkflow): Iterable<st
   }
   if (analysis.simplified.length > 0) {
     const names = analysis.simplified.map((name) => `\`${name}\``).join(", ");
-    yield `${file}: so many delegations narrow the arguments of ${names} that these are taken for wider than they are`;
+    yield `${file}: the arguments of ${names} are narrowed on so many different ways that these are not all told apart: at some agents they are taken for wider than they may be`;
   }
 }
 
@@ -107,7 +114,7 @@ function printPolicy(loaded: LoadedWorkflow, app: string, note: (text: string) =
   const { text, unsaid } = emitPolicy(loaded, { app });
   for (const { agent, tool } of unsaid) {
     note(
-      `${paintErr.yellow("note:")} Cedar has no words for the arguments that \`${agent}\` may use with \`${tool}\`: the policy does not permit it; \`serve --workflow\` checks them exactly`,
+      `${paintErr.yellow("note:")} Cedar has no words for the arguments that \`${visible(agent)}\` may use with \`${visible(tool)}\`: the policy does not permit it; \`serve --workflow\` checks them exactly`,
     );
   }
   process.stdout.write(text);

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Analysis, JsonSchema, Violation, Workflow } from "../../lattice/index.js";
+import { visible } from "../../telemetry/index.js";
 import { Schema } from "../../tool/index.js";
 import { CliError, EXIT } from "../exit.js";
 
@@ -40,7 +41,7 @@ export async function loadWorkflow(file: string): Promise<LoadedWorkflow> {
   } catch (error) {
     if (!(error instanceof room.LatticeError)) throw error;
     const others = [error, ...error.others].toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
-    throw new CliError(others.map((each) => `${file}: ${each.message}`).join("\n       "), EXIT.invalidPolicy);
+    throw new CliError(others.map((each) => `${file}: ${visible(each.message)}`).join("\n       "), EXIT.invalidPolicy);
   }
 }
 

@@ -41,6 +41,23 @@ describe("a workflow as rules for the gate", () => {
     expect(rules.passedOn("clerk", "boss")).toBeUndefined();
   });
 
+  it("lets every entry count that names a capability", async () => {
+    const overlapping = rulesOf(`
+servers: { s: { tools: [{ name: put }, { name: get }] } }
+agents:
+  boss: { servers: [s] }
+  clerk: { servers: [s], allow: { s.put: { required: [b] }, s.*: true } }
+delegations:
+  - { from: boss, to: clerk, arguments: { s.put: { required: [a] }, "*": true } }
+`);
+    const [empty, a, b] = [{}, { a: 1 }, { b: 1 }];
+    const admits = (args: typeof a | typeof b | typeof empty) => overlapping.admits("boss", "clerk", "s.put", args);
+    expect(await Promise.all([empty, a, b].map(admits))).toEqual([false, true, false]);
+    const allows = (args: typeof a | typeof b | typeof empty) => overlapping.allows("clerk", "s.put", args);
+    expect(await Promise.all([empty, a, b].map(allows))).toEqual([false, false, true]);
+    expect(await overlapping.admits("boss", "clerk", "s.get", empty)).toBe(true);
+  });
+
   it("knows what a capability takes, what an agent may hold, and nobody else", async () => {
     expect(await rules.takes("s3.put", {})).toBe(false);
     expect(await rules.takes("s3.put", { key: "x" })).toBe(true);

@@ -5,6 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ChainReader, type DelegationKeys, delegationVoice, type SharedNonces, type Voice } from "../../gate/index.js";
 import { delegatedIdentity, type Identify, localIdentity } from "../../identity/index.js";
+import { visible } from "../../telemetry/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { emitPolicy } from "./grants.js";
 import { ensureDelegationKeys } from "./keys.js";
@@ -37,7 +38,7 @@ export async function workflowInForce(options: WorkflowOptions): Promise<Workflo
   const loaded = await loadWorkflow(options.file);
   const { room, violations } = loaded;
   if (violations.length > 0 && options.despiteViolations !== true) {
-    const told = violations.slice(0, 5).map((violation) => `  ${room.tell(violation)}`);
+    const told = violations.slice(0, 5).map((violation) => `  ${visible(room.tell(violation))}`);
     const more = violations.length > told.length ? [`  and ${violations.length - told.length} more`] : [];
     throw new CliError(
       [`${options.file} is not served, because it breaks its own rules:`, ...told, ...more].join("\n"),

@@ -54,3 +54,8 @@ function narrowing({ only, arguments: narrowed }: Delegation): string {
 export function shorten(text: string, most = MAX_LABEL): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
+
+/** Without characters that move a cursor or turn a line round: drawings are looked at in terminals, too. */
+export function printable(text: string): string {
+  return text.replaceAll(/[\r\n]+/g, " ").replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, "�");
+}

@@ -59,6 +59,33 @@ describe("reports", () => {
     expect(toDot(workflow)).not.toContain('c81e1e", penwidth=3');
   });
 
+  it("say of a capability that the allow list does not name just that", () => {
+    const found = analyse(
+      parseWorkflow(
+        "servers: { s: { tools: [{ name: x }, { name: y }] } }\nagents: { a: { servers: [s], allow: [s.y] } }\n",
+      ),
+      { validator: ajvValidator() },
+    ).violations();
+    expect(found.map(tell)).toEqual([
+      "`a` can come to hold `s.x`, which its allow list does not name, by its own authority",
+    ]);
+  });
+
+  it("draw nothing that moves a cursor or turns a line round", () => {
+    const name = "\u001b]0;title\u0007\u009b31m\u202eerised";
+    const odd = parseWorkflow(
+      JSON.stringify({
+        servers: { s: { tools: [{ name }] } },
+        agents: { [name]: { servers: ["s"], allow: [`s.${name}`] }, b: { servers: ["s"] } },
+        delegations: [{ from: name, to: "b", tools: [`s.${name}`] }],
+      }),
+    );
+    for (const draw of [toSvg, toDot, toMermaid]) {
+      expect(draw(odd)).toContain("title");
+      expect(draw(odd)).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+    }
+  });
+
   it("carry everything in JSON", () => {
     const report = JSON.parse(toJson(workflow, violations)) as { verdict: string; violations: { agent: string }[] };
     expect(report.verdict).toBe("violations");

@@ -3,9 +3,9 @@ import type { Grant, RuleEvidence, Violation } from "../workflow/model.js";
 /** A violation as a sentence or two that a person can act on. */
 export function tell(violation: Violation): string {
   if (violation.kind === "allow") {
-    const { agent, grant } = violation;
+    const { agent, grant, isNamed } = violation;
     const can = grant.isProved ? "can" : "might";
-    return `\`${agent}\` ${can} come to hold \`${grant.capability}\`${beyond(grant)}, by ${way(grant.agents)}${doubt(grant)}`;
+    return `\`${agent}\` ${can} come to hold \`${grant.capability}\`${isNamed ? beyond(grant) : ", which its allow list does not name"}, by ${way(grant.agents)}${doubt(grant)}`;
   }
   const parts = violation.terms.map((term) => tellTerm(violation.agent, term));
   return `\`${violation.agent}\` breaks the rule \`${violation.rule}\`: it ${parts.join("; and it ")}`;

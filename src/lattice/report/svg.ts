@@ -1,6 +1,6 @@
 import type { Violation, Workflow } from "../workflow/model.js";
 import { layout } from "./layout.js";
-import { type PictureEdge, pictureOf, shorten } from "./picture.js";
+import { type PictureEdge, pictureOf, printable, shorten } from "./picture.js";
 import { tell } from "./story.js";
 
 const BOX = { width: 168, height: 34, gapX: 132, gapY: 18, margin: 24 } as const;
@@ -114,7 +114,7 @@ function caption(edge: PictureEdge, x: Place, y: Place): string {
 
 function escape(text: string): string {
   return (
-    text
+    printable(text)
       .replaceAll("&", "&amp;")
       .replaceAll("<", "&lt;")
       .replaceAll(">", "&gt;")

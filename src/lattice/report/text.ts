@@ -1,16 +1,12 @@
 import type { Violation, Workflow } from "../workflow/model.js";
-import { type PictureNode, pictureOf } from "./picture.js";
+import { type PictureNode, pictureOf, printable } from "./picture.js";
 import { tell } from "./story.js";
 
 /** A Mermaid flowchart; agents are numbered because their names may be anything. */
 export function toMermaid(workflow: Workflow, violations: readonly Violation[] = []): string {
   const { nodes, edges } = pictureOf(workflow, violations);
   const text = (value: string): string =>
-    value
-      .replaceAll("&", "&amp;")
-      .replaceAll('"', "&quot;")
-      .replaceAll("<", "&lt;")
-      .replaceAll(/[\r\n]+/g, " ");
+    printable(value).replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
   const lines = ["flowchart LR"];
   for (const [i, node] of nodes.entries()) {
     const shape = node.isRoot ? `(["${text(node.name)}"])` : `["${text(node.name)}"]`;
@@ -34,11 +30,7 @@ function classOf({ isOffending, isRoot }: PictureNode): string {
 /** A Graphviz digraph. */
 export function toDot(workflow: Workflow, violations: readonly Violation[] = []): string {
   const { nodes, edges } = pictureOf(workflow, violations);
-  const quote = (value: string): string =>
-    `"${value
-      .replaceAll("\\", "\\\\")
-      .replaceAll('"', '\\"')
-      .replaceAll(/[\r\n]+/g, " ")}"`;
+  const quote = (value: string): string => `"${printable(value).replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
   const lines = [
     "digraph workflow {",
     "  rankdir=LR;",

@@ -105,6 +105,7 @@ ${layers((i) => `  - { from: g${i}, to: g${i + 1} }\n  - { from: g${i}, to: m${i
       {
         kind: "allow",
         agent: "end",
+        isNamed: true,
         grant: expect.objectContaining({
           capability: "s.x",
           isProved: false,

@@ -134,7 +134,8 @@ export class Analysis {
       const allowed = allow.get(capability) ?? NO_VALUE;
       const found = nearestBeyond(this.#lanes, this.#reach, node, lanes, allowed);
       if (found === undefined) return [];
-      return [{ kind: "allow", agent: agent.name, grant: this.#grant(node, found.lane, found.inclusion) }];
+      const grant = this.#grant(node, found.lane, found.inclusion);
+      return [{ kind: "allow", agent: agent.name, isNamed: allow.has(capability), grant }];
     });
   }
 

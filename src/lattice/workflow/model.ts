@@ -65,7 +65,13 @@ export interface Grant {
 }
 
 export type Violation =
-  | { readonly kind: "allow"; readonly agent: string; readonly grant: Grant }
+  | {
+      readonly kind: "allow";
+      readonly agent: string;
+      /** Whether the allow list names the capability, though not with all that arrives. */
+      readonly isNamed: boolean;
+      readonly grant: Grant;
+    }
   | { readonly kind: "rule"; readonly agent: string; readonly rule: string; readonly terms: readonly RuleEvidence[] };
 
 /** For one term of a rule: whom the agent reaches that holds it, and how that one came by it. */

@@ -133,6 +133,41 @@ rules:
       13,
       "the rule `r` needs `never`, a list of what no agent may hold together",
     ],
+    [
+      "a rule about nobody",
+      `${TOOLS}agents:\n  a: { servers: [net] }\nrules:\n  - name: r\n    never: [net.send]\n    agents: []\n`,
+      "LATTICE_EMPTY",
+      15,
+      "the rule `r` is about no agent: `agents` is empty; leave it out for all of them",
+    ],
+    [
+      "tools twice over",
+      "servers:\n  s:\n    tools: [{ name: x }]\n    manifest: no.json\nagents:\n  a: { servers: [s] }\n",
+      "LATTICE_SHAPE",
+      4,
+      "the server `s` has both `tools` and a `manifest`; leave one of them out",
+    ],
+    [
+      "a label that hides a capability",
+      `${TOOLS}labels:\n  files.read: [net.send]\nagents:\n  a: { servers: [files, net], allow: [files.read] }\n`,
+      "LATTICE_DUPLICATE",
+      11,
+      "the label `files.read` has the name of a capability; give it another one",
+    ],
+    [
+      "a label that hides a pattern",
+      `${TOOLS}labels:\n  files.*: [net.send]\nagents:\n  a: { servers: [files, net] }\n`,
+      "LATTICE_SHAPE",
+      11,
+      "the label `files.*` may not contain stars: they stand for any text",
+    ],
+    [
+      "a narrowing without schemas",
+      `${TOOLS}agents:\n  a: { servers: [net] }\n  b: { servers: [net] }\ndelegations:\n  - from: a\n    to: b\n    arguments: [net.send]\n`,
+      "LATTICE_SHAPE",
+      16,
+      "`arguments` of the delegation from `a` to `b` must be a mapping from names to schemas; name what is passed on under `tools`",
+    ],
     ["no agents", TOOLS, "LATTICE_EMPTY", 1, "the workflow has no agents"],
     [
       "nobody with authority",
@@ -172,6 +207,53 @@ rules:
   it("reports all its problems at once", () => {
     const error = problem(`${TOOLS}agents:\n  a: { servers: [x] }\n  b: { servers: [y] }\n`);
     expect([error, ...error.others].map(({ line }) => line).toSorted()).toEqual([11, 11, 12, 12]);
+  });
+
+  it("tells each tool that cannot be read by its own line, and no second problem because of it", () => {
+    const error = problem(`servers:
+  n:
+    tools:
+      - name: good
+      - name: bad
+        inputSchema: 5
+      - { nam: q }
+agents:
+  a: { servers: [n] }
+  b: { servers: [n], allow: { n.good: true, n.bad: true, n.ot*: true } }
+delegations:
+  - { from: a, to: b, tools: [n.good, n.bad] }
+`);
+    expect([error, ...error.others].map(({ message }) => message)).toEqual([
+      "line 5: the server `n`: `inputSchema` of the tool `bad` is no schema; it must be an object",
+      "line 7: the server `n`: tools[2] of the manifest has no name",
+    ]);
+  });
+
+  it("has rules without a name by their number, however they are laid out", () => {
+    const servers = { s: { tools: [{ name: "x" }, { name: "y" }] } };
+    const rules = [{ never: ["s.x"] }, { name: "mine", never: ["s.x"] }, { never: ["s.y"] }];
+    const workflow = parseWorkflow(JSON.stringify({ servers, agents: { a: { servers: ["s"] } }, rules }));
+    expect(workflow.rules.map(({ name }) => name)).toEqual(["rule 1", "mine", "rule 3"]);
+  });
+
+  it.each([
+    ["files.write: { maxProperties: 1 }, '*': true", { schema: { maxProperties: 1 } }],
+    ["'*': true, files.write: { maxProperties: 1 }", { schema: { maxProperties: 1 } }],
+    [
+      "files.*: { minProperties: 1 }, w: { maxProperties: 1 }",
+      { is: "all", of: [{ schema: { minProperties: 1 } }, { schema: { maxProperties: 1 } }] },
+    ],
+    ["'*': false, files.write: true", { schema: false }],
+  ])("lets every entry count that names a capability, in any order: %s", (entries, expected) => {
+    const { agents, delegations } = parseWorkflow(`${TOOLS}
+labels: { w: [files.write] }
+agents:
+  a: { servers: [files, net], root: true, allow: { ${entries} } }
+delegations:
+  - { from: a, to: a, arguments: { ${entries} } }
+`);
+    expect(agents[0]?.allow?.get("files.write")).toMatchObject(expected);
+    expect(delegations[0]?.arguments?.get("files.write")).toMatchObject(expected);
   });
 
   it("is not blown up by aliases of aliases", () => {

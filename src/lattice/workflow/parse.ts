@@ -110,7 +110,8 @@ class Reader {
     { tools, manifest, line }: { tools: Entry | undefined; manifest: Entry | undefined; line: number },
   ): ReadonlyMap<string, Capability> {
     const report = (error: LatticeError, at: number): void => {
-      this.#broken.add(server);
+      // A name that is there twice is known all the same.
+      if (error.code !== "LATTICE_DUPLICATE") this.#broken.add(server);
       this.#d.report(error.code, `the server \`${server}\`: ${error.text}`, at);
     };
     const inline = tools === undefined ? [] : this.#d.items(tools.value, `\`tools\` of the server \`${server}\``);
@@ -288,7 +289,7 @@ class Reader {
   /** A list would be names without schemas, which narrow nothing. */
   #narrowing(entry: Entry, delegation: string): ReadonlyMap<string, ValueType> {
     const what = `\`arguments\` of ${delegation}`;
-    if (!this.#d.isSeq(entry.value)) return this.#types(entry, what);
+    if (this.#d.isMap(entry.value)) return this.#types(entry, what);
     const message = `${what} must be a mapping from names to schemas; name what is passed on under \`tools\``;
     this.#d.report("LATTICE_SHAPE", message, entry.line);
     return new Map();

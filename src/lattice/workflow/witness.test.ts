@@ -60,6 +60,43 @@ describe("the stand-alone checker", () => {
     ).toEqual([]);
   });
 
+  it("knows rules without a name, and that every entry for a capability counts", async () => {
+    const check = await loadChecker();
+    const entries = { "s.read": { properties: { n: { maximum: 9 } } }, "*": true };
+    const file = {
+      ...FILE,
+      agents: {
+        ...FILE.agents,
+        middle: { servers: ["s"], allow: { "s.*": true, "s.read": { properties: { n: { minimum: 5 } } } } },
+      },
+      delegations: [
+        { from: "boss", to: "middle", arguments: entries },
+        { from: "middle", to: "worker" },
+      ],
+      rules: [
+        { never: ["s.send"], except: ["boss"] },
+        { never: ["s.read"], except: ["boss"] },
+      ],
+    };
+    const read = parseWorkflow(JSON.stringify(file));
+    const found = analyse(read, { validator: ajvValidator() }).violations();
+    expect(found.map((each) => (each.kind === "rule" ? each.rule : each.agent))).toEqual([
+      "middle",
+      "worker",
+      "worker",
+      "rule 1",
+      "rule 1",
+      "rule 2",
+      "rule 2",
+    ]);
+    const report = JSON.parse(toJson(read, found)) as Report;
+    expect(check(file, report)).toEqual([]);
+    report.violations[0].grant.argument.value = { n: 10 };
+    expect(check(file, report).join("\n")).toMatch(/delegation 0 does not pass these arguments/);
+    report.violations[0].grant.argument.value = { n: 5 };
+    expect(check(file, report).join("\n")).toMatch(/the allow list permits it/);
+  });
+
   it.each<[string, (report: Report) => void, RegExp]>([
     [
       "an argument that the allow list permits",
