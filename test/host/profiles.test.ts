@@ -5,6 +5,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import {
   appendFileSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -325,6 +326,17 @@ describe("builds run the project's own code, inside the sandbox", () => {
     expect(readFileSync(join(world.zone, "made"), "utf8")).toBe("made\n");
   });
 
+  test("make goes into a folder below, and nowhere else", async () => {
+    writeFileSync(join(world.root, "src/Makefile"), "all:\n\t@pwd\n");
+    expect(ok(await world.run("make", ["-C", "src", "--no-print-directory", "-j"])).stdout).toBe(`${world.root}/src\n`);
+    symlinkSync(world.outside, join(world.root, "elsewhere"));
+    for (const folder of ["elsewhere", "..", world.outside]) {
+      expect(rule(await world.run("make", ["-C", folder])), folder).toBe("outsideAllowedRoots");
+      expect(rule(await world.run("make", [`--directory=${folder}`])), folder).toBe("outsideAllowedRoots");
+    }
+    rmSync(join(world.root, "elsewhere"));
+  });
+
   test("npm runs a script with its own shell, whatever the project's .npmrc says", async () => {
     writeFileSync(
       join(world.root, "package.json"),
@@ -334,6 +346,8 @@ describe("builds run the project's own code, inside the sandbox", () => {
     const result = ok(await world.run("npm", ["run", "hello"]));
     expect(result.exitCode, result.stderr).toBe(0);
     expect(result.stdout).toContain("from-script");
+    const passed = ok(await world.run("npm", ["run", "hello", "--silent", "--", "--watch", "a b", "*"]));
+    expect(passed.stdout).toBe("from-script --watch a b *\n");
   });
 });
 
@@ -359,6 +373,22 @@ test("tar lists and extracts, and an archive's own tricks stay inside", async ()
   expect(
     rule(await world.run("tar", ["-xf", "a.tar", "--checkpoint=1", "--checkpoint-action=exec=touch out/pwned"])),
   ).toBe("profile.tar");
+});
+
+test("tar looks for names where -C says, and so does the check", async () => {
+  mkdirSync(join(world.root, "packed"));
+  writeFileSync(join(world.root, "packed/own.txt"), "own");
+  symlinkSync(world.outside, join(world.root, "packed/way-out"));
+  linkSync(join(world.outside, "secret.txt"), join(world.root, "packed/second-name"));
+  const archive = "out/packed.tgz";
+  for (const name of ["way-out/secret.txt", "second-name"]) {
+    const refused = await world.run("tar", ["-czf", archive, "-C", "packed", name]);
+    expect(refused.ok, name).toBe(false);
+    expect((await world.run("git", ["-C", "packed", "log", "--", name])).ok, name).toBe(false);
+  }
+  expect(ok(await world.run("tar", ["czfC", archive, "packed", "own.txt"])).exitCode).toBe(0);
+  expect(ok(await world.run("tar", ["tzf", archive])).stdout).toBe("own.txt\n");
+  rmSync(join(world.root, "packed"), { recursive: true });
 });
 
 test("curl refuses files and this machine before it starts", async () => {

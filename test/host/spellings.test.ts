@@ -1,25 +1,19 @@
 // Every option of every profile, in every spelling that the profile takes, by the real program: what the profile makes of it
 // must do the same as the spelling in the program's manual, and that must be no mistake to the program.
 
-import { execFile, execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MAKE, NPM_VERBS } from "../../src/host/profiles/build.js";
 import { CURL } from "../../src/host/profiles/curl.js";
 import { ALONE, DEPTH, WITH_FILE, WITH_VALUE } from "../../src/host/profiles/find.js";
 import { SUBCOMMANDS } from "../../src/host/profiles/git-options.js";
-import type { OptionTable } from "../../src/host/profiles/grammar.js";
 import { isProblem, profiles } from "../../src/host/profiles/index.js";
 import { CAT, GREP, JQ, LS, RG } from "../../src/host/profiles/search.js";
 import { TAR } from "../../src/host/profiles/tar.js";
 import { AWK, SED } from "../../src/host/profiles/text.js";
-import type { ProfileName } from "../../src/host/index.js";
 import { ensurePrograms, has } from "./support/machine.js";
-import { type Spelling, spellingsOf } from "./support/spellings.js";
+import { isMistake, makeBench, type Program } from "./support/spellings.js";
 
 ensurePrograms({
   bzip2: "bzip2",
@@ -33,132 +27,15 @@ ensurePrograms({
   zstd: "zstd",
 });
 
-const AT_ONCE = 4;
-let base = "";
-let world = "";
-
-beforeAll(() => {
-  base = mkdtempSync(join(tmpdir(), "spellings-"));
-  world = join(base, "world");
-  mkdirSync(join(world, "sub"), { recursive: true });
-  writeFileSync(join(world, "a.txt"), "one\ntwo needle\n\nthree\n");
-  writeFileSync(join(world, "sub/b.txt"), "needle two\n");
-  writeFileSync(join(world, "a.json"), '{ "b": [1, "é"], "a": null }\n');
-  writeFileSync(join(world, "Makefile"), "all:\n\t@echo made\n");
-  writeFileSync(join(world, "sub/Makefile"), "all:\n\t@echo made below\n");
-  writeFileSync(join(world, "package.json"), '{ "name": "x", "version": "1.0.0", "scripts": { "test": "echo" } }\n');
-  execFileSync("tar", ["-cf", "a.tar", "sub"], { cwd: world });
-  if (has("git")) makeRepository();
-});
-afterAll(() => rmSync(base, { recursive: true, force: true }));
-
-function makeRepository(): void {
-  const git = (...args: string[]): void => {
-    const identity = ["-c", "user.name=test", "-c", "user.email=t@example.invalid"];
-    execFileSync("git", [...identity, ...args], { cwd: world, stdio: "ignore", env: environment("git") });
-  };
-  git("init", "-q", "--template=", "-b", "main");
-  git("add", "a.txt");
-  git("commit", "-qm", "first");
-  git("add", "sub", "Makefile");
-  git("commit", "-qm", "second");
-  git("tag", "-am", "a tag", "v1");
-  git("remote", "add", "origin", "https://example.invalid/x");
-  writeFileSync(join(world, "a.txt"), "one\ntwo needle\n\nthree changed\n");
-}
-
-interface Outcome {
-  readonly code: number | string;
-  readonly stdout: string;
-  readonly stderr: string;
-  /** What it left in the folder, for those that write. */
-  readonly files?: readonly string[];
-}
-
-function environment(name: ProfileName): Record<string, string> {
-  return { PATH: process.env.PATH ?? "", HOME: base, LANG: "C.UTF-8", ...profiles[name].env };
-}
-
-function run(program: string, args: readonly string[], name: ProfileName, cwd = world): Promise<Outcome> {
-  return new Promise((resolve) => {
-    const child = execFile(
-      program,
-      args,
-      { cwd, env: environment(name), timeout: 20_000, maxBuffer: 10_000_000 },
-      (error, stdout, stderr) => resolve({ code: error === null ? 0 : (error.code ?? "killed"), stdout, stderr }),
-    );
-    child.stdin?.end();
-  });
-}
-
-/** tar writes: each run has a folder of its own. */
-async function runInCopy(program: string, args: readonly string[], name: ProfileName): Promise<Outcome> {
-  const folder = mkdtempSync(join(base, "copy-"));
-  for (const file of ["a.tar", "a.txt", "sub"]) cpSync(join(world, file), join(folder, file), { recursive: true });
-  const outcome = await run(program, args, name, folder);
-  return { ...outcome, files: readdirSync(folder, { recursive: true }).map(String).sort() };
-}
-
-interface Program {
-  readonly name: ProfileName;
-  /** The file, where it is not the profile's name. */
-  readonly program?: string;
-  readonly first?: readonly string[];
-  readonly table: OptionTable;
-  readonly samples?: Readonly<Record<string, string>>;
-  /** What stands around an option for it to mean something. */
-  readonly around?: (option: string, words: readonly string[]) => readonly string[];
-  readonly mistakes?: (outcome: Outcome) => boolean;
-  readonly runs?: typeof run;
-  readonly arranged?: (argv: readonly string[]) => readonly string[];
-  readonly isIgnored?: (option: string) => boolean;
-  readonly mayLack?: readonly string[];
-}
-
-/** GNU's and git's words for a command line they do not understand; their exit codes are above 1. */
-function isMistake({ code, stderr }: Outcome): boolean {
-  const words = /unknown|unrecognized|unrecognised|invalid option|ambiguous argument|requires an argument|usage:/i;
-  return (code !== 0 && code !== 1) || words.test(stderr);
-}
-
-async function wrongSpellings(program: Program): Promise<string[]> {
-  const spellings = spellingsOf(program.table, (option) => program.samples?.[option]);
-  const wrong: string[] = [];
-  const waiting = [...spellings];
-  const worker = async (): Promise<void> => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      const problem = await compare(program, next);
-      if (problem !== undefined) wrong.push(problem);
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  expect(spellings.length).toBeGreaterThan(0);
-  return wrong;
-}
-
-async function compare(program: Program, { option, typed, plain }: Spelling): Promise<string | undefined> {
-  const { name, first = [], around = (_, words) => words, runs = run, mistakes = isMistake } = program;
-  const file = program.program ?? name;
-  const asked = [...first, ...around(option, typed)];
-  const arranged = profiles[name].arrange(asked);
-  if (isProblem(arranged)) return `${asked.join(" ")}: refused: ${arranged.problem}`;
-  const isIgnored = program.isIgnored?.(option) === true;
-  const manual = [...first, ...around(option, isIgnored ? [] : plain)];
-  const argv = program.arranged?.(arranged.argv) ?? arranged.argv;
-  const [got, wanted] = [await runs(file, argv, name), await runs(file, manual, name)];
-  if (mistakes(wanted) && program.mayLack?.includes(option) !== true)
-    return `${manual.join(" ")}: no option of ${file}: ${wanted.stderr}`;
-  const same = got.code === wanted.code && got.stdout === wanted.stdout && `${got.files}` === `${wanted.files}`;
-  return same
-    ? undefined
-    : `${asked.join(" ")}: ${argv.join(" ")} gave ${JSON.stringify(got)}, not ${JSON.stringify(wanted)}`;
-}
+const bench = makeBench();
+const { run } = bench;
+afterAll(() => bench.close());
 
 function check(title: string, program: Program): void {
   const file = program.program ?? program.name;
   test(title, { timeout: 60_000 }, async ({ skip }) => {
     if (!has(file)) skip(`${file} is not installed here`);
-    expect(await wrongSpellings(program)).toEqual([]);
+    expect(await bench.wrongSpellings(program)).toEqual([]);
   });
 }
 
@@ -298,7 +175,8 @@ describe("git", () => {
     show: ["HEAD"],
     diff: ["HEAD~1"],
     "rev-parse": ["HEAD"],
-    blame: ["a.txt"],
+    // Of a commit: what is not committed yet has the time of asking.
+    blame: ["HEAD", "a.txt"],
     "ls-tree": ["HEAD"],
     "cat-file": ["HEAD"],
     shortlog: ["HEAD"],
@@ -402,8 +280,8 @@ describe("builds and archives", () => {
       return ["-x", "-f", "a.tar", ...words];
     },
     // -k meets the files that are there.
-    mistakes: ({ code, stderr }) => (code !== 0 && !/exists/.test(stderr)) || /unrecognized|Try 'tar/.test(stderr),
-    runs: runInCopy,
+    isMistake: ({ code, stderr }) => (code !== 0 && !/exists/.test(stderr)) || /unrecognized|Try 'tar/.test(stderr),
+    runs: bench.runInCopy,
   });
   test("npm", { timeout: 60_000 }, async ({ skip }) => {
     if (!has("npm")) skip("npm is not in the system's folders");
@@ -469,7 +347,7 @@ describe("curl", () => {
       return run(file, target.includes("-s") ? target : [...target, "-s"], name);
     },
     // 2: what was typed is no command line. Whether there is IPv6 here is another question.
-    mistakes: ({ code }) => code === 2,
+    isMistake: ({ code }) => code === 2,
   });
 });
 

@@ -34,7 +34,7 @@ export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denia
   const arranged = arrange(policy, command, args, cwd?.path);
   if (isDenial(arranged)) return arranged;
   const { argv, paths } = arranged;
-  const linked = findHardLink(policy, args, cwd?.path) ?? findHardLink(policy, paths, cwd?.path);
+  const linked = findHardLink(policy, args, paths, cwd?.path);
   if (linked !== undefined) return linked;
   const stdin = Buffer.from(input.stdin ?? "");
   if (stdin.length > policy.limits.maxStdinBytes) {

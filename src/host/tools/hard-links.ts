@@ -7,14 +7,23 @@ import { absolutePath, locate } from "../jail/index.js";
 import { checkFile } from "../jail/read.js";
 import type { Policy } from "../policy/index.js";
 
-/** `cwd`: where names that are not absolute begin. */
-export function findHardLink(policy: Policy, args: readonly string[], cwd: string | undefined): Denial | undefined {
+/** `paths`: names that a profile made out of the arguments, after `-C` for one. `cwd`: where relative ones begin. */
+export function findHardLink(
+  policy: Policy,
+  args: readonly string[],
+  paths: readonly string[],
+  cwd: string | undefined,
+): Denial | undefined {
   if (policy.hardLinks !== "deny" || process.platform !== "linux") return undefined;
   for (const [index, arg] of args.entries()) {
     // An option may bring a name with it.
     const equals = arg.startsWith("-") ? arg.indexOf("=") : -1;
     const name = equals < 0 ? arg : arg.slice(equals + 1);
     const refused = name === "" ? undefined : look(policy, name, cwd, `args[${index}]`);
+    if (refused !== undefined) return refused;
+  }
+  for (const path of paths) {
+    const refused = args.includes(path) ? undefined : look(policy, path, cwd, "args");
     if (refused !== undefined) return refused;
   }
   return undefined;
