@@ -329,7 +329,7 @@ const CREDENTIAL_HEADERS = new Set(["authorization", "proxy-authorization", "coo
 
 /** Parts of an address that are nothing else. What only looks like one is taken, and not shown. */
 const IN_AN_ADDRESS =
-  /^(url-password|url-user|(x-)?(api|access|auth|secret|private|subscription)?[-_]?(key|token)|(client[-_]?)?secret|password|passwd|pwd)$/i;
+  /^(url-password|url-user|(x-)?(api|access|auth|secret|private|subscription)?[-_]?(key|token)|(client[-_]?)?secret|password|passwd|pass|pwd)$/i;
 
 function credentialsOf({ auth, headers = {} }: ServerEntry): { at: string[]; value: string }[] {
   const found: { at: string[]; value: string }[] = [];

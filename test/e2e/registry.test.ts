@@ -55,6 +55,40 @@ describe("the registry", () => {
     stop();
   });
 
+  it("stores no rules that no gateway could load", async () => {
+    const { revision } = (await storage.applications.get("blog")) as { revision: number };
+    const rules = JSON.stringify({ "all.cedar": "permit(principal,action,resource) when { nonsense };" });
+    const refused = run(["app", "set", "blog", "policies", rules]);
+    expect(refused).toMatchObject({ code: 3, stdout: "", stderr: expect.stringContaining("all.cedar:1:42: invalid") });
+    const file = join(dir, "bad.yaml");
+    writeFileSync(join(dir, "bad.cedar"), "permit(principal, action, resource;\n");
+    writeFileSync(file, "applications:\n  blog: { policies: [bad.cedar] }\n");
+    const applied = run(["app", "apply", file, "--yes"]);
+    expect(applied).toMatchObject({ code: 3, stderr: expect.stringContaining("bad.cedar:1:35: ") });
+    expect((await storage.applications.get("blog"))?.revision).toBe(revision);
+    expect(run(["app", "set", "blog", "filesystem", '{"allowedRoots":["/nonexistent"]}'])).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("on this machine core.filesystem and core.linux cannot be used"),
+    });
+    expect(run(["app", "set", "blog", "filesystem", "--unset"]).code).toBe(0);
+  });
+
+  it("shows and exports no credential that stands in arguments, and takes no address with one", () => {
+    const args = ["run", "-e", `DB_PASSWORD=${SECRET}`, "--api-key", SECRET, "node:20"];
+    run(["app", "add", "clear"]);
+    const set = run(["app", "set", "clear", "/servers/x", JSON.stringify({ command: "docker", args })]);
+    expect(set.stderr).toContain("servers.x.args holds what looks like a credential");
+    expect(run(["app", "show", "clear"]).stdout).toContain("DB_PASSWORD=[hidden]");
+    expect(run(["export", "--app", "clear"]).stdout).toContain("DB_PASSWORD=${secret:x.DB_PASSWORD}");
+    const url = JSON.stringify({ url: `https://u:${SECRET}@host/?api_key=${SECRET}` });
+    expect(run(["app", "set", "clear", "/servers/y", url])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("servers.y.url: holds a credential in clear"),
+    });
+    expect(run(["app", "rm", "clear", "--yes"]).code).toBe(0);
+    expect(said.join("").includes(SECRET)).toBe(false);
+  });
+
   it("takes a secret from a pipe, and never gives it back", async () => {
     expect(run(["secret", "set", "blog", "TOKEN"], `${SECRET}\n`)).toMatchObject({ code: 0 });
     expect(data(["secret", "ls", "blog"])).toEqual([{ name: "TOKEN", updated_at: expect.any(String) }]);
@@ -112,7 +146,7 @@ describe("the registry", () => {
     writeFileSync(file, text);
     const before = run(["app", "apply", file]);
     expect(before).toMatchObject({ code: 64, stderr: expect.stringContaining("--yes") });
-    expect((await storage.applications.get("blog"))?.revision).toBe(2);
+    expect((await storage.applications.get("blog"))?.revision).toBe(4);
     const applied = run(["app", "apply", file, "--yes"]);
     expect(applied.stderr).toContain("portcullis secret set blog AWS_ACCESS_KEY_ID");
     expect((await storage.applications.get("blog"))?.document.policies).toMatchObject({

@@ -245,10 +245,10 @@ enabled_tools = ["a"]
     );
     const collected = await from(file);
     expect(collected.servers[0]?.entry.command).toBe("y");
-    expect(collected.warnings).toEqual([`${file}:3 \`a\` is there 2 times; the one in line 5 counts`]);
+    expect(collected.warnings).toEqual([`${file}:3 \`a\` is there 2 times; the last, in line 5, counts`]);
     put(file, '{"mcpServers": {"a": {"command": "x"}},\n "mcpServers": {"a": {"command": "y"}}}');
     expect((await from(file)).warnings).toEqual([
-      `${file}:1 \`mcpServers\` is there 2 times; the one in line 2 counts`,
+      `${file}:1 \`mcpServers\` is there 2 times; the last, in line 2, counts`,
     ]);
   });
 
@@ -372,9 +372,19 @@ describe("credentials", () => {
     ]) {
       expect(hasCredentialForm(plain), plain).toBe(false);
     }
-    for (const name of ["MEMORY_FILE_PATH", "PORT", "LOG_LEVEL", "AUTHOR", "REGION"])
+    for (const name of ["MEMORY_FILE_PATH", "PORT", "LOG_LEVEL", "AUTHOR", "REGION", "COMPASS", "PINNED"])
       expect(isCredentialName(name), name).toBe(false);
-    for (const name of ["OPENAI_API_KEY", "apiKey", "accessKey", "DB_PASSWORD", "GH_PAT", "SENTRY_DSN", "--auth"]) {
+    for (const name of [
+      "OPENAI_API_KEY",
+      "apiKey",
+      "accessKey",
+      "DB_PASSWORD",
+      "SMTP_PASS",
+      "PIN",
+      "GH_PAT",
+      "SENTRY_DSN",
+      "--auth",
+    ]) {
       expect(isCredentialName(name), name).toBe(true);
     }
   });

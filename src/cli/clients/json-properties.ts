@@ -57,7 +57,7 @@ export function repeated(text: string, path: readonly string[]): string[] {
     for (const [name, all] of byName) {
       if (all.length < 2 || (depth < path.length && name !== path[depth])) continue;
       const lines = all.map(({ offset }) => text.slice(0, offset + 1).split("\n").length);
-      said.push(`${lines[0]} \`${name}\` is there ${all.length} times; the one in line ${lines.at(-1)} counts`);
+      said.push(`${lines[0]} \`${name}\` is there ${all.length} times; the last, in line ${lines.at(-1)}, counts`);
     }
     group = byName.get(path[depth] ?? "")?.at(-1)?.children?.[1];
   }

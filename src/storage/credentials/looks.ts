@@ -2,7 +2,7 @@
 // as before. One too few would stand in the store in clear.
 
 const NAME =
-  /api_?-?key|(^|[^a-z])(key|keys|pat|auth|pwd|dsn)([^a-z]|$)|token|secret|passw|passphrase|credential|authorization|cookie|private|connection_?-?string|database_?-?url|webhook/i;
+  /api_?-?key|(^|[^a-z])(key|keys|pat|auth|pwd|pass|pin|otp|dsn)([^a-z]|$)|token|secret|passw|passphrase|credential|authorization|cookie|private|connection_?-?string|database_?-?url|webhook/i;
 const CAMEL = /[a-z]Keys?$/;
 
 /** Issuers mark their tokens so that they are found in any text. Matched where they stand, not only as the whole. */

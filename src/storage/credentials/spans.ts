@@ -180,9 +180,9 @@ class Finder {
   /** Only what is secret in it: a person should see where it leads. */
   url(start: number, end: number): void {
     const text = this.#text.slice(start, end);
-    const where = this.#place === "url" ? "url" : `${this.#place}, url`;
+    const place = this.#place === "url" ? "" : `${this.#place}, `;
     const taken = (from: number, to: number, name: string, what: string): void =>
-      this.#take(start + from, start + to, name, `${what} of the ${where}`);
+      this.#take(start + from, start + to, name, `${place}${what} of the url`);
     const scheme = URL_BEGINS.exec(text)?.[0].length ?? 0;
     const user = userInfo(text, scheme);
     if (user) {
