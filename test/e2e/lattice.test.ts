@@ -79,6 +79,51 @@ describe("portcullis lattice check and graph", () => {
     expect(stdout).toContain("clean");
   });
 
+  it("writes out so many violations and says how many more there are", () => {
+    const agents = Array.from({ length: 5 }, (_, i) => `  w${i}: { servers: [s], allow: [s.y] }`).join("\n");
+    const file = write("many.yaml", `servers: { s: { tools: [{ name: x }, { name: y }] } }\nagents:\n${agents}\n`);
+    const text = portcullis(["lattice", "check", "--most", "2", file]);
+    expect(text.stdout.match(/✗/g)).toHaveLength(2);
+    expect(text.stdout).toContain("5 violations, 3 of them not shown");
+    const json = portcullis(["--json", "lattice", "check", "--most", "2", file]).stdout;
+    expect(JSON.parse(json)).toMatchObject({ violations: { length: 2 }, leftOut: 3 });
+    const sarif = portcullis(["lattice", "check", "--sarif", "--most", "2", file]).stdout;
+    expect(JSON.parse(sarif)).toMatchObject({ runs: [{ results: { length: 2 }, properties: { leftOut: 3 } }] });
+    expect(portcullis(["lattice", "check", "--most", "none", file]).code).toBe(64);
+  });
+
+  it("names the file in SARIF as a code host does: from where the check runs", () => {
+    const uris = (cwd: string, file: string): string =>
+      portcullis(["lattice", "check", "--sarif", file], { cwd }).stdout;
+    const file = workflow("[files.read]");
+    expect(uris(dir, "workflow.yaml")).toContain('"uri": "workflow.yaml"');
+    expect(uris(root, file)).toContain('"uri": "file:///');
+  });
+
+  it("says which schemas cannot be used", () => {
+    const file = write(
+      "unusable.yaml",
+      `servers:
+  n:
+    tools:
+      - { name: x, inputSchema: { type: objct } }
+      - { name: y, inputSchema: { properties: { p: { pattern: "(" } } } }
+      - { name: z, inputSchema: { $ref: "#/nowhere" } }
+agents:
+  a: { servers: [n] }
+  b: { servers: [n], allow: { n.x: { type: 5 } } }
+`,
+    );
+    const { stderr } = portcullis(["lattice", "check", file]);
+    for (const whose of [
+      "the arguments of `n.x`",
+      "the arguments of `n.y`",
+      "the arguments of `n.z`",
+      "line 9: what `allow` of `b` says of `n.x`",
+    ])
+      expect(stderr).toContain(`${whose} cannot be checked: `);
+  });
+
   it("reports for CI, and draws", () => {
     const file = workflow("[files.read]");
     expect(JSON.parse(portcullis(["lattice", "check", "--sarif", file]).stdout)).toMatchObject({ version: "2.1.0" });

@@ -1,6 +1,6 @@
 import { pathToFileURL } from "node:url";
-import { resolve } from "node:path";
-import type { Command } from "commander";
+import { isAbsolute, relative, resolve, sep } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
 import type { Capability, CapabilitySet } from "../../lattice/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
@@ -10,12 +10,17 @@ import { VERSION } from "../version.js";
 import { emitPolicy } from "../workflow/grants.js";
 import { type LoadedWorkflow, loadWorkflow } from "../workflow/load.js";
 import { manifestOf } from "../workflow/manifest.js";
+import { unusableSchemas } from "../workflow/unusable.js";
 import { addTokenCommands } from "./lattice-token.js";
 
 const FORMATS = ["svg", "mermaid", "dot", "json"] as const;
 
+/** Violations that are written out, unless told otherwise; code hosts take a few thousand. */
+const MOST = 1_000;
+
 interface CheckOptions {
   sarif?: boolean;
+  most: number;
   emit?: string;
   app: string;
 }
@@ -47,6 +52,7 @@ export function addLatticeCommands(program: Command): void {
     .command("check <workflow>")
     .description("every way in which an agent could come to hold what it must not; exit 2 when there is one")
     .option("--sarif", "print the report as SARIF, for CI")
+    .option("--most <number>", "write out so many violations, and say how many more there are", wholeNumber, MOST)
     .option("--emit <what>", "`policy`: when nothing is wrong, print the Cedar policy that holds agents to the result")
     .option("--app <name>", "the application that the agents belong to, for the policy", "local")
     .action(async (file: string, options: CheckOptions, command: Command) => {
@@ -60,13 +66,15 @@ export function addLatticeCommands(program: Command): void {
       if (violations.length > 0) process.exitCode = EXIT.deny;
       if (options.emit !== undefined && violations.length === 0) return printPolicy(loaded, options.app, out.note);
       if (options.sarif) {
-        const uri = pathToFileURL(resolve(file)).href;
-        process.stdout.write(visibleLines(room.toSarif(workflow, violations, { uri, version: VERSION })));
+        const sarif = room.toSarif(workflow, violations, { uri: uriOf(file), version: VERSION, most: options.most });
+        process.stdout.write(visibleLines(sarif));
       } else if (options.emit !== undefined) {
         // Standard output is for the policy, and there is none.
-        out.note(report(loaded));
+        out.note(report(loaded, options.most));
       } else {
-        process.stdout.write(out.json ? visibleLines(room.toJson(workflow, violations)) : `${report(loaded)}\n`);
+        const { most } = options;
+        const text = out.json ? visibleLines(room.toJson(workflow, violations, { most })) : `${report(loaded, most)}\n`;
+        process.stdout.write(text);
       }
     });
   lattice
@@ -83,12 +91,26 @@ export function addLatticeCommands(program: Command): void {
   addTokenCommands(lattice);
 }
 
-function report({ room, workflow, violations }: LoadedWorkflow): string {
+function report({ room, workflow, violations }: LoadedWorkflow, most: number): string {
+  const told = violations.slice(0, most).map((violation) => `${paint.red("✗")} ${visible(room.tell(violation))}`);
+  const more = violations.length > most ? `, ${violations.length - most} of them not shown: --most shows more` : "";
   const last =
     violations.length === 0
       ? `${paint.green("clean")}: ${workflow.agents.length} agents, none can hold what it must not`
-      : `${violations.length} violation${violations.length === 1 ? "" : "s"}`;
-  return [...violations.map((violation) => `${paint.red("✗")} ${visible(room.tell(violation))}`), last].join("\n");
+      : `${violations.length} violation${violations.length === 1 ? "" : "s"}${more}`;
+  return [...told, last].join("\n");
+}
+
+/** As code hosts want it: relative to where the check runs, when the file is in there. */
+function uriOf(file: string): string {
+  const path = relative(process.cwd(), resolve(file));
+  if (isAbsolute(path) || path.split(sep)[0] === "..") return pathToFileURL(resolve(file)).href;
+  return path.split(sep).map(encodeURIComponent).join("/");
+}
+
+function wholeNumber(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError("it must be a whole number above 0.");
+  return Number(text);
 }
 
 /** A JSON text, or lines of text, in which nothing from outside can move the cursor. */
@@ -104,6 +126,7 @@ function* notes({ room, workflow, analysis, file }: LoadedWorkflow): Iterable<st
     const line = cycle[0]?.line;
     yield `${file}: line ${line}: delegations run in a circle: ${way} → \`${cycle[0]?.from}\`. It grants nothing by itself; \`cycles: forbid\` makes it an error`;
   }
+  for (const problem of unusableSchemas(workflow)) yield `${file}: ${problem}; nothing is permitted by it`;
   if (analysis.simplified.length > 0) {
     const names = analysis.simplified.map((name) => `\`${name}\``).join(", ");
     yield `${file}: the arguments of ${names} are narrowed on so many different ways that these are not all told apart: at some agents they are taken for wider than they may be`;

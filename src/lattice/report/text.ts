@@ -54,8 +54,12 @@ export function toDot(workflow: Workflow, violations: readonly Violation[] = [])
   return `${[...lines, "}"].join("\n")}\n`;
 }
 
-/** Everything a program needs to check the answer without us. */
-export function toJson(workflow: Workflow, violations: readonly Violation[] = []): string {
+/** Everything a program needs to check the answer without us; of the violations `most`, and how many were left out. */
+export function toJson(
+  workflow: Workflow,
+  violations: readonly Violation[] = [],
+  { most = Infinity }: { readonly most?: number } = {},
+): string {
   const { nodes, edges } = pictureOf(workflow, violations);
   const report = {
     verdict: violations.length === 0 ? "clean" : "violations",
@@ -65,7 +69,8 @@ export function toJson(workflow: Workflow, violations: readonly Violation[] = []
       to: nodes[to]?.name,
       marked: isMarked,
     })),
-    violations: violations.map((violation) => ({ ...violation, message: tell(violation) })),
+    violations: violations.slice(0, most).map((violation) => ({ ...violation, message: tell(violation) })),
+    ...(violations.length > most ? { leftOut: violations.length - most } : {}),
   };
   return `${JSON.stringify(report, null, 2)}\n`;
 }

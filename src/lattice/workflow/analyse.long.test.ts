@@ -24,8 +24,8 @@ it(`analysis tells the truth about ${NARROWED} workflows with up to sixty narrow
 it("past its bounds it proves nothing that is not true and misses nothing that is", async () => {
   const files = fc
     .record({
-      steps: fc.integer({ min: 8, max: 15 }),
-      limits: fc.array(fc.subarray(CALLS, { minLength: 6, maxLength: 7 }), { minLength: 30, maxLength: 30 }),
+      steps: fc.integer({ min: 9, max: 12 }),
+      limits: fc.array(fc.subarray(CALLS, { minLength: 4, maxLength: 7 }), { minLength: 30, maxLength: 30 }),
     })
     .map(({ steps, limits }) => fileOf(doubling(steps), limits, (agent) => limits[agent % 7]));
   const done = checkNarrowings(6, await loadChecker(), files);
