@@ -9,8 +9,10 @@ import type { StoredHistory } from "./stored-history.js";
 
 /** A whole history may take longer than one command on one file. */
 const PACK_TIMEOUT_MS = 120_000;
-/** Small packs are taken apart: a folder full of them would slow down every look. */
-const UNPACK_BYTES = 256_000;
+/** So few objects are taken out of their pack: a folder full of packs would slow down every look. */
+const UNPACK_OBJECTS = 30;
+/** `PACK`, the version, the number of objects. */
+const HEADER_BYTES = 12;
 const OLD_PACKS_FACTOR = 2;
 
 /** What leads to `head` from `from` (from nothing, when undefined), for as long as `use` takes. */
@@ -45,8 +47,12 @@ export async function takePack(git: Git, store: StoredHistory, pack: StoredPack)
         size += wrote;
       }
     }
-    const how = size > UNPACK_BYTES ? ["index-pack", "--stdin", "--fix-thin"] : ["unpack-objects", "-q"];
-    await git.ask(how, { inputFile: fd, timeoutMs: PACK_TIMEOUT_MS });
+    const objects = size < HEADER_BYTES ? 0 : slice(fd, 0, HEADER_BYTES).readUInt32BE(8);
+    const isSmall = objects <= UNPACK_OBJECTS;
+    await git.ask(isSmall ? ["unpack-objects", "-q"] : ["index-pack", "--stdin", "--fix-thin"], {
+      inputFile: fd,
+      timeoutMs: PACK_TIMEOUT_MS,
+    });
     return true;
   });
 }

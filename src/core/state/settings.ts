@@ -22,6 +22,8 @@ export interface StateLimits {
   readonly maxAttempts: number;
   /** Writes of one process that may wait for the same repository. */
   readonly maxWaiting: number;
+  /** After so many changes the newest packs in the store are made one. */
+  readonly mergeEvery: number;
   /** One call of git. */
   readonly gitTimeoutMs: number;
   readonly maxKeyChars: number;
@@ -37,6 +39,7 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
   maxWaitMs: 20_000,
   maxAttempts: 50,
   maxWaiting: 64,
+  mergeEvery: 32,
   gitTimeoutMs: 20_000,
   maxKeyChars: 512,
   maxValueBytes: 256_000,

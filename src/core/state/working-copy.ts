@@ -15,9 +15,8 @@ import { busy, removeStale } from "./turns.js";
 
 const BRANCH = "refs/heads/main";
 const ASIDE = "refs/portcullis/aside";
-/** How often old objects are packed here, and the newest packs of the store made one. */
+/** How often old objects are packed here. */
 const TIDY_EVERY = 256;
-const MERGE_EVERY = 64;
 /** A temporary index of this age belongs to a process that was killed. */
 const LEFT_BEHIND_MS = 3_600_000;
 /** Rounds of asking the store again because it has changed meanwhile. */
@@ -81,7 +80,7 @@ export class WorkingCopy {
       return;
     }
     this.#tidy();
-    if (to.seq % MERGE_EVERY === 0) this.#merge(to);
+    if (to.seq % this.#options.limits.mergeEvery === 0) this.#merge(to);
   }
 
   /** Something that should be here is not: the next `current` fetches everything anew. */

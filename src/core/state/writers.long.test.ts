@@ -2,6 +2,7 @@ import { testWriters } from "./writers.contract.js";
 
 const inCi = process.env.CI === "true";
 testWriters({
-  updates: Number(process.env.STATE_UPDATES ?? (inCi ? 20 : 100)),
-  kills: Number(process.env.STATE_KILLS ?? (inCi ? 10 : 60)),
+  writers: 8,
+  updates: Number(process.env.STATE_UPDATES ?? (inCi ? 10 : 50)),
+  kills: Number(process.env.STATE_KILLS ?? (inCi ? 5 : 40)),
 });

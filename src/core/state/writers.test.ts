@@ -1,3 +1,3 @@
 import { testWriters } from "./writers.contract.js";
 
-testWriters({ updates: 2, kills: 2 });
+testWriters({ writers: 4, updates: 1, kills: 2 });

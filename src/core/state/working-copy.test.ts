@@ -1,0 +1,278 @@
+// What becomes of the copies that replicas have in their folders, when they are old, alone, lost or in the way.
+
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, describe, expect, it, vi } from "vitest";
+import { openStorage, type Storage, StorageError, type StoredPack } from "../../storage/index.js";
+import { git, gitIsMissing } from "./fixtures/git.js";
+import { toMerge } from "./packs.js";
+import { Repository } from "./repository.js";
+import type { StateLimits } from "./settings.js";
+import { historyOf, type StoredHistory } from "./stored-history.js";
+
+const base = mkdtempSync(join(tmpdir(), "copies-"));
+const opened: Storage[] = [];
+afterAll(async () => {
+  for (const storage of opened) await storage.close();
+  rmSync(base, { recursive: true, force: true });
+});
+const missing = gitIsMissing();
+let count = 0;
+
+async function newStore(file = join(base, `${++count}.db`)): Promise<Storage> {
+  const storage = await openStorage(`sqlite:${file}`);
+  opened.push(storage);
+  await storage.applications.put("blog", {}, "test");
+  return storage;
+}
+
+interface Replica {
+  readonly folder: string;
+  readonly warnings: Record<string, string>[];
+  readonly files: Repository;
+  set(path: string, content: string): Promise<unknown>;
+  get(path: string): Promise<string | undefined>;
+}
+
+function replica(
+  store: Storage | StoredHistory,
+  folder = join(base, `${++count}.git`),
+  limits: Partial<StateLimits> = {},
+): Replica {
+  const warnings: Record<string, string>[] = [];
+  const history = "repositories" in store ? historyOf(store.repositories, "blog") : store;
+  const files = new Repository({ repository: folder, limits }, history, (_, fields) => warnings.push({ ...fields }));
+  const author = { app: "blog", agent: "writer", traceId: "t" };
+  return {
+    folder,
+    warnings,
+    files,
+    set: (path, content) => files.change({ path, author, message: `Set ${path}`, edit: () => content }),
+    get: async (path) => (await files.read(path))?.content,
+  };
+}
+
+/** A repository from before the store had any: its history is in the folder and nowhere else. */
+async function fromBefore(contents: Readonly<Record<string, string>>): Promise<string> {
+  const one = replica(await newStore());
+  for (const [path, content] of Object.entries(contents)) await one.set(path, content);
+  rmSync(join(one.folder, "portcullis.position"));
+  return one.folder;
+}
+
+const tipOf = (folder: string): string => git(folder, "rev-parse", "main").trim();
+const packsOf = async (storage: Storage): Promise<StoredPack[]> => {
+  const { repository } = await storage.repositories.state("blog");
+  return repository === undefined ? [] : await storage.repositories.packs("blog", repository.id, 0);
+};
+
+describe.skipIf(missing)(`copies of a history${missing ? ` (${missing})` : ""}`, () => {
+  it("from before the store had one are taken over, with their history, by a read as by a write", async () => {
+    for (const first of ["read", "write"]) {
+      const folder = await fromBefore({ f: "1", g: "2" });
+      const before = tipOf(folder);
+      const storage = await newStore();
+      const one = replica(storage, folder);
+      if (first === "read") expect(await one.get("f")).toBe("1");
+      else await one.set("h", "3");
+      const two = replica(storage);
+      expect(await two.get("f")).toBe("1");
+      expect((await two.files.history("f", 10)).map(({ message }) => message)).toEqual(["Set f"]);
+      git(two.folder, "merge-base", "--is-ancestor", before, "main");
+      expect([...one.warnings, ...two.warnings]).toEqual([]);
+    }
+  });
+
+  it("that differ from what the store has are kept aside, and the operator is told where", async () => {
+    const [mine, other] = [await fromBefore({ f: "first" }), await fromBefore({ f: "other", only: "here" })];
+    const before = tipOf(other);
+    const storage = await newStore();
+    expect(await replica(storage, mine).get("f")).toBe("first");
+    const two = replica(storage, other);
+    expect(await two.get("f")).toBe("first");
+    expect(await two.get("only")).toBeUndefined();
+    const ref = `refs/portcullis/aside/${before}`;
+    expect(two.warnings).toMatchObject([{ folder: other, ref }]);
+    expect(git(other, "show", `${ref}:only`)).toBe("here");
+    expect(tipOf(other)).toBe(tipOf(mine));
+    await two.set("f", "on");
+    expect(await replica(storage, mine).get("f")).toBe("on");
+    expect(two.warnings).toHaveLength(1);
+    // An old commit that was set aside is no part of the history that callers see.
+    await expect(two.files.read("only", before)).rejects.toThrow("there is no such commit");
+  });
+
+  it("come along to another store, and are gone after their application was removed from this one", async () => {
+    const old = await newStore();
+    const { folder, set } = replica(old);
+    await set("f", "1");
+    const next = await newStore();
+    const one = replica(next, folder);
+    expect(await one.get("f")).toBe("1");
+    expect(await replica(next).get("f")).toBe("1");
+    await next.applications.remove("blog", "test");
+    await expect(one.set("f", "2")).rejects.toThrow("there is no application");
+    await next.applications.put("blog", {}, "test");
+    expect(await one.get("f")).toBeUndefined();
+    const other = replica(next);
+    await other.set("g", "of the next");
+    expect([await one.get("f"), await one.get("g")]).toEqual([undefined, "of the next"]);
+    expect(one.warnings).toEqual([]);
+  });
+
+  it("are older than the removal of their application: then they follow the one that came after", async () => {
+    const storage = await newStore();
+    const [one, two] = [replica(storage), replica(storage)];
+    for (const content of ["1", "2", "3"]) await one.set("f", content);
+    await storage.applications.remove("blog", "test");
+    await storage.applications.put("blog", {}, "test");
+    for (const content of ["a", "b", "c"]) await two.set("g", content);
+    // As many changes as before: the number alone would not tell.
+    expect([await one.get("f"), await one.get("g")]).toEqual([undefined, "c"]);
+    git(one.folder, "fsck", "--strict");
+    expect(one.warnings).toEqual([]);
+  });
+
+  it("are ahead of a store that was put back: they follow it, and what it lost is kept aside", async () => {
+    const storage = await newStore(join(base, "lost.db"));
+    const [one, two] = [replica(storage), replica(storage)];
+    await one.set("f", "1");
+    expect(await two.get("f")).toBe("1");
+    for (const suffix of ["", "-wal"]) copyFileSync(join(base, `lost.db${suffix}`), join(base, `back.db${suffix}`));
+    await one.set("f", "lost");
+    await two.set("g", "lost");
+    const back = await newStore(join(base, "back.db"));
+    const [here, there] = [replica(back, one.folder), replica(back, two.folder)];
+    expect([await here.get("f"), await here.get("g")]).toEqual(["1", undefined]);
+    for (const content of ["2", "3", "4"]) await here.set("f", content);
+    expect([await there.get("f"), await there.get("g")]).toEqual(["4", undefined]);
+    await there.set("g", "new");
+    expect([await here.get("f"), await here.get("g")]).toEqual(["4", "new"]);
+    for (const each of [here, there]) {
+      expect(each.warnings).toHaveLength(1);
+      git(each.folder, "fsck", "--strict");
+    }
+  });
+
+  it("that have lost what they had fetch it again, and leave no file out of the next change", async () => {
+    const storage = await newStore();
+    const { folder, set } = replica(storage);
+    for (const path of ["a", "b/c", "d"]) await set(path, path);
+    for (const name of readdirSync(join(folder, "objects"))) {
+      rmSync(join(folder, "objects", name), { recursive: true });
+    }
+    const again = replica(storage, folder);
+    await expect(again.set("e", "e")).rejects.toMatchObject({ type: "IoError" });
+    await again.set("e", "e");
+    for (const path of ["a", "b/c", "d", "e"]) expect(await again.get(path)).toBe(path);
+    git(folder, "fsck", "--strict");
+    rmSync(folder, { recursive: true });
+    expect(await replica(storage, folder).get("b/c")).toBe("b/c");
+  });
+
+  it("a change whose acknowledgement was lost is there once, for everybody", async () => {
+    const storage = await newStore();
+    const real = historyOf(storage.repositories, "blog");
+    let isCut = true;
+    const cut: StoredHistory = {
+      ...real,
+      async push(...args) {
+        const done = await real.push(...args);
+        if (isCut) throw new StorageError("STORAGE_UNCERTAIN", "the line broke");
+        return done;
+      },
+    };
+    const one = replica(cut);
+    await expect(one.set("f", "1")).rejects.toThrow("the line broke");
+    isCut = false;
+    expect(await one.get("f")).toBe("1");
+    await one.set("f", "2");
+    const two = replica(storage);
+    expect((await two.files.history("f", 10)).length).toBe(2);
+    expect(tipOf(one.folder)).toBe(tipOf(two.folder));
+  });
+
+  it("a store that is away is said to be, and nothing is changed", async () => {
+    const storage = await newStore();
+    const one = replica(storage);
+    await one.set("f", "1");
+    const before = tipOf(one.folder);
+    await storage.close();
+    await expect(one.set("f", "2")).rejects.toMatchObject({ type: "Unavailable" });
+    await expect(one.get("f")).rejects.toMatchObject({ type: "Unavailable" });
+    expect(tipOf(one.folder)).toBe(before);
+  });
+
+  it("packs of the store are merged, and copies that are new, behind or in the middle of it lose nothing", async () => {
+    const storage = await newStore();
+    const real = historyOf(storage.repositories, "blog");
+    const limits = { mergeEvery: 4 };
+    const [one, behind] = [replica(storage, undefined, limits), replica(storage)];
+    for (let i = 1; i <= 10; i++) {
+      await one.set(`f${i % 3}`, `${i}`);
+      await one.files.idle();
+      if (i === 2) expect(await behind.get("f2")).toBe("2");
+    }
+    expect((await packsOf(storage)).length).toBeLessThan(6);
+    // Merged while it is being read: the first part that is asked for is gone.
+    let merges = 0;
+    const slow: StoredHistory = {
+      ...real,
+      async part(...args) {
+        if (merges++ === 0) {
+          for (const i of [11, 12]) await one.set("f0", `${i}`);
+          await one.files.idle();
+        }
+        return await real.part(...args);
+      },
+    };
+    for (const each of [replica(slow), behind, replica(storage)]) {
+      expect([await each.get("f0"), await each.get("f1"), await each.get("f2")]).toEqual(["12", "10", "8"]);
+      expect(tipOf(each.folder)).toBe(tipOf(one.folder));
+      expect(Number(git(each.folder, "rev-list", "--count", "main"))).toBe(12);
+      git(each.folder, "fsck", "--strict");
+      expect(existsSync(join(each.folder, "refs/portcullis"))).toBe(false);
+    }
+    const { repository } = await storage.repositories.state("blog");
+    const total = (await packsOf(storage)).reduce((sum, { bytes }) => sum + bytes, 0);
+    expect(repository?.bytes).toBe(total);
+  });
+
+  it("many that read at once from a copy that is behind fetch once", async () => {
+    const storage = await newStore();
+    const one = replica(storage);
+    for (const i of [1, 2, 3]) await one.set("f", `${i}`);
+    const real = historyOf(storage.repositories, "blog");
+    const part = vi.fn(real.part);
+    const two = replica({ ...real, part });
+    const all = await Promise.all(Array.from({ length: 100 }, () => two.files.history("f", 1)));
+    expect(new Set(all.map(([newest]) => newest?.commit))).toEqual(new Set([tipOf(one.folder)]));
+    expect(part).toHaveBeenCalledTimes(3);
+  });
+});
+
+describe("merging packs", () => {
+  it("keeps them few and writes no byte often, whatever their sizes", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 150, max: 2_000_000 }), { minLength: 1, maxLength: 600 }), (sizes) => {
+        let packs: StoredPack[] = [];
+        let written = 0;
+        for (const [i, bytes] of sizes.entries()) {
+          packs.push({ name: `${i}`, head: `${i}`, seq: i + 1, bytes });
+          if ((i + 1) % 32 !== 0) continue;
+          const some = toMerge(packs);
+          const sum = some.reduce((all, pack) => all + pack.bytes, 0);
+          if (some.length > 0)
+            packs = [...packs.slice(0, -some.length), { ...(some.at(-1) as StoredPack), bytes: sum }];
+          written += sum;
+          expect(packs.length).toBeLessThanOrEqual(32);
+        }
+        const total = sizes.reduce((all, bytes) => all + bytes, 0);
+        expect(written).toBeLessThanOrEqual(8 * total);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
