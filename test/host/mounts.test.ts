@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { fsRead, parsePolicy } from "../../src/host/index.js";
+import { cmdRun, fsRead, parsePolicy } from "../../src/host/index.js";
 import { carryOut, type Undo } from "./support/attack-setup.js";
 import { canMountFuse, canServeSftp, isRoot, SFTP_SERVER } from "./support/machine.js";
 import { makeWorld, ok, rule, SECRET, type World } from "./support/world.js";
@@ -58,6 +58,22 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(ok(await world.run("ls", ["mnt"])).stdout).toBe("");
   });
 
+  test("stays closed where no view can leave it out: nothing runs, and the answer says why", async () => {
+    const world = makeWorld(CATALOG, "", { view: true });
+    undo.push(() => world.close());
+    expect(ok(await world.run("cat", ["readme.md"])).protections).toMatchObject({ files: "landlock", openMounts: [] });
+    const mount = join(world.root, "mnt");
+    await mountFuse(world.outside, mount);
+    const outcome = await world.run("cat", ["mnt/secret.txt"]);
+    expect(rule(outcome)).toBe("sandboxRequired");
+    expect(outcome.ok ? "" : outcome.denial.reason).toContain(mount);
+    const preferred = makeWorld(CATALOG, "sandbox: preferred", { view: true });
+    undo.push(() => preferred.close());
+    const other = join(preferred.root, "mnt");
+    await mountFuse(preferred.outside, other);
+    expect(ok(await preferred.run("cat", ["readme.md"])).protections.openMounts).toEqual([other]);
+  });
+
   test("that hangs holds up nobody: not the reader, not the next one, not a command", async () => {
     const world = newWorld();
     const mount = join(world.root, "mnt");
@@ -91,6 +107,31 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     execFileSync("bindfs", ["-o", "nonempty", world.outside, world.root]);
     undo.push(() => void execFileSync("fusermount3", ["-uz", world.root]));
     expect(rule(await world.read({ path: join(world.root, "secret.txt") }))).toBe("denyNetworkFS");
+    expect(JSON.stringify(await world.run("cat", ["secret.txt"]))).not.toContain(SECRET);
+  });
+
+  test("mounted over another root than the working directory's is not shown to commands either", async () => {
+    const world = newWorld();
+    const second = join(world.base, "second");
+    mkdirSync(second);
+    const text = `version: 1\nallowedRoots: ["${world.root}", "${second}"]\ncommands:${CATALOG}`;
+    const loaded = parsePolicy(text, join(world.base, "policy.yaml"));
+    if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
+    const read = () =>
+      cmdRun(
+        loaded.policy,
+        { commandId: "cat", args: ["../second/secret.txt"], cwd: world.root },
+        { sandbox: world.sandbox },
+      );
+    writeFileSync(join(second, "secret.txt"), "local\n");
+    expect(ok(await read()).stdout).toBe("local\n");
+    execFileSync("bindfs", ["-o", "nonempty", world.outside, second]);
+    undo.push(() => void execFileSync("fusermount3", ["-uz", second]));
+    expect(JSON.stringify(await read())).not.toContain(SECRET);
+    const hung = await carryOut({ op: "sigstop_fuse", path: second });
+    if (hung !== undefined) undo.push(hung);
+    expect(ok(await world.run("cat", ["readme.md"])).stdout).toBe("hello\n");
+    expect(ok(await read()).exitCode).toBe(1);
   });
 });
 

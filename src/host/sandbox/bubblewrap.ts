@@ -2,11 +2,17 @@
 
 import { lstatSync, readlinkSync } from "node:fs";
 import { dirname } from "node:path";
-import { isWithin, readMounts } from "../jail/index.js";
+import { isWithin } from "../jail/index.js";
 import { type Confinement, SCRATCH } from "./confinement.js";
+import { mountsInside } from "./mounts-inside.js";
+
+const DEVICE_LINKS = ["fd", "fd/0:stdin", "fd/1:stdout", "fd/2:stderr"].flatMap((entry) => {
+  const [target = "", name = target] = entry.split(":");
+  return ["--symlink", `/proc/self/${target}`, `/dev/${name}`];
+});
 
 /** Arguments up to and including `--`; the program follows. */
-export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] {
+export function bubblewrapArgs(confinement: Confinement, cwd: string, withProc: boolean): string[] {
   // As process 1 the command takes its namespace with it before its own end is seen; bubblewrap's init would not.
   const args = ["--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
   if (!confinement.network) args.push("--unshare-net");
@@ -17,6 +23,10 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] 
     ...confinement.roots,
     ...confinement.zones,
   ];
+  // In memory, and first: what the policy opens may lie below.
+  for (const path of ["/tmp", "/dev/shm"])
+    args.push("--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", path);
+  if (withProc) args.push("--proc", "/proc", ...DEVICE_LINKS);
   // Folders on the way are made for root alone otherwise.
   for (const path of foldersAbove(shown)) args.push("--perms", "0755", "--dir", path);
   for (const path of confinement.system) args.push(...show(path));
@@ -26,7 +36,8 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string): string[] 
   for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
   for (const path of outerFirst(confinement.closed)) args.push("--ro-bind", path, path);
   for (const path of confinement.repositories) args.push("--ro-bind-try", path, path);
-  for (const path of mountsBelow([...confinement.roots, ...confinement.zones])) args.push("--tmpfs", path);
+  // Folders are shown with what is mounted below them, so that is covered again.
+  for (const path of mountsInside(confinement)) args.push("--tmpfs", path);
   const scratch = ["--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH];
   return [...args, ...scratch, "--chdir", cwd, "--"];
 }
@@ -48,12 +59,6 @@ function show(path: string): string[] {
 
 function outerFirst(paths: readonly string[]): string[] {
   return [...paths].sort((a, b) => a.length - b.length);
-}
-
-/** Folders are shown with what is mounted below them, so that is covered again. */
-function mountsBelow(folders: readonly string[]): string[] {
-  const below = readMounts().filter((m) => folders.some((folder) => m.path !== folder && isWithin(m.path, folder)));
-  return below.map((m) => m.path).filter((path) => !folders.includes(path));
 }
 
 /** Root becomes the sandbox user inside, with no right left but that to files when the policy's folders are root's. */

@@ -30,6 +30,7 @@ export interface Confinement {
 /** Ways to leave out for tests: each falls back to the next best, and the report must say so. */
 export interface Without {
   readonly view?: boolean;
+  readonly proc?: boolean;
   readonly ownerMapping?: boolean;
   readonly landlock?: boolean;
   readonly seccomp?: boolean;
@@ -54,12 +55,22 @@ export interface Protections {
   readonly parentDeathSignal: boolean;
   /** What was tried and refused, for the operator. */
   readonly notes: readonly string[];
+  /** What the way in force leaves open or takes away that a better one would not. */
+  readonly gaps: readonly string[];
+  /** Mounted below the policy's folders, and not kept out. */
+  readonly openMounts: readonly string[];
 }
+
+const MAX_NAMED = 3;
 
 /** What `sandbox: required` asks for and this machine does not give. */
 export function missingProtections(have: Protections, network: boolean): string[] {
   const missing: string[] = [];
   if (have.files === "none") missing.push("file-system confinement (Landlock, a mount namespace or bubblewrap)");
+  if (have.openMounts.length > 0) {
+    const named = have.openMounts.slice(0, MAX_NAMED).join(", ");
+    missing.push(`a view that keeps out what is mounted below the policy's folders (${named}); Landlock alone cannot`);
+  }
   if (!network && have.network === "not restricted") missing.push("network isolation (seccomp or a network namespace)");
   if (have.processTree === "process-group")
     missing.push("a way to end every descendant (PID namespace, cgroup or subreaper)");

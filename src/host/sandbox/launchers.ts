@@ -11,8 +11,11 @@ const PROBE_TIMEOUT_MS = 5000;
 export interface Launchers {
   readonly prlimit: string | undefined;
   readonly setpriv: string | undefined;
+  /** With a user namespace; for root, without one. */
   readonly unshare: string | undefined;
   readonly bubblewrap: string | undefined;
+  /** It can mount /proc. */
+  readonly bubblewrapProc: boolean;
 }
 
 let probed: Promise<Launchers> | undefined;
@@ -24,29 +27,30 @@ export function launchers(): Promise<Launchers> {
 
 async function probe(): Promise<Launchers> {
   if (process.platform !== "linux")
-    return { prlimit: undefined, setpriv: undefined, unshare: undefined, bubblewrap: undefined };
-  const [prlimit, setpriv, unshare, bubblewrap] = await Promise.all([
+    return { prlimit: undefined, setpriv: undefined, unshare: undefined, bubblewrap: undefined, bubblewrapProc: false };
+  const [prlimit, setpriv, unshare, bubblewrap, withProc] = await Promise.all([
     works("prlimit", ["--core=0", "--"]),
     works("setpriv", ["--pdeathsig", "KILL", "--"]),
-    works("unshare", USER_NAMESPACE),
-    works("bwrap", ["--ro-bind", "/", "/", "--as-pid-1", "--unshare-pid", "--unshare-net", "--die-with-parent", "--"]),
+    works("unshare", ownNamespaces()),
+    works("bwrap", [...BUBBLEWRAP, "--"]),
+    works("bwrap", [...BUBBLEWRAP, "--proc", "/proc", "--"]),
   ]);
-  return { prlimit, setpriv, unshare, bubblewrap };
+  return { prlimit, setpriv, unshare, bubblewrap, bubblewrapProc: withProc !== undefined };
+}
+
+const BUBBLEWRAP = ["--ro-bind", "/", "/", "--as-pid-1", "--unshare-pid", "--unshare-net", "--die-with-parent"];
+
+/** What `unshare` is told to start a warden. */
+export function ownNamespaces(): readonly string[] {
+  return process.geteuid?.() === 0 ? PID_NAMESPACE : ["--user", "--map-current-user", "--keep-caps", ...PID_NAMESPACE];
 }
 
 /**
- * A namespace in which the user has every right over nothing but what was theirs before, and one for processes that
- * belongs to it: only from there can the warden open and leave one for each command.
+ * The warden is its first process, and /proc shows nothing else. An ordinary user gets it together with a user namespace,
+ * which has every right over nothing but what was theirs before: only there can the warden open and leave one for each
+ * command.
  */
-export const USER_NAMESPACE: readonly string[] = [
-  "--user",
-  "--map-current-user",
-  "--keep-caps",
-  "--pid",
-  "--fork",
-  "--kill-child=KILL",
-  "--",
-];
+const PID_NAMESPACE = ["--pid", "--fork", "--kill-child=KILL", "--"];
 
 async function works(name: string, args: readonly string[]): Promise<string | undefined> {
   const folders = searchFolders("", "linux");

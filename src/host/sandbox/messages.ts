@@ -10,6 +10,8 @@ export interface StartMessage {
   readonly tmpdir: string;
   /** The warden was started inside a user namespace of its own. */
   readonly inUserNamespace: boolean;
+  /** The warden was started as the first process of a PID namespace of its own. */
+  readonly hasOwnProcesses: boolean;
   /** bubblewrap confines each command by itself; the warden only supervises. */
   readonly byBubblewrap: boolean;
 }

@@ -92,7 +92,13 @@ describe("cgroups", () => {
 });
 
 test("what stands before the program sets every limit, and ends options before it", () => {
-  const tools = { prlimit: "/usr/bin/prlimit", setpriv: "/usr/bin/setpriv", unshare: undefined, bubblewrap: undefined };
+  const tools = {
+    prlimit: "/usr/bin/prlimit",
+    setpriv: "/usr/bin/setpriv",
+    unshare: undefined,
+    bubblewrap: undefined,
+    bubblewrapProc: false,
+  };
   const limits = {
     maxMemoryBytes: 5,
     maxProcesses: 1,
@@ -127,6 +133,8 @@ describe("sandbox: required", () => {
     cgroup: [],
     parentDeathSignal: true,
     notes: [],
+    gaps: [],
+    openMounts: [],
   };
 
   test("is content with any way of each kind", () => {
@@ -138,6 +146,7 @@ describe("sandbox: required", () => {
     ["files", { ...all, files: "none" } as const],
     ["network", { ...all, network: "not restricted" } as const],
     ["processes", { ...all, processTree: "process-group" } as const],
+    ["mounts", { ...all, openMounts: ["/srv/p/mnt"] }],
     ["privileges", { ...all, noNewPrivileges: false }],
   ])("names what is missing for %s", (_, have) => expect(missingProtections(have, false)).toHaveLength(1));
 });

@@ -3,7 +3,7 @@
 import { lstatSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { isWithin } from "../jail/index.js";
+import { isNetworkType, isWithin, mountOf, readMounts } from "../jail/index.js";
 import { closedInside, type Command, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
 import type { Confinement } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
@@ -14,7 +14,8 @@ const SANDBOX_ID = 61_953;
 
 const SCRATCH_BYTES = 256_000_000;
 
-export function confinementOf(policy: Policy, command: Command): Confinement {
+export function confinementOf(asWritten: Policy, command: Command): Confinement {
+  const policy = withoutRemote(asWritten);
   const zones = presentZones(policy);
   const closed = closedInside(policy.zones).map((zone) => zone.path);
   const own = command.cwd === undefined ? [] : [command.cwd.path];
@@ -43,6 +44,15 @@ export function confinementOf(policy: Policy, command: Command): Confinement {
     scratchBytes: SCRATCH_BYTES,
     identity: folders.map(identityOf).join(" "),
   };
+}
+
+/** A network file system may have been mounted over a folder since. Only the table is asked: the folder may hang. */
+function withoutRemote(policy: Policy): Policy {
+  if (!policy.denyNetworkFS || policy.platform !== "linux") return policy;
+  const mounts = readMounts();
+  const isLocal = ({ path }: { readonly path: string }): boolean =>
+    !isNetworkType(mountOf(path, mounts)?.type ?? "unknown");
+  return { ...policy, roots: policy.roots.filter(isLocal), zones: policy.zones.filter(isLocal) };
 }
 
 function presentZones(policy: Policy): string[] {

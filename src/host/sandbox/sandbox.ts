@@ -11,8 +11,9 @@ import { makeCgroup } from "./cgroup.js";
 import { type Confinement, type Protections, SCRATCH, type Without } from "./confinement.js";
 import { tasksOf } from "./descendants.js";
 import { wardenEntry } from "./entry.js";
-import { type Launchers, type LaunchLimits, launchers, launchPrefix, USER_NAMESPACE } from "./launchers.js";
+import { type Launchers, type LaunchLimits, launchers, launchPrefix, ownNamespaces } from "./launchers.js";
 import type { StartMessage } from "./messages.js";
+import { mountsInside } from "./mounts-inside.js";
 import { Queue, type QueueLimits } from "./queue.js";
 import { type Ending, type OutputStream, Warden, WardenFailed } from "./warden-link.js";
 
@@ -128,7 +129,7 @@ export class Sandbox {
     const argv = kept.byBubblewrap
       ? [
           tools.bubblewrap ?? "",
-          ...bubblewrapArgs(confinement, folder),
+          ...bubblewrapArgs(confinement, folder, tools.bubblewrapProc),
           ...changeUser(tools.setpriv, confinement),
           ...command,
         ]
@@ -170,19 +171,18 @@ export class Sandbox {
   /** Best way first; a way that cannot even start leaves the next. */
   async #start(key: string, confinement: Confinement, tools: Launchers): Promise<Kept> {
     const without = this.#without;
-    const isRoot = process.geteuid?.() === 0;
     const isOff = confinement.mode === "off";
-    const userNamespace = !isRoot && !isOff && tools.unshare !== undefined && without.userNamespace !== true;
+    const ownNamespaces = !isOff && tools.unshare !== undefined && without.userNamespace !== true;
     const ways = [
-      ...(userNamespace ? [{ without, userNamespace: true }] : []),
-      { without, userNamespace: false },
-      { without: { ...without, view: true }, userNamespace: false },
-      { without: { ...without, view: true, pidNamespace: true }, userNamespace: false },
+      ...(ownNamespaces ? [{ without, ownNamespaces: true }] : []),
+      { without, ownNamespaces: false },
+      { without: { ...without, view: true }, ownNamespaces: false },
+      { without: { ...without, view: true, pidNamespace: true }, ownNamespaces: false },
     ];
     let failure: unknown;
     for (const way of ways) {
       try {
-        const kept = await this.#startOne(key, confinement, tools, way.without, way.userNamespace, false);
+        const kept = await this.#startOne(key, confinement, tools, way.without, way.ownNamespaces, false);
         const isEnough = isOff || kept.warden.protections.files !== "none";
         if (isEnough || tools.bubblewrap === undefined || without.bubblewrap === true) return kept;
         await this.#end(kept);
@@ -199,19 +199,21 @@ export class Sandbox {
     confinement: Confinement,
     tools: Launchers,
     without: Without,
-    inUserNamespace: boolean,
+    hasOwnNamespaces: boolean,
     byBubblewrap: boolean,
   ): Promise<Kept> {
+    const inUserNamespace = hasOwnNamespaces && process.geteuid?.() !== 0;
     const start: StartMessage = {
       type: "start",
       confinement,
       without,
       tmpdir: tmpdir(),
       inUserNamespace,
+      hasOwnProcesses: hasOwnNamespaces,
       byBubblewrap,
     };
     const node = [process.execPath, "--max-old-space-size=256", wardenEntry()];
-    const argv = inUserNamespace && tools.unshare !== undefined ? [tools.unshare, ...USER_NAMESPACE, ...node] : node;
+    const argv = hasOwnNamespaces && tools.unshare !== undefined ? [tools.unshare, ...ownNamespaces(), ...node] : node;
     const warden = await Warden.start(argv, start);
     const needsKill = warden.protections.processTree !== "pid-namespace";
     const cgroup = without.cgroup === true ? undefined : makeCgroup(needsKill);
@@ -270,6 +272,8 @@ function reported(kept: Kept, tools: Launchers): Protections {
     ...kept.warden.protections,
     rlimits: tools.prlimit !== undefined,
     parentDeathSignal: tools.setpriv !== undefined,
+    // Looked at for every call: a mount can come at any time. Landlock's rules go on below it, a view leaves it out.
+    openMounts: kept.warden.protections.files === "landlock" ? mountsInside(kept.confinement) : [],
   };
 }
 

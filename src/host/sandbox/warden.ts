@@ -2,14 +2,16 @@
 // commands one at a time; what it cannot do, they cannot do. It knows no policy beyond the confinement it was given.
 // Its first line of input is the start message; when its input ends, the command it runs ends.
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
+import type { EventEmitter } from "node:events";
 import { accessSync, closeSync, constants, lstatSync, openSync, readdirSync, rmSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { FOLDER_NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../jail/flags.js";
-import { openBelow } from "../jail/locate.js";
+import type { Readable, Writable } from "node:stream";
 import { isWithin } from "../jail/mounts.js";
 import { errnoName, native } from "../jail/native.js";
+import { openFolder } from "./confine/folder.js";
 import { type Confined, confine, enterPidNamespace } from "./confine/index.js";
+import { makePipes } from "./confine/pipes.js";
 import { livingDescendants } from "./descendants.js";
 import { FRAME, frame, type FrameType } from "./frames.js";
 import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
@@ -82,29 +84,53 @@ function endProcess(target: number): void {
 function run(message: RunMessage): void {
   const { id } = message;
   try {
-    const child = startCommand(message);
-    running = { id, child };
-    sendJson(FRAME.started, { id, pid: child.pid });
-    watch(message, child);
+    const started = startCommand(message);
+    running = { id, child: started.child };
+    sendJson(FRAME.started, { id, pid: started.child.pid });
+    watch(message, started);
   } catch (error) {
     sendJson(FRAME.failed, { id, reason: error instanceof Error ? error.message : String(error) });
   }
 }
 
-function startCommand(message: RunMessage): ChildProcess {
+interface Started {
+  readonly child: ChildProcess;
+  readonly stdin: Writable | null;
+  readonly stdout: Readable | null;
+  readonly stderr: Readable | null;
+}
+
+function startCommand(message: RunMessage): Started {
   const folder = enterFolder(message);
   const [file = "", ...args] = message.argv;
   let restore: (() => void) | undefined;
   try {
     if (message.checkVisible) checkVisible(message);
     if (confined?.pidNamespace !== undefined) restore = enterPidNamespace(confined.pidNamespace);
-    // With nothing to read it gets /dev/null: some programs take a pipe for what they are meant to search.
-    const input = message.stdin === "" ? "ignore" : "pipe";
-    return spawn(file, args, { env: message.env, stdio: [input, "pipe", "pipe"], detached: true });
+    return spawnWithPipes(file, args, message);
   } finally {
     restore?.();
     process.chdir("/");
     if (folder !== undefined) closeSync(folder);
+  }
+}
+
+function spawnWithPipes(file: string, args: readonly string[], message: RunMessage): Started {
+  const options: SpawnOptions = { env: message.env, detached: true };
+  // With nothing to read it gets /dev/null: some programs take a pipe for what they are meant to search.
+  const hasInput = message.stdin !== "";
+  const pipes = makePipes(hasInput);
+  if (pipes === undefined) {
+    const child = spawn(file, args, { ...options, stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"] });
+    return { child, stdin: child.stdin, stdout: child.stdout, stderr: child.stderr };
+  }
+  try {
+    const child = spawn(file, args, { ...options, stdio: pipes.stdio });
+    pipes.closeTheirs();
+    return { child, stdin: pipes.stdin ?? null, stdout: pipes.stdout, stderr: pipes.stderr };
+  } catch (error) {
+    pipes.destroy();
+    throw error;
   }
 }
 
@@ -159,12 +185,7 @@ function enterFolder(message: RunMessage): number | undefined {
     return undefined;
   }
   const place = placeAround(folder, root);
-  const fd = openBelow(
-    { path: place, written: place },
-    folder === place ? "." : folder.slice(place.length).replace(/^\/+/, ""),
-    FOLDER_NAME_ONLY,
-    RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
-  );
+  const fd = openFolder(place, folder.slice(place.length));
   if (fd < 0 && errnoName(fd) === "EACCES") throw new Error("the command's user may not enter the working directory");
   if (fd < 0) throw new Error(`changed: the working directory (${errnoName(fd)})`);
   const entered = calls.changeFolder(fd);
@@ -185,12 +206,13 @@ function placeAround(folder: string, root: string): string {
   return innermost;
 }
 
-function watch(message: RunMessage, child: ChildProcess): void {
+function watch(message: RunMessage, { child, stdin, stdout, stderr }: Started): void {
   const { id } = message;
   let kept = 0;
   let seen = 0;
   const floodBytes = Math.max(message.maxOutputBytes * FLOOD_FACTOR, MIN_FLOOD_BYTES);
-  const forward = (type: FrameType, stream: NodeJS.ReadableStream | null): void => {
+  const forward = (type: FrameType, stream: Readable | null): void => {
+    stream?.on("error", () => undefined);
     stream?.on("data", (chunk: Buffer) => {
       seen += chunk.length;
       if (seen > floodBytes) killRunning();
@@ -204,41 +226,57 @@ function watch(message: RunMessage, child: ChildProcess): void {
       }
     });
   };
-  forward(FRAME.stdout, child.stdout);
-  forward(FRAME.stderr, child.stderr);
+  forward(FRAME.stdout, stdout);
+  forward(FRAME.stderr, stderr);
   // A command that does not read its input closes it, which is its right.
-  child.stdin?.on("error", () => undefined);
-  child.stdin?.end(Buffer.from(message.stdin, "base64"));
+  stdin?.on("error", () => undefined);
+  stdin?.end(Buffer.from(message.stdin, "base64"));
   let failure: string | undefined;
   child.on("error", (error) => {
     failure = error.message;
   });
-  // The first process is gone: what it left behind has no business any more. `close` waits for its pipes.
+  // The first process is gone: what it left behind has no business any more. Its pipes are waited for.
+  let ending: { exitCode: number | null; signal: string | null } = { exitCode: null, signal: null };
   child.on("exit", (exitCode, signal) => {
+    ending = { exitCode, signal };
     // Its own number may belong to somebody else by now; the group's cannot while anyone is in it.
     if (confined?.pidNamespace === undefined && child.pid !== undefined && process.platform !== "win32")
       endProcess(-child.pid);
     sendJson(FRAME.started, { id, exited: { exitCode, signal, truncated: seen > kept } });
   });
-  child.on("close", (exitCode, signal) => {
+  void allClosed([child, stdout, stderr]).then(() => {
+    stdin?.destroy();
     running = undefined;
     const flooded = seen > floodBytes;
     if (failure !== undefined && child.pid === undefined) sendJson(FRAME.failed, { id, reason: failure });
-    else sendJson(FRAME.exit, { id, exitCode, signal, truncated: seen > kept, flooded });
+    else sendJson(FRAME.exit, { id, ...ending, truncated: seen > kept, flooded });
   });
+}
+
+/** Its pipes may be held open by others for longer than it lives. */
+async function allClosed(things: readonly (EventEmitter | null)[]): Promise<void> {
+  await Promise.all(
+    things.map((thing) => (thing === null ? undefined : new Promise((done) => thing.once("close", done)))),
+  );
 }
 
 /** Nothing of one command may be there for the next. A scratch folder that cannot be emptied ends the warden. */
 function clean(id: number): void {
   confined?.reapOrphans();
-  const scratch = confined?.scratch;
   let isClean = true;
-  if (scratch !== undefined && lstatSync(scratch, { throwIfNoEntry: false })?.isDirectory() === true) {
-    try {
-      for (const name of readdirSync(scratch)) rmSync(`${scratch}/${name}`, { recursive: true, force: true });
-    } catch {
-      isClean = false;
-    }
+  try {
+    for (const folder of confined?.temporary.emptied ?? []) empty(folder, confined?.temporary.kept ?? []);
+  } catch {
+    isClean = false;
   }
   sendJson(FRAME.cleaned, { id, isClean });
+}
+
+function empty(folder: string, kept: readonly string[]): void {
+  if (lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) return;
+  for (const name of readdirSync(folder)) {
+    const path = `${folder}/${name}`;
+    if (kept.includes(name)) empty(path, []);
+    else rmSync(path, { recursive: true, force: true });
+  }
 }

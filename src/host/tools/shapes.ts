@@ -103,6 +103,8 @@ const protectionsSchema: JsonObject = {
     cgroup: { type: "array", items: { type: "string" } },
     parentDeathSignal: { type: "boolean" },
     notes: { type: "array", items: { type: "string" } },
+    gaps: { type: "array", items: { type: "string" }, description: "What they leave open, or take away." },
+    openMounts: { type: "array", items: { type: "string" }, description: "Mounted below the roots and not kept out." },
   },
 };
 

@@ -5,12 +5,11 @@ import { promisify } from "node:util";
 import { expect } from "vitest";
 import type { Protections } from "../../../src/host/index.js";
 import type { Without } from "../../../src/host/sandbox/index.js";
+import { UNPRIVILEGED } from "./as-user.js";
 import { compiled } from "./compiled.js";
 import type { ScenarioReport } from "./scenarios.js";
 
 const run = promisify(execFile);
-/** Nobody's, and not the sandbox's own. */
-const UNPRIVILEGED = 64_123;
 
 export function judgeScenarios(reports: readonly ScenarioReport[], tree: Protections["processTree"]): void {
   for (const report of reports) {

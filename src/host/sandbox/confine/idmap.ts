@@ -32,6 +32,8 @@ export interface Ids {
 
 /** A descriptor of a namespace with that table; the process that made it is gone again. Throws when refused. */
 export function exchangeNamespace(owner: Ids, user: Ids): number {
+  // By another namespace's numbers, the process found would be somebody else's.
+  if (readlinkSync("/proc/self") !== String(process.pid)) throw new Error("/proc is another PID namespace's");
   const own = readlinkSync("/proc/self/ns/user");
   const helper = spawn("unshare", ["--user", "--", "sleep", "60"], { stdio: "ignore", env: { PATH: "/usr/bin:/bin" } });
   // A missing program is reported later, by an event; there is no process id then.

@@ -8,10 +8,10 @@ import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
-import { adoptOrphans, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
-import { seccompProgram } from "./seccomp.js";
+import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
+import { type FilterRules, seccompProgram } from "./seccomp.js";
 import { errorName, type Kernel, kernel } from "./syscalls.js";
-import { enterView, type View } from "./view.js";
+import { type Entered, enterView, type View } from "./view.js";
 
 const CLONE_NEWNS = 0x00020000;
 const CLONE_NEWUTS = 0x04000000;
@@ -32,6 +32,8 @@ export interface Confined {
   readonly pidNamespace: PidNamespace | undefined;
   /** Where commands may put temporary files. */
   readonly scratch: string;
+  /** Emptied after each command. */
+  readonly temporary: Entered["temporary"];
   /** Where a command starts that has no folder of the caller's. */
   readonly idleFolder: string;
   reapOrphans(): void;
@@ -39,6 +41,7 @@ export interface Confined {
 
 export function confine(start: StartMessage): Confined {
   const calls = start.without.native === true ? undefined : kernel();
+  calls?.closeInherited();
   return calls === undefined || start.byBubblewrap ? unconfined(start, calls) : confineBy(calls, start);
 }
 
@@ -60,9 +63,12 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
       cgroup: [],
       parentDeathSignal: false,
       notes: calls === undefined ? ["koffi is not available here"] : [],
+      gaps: [],
+      openMounts: [],
     },
     pidNamespace: undefined,
     scratch,
+    temporary: wrapped ? { emptied: [], kept: [], hasTmp: true } : { emptied: [scratch], kept: [], hasTmp: false },
     idleFolder: wrapped ? "/" : scratch,
     reapOrphans: () => reapAll(calls),
   };
@@ -81,17 +87,21 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const view = hasNamespaces ? makeView(calls, start, notes) : undefined;
   const hasView = view !== undefined;
   const scratch = hasView ? SCRATCH : makeScratch(start);
+  const temporary = view?.temporary ?? { emptied: [scratch], kept: [], hasTmp: false };
   const privileges = !isOff && forbidNewPrivileges(calls);
   const landlock =
     !isOff && without.landlock !== true
-      ? restrictFiles(calls, fileRules(start, hasView, scratch, notes), confinement.network)
+      ? restrictFiles(calls, fileRules(start, hasView, temporary.emptied, notes), confinement.network)
       : "off";
   if (typeof landlock === "string" && landlock !== "off") notes.push(`Landlock: ${landlock}`);
   const canNest = ownPidNamespace >= 0 && probePidNamespace(calls, ownPidNamespace, notes);
   const bypass = bypassFor(view, typeof landlock === "number");
   const user = isOff ? "same" : leaveRights(calls, start, bypass, canNest, notes);
-  const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, confinement.network, notes);
+  const version = typeof landlock === "number" ? landlock : 0;
+  const filter = filterRules(start, hasView, version, user);
+  const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, filter, notes);
   const adopts = !canNest && adoptOrphans(calls);
+  if (!isOff) closeToOthers(calls);
   const hasNetNamespace = hasNamespaces && netFlag !== 0;
   return {
     protections: {
@@ -105,9 +115,12 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       cgroup: [],
       parentDeathSignal: false,
       notes,
+      gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp, canNest || version >= SCOPES),
+      openMounts: [],
     },
     pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
     scratch,
+    temporary,
     idleFolder: scratch,
     reapOrphans: () => reapAll(calls),
   };
@@ -124,12 +137,8 @@ function networkBy(hasNamespace: boolean, seccomp: boolean): Protections["networ
   return seccomp ? "seccomp" : "not restricted";
 }
 
-interface MadeView {
-  readonly actsAsOwner: boolean;
-}
-
 /** Half a view would be no view: when building fails, the warden is of no use and says so by dying. */
-function makeView(calls: Kernel, start: StartMessage, notes: string[]): MadeView {
+function makeView(calls: Kernel, start: StartMessage, notes: string[]): Entered {
   const { confinement } = start;
   try {
     const view: View = {
@@ -142,15 +151,16 @@ function makeView(calls: Kernel, start: StartMessage, notes: string[]): MadeView
       user: confinement.user,
       actsAsOwner: confinement.actsAsOwner && start.without.ownerMapping !== true,
       mayExecute: confinement.execFromRoots,
+      hasOwnProcesses: start.hasOwnProcesses && process.pid === 1 && start.without.proc !== true,
     };
-    return { actsAsOwner: enterView(calls, view, notes) };
+    return enterView(calls, view, notes);
   } catch (error) {
     throw new Error(`view: ${error instanceof Error ? error.message : String(error)}; ${notes.join(", ")}`);
   }
 }
 
 /** Where the user cannot act as the folders' owner, it may pass over their modes instead, as far as that is contained. */
-function bypassFor(view: MadeView | undefined, hasLandlock: boolean): Rights["bypassModes"] {
+function bypassFor(view: Entered | undefined, hasLandlock: boolean): Rights["bypassModes"] {
   if (view !== undefined) return view.actsAsOwner ? "no" : "all";
   return hasLandlock ? "read" : "no";
 }
@@ -163,14 +173,14 @@ function makeScratch(start: StartMessage): string {
   return folder;
 }
 
-function fileRules(start: StartMessage, hasView: boolean, scratch: string, notes: string[]): FileRules {
+function fileRules(start: StartMessage, hasView: boolean, temporary: readonly string[], notes: string[]): FileRules {
   const { roots, zones, closed, repositories, system, files, devices, execFromRoots } = start.confinement;
   // Landlock adds rights on the way down and never takes one away: only a view can close a part of a zone.
   const shut = hasView ? [] : zones.filter((zone) => closed.some((path) => isWithin(path, zone)));
   for (const zone of shut) notes.push(`zones: ${zone} is read-only, because a stricter one lies in it`);
   if (!hasView && repositories.length > 0) notes.push(`repositories: ${repositories.join(", ")} can be written`);
-  const write = [...zones.filter((zone) => !shut.includes(zone)), scratch, ...devices];
-  const execute = [...system, ...(execFromRoots ? [...roots, ...zones, scratch] : [])];
+  const write = [...zones.filter((zone) => !shut.includes(zone)), ...temporary, ...devices];
+  const execute = [...system, ...(execFromRoots ? [...roots, ...zones, ...temporary] : [])];
   return { read: hasView ? ["/"] : [...roots, ...shut, ...files], execute, write };
 }
 
@@ -196,8 +206,43 @@ function leaveRights(
   return dropRights(calls, { user: target, bypassModes: actsAsOwner ? bypass : "no", keepAdmin }, notes);
 }
 
-function trySeccomp(calls: Kernel, network: boolean, notes: string[]): boolean {
-  const program = seccompProgram(process.arch, network);
+/** Landlock's version that keeps signals and abstract sockets inside. */
+const SCOPES = 6;
+const TRUNCATION = 3;
+
+function filterRules(start: StartMessage, hasView: boolean, landlock: number, user: number | "same"): FilterRules {
+  const { network, actsAsOwner } = start.confinement;
+  return {
+    network,
+    hasOwnSocketNames: hasView && landlock >= SCOPES,
+    // The dedicated user owns nothing outside; any other may.
+    hasOwnFileNames: hasView || (user !== "same" && actsAsOwner),
+    guardsTruncation: hasView || landlock >= TRUNCATION,
+  };
+}
+
+function gapsOfView({ hasProc, temporary }: Entered): string[] {
+  const noTmp = temporary.hasTmp ? [] : ["the policy has a file in /tmp, or all of it: commands have TMPDIR instead"];
+  return hasProc ? noTmp : ["there is no /proc for commands, and so no /dev/stdin, /dev/stdout or /dev/fd", ...noTmp];
+}
+
+/** Said in every answer, and by `doctor`. */
+function gapsOfLandlock(filter: FilterRules, seccomp: boolean, holdsSignals: boolean): string[] {
+  const gaps = [
+    "names, sizes and times of files outside can be asked for",
+    "there is no /tmp, /dev/shm or /proc for commands; TMPDIR and HOME can be written",
+  ];
+  if (!seccomp) gaps.push("mode, owner and times of files outside can be changed");
+  else if (!filter.hasOwnFileNames)
+    gaps.push(
+      "mode, owner and times cannot be changed by name, not even in the zones, and can by descriptor wherever a file can be read",
+    );
+  if (!holdsSignals) gaps.push("signals reach the other processes of the same user");
+  return gaps;
+}
+
+function trySeccomp(calls: Kernel, rules: FilterRules, notes: string[]): boolean {
+  const program = seccompProgram(process.arch, rules);
   if (program !== undefined) return attempt(notes, "seccomp", calls.seccompFilter(program));
   notes.push(`seccomp: no table for ${process.arch}`);
   return false;

@@ -3,6 +3,7 @@
 
 import { errorName, type Kernel } from "./syscalls.js";
 
+const PR_SET_DUMPABLE = 4;
 const PR_SET_SECUREBITS = 28;
 const PR_CAPBSET_DROP = 24;
 const PR_SET_NO_NEW_PRIVS = 38;
@@ -30,6 +31,11 @@ export function forbidNewPrivileges(calls: Kernel): boolean {
 /** Orphans of this process's commands become its children instead of init's, and can be found. */
 export function adoptOrphans(calls: Kernel): boolean {
   return calls.prctl(PR_SET_CHILD_SUBREAPER, 1) === 0;
+}
+
+/** Nobody looks into this process by /proc, not even a process of the same user: it holds more than its commands. */
+export function closeToOthers(calls: Kernel): void {
+  calls.prctl(PR_SET_DUMPABLE, 0);
 }
 
 export interface Rights {

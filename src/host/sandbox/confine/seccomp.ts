@@ -1,143 +1,13 @@
 // A seccomp program: everything is allowed but the calls that reach past files and one's own processes. Built here as
 // classic BPF; the kernel runs it on every system call of the command and of all its children.
 
-interface CallNumbers {
-  readonly audit: number;
-  /** Numbers at or above this belong to another calling convention (x32) and would slip past the list. */
-  readonly tooHigh: number | undefined;
-  readonly denied: readonly number[];
-  readonly clone: number;
-  readonly clone3: number;
-  readonly unshare: number;
-  readonly setns: number;
-  readonly ioctl: number;
-  readonly socket: number;
-  /** Making a ring and registering with one; entering is harmless without, and Node's own loop may have one already. */
-  readonly ioUring: readonly number[];
-}
-
-/** mount's modern relatives and a way to take another process's descriptors; the same everywhere. */
-const SHARED_DENIED = {
-  open_tree: 428,
-  move_mount: 429,
-  fsopen: 430,
-  fsconfig: 431,
-  fsmount: 432,
-  fspick: 433,
-  pidfd_getfd: 438,
-  mount_setattr: 442,
-};
-
-/** Other processes' memory, mounts, kernel modules and keys, clocks, and handles that bypass paths. */
-const X64_DENIED = {
-  ptrace: 101,
-  process_vm_readv: 310,
-  process_vm_writev: 311,
-  kcmp: 312,
-  mount: 165,
-  umount2: 166,
-  pivot_root: 155,
-  chroot: 161,
-  bpf: 321,
-  perf_event_open: 298,
-  userfaultfd: 323,
-  fanotify_init: 300,
-  kexec_load: 246,
-  kexec_file_load: 320,
-  init_module: 175,
-  finit_module: 313,
-  delete_module: 176,
-  add_key: 248,
-  request_key: 249,
-  keyctl: 250,
-  name_to_handle_at: 303,
-  open_by_handle_at: 304,
-  swapon: 167,
-  swapoff: 168,
-  reboot: 169,
-  acct: 163,
-  quotactl: 179,
-  settimeofday: 164,
-  clock_settime: 227,
-  sethostname: 170,
-  setdomainname: 171,
-  syslog: 103,
-  personality: 135,
-  vhangup: 153,
-  iopl: 172,
-  ioperm: 173,
-  modify_ldt: 154,
-};
-
-const ARM64_DENIED: Readonly<Record<string, number>> = {
-  ptrace: 117,
-  process_vm_readv: 270,
-  process_vm_writev: 271,
-  kcmp: 272,
-  mount: 40,
-  umount2: 39,
-  pivot_root: 41,
-  chroot: 51,
-  bpf: 280,
-  perf_event_open: 241,
-  userfaultfd: 282,
-  fanotify_init: 262,
-  kexec_load: 104,
-  kexec_file_load: 294,
-  init_module: 105,
-  finit_module: 273,
-  delete_module: 106,
-  add_key: 217,
-  request_key: 218,
-  keyctl: 219,
-  name_to_handle_at: 264,
-  open_by_handle_at: 265,
-  swapon: 224,
-  swapoff: 225,
-  reboot: 142,
-  acct: 89,
-  quotactl: 60,
-  settimeofday: 170,
-  clock_settime: 112,
-  sethostname: 161,
-  setdomainname: 162,
-  syslog: 116,
-  personality: 92,
-  vhangup: 58,
-};
-
-const X64: CallNumbers = {
-  audit: 0xc000003e,
-  tooHigh: 0x40000000,
-  denied: Object.values({ ...SHARED_DENIED, ...X64_DENIED }),
-  clone: 56,
-  clone3: 435,
-  unshare: 272,
-  setns: 308,
-  ioctl: 16,
-  socket: 41,
-  ioUring: [425, 427],
-};
-
-const ARM64: CallNumbers = {
-  audit: 0xc00000b7,
-  tooHigh: undefined,
-  denied: Object.values({ ...SHARED_DENIED, ...ARM64_DENIED }),
-  clone: 220,
-  clone3: 435,
-  unshare: 97,
-  setns: 268,
-  ioctl: 29,
-  socket: 198,
-  ioUring: [425, 427],
-};
-
-const ARCHITECTURES: Readonly<Record<string, CallNumbers>> = { x64: X64, arm64: ARM64 };
+import { ARCHITECTURES, type CallNumbers } from "./call-numbers.js";
 
 const LOAD = 0x20;
 const IF_EQUAL = 0x15;
 const IF_AT_LEAST = 0x35;
 const IF_ANY_BIT = 0x45;
+const KEEP_BITS = 0x54;
 const RETURN = 0x06;
 
 const ALLOW = 0x7fff0000;
@@ -146,6 +16,7 @@ const fail = (errno: number): number => 0x00050000 | errno;
 const EPERM = 1;
 const EACCES = 13;
 const ENOSYS = 38;
+const EOPNOTSUPP = 95;
 
 /** Offsets in struct seccomp_data; arguments are 64 bits wide and little-endian on both architectures. */
 const NUMBER = 0;
@@ -160,13 +31,37 @@ const AF_UNIX = 1;
 const AF_INET = 2;
 const AF_INET6 = 10;
 const AF_NETLINK = 16;
+const SOCK_STREAM = 1;
+const SOCK_SEQPACKET = 5;
+const SOCKET_TYPE = 0xf;
+
+/** Of a file's mode: run as its owner, or as its group. */
+const SET_ID_BITS = 0o6000;
+const O_ACCMODE = 0o3;
+const O_TRUNC = 0o1000;
+/** O_CREAT and the bit of O_TMPFILE: only then does a mode count. */
+const MAKES_FILE = 0o100 | 0o20000000;
+
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
+const REFUSE: Instruction = [RETURN, 0, 0, fail(EPERM)];
+const PASS: Instruction = [RETURN, 0, 0, ALLOW];
+
+export interface FilterRules {
+  readonly network: boolean;
+  /** Sockets with a path or a name lead nowhere outside. Without, only unnamed pairs are left. */
+  readonly hasOwnSocketNames: boolean;
+  /** Names lead only to what the policy opens, so that mode, owner and times may be changed by name. */
+  readonly hasOwnFileNames: boolean;
+  /** Landlock covers truncation (version 3), or a view does. */
+  readonly guardsTruncation: boolean;
+}
+
 /** Undefined where the architecture's call numbers are not known: then there is no filter, and the report says so. */
-export function seccompProgram(architecture: string, network: boolean): Buffer | undefined {
+export function seccompProgram(architecture: string, rules: FilterRules): Buffer | undefined {
   const calls = ARCHITECTURES[architecture];
   if (calls === undefined) return undefined;
   const program: Instruction[] = [
@@ -176,17 +71,12 @@ export function seccompProgram(architecture: string, network: boolean): Buffer |
     [LOAD, 0, 0, NUMBER],
   ];
   if (calls.tooHigh !== undefined) program.push([IF_AT_LEAST, 0, 1, calls.tooHigh], [RETURN, 0, 0, fail(ENOSYS)]);
-  for (const number of calls.denied) program.push(...whenCall(number, [[RETURN, 0, 0, fail(EPERM)]]));
+  for (const number of calls.denied) program.push(...whenCall(number, [REFUSE]));
   // Their arguments lie in memory, where a filter cannot look; callers fall back to the older calls.
-  for (const number of [calls.clone3, ...calls.ioUring])
+  for (const number of [calls.clone3, calls.openat2, ...calls.ioUring, ...calls.lasting])
     program.push(...whenCall(number, [[RETURN, 0, 0, fail(ENOSYS)]]));
   program.push(
-    ...whenCall(calls.clone, [
-      [LOAD, 0, 0, argument(0)],
-      [IF_ANY_BIT, 0, 1, ANY_NAMESPACE],
-      [RETURN, 0, 0, fail(EPERM)],
-      [RETURN, 0, 0, ALLOW],
-    ]),
+    ...whenCall(calls.clone, refuseAnyBit(0, ANY_NAMESPACE)),
     // The warden makes a PID namespace for each command; a command has no privilege to do the same.
     ...whenCall(calls.unshare, onlyWhen(0, [CLONE_NEWPID], EPERM)),
     ...whenCall(calls.setns, onlyWhen(1, [CLONE_NEWPID], EPERM)),
@@ -194,13 +84,78 @@ export function seccompProgram(architecture: string, network: boolean): Buffer |
       [LOAD, 0, 0, argument(1)],
       [IF_EQUAL, 1, 0, TIOCSTI],
       [IF_EQUAL, 0, 1, TIOCLINUX],
-      [RETURN, 0, 0, fail(EPERM)],
-      [RETURN, 0, 0, ALLOW],
+      REFUSE,
+      PASS,
     ]),
-    ...whenCall(calls.socket, onlyWhen(0, network ? [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK] : [], EACCES)),
-    [RETURN, 0, 0, ALLOW],
+    // The limits of other processes, the warden's among them.
+    ...whenCall(calls.prlimit, onlyWhen(0, [0], EPERM)),
+    ...socketRules(calls, rules),
+    ...(rules.hasOwnFileNames ? [] : metadataRules(calls)),
+    ...fileRules(calls, rules),
+    PASS,
   );
   return assemble(program);
+}
+
+function socketRules(calls: CallNumbers, { network, hasOwnSocketNames }: FilterRules): Instruction[] {
+  const named = network && hasOwnSocketNames;
+  const families = network ? [...(named ? [AF_UNIX] : []), AF_INET, AF_INET6, AF_NETLINK] : [];
+  const socket = whenCall(calls.socket, onlyWhen(0, families, EACCES));
+  // One of a pair of datagram sockets can still be sent to any name; the other types cannot be connected again.
+  const pairs: Instruction[] = [
+    [LOAD, 0, 0, argument(1)],
+    [KEEP_BITS, 0, 0, SOCKET_TYPE],
+    [IF_EQUAL, 2, 0, SOCK_STREAM],
+    [IF_EQUAL, 1, 0, SOCK_SEQPACKET],
+    [RETURN, 0, 0, fail(EACCES)],
+    PASS,
+  ];
+  return named ? socket : [...socket, ...whenCall(calls.socketpair, pairs)];
+}
+
+/** Landlock does not look at these. By descriptor they stay: what can be opened for that, the policy opens. */
+function metadataRules(calls: CallNumbers): Instruction[] {
+  const unsupported: Instruction[] = [[RETURN, 0, 0, fail(EOPNOTSUPP)]];
+  return [
+    ...[...calls.metadataByName, calls.fchown].flatMap((number) => whenCall(number, [REFUSE])),
+    // As on a file system that has none, which every program expects.
+    ...calls.attributesByName.flatMap((number) => whenCall(number, unsupported)),
+    ...whenCall(calls.utimensat, [
+      [LOAD, 0, 0, argument(1)],
+      [IF_EQUAL, 0, 2, 0],
+      [LOAD, 0, 0, argument(1) + 4],
+      [IF_EQUAL, 1, 0, 0],
+      REFUSE,
+      PASS,
+    ]),
+  ];
+}
+
+/**
+ * No file gets a mode by which it runs as its owner or group: in the policy's folders a command's files belong to their
+ * owner, who may be root.
+ */
+function fileRules(calls: CallNumbers, { guardsTruncation }: FilterRules): Instruction[] {
+  // Opened for reading and yet emptied: a question of truncation alone.
+  const emptied: Instruction[] = [[IF_ANY_BIT, 0, 2, O_TRUNC], [IF_ANY_BIT, 1, 0, O_ACCMODE], REFUSE];
+  const opening = (flags: number): Instruction[] => [
+    [LOAD, 0, 0, argument(flags)],
+    ...(guardsTruncation ? [] : emptied),
+    [IF_ANY_BIT, 0, 3, MAKES_FILE],
+    [LOAD, 0, 0, argument(flags + 1)],
+    [IF_ANY_BIT, 0, 1, SET_ID_BITS],
+    REFUSE,
+    PASS,
+  ];
+  return [
+    ...calls.modes.flatMap(([number, mode]) => whenCall(number, refuseAnyBit(mode, SET_ID_BITS))),
+    ...calls.opens.flatMap(([number, flags]) => whenCall(number, opening(flags))),
+    ...(guardsTruncation ? [] : whenCall(calls.truncate, [REFUSE])),
+  ];
+}
+
+function refuseAnyBit(argumentIndex: number, bits: number): Instruction[] {
+  return [[LOAD, 0, 0, argument(argumentIndex)], [IF_ANY_BIT, 0, 1, bits], REFUSE, PASS];
 }
 
 /** Runs `body` for this call, else skips it. INVARIANT: a body ends in RETURN, so the loaded number stays for the next. */

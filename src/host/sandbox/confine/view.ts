@@ -18,7 +18,9 @@ import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
 import { isWithin, parseMountInfo } from "../../jail/mounts.js";
 import { native } from "../../jail/native.js";
 import { exchangeNamespace, type Ids } from "./idmap.js";
+import { placeProc, useOwnProcessTable } from "./proc.js";
 import { errorName, type Kernel } from "./syscalls.js";
+import { placeTemporary, type Temporary } from "./temporary.js";
 
 export interface View {
   /** Roots: read-only, without what is mounted below them. */
@@ -35,11 +37,19 @@ export interface View {
   /** In the folders the user shall act as their owner. */
   readonly actsAsOwner: boolean;
   readonly mayExecute: boolean;
+  /** The warden is the first process of a PID namespace of its own, so that /proc shows nothing but its commands. */
+  readonly hasOwnProcesses: boolean;
+}
+
+export interface Entered {
+  /** False: some file systems have no such mapping. */
+  readonly actsAsOwner: boolean;
+  readonly hasProc: boolean;
+  readonly temporary: Omit<Temporary, "seal">;
 }
 
 const MS_NOSUID = 2;
 const MS_NODEV = 4;
-const MS_NOEXEC = 8;
 const MS_BIND = 4096;
 const MS_REC = 16384;
 const MS_PRIVATE = 1 << 18;
@@ -51,17 +61,17 @@ const ATTR_NOEXEC = 8;
 
 const MAX_COPY_BYTES = 4_000_000;
 
-type Check = (what: string, result: number) => void;
+export type Check = (what: string, result: number) => void;
 
-/**
- * INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. True when the user
- * acts as the folders' owner; some file systems have no such mapping, and then it does not.
- */
-export function enterView(calls: Kernel, view: View, notes: string[]): boolean {
+/** INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. */
+export function enterView(calls: Kernel, view: View, notes: string[]): Entered {
   const ok: Check = (what, result) => {
     if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
   };
   ok("private mounts", calls.mount(null, "/", null, MS_REC | MS_PRIVATE, null));
+  const hasOwnTable = view.hasOwnProcesses && useOwnProcessTable(calls, notes);
+  // The mapping needs a process table; outside a PID namespace of its own the warden has one.
+  if (view.hasOwnProcesses && !hasOwnTable && view.actsAsOwner) throw new Error("no process table of its own");
   const sources = openSources(view);
   const owners = view.actsAsOwner && view.user !== undefined ? mapOwners(calls, sources, view.user, notes) : undefined;
   const base = ["/tmp", "/var/tmp", "/mnt", "/run"].find((path) =>
@@ -74,17 +84,16 @@ export function enterView(calls: Kernel, view: View, notes: string[]): boolean {
     mkdirSync(base + dirname(path), { recursive: true, mode: 0o755 });
     writeFileSync(base + path, text, { mode: 0o644 });
   }
+  const temporary = placeTemporary(calls, base, view, sources, ok);
   for (const source of sources) place(calls, base, source, view.mayExecute, owners?.get(source), ok);
-  mkdirSync(base + view.scratch.path, { recursive: true });
-  const scratchOptions = `size=${view.scratch.bytes},nr_inodes=${view.scratch.files},mode=1777`;
-  const scratchFlags = MS_NOSUID | MS_NODEV | (view.mayExecute ? 0 : MS_NOEXEC);
-  ok("scratch", calls.mount("tmpfs", base + view.scratch.path, "tmpfs", scratchFlags, scratchOptions));
+  temporary.seal();
+  const hasProc = hasOwnTable && placeProc(calls, base, notes, ok);
   process.chdir(base);
   ok("pivot_root", calls.pivotRootHere());
   ok("old root", calls.unmountLazily("."));
   process.chdir("/");
   ok("read-only view", calls.setMountFlags("/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, false));
-  return owners !== undefined;
+  return { actsAsOwner: owners !== undefined, hasProc, temporary };
 }
 
 /** A detached copy of each folder's mount, with owner and user exchanged. Undefined when one of them cannot have it. */
@@ -120,11 +129,14 @@ function mapOwners(
 
 type Kind = "folder" | "system" | "writable" | "device" | "link";
 
-interface Source {
+export interface Placed {
   readonly path: string;
+  readonly isFolder: boolean;
+}
+
+interface Source extends Placed {
   readonly kind: Kind;
   readonly fd: number;
-  readonly isFolder: boolean;
 }
 
 /** Held open before the new tree covers anything, so that what is shown is what was opened. Outer folders first. */

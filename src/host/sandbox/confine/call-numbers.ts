@@ -1,0 +1,196 @@
+// Numbers of the system calls that the filter knows, for each architecture (arch/x86/entry/syscalls/syscall_64.tbl,
+// include/uapi/asm-generic/unistd.h).
+
+export interface CallNumbers {
+  readonly audit: number;
+  /** Numbers at or above this belong to another calling convention (x32) and would slip past the list. */
+  readonly tooHigh: number | undefined;
+  readonly denied: readonly number[];
+  readonly clone: number;
+  readonly clone3: number;
+  readonly unshare: number;
+  readonly setns: number;
+  readonly ioctl: number;
+  readonly socket: number;
+  readonly socketpair: number;
+  readonly prlimit: number;
+  readonly openat2: number;
+  /** System V and POSIX message queues, shared memory and semaphores: they outlive whoever made them. */
+  readonly lasting: readonly number[];
+  /** Calls that set a file's mode, and which argument it is. */
+  readonly modes: readonly (readonly [call: number, argument: number])[];
+  /** Calls that open a file and may make it: the flags' argument; the mode is the next. */
+  readonly opens: readonly (readonly [call: number, argument: number])[];
+  readonly truncate: number;
+  /** Mode, owner or times of a file by its name. */
+  readonly metadataByName: readonly number[];
+  /** The same for extended attributes, ACLs among them. */
+  readonly attributesByName: readonly number[];
+  readonly fchown: number;
+  readonly utimensat: number;
+  /** Making a ring and registering with one; entering is harmless without, and Node's own loop may have one already. */
+  readonly ioUring: readonly number[];
+}
+
+/** mount's modern relatives and a way to take another process's descriptors; the same everywhere. */
+const SHARED_DENIED = {
+  open_tree: 428,
+  move_mount: 429,
+  fsopen: 430,
+  fsconfig: 431,
+  fsmount: 432,
+  fspick: 433,
+  pidfd_getfd: 438,
+  mount_setattr: 442,
+  open_tree_attr: 467,
+};
+
+/** Other processes' memory, mounts, kernel modules and keys, clocks, and handles that bypass paths. */
+const X64_DENIED = {
+  ptrace: 101,
+  process_vm_readv: 310,
+  process_vm_writev: 311,
+  kcmp: 312,
+  mount: 165,
+  umount2: 166,
+  pivot_root: 155,
+  chroot: 161,
+  bpf: 321,
+  perf_event_open: 298,
+  userfaultfd: 323,
+  fanotify_init: 300,
+  kexec_load: 246,
+  kexec_file_load: 320,
+  init_module: 175,
+  finit_module: 313,
+  delete_module: 176,
+  add_key: 248,
+  request_key: 249,
+  keyctl: 250,
+  name_to_handle_at: 303,
+  open_by_handle_at: 304,
+  swapon: 167,
+  swapoff: 168,
+  reboot: 169,
+  acct: 163,
+  quotactl: 179,
+  settimeofday: 164,
+  clock_settime: 227,
+  sethostname: 170,
+  setdomainname: 171,
+  syslog: 103,
+  personality: 135,
+  vhangup: 153,
+  iopl: 172,
+  ioperm: 173,
+  modify_ldt: 154,
+};
+
+const ARM64_DENIED: Readonly<Record<string, number>> = {
+  ptrace: 117,
+  process_vm_readv: 270,
+  process_vm_writev: 271,
+  kcmp: 272,
+  mount: 40,
+  umount2: 39,
+  pivot_root: 41,
+  chroot: 51,
+  bpf: 280,
+  perf_event_open: 241,
+  userfaultfd: 282,
+  fanotify_init: 262,
+  kexec_load: 104,
+  kexec_file_load: 294,
+  init_module: 105,
+  finit_module: 273,
+  delete_module: 106,
+  add_key: 217,
+  request_key: 218,
+  keyctl: 219,
+  name_to_handle_at: 264,
+  open_by_handle_at: 265,
+  swapon: 224,
+  swapoff: 225,
+  reboot: 142,
+  acct: 89,
+  quotactl: 60,
+  settimeofday: 170,
+  clock_settime: 112,
+  sethostname: 161,
+  setdomainname: 162,
+  syslog: 116,
+  personality: 92,
+  vhangup: 58,
+};
+
+const X64: CallNumbers = {
+  audit: 0xc000003e,
+  tooHigh: 0x40000000,
+  denied: Object.values({ ...SHARED_DENIED, ...X64_DENIED }),
+  clone: 56,
+  clone3: 435,
+  unshare: 272,
+  setns: 308,
+  ioctl: 16,
+  socket: 41,
+  socketpair: 53,
+  prlimit: 302,
+  openat2: 437,
+  lasting: [29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220, 240, 241],
+  modes: [
+    [90, 1], // chmod
+    [91, 1], // fchmod
+    [268, 2], // fchmodat
+    [452, 2], // fchmodat2
+    [85, 1], // creat
+    [83, 1], // mkdir
+    [258, 2], // mkdirat
+    [133, 1], // mknod
+    [259, 2], // mknodat
+  ],
+  opens: [
+    [2, 1], // open
+    [257, 2], // openat
+  ],
+  truncate: 76,
+  // chmod, fchmodat, fchmodat2, chown, lchown, fchownat, utime, utimes, futimesat, file_setattr
+  metadataByName: [90, 268, 452, 92, 94, 260, 132, 235, 261, 469],
+  // setxattr, lsetxattr, removexattr, lremovexattr, setxattrat, removexattrat
+  attributesByName: [188, 189, 197, 198, 463, 466],
+  fchown: 93,
+  utimensat: 280,
+  ioUring: [425, 427],
+};
+
+const ARM64: CallNumbers = {
+  audit: 0xc00000b7,
+  tooHigh: undefined,
+  denied: Object.values({ ...SHARED_DENIED, ...ARM64_DENIED }),
+  clone: 220,
+  clone3: 435,
+  unshare: 97,
+  setns: 268,
+  ioctl: 29,
+  socket: 198,
+  socketpair: 199,
+  prlimit: 261,
+  openat2: 437,
+  lasting: [194, 196, 195, 190, 193, 191, 197, 186, 189, 188, 187, 192, 180, 181],
+  modes: [
+    [52, 1], // fchmod
+    [53, 2], // fchmodat
+    [452, 2], // fchmodat2
+    [34, 2], // mkdirat
+    [33, 2], // mknodat
+  ],
+  opens: [[56, 2]], // openat
+  truncate: 45,
+  // fchmodat, fchmodat2, fchownat, file_setattr
+  metadataByName: [53, 452, 54, 469],
+  attributesByName: [5, 6, 14, 15, 463, 466],
+  fchown: 55,
+  utimensat: 88,
+  ioUring: [425, 427],
+};
+
+export const ARCHITECTURES: Readonly<Record<string, CallNumbers>> = { x64: X64, arm64: ARM64 };

@@ -1,0 +1,77 @@
+// /proc for commands: that of the warden's own PID namespace, read-only, with the processes that a command may not look into
+// left out and everything about the machine covered but what ordinary programs read.
+
+import { lstatSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
+import { errorName, type Kernel } from "./syscalls.js";
+import type { Check } from "./view.js";
+
+const MS_RDONLY = 1;
+const MS_NOSUID = 2;
+const MS_NODEV = 4;
+const MS_NOEXEC = 8;
+const MS_BIND = 4096;
+const ATTR_RDONLY = 1;
+const ATTR_NOSUID = 2;
+const ATTR_NODEV = 4;
+const ATTR_NOEXEC = 8;
+
+/** Only processes that the reader could trace are there (5.8); before that, only those of its own user. */
+const HIDING = ["hidepid=4", "hidepid=2"];
+
+const SHOWN = new Set([
+  "cgroups",
+  "cpuinfo",
+  "filesystems",
+  "loadavg",
+  "meminfo",
+  "mounts",
+  "net",
+  "pressure",
+  "self",
+  "stat",
+  "swaps",
+  "sys",
+  "thread-self",
+  "uptime",
+  "version",
+  "vmstat",
+]);
+
+const LINKS = { fd: "self/fd", stdin: "self/fd/0", stdout: "self/fd/1", stderr: "self/fd/2" };
+
+/**
+ * From here on /proc speaks of the warden's own PID namespace, of which it is the first process. False when the kernel
+ * refuses: where /proc is partly covered (most containers), no user namespace gets a fresh one.
+ */
+export function useOwnProcessTable(calls: Kernel, notes: string[]): boolean {
+  const mounted = calls.mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, null);
+  if (mounted < 0) notes.push(`/proc: ${errorName(mounted)}`);
+  return mounted >= 0;
+}
+
+/** INVARIANT: /proc is the warden's own, and `base` holds /dev/null. */
+export function placeProc(calls: Kernel, base: string, notes: string[], ok: Check): boolean {
+  const at = `${base}/proc`;
+  mkdirSync(at, { recursive: true, mode: 0o555 });
+  const flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  let mounted = -1;
+  for (const hiding of HIDING) if (mounted < 0) mounted = calls.mount("proc", at, "proc", flags, hiding);
+  if (mounted < 0) {
+    notes.push(`/proc: ${errorName(mounted)}`);
+    return false;
+  }
+  for (const name of readdirSync(at)) {
+    if (SHOWN.has(name) || /^[0-9]+$/.test(name)) continue;
+    cover(calls, `${at}/${name}`, `${base}/dev/null`, ok);
+  }
+  ok("/proc", calls.setMountFlags(at, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC, false));
+  for (const [name, target] of Object.entries(LINKS)) symlinkSync(`/proc/${target}`, `${base}/dev/${name}`);
+  return true;
+}
+
+function cover(calls: Kernel, path: string, nothing: string, ok: Check): void {
+  const result = lstatSync(path).isDirectory()
+    ? calls.mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=555")
+    : calls.mount(nothing, path, null, MS_BIND, null);
+  ok(`cover ${path}`, result);
+}

@@ -1,0 +1,23 @@
+// A host run by an ordinary user: by whoever runs the tests, or, when that is root, by a user of nobody's.
+
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { compiled } from "./compiled.js";
+import { isRoot } from "./machine.js";
+
+const run = promisify(execFile);
+/** Nobody's, and not the sandbox's own. */
+export const UNPRIVILEGED = 64_123;
+
+/** `body` is the body of an async function that is given `makeWorld`; what it returns comes back as JSON. */
+export async function asOrdinaryUser<T>(body: string): Promise<T> {
+  const script = `
+    import { makeWorld } from ${JSON.stringify(compiled("test/host/support/world.js"))};
+    const result = await (async () => {${body}})();
+    process.stdout.write(JSON.stringify(result));`;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], {
+    ...(isRoot ? { uid: UNPRIVILEGED, gid: UNPRIVILEGED } : {}),
+    env: { PATH: "/usr/bin:/bin" },
+  });
+  return JSON.parse(stdout) as T;
+}
