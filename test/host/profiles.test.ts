@@ -214,6 +214,18 @@ describe("git", () => {
     writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x\n");
   });
 
+  test("where nothing confines files, sandbox: preferred is not enough for git", async () => {
+    const bare = makeWorld("  - { id: git, profile: git }\n  - { id: cat, profile: cat }", "sandbox: preferred", {
+      native: true,
+      bubblewrap: true,
+    });
+    const outcome = await bare.run("git", ["status"]);
+    expect(rule(outcome)).toBe("sandboxRequired");
+    expect(outcome.ok ? "" : outcome.denial.reason).toContain("a repository's own config");
+    expect(ok(await bare.run("cat", ["readme.md"])).stdout).toBe("hello\n");
+    await bare.close();
+  });
+
   test.each(["git", "make", "npm", "tar"])("%s without a sandbox is refused with the policy", (name) => {
     const entry = `  - { id: x, profile: ${name} }`;
     expect(() => makeWorld(entry, "sandbox: off")).toThrow(/profile.*needs a sandbox.*sandbox: required/s);

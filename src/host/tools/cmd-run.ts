@@ -2,7 +2,7 @@
 
 import { AuditClock, type AuditFacts } from "../audit.js";
 import { type Denial, denial, isDenial } from "../denial.js";
-import { isUnchanged, type Policy } from "../policy/index.js";
+import { type Command, isUnchanged, type Policy } from "../policy/index.js";
 import {
   confinementOf,
   type Ending,
@@ -153,12 +153,18 @@ function start(policy: Policy, planned: Planned, context: CmdContext): Promise<R
     },
     signal: context.signal,
     onOutput: context.onOutput,
-    accept: (protections) => {
-      if (command.sandbox !== "required") return undefined;
-      const missing = missingProtections(protections, command.network);
-      return missing.length === 0 ? undefined : missing.join(", ");
-    },
+    accept: (protections) => findMissing(command, protections),
   });
+}
+
+/** What the policy or the command's profile cannot do without and this machine does not give. */
+function findMissing({ sandbox, network, profile }: Command, protections: Protections): string | undefined {
+  if (sandbox === "required") {
+    const missing = missingProtections(protections, network);
+    return missing.length === 0 ? undefined : missing.join(", ");
+  }
+  // With nothing in force, `preferred` is `off` by another name.
+  return profile?.needsSandbox !== undefined && protections.files === "none" ? "file-system confinement" : undefined;
 }
 
 function report(reporter: Reporter, facts: AuditFacts, planned: Planned, outcome: RunOutcome): Outcome<CmdRunResult> {
@@ -175,17 +181,7 @@ function report(reporter: Reporter, facts: AuditFacts, planned: Planned, outcome
     case "aborted":
       return reporter.denied(cancelled(), facts);
     case "refused":
-      return reporter.denied(
-        denial(
-          "POLICY_DENY",
-          "sandboxRequired",
-          `this machine does not give what sandbox: required asks for: ${outcome.reason}`,
-          {
-            suggestions: ["run `portcullis doctor`", "an operator may set sandbox: preferred"],
-          },
-        ),
-        facts,
-      );
+      return reporter.denied(unprotected(planned.command, outcome.reason), facts);
     case "unavailable":
       return reporter.denied(
         denial("INTERNAL", "sandbox", "the sandbox could not be started", {
@@ -194,6 +190,16 @@ function report(reporter: Reporter, facts: AuditFacts, planned: Planned, outcome
         facts,
       );
   }
+}
+
+function unprotected({ sandbox, profile }: Command, missing: string): Denial {
+  const needs =
+    profile?.needsSandbox === undefined ? "" : `; the profile ${profile.name} ${profile.needsSandbox} and needs it`;
+  const asked = sandbox === "required" ? "what sandbox: required asks for" : "what the command's profile asks for";
+  const preferred = needs === "" ? ["an operator may set sandbox: preferred"] : [];
+  return denial("POLICY_DENY", "sandboxRequired", `this machine does not give ${asked}: ${missing}${needs}`, {
+    suggestions: ["run `portcullis doctor`", ...preferred],
+  });
 }
 
 function cancelled(): Denial {
