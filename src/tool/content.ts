@@ -2,6 +2,7 @@
 
 import type { JsonObject, JsonValue } from "../protocol/index.js";
 import { DefinitionError } from "./errors.js";
+import { asJson, checkBlocks } from "./sent.js";
 import type {
   AudioContent,
   ContentBlock,
@@ -67,18 +68,21 @@ function base64(data: Bytes): string {
   return typeof data === "string" ? data : Buffer.from(data).toString("base64");
 }
 
-/** Whatever a handler returned, as a result. */
-export function toResult(tool: string, returned: HandlerResult): ToolResult {
-  if (returned === undefined) return { content: [] };
-  if (typeof returned === "string") return { content: [text(returned)] };
-  if (Array.isArray(returned)) return { content: returned };
-  if (typeof returned === "object" && returned !== null) {
-    if ("content" in returned && Array.isArray(returned.content)) return returned as ToolResult;
+/** Whatever a handler returned, as a result in the form in which it is checked and sent. */
+export function toResult(tool: string, handed: HandlerResult): ToolResult {
+  if (handed === undefined) return { content: [] };
+  if (typeof handed === "string") return { content: [text(handed)] };
+  if (typeof handed === "object" && handed !== null) {
+    const returned = asJson(tool, handed);
+    if (Array.isArray(returned)) return checkBlocks(tool, { content: returned });
+    if ("content" in returned && Array.isArray(returned.content)) return checkBlocks(tool, returned as ToolResult);
     if ("structuredContent" in returned && returned.structuredContent !== undefined) {
       const { structuredContent, ...rest } = returned;
-      return { ...rest, content: [text(JSON.stringify(structuredContent))], structuredContent };
+      return checkBlocks(tool, { ...rest, content: [text(JSON.stringify(structuredContent))], structuredContent });
     }
-    if ("type" in returned && typeof returned.type === "string") return { content: [returned as ContentBlock] };
+    if ("type" in returned && typeof returned.type === "string") {
+      return checkBlocks(tool, { content: [returned as ContentBlock] });
+    }
   }
   throw new DefinitionError(
     `tool \`${tool}\`: the handler returned neither text, content blocks, a result with \`content\` nor \`structuredContent\``,

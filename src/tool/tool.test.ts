@@ -178,6 +178,35 @@ describe("what a handler may return", () => {
     );
     await expect(returning(null as never)).rejects.toThrow(DefinitionError);
   });
+  it.each([
+    ["NaN", { structuredContent: { b: Number.NaN } }, /`b` is NaN, which has no JSON form/],
+    ["a hidden NaN", { structuredContent: { b: { toJSON: () => 1 / 0 } } }, /`b` is Infinity/],
+    ["a function", { structuredContent: { b: () => 1 } }, /`b` is of type function/],
+    ["a hole", { structuredContent: { b: [undefined] } }, /`0` is of type undefined/],
+    ["a text block without text", { content: [{ type: "text" }] }, /content block 0 needs `text` as a string/],
+    ["an image without its type", [{ type: "image", data: "" }], /block 0 needs `mimeType`/],
+    ["a resource without contents", [{ type: "resource", resource: { uri: "a:b" } }], /block 0 needs `blob`/],
+    ["a block of no type", [{ type: "video", data: "" }], /block 0 must have a `type`/],
+    ["isError that is no boolean", { content: [], isError: "yes" }, /`isError` must be true or false/],
+    ["200 levels", { structuredContent: JSON.parse(`${"[".repeat(200)}${"]".repeat(200)}`) }, /nested deeper than 126/],
+  ])("%s cannot be sent, and is not", async (_name, result, message) => {
+    const error = await returning(result as HandlerResult).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ type: "OutputInvalid" });
+    expect((error as Error).message).toMatch(message);
+  });
+
+  it("is checked in the form in which it is sent", async () => {
+    const when = new Date(0);
+    const sent = await returning({ structuredContent: { when, gone: undefined } as never });
+    expect(sent).toEqual({
+      content: [text('{"when":"1970-01-01T00:00:00.000Z"}')],
+      structuredContent: { when: "1970-01-01T00:00:00.000Z" },
+    });
+    expect(Object.keys(sent.structuredContent as object)).toEqual(["when"]);
+    const plain = { content: [text("a")], structuredContent: { a: [1, null, { b: "c" }] } };
+    expect(await returning(plain)).toBe(plain);
+  });
+
   it("what it throws goes to whoever runs it", async () => {
     const tool = defineTool({
       name: "t",
