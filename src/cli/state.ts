@@ -1,7 +1,7 @@
 // The working folder: policy, ledger and the operator's credential, made on the first run.
 
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { CliError, EXIT } from "./exit.js";
 import { COMMON_POLICY, DEFAULT_POLICY } from "./default-policy.js";
 
@@ -50,10 +50,17 @@ const WHY: Readonly<Record<string, string>> = {
   ENOTDIR: "a part of its path is a file",
 };
 
+/** One after the other: where the system makes no folders at all, a recursive mkdir never comes back. */
+function makeFolders(path: string): void {
+  if (existsSync(path)) return;
+  makeFolders(dirname(path));
+  mkdirSync(path, { mode: 0o700 });
+}
+
 /** True when there was none before. */
 function make(paths: Omit<State, "isNew">, serves: "demonstration" | "applications"): boolean {
   const isNew = !existsSync(paths.policyDir);
-  mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
+  makeFolders(paths.dir);
   if (isNew) {
     mkdirSync(paths.policyDir, { mode: 0o700 });
     const [name, text] = serves === "applications" ? ["common.cedar", COMMON_POLICY] : ["demo.cedar", DEFAULT_POLICY];
