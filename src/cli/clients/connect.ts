@@ -147,18 +147,17 @@ function planText(plan: ConnectPlan, elsewhere: Collected["elsewhere"], app: str
       `~ ${file}, which belongs to the project and may be shared with others`,
       ...taken.map(out),
     ]),
-    ...plan.around.map((each) => aroundText(each, plan.file)),
+    ...plan.around.map(aroundText),
     ...elsewhere.map(
       ({ project, names }) =>
-        `  ! in ${visible(project)} stay servers of its own (${names.map(visible).join(", ")}), reached around the gate there: import and connect in that folder`,
+        `  ! the project ${visible(project)} has servers of its own (${names.map(visible).join(", ")}), reached around the gate: import and connect in its folder`,
     ),
     ...(isShort ? [] : [`~ application ${app}: names are shown short, without dots, as models take them`]),
   ].join("\n");
 }
 
-function aroundText({ name, file, isBehind, wasHidden }: Around, main: string): string {
-  const where = file === main ? "" : ` in ${file}`;
-  const what = `  ! ${visible(name)}${where} stays, and is reached around the gate`;
+function aroundText({ name, file, isBehind, wasHidden }: Around): string {
+  const what = `  ! ${visible(name)} stays in ${visible(file)}, and is reached around the gate`;
   if (isBehind) return `${what}: connect without --project takes it out there`;
   return wasHidden
     ? `${what}: another of its name hid it; take it out, or give it another name there and import it`
