@@ -109,6 +109,7 @@ commands:
 limits: { maxReadBytes: ${READ_BYTES} }
 sandbox: required
 `,
+    { mode: 0o600 },
   );
 }
 

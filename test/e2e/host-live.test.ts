@@ -22,6 +22,8 @@ import { localIdentity } from "../../src/identity/index.js";
 import { type LedgerRecord, read } from "../../src/ledger/index.js";
 import { root } from "./serving.js";
 
+// A policy that the group can write does not start, and some machines make every file so.
+process.umask(0o022);
 const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-live-")));
 const code = join(base, "code");
 const inner = join(code, "inner");

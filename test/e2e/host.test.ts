@@ -20,6 +20,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/client/index.js";
 import { portcullis, root } from "./serving.js";
 
+// A policy that the group can write does not start, and some machines make every file so.
+process.umask(0o022);
 const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-host-")));
 const code = join(base, "code");
 const scratch = join(code, "scratch");
