@@ -21,9 +21,9 @@ interface Sizes {
 }
 
 const SETTINGS = [
-  { name: "in one folder, on SQLite", kind: "sqlite", folders: 1 },
-  { name: "in two folders, on one SQLite", kind: "sqlite", folders: 2 },
-  { name: "in two folders, on one PostgreSQL", kind: "postgres", folders: 2 },
+  ["in one folder, on SQLite", { kind: "sqlite", folders: 1 }],
+  ["in two folders, on one SQLite", { kind: "sqlite", folders: 2 }],
+  ["in two folders, on one PostgreSQL", { kind: "postgres", folders: 2 }],
 ] as const;
 
 export function testWriters(sizes: Sizes): void {
@@ -52,7 +52,7 @@ export function testWriters(sizes: Sizes): void {
     return { started, done, kill: () => child.kill("SIGKILL"), acknowledged: () => acknowledged };
   }
 
-  describe.skipIf(missing).each(SETTINGS)(`writers $name${missing ? ` (${missing})` : ""}`, (setting) => {
+  describe.skipIf(missing).each(SETTINGS)(`writers %s${missing ? ` (${missing})` : ""}`, (_, setting) => {
     const opened: Storage[] = [];
     afterAll(async () => {
       for (const storage of opened) await storage.close();
