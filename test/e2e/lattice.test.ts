@@ -49,7 +49,7 @@ describe("portcullis lattice check and graph", () => {
         servers: { s: { tools: [{ name: evil }] }, t: { tools: [{ name: "y" }] } },
         agents: { a: { servers: ["s", "t"] }, b: { servers: ["s", "t"], allow: ["t.y"] } },
         delegations: [
-          { from: "a", to: "b" },
+          { from: "a", to: "b", tools: [`s.${evil}`] },
           { from: "b", to: "b" },
         ],
       }),

@@ -162,6 +162,28 @@ describe("reports", () => {
         expect(Math.abs(x - x2) >= w || Math.abs(y - y2) >= h).toBe(true);
     }
     expect(svg).toContain('class="edge marked"');
+    const back = [...svg.matchAll(/ d="M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H([\d.]+)V([\d.]+)H([\d.]+)"/g)].map((m) =>
+      m.slice(1).map(Number),
+    );
+    expect(back.length).toBeGreaterThan(5);
+    const [, width = 0, height = 0] = /viewBox="0 0 ([\d.]+) ([\d.]+)"/.exec(svg)?.map(Number) ?? [];
+    for (const [x1 = 0, y1 = 0, x3 = 0, y3 = 0, x5 = 0, y6 = 0, x7 = 0] of back) {
+      const corners = [
+        [x1, y1],
+        [x3, y1],
+        [x3, y3],
+        [x5, y3],
+        [x5, y6],
+        [x7, y6],
+      ] as const;
+      for (const [i, [ax, ay]] of corners.slice(1).entries()) {
+        const [bx, by] = corners[i] as readonly [number, number];
+        expect(ax > 0 && ax < width && ay > 0 && ay < height).toBe(true);
+        const isClear = ([x = 0, y = 0, w = 0, h = 0]: number[]): boolean =>
+          Math.max(ax, bx) <= x || Math.min(ax, bx) >= x + w || Math.max(ay, by) <= y || Math.min(ay, by) >= y + h;
+        expect(boxes.every(isClear)).toBe(true);
+      }
+    }
     expect(svg.match(/<g>/g)?.length).toBe(svg.match(/<\/g>/g)?.length);
     expect(toSvg(workflow, violations)).toContain("&lt;mailer &amp; &quot;co&quot;&gt;");
   });

@@ -5,6 +5,8 @@ import { tell } from "./story.js";
 
 const BOX = { width: 168, height: 34, gapX: 132, gapY: 18, margin: 24 } as const;
 const LINE_HEIGHT = 18;
+/** Where delegations that lead back run: below all boxes side by side, and up and down between the columns. */
+const BACK = { gap: 5, nearest: 16, step: 7, steps: 14 } as const;
 const MAX_STORIES = 12;
 const MAX_NAME = 22;
 /** A generous width of one character of a note. */
@@ -19,7 +21,7 @@ const STYLE = `
   .box { fill: #f8fafc; stroke: #94a3b8; }
   .root { fill: #e8f0fe; stroke: #1a56db; }
   .offending { fill: #fde8e8; stroke: #c81e1e; stroke-width: 2; }
-  .edge { fill: none; stroke: #94a3b8; stroke-width: 1.2; }
+  .edge { fill: none; stroke: #94a3b8; stroke-width: 1.2; stroke-linejoin: round; }
   .marked { stroke: #c81e1e; stroke-width: 3; }`;
 
 /** A layered drawing, roots at the left, the ways of the violations in red. */
@@ -28,8 +30,13 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
   const { column, row, columns, rows } = layout(picture);
   const x = (node: number): number => BOX.margin + (column[node] ?? 0) * (BOX.width + BOX.gapX);
   const y = (node: number): number => BOX.margin + (row[node] ?? 0) * (BOX.height + BOX.gapY);
-  const drawn = BOX.margin * 2 + rows * (BOX.height + BOX.gapY) - BOX.gapY;
-  const width = Math.max(BOX.margin * 2 + columns * (BOX.width + BOX.gapX) - BOX.gapX, 480);
+  const boxes = BOX.margin * 2 + rows * (BOX.height + BOX.gapY) - BOX.gapY;
+  const back = new Map(picture.edges.filter(({ from, to }) => x(to) < x(from)).map((edge, i) => [edge, i]));
+  const isBent = picture.edges.some(({ from, to }) => x(to) <= x(from));
+  const place: Place = { x, y, below: boxes - BOX.margin / 2, back };
+  const drawn = boxes + back.size * BACK.gap;
+  const right = isBent ? BOX.gapX - BOX.margin : 0;
+  const width = Math.max(BOX.margin * 2 + columns * (BOX.width + BOX.gapX) - BOX.gapX + right, 480);
   const told = violations.slice(0, MAX_STORIES).map(tell);
   if (violations.length > MAX_STORIES) told.push(`… and ${violations.length - MAX_STORIES} more`);
   const stories = told.flatMap((story) => wrapped(story, Math.floor((width - 2 * BOX.margin) / CHARACTER)));
@@ -44,9 +51,9 @@ export function toSvg(workflow: Workflow, violations: readonly Violation[] = [])
     `<style>${STYLE}</style>`,
     `<defs>${arrow("plain", "#94a3b8")}${arrow("red", "#c81e1e")}</defs>`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
-    ...edges.map((edge) => line(edge, x, y)),
+    ...edges.map((edge) => line(edge, place)),
     // Above all lines, so that none runs through a word.
-    ...edges.flatMap((edge) => (edge.label === "" ? [] : caption(edge, x, y))),
+    ...edges.flatMap((edge) => (edge.label === "" ? [] : caption(edge, place))),
     ...picture.nodes.map(({ name, isRoot, isOffending, capabilities }, node) => {
       const look = isOffending ? "box offending" : isRoot ? "box root" : "box";
       const at = `x="${x(node)}" y="${y(node)}" width="${BOX.width}" height="${BOX.height}" rx="${isRoot ? 17 : 6}"`;
@@ -86,30 +93,44 @@ function wrapped(story: string, most: number): NoteLine[] {
   return kept.map((text, i) => ({ text: shorten(text, most), indent: i === 0 ? 0 : INDENT }));
 }
 
-type Place = (node: number) => number;
-
-/** Forwards a gentle curve, backwards or sideways a bow around the boxes. */
-function course({ from, to }: PictureEdge, x: Place, y: Place) {
-  const middle = BOX.height / 2;
-  const forwards = x(to) > x(from);
-  const x1 = x(from) + BOX.width;
-  const x2 = forwards ? x(to) : x(to) + BOX.width;
-  const bend = forwards ? Math.max(32, (x2 - x1) / 2) : 56;
-  return { x1, x2, y1: y(from) + middle, y2: y(to) + middle, bend, forwards };
+interface Place {
+  readonly x: (node: number) => number;
+  readonly y: (node: number) => number;
+  /** Below all boxes. */
+  readonly below: number;
+  /** The delegations that lead back to an earlier column, each with its number. */
+  readonly back: ReadonlyMap<PictureEdge, number>;
 }
 
-function line(edge: PictureEdge, x: Place, y: Place): string {
-  const { x1, y1, x2, y2, bend, forwards } = course(edge, x, y);
-  const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${forwards ? x2 - bend : x2 + bend} ${y2} ${x2} ${y2}`;
+/** Forwards a gentle curve, within a column a bow beside it, backwards around all boxes; and where a caption goes. */
+function course(edge: PictureEdge, { x, y, below, back }: Place): { path: string; middle: readonly [number, number] } {
+  const { from, to } = edge;
+  const half = BOX.height / 2;
+  const isForwards = x(to) > x(from);
+  const [x1, x2] = [x(from) + BOX.width, isForwards ? x(to) : x(to) + BOX.width];
+  const apart = from === to ? half / 2 : 0;
+  const [y1, y2] = [y(from) + half - apart, y(to) + half + apart];
+  const number = back.get(edge);
+  if (number !== undefined) {
+    const beside = BACK.nearest + (number % BACK.steps) * BACK.step;
+    const lane = below + (number + 1) * BACK.gap;
+    const path = `M${x1} ${y1}H${x1 + beside}V${lane}H${x2 + beside}V${y2}H${x2}`;
+    return { path, middle: [(x1 + x2) / 2 + beside, lane] };
+  }
+  const bend = isForwards ? Math.max(32, (x2 - x1) / 2) : 56;
+  const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${isForwards ? x2 - bend : x2 + bend} ${y2} ${x2} ${y2}`;
+  return { path, middle: [(x1 + x2) / 2 + (isForwards ? 0 : bend / 2), (y1 + y2) / 2] };
+}
+
+function line(edge: PictureEdge, place: Place): string {
   const look = `class="edge${edge.isMarked ? " marked" : ""}" marker-end="url(#${edge.isMarked ? "red" : "plain"})"`;
-  return `<path ${look} d="${path}"/>`;
+  return `<path ${look} d="${course(edge, place).path}"/>`;
 }
 
-function caption(edge: PictureEdge, x: Place, y: Place): string {
-  const { x1, y1, x2, y2, bend, forwards } = course(edge, x, y);
-  const at = `x="${(x1 + x2) / 2 + (forwards ? 0 : bend / 2)}" y="${(y1 + y2) / 2 - 4}"`;
+function caption(edge: PictureEdge, place: Place): string {
+  const [x, y] = course(edge, place).middle;
   const text = escape(shorten(edge.label, 18));
-  return `<text class="label" ${at} text-anchor="middle"><title>${escape(edge.label)}</title>${text}</text>`;
+  return `<text class="label" x="${x}" y="${y - 4}" text-anchor="middle"><title>${escape(edge.label)}</title>${text}</text>`;
 }
 
 function escape(text: string): string {

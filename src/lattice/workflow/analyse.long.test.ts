@@ -24,10 +24,10 @@ it(`analysis tells the truth about ${NARROWED} workflows with up to sixty narrow
 it("past its bounds it proves nothing that is not true and misses nothing that is", async () => {
   const files = fc
     .record({
-      steps: fc.integer({ min: 9, max: 12 }),
-      limits: fc.array(fc.subarray(CALLS, { minLength: 4, maxLength: 7 }), { minLength: 30, maxLength: 30 }),
+      steps: fc.integer({ min: 10, max: 12 }),
+      limits: fc.array(fc.subarray(CALLS, { minLength: 4, maxLength: 7 }), { minLength: 60, maxLength: 60 }),
     })
     .map(({ steps, limits }) => fileOf(doubling(steps), limits, (agent) => limits[agent % 7]));
-  const done = checkNarrowings(6, await loadChecker(), files);
-  expect(done.exact).toBeLessThan(6);
+  const done = checkNarrowings(4, await loadChecker(), files);
+  expect(done.exact).toBeLessThan(4);
 });
