@@ -93,7 +93,8 @@ export function addAppCommands(program: Command): void {
         return withStore(command, options, async (storage) => {
           const changed = await change(storage, id, (document) => withField(document, pathOf(path), fresh));
           report(outFor(command), changed);
-          for (const each of await remarks(changed.after)) outFor(command).note(each);
+          const known = await remarks(changed.before);
+          for (const each of await remarks(changed.after)) if (!known.includes(each)) outFor(command).note(each);
         });
       },
     );
