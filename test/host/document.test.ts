@@ -5,7 +5,15 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { decideCmdRun, decideFsRead, decideFsWrite, hostTools, parsePolicy } from "../../src/host/index.js";
+import {
+  cmdRun,
+  decideCmdRun,
+  decideFsRead,
+  decideFsWrite,
+  fsWrite,
+  hostTools,
+  parsePolicy,
+} from "../../src/host/index.js";
 import { isNetworkType, mountsBetween } from "../../src/host/jail/index.js";
 import { code, makeWorld, ok, rule, type World } from "./support/world.js";
 
@@ -87,6 +95,18 @@ describe("15 Unit: policy parsing", () => {
     expect(loaded.policy.zones[0]).toMatchObject({ recursive: true, maxFileBytes: 10_000_000, createIfMissing: true });
     expect(loaded.policy.logging).toMatchObject({ level: "info", redact: ["env"] });
     expect(loaded.policy.limits).toMatchObject({ maxReadBytes: 5_000_000, maxCmdConcurrency: 2 });
+  });
+
+  test("the document's own example, at work: a write makes the zone, and a command runs in it", async () => {
+    const document = readFileSync(new URL("./fixtures/document-policy.yaml", import.meta.url), "utf8");
+    const home = join(world.base, "at-work");
+    mkdirSync(join(home, "code"), { recursive: true });
+    const loaded = parsePolicy(document, "policy.yaml", { home });
+    if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
+    const { policy } = loaded;
+    ok(await fsWrite(policy, { path: "~/code/scratch/out.txt", data: "SGVsbG8=", encoding: "base64", create: true }));
+    const listing = { commandId: "ls", args: ["-a"], cwd: "~/code/scratch" };
+    expect(ok(await cmdRun(policy, listing, { sandbox: world.sandbox })).stdout).toBe(".\n..\nout.txt\n");
   });
 });
 
