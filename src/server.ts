@@ -57,7 +57,7 @@ export class Server extends ServerBuilder {
 
   /**
    * What any transport can stand in front of. Made when it is first asked for: a policy is checked against the tools
-   * that are there then, so define them before.
+   * that are there then, and a policy text again whenever tools come or go.
    */
   get handler(): Endpoint {
     this.#endpoint ??= this.#open();
@@ -93,5 +93,9 @@ async function listenOn(handler: Handler, options: ListenOptions): Promise<Liste
       return (await import("./transport/websocket.js")).listenWebSocket(handler, options);
     case "tcp":
       return (await import("./transport/tcp.js")).listenTcp(handler, options);
+    default:
+      throw new TypeError(
+        `listen: there is no transport ${JSON.stringify((options as { transport?: unknown }).transport)}; known are "stdio", "http", "websocket" and "tcp"`,
+      );
   }
 }

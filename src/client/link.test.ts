@@ -115,6 +115,13 @@ describe("answers", () => {
       message: "no such thing",
     });
   });
+
+  it("that are errors show what to do and which rule it was where code looks for them", async () => {
+    const data = { suggestions: ["ask for less", 7], rule: "no-shell" };
+    const { link } = await linkTo((exchange) => exchange.error(-32602, "no such thing", data));
+    const error = await link.request(ask()).catch((e: McpError) => e);
+    expect(error).toMatchObject({ suggestions: ["ask for less"], rules: [{ id: "no-shell" }], data });
+  });
 });
 
 describe("a request", () => {

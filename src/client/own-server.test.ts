@@ -81,6 +81,29 @@ const nested = (levels: number): JsonValue => JSON.parse(`${"[".repeat(levels)}$
 /** Far below the timeout of a call: what fails, fails at once. */
 const AT_ONCE = { timeoutMs: 60_000 };
 
+describe.each(transports)("over %s tools that come and go while it serves", (_, serve) => {
+  it("are listed and called under the policy that was given, and forgotten", async () => {
+    const policy = `${permitAll} @id("never") forbid (principal, action == Action::"pay", resource);`;
+    const server = serverWith({ policy });
+    const changed: string[] = [];
+    const client = await connected(await serve(server), { onListChanged: (kind) => changed.push(kind) });
+    const names = async (): Promise<string[]> => (await client.listTools({ fresh: true })).map(({ name }) => name);
+    const free = { noGuardrailRequired: true };
+    server
+      .tool("late", "Late", z.object({}), () => "here", free)
+      .tool("later", "Later", z.object({}), () => "too", free);
+    expect(await names()).toEqual(expect.arrayContaining(["echo", "late", "later"]));
+    expect((await client.callTool("late")).content).toEqual([{ type: "text", text: "here" }]);
+    const forbidden = await client.callTool("pay", { amount: 1 });
+    expect(forbidden).toMatchObject({ isError: true, structuredContent: { rule: "never" } });
+    // The rule that forbids `pay` outlives it, and what comes next is known all the same.
+    server.removeTool("pay").tool("last", "Last", z.object({}), () => "yes", free);
+    expect((await client.callTool("last")).content).toEqual([{ type: "text", text: "yes" }]);
+    expect(await names()).not.toContain("pay");
+    expect(changed).toContain("tools");
+  });
+});
+
 describe.each(transports)("over %s what no reader would take", (_, serve) => {
   it.each([
     ["a lone surrogate", "\ud800", "/arguments/text"],

@@ -1,6 +1,6 @@
 // The gateway as others hold it: parts with safe defaults, and one endpoint that any transport can stand in front of.
 
-import { createGate, type Gate, type GateOptions, type ToolSummary } from "../gate/index.js";
+import { createGate, type Gate, type GateOptions, loadPolicy, type ToolSummary } from "../gate/index.js";
 import { type Identify, localIdentity } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
@@ -29,14 +29,15 @@ export interface GatewayOptions {
 
 export function createGateway(options: GatewayOptions): Endpoint {
   const { server } = options;
-  const gate = isGate(options.gate) ? options.gate : createGate({ tools: toolSummaries(server), ...options.gate });
+  // A library speaks up only when something is broken; `serve` says more.
+  const telemetry = options.telemetry ?? createTelemetry({ log: { level: "error" } });
+  const gate = isGate(options.gate) ? options.gate : gateFor(server, options.gate ?? {}, telemetry);
   const gateway: Gateway = {
     server,
     gate,
     ledger: options.ledger,
     identify: options.identify ?? localIdentity(),
-    // A library speaks up only when something is broken; `serve` says more.
-    telemetry: options.telemetry ?? createTelemetry({ log: { level: "error" } }),
+    telemetry,
     limits: { ...DEFAULT_GATEWAY_LIMITS, ...options.limits },
     plainMethods: new Set(options.plainMethods),
     readOnlyTools: new Set(options.readOnlyTools),
@@ -48,6 +49,32 @@ export function createGateway(options: GatewayOptions): Endpoint {
     callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
   };
   return new Endpoint(gateway);
+}
+
+/** A policy given as text is for the tools that are there: when those change, it is loaded again. */
+function gateFor(server: ServerDefinition, options: GateOptions, telemetry: Telemetry): Gate {
+  const gate = createGate({ tools: toolSummaries(server), ...options });
+  const { policy, tools } = options;
+  if (typeof policy !== "string" || tools !== undefined) return gate;
+  let isDue = false;
+  const reload = (): void => {
+    isDue = false;
+    try {
+      // A rule may outlive the tool it speaks of.
+      const how = { unknownTools: "warn" } as const;
+      gate.swap(loadPolicy([{ file: "policy.cedar", text: policy }], toolSummaries(server), how));
+    } catch (error) {
+      const problem = (error as Error).message;
+      telemetry.log.error("the policy does not fit the tools any more; it stays as it was loaded", { problem });
+    }
+  };
+  server.onChange(({ kind }) => {
+    if (kind !== "tools" || isDue) return;
+    isDue = true;
+    // Once for all the tools of this turn, and before anybody who is told of the change can ask.
+    queueMicrotask(reload);
+  });
+  return gate;
 }
 
 function isGate(gate: Gate | GateOptions | undefined): gate is Gate {
