@@ -19,9 +19,6 @@ import { authenticateHeader, belongsInResult, type Dresser, errorText, failedRes
 import type { Session } from "./session.js";
 import type { Conversation, Gateway, Route } from "./types.js";
 
-/** The trace id of what never became a call. */
-export const NOBODY = "0".repeat(32);
-
 export const SILENT: Conversation = {
   clientCapabilities: {},
   logLevel: undefined,
@@ -107,8 +104,8 @@ function faulty(
   return { ok: false, text: errorText(request.id, fault, revision, traceId), head: { status } };
 }
 
-export function failed(id: RequestId, fault: Fault): Answered {
-  return { ok: false, text: errorText(id, fault, ASSUMED, NOBODY), head: undefined };
+export function failed(id: RequestId, fault: Fault, traceId: string): Answered {
+  return { ok: false, text: errorText(id, fault, ASSUMED, traceId), head: undefined };
 }
 
 function plainText(result: JsonObject): string {

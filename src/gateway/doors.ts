@@ -13,12 +13,13 @@ import {
   type Revision,
 } from "../protocol/index.js";
 import { openApi } from "../tool/index.js";
-import { NOBODY, SILENT } from "./answer.js";
+import { SILENT } from "./answer.js";
 import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
 import { authenticateHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
 import type { Asker } from "./lists.js";
+import { refusedTrace } from "./refused.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
 
@@ -29,7 +30,7 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
     return true;
   }
   if (request.path === "/openapi.json" && request.method === "GET") {
-    void withFaults(request, async () => {
+    void withFaults(endpoint, request, async () => {
       const principal = await endpoint.identify(request);
       const asker = { principal, transport: request.peer.transport };
       request.reply.end(JSON.stringify(openApiOf(endpoint, asker)), { headers: JSON_TYPE });
@@ -50,11 +51,12 @@ function openApiOf({ gateway }: Endpoint, asker: Asker): JsonObject {
 
 const JSON_TYPE = { "content-type": "application/json" };
 
-async function withFaults(request: Asking, run: () => Promise<void>): Promise<void> {
+async function withFaults({ gateway }: Endpoint, request: Asking, run: () => Promise<void>): Promise<void> {
   try {
     await run();
   } catch (error) {
-    fail(request, asFault(error), NOBODY);
+    const fault = asFault(error);
+    fail(request, fault, refusedTrace(gateway, request.peer, fault));
   }
 }
 
@@ -71,7 +73,7 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
     reply.end(undefined, { status: 405, headers: { allow: "POST" } });
     return Promise.resolve();
   }
-  return withFaults(request, async () => {
+  return withFaults(endpoint, request, async () => {
     const principal = await endpoint.identify(request);
     const session = endpoint.sessions.find(id, principal);
     if (method === "DELETE") {
@@ -92,7 +94,7 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
 async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): Promise<void> {
   const { reply, peer } = request;
   const { gateway } = endpoint;
-  let traceId = NOBODY;
+  let traceId: string | undefined;
   try {
     if (request.method !== "POST") return reply.end(undefined, { status: 405, headers: { allow: "POST" } });
     const principal = await endpoint.identify(request);
@@ -129,11 +131,9 @@ async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): P
     if (!answer.ok) return fail(request, answer.fault, traceId);
     reply.end(answer.text, { headers: JSON_TYPE });
   } catch (error) {
-    fail(
-      request,
-      error instanceof URIError ? new Fault("InvalidRequest", "the path is no valid URI") : asDoorFault(error),
-      traceId,
-    );
+    const fault =
+      error instanceof URIError ? new Fault("InvalidRequest", "the path is no valid URI") : asDoorFault(error);
+    fail(request, fault, traceId ?? refusedTrace(gateway, peer, fault));
   }
 }
 

@@ -527,6 +527,27 @@ describe("sessions over HTTP", () => {
     expect(server.handler.sessions.size).toBe(2);
   });
 
+  it("that are refused have a trace id all the same: the caller's own, or a new one", async () => {
+    const server = testServer();
+    const { url } = await start(server);
+    const send = async (body: string, more: Record<string, string> = {}): Promise<string> => {
+      const response = await fetch(url, {
+        method: "POST",
+        headers: { "content-type": "application/json", accept: "application/json, text/event-stream", ...more },
+        body,
+      });
+      const { error } = (await response.json()) as { error: { data: { trace_id: string } } };
+      return error.data.trace_id;
+    };
+    const traceId = "0af7651916cd43dd8448eb211c80319c";
+    const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
+    const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
+    for (const body of ["{", "[]", '{"jsonrpc":"1.0"}', ping]) {
+      expect(await send(body, { traceparent })).toBe(traceId);
+      expect(await send(body)).toMatch(/^(?!0{32})[0-9a-f]{32}$/);
+    }
+  });
+
   it("of an agent that opens one after the other make room among its own, and no other loses one", () => {
     const limits = { maxSessions: 100, maxAgentSessions: 3, sessionIdleMs: 60_000 };
     const forgotten: string[] = [];

@@ -26,12 +26,13 @@ import {
 } from "../protocol/index.js";
 import type { LogLevel } from "../tool/index.js";
 import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
-import { type Answered, type Asked, answerRequest, failed, NOBODY, SILENT } from "./answer.js";
+import { type Answered, type Asked, answerRequest, failed, SILENT } from "./answer.js";
 import { Cancel } from "./cancel.js";
 import { capabilitiesOf } from "./builtin.js";
 import { httpDoor } from "./doors.js";
 import { authenticateHeader, Dresser, errorText, successText } from "./dress.js";
 import { mayFollow } from "./follow.js";
+import { refusedTrace } from "./refused.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
 import { Session, type SessionChange, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
@@ -83,15 +84,15 @@ export class Endpoint implements Handler {
       value = parseStrict(inbound.text, this.gateway.limits.maxDepth);
     } catch (error) {
       const reason = error instanceof StrictJsonError ? error.message : "not valid JSON";
-      return this.#refuse(inbound.reply, null, new Fault("ParseError", reason), ASSUMED, 400);
+      return this.#refuse(inbound, null, new Fault("ParseError", reason), ASSUMED, 400);
     }
     if (Array.isArray(value)) void this.#batch(value, inbound);
     else this.#one(classify(value), inbound);
   }
 
-  malformed(problem: Malformed, _peer: Peer, reply: Reply): void {
+  malformed(problem: Malformed, peer: Peer, reply: Reply): void {
     const fault = new Fault(problem.kind === "too-large" ? "TooLarge" : "ParseError", problem.message);
-    this.#refuse(reply, null, fault, ASSUMED, httpStatus(fault));
+    this.#refuse({ reply, peer }, null, fault, ASSUMED, httpStatus(fault));
   }
 
   http(request: Asking): boolean {
@@ -189,10 +190,10 @@ export class Endpoint implements Handler {
   #one(message: Classified, inbound: Arrived): void {
     switch (message.kind) {
       case "invalid":
-        return this.#refuse(inbound.reply, message.id, message.fault, ASSUMED, 400);
+        return this.#refuse(inbound, message.id, message.fault, ASSUMED, 400);
       case "request":
         this.#request(message.message, inbound).catch((error) =>
-          this.#refuse(inbound.reply, message.message.id, asFault(error), ASSUMED, 200),
+          this.#refuse(inbound, message.message.id, asFault(error), ASSUMED, 200),
         );
         return;
       case "notification":
@@ -201,7 +202,8 @@ export class Endpoint implements Handler {
           () => inbound.reply.end(undefined, { status: 202 }),
           (error) => {
             const fault = asFault(error);
-            inbound.reply.end(errorText(null, fault, ASSUMED, NOBODY), { status: httpStatus(fault) });
+            const traceId = refusedTrace(this.gateway, inbound.peer, fault);
+            inbound.reply.end(errorText(null, fault, ASSUMED, traceId), { status: httpStatus(fault) });
           },
         );
     }
@@ -215,7 +217,7 @@ export class Endpoint implements Handler {
     const allowed = session?.phase === "active" ? session.revision.batches : this.gateway.plainMethods.size > 0;
     if (!allowed || items.length === 0 || items.length > maxBatch) {
       const reason = allowed ? `a batch holds 1 to ${maxBatch} messages` : "batches exist only in revision 2025-03-26";
-      return this.#refuse(inbound.reply, null, new Fault("InvalidRequest", reason), ASSUMED, 400);
+      return this.#refuse(inbound, null, new Fault("InvalidRequest", reason), ASSUMED, 400);
     }
     const answers = await Promise.all(items.map((item) => this.#inBatch(item, inbound)));
     const texts = answers.filter((text) => text !== undefined);
@@ -284,7 +286,7 @@ export class Endpoint implements Handler {
     const refused = (error: unknown): void => {
       this.gateway.telemetry.metrics.unauthenticated.inc();
       const fault = asFault(error);
-      this.#refuse(inbound.reply, request.id, fault, ASSUMED, httpStatus(fault));
+      this.#refuse(inbound, request.id, fault, ASSUMED, httpStatus(fault));
     };
     try {
       const { auth } = request as unknown as JsonObject;
@@ -317,7 +319,7 @@ export class Endpoint implements Handler {
       }
     } catch (error) {
       const fault = asFault(error);
-      return this.#refuse(reply, request.id, fault, MODERN, httpStatus(fault));
+      return this.#refuse(inbound, request.id, fault, MODERN, httpStatus(fault));
     }
     const conversation: Conversation = {
       clientCapabilities: facts.clientCapabilities,
@@ -366,7 +368,7 @@ export class Endpoint implements Handler {
       const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
       stop = this.subscriptions.listen(request.id, filter, reply, finish, follow, principal.credential);
     } catch (error) {
-      return this.#refuse(reply, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
+      return this.#refuse(inbound, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
     }
     const session = inbound.channel ? this.#channels.get(inbound.channel) : undefined;
     session?.underWay.set(request.id, cancel);
@@ -411,7 +413,7 @@ export class Endpoint implements Handler {
       return isNew ? this.sessions.open(principal) : this.#httpSession(inbound, principal);
     } catch (error) {
       const fault = asFault(error);
-      this.#refuse(inbound.reply, request.id, fault, ASSUMED, httpStatus(fault));
+      this.#refuse(inbound, request.id, fault, ASSUMED, httpStatus(fault));
       return undefined;
     }
   }
@@ -433,7 +435,7 @@ export class Endpoint implements Handler {
   async #legacy(request: Request, inbound: Arrived, principal: Principal, session: Session): Promise<void> {
     const { reply, peer } = inbound;
     const wrong = phaseFault(session.phase, request.method);
-    if (wrong) return this.#refuse(reply, request.id, wrong, session.revision, 400);
+    if (wrong) return this.#refuse(inbound, request.id, wrong, session.revision, 400);
     if (request.method === "initialize") {
       const answer = this.#initialize(request, session, principal);
       if (!inbound.channel) await this.#save(session);
@@ -486,10 +488,13 @@ export class Endpoint implements Handler {
   async #answer(underWay: Map<RequestId, Cancel> | undefined, asked: Asked): Promise<Answered> {
     const { id } = asked.request;
     if (underWay?.has(id)) {
-      return failed(id, new Fault("InvalidRequest", `a request with id ${JSON.stringify(id)} is already under way`));
+      return this.#failed(
+        asked,
+        new Fault("InvalidRequest", `a request with id ${JSON.stringify(id)} is already under way`),
+      );
     }
     if (underWay && underWay.size >= this.gateway.limits.maxOpenRequests) {
-      return failed(id, new Fault("TooMany", `${this.gateway.limits.maxOpenRequests} requests are under way`));
+      return this.#failed(asked, new Fault("TooMany", `${this.gateway.limits.maxOpenRequests} requests are under way`));
     }
     underWay?.set(id, asked.cancel);
     try {
@@ -499,8 +504,19 @@ export class Endpoint implements Handler {
     }
   }
 
-  #refuse(reply: Reply, id: RequestId | null, fault: Fault, revision: Revision, status: number): void {
-    reply.end(errorText(id, fault, revision, NOBODY), { status, headers: authenticateHeader(fault) });
+  #failed({ request, peer }: Asked, fault: Fault): Answered {
+    return failed(request.id, fault, refusedTrace(this.gateway, peer, fault));
+  }
+
+  #refuse(
+    { reply, peer }: Pick<Arrived, "reply" | "peer">,
+    id: RequestId | null,
+    fault: Fault,
+    revision: Revision,
+    status: number,
+  ): void {
+    const traceId = refusedTrace(this.gateway, peer, fault);
+    reply.end(errorText(id, fault, revision, traceId), { status, headers: authenticateHeader(fault) });
   }
 }
 
