@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { awkwardManifest } from "./fixtures/awkward.js";
 import { writeFiles } from "./fixtures/compile.js";
 import { hostileManifest } from "./fixtures/hostile.js";
 import { randomTools } from "./fixtures/random.js";
@@ -30,6 +31,7 @@ describe.skipIf(typeof roslyn === "string")(
     it("compiles for every manifest, a hostile one included, without a warning", () => {
       const groups = new Map([
         ["hostile", project("hostile", hostileManifest())],
+        ["awkward", project("awkward", awkwardManifest())],
         ["random", project("random", { tools: randomTools(150, 21) })],
       ]);
       for (const [i, { name, manifest }] of manifestFiles().entries()) {

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { equalityKey } from "./schema/compile.js";
+import { awkwardManifest } from "./fixtures/awkward.js";
 import { cargo, whyNoCargo, workspace, writeFiles } from "./fixtures/compile.js";
 import { rustDriver } from "./fixtures/rust-driver.js";
 import { randomCases, randomTools } from "./fixtures/random.js";
@@ -45,7 +46,10 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
 
   it("compiles for hostile manifests, without tools, and under names that are taken", () => {
     const folder = join(dir, "odd");
-    const odd = { hostile: hostileManifest(), empty: { tools: [] } } as Record<string, unknown>;
+    const odd = { hostile: hostileManifest(), awkward: awkwardManifest(), empty: { tools: [] } } as Record<
+      string,
+      unknown
+    >;
     const one = { tools: [{ name: "t", inputSchema: {}, outputSchema: false }] };
     for (const name of ["type", "serde", "core", "test", "self", "1", "日本"]) odd[name] = one;
     const members = Object.entries(odd).map(([name, manifest], i) => {

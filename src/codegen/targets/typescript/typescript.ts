@@ -44,8 +44,21 @@ export const typescript: Target = {
   },
 };
 
+/** What the language itself asks of any object: a tool of that name would run when somebody awaits or prints its caller. */
+const OBJECT_MEMBERS = [
+  "constructor",
+  "hasOwnProperty",
+  "isPrototypeOf",
+  "propertyIsEnumerable",
+  "then",
+  "toJSON",
+  "toLocaleString",
+  "toString",
+  "valueOf",
+];
+
 function methodNames({ tools }: Contract): ReadonlyMap<ToolContract, string> {
-  const names = new Names(["constructor", "then", "toString", "valueOf", "hasOwnProperty", "isPrototypeOf"]);
+  const names = new Names(OBJECT_MEMBERS);
   return new Map(tools.map((tool) => [tool, names.take(camel(tool.name, "tool"))]));
 }
 
@@ -179,12 +192,17 @@ ${calls.join("\n")}${calls.length > 0 ? "\n" : ""}  ${calls.length > 0 ? "async 
 `;
 }
 
+/** In an interface a bare `new(…)` is no method, but says what is constructed. */
+function signatureName(method: string): string {
+  return method === "new" ? literal(method) : propertyName(method);
+}
+
 function serverFile(contract: Contract, methods: ReadonlyMap<ToolContract, string>): string {
   const { title, tools } = contract;
   const types = tools.flatMap(({ args, result }) => [args.type, ...(result ? [result.type] : [])]);
   const entries = tools.map(
     (tool) =>
-      `${comment(tool.docs, "  ")}  ${propertyName(methods.get(tool) as string)}(args: ${tool.args.type}, context: Context): Promise<${tool.result?.type ?? "unknown"}>;\n`,
+      `${comment(tool.docs, "  ")}  ${signatureName(methods.get(tool) as string)}(args: ${tool.args.type}, context: Context): Promise<${tool.result?.type ?? "unknown"}>;\n`,
   );
   const cases = tools.map((tool) => {
     const call = `await handlers.${methods.get(tool)}(decode${tool.args.type}(args), context)`;
