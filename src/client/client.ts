@@ -242,7 +242,7 @@ export class Client {
 
   /** What a caller's callback throws must not reach the transport that delivered the message. */
   #guarded<T extends RequestOptions>(options: T): T {
-    const { onProgress } = options;
+    const onProgress = options?.onProgress;
     return onProgress ? { ...options, onProgress: (progress) => this.#tell(onProgress, progress) } : options;
   }
 

@@ -81,6 +81,22 @@ const nested = (levels: number): JsonValue => JSON.parse(`${"[".repeat(levels)}$
 /** Far below the timeout of a call: what fails, fails at once. */
 const AT_ONCE = { timeoutMs: 60_000 };
 
+describe("what is left out or misspelt", () => {
+  it("is said: a caller, a transport", async () => {
+    const server = serverWith();
+    const client = await connected(server);
+    await expect(client.callToolSecure("echo", { text: "a" }, undefined as never)).rejects.toThrow(
+      /needs to know who calls: give \{ app: "…", agent: "…" \}/,
+    );
+    await expect(client.callToolSecure("echo", { text: "a" }, { app: "a" } as never)).rejects.toThrow(
+      /`agent` is missing/,
+    );
+    await expect(server.listen({ transport: "ws" } as never)).rejects.toThrow(
+      'there is no transport "ws"; known are "stdio", "http", "websocket" and "tcp"',
+    );
+  });
+});
+
 describe.each(transports)("over %s tools that come and go while it serves", (_, serve) => {
   it("are listed and called under the policy that was given, and forgotten", async () => {
     const policy = `${permitAll} @id("never") forbid (principal, action == Action::"pay", resource);`;

@@ -108,6 +108,7 @@ export class SecureCalls {
   }
 
   async call(tool: string, args: JsonObject, context: CallerContext): Promise<ToolResult> {
+    checkCaller(context);
     const { app, agent, scope = [], allowed, meta, ...how } = context;
     const principal: Principal = { app, agent, scope, via: "local", ...(allowed ? { tools: allowed } : {}) };
     return this.#run(
@@ -283,6 +284,16 @@ export class SecureCalls {
       });
     }
   }
+}
+
+/** Nobody is decided upon in a stranger's name, nor in none. */
+function checkCaller(context: CallerContext | undefined): void {
+  const missing = (["app", "agent"] as const).find((name) => typeof context?.[name] !== "string" || !context[name]);
+  if (missing === undefined) return;
+  throw new ProtocolError(
+    "InvalidParams",
+    `callToolSecure needs to know who calls: give { app: "…", agent: "…" } as its third argument (\`${missing}\` is missing)`,
+  );
 }
 
 type Answer = { result: JsonObject; error?: never } | { error: Error; result?: never };

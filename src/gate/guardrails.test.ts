@@ -49,6 +49,24 @@ describe("the callback runner", () => {
     expect(await runner.run(alice, target, intentFor(alice, "y"))).toHaveProperty("token");
   });
 
+  it.each([
+    [true, "answered true"],
+    [false, "answered false"],
+    [null, "answered null"],
+    ["", "answered an empty text"],
+    [{ allow: true }, "answered an object"],
+    [{ block: undefined }, "answered an object"],
+  ])("blocks what answers %j, and says what an answer is", async (answer, reason) => {
+    const blocked = await runnerWith({ callback: () => answer as never }).run(alice, target, intentFor(alice, "x"));
+    expect(blocked).toMatchObject({ blocked: { reason: expect.stringContaining(reason) } });
+    expect(JSON.stringify(blocked)).toContain("returns nothing to let a call pass");
+  });
+
+  it.each(["id", "agent", "tool", "callback"])("refuses a guardrail without %s", (field) => {
+    expect(() => runnerWith({ [field]: undefined })).toThrow(`\`${field}\` as`);
+    if (field !== "callback") expect(() => runnerWith({ [field]: "" })).toThrow(`\`${field}\` as text`);
+  });
+
   it("blocks when any of several callbacks blocks, whatever the order", async () => {
     const pass: Partial<Guardrail> = { id: "pass" };
     const block: Partial<Guardrail> = { id: "block", callback: () => "no" };

@@ -67,6 +67,7 @@ export class CallbackRunner {
   }
 
   register(guardrail: Guardrail): () => void {
+    checkGuardrail(guardrail);
     if (this.#guardrails.length >= MAX_GUARDRAILS) throw new RangeError(`more than ${MAX_GUARDRAILS} guardrails`);
     this.#guardrails.push(guardrail);
     return () => {
@@ -131,14 +132,31 @@ export class CallbackRunner {
     });
     try {
       const answer = await Promise.race([guardrail.callback(call), expired]);
-      if (answer === undefined) return undefined;
-      return typeof answer === "string" ? answer : String(answer.block);
+      return answer === undefined ? undefined : reasonIn(guardrail, answer);
     } catch (error) {
       return `guardrail \`${guardrail.id}\` failed: ${(error as Error)?.message ?? error}`;
     } finally {
       clearTimeout(timer);
     }
   }
+}
+
+/** One that could never fit a call, or never run, would be a guard that nobody misses. */
+function checkGuardrail(guardrail: Guardrail): void {
+  const { id, agent, tool, callback } = guardrail;
+  for (const [field, value] of Object.entries({ id, agent, tool })) {
+    if (typeof value === "string" && value !== "") continue;
+    throw new TypeError(`a guardrail needs \`${field}\` as text; \`agent\` and \`tool\` may be "*" for every one`);
+  }
+  if (typeof callback !== "function") throw new TypeError(`guardrail \`${id}\` needs \`callback\` as a function`);
+}
+
+/** Whatever is not nothing blocks; what is no reason says so. */
+function reasonIn(guardrail: Guardrail, answer: unknown): string {
+  const reason = typeof answer === "object" && answer !== null && "block" in answer ? answer.block : answer;
+  if (typeof reason === "string" && reason !== "") return reason;
+  const shown = typeof answer === "object" ? "an object" : String(answer);
+  return `guardrail \`${guardrail.id}\` answered ${answer === null ? "null" : shown || "an empty text"}: it returns nothing to let a call pass, or the reason why not`;
 }
 
 function coversAgent(guardrail: Guardrail, principal: Principal, agent: string): boolean {

@@ -226,6 +226,8 @@ describe("opening a ledger", () => {
       /is "example\.com\/test-ledger", it was opened as "example\.com\/other"/,
     );
     await expect(openLedger({ dir, origin: "has space" })).rejects.toThrow(/cannot name a ledger/);
+    await expect(openLedger({ dir } as never)).rejects.toThrow(/needs `origin`/);
+    await expect(openLedger({ origin: "a.b/c" } as never)).rejects.toThrow(/needs `dir`/);
   });
 
   it("computes tiles again that are gone or damaged", async () => {

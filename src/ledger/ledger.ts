@@ -105,10 +105,11 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   }
 }
 
-function checkOptions({ origin, maxLineBytes = 0 }: LedgerOptions): void {
-  if (!isKeyName(origin)) {
+function checkOptions({ dir, origin, maxLineBytes = 0 }: LedgerOptions): void {
+  if (typeof dir !== "string" || dir === "") throw new LedgerRefused("a ledger needs `dir`", "name a folder for it");
+  if (typeof origin !== "string" || !isKeyName(origin)) {
     throw new LedgerRefused(
-      `"${origin}" cannot name a ledger`,
+      origin === undefined ? "a ledger needs `origin`" : `"${origin}" cannot name a ledger`,
       "give an origin such as example.com/gateway, without spaces or plus signs",
     );
   }

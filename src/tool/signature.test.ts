@@ -121,9 +121,18 @@ describe("a signature", () => {
       () => field.string({ pattern: "^a", examples: ["b"] }),
       /the default or example "b" does not match/,
     ],
+    [
+      "a flag that JSON Schema has not",
+      () => field.string({ pattern: /^[a-z]+$/i }),
+      /has no flag `i`; write it without/,
+    ],
     ["a broken pattern", () => field.string({ pattern: "(" }), /not a valid regular expression/],
   ])("with %s is refused", (_, make, message) => {
     expect(() => signature({ name: "s", description: "", inputs: { x: make() } })).toThrow(DefinitionError);
     expect(() => signature({ name: "s", description: "", inputs: { x: make() } })).toThrow(message);
+  });
+
+  it("take a pattern whose flags say only how to search", () => {
+    expect(field.string({ pattern: /^[a-z]+$/gu }).schema).toEqual({ type: "string", pattern: "^[a-z]+$" });
   });
 });

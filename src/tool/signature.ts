@@ -117,10 +117,19 @@ function make<T, R extends boolean>(type: JsonObject, options: object = {}): Fie
   const schema: JsonObject = { ...type };
   for (const [key, value] of Object.entries(options)) {
     if (key === "required" || value === undefined) continue;
-    schema[RENAMED[key] ?? key] = value instanceof RegExp ? value.source : (value as JsonValue);
+    schema[RENAMED[key] ?? key] = value instanceof RegExp ? sourceOf(value) : (value as JsonValue);
   }
   const { required = !("default" in options) } = options as { required?: boolean };
   return { schema, required: required as R };
+}
+
+/** JSON Schema has patterns and no flags. Those that say only how to search are nothing to it; the others mean more. */
+function sourceOf(pattern: RegExp): string {
+  const lost = pattern.flags.replace(/[dgu]/g, "");
+  if (lost === "") return pattern.source;
+  throw new DefinitionError(
+    `pattern ${pattern}: a JSON Schema has no flag \`${lost}\`; write it without, [a-zA-Z] in place of /[a-z]/i`,
+  );
 }
 
 function objectSchema(fields: Fields): JsonObject {
