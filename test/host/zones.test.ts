@@ -170,17 +170,28 @@ describe("a repository in a zone", () => {
   });
 
   test.each(WAYS.slice(0, 2))("held by %s, its insides are closed to every command but git", async (_, without) => {
+    mkdirSync(join(base, "root/zone/deep/.git"));
+    writeFileSync(join(base, "root/zone/deep/.git/config"), "[core]\n");
     const { sh } = runner(policyOf(OPEN), without);
-    const { protections } = ok(
-      await sh(
-        "echo x > .git/hooks/pre-commit; echo x > .git/config; mv .git g; mkdir .git; echo x > .git/config; echo y > f",
-        join(base, "root/zone"),
-      ),
-    );
-    if (protections.files === "landlock") return expect(protections.notes.join()).toContain("can be written");
-    expect(existsSync(join(base, "root/zone/.git/hooks/pre-commit"))).toBe(false);
-    expect(readFileSync(join(base, "root/zone/.git/config"), "utf8")).toBe("[core]\n");
-    expect(existsSync(join(base, "root/zone/f"))).toBe(true);
+    const script =
+      "echo x > .git/hooks/pre-commit; echo x > .git/config; mv .git g; mkdir .git; echo x > .git/config; echo y > f";
+    for (const folder of [join(base, "root/zone"), join(base, "root/zone/deep")]) {
+      const { protections } = ok(await sh(script, folder));
+      if (protections.files === "landlock") return expect(protections.notes.join()).toContain("can be written");
+      expect(existsSync(join(folder, ".git/hooks/pre-commit"))).toBe(false);
+      expect(readFileSync(join(folder, ".git/config"), "utf8")).toBe("[core]\n");
+      expect(existsSync(join(folder, "f"))).toBe(true);
+    }
+  });
+
+  test("git itself may write them", async ({ skip }) => {
+    if (!has("git")) skip("git is not installed here");
+    rmSync(join(base, "root/zone/.git"), { recursive: true });
+    const git = "\n  - { id: git, exec: git, args: { allow: [init, config, a.b, c] } }\n";
+    const { run } = runner(policyOf(OPEN, `${COMMANDS}${git}`));
+    expect(ok(await run("git", ["init"], join(base, "root/zone"))).exitCode).toBe(0);
+    expect(ok(await run("git", ["config", "a.b", "c"], join(base, "root/zone"))).exitCode).toBe(0);
+    expect(readFileSync(join(base, "root/zone/.git/config"), "utf8")).toContain("b = c");
   });
 
   test("without a view the answer says that they can be written", async () => {

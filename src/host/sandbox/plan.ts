@@ -1,6 +1,6 @@
 // From a policy and one of its commands to the confinement it runs in and the environment it sees.
 
-import { lstatSync } from "node:fs";
+import { lstatSync, opendirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { isNetworkType, isWithin, mountOf, readMounts } from "../jail/index.js";
@@ -64,9 +64,34 @@ function presentZones(policy: Policy): string[] {
 function repositoriesIn(policy: Policy): string[] {
   return policy.zones
     .filter((zone) => isOpenToCommands(zone) && !zone.repositoryInternals)
-    .map((zone) => join(zone.path, ".git"))
+    .flatMap((zone) => [zone.path, ...foldersIn(zone.path)])
+    .flatMap((folder) => [join(folder, ".git"), join(folder, ".hg")])
     .filter((path) => identityOf(path) !== "absent");
 }
+
+/** Names looked at in a zone for a repository each; this is asked before every command. */
+const MAX_NAMES = 256;
+
+function foldersIn(path: string): string[] {
+  const folders: string[] = [];
+  try {
+    const names = opendirSync(path);
+    try {
+      for (let i = 0; i < MAX_NAMES; i++) {
+        const entry = names.readSync();
+        if (entry === null) break;
+        if (entry.isDirectory() && !INTERNAL_FOLDERS.has(entry.name)) folders.push(join(path, entry.name));
+      }
+    } finally {
+      names.closeSync();
+    }
+  } catch {
+    // Absent, or closed to us: then there is nothing to show either.
+  }
+  return folders.sort();
+}
+
+const INTERNAL_FOLDERS = new Set([".git", ".hg"]);
 
 function isGit(command: Command): boolean {
   return command.profile?.name === "git" || basename(command.executable.real) === "git";
