@@ -23,6 +23,9 @@ const MIN_FLOOD_BYTES = 16_000_000;
 // What is made for a command must be reachable for its user, whatever the host's own habits.
 process.umask(0o022);
 
+// Node answers this signal by opening a debugger to whoever connects; a command of the same user can send it.
+process.on("SIGUSR1", () => undefined);
+
 let start: StartMessage | undefined;
 let confined: Confined | undefined;
 let running: { readonly id: number; readonly child: ChildProcess } | undefined;

@@ -27,6 +27,9 @@ export interface CallNumbers {
   /** The same for extended attributes, ACLs among them. */
   readonly attributesByName: readonly number[];
   readonly fchown: number;
+  readonly fcntl: number;
+  /** Calls that send a signal, and which argument it is. */
+  readonly signals: readonly (readonly [call: number, argument: number])[];
   readonly utimensat: number;
   /** Making a ring and registering with one; entering is harmless without, and Node's own loop may have one already. */
   readonly ioUring: readonly number[];
@@ -158,6 +161,15 @@ const X64: CallNumbers = {
   // setxattr, lsetxattr, removexattr, lremovexattr, setxattrat, removexattrat
   attributesByName: [188, 189, 197, 198, 463, 466],
   fchown: 93,
+  fcntl: 72,
+  signals: [
+    [62, 1], // kill
+    [200, 1], // tkill
+    [234, 2], // tgkill
+    [129, 1], // rt_sigqueueinfo
+    [297, 2], // rt_tgsigqueueinfo
+    [424, 1], // pidfd_send_signal
+  ],
   utimensat: 280,
   ioUring: [425, 427],
 };
@@ -189,6 +201,15 @@ const ARM64: CallNumbers = {
   metadataByName: [53, 452, 54, 469],
   attributesByName: [5, 6, 14, 15, 463, 466],
   fchown: 55,
+  fcntl: 25,
+  signals: [
+    [129, 1],
+    [130, 1],
+    [131, 2],
+    [138, 1],
+    [240, 2],
+    [424, 1],
+  ],
   utimensat: 88,
   ioUring: [425, 427],
 };

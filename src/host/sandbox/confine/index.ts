@@ -98,7 +98,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const bypass = bypassFor(view, typeof landlock === "number");
   const user = isOff ? "same" : leaveRights(calls, start, bypass, canNest, notes);
   const version = typeof landlock === "number" ? landlock : 0;
-  const filter = filterRules(start, hasView, version, user);
+  const filter = filterRules(start, hasView, version, user, canNest);
   const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, filter, notes);
   const adopts = !canNest && adoptOrphans(calls);
   if (!isOff) closeToOthers(calls);
@@ -115,7 +115,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       cgroup: [],
       parentDeathSignal: false,
       notes,
-      gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp, canNest || version >= SCOPES),
+      gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp),
       openMounts: [],
     },
     pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
@@ -210,13 +210,20 @@ function leaveRights(
 const SCOPES = 6;
 const TRUNCATION = 3;
 
-function filterRules(start: StartMessage, hasView: boolean, landlock: number, user: number | "same"): FilterRules {
+function filterRules(
+  start: StartMessage,
+  hasView: boolean,
+  landlock: number,
+  user: number | "same",
+  hasPidNamespace: boolean,
+): FilterRules {
   const { network, actsAsOwner } = start.confinement;
   return {
     network,
     hasOwnSocketNames: hasView && landlock >= SCOPES,
     // The dedicated user owns nothing outside; any other may.
     hasOwnFileNames: hasView || (user !== "same" && actsAsOwner),
+    holdsSignals: hasPidNamespace || landlock >= SCOPES,
     guardsTruncation: hasView || landlock >= TRUNCATION,
   };
 }
@@ -227,7 +234,7 @@ function gapsOfView({ hasProc, temporary }: Entered): string[] {
 }
 
 /** Said in every answer, and by `doctor`. */
-function gapsOfLandlock(filter: FilterRules, seccomp: boolean, holdsSignals: boolean): string[] {
+function gapsOfLandlock(filter: FilterRules, seccomp: boolean): string[] {
   const gaps = [
     "names, sizes and times of files outside can be asked for",
     "there is no /tmp, /dev/shm or /proc for commands; TMPDIR and HOME can be written",
@@ -237,7 +244,7 @@ function gapsOfLandlock(filter: FilterRules, seccomp: boolean, holdsSignals: boo
     gaps.push(
       "mode, owner and times cannot be changed by name, not even in the zones, and can by descriptor wherever a file can be read",
     );
-  if (!holdsSignals) gaps.push("signals reach the other processes of the same user");
+  if (!filter.holdsSignals) gaps.push("signals reach the other processes of the same user, all but SIGUSR1");
   return gaps;
 }
 

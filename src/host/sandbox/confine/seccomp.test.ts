@@ -14,7 +14,7 @@ function run(program: Buffer, nr: number, args: readonly number[] = [], arch = X
   const data = Buffer.alloc(64);
   data.writeUInt32LE(nr >>> 0, 0);
   data.writeUInt32LE(arch >>> 0, 4);
-  for (const [i, value] of args.entries()) data.writeBigUInt64LE(BigInt(value), 16 + 8 * i);
+  for (const [i, value] of args.entries()) data.writeBigInt64LE(BigInt(value), 16 + 8 * i);
   let accumulator = 0;
   for (let pc = 0; pc < program.length / 8; pc++) {
     const code = program.readUInt16LE(pc * 8);
@@ -37,6 +37,7 @@ const VIEW: FilterRules = {
   network: false,
   hasOwnSocketNames: true,
   hasOwnFileNames: true,
+  holdsSignals: true,
   guardsTruncation: true,
 };
 /** Landlock alone, first version. */
@@ -44,6 +45,7 @@ const NO_VIEW: FilterRules = {
   network: false,
   hasOwnSocketNames: false,
   hasOwnFileNames: false,
+  holdsSignals: false,
   guardsTruncation: false,
 };
 
@@ -199,6 +201,12 @@ describe("without a view", () => {
     ["setxattr", 188, [], EOPNOTSUPP],
     ["fsetxattr", 190, [], ALLOW],
     ["file_setattr", 469, [], EPERM],
+    ["a signal", 62, [1, 15], ALLOW],
+    ["the signal that opens a debugger", 62, [-1, 10], EPERM],
+    ["the same to a thread", 234, [1, 1, 10], EPERM],
+    ["the same by descriptor", 424, [3, 10], EPERM],
+    ["the same by what a descriptor's owner is sent", 72, [3, 10, 10], EPERM],
+    ["fcntl", 72, [3, 2, 1], ALLOW],
     ["truncate, where Landlock does not know it", 76, [], EPERM],
     ["opened for reading and emptied", 257, [0, 0, 0o1000], EPERM],
     ["opened for writing and emptied", 257, [0, 0, 0o1101, 0o644], ALLOW],

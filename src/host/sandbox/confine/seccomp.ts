@@ -42,6 +42,8 @@ const O_TRUNC = 0o1000;
 /** O_CREAT and the bit of O_TMPFILE: only then does a mode count. */
 const MAKES_FILE = 0o100 | 0o20000000;
 
+const SIGUSR1 = 10;
+const F_SETSIG = 10;
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 
@@ -56,6 +58,8 @@ export interface FilterRules {
   readonly hasOwnSocketNames: boolean;
   /** Names lead only to what the policy opens, so that mode, owner and times may be changed by name. */
   readonly hasOwnFileNames: boolean;
+  /** Signals stay inside: a PID namespace, or Landlock (version 6). */
+  readonly holdsSignals: boolean;
   /** Landlock covers truncation (version 3), or a view does. */
   readonly guardsTruncation: boolean;
 }
@@ -90,6 +94,7 @@ export function seccompProgram(architecture: string, rules: FilterRules): Buffer
     // The limits of other processes, the warden's among them.
     ...whenCall(calls.prlimit, onlyWhen(0, [0], EPERM)),
     ...socketRules(calls, rules),
+    ...(rules.holdsSignals ? [] : signalRules(calls)),
     ...(rules.hasOwnFileNames ? [] : metadataRules(calls)),
     ...fileRules(calls, rules),
     PASS,
@@ -111,6 +116,15 @@ function socketRules(calls: CallNumbers, { network, hasOwnSocketNames }: FilterR
     PASS,
   ];
   return named ? socket : [...socket, ...whenCall(calls.socketpair, pairs)];
+}
+
+/** To any Node process of the same user this one says: open a debugger. With network, that would be a way out. */
+function signalRules(calls: CallNumbers): Instruction[] {
+  return [
+    ...calls.signals.flatMap(([number, signal]) => whenCall(number, refuseWhen(signal, SIGUSR1))),
+    // Chooses the signal that is sent to whom a descriptor belongs.
+    ...whenCall(calls.fcntl, refuseWhen(1, F_SETSIG)),
+  ];
 }
 
 /** Landlock does not look at these. By descriptor they stay: what can be opened for that, the policy opens. */
@@ -152,6 +166,10 @@ function fileRules(calls: CallNumbers, { guardsTruncation }: FilterRules): Instr
     ...calls.opens.flatMap(([number, flags]) => whenCall(number, opening(flags))),
     ...(guardsTruncation ? [] : whenCall(calls.truncate, [REFUSE])),
   ];
+}
+
+function refuseWhen(argumentIndex: number, value: number): Instruction[] {
+  return [[LOAD, 0, 0, argument(argumentIndex)], [IF_EQUAL, 0, 1, value], REFUSE, PASS];
 }
 
 function refuseAnyBit(argumentIndex: number, bits: number): Instruction[] {
