@@ -73,7 +73,7 @@ function write(config: string, text: string, force: boolean): void {
 async function ask(files: HostFiles, options: InitOptions, json: boolean): Promise<Folders> {
   if (options.read !== undefined || options.yes === true || options.write !== undefined) {
     const read = options.read ?? (options.yes === true ? ["."] : []);
-    return { read: read.map(spelled), write: (options.write ?? []).map(spelled) };
+    return { read: eachOnce(read), write: eachOnce(options.write ?? []) };
   }
   if (json || process.stdin.isTTY !== true || process.stdout.isTTY !== true) {
     throw new CliError(
@@ -112,6 +112,10 @@ function problemWith(files: HostFiles, folders: Folders): string | undefined {
   const checked = checkHostPolicy(text, files);
   const first = checked.ok ? undefined : checked.problems[0];
   return first && `${first.message}; ${first.remedy}`;
+}
+
+function eachOnce(folders: readonly string[]): string[] {
+  return [...new Set(folders.map(spelled))];
 }
 
 function spelled(folder: string): string {
