@@ -51,6 +51,10 @@ function git(...args: string[]): void {
   });
 }
 
+function capture(...args: string[]): string {
+  return execFileSync("git", ["-c", "core.fsmonitor=", ...args], { cwd: repo(), encoding: "utf8" }).trim();
+}
+
 function makeRepository(): void {
   mkdirSync(repo());
   git("init", "-q", "--template=", "-b", "main");
@@ -72,7 +76,31 @@ function makeRepository(): void {
     ["pager.log", evil],
     ["pager.diff", evil],
     ["gpg.program", evil],
+    ["gpg.openpgp.program", evil],
+    ["gpg.ssh.program", evil],
+    ["gpg.ssh.allowedSignersFile", evil],
+    ["gpg.x509.program", evil],
     ["log.showSignature", "true"],
+    ["core.askPass", evil],
+    ["core.gitProxy", evil],
+    ["credential.helper", `!${evil}`],
+    ["uploadpack.packObjectsHook", evil],
+    ["remote.origin.url", `ext::${evil}`],
+    ["remote.origin.uploadpack", evil],
+    ["remote.origin.promisor", "true"],
+    ["remote.origin.partialclonefilter", "blob:none"],
+    ["extensions.partialClone", "origin"],
+    ["core.repositoryFormatVersion", "1"],
+    ["protocol.allow", "always"],
+    ["protocol.ext.allow", "always"],
+    ["status.submoduleSummary", "true"],
+    ["submodule.recurse", "true"],
+    ["diff.submodule", "diff"],
+    ["color.ui", "always"],
+    ["mailmap.file", join(world.outside, "secret.txt")],
+    ["diff.orderFile", join(world.outside, "secret.txt")],
+    ["core.attributesFile", join(world.outside, "secret.txt")],
+    ["core.excludesFile", join(world.outside, "secret.txt")],
     ["alias.status", `!${evil}`],
     ["interactive.diffFilter", evil],
     ["core.hooksPath", join(repo(), "hooks")],
@@ -155,6 +183,62 @@ describe("git", () => {
     }
     rmSync(join(repo(), ".git/objects/info/alternates"));
     rmSync(secret, { recursive: true });
+  });
+
+  test.each([
+    ["PGP SIGNATURE", "gpg.program"],
+    ["SSH SIGNATURE", "gpg.ssh.program"],
+    ["SIGNED MESSAGE", "gpg.x509.program"],
+  ])("a commit with a %s starts no %s", async (kind) => {
+    const tree = capture("rev-parse", "HEAD^{tree}");
+    const person = "t <t@example.invalid> 1000000000 +0000";
+    const signature = `-----BEGIN ${kind}-----\n \n AAAA\n -----END ${kind}-----`;
+    const text = `tree ${tree}\nauthor ${person}\ncommitter ${person}\ngpgsig ${signature}\n\nsigned\n`;
+    const id = execFileSync("git", ["hash-object", "-t", "commit", "-w", "--stdin"], {
+      cwd: repo(),
+      input: text,
+      encoding: "utf8",
+    }).trim();
+    spawnSync("git", ["log", "-1", "--format=%G?", id], { cwd: repo() });
+    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
+    rmSync(join(world.zone, "pwned"));
+    for (const args of [
+      ["log", "-1", "--format=%G? %GS %s", id],
+      ["show", id],
+      ["log", "-1", id],
+    ]) {
+      const result = ok(await world.run("git", args, { cwd: repo() }));
+      expect(result.stdout, result.stderr).toContain("signed");
+    }
+  });
+
+  test("an object that is not there is fetched from nowhere", async () => {
+    const id = capture("rev-parse", "HEAD~1:a.txt");
+    const file = join(repo(), ".git/objects", id.slice(0, 2), id.slice(2));
+    const bytes = readFileSync(file);
+    rmSync(file);
+    spawnSync("git", ["cat-file", "-p", id], { cwd: repo() });
+    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
+    rmSync(join(world.zone, "pwned"));
+    for (const args of [
+      ["cat-file", "-p", id],
+      ["show", "HEAD~1:a.txt"],
+      ["log", "-p"],
+      ["blame", "HEAD", "--", "a.txt"],
+    ]) {
+      expect(ok(await world.run("git", args, { cwd: repo() })).exitCode, args.join(" ")).not.toBe(0);
+    }
+    writeFileSync(file, bytes);
+  });
+
+  test("what is staged is shown by no program of the repository's", async () => {
+    git("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "add", "a.txt");
+    spawnSync("git", ["-c", "core.fsmonitor=", "status", "-v"], { cwd: repo() });
+    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
+    rmSync(join(world.zone, "pwned"));
+    expect(rule(await world.run("git", ["status", "-v"], { cwd: repo() }))).toBe("profile.git");
+    expect(ok(await world.run("git", ["diff", "--cached"], { cwd: repo() })).stdout).toContain("+three");
+    git("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "reset", "-q");
   });
 
   test("words that are files are looked at, with or without --, in or out of a repository", async () => {

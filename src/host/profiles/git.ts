@@ -18,7 +18,6 @@ const SAFE_CONFIG = [
   "core.alternateRefsCommand=true",
   "core.gitProxy=",
   "credential.helper=",
-  "blame.ignoreRevsFile=",
   "color.ui=false",
   "diff.ignoreSubmodules=dirty",
   "diff.orderFile=/dev/null",
