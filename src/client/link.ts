@@ -61,6 +61,7 @@ export interface Answer {
 }
 
 interface Pending {
+  readonly method: string;
   readonly orphanErrors: boolean;
   /** It stays open until its signal, so nothing that goes wrong with one message is about it. */
   readonly held: boolean;
@@ -165,8 +166,25 @@ export class Link {
   }
 
   async close(): Promise<void> {
+    this.#abandonAll();
     this.#fail(new ProtocolError("Cancelled", "the client was closed"));
     await this.transport.close();
+  }
+
+  /** A server whose peer falls silent may go on for an answer that somebody still reads; here nobody does. */
+  #abandonAll(): void {
+    // On HTTP the closed connection says it.
+    if (this.#closed || this.transport.kind === "http") return;
+    for (const [requestId, { method }] of this.#pending) {
+      // By the specification a handshake is not cancelled.
+      if (method === "initialize") continue;
+      const params = { requestId, reason: "the client was closed" };
+      const text = JSON.stringify({ jsonrpc: "2.0", method: "notifications/cancelled", params });
+      this.transport.send(text).then(
+        ({ done }) => done.catch(() => {}),
+        () => {},
+      );
+    }
   }
 
   #exchange(
@@ -200,6 +218,7 @@ export class Link {
         });
       const fail = (error: Error): void => finish(() => reject(error));
       this.#pending.set(id, {
+        method: ask.method,
         orphanErrors: ask.orphanErrors ?? false,
         held: onId !== undefined,
         progress: (report) => {

@@ -81,6 +81,40 @@ const nested = (levels: number): JsonValue => JSON.parse(`${"[".repeat(levels)}$
 /** Far below the timeout of a call: what fails, fails at once. */
 const AT_ONCE = { timeoutMs: 60_000 };
 
+describe.each(transports)("over %s a client that closes in the middle of a call", (_, serve) => {
+  it.each(["2026-07-28", "2025-11-25"] as const)("in %s stops the tool", async (revision) => {
+    const server = serverWith();
+    let began = (): void => {};
+    const running = new Promise<void>((resolve) => {
+      began = resolve;
+    });
+    let ended = (_how: string): void => {};
+    const end = new Promise<string>((resolve) => {
+      ended = resolve;
+    });
+    server.tool(
+      "slow",
+      "Slow",
+      z.object({}),
+      async (_args, { signal }) => {
+        began();
+        const timer = setTimeout(() => ended("finished"), 3_000);
+        signal.addEventListener("abort", () => ended("stopped"));
+        await end;
+        clearTimeout(timer);
+        return "done";
+      },
+      { noGuardrailRequired: true },
+    );
+    const client = await connected(await serve(server), { revision });
+    const call = client.callTool("slow").catch((error: McpError) => error.code);
+    await running;
+    await client.close();
+    expect(await call).toBe("CANCELLED");
+    expect(await end).toBe("stopped");
+  });
+});
+
 describe("what is left out or misspelt", () => {
   it("is said: a caller, a transport", async () => {
     const server = serverWith();
