@@ -213,7 +213,7 @@ export interface Implementation {
 /** Everything a server offers. Made by `createServer`; the gateway reads it and never writes it. */
 export interface ServerDefinition {
   readonly info: Implementation;
-  readonly instructions?: string;
+  readonly instructions?: string | undefined;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly resources: ReadonlyMap<string, Resource>;
   readonly templates: readonly ResourceTemplate[];
