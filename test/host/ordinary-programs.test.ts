@@ -6,6 +6,7 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, writeFileSy
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { CmdRunResult } from "../../src/host/index.js";
 import { compiled } from "./support/compiled.js";
 import { asOrdinaryUser } from "./support/as-user.js";
 import { has, isRoot, unreachableForOthers } from "./support/machine.js";
@@ -159,3 +160,29 @@ test.skipIf(closed !== undefined)(
     judge(report.said, report.said);
   },
 );
+
+test.skipIf(closed !== undefined)(
+  `where the machine covers parts of /proc, a command goes without it, and the answer says so${closed === undefined ? "" : ` [${closed}]`}`,
+  async ({ skip }) => {
+    const body = `
+      const world = makeWorld(${JSON.stringify(CATALOG)});
+      const outcome = await world.run("sh", ["-c", "ls /proc; echo x > /tmp/f && cat /tmp/f"]);
+      await world.close();
+      return outcome;`;
+    const { result } = await asOrdinaryUser<{ result: CmdRunResult }>(body, "covered /proc");
+    if (!result.protections.files.startsWith("view")) skip("this machine gives ordinary users no view");
+    expect(result.stdout).toBe("x\n");
+    expect(result.protections.notes).toEqual(["/proc: EPERM"]);
+    expect(result.protections.gaps.join()).toContain("no /proc");
+  },
+);
+
+test.skipIf(!isRoot || !has("bwrap"))("bubblewrap gives the same, but for what only a filter can refuse", async () => {
+  const world = makeWorld(CATALOG, "", { native: true });
+  for (const [name, [script, expected]] of Object.entries(NEEDED)) {
+    const { stdout, stderr, protections } = ok(await world.run("sh", ["-c", script, "x", world.outside]));
+    expect(protections.files).toBe("bubblewrap");
+    expect(stdout, `${name}: ${stderr}`).toMatch(expected);
+  }
+  await world.close();
+});

@@ -6,6 +6,7 @@ import type { Finding } from "../finding.js";
 import { type HostFiles, ownName } from "../host-config/files.js";
 import { loadHostPolicy } from "../host-config/read.js";
 import { existsSync } from "node:fs";
+import { hardLinks } from "./hard-links.js";
 import { mounts } from "./mounts.js";
 import { permissions } from "./permissions.js";
 import { programs } from "./programs.js";
@@ -45,6 +46,7 @@ export async function examineHost(files: HostFiles): Promise<HostFindings> {
       { check, ok: true, detail: `${files.config}, ${policy.hash.slice(0, 12)}` },
       ...permissions(policy, files),
       mounts(policy),
+      ...hardLinks(policy),
       ...(await programs(policy, sandbox)),
       ...(await protections(policy, sandbox)),
       ...(await realStart(policy, files)),

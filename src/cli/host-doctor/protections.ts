@@ -24,6 +24,7 @@ export async function protections(policy: Policy, sandbox: Sandbox): Promise<Fin
     paths(),
     required(policy, found),
     files(found),
+    ...gaps(found),
     network(found, command.network),
     processes(found),
     limits(found),
@@ -52,6 +53,8 @@ function required(policy: Policy, found: Protections): Finding {
 function remedyFor(found: Protections): string {
   if (process.platform !== "linux")
     return "set sandbox: preferred, knowing what docs/platforms.md says about this system";
+  if (found.openMounts.length > 0)
+    return "unmount it, name it in allowedRoots if it is meant, or allow user namespaces (docs/platforms.md)";
   if (found.files === "none") return "use a kernel with Landlock (5.13 or later), or install bubblewrap";
   if (found.processTree === "process-group") return "allow user namespaces, or delegate a cgroup to this user";
   return "use a kernel with seccomp, or set `network: true` for the commands that may have it";
@@ -68,6 +71,16 @@ function files(found: Protections): Finding {
   const detail = `held by ${words[found.files]}`;
   const note = found.notes[0];
   return { check: "files of commands", ok: true, detail, ...(note === undefined ? {} : { hint: note }) };
+}
+
+/** What a better way of holding files would not leave open, or not take away. */
+function gaps(found: Protections): Finding[] {
+  if (found.gaps.length === 0) return [];
+  const hint =
+    found.files === "landlock"
+      ? "a view of their own closes all of this: allow user namespaces, or start the host as root (docs/platforms.md)"
+      : "outside a container, or in one that does not cover parts of /proc, there is more (docs/platforms.md)";
+  return [{ check: "left open", ok: true, detail: found.gaps.join("; "), hint }];
 }
 
 function network(found: Protections, open: boolean): Finding {

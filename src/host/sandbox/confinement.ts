@@ -67,6 +67,8 @@ const MAX_NAMED = 3;
 export function missingProtections(have: Protections, network: boolean): string[] {
   const missing: string[] = [];
   if (have.files === "none") missing.push("file-system confinement (Landlock, a mount namespace or bubblewrap)");
+  // Landlock looks at neither modes nor sockets nor signals.
+  if (have.files === "landlock" && !have.seccomp) missing.push("seccomp beside Landlock");
   if (have.openMounts.length > 0) {
     const named = have.openMounts.slice(0, MAX_NAMED).join(", ");
     missing.push(`a view that keeps out what is mounted below the policy's folders (${named}); Landlock alone cannot`);

@@ -147,6 +147,7 @@ describe("sandbox: required", () => {
     ["network", { ...all, network: "not restricted" } as const],
     ["processes", { ...all, processTree: "process-group" } as const],
     ["mounts", { ...all, openMounts: ["/srv/p/mnt"] }],
+    ["system calls", { ...all, network: "namespace", seccomp: false } as const],
     ["privileges", { ...all, noNewPrivileges: false }],
   ])("names what is missing for %s", (_, have) => expect(missingProtections(have, false)).toHaveLength(1));
 });
