@@ -7,7 +7,9 @@ const CAMEL = /[a-z]Keys?$/;
 
 /** Issuers mark their tokens so that they are found in any text. Matched where they stand, not only as the whole. */
 const MARKED = [
-  /(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_-]{10,}/g,
+  /(?<![A-Za-z0-9])sk-(?:ant|proj|or|svcacct|admin)-[A-Za-z0-9_-]{6,}/g,
+  // With a digit in it: `sk-learn-models` is a folder.
+  /(?<![A-Za-z0-9])(?:sk|pk|rk)[-_](?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{10,}/g,
   /gh[pousr]_[A-Za-z0-9]{10,}/g,
   /github_pat_[A-Za-z0-9_]+/g,
   /glpat-[A-Za-z0-9_.-]+/g,
@@ -16,7 +18,7 @@ const MARKED = [
   /AIza[A-Za-z0-9_-]{20,}/g,
   /(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_.-]+/g,
   /(?<![A-Za-z0-9])npm_[A-Za-z0-9]{20,}/g,
-  /(?<![A-Za-z0-9])(?:hf|ntn|secret|lin_api|figd|shpat|dop_v1|sntrys)_[A-Za-z0-9_-]{12,}/g,
+  /(?<![A-Za-z0-9])(?:hf|ntn|secret|lin_api|figd|shpat|dop_v1|sntrys)_(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{12,}/g,
   /(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}/g,
   /(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?/g,
   /-----BEGIN [A-Z ]*PRIVATE KEY[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|$)/g,
@@ -24,7 +26,8 @@ const MARKED = [
 
 /** Too short or too common to be looked for inside of other texts. */
 const WHOLE = [
-  /^(pat|r8|tvly|pplx|gsk|fc|re|figd|hf|shpat|sntrys)[-_][A-Za-z0-9_-]{12,}/,
+  /^(sk|pk|rk)[-_][A-Za-z0-9_-]{10,}/,
+  /^(ntn|secret|lin_api|figd|hf|pat|shpat|dop_v1|sntrys|r8|tvly|pplx|gsk|fc|re)[-_][A-Za-z0-9_-]{12,}/,
   /^(Bearer|Basic|Token) \S+/i,
   /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#]*:[^\s/?#]+@/i,
 ];
