@@ -76,7 +76,14 @@ function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: Js
   if (text.length * 3 <= maxResultBytes || route.builtin) return text;
   const bytes = Buffer.byteLength(text);
   if (bytes <= maxResultBytes) return text;
-  throw new Fault("ToolExecution", `the answer has ${bytes} bytes, over the limit of ${maxResultBytes}`);
+  throw new Fault(
+    "TooLarge",
+    `\`${route.name}\` ran; its answer has ${bytes} bytes, over the limit of ${maxResultBytes}`,
+    {
+      suggestions: ["Ask for less at once", "Raise maxResultBytes"],
+      extra: { tool_name: route.name, bytes, max_bytes: maxResultBytes },
+    },
+  );
 }
 
 function prepare(gateway: Gateway, proposal: Proposal): Prepared | Promise<Prepared> {
