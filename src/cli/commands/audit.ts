@@ -72,7 +72,7 @@ export function addAuditCommands(program: Command): void {
             ...result.notes.map((note) => `  ${note}`),
             result.ok
               ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
-              : paint.red(`${result.problemCount} problems`),
+              : paint.red(result.problemCount === 1 ? "1 problem" : `${result.problemCount} problems`),
           ])
           .join("\n"),
       );

@@ -138,5 +138,7 @@ export class PolicyInvalid extends Error {
 
 export function describeProblem(problem: PolicyProblem): string {
   const help = problem.help === "" ? "" : ` (${problem.help})`;
-  return `${problem.file}:${problem.line}:${problem.column}: ${problem.message}${help}`;
+  // What is wrong with a whole file, or with a tool, has no line.
+  const place = problem.line > 0 ? `:${problem.line}:${problem.column}` : "";
+  return `${problem.file}${place}: ${problem.message}${help}`;
 }
