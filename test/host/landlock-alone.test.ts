@@ -46,7 +46,7 @@ const ORDINARY = {
   ownLimit: "ulimit -n 20 && echo done",
 };
 
-async function play(mode: "off" | "required"): Promise<Report> {
+async function play(mode: "off" | "preferred" | "required"): Promise<Report> {
   return asOrdinaryUser(`
     const { createServer } = await import("node:net");
     const { chmodSync, readFileSync, statSync, writeFileSync } = await import("node:fs");
@@ -97,6 +97,14 @@ describe.skipIf(why !== undefined)(`Landlock alone${why === undefined ? "" : ` [
 
   test.each(Object.keys(ORDINARY))("%s works in the policy's own folders", (name) => {
     expect(held.said[`ordinary ${name}`]).toBe("done");
+  });
+
+  test("sandbox: preferred lets builds set modes, says so, and holds the rest", async () => {
+    const loose = await play("preferred");
+    expect(loose.protections.gaps).toContain("mode, owner and times of files outside can be changed");
+    expect(loose.said).toMatchObject({ chmod: "open", utime: "open" });
+    for (const name of ["truncate", "prlimit", "shm", "queue", "semaphore", "socket", "pair", "debugger"])
+      expect(loose.said[name], name).toBe("");
   });
 
   test("control: without a sandbox, the same attempts succeed", async () => {

@@ -7,6 +7,7 @@ import { isWithin } from "../../jail/mounts.js";
 import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
+import { filterRules, gapsOfLandlock, gapsOfView } from "./gaps.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
 import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
 import { type FilterRules, seccompProgram } from "./seccomp.js";
@@ -98,7 +99,9 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const bypass = bypassFor(view, typeof landlock === "number");
   const user = isOff ? "same" : leaveRights(calls, start, bypass, canNest, notes);
   const version = typeof landlock === "number" ? landlock : 0;
-  const filter = filterRules(start, hasView, version, user, canNest);
+  // The dedicated user owns nothing outside; any other may.
+  const ownsFilesOutside = user === "same" || !confinement.actsAsOwner;
+  const filter = filterRules(confinement, { hasView, landlock: version, ownsFilesOutside, hasPidNamespace: canNest });
   const seccomp = !isOff && without.seccomp !== true && trySeccomp(calls, filter, notes);
   const adopts = !canNest && adoptOrphans(calls);
   if (!isOff) closeToOthers(calls);
@@ -115,7 +118,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       cgroup: [],
       parentDeathSignal: false,
       notes,
-      gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp),
+      gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp, ownsFilesOutside),
       openMounts: [],
     },
     pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
@@ -204,48 +207,6 @@ function leaveRights(
   if (!isRoot && !start.inUserNamespace) return "same";
   const target = start.inUserNamespace ? undefined : user;
   return dropRights(calls, { user: target, bypassModes: actsAsOwner ? bypass : "no", keepAdmin }, notes);
-}
-
-/** Landlock's version that keeps signals and abstract sockets inside. */
-const SCOPES = 6;
-const TRUNCATION = 3;
-
-function filterRules(
-  start: StartMessage,
-  hasView: boolean,
-  landlock: number,
-  user: number | "same",
-  hasPidNamespace: boolean,
-): FilterRules {
-  const { network, actsAsOwner } = start.confinement;
-  return {
-    network,
-    hasOwnSocketNames: hasView && landlock >= SCOPES,
-    // The dedicated user owns nothing outside; any other may.
-    hasOwnFileNames: hasView || (user !== "same" && actsAsOwner),
-    holdsSignals: hasPidNamespace || landlock >= SCOPES,
-    guardsTruncation: hasView || landlock >= TRUNCATION,
-  };
-}
-
-function gapsOfView({ hasProc, temporary }: Entered): string[] {
-  const noTmp = temporary.hasTmp ? [] : ["the policy has a file in /tmp, or all of it: commands have TMPDIR instead"];
-  return hasProc ? noTmp : ["there is no /proc for commands, and so no /dev/stdin, /dev/stdout or /dev/fd", ...noTmp];
-}
-
-/** Said in every answer, and by `doctor`. */
-function gapsOfLandlock(filter: FilterRules, seccomp: boolean): string[] {
-  const gaps = [
-    "names, sizes and times of files outside can be asked for",
-    "there is no /tmp, /dev/shm or /proc for commands; TMPDIR and HOME can be written",
-  ];
-  if (!seccomp) gaps.push("mode, owner and times of files outside can be changed");
-  else if (!filter.hasOwnFileNames)
-    gaps.push(
-      "mode, owner and times cannot be changed by name, not even in the zones, and can by descriptor wherever a file can be read",
-    );
-  if (!filter.holdsSignals) gaps.push("signals reach the other processes of the same user, all but SIGUSR1");
-  return gaps;
 }
 
 function trySeccomp(calls: Kernel, rules: FilterRules, notes: string[]): boolean {

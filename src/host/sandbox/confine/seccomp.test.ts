@@ -36,7 +36,7 @@ function run(program: Buffer, nr: number, args: readonly number[] = [], arch = X
 const VIEW: FilterRules = {
   network: false,
   hasOwnSocketNames: true,
-  hasOwnFileNames: true,
+  changesMetadataByName: true,
   holdsSignals: true,
   guardsTruncation: true,
 };
@@ -44,7 +44,7 @@ const VIEW: FilterRules = {
 const NO_VIEW: FilterRules = {
   network: false,
   hasOwnSocketNames: false,
-  hasOwnFileNames: false,
+  changesMetadataByName: false,
   holdsSignals: false,
   guardsTruncation: false,
 };

@@ -56,8 +56,8 @@ export interface FilterRules {
   readonly network: boolean;
   /** Sockets with a path or a name lead nowhere outside. Without, only unnamed pairs are left. */
   readonly hasOwnSocketNames: boolean;
-  /** Names lead only to what the policy opens, so that mode, owner and times may be changed by name. */
-  readonly hasOwnFileNames: boolean;
+  /** Mode, owner and times of files: harmless by name where names lead only to what the policy opens. */
+  readonly changesMetadataByName: boolean;
   /** Signals stay inside: a PID namespace, or Landlock (version 6). */
   readonly holdsSignals: boolean;
   /** Landlock covers truncation (version 3), or a view does. */
@@ -95,7 +95,7 @@ export function seccompProgram(architecture: string, rules: FilterRules): Buffer
     ...whenCall(calls.prlimit, onlyWhen(0, [0], EPERM)),
     ...socketRules(calls, rules),
     ...(rules.holdsSignals ? [] : signalRules(calls)),
-    ...(rules.hasOwnFileNames ? [] : metadataRules(calls)),
+    ...(rules.changesMetadataByName ? [] : metadataRules(calls)),
     ...fileRules(calls, rules),
     PASS,
   );
