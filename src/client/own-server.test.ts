@@ -119,11 +119,12 @@ describe.each(transports)("over %s an answer over the limit", (_, serve) => {
   it("is told as what it is, with what to do about it", async () => {
     const server = serverWith({ limits: { maxResultBytes: 2_000 } });
     const client = await connected(await serve(server));
-    const error = await client.callTool("echo", { text: "x".repeat(3_000) }).catch((e: McpError) => e);
-    expect(error).toMatchObject({
-      code: "TOO_LARGE",
-      message: expect.stringMatching(/`echo` ran; its answer has 3\d+ bytes, over the limit of 2000/),
-      suggestions: ["Ask for less at once", "Raise maxResultBytes"],
+    expect(await client.callTool("echo", { text: "x".repeat(3_000) })).toMatchObject({
+      isError: true,
+      content: [
+        { text: expect.stringMatching(/`echo` ran, but its answer has 3\d+ bytes, over .* 2000: ask for less/) },
+      ],
+      structuredContent: { code: "TOOL_FAILURE", suggestions: ["Ask for less at once", "Raise maxResultBytes"] },
     });
   });
 });

@@ -76,9 +76,11 @@ function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: Js
   if (text.length * 3 <= maxResultBytes || route.builtin) return text;
   const bytes = Buffer.byteLength(text);
   if (bytes <= maxResultBytes) return text;
+  // Not `TooLarge`, which promises that nothing ran; and in words, because a model reads them.
+  const told = `its answer has ${bytes} bytes, over the limit of ${maxResultBytes}`;
   throw new Fault(
-    "TooLarge",
-    `\`${route.name}\` ran; its answer has ${bytes} bytes, over the limit of ${maxResultBytes}`,
+    "ToolExecution",
+    `\`${route.name}\` ran, but ${told}: ask for less at once, or raise maxResultBytes`,
     {
       suggestions: ["Ask for less at once", "Raise maxResultBytes"],
       extra: { tool_name: route.name, bytes, max_bytes: maxResultBytes },
