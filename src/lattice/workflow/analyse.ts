@@ -2,12 +2,12 @@ import type { Capability } from "../capability/set.js";
 import { LatticeError } from "../errors.js";
 import type { Inclusion, InclusionOptions } from "../inclusion/includes.js";
 import { ANY_VALUE, NO_VALUE, type ValueType } from "../inclusion/type.js";
-import { eachLane, lanesIn, setBit } from "./bits.js";
+import { eachLane, setBit } from "./bits.js";
 import { Graph, type Transfer } from "./graph.js";
 import { type Lane, Lanes } from "./lanes.js";
 import type { Delegation, Grant, Violation, Workflow, WorkflowAgent } from "./model.js";
 import { violationKey } from "./model.js";
-import { byCapability, nearestBeyond, widest } from "./nearest.js";
+import { eachCapability, nearestBeyond, widest } from "./nearest.js";
 import { Reach } from "./reach.js";
 import { RuleCheck } from "./rules.js";
 import type { Shift } from "./update.js";
@@ -114,14 +114,14 @@ export class Analysis {
   scope(agent: string): ReadonlyMap<string, Capability> {
     const node = this.#node(agent);
     const scope = new Map<string, Capability>();
-    for (const [name, lanes] of byCapability(this.#lanes, lanesIn(this.#reach.at(node)))) {
+    eachCapability(this.#lanes, this.#reach.at(node), (name, lanes) => {
       const of = widest(this.#lanes, lanes)
         .filter((lane) => !this.#lanes.isDead(lane))
         .map((lane) => (this.#lanes.list[lane] as Lane).type);
-      if (of.length === 0) continue;
+      if (of.length === 0) return;
       const result = this.workflow.capabilities.get(name)?.result ?? ANY_VALUE;
       scope.set(name, { name, arguments: of.length === 1 ? (of[0] as ValueType) : { is: "any", of }, result });
-    }
+    });
     return scope;
   }
 
@@ -129,14 +129,15 @@ export class Analysis {
     const agent = this.workflow.agents[node] as WorkflowAgent;
     const { allow } = agent;
     if (allow === undefined) return [];
-    const arrived = byCapability(this.#lanes, lanesIn(this.#reach.at(node)));
-    return [...arrived].flatMap(([capability, lanes]): Violation[] => {
-      const allowed = allow.get(capability) ?? NO_VALUE;
-      const found = nearestBeyond(this.#lanes, this.#reach, node, lanes, allowed);
-      if (found === undefined) return [];
+    const violations: Violation[] = [];
+    eachCapability(this.#lanes, this.#reach.at(node), (capability, lanes) => {
+      const allowed = allow.get(capability);
+      const found = nearestBeyond(this.#lanes, this.#reach, node, lanes, allowed ?? NO_VALUE);
+      if (found === undefined) return;
       const grant = this.#grant(node, found.lane, found.inclusion);
-      return [{ kind: "allow", agent: agent.name, isNamed: allow.has(capability), grant }];
+      violations.push({ kind: "allow", agent: agent.name, isNamed: allowed !== undefined, grant });
     });
+    return violations;
   }
 
   #grant(node: number, lane: number, inclusion: Inclusion): Grant {

@@ -26,13 +26,6 @@ export function eachLane(bits: Uint32Array, visit: (lane: number) => void): void
   }
 }
 
-/** Every lane that is set. */
-export function lanesIn(bits: Uint32Array): number[] {
-  const lanes: number[] = [];
-  eachLane(bits, (lane) => lanes.push(lane));
-  return lanes;
-}
-
 /** What an edge makes of some lanes. The answer may be `bits` itself. */
 export function pass({ mask, moves }: Transfer, bits: Uint32Array): Uint32Array {
   if (mask === undefined && moves.length === 0) return bits;

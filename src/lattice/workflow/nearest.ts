@@ -1,5 +1,6 @@
 import type { Inclusion } from "../inclusion/includes.js";
 import type { ValueType } from "../inclusion/type.js";
+import { eachLane } from "./bits.js";
 import type { Lane, Lanes } from "./lanes.js";
 import type { Reach } from "./reach.js";
 
@@ -21,6 +22,11 @@ export function nearestBeyond(
   some: readonly number[],
   allowed: ValueType,
 ): Found | undefined {
+  const [only] = some;
+  if (some.length === 1 && only !== undefined) {
+    const inclusion = lanes.within(only, allowed);
+    return inclusion.answer === "yes" ? undefined : { lane: only, distance: reach.distance(node, only), inclusion };
+  }
   const within: bigint[] = [];
   const isWithin = (lane: number): boolean => {
     const { narrowings } = lanes.list[lane] as Lane;
@@ -64,14 +70,21 @@ export function widest(lanes: Lanes, some: readonly number[]): readonly number[]
   });
 }
 
-/** The lanes at a node by capability. */
-export function byCapability(lanes: Lanes, some: readonly number[]): Map<string, number[]> {
-  const groups = new Map<string, number[]>();
-  for (const lane of some) {
-    const { capability } = lanes.list[lane] as Lane;
-    const group = groups.get(capability);
-    if (group === undefined) groups.set(capability, [lane]);
-    else group.push(lane);
-  }
-  return groups;
+/** Calls back for every capability of which some lane is set. Its lanes stand next to each other. */
+export function eachCapability(
+  lanes: Lanes,
+  bits: Uint32Array,
+  visit: (capability: string, some: readonly number[]) => void,
+): void {
+  let [capability, some]: [string, number[]] = ["", []];
+  eachLane(bits, (lane) => {
+    const next = (lanes.list[lane] as Lane).capability;
+    if (some.length > 0 && next !== capability) {
+      visit(capability, some);
+      some = [];
+    }
+    capability = next;
+    some.push(lane);
+  });
+  if (some.length > 0) visit(capability, some);
 }

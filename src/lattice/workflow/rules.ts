@@ -1,9 +1,9 @@
 import { NO_VALUE } from "../inclusion/type.js";
-import { hasBit, lanesIn, setBit } from "./bits.js";
+import { hasBit, setBit } from "./bits.js";
 import { Graph, PASS } from "./graph.js";
 import type { Lanes } from "./lanes.js";
 import type { Grant, RuleEvidence, Violation, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
-import { better, byCapability, type Found, nearestBeyond } from "./nearest.js";
+import { better, eachCapability, type Found, nearestBeyond } from "./nearest.js";
 import { Reach } from "./reach.js";
 import type { Shift } from "./update.js";
 
@@ -78,11 +78,11 @@ export class RuleCheck {
   /** The lane of a term that came the shortest way to a node; one that is proved to be of use before any other. */
   #nearest(node: number, term: number): number | undefined {
     const wanted = (this.#terms[term] as { lanes: Uint32Array }).lanes;
-    const arrived = lanesIn(this.#scopes.at(node).map((bits, w) => bits & (wanted[w] as number)));
+    const arrived = this.#scopes.at(node).map((bits, w) => bits & (wanted[w] as number));
     let best: Found | undefined;
-    for (const lanes of byCapability(this.#lanes, arrived).values()) {
+    eachCapability(this.#lanes, arrived, (_, lanes) => {
       best = better(best, nearestBeyond(this.#lanes, this.#scopes, node, lanes, NO_VALUE));
-    }
+    });
     return best?.lane;
   }
 
