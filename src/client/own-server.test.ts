@@ -129,6 +129,27 @@ describe.each(transports)("over %s an answer over the limit", (_, serve) => {
   });
 });
 
+describe("what a handler returns", () => {
+  it("is sent as it was checked, or not at all", async () => {
+    const free = { noGuardrailRequired: true };
+    const output = z.object({ b: z.number() });
+    const server = serverWith();
+    server
+      .tool("nan", "NaN", z.object({}), () => ({ structuredContent: { b: Number.NaN } }), { ...free, output })
+      .tool("json", "toJSON", z.object({}), () => ({ structuredContent: { b: 1, toJSON: () => ({ b: "x" }) } }), {
+        ...free,
+        output,
+      })
+      .tool("bare", "No text", z.object({}), () => ({ content: [{ type: "text" }] }) as never, free)
+      .tool("wrote", "A part", z.object({}), (_, context) => context.write({ type: "text" } as never) as never, free);
+    const client = await connected(server);
+    for (const name of ["nan", "json", "bare", "wrote"]) {
+      const result = await client.callTool(name);
+      expect(result, name).toMatchObject({ isError: true, structuredContent: { code: "OUTPUT_INVALID" } });
+    }
+  });
+});
+
 describe("what is left out or misspelt", () => {
   it("is said: a caller, a transport", async () => {
     const server = serverWith();

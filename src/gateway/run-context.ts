@@ -160,6 +160,10 @@ export class RunContext implements CallContext {
 
   async write(part: string | ContentBlock): Promise<void> {
     this.#assertAlive();
+    if (!isPart(part)) {
+      const { action } = this.#grant.target;
+      throw new Fault("OutputInvalid", `\`${action}\` wrote a part that is neither text nor a content block`);
+    }
     const block: ContentBlock = typeof part === "string" ? { type: "text", text: part } : part;
     // As JSON, since that is what the limit is about; room is left for what stands around the parts.
     const limit = Math.max(0, this.#gateway.limits.maxResultBytes - ENVELOPE_BYTES);
@@ -273,6 +277,11 @@ export class RunContext implements CallContext {
   #assertAlive(): void {
     if (this.#dead) throw this.#proposal.cancel.fault ?? new Fault("Cancelled", "this call is over");
   }
+}
+
+function isPart(part: string | ContentBlock): boolean {
+  if (typeof part === "string") return true;
+  return isJsonObject(part) && typeof part.type === "string" && (part.type !== "text" || typeof part.text === "string");
 }
 
 function jsonBytes(value: JsonValue): number {
