@@ -1,6 +1,6 @@
 import type { Violation, Workflow } from "../workflow/model.js";
 import { violationKey } from "../workflow/model.js";
-import { delegationsOf, tell } from "./story.js";
+import { delegationsOf, isProved, tell } from "./story.js";
 
 export interface SarifOptions {
   /** The workflow file as a relative address, as a code host shows it. */
@@ -38,6 +38,7 @@ export function toSarif(
       level: "error",
       message: { text: tell(violation) },
       locations: [location(lines.get(violation.agent), violation.agent)],
+      properties: { isProved: isProved(violation) },
       partialFingerprints: { "latticeViolation/v1": violationKey(violation) },
       ...(steps.length === 0 ? {} : { codeFlows: [{ threadFlows: [{ locations: steps }] }] }),
     };

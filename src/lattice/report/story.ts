@@ -38,3 +38,9 @@ export function delegationsOf(violation: Violation): readonly number[] {
   if (violation.kind === "allow") return violation.grant.delegations;
   return violation.terms.flatMap((term) => [...term.delegations, ...term.grant.delegations]);
 }
+
+/** Whether every part of a violation is shown by something that arrives. */
+export function isProved(violation: Violation): boolean {
+  if (violation.kind === "allow") return violation.grant.isProved;
+  return violation.terms.every(({ grant }) => grant.isProved);
+}

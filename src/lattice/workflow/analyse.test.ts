@@ -119,6 +119,7 @@ ${layers((i) => `  - { from: g${i}, to: g${i + 1} }\n  - { from: g${i}, to: m${i
       toJson(workflow, violations),
       toSarif(workflow, violations, { uri: "w.yaml" }),
     ];
+    expect(JSON.parse(said[2] as string)).toMatchObject({ runs: [{ results: [{ properties: { isProved: false } }] }] });
     for (const text of said) expect(text).toContain("not proved: so many ways narrow these arguments differently");
   });
 
