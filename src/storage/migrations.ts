@@ -106,11 +106,12 @@ function third({ name, integer, bytes, random }: Dialect): readonly string[] {
     `INSERT INTO store (only_one, id) SELECT 1, ${random}`,
     `CREATE TABLE repositories (
        app ${name} PRIMARY KEY REFERENCES applications (id) ON DELETE CASCADE, id ${name} NOT NULL,
-       head ${name} NOT NULL, seq ${integer} NOT NULL, bytes ${integer} NOT NULL)`,
+       head ${name} NOT NULL, seq ${integer} NOT NULL, bytes ${integer} NOT NULL, claimed_by ${name},
+       claimed_until ${integer})`,
     `CREATE TABLE packs (
        app ${name} NOT NULL REFERENCES repositories (app) ON DELETE CASCADE, seq ${integer} NOT NULL,
-       part ${integer} NOT NULL, name ${name} NOT NULL, head ${name} NOT NULL, bytes ${integer} NOT NULL,
-       data ${bytes} NOT NULL, PRIMARY KEY (app, seq, part))`,
+       part ${integer} NOT NULL, name ${name} NOT NULL, parent ${name}, head ${name} NOT NULL,
+       bytes ${integer} NOT NULL, data ${bytes} NOT NULL, PRIMARY KEY (app, seq, part))`,
   ];
 }
 

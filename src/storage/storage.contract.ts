@@ -133,7 +133,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
           await a.values.set(id, "k", 1);
           await a.pins.first({ app: id, server: "s", kind: "tool", name: "t" }, "h", "{}", BY);
           await a.tokens.put({ app: id, server: "s", user: "" }, Buffer.from("x"));
-          await a.repositories.push(id, undefined, "head", Buffer.from("pack"));
+          await a.repositories.push(id, undefined, "head", Buffer.from("pack"), "me");
         }
         expect(await a.applications.remove(app, BY)).toBe(true);
         expect(await a.applications.remove(app, BY)).toBe(false);
@@ -518,7 +518,8 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       };
       const pushed = async (app: string, count: number): Promise<StoredRepository> => {
         let last: StoredRepository | undefined;
-        for (let i = 1; i <= count; i++) last = await a.repositories.push(app, last, `h${i}`, Buffer.from(`pack ${i}`));
+        for (let i = 1; i <= count; i++)
+          last = await a.repositories.push(app, last, `h${i}`, Buffer.from(`pack ${i}`), "me");
         return last as StoredRepository;
       };
 
@@ -532,8 +533,8 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.repositories.state(app)).toEqual({ store, repository: last });
         const packs = await b.repositories.packs(app, last.id, 1);
         expect(packs).toMatchObject([
-          { seq: 2, head: "h2", bytes: 6 },
-          { seq: 3, head: "h3", bytes: 6 },
+          { seq: 2, parent: "h1", head: "h2", bytes: 6 },
+          { seq: 3, parent: "h2", head: "h3", bytes: 6 },
         ]);
         expect((await bytesOf(b, app, packs[1] as StoredPack)).toString()).toBe("pack 3");
         expect(await b.repositories.packs(app, "another", 0)).toEqual([]);
@@ -544,7 +545,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         const race = (from: StoredRepository | undefined) =>
           Promise.all(
             Array.from({ length: 8 }, (_, i) =>
-              (i % 2 ? a : b).repositories.push(app, from, `h${i}`, Buffer.from(`${i}`)),
+              (i % 2 ? a : b).repositories.push(app, from, `h${i}`, Buffer.from(`${i}`), "me"),
             ),
           );
         const first = (await race(undefined)).filter((done) => done !== undefined);
@@ -555,14 +556,14 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(packs.map(({ head }) => head)).toEqual([first[0]?.head, second[0]?.head]);
         expect((await bytesOf(a, app, packs[1] as StoredPack)).toString()).toBe(second[0]?.head.slice(1));
         // The number alone is not enough: an application that was made anew has another repository.
-        const stale = { id: "another", seq: 2 };
-        expect(await a.repositories.push(app, stale, "h", Buffer.from("x"))).toBeUndefined();
+        const stale = { id: "another", seq: 2, head: "h" };
+        expect(await a.repositories.push(app, stale, "h", Buffer.from("x"), "me")).toBeUndefined();
       });
 
       it("keep every byte of a pack of several parts", async () => {
         const app = await application();
         const large = randomBytes(9 * 1024 * 1024);
-        const done = await a.repositories.push(app, undefined, "h", large);
+        const done = await a.repositories.push(app, undefined, "h", large, "me");
         const [pack] = await b.repositories.packs(app, done?.id as string, 0);
         expect(pack?.bytes).toBe(large.length);
         expect((await bytesOf(b, app, pack as StoredPack)).equals(large)).toBe(true);
@@ -576,10 +577,10 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         const merging = [a, b].map((at) => at.repositories.merge(app, last.id, some, Buffer.from("merged")));
         expect((await Promise.all(merging)).sort()).toEqual([false, true]);
         const after = await b.repositories.packs(app, last.id, 0);
-        expect(after.map(({ seq, head }) => [seq, head])).toEqual([
-          [1, "h1"],
-          [4, "h4"],
-          [5, "h5"],
+        expect(after.map(({ seq, parent, head }) => [seq, parent, head])).toEqual([
+          [1, undefined, "h1"],
+          [4, "h1", "h4"],
+          [5, "h4", "h5"],
         ]);
         expect((await bytesOf(b, app, after[1] as StoredPack)).toString()).toBe("merged");
         expect(await b.repositories.part(app, some[2] as StoredPack, 0)).toBeUndefined();
@@ -587,8 +588,31 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.repositories.merge(app, "another", after, Buffer.from("x"))).toBe(false);
       });
 
+      it("are claimed by one at a time, until it has pushed or its time is over", async () => {
+        const app = await application();
+        const first = await pushed(app, 1);
+        const claimedBy = async () => (await b.repositories.state(app)).repository?.claimedBy;
+        const claims = [
+          a.repositories.claim(app, first.id, "x", 60_000),
+          b.repositories.claim(app, first.id, "y", 60_000),
+        ];
+        const [x, y] = await Promise.all(claims);
+        expect([x, y].sort()).toEqual([false, true]);
+        const [winner, other] = x ? ["x", "y"] : ["y", "x"];
+        expect(await claimedBy()).toBe(winner);
+        const second = await a.repositories.push(app, first, "h2", Buffer.from("2"), other as string);
+        expect(await claimedBy()).toBe(winner);
+        await a.repositories.push(app, second, "h3", Buffer.from("3"), winner as string);
+        expect(await claimedBy()).toBeUndefined();
+        expect(await a.repositories.claim(app, first.id, "x", 60_000)).toBe(true);
+        expect(await a.repositories.claim(app, first.id, "x", 0)).toBe(true);
+        expect(await claimedBy()).toBeUndefined();
+        expect(await b.repositories.claim(app, first.id, "y", 1)).toBe(true);
+        expect(await b.repositories.claim(app, "another", "y", 1)).toBe(false);
+      });
+
       it("are of applications that are there", async () => {
-        await expect(a.repositories.push(newName(), undefined, "h", Buffer.from("x"))).rejects.toMatchObject({
+        await expect(a.repositories.push(newName(), undefined, "h", Buffer.from("x"), "me")).rejects.toMatchObject({
           code: "STORAGE_INVALID",
         });
       });

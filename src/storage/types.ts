@@ -295,12 +295,15 @@ export interface StoredRepository {
   readonly seq: number;
   /** Of all packs together. */
   readonly bytes: number;
+  /** Who asked to go first, because others were always faster. */
+  readonly claimedBy?: string;
 }
 
-/** What leads from the pack before it to `head`. */
+/** What leads from `parent` (from nothing, in the first pack) to `head`. */
 export interface StoredPack {
   readonly name: string;
   readonly seq: number;
+  readonly parent?: string;
   readonly head: string;
   readonly bytes: number;
 }
@@ -317,13 +320,17 @@ export interface Repositories {
   /**
    * Compare-and-set: moves the head and keeps the pack that leads there if the repository is still as `from` says
    * (undefined: there is none yet); undefined when it is not. An application that is not there has no repository.
+   * A claim of `by` ends with it.
    */
   push(
     app: string,
-    from: Pick<StoredRepository, "id" | "seq"> | undefined,
+    from: Pick<StoredRepository, "id" | "seq" | "head"> | undefined,
     head: string,
     pack: PackBytes,
+    by: string,
   ): Promise<StoredRepository | undefined>;
+  /** Asks the others to let `by` go first, for so long at most, unless one of them has asked. They need not heed it. */
+  claim(app: string, id: string, by: string, ms: number): Promise<boolean>;
   /** The packs after `seq`, oldest first, at most 1,000; none when the repository is no longer the one with this id. */
   packs(app: string, id: string, after: number): Promise<StoredPack[]>;
   /** The bytes of a pack from `part` on, counted from 0: undefined at the end, or when the pack was merged meanwhile. */

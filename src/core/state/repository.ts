@@ -16,6 +16,12 @@ import type { StoredHistory } from "./stored-history.js";
 import { busy, inTurn } from "./turns.js";
 import { type Standing, WorkingCopy } from "./working-copy.js";
 
+/** How long a writer may ask the others to wait: several times what a change takes. */
+const CLAIM_MS = 2_000;
+/** For so long after another writer was faster, turns are taken. */
+const CONTENDED_MS = 5_000;
+const POLL_MS = 20;
+
 export interface DefinitionFile {
   readonly content: string;
   /** Names these contents: the id of git's blob. */
@@ -47,16 +53,20 @@ export interface Changed {
 export class Repository {
   readonly limits: StateLimits;
   readonly #folder: string;
+  readonly #name = randomUUID();
   readonly #store: StoredHistory;
   readonly #copy: WorkingCopy;
   readonly #git: Git;
+  #claimed: string | undefined;
+  #contendedUntil = 0;
+  #servedAt = 0;
 
   constructor(settings: StateSettings, store: StoredHistory, warn: Warn = () => undefined) {
     if (!isAbsolute(settings.repository)) throw new TypeError("state.repository must be an absolute path");
     this.limits = { ...DEFAULT_STATE_LIMITS, ...settings.limits };
     this.#folder = settings.repository;
     this.#store = store;
-    this.#copy = new WorkingCopy({ folder: settings.repository, limits: this.limits, store, warn });
+    this.#copy = new WorkingCopy({ folder: settings.repository, limits: this.limits, store, name: this.#name, warn });
     this.#git = this.#copy.git;
   }
 
@@ -85,14 +95,46 @@ export class Repository {
     checkFilePath(change.path);
     await this.#copy.current();
     return await inTurn(this.#folder, this.limits, async () => {
-      for (let attempt = 0; attempt < this.limits.maxAttempts; attempt++) {
-        change.signal?.throwIfAborted();
-        const result = await this.#tryChange(change, await this.#copy.current());
-        if (result !== undefined) return result;
-        await pause(Math.random() * Math.min(100, 5 * 2 ** Math.min(attempt, 5)));
+      try {
+        for (let attempt = 0; attempt < this.limits.maxAttempts; attempt++) {
+          const at = await this.#afterOthers();
+          change.signal?.throwIfAborted();
+          const result = await this.#tryChange(change, at);
+          if (result?.changed) {
+            this.#claimed = undefined;
+            this.#servedAt = performance.now();
+          }
+          if (result !== undefined) return result;
+          this.#contendedUntil = performance.now() + CONTENDED_MS;
+        }
+        throw busy();
+      } finally {
+        if (this.#claimed !== undefined) await this.#store.claim(this.#claimed, this.#name, 0).catch(() => false);
+        this.#claimed = undefined;
       }
-      throw busy();
     });
+  }
+
+  /**
+   * Writers of several replicas take turns as soon as they have been in each other's way: whoever has to fetch first
+   * would be too slow again and again. Like every turn it is no promise: after a while one goes on without it.
+   */
+  async #afterOthers(): Promise<Standing> {
+    const began = performance.now();
+    // Whoever was just served lets those come first who wait.
+    if (began < this.#contendedUntil && began < this.#servedAt + 2 * POLL_MS) await pause(2 * POLL_MS);
+    for (const until = began + CLAIM_MS; ; await pause(POLL_MS * (0.5 + Math.random() / 2))) {
+      const at = await this.#copy.current();
+      const { id, claimedBy } = at.repository ?? {};
+      const now = performance.now();
+      if (id === undefined || claimedBy === this.#name || now > until) return at;
+      if (claimedBy !== undefined) continue;
+      if (now > this.#contendedUntil) return at;
+      if (await this.#store.claim(id, this.#name, CLAIM_MS)) {
+        this.#claimed = id;
+        return await this.#copy.current();
+      }
+    }
   }
 
   /** Newest first. */
@@ -138,7 +180,7 @@ export class Repository {
     const commit = await this.#commit(tree, head, change);
     const pushed = await withPack(this.#git, commit, head, async (pack) => {
       change.signal?.throwIfAborted();
-      return await this.#store.push(at.repository, commit, pack);
+      return await this.#store.push(at.repository, commit, pack, this.#name);
     });
     if (pushed === undefined) return undefined;
     await this.#copy.moved(at, pushed);

@@ -14,10 +14,12 @@ import {
 export interface StoredHistory {
   state(): Promise<{ readonly store: string; readonly repository?: StoredRepository }>;
   push(
-    from: Pick<StoredRepository, "id" | "seq"> | undefined,
+    from: StoredRepository | undefined,
     head: string,
     pack: PackBytes,
+    by: string,
   ): Promise<StoredRepository | undefined>;
+  claim(id: string, by: string, ms: number): Promise<boolean>;
   packs(id: string, after: number): Promise<StoredPack[]>;
   part(pack: StoredPack, part: number): Promise<Uint8Array | undefined>;
   merge(id: string, packs: readonly StoredPack[], merged: PackBytes): Promise<boolean>;
@@ -26,7 +28,8 @@ export interface StoredHistory {
 export function historyOf(store: Repositories, app: string): StoredHistory {
   return {
     state: () => told(store.state(app)),
-    push: (from, head, pack) => told(store.push(app, from, head, pack)),
+    push: (from, head, pack, by) => told(store.push(app, from, head, pack, by)),
+    claim: (id, by, ms) => told(store.claim(app, id, by, ms)),
     packs: (id, after) => told(store.packs(app, id, after)),
     part: (pack, part) => told(store.part(app, pack, part)),
     merge: (id, packs, merged) => told(store.merge(app, id, packs, merged)),

@@ -143,14 +143,18 @@ describe.skipIf(missing)(`copies of a history${missing ? ` (${missing})` : ""}`,
     for (const suffix of ["", "-wal"]) copyFileSync(join(base, `lost.db${suffix}`), join(base, `back.db${suffix}`));
     await one.set("f", "lost");
     await two.set("g", "lost");
+    const three = replica(storage);
+    expect(await three.get("g")).toBe("lost");
     const back = await newStore(join(base, "back.db"));
     const [here, there] = [replica(back, one.folder), replica(back, two.folder)];
     expect([await here.get("f"), await here.get("g")]).toEqual(["1", undefined]);
-    for (const content of ["2", "3", "4"]) await here.set("f", content);
-    expect([await there.get("f"), await there.get("g")]).toEqual(["4", undefined]);
+    for (const content of ["2", "3"]) await here.set("f", content);
+    // As many changes as it has seen, and others.
+    expect([await there.get("f"), await there.get("g")]).toEqual(["3", undefined]);
     await there.set("g", "new");
-    expect([await here.get("f"), await here.get("g")]).toEqual(["4", "new"]);
-    for (const each of [here, there]) {
+    const late = replica(back, three.folder);
+    for (const each of [here, there, late]) {
+      expect([await each.get("f"), await each.get("g")]).toEqual(["3", "new"]);
       expect(each.warnings).toHaveLength(1);
       git(each.folder, "fsck", "--strict");
     }

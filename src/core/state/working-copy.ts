@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, wri
 import { dirname, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { type JsonValue, isJsonObject } from "../../protocol/index.js";
-import type { StoredRepository } from "../../storage/index.js";
+import type { StoredPack, StoredRepository } from "../../storage/index.js";
 import { Git } from "./git.js";
 import { takePack, toMerge, withPack } from "./packs.js";
 import type { StateLimits } from "./settings.js";
@@ -29,6 +29,11 @@ interface Position {
   readonly store: string;
   readonly id: string;
   readonly seq: number;
+  readonly head: string;
+}
+
+interface Reached extends StoredRepository {
+  readonly parent: string | undefined;
 }
 
 /** Where the store stands. */
@@ -42,6 +47,8 @@ export interface WorkingCopyOptions {
   readonly folder: string;
   readonly limits: StateLimits;
   readonly store: StoredHistory;
+  /** This writer among all there are. */
+  readonly name: string;
   /** Told when files were found that no other replica has. */
   readonly warn: (message: string, fields: Readonly<Record<string, string>>) => void;
 }
@@ -75,7 +82,7 @@ export class WorkingCopy {
   async moved({ store, repository }: Standing, to: StoredRepository): Promise<void> {
     try {
       if (!(await this.#move(repository?.head, to.head)) && !(await this.#forward(to.head))) return;
-      this.#write({ store, id: to.id, seq: to.seq });
+      this.#write({ store, id: to.id, seq: to.seq, head: to.head });
     } catch {
       return;
     }
@@ -112,10 +119,10 @@ export class WorkingCopy {
   async #catchUpNow(): Promise<Standing> {
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const here = this.#position();
-      const tip = await this.#tip();
       const { store, repository } = await this.#options.store.state();
       const isOfThisStore = here?.store === store;
       if (repository === undefined) {
+        const tip = await this.#tip();
         if (tip === undefined) return { store };
         if (isOfThisStore) await this.#forget(tip);
         else await this.#takeOver(tip, store);
@@ -124,12 +131,13 @@ export class WorkingCopy {
       if (isAt(here, store, repository)) return { store, repository };
       const isOfThisRepository = isOfThisStore && here.id === repository.id;
       // Of an application of this name that was removed: gone like everything else that was its own.
-      if (isOfThisStore && !isOfThisRepository && tip !== undefined) await this.#forget(tip);
-      const follows = isOfThisRepository && tip !== undefined && here.seq < repository.seq;
-      const reached =
-        (follows && (await this.#follow(tip, repository, here.seq))) || (await this.#fetch(repository, 0));
+      if (isOfThisStore && !isOfThisRepository) await this.#forget(await this.#tip());
+      const followed = isOfThisRepository ? await this.#follow(here, repository) : undefined;
+      const reached = followed ?? (await this.#fetch(repository));
       if (reached === undefined) continue;
-      if (await this.#forward(reached.head)) this.#write({ store, id: reached.id, seq: reached.seq });
+      if ((followed && (await this.#move(here?.head, reached.head))) || (await this.#forward(reached.head))) {
+        this.#write({ store, id: reached.id, seq: reached.seq, head: reached.head });
+      }
       this.#tidy();
       return { store, repository: reached };
     }
@@ -137,32 +145,43 @@ export class WorkingCopy {
   }
 
   /** Only what is new. Undefined when it does not lead on from what is here: then everything is fetched. */
-  async #follow(tip: string, repository: StoredRepository, after: number): Promise<StoredRepository | undefined> {
+  async #follow(here: Position, repository: StoredRepository): Promise<StoredRepository | undefined> {
+    // The store was put back to what it had before.
+    if (here.seq >= repository.seq) return undefined;
     try {
-      const reached = await this.#fetch(repository, after);
-      return reached && (await this.#leadsTo(tip, reached.head)) ? reached : undefined;
+      const reached = await this.#fetch(repository, here);
+      return reached && (reached.parent === here.head || (await this.#leadsTo(here.head, reached.head)))
+        ? reached
+        : undefined;
     } catch {
       return undefined;
     }
   }
 
-  /** At least up to `repository`; further where packs have been merged. Undefined: the store has changed meanwhile. */
-  async #fetch(repository: StoredRepository, after: number): Promise<StoredRepository | undefined> {
-    let { seq, head } = { seq: after, head: "" };
+  /**
+   * At least up to `repository`, further where packs have been merged, with the parent of the first pack.
+   * Undefined: the store has changed meanwhile.
+   */
+  async #fetch(repository: StoredRepository, after = { seq: 0, head: "" }): Promise<Reached | undefined> {
+    let { seq, head } = after;
+    let first: StoredPack | undefined;
     for (let page = 0; seq < repository.seq && page < MAX_PAGES; page++) {
       const packs = await this.#options.store.packs(repository.id, seq);
       if (packs.length === 0) return undefined;
+      first ??= packs[0];
       for (const pack of packs) {
         if (!(await takePack(this.git, this.#options.store, pack))) return undefined;
         ({ seq, head } = pack);
       }
     }
-    return seq < repository.seq ? undefined : { ...repository, seq, head };
+    return seq < repository.seq ? undefined : { ...repository, seq, head, parent: first?.parent };
   }
 
   /** What this replica had before the store had anything is where everybody begins, unless another was faster. */
   async #takeOver(tip: string, store: string): Promise<void> {
-    const taken = await withPack(this.git, tip, undefined, (pack) => this.#options.store.push(undefined, tip, pack));
+    const taken = await withPack(this.git, tip, undefined, (pack) =>
+      this.#options.store.push(undefined, tip, pack, this.#options.name),
+    );
     if (taken !== undefined) await this.moved({ store }, taken);
   }
 
@@ -215,7 +234,8 @@ export class WorkingCopy {
     });
   }
 
-  async #forget(tip: string): Promise<void> {
+  async #forget(tip: string | undefined): Promise<void> {
+    if (tip === undefined) return;
     const { code } = await this.git.run(["update-ref", "--no-deref", "-d", BRANCH, tip]);
     if (code === 0) this.distrust();
     else this.#removeStaleLocks();
@@ -255,10 +275,9 @@ export class WorkingCopy {
       return undefined;
     }
     if (!isJsonObject(value)) return undefined;
-    const { store, id, seq } = value;
-    return typeof store === "string" && typeof id === "string" && typeof seq === "number"
-      ? { store, id, seq }
-      : undefined;
+    const { store, id, seq, head } = value;
+    if (typeof store !== "string" || typeof id !== "string" || typeof head !== "string") return undefined;
+    return typeof seq === "number" ? { store, id, seq, head } : undefined;
   }
 
   #write(position: Position): void {
@@ -301,6 +320,6 @@ export class WorkingCopy {
   }
 }
 
-function isAt(here: Position | undefined, store: string, { id, seq }: StoredRepository): boolean {
-  return here !== undefined && here.store === store && here.id === id && here.seq === seq;
+function isAt(here: Position | undefined, store: string, { id, seq, head }: StoredRepository): boolean {
+  return here !== undefined && here.store === store && here.id === id && here.seq === seq && here.head === head;
 }

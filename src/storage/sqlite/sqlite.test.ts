@@ -68,7 +68,9 @@ for (const sqliteLibrary of libraries) {
       const after = await openStorage(`sqlite:${file}`, { sqliteLibrary });
       expect((await after.applications.get("blog"))?.revision).toBe(1);
       expect(await after.once.first("x", 60_000)).toBe(true);
-      expect(await after.repositories.push("blog", undefined, "head", Buffer.from("pack"))).toMatchObject({ seq: 1 });
+      expect(await after.repositories.push("blog", undefined, "head", Buffer.from("pack"), "me")).toMatchObject({
+        seq: 1,
+      });
       await after.close();
     });
 

@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { StorageError } from "../errors.js";
 import type { Engine, Row, Sql } from "../sql.js";
 import type { PackBytes, Repositories, StoredPack, StoredRepository } from "../types.js";
-import { checkName, checkSize, MAX_BATCH } from "./bounds.js";
+import { checkName, checkSize, MAX_BATCH, optional } from "./bounds.js";
 
 /** Small enough for one statement, however slow the line. */
 const PART_BYTES = 4 * 1024 * 1024;
@@ -16,16 +16,22 @@ export function repositoriesIn(engine: Engine): Repositories {
     async state(app) {
       const [row] = await engine.read((sql) =>
         sql.all(
-          `SELECT store.id AS store, repositories.id, head, seq, bytes
+          `SELECT store.id AS store, repositories.id, head, seq, bytes,
+             CASE WHEN claimed_until > @now THEN claimed_by END AS claimed_by
            FROM store LEFT JOIN repositories ON repositories.app = $1`,
           [app],
         ),
       );
       const { store, id } = row as Row;
-      return { store: store as string, ...(id === null ? {} : { repository: read(row as Row) }) };
+      return {
+        store: store as string,
+        ...(id === null
+          ? {}
+          : { repository: { ...read(row as Row), ...optional("claimedBy", row?.claimed_by as string | null) } }),
+      };
     },
 
-    async push(app, from, head, pack) {
+    async push(app, from, head, pack, by) {
       checkName("the head", head);
       checkSize("a pack", pack.byteLength, MAX_PACK_BYTES);
       return engine.write(async (sql) => {
@@ -39,21 +45,35 @@ export function repositoriesIn(engine: Engine): Repositories {
                 [app, newName(), head, pack.byteLength],
               )
             : await sql.all(
-                `UPDATE repositories SET head = $4, seq = seq + 1, bytes = bytes + $5
+                `UPDATE repositories SET head = $4, seq = seq + 1, bytes = bytes + $5,
+                   claimed_by = CASE WHEN claimed_by = $6 THEN NULL ELSE claimed_by END
                  WHERE app = $1 AND id = $2 AND seq = $3 RETURNING *`,
-                [app, from.id, from.seq, head, pack.byteLength],
+                [app, from.id, from.seq, head, pack.byteLength, by],
               );
         if (moved === undefined) return undefined;
         const repository = read(moved);
-        await insert(sql, app, repository.seq, head, pack);
+        await insert(sql, app, { seq: repository.seq, parent: from?.head, head }, pack);
         return repository;
       });
+    },
+
+    async claim(app, id, by, ms) {
+      checkName("the name of who claims", by);
+      const claimed = await engine.write((sql) =>
+        sql.all(
+          `UPDATE repositories SET claimed_by = $3, claimed_until = @now + CAST($4 AS BIGINT)
+           WHERE app = $1 AND id = $2 AND (claimed_by IS NULL OR claimed_by = $3 OR claimed_until <= @now)
+           RETURNING app`,
+          [app, id, by, Math.ceil(ms)],
+        ),
+      );
+      return claimed.length > 0;
     },
 
     async packs(app, id, after) {
       const rows = await engine.read((sql) =>
         sql.all(
-          `SELECT packs.name, packs.seq, packs.head, packs.bytes FROM packs
+          `SELECT packs.name, packs.seq, parent, packs.head, packs.bytes FROM packs
            JOIN repositories ON repositories.app = packs.app
            WHERE packs.app = $1 AND repositories.id = $2 AND packs.seq > $3 AND part = 0 ORDER BY packs.seq LIMIT $4`,
           [app, id, after, MAX_BATCH],
@@ -94,7 +114,7 @@ export function repositoriesIn(engine: Engine): Repositories {
         );
         if (found.map(({ name }) => name).join() !== packs.map(({ name }) => name).join()) return false;
         await sql.all("DELETE FROM packs WHERE app = $1 AND seq >= $2 AND seq <= $3", [app, first.seq, last.seq]);
-        await insert(sql, app, last.seq, last.head, merged);
+        await insert(sql, app, { seq: last.seq, parent: first.parent, head: last.head }, merged);
         await sql.all("UPDATE repositories SET bytes = bytes + $2 WHERE app = $1", [app, merged.byteLength - before]);
         return true;
       });
@@ -102,20 +122,21 @@ export function repositoriesIn(engine: Engine): Repositories {
   };
 }
 
-async function insert(sql: Sql, app: string, seq: number, head: string, pack: PackBytes): Promise<void> {
+interface Place {
+  readonly seq: number;
+  readonly parent: string | undefined;
+  readonly head: string;
+}
+
+async function insert(sql: Sql, app: string, { seq, parent, head }: Place, pack: PackBytes): Promise<void> {
   const size = pack.byteLength;
   const name = newName();
   for (let part = 0; part === 0 || part * PART_BYTES < size; part++) {
     const data = pack.subarray(part * PART_BYTES, Math.min(size, (part + 1) * PART_BYTES));
-    await sql.all("INSERT INTO packs (app, seq, part, name, head, bytes, data) VALUES ($1, $2, $3, $4, $5, $6, $7)", [
-      app,
-      seq,
-      part,
-      name,
-      head,
-      size,
-      data,
-    ]);
+    await sql.all(
+      `INSERT INTO packs (app, seq, part, name, parent, head, bytes, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      [app, seq, part, name, parent ?? null, head, size, data],
+    );
   }
 }
 
@@ -133,5 +154,11 @@ function read(row: Row): StoredRepository {
 }
 
 function readPack(row: Row): StoredPack {
-  return { name: row.name as string, seq: row.seq as number, head: row.head as string, bytes: row.bytes as number };
+  return {
+    name: row.name as string,
+    seq: row.seq as number,
+    ...optional("parent", row.parent as string | null),
+    head: row.head as string,
+    bytes: row.bytes as number,
+  };
 }
