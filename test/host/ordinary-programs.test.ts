@@ -120,10 +120,12 @@ describe.skipIf(!isLinux)("a command", () => {
     const secret = openSync(join(world.outside, "secret.txt"), "r");
     const script = `
       import { makeWorld } from ${JSON.stringify(compiled("test/host/support/world.js"))};
-      const world = makeWorld(${JSON.stringify(CATALOG)});
-      const { result } = await world.run("sh", ["-c", "bash -c 'cat <&99'"]);
-      console.log(result.stdout);
-      await world.close();`;
+      for (const [mode, without] of [["off", { native: true }], ["off", {}], ["preferred", {}]]) {
+        const world = makeWorld(${JSON.stringify(CATALOG)}, "sandbox: " + mode, without);
+        const { result } = await world.run("sh", ["-c", "bash -c 'cat <&99'"]);
+        console.log(result.stdout);
+        await world.close();
+      }`;
     // Node itself closes the first few to its children, no others.
     const child = run("/bin/bash", [
       "-c",
@@ -177,12 +179,15 @@ test.skipIf(closed !== undefined)(
   },
 );
 
-test.skipIf(!isRoot || !has("bwrap"))("bubblewrap gives the same, but for what only a filter can refuse", async () => {
+test.skipIf(!isRoot || !has("bwrap"))("bubblewrap gives the same, with the same filter", async () => {
   const world = makeWorld(CATALOG, "", { native: true });
   for (const [name, [script, expected]] of Object.entries(NEEDED)) {
     const { stdout, stderr, protections } = ok(await world.run("sh", ["-c", script, "x", world.outside]));
-    expect(protections.files).toBe("bubblewrap");
+    expect(protections).toMatchObject({ files: "bubblewrap", network: "namespace+seccomp", seccomp: true });
     expect(stdout, `${name}: ${stderr}`).toMatch(expected);
   }
+  const closed =
+    "ls /proc/self/fd | grep -c .; (: <&3) && echo open; unshare -U true && echo open; prlimit -p 1 --cpu=9 && echo open";
+  expect(ok(await world.run("sh", ["-c", closed])).stdout).toBe("4\n");
   await world.close();
 });

@@ -59,4 +59,5 @@ test("as a command, none does", async () => {
 test.skipIf(!isRoot)(`nor without a view${isRoot ? "" : " [not run: needs root]"}`, async () => {
   expect(await makeFiles("", { view: true })).toEqual([]);
   expect(await makeFiles("", { ownerMapping: true })).toEqual([]);
+  if (has("bwrap")) expect(await makeFiles("", { native: true })).toEqual([]);
 });

@@ -3,6 +3,7 @@
 import { lstatSync, readlinkSync } from "node:fs";
 import { dirname } from "node:path";
 import { isWithin } from "../jail/index.js";
+import { seccompProgram } from "./confine/seccomp.js";
 import { type Confinement, SCRATCH } from "./confinement.js";
 import { mountsInside } from "./mounts-inside.js";
 
@@ -16,6 +17,7 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string, withProc: 
   // As process 1 the command takes its namespace with it before its own end is seen; bubblewrap's init would not.
   const args = ["--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"];
   if (!confinement.network) args.push("--unshare-net");
+  if (bubblewrapFilter(confinement.network) !== undefined) args.push("--seccomp", "3");
   const shown = [
     ...confinement.system,
     ...confinement.files,
@@ -40,6 +42,18 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string, withProc: 
   for (const path of mountsInside(confinement)) args.push("--tmpfs", path);
   const scratch = ["--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH];
   return [...args, ...scratch, "--chdir", cwd, "--"];
+}
+
+/** The same filter as without it. Undefined where the architecture's calls are not known. */
+export function bubblewrapFilter(network: boolean): Buffer | undefined {
+  return seccompProgram(process.arch, {
+    network,
+    // Names in the network's own namespace are not hidden by a view.
+    hasOwnSocketNames: false,
+    changesMetadataByName: true,
+    holdsSignals: true,
+    guardsTruncation: true,
+  });
 }
 
 /** Outer ones first, each once, without those that are shown themselves or lie in one. */

@@ -30,6 +30,8 @@ export interface RunMessage {
   /** Undefined: no folder of the caller's. INVARIANT: `rest` has no links and no `..`. */
   readonly cwd: { readonly root: string; readonly rest: string } | undefined;
   readonly stdin: string;
+  /** For bubblewrap: the filter that it finds at its descriptor 3. Base64; empty for none. */
+  readonly filter: string;
   readonly maxOutputBytes: number;
 }
 

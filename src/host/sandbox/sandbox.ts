@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { canonicalJson } from "../policy/index.js";
-import { bubblewrapArgs, changeUser } from "./bubblewrap.js";
+import { bubblewrapArgs, bubblewrapFilter, changeUser } from "./bubblewrap.js";
 import { makeCgroup } from "./cgroup.js";
 import { type Confinement, type Protections, SCRATCH, type Without } from "./confinement.js";
 import { tasksOf } from "./descendants.js";
@@ -142,6 +142,7 @@ export class Sandbox {
       env: request.env(kept.scratch),
       cwd: kept.byBubblewrap ? undefined : request.cwd,
       stdin: request.stdin.toString("base64"),
+      filter: (kept.byBubblewrap ? bubblewrapFilter(confinement.network) : undefined)?.toString("base64") ?? "",
       maxOutputBytes: request.maxOutputBytes,
     };
     return warden.run(message, { timeoutMs: request.timeoutMs, signal: request.signal, onOutput: request.onOutput });

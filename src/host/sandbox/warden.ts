@@ -4,7 +4,18 @@
 
 import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
 import type { EventEmitter } from "node:events";
-import { accessSync, closeSync, constants, lstatSync, openSync, readdirSync, rmSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  lstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { isWithin } from "../jail/mounts.js";
@@ -122,18 +133,30 @@ function spawnWithPipes(file: string, args: readonly string[], message: RunMessa
   const options: SpawnOptions = { env: message.env, detached: true };
   // With nothing to read it gets /dev/null: some programs take a pipe for what they are meant to search.
   const hasInput = message.stdin !== "";
+  const filter = message.filter === "" ? [] : [openFilter(message.filter)];
   const pipes = makePipes(hasInput);
-  if (pipes === undefined) {
-    const child = spawn(file, args, { ...options, stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"] });
-    return { child, stdin: child.stdin, stdout: child.stdout, stderr: child.stderr };
-  }
   try {
-    const child = spawn(file, args, { ...options, stdio: pipes.stdio });
-    pipes.closeTheirs();
-    return { child, stdin: pipes.stdin ?? null, stdout: pipes.stdout, stderr: pipes.stderr };
+    const stdio: ("ignore" | "pipe" | number)[] = pipes?.stdio ?? [hasInput ? "pipe" : "ignore", "pipe", "pipe"];
+    const child = spawn(file, args, { ...options, stdio: [...stdio, ...filter] });
+    pipes?.closeTheirs();
+    const { stdin, stdout, stderr } = pipes ?? child;
+    return { child, stdin: stdin ?? null, stdout, stderr };
   } catch (error) {
-    pipes.destroy();
+    pipes?.destroy();
     throw error;
+  } finally {
+    for (const fd of filter) closeSync(fd);
+  }
+}
+
+/** A file without a name: it is gone when bubblewrap has read it. */
+function openFilter(base64: string): number {
+  const folder = mkdtempSync(join(start?.tmpdir ?? "/tmp", "portcullis-filter-"));
+  try {
+    writeFileSync(join(folder, "filter"), Buffer.from(base64, "base64"));
+    return openSync(join(folder, "filter"), "r");
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 

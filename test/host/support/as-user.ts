@@ -11,7 +11,10 @@ export const UNPRIVILEGED = 64_123;
 
 /** As container engines leave it: parts are hidden, and no user namespace gets a whole one. Needs root. */
 const COVERED_PROC = [
-  ...["unshare", "--mount", "sh", "-c"],
+  "unshare",
+  "--mount",
+  "sh",
+  "-c",
   `mount --bind /dev/null /proc/interrupts && exec setpriv --reuid ${UNPRIVILEGED} --regid ${UNPRIVILEGED} --clear-groups "$@"`,
   "sh",
 ];

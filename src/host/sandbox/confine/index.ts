@@ -4,9 +4,11 @@
 import { chownSync, mkdtempSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { isWithin } from "../../jail/mounts.js";
+import { bubblewrapFilter } from "../bubblewrap.js";
 import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
+import { closeInherited } from "./descriptors.js";
 import { filterRules, gapsOfLandlock, gapsOfView } from "./gaps.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
 import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
@@ -42,7 +44,7 @@ export interface Confined {
 
 export function confine(start: StartMessage): Confined {
   const calls = start.without.native === true ? undefined : kernel();
-  calls?.closeInherited();
+  closeInherited();
   return calls === undefined || start.byBubblewrap ? unconfined(start, calls) : confineBy(calls, start);
 }
 
@@ -51,13 +53,14 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
   const adopts = calls !== undefined && adoptOrphans(calls);
   const wrapped = start.byBubblewrap;
   const scratch = wrapped ? SCRATCH : makeScratch(start);
-  const open = start.confinement.network ? "open" : wrapped ? "namespace" : "not restricted";
+  const { network } = start.confinement;
+  const seccomp = wrapped && bubblewrapFilter(network) !== undefined;
   return {
     protections: {
       files: wrapped ? "bubblewrap" : "none",
-      network: open,
+      network: network ? "open" : networkBy(wrapped, seccomp),
       processTree: wrapped ? "pid-namespace" : adopts ? "subreaper" : "process-group",
-      seccomp: false,
+      seccomp,
       noNewPrivileges: wrapped,
       user: wrapped ? (start.confinement.user?.uid ?? "same") : "same",
       rlimits: false,

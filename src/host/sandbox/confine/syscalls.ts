@@ -1,7 +1,6 @@
 // System calls by number, for the calls that libc does not wrap or would apply to all threads at once. Numbers from the
 // kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h).
 
-import { readdirSync } from "node:fs";
 import { constants as osConstants } from "node:os";
 import { type Koffi, loadKoffi } from "../../jail/native.js";
 
@@ -23,12 +22,6 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
 const LANDLOCK_CREATE = 444;
 const LANDLOCK_ADD = 445;
 const LANDLOCK_RESTRICT = 446;
-const CLOSE_RANGE = 436;
-const CLOSE_RANGE_CLOEXEC = 4;
-const FIRST_INHERITED = 3;
-const MAX_DESCRIPTOR = 0x7fff_ffff;
-const F_SETFD = 2;
-const FD_CLOEXEC = 1;
 const MOUNT_SETATTR = 442;
 const OPEN_TREE = 428;
 const MOVE_MOUNT = 429;
@@ -60,8 +53,6 @@ export interface Kernel {
   landlockAddPath(ruleset: number, rule: Buffer): number;
   landlockRestrict(ruleset: number): number;
   seccompFilter(program: Buffer): number;
-  /** Descriptors that somebody left open for us do not go on to commands. */
-  closeInherited(): void;
   /** Reaps one dead child; 0 when there is none, negative when there are no children. */
   reapOne(): number;
 }
@@ -100,7 +91,6 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   const umount2 = libc.func("umount2", "int", ["str", "int"]);
   const fchdir = libc.func("fchdir", "int", ["int"]);
   const prctl = libc.func("prctl", "int", ["int", "ulong", "ulong", "ulong", "ulong"]);
-  const fcntl = libc.func("fcntl", "int", ["int", "int", "int"]);
   const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
   return {
     numbers,
@@ -152,13 +142,6 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
       fprog.writeUInt16LE(program.length / 8, 0);
       fprog.writeBigUInt64LE(ffi.address(program), 8);
       return call(seccomp(numbers.seccomp, 1, 0, fprog));
-    },
-    closeInherited() {
-      if (call(long3(CLOSE_RANGE, FIRST_INHERITED, MAX_DESCRIPTOR, CLOSE_RANGE_CLOEXEC)) >= 0) return;
-      // Before Linux 5.11.
-      for (const fd of readdirSync("/proc/self/fd").map(Number)) {
-        if (fd >= FIRST_INHERITED) fcntl(fd, F_SETFD, FD_CLOEXEC);
-      }
     },
     reapOne: () => call(waitpid(-1, null, WNOHANG)),
   };
