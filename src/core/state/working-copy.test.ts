@@ -3,6 +3,7 @@
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, describe, expect, it, vi } from "vitest";
 import { openStorage, type Storage, StorageError, type StoredPack } from "../../storage/index.js";
@@ -242,6 +243,25 @@ describe.skipIf(missing)(`copies of a history${missing ? ` (${missing})` : ""}`,
     const { repository } = await storage.repositories.state("blog");
     const total = (await packsOf(storage)).reduce((sum, { bytes }) => sum + bytes, 0);
     expect(repository?.bytes).toBe(total);
+  });
+
+  it("a writer lets another go first who asked for it, and waits for none that has ended", async () => {
+    const storage = await newStore();
+    const one = replica(storage);
+    await one.set("f", "1");
+    const { repository } = await storage.repositories.state("blog");
+    const claim = (ms: number) => storage.repositories.claim("blog", repository?.id as string, "another", ms);
+    const claimed = performance.now();
+    await claim(60_000);
+    const writing = one.set("f", "2").then(() => performance.now());
+    await setTimeout(300);
+    expect((await storage.repositories.state("blog")).repository?.seq).toBe(1);
+    await claim(0);
+    expect((await writing) - claimed).toBeGreaterThan(290);
+    // Whoever was killed with the turn in its hands holds up nobody for long.
+    await claim(60_000);
+    await one.set("f", "3");
+    expect((await storage.repositories.state("blog")).repository).toMatchObject({ seq: 3, claimedBy: "another" });
   });
 
   it("many that read at once from a copy that is behind fetch once", async () => {
