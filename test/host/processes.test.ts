@@ -41,13 +41,19 @@ describe.skipIf(!isRoot)("commands that do not want to go", () => {
   });
 });
 
-test("a host that is killed takes its commands with it", async () => {
+test.each([
+  ["", {}],
+  [
+    ", daemons too where only adoption finds them",
+    { view: true, pidNamespace: true, userNamespace: true, cgroup: true },
+  ],
+] as [string, Without][])("a host that is killed takes its commands with it%s", async (_, without) => {
   const host = compiled("test/host/support/world.js");
-  const mark = `mark-${process.pid}-orphan`;
+  const mark = `mark-${process.pid}-orphan-${Object.keys(without).length}`;
   const script = `
     import { makeWorld } from ${JSON.stringify(host)};
-    const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }');
-    world.run("sh", ["-c", "setsid sh -c 'sleep 271; :' ${mark} & echo up; sleep 271", "${mark}"], {}, { onOutput: () => console.log("up") });`;
+    const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }', "", ${JSON.stringify(without)});
+    world.run("sh", ["-c", "setsid sh -c 'sleep 271; :' ${mark} & sleep 0.3; echo up; sleep 271", "${mark}"], {}, { onOutput: () => console.log("up") });`;
   const folder = mkdtempSync(join(tmpdir(), "killed-host-"));
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],

@@ -53,8 +53,24 @@ const lines = createInterface({ input: process.stdin, crlfDelay: Number.POSITIVE
 lines.on("line", (line) => receive(JSON.parse(line) as FromMain));
 lines.on("close", () => {
   killRunning();
+  endAdopted();
   process.exit(0);
 });
+
+const MAX_ROUNDS = 200;
+const ROUND_MS = 5;
+
+/** The host is gone and sweeps no more. Whoever is killed leaves its own children to this process, so again and again. */
+function endAdopted(): void {
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    confined?.reapOrphans();
+    const children = confined?.children() ?? [];
+    if (children.length === 0) return;
+    for (const pid of children) endProcess(pid);
+    Atomics.wait(pause, 0, 0, ROUND_MS);
+  }
+}
 
 function receive(message: FromMain): void {
   switch (message.type) {

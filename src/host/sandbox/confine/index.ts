@@ -9,6 +9,7 @@ import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
 import { closeInherited } from "./descriptors.js";
+import { openChildren, readChildren } from "./children.js";
 import { filterRules, gapsOfLandlock, gapsOfView } from "./gaps.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
 import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
@@ -40,6 +41,8 @@ export interface Confined {
   /** Where a command starts that has no folder of the caller's. */
   readonly idleFolder: string;
   reapOrphans(): void;
+  /** Processes of this one, orphans that it adopted among them. Empty where others see to that. */
+  children(): number[];
 }
 
 export function confine(start: StartMessage): Confined {
@@ -75,6 +78,7 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
     temporary: wrapped ? { emptied: [], kept: [], hasTmp: true } : { emptied: [scratch], kept: [], hasTmp: false },
     idleFolder: wrapped ? "/" : scratch,
     reapOrphans: () => reapAll(calls),
+    children: () => [],
   };
 }
 
@@ -83,6 +87,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const notes: string[] = [];
   const isOff = confinement.mode === "off";
   const ownPidNamespace = without.pidNamespace === true ? -1 : openSync("/proc/self/ns/pid", "r");
+  const children = openChildren();
   const netFlag = confinement.network || isOff ? 0 : CLONE_NEWNET;
   const hasNamespaces =
     !isOff &&
@@ -129,6 +134,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
     temporary,
     idleFolder: scratch,
     reapOrphans: () => reapAll(calls),
+    children: () => (adopts ? readChildren(children) : []),
   };
 }
 
