@@ -462,9 +462,9 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
 
       it("counts again when its time has passed", async () => {
         const id = newName();
-        expect(await a.once.first(id, 20)).toBe(true);
-        expect(await b.once.first(id, 20)).toBe(false);
-        await pause(40);
+        expect(await a.once.first(id, 1_000)).toBe(true);
+        expect(await b.once.first(id, 1_000)).toBe(false);
+        await pause(1_050);
         expect(await b.once.first(id, 60_000)).toBe(true);
         expect(await a.once.first(id, 60_000)).toBe(false);
       });
@@ -482,8 +482,8 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       const at = performance.now();
       await a.letters.post(b.origin, "hello é", 60_000);
       await a.letters.post(b.origin, "soon gone", 1);
-      await within(1_000, () => heard.filter(({ topic, app }) => topic === "letter" && app === b.origin).length === 2);
-      expect(performance.now() - at).toBeLessThan(1_000);
+      await within(2_000, () => heard.filter(({ topic, app }) => topic === "letter" && app === b.origin).length === 2);
+      expect(performance.now() - at).toBeLessThan(2_000);
       stop();
       await pause(10);
       const texts = await Promise.all(heard.map(({ name }) => b.letters.read(name)));
