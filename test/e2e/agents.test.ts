@@ -13,7 +13,7 @@ interface DemoTools {
 
 let gateway: Serving;
 beforeAll(async () => {
-  gateway = await serve(["--ws-port", "0"]);
+  gateway = await serve(["--ws-port", "0", "--challenge-wait", "0"]);
 });
 afterAll(() => gateway.stop());
 
