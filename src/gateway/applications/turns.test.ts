@@ -12,7 +12,7 @@ describe("turns", () => {
     turns.take("quiet", () => done.push("quiet"));
     await turn();
     expect(done.indexOf("quiet")).toBeLessThan(8);
-    for (let i = 0; i < 60; i++) await turn();
+    for (let i = 0; i < 110; i++) await turn();
     expect(done.filter((app) => app === "loud")).toHaveLength(100);
   });
 

@@ -1,4 +1,4 @@
-// A fair share of the processor. One application that sends without pause is let in a few messages at a time, and
+// A fair share of the processor. One application that sends without pause is let in a message at a time, and
 // between those come the messages of the others; one that is alone is not held back.
 
 interface Line {
@@ -7,8 +7,8 @@ interface Line {
   taken: number;
 }
 
-/** Messages of one application in one go, while others are there. */
-const AT_ONCE = 2;
+/** Messages of one application in one go, while others are there. With two, a flood cost the others half as much again. */
+const AT_ONCE = 1;
 /** Whoever sent something so recently is there. */
 const RECENT_MS = 1_000;
 
