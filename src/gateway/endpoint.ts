@@ -55,7 +55,6 @@ export class Endpoint implements Handler {
   readonly #channels = new Map<Channel, Session>();
   readonly #stopWatching: () => void;
   readonly #keeper: SessionKeeper | undefined;
-
   readonly #elsewhere: SessionsElsewhere | undefined;
 
   constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper, elsewhere?: SessionsElsewhere) {

@@ -2,18 +2,19 @@
 // left out and everything about the machine covered but what ordinary programs read.
 
 import { lstatSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
+import {
+  ATTR_NODEV,
+  ATTR_NOEXEC,
+  ATTR_NOSUID,
+  ATTR_RDONLY,
+  MS_BIND,
+  MS_NODEV,
+  MS_NOEXEC,
+  MS_NOSUID,
+  MS_RDONLY,
+} from "./mount-flags.js";
 import { errorName, type Kernel } from "./syscalls.js";
 import type { Check } from "./view.js";
-
-const MS_RDONLY = 1;
-const MS_NOSUID = 2;
-const MS_NODEV = 4;
-const MS_NOEXEC = 8;
-const MS_BIND = 4096;
-const ATTR_RDONLY = 1;
-const ATTR_NOSUID = 2;
-const ATTR_NODEV = 4;
-const ATTR_NOEXEC = 8;
 
 /** Only processes that the reader could trace are there (5.8); before that, only those of its own user. */
 const HIDING = ["hidepid=4", "hidepid=2"];

@@ -2,16 +2,9 @@
 
 import { mkdirSync } from "node:fs";
 import { isWithin } from "../../jail/mounts.js";
+import { ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID } from "./mount-flags.js";
 import type { Kernel } from "./syscalls.js";
 import type { Check, Placed, View } from "./view.js";
-
-const MS_NOSUID = 2;
-const MS_NODEV = 4;
-const MS_NOEXEC = 8;
-const MS_BIND = 4096;
-const ATTR_RDONLY = 1;
-const ATTR_NOSUID = 2;
-const ATTR_NODEV = 4;
 
 const SECOND_NAME = "/portcullis-tmp";
 const SHARED_MEMORY = "/dev/shm";

@@ -17,6 +17,17 @@ import { dirname } from "node:path";
 import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
 import { isWithin, parseMountInfo } from "../../jail/mounts.js";
 import { native } from "../../jail/native.js";
+import {
+  ATTR_NODEV,
+  ATTR_NOEXEC,
+  ATTR_NOSUID,
+  ATTR_RDONLY,
+  MS_BIND,
+  MS_NODEV,
+  MS_NOSUID,
+  MS_PRIVATE,
+  MS_REC,
+} from "./mount-flags.js";
 import { exchangeNamespace, type Ids } from "./idmap.js";
 import { placeProc, useOwnProcessTable } from "./proc.js";
 import { errorName, type Kernel } from "./syscalls.js";
@@ -47,17 +58,6 @@ export interface Entered {
   readonly hasProc: boolean;
   readonly temporary: Omit<Temporary, "seal">;
 }
-
-const MS_NOSUID = 2;
-const MS_NODEV = 4;
-const MS_BIND = 4096;
-const MS_REC = 16384;
-const MS_PRIVATE = 1 << 18;
-
-const ATTR_RDONLY = 1;
-const ATTR_NOSUID = 2;
-const ATTR_NODEV = 4;
-const ATTR_NOEXEC = 8;
 
 const MAX_COPY_BYTES = 4_000_000;
 
