@@ -4,9 +4,8 @@
 
 import { randomBytes } from "node:crypto";
 import { Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
-import type { InputRequest } from "../../tool/index.js";
+import type { InputRequest, LogLevel } from "../../tool/index.js";
 import { Cancel } from "../cancel.js";
-import type { LogLevel } from "../../tool/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
 interface Question {
@@ -133,9 +132,7 @@ export class Parked {
   /** Once: the call goes on with whoever takes it, whose right to it was sealed into the state it brought. */
   take(id: string): Exchange {
     const found = this.#exchanges.get(id);
-    if (!found) {
-      throw callIsOver();
-    }
+    if (!found) throw callIsOver();
     this.#exchanges.delete(id);
     clearTimeout(found.timer);
     return found.exchange;
