@@ -9,6 +9,7 @@ import { type Ledger, openLedger } from "../ledger/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
+import { announceAdmin } from "./gateway/admin-places.js";
 import { watchLedger } from "./ledger-watch.js";
 import { ensureState, type State } from "./state.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
@@ -126,6 +127,7 @@ async function open(
       })
     : undefined;
   opened.push(() => admin?.close());
+  if (admin) opened.push(announceAdmin(state.dir, admin.url));
   const listeners: Listener[] = [];
   const listen = async (listening: Promise<Listener>): Promise<void> => {
     const listener = await listening;
