@@ -120,8 +120,11 @@ export async function agreesWithAjv(dialect: Dialect, cases: number): Promise<vo
         try {
           expected = theirs(candidate);
         } catch (error) {
-          // Now and then ajv generates code that names a variable it never declared.
-          expect(error).toBeInstanceOf(ReferenceError);
+          // For some combinations of unevaluated keywords ajv generates code that names an undeclared variable or
+          // sets a property of an undefined one. That is not a verdict; `broken` bounds how often it may happen.
+          expect(`${error}`).toMatch(
+            /^(ReferenceError: \w+ is not defined|TypeError: Cannot set properties of undefined)/,
+          );
           seen.broken++;
           continue;
         }
