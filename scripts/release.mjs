@@ -3,7 +3,8 @@
 //   node scripts/release.mjs keys --secret-key release.pem            a new key; its public half beside it as .pub
 //   node scripts/release.mjs --secret-key release.pem --out releases --url https://example.com/portcullis
 //
-// Into <out>/<version>/ go an archive for this machine (the package with its locked production dependencies), SHA256SUMS
+// Into <out>/<version>/ go an archive for this machine (the package with its locked production dependencies, and
+// sbom.cdx.json, a CycloneDX list of them), SHA256SUMS
 // over all archives there, and its signature, whose comment carries version and channel; <out>/<channel>.json names the
 // version. Archives made on other machines are put into the folder first and signed along. The public key and --url
 // travel inside the archive: that is how an installation knows whom to trust for the next one (another --next-key
@@ -12,6 +13,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join, relative, resolve, sep } from "node:path";
 import { parseArgs } from "node:util";
+import { sbomOf } from "./release/sbom.mjs";
 import { makeKey, parseSecret, publicKeyText, releaseComment, secretPem, signFile } from "./release/signing.mjs";
 import { tarGz } from "./release/tar.mjs";
 import { build, root, say } from "./steps.mjs";
@@ -60,6 +62,7 @@ function release() {
     ...files(folder, manifest),
     { name: "package.json", bytes: json({ ...manifest, version, devDependencies: undefined, scripts: undefined }) },
     { name: "release-source.json", bytes: json(source) },
+    ...sbom(folder, manifest, version),
   ]
     .map((entry) => ({ ...entry, name: `${top}/${entry.name}` }))
     .sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -93,8 +96,21 @@ function files(folder, manifest) {
   const wanted = manifest.files ?? ["dist"];
   const left = new Set(wanted.filter((name) => name.startsWith("!")).map((name) => name.slice(1)));
   const own = wanted.filter((name) => !name.startsWith("!")).flatMap((name) => walk(folder, join(folder, name)));
-  const skip = new Set(["package.json", "release-source.json", ...left]);
+  const skip = new Set(["package.json", "release-source.json", "sbom.cdx.json", ...left]);
   return [...own.filter((entry) => !skip.has(entry.name)), ...dependencies(folder)];
+}
+
+/** Of a package without a lock file nothing is known. */
+function sbom(folder, manifest, version) {
+  const lock = join(folder, "package-lock.json");
+  if (!existsSync(lock)) return [];
+  const parsed = JSON.parse(readFileSync(lock, "utf8"));
+  const included = (path) => isShipped(path, parsed.packages[path]) && existsSync(join(folder, path));
+  return [{ name: "sbom.cdx.json", bytes: json(sbomOf(manifest, version, parsed, included)) }];
+}
+
+function isShipped(path, facts) {
+  return path.startsWith("node_modules/") && !facts.dev && !facts.link;
 }
 
 function dependencies(folder) {
@@ -103,7 +119,7 @@ function dependencies(folder) {
   const { packages } = JSON.parse(readFileSync(lock, "utf8"));
   const entries = new Map();
   for (const [path, facts] of Object.entries(packages)) {
-    if (!path.startsWith("node_modules/") || facts.dev || facts.link) continue;
+    if (!isShipped(path, facts)) continue;
     // Builds for other machines are not there, and not missed.
     if (!existsSync(join(folder, path))) {
       if (facts.optional || facts.devOptional || facts.peer) continue;

@@ -9,5 +9,14 @@ build();
 const child = spawn(process.execPath, [join(root, "dist", "cli", "main.js"), "serve", ...process.argv.slice(2)], {
   stdio: "inherit",
 });
+// npm passes a signal on to the shell between it and this process, and the shell ends without passing it further.
+const parent = process.ppid;
+if (process.env.npm_lifecycle_event !== undefined && process.platform !== "win32") {
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watch);
+    child.kill("SIGTERM");
+  }, 200);
+}
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("exit", (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

@@ -33,9 +33,7 @@ export function checkNode() {
 }
 
 /**
- * Installs the locked dependencies once per lock file. `npm ci` insists on optional packages for other platforms, which
- * not every registry has; `install --no-save` takes the same locked versions without them. npm's own output goes to
- * stderr: stdout may be a protocol.
+ * Installs the locked dependencies once per lock file. npm's own output goes to stderr: stdout may be a protocol.
  */
 export function install() {
   const lock = createHash("sha256")
@@ -44,7 +42,7 @@ export function install() {
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === lock) return;
   say("installing dependencies, once (about a minute) …");
   const npm = process.platform === "win32" ? "npm.cmd" : "npm";
-  run(npm, ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], {
+  run(npm, ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], {
     stdio: ["ignore", 2, 2],
   });
   writeFileSync(stamp, lock);

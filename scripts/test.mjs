@@ -31,6 +31,8 @@ const CI_SHARE = {
   CODEGEN_CSHARP_EVERY: "8",
   SERVER_CYCLES: "100",
   FAULT_SECONDS: "30",
+  NOISY_ROUNDS: "1",
+  NOISY_SECONDS: "1",
 };
 
 const args = process.argv.slice(2);

@@ -31,7 +31,7 @@ describe("files to deploy with", { timeout: 200_000 }, () => {
   it("Dockerfile: hadolint finds nothing", ({ skip }) => {
     const linters = fromPython(ROOT);
     if (typeof linters === "string") return skip(linters);
-    judged(linters.hadolint, "Dockerfile", ["FROM node:24.4.1-bookworm-slim\n", "FROM node\n"]);
+    judged(linters.hadolint, "Dockerfile", ["RUN npm ci", "RUN cd x && npm ci"]);
   });
 
   it("kubernetes: every object is what the API takes, and nothing else", ({ skip }) => {
