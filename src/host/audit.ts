@@ -61,7 +61,7 @@ export class AuditClock {
     const isDeny = denied !== undefined && denied.code !== "TIMEOUT" && facts.exitCode === undefined;
     const { redact } = policy.logging;
     const shown = (name: "path" | "cwd", text: string | undefined): object =>
-      text === undefined ? {} : { [name]: redact.includes(name) ? REDACTED : text.slice(0, MAX_LOGGED_CHARS) };
+      text === undefined ? {} : { [name]: redact.includes(name) ? REDACTED : cut(text) };
     return {
       ts: this.#ts,
       ...(reqId === undefined ? {} : { reqId }),
@@ -73,7 +73,7 @@ export class AuditClock {
       ...shown("cwd", facts.cwd),
       ...(facts.bytes === undefined ? {} : { bytes: facts.bytes }),
       ...(facts.sha256 === undefined ? {} : { sha256: facts.sha256 }),
-      ...(facts.commandId === undefined ? {} : { commandId: facts.commandId.slice(0, MAX_LOGGED_CHARS) }),
+      ...(facts.commandId === undefined ? {} : { commandId: cut(facts.commandId) }),
       ...(facts.args === undefined || redact.includes("args")
         ? {}
         : { argsSha256: sha256(JSON.stringify(facts.args)) }),
@@ -88,19 +88,28 @@ export class AuditClock {
 }
 
 /** The line of a call that was refused before any tool saw it: nothing is known but what was asked. */
-export function deniedSummary(tool: ToolName, policy: Policy, args: unknown, denied: Denial): AuditSummary {
+export function deniedSummary(
+  tool: ToolName,
+  policy: Policy,
+  args: unknown,
+  denied: Denial,
+  reqId: string | undefined,
+): AuditSummary {
   const asked = (field: string): string | undefined => {
     const value = typeof args === "object" && args !== null ? (args as Record<string, unknown>)[field] : undefined;
     return typeof value === "string" ? value : undefined;
   };
   const facts = { path: asked("path"), cwd: asked("cwd"), commandId: asked("commandId") };
-  return new AuditClock().summary(tool, policy, facts, denied, undefined);
+  return new AuditClock().summary(tool, policy, facts, denied, reqId);
+}
+
+/** What is longer is cut, and its hash stands beside what is left. */
+function cut(text: string): string {
+  return text.length <= MAX_LOGGED_CHARS ? text : `${text.slice(0, MAX_LOGGED_CHARS)}… (sha256 ${sha256(text)})`;
 }
 
 function shownEnv(env: ReadonlyMap<string, string>, hidden: boolean): Record<string, string> {
-  return Object.fromEntries(
-    Array.from(env, ([name, value]) => [name, hidden ? REDACTED : value.slice(0, MAX_LOGGED_CHARS)]),
-  );
+  return Object.fromEntries(Array.from(env, ([name, value]) => [name, hidden ? REDACTED : cut(value)]));
 }
 
 export function sha256(data: Uint8Array | string): string {

@@ -37,7 +37,22 @@ export {
   realPathOf,
   type SandboxMode,
 } from "./policy/index.js";
-export { confinementOf, missingProtections, type Protections, reachInSandbox, Sandbox } from "./sandbox/index.js";
+export {
+  closeProcess,
+  confinementOf,
+  LAUNCH_FD,
+  launchReport,
+  missingForServer,
+  missingProtections,
+  prepareServerLaunch,
+  type Protections,
+  reachInSandbox,
+  Sandbox,
+  type ServerLaunch,
+  type ServerProtections,
+  type ServerSandbox,
+  unprotected,
+} from "./sandbox/index.js";
 export {
   type CmdContext,
   cmdRun,

@@ -2,7 +2,8 @@
 
 import { testCases } from "./support/attack-run.js";
 import { readAttacks, readEvenMoreAttacks, readMoreAttacks } from "./support/attack-setup.js";
-import { has, isRoot } from "./support/machine.js";
+import { has } from "../setup/programs.js";
+import { isRoot } from "./support/machine.js";
 
 /** Of each way only every so manyth case, another one each time: CI has little time, and every case its turn. */
 const SHARE = Number(process.env.ATTACK_SHARE ?? 1);

@@ -4,7 +4,8 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Protections } from "../../src/host/index.js";
 import { asOrdinaryUser } from "./support/as-user.js";
-import { has, unreachableForOthers } from "./support/machine.js";
+import { has } from "../setup/programs.js";
+import { unreachableForOthers } from "./support/machine.js";
 
 const TOOLS = ["perl", "prlimit"].filter((program) => !has(program));
 const closed = process.platform === "linux" ? unreachableForOthers() : "skipped: Linux only";

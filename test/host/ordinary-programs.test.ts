@@ -9,7 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { CmdRunResult } from "../../src/host/index.js";
 import { compiled } from "./support/compiled.js";
 import { asOrdinaryUser } from "./support/as-user.js";
-import { has, isRoot, unreachableForOthers } from "./support/machine.js";
+import { has } from "../setup/programs.js";
+import { isRoot, unreachableForOthers } from "./support/machine.js";
 import { makeWorld, ok, SECRET, type World } from "./support/world.js";
 
 const run = promisify(execFile);

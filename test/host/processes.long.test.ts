@@ -3,7 +3,8 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { ownCgroupFolder } from "../../src/host/sandbox/cgroup.js";
-import { has, isRoot, unreachableForOthers } from "./support/machine.js";
+import { has } from "../setup/programs.js";
+import { isRoot, unreachableForOthers } from "./support/machine.js";
 import { judgeScenarios, runScenariosAsUser } from "./support/scenario-checks.js";
 import { runScenarios } from "./support/scenarios.js";
 

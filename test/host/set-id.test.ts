@@ -5,7 +5,8 @@ import { chmodSync, copyFileSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import type { Without } from "../../src/host/sandbox/index.js";
-import { has, isRoot } from "./support/machine.js";
+import { has } from "../setup/programs.js";
+import { isRoot } from "./support/machine.js";
 import { makeWorld, ok, type World } from "./support/world.js";
 
 const SET_ID = 0o6000;

@@ -12,20 +12,8 @@ import { isProblem, profiles } from "../../src/host/profiles/index.js";
 import { CAT, GREP, JQ, LS, RG } from "../../src/host/profiles/search.js";
 import { TAR } from "../../src/host/profiles/tar.js";
 import { AWK, SED } from "../../src/host/profiles/text.js";
-import { ensurePrograms, has } from "./support/machine.js";
+import { has, missingPrograms } from "../setup/programs.js";
 import { isMistake, makeBench, type Program } from "./support/spellings.js";
-
-ensurePrograms({
-  bzip2: "bzip2",
-  curl: "curl",
-  gawk: "gawk",
-  git: "git",
-  jq: "jq",
-  make: "make",
-  rg: "ripgrep",
-  xz: "xz-utils",
-  zstd: "zstd",
-});
 
 const bench = makeBench();
 const { run } = bench;
@@ -34,7 +22,8 @@ afterAll(() => bench.close());
 function check(title: string, program: Program): void {
   const file = program.program ?? program.name;
   test(title, { timeout: 60_000 }, async ({ skip }) => {
-    if (!has(file)) skip(`${file} is not installed here`);
+    const missing = missingPrograms(file, ...(file === "tar" ? ["bzip2", "xz", "zstd"] : []));
+    if (missing !== undefined) skip(missing);
     expect(await bench.wrongSpellings(program)).toEqual([]);
   });
 }

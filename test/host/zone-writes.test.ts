@@ -77,6 +77,10 @@ test.each([
   "sub/.Git",
   "git~1/config",
   ".hg/hgrc",
+  ".jj/repo/config.toml",
+  ".sl/config",
+  ".pijul/config",
+  "_darcs/prefs/defaults",
   "into/hooks/post-checkout",
 ])("%s inside a zone is not written, replaced or not, unless the rule says so", async (name) => {
   const zone = join(world.base, "repo");

@@ -15,6 +15,8 @@ import { type Denial, denial, isDenial, quote } from "../denial.js";
 import { isWithin } from "../jail/index.js";
 import { FOLDER_READ } from "../jail/flags.js";
 import { ioDenial } from "../jail/read.js";
+import { findRepositories } from "../jail/repositories.js";
+import { looksLikeGitDirectory } from "../jail/repository.js";
 import type { Policy } from "../policy/index.js";
 import type { Prepared } from "./prepared.js";
 import { renameIfFree } from "./rename.js";
@@ -128,7 +130,10 @@ function checkMove(policy: Policy, source: Spot, target: Spot, args: MoveArgumen
     return denial("POLICY_DENY", "maxFileBytes", reason, { field: "to" });
   }
   if (stats.isDirectory()) {
-    const refused = checkNotNamed(policy, source, args.from, "from") ?? checkTree(source, target, args);
+    const refused =
+      checkNotNamed(policy, source, args.from, "from") ??
+      checkTree(source, target, args) ??
+      checkRepositories(source, args.from, "from");
     if (refused !== undefined) return refused;
   }
   if (target.stats === undefined) return checkFree(target, args.to, "to");
@@ -141,6 +146,18 @@ function checkTree(source: Spot, target: Spot, args: MoveArguments): Denial | un
   if (source.zone === target.zone && target.zone.recursive) return undefined;
   const reason = `the folder ${quote(args.from)} can be moved only inside its own write zone`;
   return denial("POLICY_DENY", "crossesZones", reason, { field: "to" });
+}
+
+/** Another directory could take its name then, and with it hooks that the owner's git runs. */
+function checkRepositories({ zone, path }: Spot, text: string, field: string): Denial | undefined {
+  if (zone.repositoryInternals) return undefined;
+  const found = looksLikeGitDirectory(path) ? ({ kind: "found", paths: [path] } as const) : findRepositories(path);
+  if (found.kind === "found" && found.paths.length === 0) return undefined;
+  const what = found.kind === "found" ? "a repository lies in it" : found.why;
+  return denial("POLICY_DENY", "writeRules.repositoryInternals", `${field} ${quote(text)} keeps its name: ${what}`, {
+    field,
+    suggestions: ["move files one by one", "ask the operator to set repositoryInternals: true for this write zone"],
+  });
 }
 
 function move(source: Spot, target: Spot, args: MoveArguments): { replaced: boolean } | Denial {

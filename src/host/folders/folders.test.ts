@@ -216,6 +216,18 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
     expect(act(prepareDeleteFolder, { path: zone })).toBe("outsideWriteZones");
   });
 
+  it("a directory that holds a repository keeps its name", () => {
+    mkdirSync(join(zone, "a/project/.git"), { recursive: true });
+    mkdirSync(join(zone, "bare/objects"), { recursive: true });
+    mkdirSync(join(zone, "bare/refs"));
+    writeFileSync(join(zone, "bare/HEAD"), "ref: refs/heads/main\n");
+    for (const name of ["a", "a/project", "bare"]) {
+      const rule = act(prepareMove, { from: join(zone, name), to: join(zone, "other") });
+      expect(rule, name).toBe("writeRules.repositoryInternals");
+      expect(existsSync(join(zone, name))).toBe(true);
+    }
+  });
+
   it("the rules of a zone hold for what is made or moved", () => {
     expect(act(prepareMakeFolder, { path: join(zone, "inner/x") })).toBe("createIfMissing");
     expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "inner/x") })).toBe("maxFileBytes");

@@ -2,7 +2,8 @@
 
 import { linkSync, mkdirSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
-import { errnoName, loadKoffi } from "../jail/native.js";
+import { loadKoffi } from "../../lib/index.js";
+import { errnoName } from "../jail/native.js";
 import { type Spot, spotPath } from "./spot.js";
 
 const RENAME_NOREPLACE = 1;

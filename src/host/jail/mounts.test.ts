@@ -12,7 +12,7 @@ const INFO = [
 ].join("\n");
 
 test("mount information gives the mount point and the type, with escaped characters restored", () => {
-  expect(parseMountInfo(INFO)).toEqual([
+  expect(parseMountInfo(INFO)).toMatchObject([
     { path: "/", type: "ext4" },
     { path: "/proc", type: "proc" },
     { path: "/srv/share", type: "nfs4" },

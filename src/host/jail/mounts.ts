@@ -8,6 +8,12 @@ export interface Mount {
   readonly type: string;
 }
 
+export interface MountInfo extends Mount {
+  /** Which file system, and which directory of it is mounted. */
+  readonly device: string;
+  readonly root: string;
+}
+
 /** Types whose data comes from elsewhere, or from a user's own process. `autofs` mounts something else when touched. */
 const NETWORK_TYPES =
   /^(nfs\d?|cifs|smb\d?|smbfs|sshfs|afpfs|afs|ncpfs|ncp|9p|ceph|glusterfs|lustre|pvfs2|orangefs|beegfs|davfs2?|webdav|coda|curlftpfs|s3fs|autofs|ftp|macfuse|osxfuse|fuseblk|fuse(\..*)?)$/i;
@@ -26,13 +32,14 @@ export function closedMounts(mounts: readonly Mount[], opened: ReadonlySet<Mount
 }
 
 /** Lines of /proc/self/mountinfo; fields before ` - ` are positional, the type follows it (proc(5)). */
-export function parseMountInfo(text: string): Mount[] {
-  const mounts: Mount[] = [];
+export function parseMountInfo(text: string): MountInfo[] {
+  const mounts: MountInfo[] = [];
   for (const line of text.split("\n")) {
     const [left, right] = line.split(" - ", 2);
-    const path = left?.split(" ")[4];
+    const [, , device, root, path] = left?.split(" ") ?? [];
     const type = right?.split(" ")[0];
-    if (path !== undefined && type !== undefined) mounts.push({ path: unescapeMountPath(path), type });
+    if (device === undefined || root === undefined || path === undefined || type === undefined) continue;
+    mounts.push({ path: unescapeMountPath(path), type, device, root: unescapeMountPath(root) });
   }
   return mounts;
 }
@@ -68,8 +75,8 @@ export function readMounts(): readonly Mount[] {
 }
 
 /** The mount that holds `path`: the longest mount point above it, the latest among equals. */
-export function mountOf(path: string, mounts: readonly Mount[]): Mount | undefined {
-  let best: Mount | undefined;
+export function mountOf<M extends Mount>(path: string, mounts: readonly M[]): M | undefined {
+  let best: M | undefined;
   for (const mount of mounts) {
     if (isWithin(path, mount.path) && (best === undefined || mount.path.length >= best.path.length)) best = mount;
   }

@@ -1,8 +1,8 @@
 // The few system calls that Node does not offer. They come through koffi (prebuilt, no install script); where it cannot
 // load, everything still works by way of /proc, only slower, and the report says so.
 
-import { createRequire } from "node:module";
 import { constants as osConstants } from "node:os";
+import { loadKoffi } from "../../lib/index.js";
 
 const AT_FDCWD = -100;
 const AT_SYMLINK_FOLLOW = 0x400;
@@ -21,26 +21,6 @@ export interface Native {
   changeFolder(fd: number): number;
   /** Takes the file's lock for this process, or says that another has it. */
   lockFile(fd: number): number;
-}
-
-type Call = (...args: unknown[]) => number;
-export interface Koffi {
-  load(path: null): { func(name: string, result: string, args: string[]): Call };
-  errno(): number;
-  address(value: Buffer): bigint;
-}
-
-let koffi: Koffi | null | undefined;
-
-export function loadKoffi(): Koffi | undefined {
-  if (koffi === undefined) {
-    try {
-      koffi = createRequire(import.meta.url)("koffi") as Koffi;
-    } catch {
-      koffi = null;
-    }
-  }
-  return koffi ?? undefined;
 }
 
 let bound: Native | null | undefined;

@@ -1,4 +1,4 @@
-export { closedInside, isOpenToCommands, largestFile } from "./command-zones.js";
+export { closedInside, isGit, isOpenToCommands, largestFile } from "./command-zones.js";
 export { PROFILE_NAMES, type ProfileName, type SandboxMode } from "./document.js";
 export { type Executable, findExecutable, isUnchanged, searchFolders } from "./executable.js";
 export { canonicalJson } from "./hash.js";

@@ -8,7 +8,7 @@ import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
 import type { Path, Problem } from "../../protocol/index.js";
 import { narrow } from "./clients.js";
 import { type CommandContext, compileCommand, type Report } from "./command.js";
-import { zoneNotices } from "./command-zones.js";
+import { repositoryNotices, zoneNotices } from "./command-zones.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
 import { searchFolders } from "./executable.js";
 import { policyHash } from "./hash.js";
@@ -81,7 +81,7 @@ function compile(
   const folders = searchFolders(options.searchPath ?? process.env.PATH, platform);
   const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
   const { commands, elsewhere } = compileCatalog(document, context, guard, report);
-  if (commands.size > 0) notices.push(...zoneNotices(zones));
+  if (commands.size > 0) notices.push(...zoneNotices(zones), ...repositoryNotices(zones, commands.values()));
   const base: Policy = {
     file,
     hash: policyHash(document),

@@ -32,6 +32,7 @@ const SCRIPT_WORD = /^[A-Za-z0-9@%_+=:,./^~*?[\]{} -]*$/;
 export const npm: Profile = {
   name: "npm",
   execFromRoots: true,
+  readOnly: false,
   needsSandbox: PROJECT_CODE,
   reservesAddressSpace: true,
   checkExecutable: () => undefined,
@@ -92,6 +93,7 @@ export const MAKE: OptionTable = {
 export const make: Profile = {
   name: "make",
   execFromRoots: true,
+  readOnly: false,
   needsSandbox: PROJECT_CODE,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,

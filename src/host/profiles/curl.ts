@@ -53,6 +53,7 @@ export const curl: Profile = {
     no_proxy: "*",
   },
   execFromRoots: false,
+  readOnly: false,
   needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,

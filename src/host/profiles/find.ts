@@ -46,6 +46,7 @@ export const find: Profile = {
   name: "find",
   env: {},
   execFromRoots: false,
+  readOnly: true,
   needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,

@@ -1,6 +1,7 @@
 // git, for looking. A repository's own config can name programs in a dozen places and its attributes can call them; the
-// options below switch off what can be switched off. What cannot (clean filters have names of the repository's choosing;
-// `.git`, alternates and core.worktree may point anywhere) is the sandbox's to hold, so there is no git without one.
+// options below switch off what can be switched off. Filters have names of the repository's choosing, so they are listed first and
+// overridden one by one. What cannot be switched off (`.git`, alternates and core.worktree may point anywhere; a filter may be
+// added meanwhile) is held by the sandbox, in which nothing is writable: there is no git without one.
 
 import { asPath, type Parsed, parse } from "./grammar.js";
 import { SUBCOMMANDS, type Subcommand } from "./git-options.js";
@@ -47,6 +48,7 @@ const GLOBAL = [
 export const git: Profile = {
   name: "git",
   execFromRoots: false,
+  readOnly: true,
   needsSandbox: "lets a repository's own config name programs and other folders",
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
@@ -76,7 +78,21 @@ export const git: Profile = {
     GIT_LITERAL_PATHSPECS: "0",
   },
   arrange,
+  settings: {
+    list(argv) {
+      const at = argv.indexOf("-C");
+      const folder = at < 0 ? [] : argv.slice(at, at + 2);
+      return [...GLOBAL, ...folder, "config", "-z", "--name-only", "--get-regexp", "^filter\\."];
+    },
+    off: (printed) => printed.split("\0").flatMap((key) => filterOff(key)),
+  },
 };
+
+/** An empty command is none; `required` would turn that into an error. */
+function filterOff(key: string): (readonly [string, string])[] {
+  if (/^filter\.[^]*\.(clean|smudge|process)$/.test(key)) return [[key, ""]];
+  return /^filter\.[^]*\.required$/.test(key) ? [[key, "false"]] : [];
+}
 
 function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   const { folder, from } = readGlobal(args);

@@ -22,6 +22,8 @@ export interface Profile {
   readonly env: Readonly<Record<string, string>>;
   /** Builds start programs that lie in the roots. */
   readonly execFromRoots: boolean;
+  /** It only looks: none of the policy's directories is writable to it, nor to a program that it starts. */
+  readonly readOnly: boolean;
   /** Why it cannot be run with `sandbox: off`: what reading arguments does not make harmless. */
   readonly needsSandbox: string | undefined;
   /** Programs that reserve far more address space than they use cannot live under an address-space limit. */
@@ -29,6 +31,13 @@ export interface Profile {
   /** Says why this build of the program cannot be made safe, if so. */
   checkExecutable(realPath: string): string | undefined;
   arrange(args: readonly string[]): Arranged | ArgumentProblem;
+  /** Asked of the program itself first, in the same sandbox: settings that name programs, to be overridden. */
+  readonly settings?: {
+    /** The arguments that list them, from those of the call. */
+    list(argv: readonly string[]): readonly string[];
+    /** Settings of git, each with the value that switches it off, from what was printed. */
+    off(printed: string): readonly (readonly [key: string, value: string])[];
+  };
 }
 
 export function isProblem(value: Arranged | ArgumentProblem): value is ArgumentProblem {

@@ -4,12 +4,14 @@
 import { asPath, letters, oneWord, type OptionTable, type Parsed, parse, words } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
-const PLAIN: Pick<Profile, "execFromRoots" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> = {
-  execFromRoots: false,
-  needsSandbox: undefined,
-  reservesAddressSpace: false,
-  checkExecutable: () => undefined,
-};
+const PLAIN: Pick<Profile, "execFromRoots" | "readOnly" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> =
+  {
+    execFromRoots: false,
+    readOnly: true,
+    needsSandbox: undefined,
+    reservesAddressSpace: false,
+    checkExecutable: () => undefined,
+  };
 
 function filesOnly(table: OptionTable, after: readonly string[] = []) {
   return (args: readonly string[]): Arranged | ArgumentProblem => {

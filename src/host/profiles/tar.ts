@@ -24,6 +24,7 @@ const SAFE = words("--force-local --no-same-owner --no-same-permissions --no-acl
 export const tar: Profile = {
   name: "tar",
   execFromRoots: false,
+  readOnly: false,
   needsSandbox: "writes where an archive and the links it meets say",
   reservesAddressSpace: false,
   checkExecutable: () => undefined,

@@ -13,6 +13,7 @@ export const sed: Profile = {
   name: "sed",
   env: {},
   execFromRoots: false,
+  readOnly: true,
   needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: () => undefined,
@@ -42,6 +43,7 @@ export const awk: Profile = {
   name: "awk",
   env: { AWKPATH: "/nonexistent", AWKLIBPATH: "/nonexistent", GAWK_READ_TIMEOUT: "" },
   execFromRoots: false,
+  readOnly: true,
   needsSandbox: undefined,
   reservesAddressSpace: false,
   checkExecutable: (real) =>

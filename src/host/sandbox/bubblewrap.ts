@@ -36,6 +36,7 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string, withProc: 
   for (const path of confinement.devices) args.push("--dev-bind-try", path, path);
   for (const path of outerFirst(confinement.roots)) args.push("--ro-bind", path, path);
   for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
+  for (const path of outerFirst(confinement.pinned)) args.push("--bind", path, path);
   for (const path of outerFirst(confinement.closed)) args.push("--ro-bind", path, path);
   for (const path of confinement.repositories) args.push("--ro-bind-try", path, path);
   // Folders are shown with what is mounted below them, so that is covered again.

@@ -10,8 +10,10 @@ export interface Confinement {
   readonly zones: readonly string[];
   /** Inside a zone, and yet never written. Where only the whole zone can be closed, the whole zone is. */
   readonly closed: readonly string[];
-  /** Insides of repositories in a zone: read-only where the machine can do that for a part of a zone. */
+  /** Insides of repositories in a zone: never written. Where only whole directories can be opened, what lies beside them is. */
   readonly repositories: readonly string[];
+  /** Directories between a zone and what is closed in it: writable, and neither renamed nor removed. */
+  readonly pinned: readonly string[];
   /** Programs, libraries, and the command's own mounts. */
   readonly system: readonly string[];
   readonly files: readonly string[];
@@ -23,6 +25,8 @@ export interface Confinement {
   /** In the policy's folders the dedicated user acts as their owner. A user the operator chose is just that user. */
   readonly actsAsOwner: boolean;
   readonly scratchBytes: number;
+  /** What the policy opens and this confinement does not, for the operator. */
+  readonly notes: readonly string[];
   /** Device and inode of each folder: another folder at the same path needs another warden. */
   readonly identity: string;
 }

@@ -1,5 +1,6 @@
-// Where the warden's program is. Compiled, it lies beside this file. Run from source (tests), Node 20 cannot read
-// TypeScript, so the compiler puts the few files the warden needs next to the other tool caches, once per change.
+// Where the programs of the sandbox are: the one that runs commands, and the launcher of servers. Compiled, they lie beside this
+// file. Run from source (tests), Node 20 cannot read TypeScript, so the compiler puts the few files they need next to the other
+// tool caches, once per change.
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -10,21 +11,25 @@ import { fileURLToPath } from "node:url";
 let found: string | undefined;
 
 export function wardenEntry(): string {
-  found ??= find();
-  return found;
+  return join(sandboxFolder(), "warden.js");
 }
 
-function find(): string {
+export function launcherEntry(): string {
+  return join(sandboxFolder(), "server/launcher.js");
+}
+
+function sandboxFolder(): string {
   const here = fileURLToPath(import.meta.url);
-  return here.endsWith(".ts") ? compile(dirname(here)) : join(dirname(here), "warden.js");
+  found ??= here.endsWith(".ts") ? compile(dirname(here)) : dirname(here);
+  return found;
 }
 
 function compile(sandbox: string): string {
   const source = join(sandbox, "../..");
   const project = join(source, "..");
   const cache = join(project, "node_modules/.cache/portcullis-warden", fingerprint(join(source, "host")));
-  const entry = join(cache, "host/sandbox/warden.js");
-  if (existsSync(entry)) return entry;
+  const compiled = join(cache, "host/sandbox");
+  if (existsSync(compiled)) return compiled;
   const draft = `${cache}.${process.pid}`;
   mkdirSync(draft, { recursive: true });
   const options = [
@@ -46,15 +51,16 @@ function compile(sandbox: string): string {
       join(project, "node_modules/typescript/bin/tsc"),
       ...options,
       join(sandbox, "warden.ts"),
+      join(sandbox, "server/launcher.ts"),
     ]);
     renameSync(draft, cache);
     prune(dirname(cache), cache);
   } catch (error) {
     rmSync(draft, { recursive: true, force: true });
     // Another test process may have been quicker.
-    if (!existsSync(entry)) throw error;
+    if (!existsSync(compiled)) throw error;
   }
-  return entry;
+  return compiled;
 }
 
 const KEPT_MS = 3_600_000;

@@ -1,49 +1,83 @@
 // From a policy and one of its commands to the confinement it runs in and the environment it sees.
 
-import { lstatSync, opendirSync } from "node:fs";
+import { lstatSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { isNetworkType, isWithin, mountOf, readMounts } from "../jail/index.js";
-import { closedInside, type Command, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
+import { closedInside, type Command, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
+import { directoriesAbove, findRepositories } from "../jail/repositories.js";
 import type { Confinement } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
 import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
 
 /** The sandbox's own user when root starts the host: a number that no distribution hands out to anyone. */
 const SANDBOX_ID = 61_953;
+export const SANDBOX_USER = { uid: SANDBOX_ID, gid: SANDBOX_ID };
 
 const SCRATCH_BYTES = 256_000_000;
 
 export function confinementOf(asWritten: Policy, command: Command): Confinement {
   const policy = withoutRemote(asWritten);
-  const zones = presentZones(policy);
-  const closed = closedInside(policy.zones).map((zone) => zone.path);
+  const isReadOnly = command.profile?.readOnly === true;
+  const opened = isReadOnly ? NOTHING_OPEN : openIn(policy);
   const own = command.cwd === undefined ? [] : [command.cwd.path];
+  const zonesToShow = presentZones(policy);
   // A root inside a zone is shown with the zone; by itself it would be read-only there.
-  const roots = [...new Set([...policy.roots.map((root) => root.path), ...own])].filter(
-    (root) => !zones.some((zone) => isWithin(root, zone)),
+  const roots = [...new Set([...policy.roots.map((root) => root.path), ...own, ...zonesToShow])].filter(
+    (root) => !opened.zones.some((zone) => isWithin(root, zone)),
   );
-  const repositories = isGit(command) ? [] : repositoriesIn(policy);
-  const folders = [...roots, ...policy.zones.map((zone) => zone.path), ...repositories];
+  const { repositories, pinned } = opened;
+  const folders = [...roots, ...policy.zones.map((zone) => zone.path), ...repositories, ...pinned];
   const isRoot = process.geteuid?.() === 0;
   return {
     mode: command.sandbox,
     roots,
-    zones,
-    closed: closed.filter((path) => identityOf(path) !== "absent"),
-    repositories,
+    ...opened,
     system: [...SYSTEM_FOLDERS, ...command.mounts, ...ownProgram(command)],
     files: [...SYSTEM_FILES, ...(command.network ? NETWORK_FILES : [])],
     devices: DEVICES,
     execFromRoots: command.execFromRoots,
     network: command.network,
-    user: isRoot
-      ? (policy.runAs ?? (command.sandbox === "off" ? undefined : { uid: SANDBOX_ID, gid: SANDBOX_ID }))
-      : undefined,
+    user: isRoot ? (policy.runAs ?? (command.sandbox === "off" ? undefined : SANDBOX_USER)) : undefined,
     actsAsOwner: isRoot && policy.runAs === undefined,
     scratchBytes: SCRATCH_BYTES,
     identity: folders.map(identityOf).join(" "),
   };
+}
+
+type Opened = Pick<Confinement, "zones" | "closed" | "repositories" | "pinned" | "notes">;
+
+const NOTHING_OPEN: Opened = { zones: [], closed: [], repositories: [], pinned: [], notes: [] };
+
+/** What a command may write, and what stays closed in it. */
+function openIn(policy: Policy): Opened {
+  const zones = presentZones(policy);
+  const places = new Set(policy.zones.map((zone) => zone.path));
+  const stricter = closedInside(policy.zones)
+    .map((zone) => zone.path)
+    .filter((path) => identityOf(path) !== "absent");
+  const repositories: string[] = [];
+  const unprotected = new Set<string>();
+  const notes: string[] = [];
+  for (const { path, repositoryInternals } of policy.zones) {
+    if (repositoryInternals || !zones.includes(path)) continue;
+    const found = findRepositories(path, [...places]);
+    if (found.kind === "found") repositories.push(...found.paths);
+    else {
+      unprotected.add(path);
+      notes.push(
+        `zones: ${path} is read-only, because ${found.why}: choose smaller write zones or set repositoryInternals: true`,
+      );
+    }
+  }
+  const open = zones.filter((zone) => !unprotected.has(zone));
+  const closed = [...stricter, ...unprotected].filter((path) => open.some((zone) => isWithin(path, zone)));
+  // Renaming a directory above would put another one in the place of what is closed.
+  const kept = [...closed, ...repositories, ...open];
+  const pinned = [...new Set(open.flatMap((zone) => directoriesAbove(kept, zone)))].filter(
+    (path) => !places.has(path) && !closed.some((other) => isWithin(path, other)),
+  );
+  return { zones: open, closed, repositories, pinned, notes };
 }
 
 /** A network file system may have been mounted over a folder since. Only the table is asked: the folder may hang. */
@@ -58,43 +92,6 @@ function withoutRemote(policy: Policy): Policy {
 function presentZones(policy: Policy): string[] {
   const open = policy.zones.filter(isOpenToCommands).map((zone) => zone.path);
   return [...new Set(open)].filter((path) => identityOf(path) !== "absent");
-}
-
-/** Hooks and settings of a repository are programs that its owner's own git runs, outside any sandbox. */
-function repositoriesIn(policy: Policy): string[] {
-  return policy.zones
-    .filter((zone) => isOpenToCommands(zone) && !zone.repositoryInternals)
-    .flatMap((zone) => [zone.path, ...foldersIn(zone.path)])
-    .flatMap((folder) => [join(folder, ".git"), join(folder, ".hg")])
-    .filter((path) => identityOf(path) !== "absent");
-}
-
-/** Names looked at in a zone for a repository each; this is asked before every command. */
-const MAX_NAMES = 256;
-
-function foldersIn(path: string): string[] {
-  const folders: string[] = [];
-  try {
-    const names = opendirSync(path);
-    try {
-      for (let i = 0; i < MAX_NAMES; i++) {
-        const entry = names.readSync();
-        if (entry === null) break;
-        if (entry.isDirectory() && !INTERNAL_FOLDERS.has(entry.name)) folders.push(join(path, entry.name));
-      }
-    } finally {
-      names.closeSync();
-    }
-  } catch {
-    // Absent, or closed to us: then there is nothing to show either.
-  }
-  return folders.sort();
-}
-
-const INTERNAL_FOLDERS = new Set([".git", ".hg"]);
-
-function isGit(command: Command): boolean {
-  return command.profile?.name === "git" || basename(command.executable.real) === "git";
 }
 
 /** A program outside the system's folders is shown by itself; what else it needs stands under `mounts`. */
@@ -118,6 +115,9 @@ export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: numb
   };
 }
 
+/** Settings of git, stronger than those of a repository. */
+export type Settings = readonly (readonly [key: string, value: string])[];
+
 /** Nothing of the host's environment is in it. What a profile fixes comes last and so cannot be overridden. */
 export function environmentOf(
   policy: Policy,
@@ -125,10 +125,11 @@ export function environmentOf(
   asked: ReadonlyMap<string, string>,
   changesUser: boolean,
   scratch: string,
+  settings: Settings = [],
 ): Record<string, string> {
   return {
     ...(policy.platform === "win32" ? windowsBase(scratch) : unixBase(command, scratch)),
-    ...gitDefaults(policy, command, changesUser),
+    ...gitDefaults(policy, command, changesUser, settings),
     ...Object.fromEntries(asked),
     ...command.profile?.env,
   };
@@ -157,13 +158,29 @@ function windowsBase(scratch: string): Record<string, string> {
 }
 
 /** git refuses repositories of another user, and every repository is, once the command has a user of its own. */
-function gitDefaults(policy: Policy, command: Command, changesUser: boolean): Record<string, string> {
+function gitDefaults(
+  policy: Policy,
+  command: Command,
+  changesUser: boolean,
+  settings: Settings,
+): Record<string, string> {
   if (!isGit(command) && !command.execFromRoots) return {};
-  const trust = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
+  const all: Settings = [
+    ...(changesUser ? [["safe.directory", "*"] as const] : []),
+    // A bare repository can be made of ordinary files; package managers use their own by discovery.
+    ...(isGit(command) ? [["safe.bareRepository", "explicit"] as const] : []),
+    ...settings,
+  ];
   return {
     // A settings file that exists but cannot be read is an error to git, one that is not looked for is none.
     GIT_CONFIG_NOSYSTEM: "1",
     GIT_CEILING_DIRECTORIES: policy.roots.map((root) => dirname(root.path)).join(":"),
-    ...(changesUser ? trust : {}),
+    GIT_CONFIG_COUNT: String(all.length),
+    ...Object.fromEntries(
+      all.flatMap(([key, value], i) => [
+        [`GIT_CONFIG_KEY_${i}`, key],
+        [`GIT_CONFIG_VALUE_${i}`, value],
+      ]),
+    ),
   };
 }

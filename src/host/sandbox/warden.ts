@@ -240,9 +240,9 @@ function enterFolder(message: RunMessage): number | undefined {
 
 /** In a view each folder of the policy is a mount of its own, and no mount is crossed: one begins at the innermost. */
 function placeAround(folder: string, root: string): string {
-  const { roots = [], zones = [], closed = [], repositories = [], system = [] } = start?.confinement ?? {};
+  const { roots = [], zones = [], closed = [], repositories = [], pinned = [], system = [] } = start?.confinement ?? {};
   let innermost = root;
-  for (const place of [...roots, ...zones, ...closed, ...repositories, ...system]) {
+  for (const place of [...roots, ...zones, ...closed, ...repositories, ...pinned, ...system]) {
     if (isWithin(folder, place) && place.length > innermost.length) innermost = place;
   }
   return innermost;

@@ -1,5 +1,6 @@
 // cmd.run: decide by the catalog, then run in the sandbox, then say what was in force.
 
+import { isUtf8 } from "node:buffer";
 import { AuditClock, type AuditFacts } from "../audit.js";
 import { type Denial, denial, isDenial } from "../denial.js";
 import { type Command, isUnchanged, type Policy } from "../policy/index.js";
@@ -15,6 +16,7 @@ import {
   type Protections,
   type RunOutcome,
   Sandbox,
+  type Settings,
 } from "../sandbox/index.js";
 import { type Planned, planCommand } from "./catalog.js";
 import { requestedPath } from "./fs-read.js";
@@ -112,7 +114,9 @@ export async function executeCmdRun(
     facts.args = planned.argv;
     facts.env = planned.env;
     if (!isUnchanged(planned.command.executable)) return reporter.denied(changedProgram(planned), facts);
-    return report(reporter, facts, planned, await start(policy, planned, context));
+    const settings = await settingsOff(policy, planned, context);
+    if (isDenial(settings)) return reporter.denied(settings, facts);
+    return report(reporter, facts, planned, await start(policy, planned, context, settings));
   } catch (error) {
     return reporter.denied(internalDenial(error), facts);
   }
@@ -132,7 +136,34 @@ function changedProgram(planned: Planned): Denial {
   );
 }
 
-function start(policy: Policy, planned: Planned, context: CmdContext): Promise<RunOutcome> {
+/** Enough for every filter of an ordinary repository; each key is at most one line of a settings file. */
+const MAX_SETTINGS_BYTES = 16_384;
+
+/** Settings of a repository that name programs, each with the value that switches it off. Nothing is written meanwhile. */
+async function settingsOff(policy: Policy, planned: Planned, context: CmdContext): Promise<Settings | Denial> {
+  const { profile, id } = planned.command;
+  if (profile?.settings === undefined) return [];
+  const command = { ...planned.command, maxOutputBytes: MAX_SETTINGS_BYTES };
+  const argv = profile.settings.list(planned.argv);
+  const listing = await start(
+    policy,
+    { ...planned, command, argv, stdin: Buffer.alloc(0) },
+    { ...context, onOutput: () => undefined },
+    [],
+  );
+  // What went wrong otherwise goes wrong again, and is reported then.
+  if (listing.kind !== "ended" || listing.ending.kind === "failed") return [];
+  const { stdout, truncated, timedOut } = listing.ending;
+  // A name that is not UTF-8 cannot be passed on.
+  if (!truncated && !timedOut && isUtf8(stdout)) return profile.settings.off(stdout.toString("utf8"));
+  const reason = `command \`${id}\`: the filters in the repository's config cannot be switched off (more than ${MAX_SETTINGS_BYTES} bytes, not UTF-8, or not listed in time)`;
+  return denial("POLICY_DENY", `profile.${profile.name}`, reason, {
+    field: "cwd",
+    suggestions: ["remove filter.* from the repository's config"],
+  });
+}
+
+function start(policy: Policy, planned: Planned, context: CmdContext, settings: Settings): Promise<RunOutcome> {
   const { command } = planned;
   const confinement = confinementOf(policy, command);
   return (context.sandbox ?? sharedSandbox()).run({
@@ -140,7 +171,7 @@ function start(policy: Policy, planned: Planned, context: CmdContext): Promise<R
     executable: command.executable.path,
     args: planned.argv,
     needs: needsOf(command.executable, programFolders(command)),
-    env: (scratch) => environmentOf(policy, command, planned.env, confinement.user !== undefined, scratch),
+    env: (scratch) => environmentOf(policy, command, planned.env, confinement.user !== undefined, scratch, settings),
     cwd: planned.cwd,
     stdin: planned.stdin,
     timeoutMs: planned.timeoutMs,

@@ -1,5 +1,7 @@
 // A second process that exchanges two names in a loop (renameat2 RENAME_EXCHANGE) until its input ends.
-import koffi from "koffi";
+import { createRequire } from "node:module";
+
+const koffi = createRequire(import.meta.url)(`@koromix/koffi-${process.platform}-${process.arch}`);
 
 const [a, b] = process.argv.slice(2);
 const renameat2 = koffi.load(null).func("renameat2", "int", ["int", "str", "int", "str", "uint"]);

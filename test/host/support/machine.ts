@@ -4,6 +4,9 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { adoptOrphans } from "../../../src/host/sandbox/confine/privileges.js";
+import { kernel } from "../../../src/host/sandbox/confine/syscalls.js";
+import { has } from "../../setup/programs.js";
 
 export const isRoot = process.getuid?.() === 0;
 
@@ -16,23 +19,55 @@ export function unreachableForOthers(): string | undefined {
   return undefined;
 }
 
-/** Command lines of everything that runs, zombies left out (they have none). */
-export function commandLines(): string[] {
+interface Running {
+  readonly pid: number;
+  readonly parent: number;
+  readonly commandLine: string;
+}
+
+/** Every process, zombies left out (they have no command line). */
+function running(): Running[] {
   return readdirSync("/proc")
     .filter((name) => /^[0-9]+$/.test(name))
     .flatMap((pid) => {
       try {
-        return [readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim()];
+        const commandLine = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
+        const parent = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) \S+ (\d+) .*$/s, "$1");
+        return [{ pid: Number(pid), parent: Number(parent), commandLine }];
       } catch {
         return [];
       }
     })
-    .filter((line) => line !== "");
+    .filter(({ commandLine }) => commandLine !== "");
+}
+
+/** Command lines that contain a mark, which must be random: the processes of the whole machine are looked at. */
+export function commandLinesWith(mark: string): string[] {
+  return running().flatMap(({ commandLine }) => (commandLine.includes(mark) ? [commandLine] : []));
+}
+
+let adopts = false;
+
+/**
+ * Command lines of descendants of this process. Orphans of them become children of this process from the first call on,
+ * so one that was left behind is still found, and a process of the rest of the machine never is.
+ */
+export function ownCommandLines(): string[] {
+  const calls = kernel();
+  adopts ||= calls !== undefined && adoptOrphans(calls);
+  if (!adopts) throw new Error("orphans cannot be adopted: PR_SET_CHILD_SUBREAPER failed");
+  const all = running();
+  const own = new Set([process.pid]);
+  for (let size = 0; size < own.size; ) {
+    size = own.size;
+    for (const { pid, parent } of all) if (own.has(parent)) own.add(pid);
+  }
+  return all.flatMap(({ pid, commandLine }) => (own.has(pid) && pid !== process.pid ? [commandLine] : []));
 }
 
 let fuse: boolean | undefined;
 
-/** Mounts one for real; as root the packages are installed when they are missing. */
+/** Mounts one for real. */
 export function canMountFuse(): boolean {
   fuse ??= tryFuse();
   return fuse;
@@ -42,8 +77,6 @@ function tryFuse(): boolean {
   if (!isRoot || !existsSync("/dev/fuse")) return false;
   const folder = mkdtempSync(join(tmpdir(), "fuse-probe-"));
   try {
-    if (!has("bindfs"))
-      execFileSync("apt-get", ["install", "-y", "-qq", "bindfs", "fuse3"], { stdio: "ignore", timeout: 100_000 });
     execFileSync("bindfs", [tmpdir(), folder], { stdio: "ignore" });
     execFileSync("fusermount3", ["-u", folder], { stdio: "ignore" });
     return true;
@@ -57,35 +90,5 @@ function tryFuse(): boolean {
 export const SFTP_SERVER = "/usr/lib/openssh/sftp-server";
 
 export function canServeSftp(): boolean {
-  const isThere = (): boolean => has("sshfs") && has("socat") && existsSync(SFTP_SERVER);
-  if (isThere()) return true;
-  if (!isRoot) return false;
-  try {
-    install("sshfs", "socat", "openssh-sftp-server");
-  } catch {
-    // No network, no packages: the test says what it needs.
-  }
-  return isThere();
-}
-
-function install(...packages: string[]): void {
-  execFileSync("apt-get", ["install", "-y", "-qq", ...packages], { stdio: "ignore", timeout: 100_000 });
-}
-
-export function has(program: string): boolean {
-  return ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"].some((folder) =>
-    existsSync(join(folder, program)),
-  );
-}
-
-/** As root, programs that the cases name are installed when they are missing; otherwise a test says which is. */
-export function ensurePrograms(packages: Readonly<Record<string, string>>): void {
-  const missing = Object.keys(packages).filter((program) => !has(program));
-  if (missing.length === 0 || !isRoot || !has("apt-get")) return;
-  try {
-    execFileSync("apt-get", ["update", "-qq"], { stdio: "ignore", timeout: 60_000 });
-    install(...missing.map((program) => packages[program] as string));
-  } catch {
-    // No network, no packages: the test that looks for them names what is missing.
-  }
+  return has("sshfs") && has("socat") && existsSync(SFTP_SERVER);
 }

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { CmdRunResult, Outcome, Protections } from "../../../src/host/index.js";
 import type { Without } from "../../../src/host/sandbox/index.js";
-import { commandLines } from "./machine.js";
+import { commandLinesWith } from "./machine.js";
 import { makeWorld } from "./world.js";
 
 export interface ScenarioReport {
@@ -50,11 +50,7 @@ export async function runScenarios(without: Without): Promise<ScenarioReport[]> 
   const play = async ({ name, script }: (typeof SCENARIOS)[number]): Promise<ScenarioReport> => {
     const mark = `mark-${randomBytes(8).toString("hex")}`;
     const outcome = await world.run("sh", ["-c", script, mark]);
-    return report(
-      name,
-      outcome,
-      commandLines().filter((line) => line.includes(mark)),
-    );
+    return report(name, outcome, commandLinesWith(mark));
   };
   try {
     // The bomb alone: it takes all the processes that its user may have.

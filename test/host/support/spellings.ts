@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type { ProfileName } from "../../../src/host/index.js";
 import type { OptionTable, ValueRule } from "../../../src/host/profiles/grammar.js";
 import { isProblem, profiles } from "../../../src/host/profiles/index.js";
-import { has } from "./machine.js";
+import { has } from "../../setup/programs.js";
 
 interface Spelling {
   readonly option: string;

@@ -6,9 +6,11 @@ const FIRST_INHERITED = 3;
 const O_CLOEXEC = 0o2000000;
 
 /** Whatever this process opened itself is closed to its children; what is not came from outside. */
-export function closeInherited(): void {
+export function closeInherited(except: readonly number[] = []): void {
   if (process.platform !== "linux") return;
-  for (const fd of listed()) if (fd >= FIRST_INHERITED && isPassedOn(fd)) closeSync(fd);
+  for (const fd of listed()) {
+    if (fd >= FIRST_INHERITED && !except.includes(fd) && isPassedOn(fd)) closeSync(fd);
+  }
 }
 
 function listed(): number[] {

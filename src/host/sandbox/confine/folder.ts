@@ -5,7 +5,7 @@ import { closeSync } from "node:fs";
 import { constants } from "node:os";
 import { FOLDER_NAME_ONLY, NAME_ONLY_NO_FOLLOW, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
 import { openBelow } from "../../jail/locate.js";
-import { loadKoffi } from "../../jail/native.js";
+import { loadKoffi } from "../../../lib/index.js";
 
 const { errno } = constants;
 const AT_FDCWD = -100;

@@ -4,6 +4,7 @@
 import { chownSync, mkdtempSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { isWithin } from "../../jail/mounts.js";
+import { writablePieces } from "../../jail/repositories.js";
 import { bubblewrapFilter } from "../bubblewrap.js";
 import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
@@ -69,7 +70,7 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
       rlimits: false,
       cgroup: [],
       parentDeathSignal: false,
-      notes: calls === undefined ? ["koffi is not available here"] : [],
+      notes: [...start.confinement.notes, ...(calls === undefined ? ["koffi is not available here"] : [])],
       gaps: [],
       openMounts: [],
     },
@@ -84,7 +85,7 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
 
 function confineBy(calls: Kernel, start: StartMessage): Confined {
   const { confinement, without } = start;
-  const notes: string[] = [];
+  const notes: string[] = [...confinement.notes];
   const isOff = confinement.mode === "off";
   const ownPidNamespace = without.pidNamespace === true ? -1 : openSync("/proc/self/ns/pid", "r");
   const children = openChildren();
@@ -157,7 +158,7 @@ function makeView(calls: Kernel, start: StartMessage, notes: string[]): Entered 
       folders: [...confinement.roots, ...confinement.closed, ...confinement.repositories],
       system: confinement.system,
       copies: confinement.files,
-      writable: confinement.zones,
+      writable: [...confinement.zones, ...confinement.pinned],
       devices: confinement.devices,
       scratch: { path: SCRATCH, bytes: confinement.scratchBytes, files: SCRATCH_FILES },
       user: confinement.user,
@@ -190,10 +191,14 @@ function fileRules(start: StartMessage, hasView: boolean, temporary: readonly st
   // Landlock adds rights on the way down and never takes one away: only a view can close a part of a zone.
   const shut = hasView ? [] : zones.filter((zone) => closed.some((path) => isWithin(path, zone)));
   for (const zone of shut) notes.push(`zones: ${zone} is read-only, because a stricter one lies in it`);
-  if (!hasView && repositories.length > 0) notes.push(`repositories: ${repositories.join(", ")} can be written`);
-  const write = [...zones.filter((zone) => !shut.includes(zone)), ...temporary, ...devices];
+  const open = zones.filter((zone) => !shut.includes(zone));
+  const pieces = hasView ? open : open.flatMap((zone) => writablePieces(zone, repositories));
+  const parted = open.filter((zone) => !pieces.includes(zone));
+  for (const zone of parted)
+    notes.push(`zones: in ${zone} no name is made beside a repository, only what exists is written`);
+  const write = [...temporary, ...devices];
   const execute = [...system, ...(execFromRoots ? [...roots, ...zones, ...temporary] : [])];
-  return { read: hasView ? ["/"] : [...roots, ...shut, ...files], execute, write };
+  return { read: hasView ? ["/"] : [...roots, ...shut, ...parted, ...files], execute, write, writeUnlinked: pieces };
 }
 
 function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean {

@@ -2,7 +2,8 @@
 // any privilege (Linux 5.13 and later; see landlock(7)).
 
 import { closeSync, fstatSync, openSync } from "node:fs";
-import { NAME_ONLY } from "../../jail/flags.js";
+import { NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
+import { native } from "../../jail/native.js";
 import type { Kernel } from "./syscalls.js";
 
 const EXECUTE = 1 << 0;
@@ -24,6 +25,10 @@ export interface FileRules {
   readonly read: readonly string[];
   readonly execute: readonly string[];
   readonly write: readonly string[];
+  /** Writable too, and named without links: what became a link since is not opened. */
+  readonly writeUnlinked: readonly string[];
+  /** Names may be listed, here and below; nothing else. */
+  readonly list?: readonly string[];
 }
 
 /** Everything each version can handle is handled, so what has no rule is refused. */
@@ -48,9 +53,13 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
   const ruleset = calls.landlockCreate(attributes);
   if (ruleset < 0) return "the kernel refused a Landlock ruleset";
   try {
-    for (const path of rules.read) addRule(calls, ruleset, path, READ & handled);
-    for (const path of rules.execute) addRule(calls, ruleset, path, (READ | EXECUTE) & handled);
-    for (const path of rules.write) addRule(calls, ruleset, path, (READ | CHANGE) & handled);
+    const add = (path: string, rights: number, open = openName): void =>
+      addRule(calls, ruleset, open(path), path, rights & handled);
+    for (const path of rules.read) add(path, READ);
+    for (const path of rules.execute) add(path, READ | EXECUTE);
+    for (const path of rules.write) add(path, READ | CHANGE);
+    for (const path of rules.writeUnlinked) add(path, READ | CHANGE, openUnlinked);
+    for (const path of rules.list ?? []) add(path, READ_DIR);
     return calls.landlockRestrict(ruleset) === 0 ? version : "the kernel refused to apply Landlock";
   } finally {
     closeSync(ruleset);
@@ -58,13 +67,20 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
 }
 
 /** A path that is not there, or not for us to see, needs no rule: it stays closed. */
-function addRule(calls: Kernel, ruleset: number, path: string, rights: number): void {
-  let fd: number;
+function openName(path: string): number {
   try {
-    fd = openSync(path, NAME_ONLY);
+    return openSync(path, NAME_ONLY);
   } catch {
-    return;
+    return -1;
   }
+}
+
+function openUnlinked(path: string): number {
+  return native()?.openat2(undefined, path, NAME_ONLY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) ?? -1;
+}
+
+function addRule(calls: Kernel, ruleset: number, fd: number, path: string, rights: number): void {
+  if (fd < 0) return;
   try {
     const rule = Buffer.alloc(12);
     rule.writeBigUInt64LE(BigInt(fstatSync(fd).isDirectory() ? rights : rights & ON_FILES), 0);

@@ -3,7 +3,7 @@
 
 import { closeSync } from "node:fs";
 import { Socket } from "node:net";
-import { loadKoffi } from "../../jail/native.js";
+import { loadKoffi } from "../../../lib/index.js";
 
 const O_CLOEXEC = 0o2000000;
 

@@ -3,6 +3,8 @@
 
 import { errorName, type Kernel } from "./syscalls.js";
 
+const PR_SET_PDEATHSIG = 1;
+const SIGKILL = 9;
 const PR_SET_DUMPABLE = 4;
 const PR_SET_SECUREBITS = 28;
 const PR_CAPBSET_DROP = 24;
@@ -20,6 +22,7 @@ const SECUREBITS = 0b1111;
 
 const CAP_DAC_OVERRIDE = 1n;
 const CAP_DAC_READ_SEARCH = 2n;
+const CAP_FOWNER = 3n;
 const CAP_SETPCAP = 8n;
 const CAP_SYS_ADMIN = 21n;
 const LAST_CAP = 63;
@@ -33,23 +36,34 @@ export function adoptOrphans(calls: Kernel): boolean {
   return calls.prctl(PR_SET_CHILD_SUBREAPER, 1) === 0;
 }
 
+/** The kernel ends this process when its parent ends. A change of user clears it. */
+export function dieWithParent(calls: Kernel): boolean {
+  return calls.prctl(PR_SET_PDEATHSIG, SIGKILL) === 0;
+}
+
 /** Nobody looks into this process by /proc, not even a process of the same user: it holds more than its commands. */
-export function closeToOthers(calls: Kernel): void {
-  calls.prctl(PR_SET_DUMPABLE, 0);
+export function closeToOthers(calls: Kernel): boolean {
+  return calls.prctl(PR_SET_DUMPABLE, 0) === 0;
 }
 
 export interface Rights {
   readonly user: { readonly uid: number; readonly gid: number } | undefined;
   /**
    * File modes do not count, for a user that root made up: `all` in a view that holds nothing but what the policy opens;
-   * `read` under Landlock alone, which does not cover every way of changing a file outside.
+   * `read` under Landlock alone, which does not cover every way of changing a file outside; `owner` for a server of a root
+   * gateway, which may also change modes and times, as the files' owner could.
    */
-  readonly bypassModes: "all" | "read" | "no";
+  readonly bypassModes: "owner" | "all" | "read" | "no";
   /** The warden itself needs it for each PID namespace; commands lose it at exec. */
   readonly keepAdmin: boolean;
 }
 
-const BYPASS = { all: [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH], read: [CAP_DAC_READ_SEARCH], no: [] };
+const BYPASS = {
+  owner: [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER],
+  all: [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH],
+  read: [CAP_DAC_READ_SEARCH],
+  no: [],
+};
 
 /** Gives the user in force. Throws when rights would be left that should be gone. */
 export function dropRights(calls: Kernel, rights: Rights, notes: string[]): number | "same" {

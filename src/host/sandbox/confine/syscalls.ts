@@ -2,7 +2,7 @@
 // kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h).
 
 import { constants as osConstants } from "node:os";
-import { type Koffi, loadKoffi } from "../../jail/native.js";
+import { type Koffi, loadKoffi } from "../../../lib/index.js";
 
 interface NumberTable {
   readonly audit: number;
@@ -53,6 +53,8 @@ export interface Kernel {
   landlockAddPath(ruleset: number, rule: Buffer): number;
   landlockRestrict(ruleset: number): number;
   seccompFilter(program: Buffer): number;
+  /** Becomes another program, with default signal actions and the first three descriptors. Returns when refused. */
+  execute(path: string, argv: readonly string[], env: Readonly<Record<string, string>>): number;
   /** Reaps one dead child; 0 when there is none, negative when there are no children. */
   reapOne(): number;
 }
@@ -61,6 +63,8 @@ const AT_FDCWD = -100;
 const AT_RECURSIVE = 0x8000;
 const MNT_DETACH = 2;
 const WNOHANG = 1;
+const F_SETFD = 2;
+const LAST_SIGNAL = 31;
 
 export function kernel(): Kernel | undefined {
   const numbers = TABLES[process.arch];
@@ -91,6 +95,9 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   const umount2 = libc.func("umount2", "int", ["str", "int"]);
   const fchdir = libc.func("fchdir", "int", ["int"]);
   const prctl = libc.func("prctl", "int", ["int", "ulong", "ulong", "ulong", "ulong"]);
+  const execve = libc.func("execve", "int", ["str", "void*", "void*"]);
+  const signal = libc.func("signal", "void*", ["int", "void*"]);
+  const fcntl = libc.func("fcntl", "int", ["int", "int", "long"]);
   const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
   return {
     numbers,
@@ -142,6 +149,19 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
       fprog.writeUInt16LE(program.length / 8, 0);
       fprog.writeBigUInt64LE(ffi.address(program), 8);
       return call(seccomp(numbers.seccomp, 1, 0, fprog));
+    },
+    execute(path, argv, env) {
+      // Node ignores some signals and closes its standard streams to what it executes; both would be inherited.
+      for (let number = 1; number <= LAST_SIGNAL; number++) signal(number, null);
+      for (const fd of [0, 1, 2]) fcntl(fd, F_SETFD, 0);
+      const texts = (list: readonly string[]): readonly Buffer[] => list.map((text) => Buffer.from(`${text}\0`));
+      const [args, variables] = [texts(argv), texts(Object.entries(env).map((entry) => entry.join("=")))];
+      const pointers = (list: readonly Buffer[]): Buffer => {
+        const table = Buffer.alloc(8 * (list.length + 1));
+        for (const [i, text] of list.entries()) table.writeBigUInt64LE(ffi.address(text), 8 * i);
+        return table;
+      };
+      return call(execve(path, pointers(args), pointers(variables)));
     },
     reapOne: () => call(waitpid(-1, null, WNOHANG)),
   };

@@ -233,13 +233,13 @@ function coverMounts(calls: Kernel, at: string, ok: Check): void {
   }
 }
 
-function copyOf(path: string, user: View["user"]): { path: string; text: Buffer | string }[] {
+export function copyOf(path: string, user: View["user"], home = "/"): { path: string; text: Buffer | string }[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined || !stats.isFile() || stats.size > MAX_COPY_BYTES) return [];
   const text = readFileSync(path);
   if (user === undefined) return [{ path, text }];
   if (path === "/etc/passwd")
-    return [{ path, text: `${text.toString()}sandbox:x:${user.uid}:${user.gid}::/:/bin/false\n` }];
+    return [{ path, text: `${text.toString()}sandbox:x:${user.uid}:${user.gid}::${home}:/bin/false\n` }];
   if (path === "/etc/group") return [{ path, text: `${text.toString()}sandbox:x:${user.gid}:\n` }];
   return [{ path, text }];
 }

@@ -1,0 +1,86 @@
+// How a gateway starts a stdio server in its sandbox: what stands before the command, and the launcher's report.
+
+import type { Duplex } from "node:stream";
+import { loadKoffi } from "../../../lib/index.js";
+import { launcherEntry } from "../entry.js";
+import { launchers, ownNamespaces } from "../launchers.js";
+import { SANDBOX_USER } from "../plan.js";
+import { planServer, type ServerCommand } from "./plan.js";
+import type { LaunchMessage, LaunchReport, ServerProtections, ServerSandbox } from "./types.js";
+
+export interface ServerLaunch {
+  /** Gives the launcher, and so the server, namespaces of its own; empty where the machine refuses them. */
+  readonly namespaces: readonly string[];
+  readonly program: readonly string[];
+  readonly message: LaunchMessage;
+}
+
+/** git refuses repositories of another user, and every repository is, once the server has a user of its own. */
+const TRUST_EVERY_OWNER = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
+
+/** Why there is no sandbox at all here, or the way to start a server in one. */
+export async function prepareServerLaunch(
+  sandbox: ServerSandbox,
+  command: ServerCommand,
+): Promise<ServerLaunch | { readonly unavailable: string }> {
+  if (process.platform !== "linux") return { unavailable: `there is no sandbox for servers on ${process.platform}` };
+  if (sandbox.without?.native === true || loadKoffi() === undefined)
+    return { unavailable: "koffi, by which the kernel is called, cannot be loaded here" };
+  const isRoot = process.geteuid?.() === 0;
+  const { unshare } = await launchers();
+  const hasNamespaces = unshare !== undefined && sandbox.without?.pidNamespace !== true;
+  const env =
+    isRoot && command.env.GIT_CONFIG_COUNT === undefined ? { ...command.env, ...TRUST_EVERY_OWNER } : command.env;
+  return {
+    namespaces: hasNamespaces ? [unshare, ...ownNamespaces()] : [],
+    program: [process.execPath, launcherEntry()],
+    message: {
+      ...planServer(sandbox, command),
+      mode: sandbox.mode,
+      argv: command.argv,
+      cwd: command.cwd,
+      env,
+      user: isRoot ? SANDBOX_USER : undefined,
+      inPidNamespace: hasNamespaces,
+      inUserNamespace: hasNamespaces && !isRoot,
+      withoutMounts: sandbox.without?.view === true,
+    },
+  };
+}
+
+/** For a server that runs without a sandbox, by choice or because there is none. */
+export function unprotected(mode: ServerProtections["mode"], notes: readonly string[]): ServerProtections {
+  return {
+    mode,
+    files: "none",
+    processes: "none",
+    user: "same",
+    seccomp: false,
+    noNewPrivileges: false,
+    notes,
+    gaps: ["the server can read and change everything that the gateway's user can, the operator's token included"],
+  };
+}
+
+const MAX_REPORT_BYTES = 1_000_000;
+
+/** Sends the launch message; resolves with the launcher's report, or with why there is none. */
+export function launchReport(channel: Duplex, message: LaunchMessage): Promise<LaunchReport> {
+  return new Promise((resolve) => {
+    let text = "";
+    const end = (answer: LaunchReport): void => {
+      channel.destroy();
+      resolve(answer);
+    };
+    channel.setEncoding("utf8");
+    channel.on("data", (chunk: string) => {
+      text += chunk;
+      const line = text.indexOf("\n");
+      if (line >= 0) end(JSON.parse(text.slice(0, line)) as LaunchReport);
+      else if (text.length > MAX_REPORT_BYTES) end({ kind: "refused", reason: "the launcher's report is too long" });
+    });
+    channel.on("error", (error) => end({ kind: "refused", reason: error.message }));
+    channel.on("close", () => end({ kind: "refused", reason: "the launcher ended without a report" }));
+    channel.write(`${JSON.stringify(message)}\n`);
+  });
+}

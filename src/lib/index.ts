@@ -1,0 +1,2 @@
+export { type KernelLock, takeKernelLock } from "./kernel-lock.js";
+export { type Koffi, loadKoffi } from "./koffi.js";

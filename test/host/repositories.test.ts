@@ -1,0 +1,262 @@
+// Repositories in a writable directory, attacked with real programs: their hooks and settings run outside any sandbox, so neither git
+// nor a command may plant one, whether by writing it or by putting another repository in the place of theirs.
+
+import { execFileSync } from "node:child_process";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { MAX_REPOSITORIES } from "../../src/host/jail/repositories.js";
+import type { Without } from "../../src/host/sandbox/index.js";
+import { has, missingPrograms } from "../setup/programs.js";
+import { makeWorld, ok, rule, type World } from "./support/world.js";
+
+const missing = missingPrograms("git");
+
+const COMMANDS = `  - { id: git, profile: git, timeoutMs: 20_000 }
+  - { id: plain-git, exec: git, args: { allow: [status, add, commit, -m, x, a.txt] } }
+  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] } }`;
+
+const WAYS: [string, Without][] = [
+  ["a view", {}],
+  ["a view without owner mapping", { ownerMapping: true }],
+  ["Landlock alone", { view: true, userNamespace: true }],
+  ...(has("bwrap") ? [["bubblewrap", { view: true, landlock: true, userNamespace: true }] as [string, Without]] : []),
+];
+
+let world: World;
+beforeEach(({ skip }) => {
+  if (missing !== undefined) skip(missing);
+});
+afterEach(async () => {
+  await world?.close();
+});
+
+function git(cwd: string, ...args: string[]): string {
+  const identity = ["-c", "user.name=test", "-c", "user.email=t@example.invalid"];
+  return execFileSync("git", [...identity, ...args], {
+    cwd,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { PATH: process.env.PATH, HOME: world.base, GIT_CONFIG_NOSYSTEM: "1" },
+  });
+}
+
+/** A repository of the user's, with one commit. */
+function makeProject(path: string): string {
+  mkdirSync(path, { recursive: true });
+  git(path, "init", "-q", "-b", "main");
+  writeFileSync(join(path, "a.txt"), "one\n");
+  git(path, "add", "a.txt");
+  git(path, "commit", "-qm", "first");
+  return path;
+}
+
+const hookOf = (project: string): string => join(project, ".git/hooks/post-checkout");
+
+/** Files of a bare repository, its own work tree, whose filter writes a hook into the project, in an order in which each can be written. */
+function bareFiles(project: string, bare: string, filter: string): [name: string, data: Buffer][] {
+  const hook = hookOf(project);
+  const script = `sh -c 'mkdir -p ${join(hook, "..")}; echo "#!/bin/sh" > ${hook}; chmod +x ${hook}; cat'`;
+  return [
+    [
+      "config",
+      Buffer.from(
+        `[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ${bare}\n[filter "x"]\n\t${filter} = ${JSON.stringify(script)}\n`,
+      ),
+    ],
+    ["info/attributes", Buffer.from("* filter=x\n")],
+    ["index", readFileSync(join(project, ".git/index"))],
+    ["objects/x", Buffer.from("x")],
+    ["refs/x", Buffer.from("x")],
+    ["a.txt", Buffer.from("two\n")],
+    ["HEAD", Buffer.from("ref: refs/heads/main\n")],
+  ];
+}
+
+async function writeBare(project: string, bare: string, filter = "clean"): Promise<void> {
+  for (const [name, data] of bareFiles(project, bare, filter)) {
+    const path = join(bare, name);
+    ok(await world.write({ path, data: data.toString("base64"), encoding: "base64" }));
+  }
+}
+
+/** So that the file's mode, of which Landlock knows nothing, is not what holds another user. */
+function openModes(path: string): void {
+  execFileSync("chmod", ["-R", "a+rwX", path]);
+}
+
+describe("git", () => {
+  test.each(WAYS)("plants no hook by way of a bare repository made with fs.write, held by %s", async (_, without) => {
+    world = makeWorld(COMMANDS, "", without);
+    const project = makeProject(join(world.zone, "project"));
+    const bare = join(world.zone, "bare");
+    await writeBare(project, bare);
+    openModes(world.zone);
+    git(bare, "status");
+    expect(existsSync(hookOf(project)), "control").toBe(true);
+    rmSync(hookOf(project));
+    for (const args of [
+      ["status"],
+      ["diff"],
+      ["diff", "a.txt"],
+      ["ls-files", "-m"],
+      ["describe", "--always", "--dirty"],
+    ]) {
+      for (const id of args.length === 1 && args[0] === "status" ? ["git", "plain-git"] : ["git"]) {
+        const { exitCode, stderr } = ok(await world.run(id, args, { cwd: bare }));
+        expect(exitCode, stderr).not.toBe(0);
+        if (args[0] === "status") expect(stderr).toContain("bare repository");
+        expect(existsSync(hookOf(project)), args.join(" ")).toBe(false);
+      }
+    }
+    ok(await world.run("git", ["-C", "bare", "status"], { cwd: world.zone }));
+    expect(existsSync(hookOf(project))).toBe(false);
+  });
+
+  test.each(["clean", "process"])("runs no %s filter of a repository, whatever its name", async (filter) => {
+    world = makeWorld(COMMANDS);
+    const project = makeProject(join(world.zone, "project"));
+    const name = "a=b.ü c";
+    git(project, "config", `filter.${name}.${filter}`, "printf filtered");
+    git(project, "config", `filter.${name}.required`, "true");
+    git(project, "config", "filter.second.clean", "printf filtered");
+    mkdirSync(join(project, ".git/info"), { recursive: true });
+    writeFileSync(join(project, ".git/info/attributes"), "* filter=second\n");
+    writeFileSync(join(project, "a.txt"), "changed\n");
+    expect(git(project, "diff"), "control").toContain("+filtered");
+    const result = ok(await world.run("git", ["diff"], { cwd: project }));
+    expect(result.stdout, result.stderr).toContain("+changed");
+    expect(result.stdout).not.toContain("filtered");
+    expect(ok(await world.run("git", ["-C", "project", "diff"], { cwd: world.zone })).stdout).toContain("+changed");
+  });
+
+  test("can write nothing when it only looks, not even where a command may", async () => {
+    world = makeWorld(COMMANDS);
+    const project = makeProject(join(world.zone, "project"));
+    const before = lstatSync(join(project, ".git/index")).mtimeMs;
+    expect(ok(await world.run("git", ["status"], { cwd: project })).exitCode).toBe(0);
+    expect(lstatSync(join(project, ".git/index")).mtimeMs).toBe(before);
+    const would = await import("../../src/host/tools/cmd-run.js");
+    const decision = would.decideCmdRun(world.policy, { commandId: "git", args: ["status"] });
+    expect(decision).toMatchObject({ effect: "permit", would: { writes: [] } });
+  });
+
+  test("commits only where the rule opens repositories, and the policy says so", async () => {
+    world = makeWorld(COMMANDS);
+    expect(world.policy.notices.join("\n")).toMatch(/plain-git.*repositoryInternals: true/);
+    const project = makeProject(join(world.zone, "project"));
+    writeFileSync(join(project, "a.txt"), "two\n");
+    expect(ok(await world.run("plain-git", ["add", "a.txt"], { cwd: project })).exitCode).not.toBe(0);
+    const zones = world.policy.zones.map((zone) => ({ ...zone, repositoryInternals: true }));
+    const { cmdRun } = await import("../../src/host/index.js");
+    const call = { commandId: "plain-git", args: ["add", "a.txt"], cwd: project };
+    const added = ok(await cmdRun({ ...world.policy, zones }, call, { sandbox: world.sandbox }));
+    expect(added.exitCode, added.stderr).toBe(0);
+    expect(git(project, "diff", "--cached", "--name-only")).toContain("a.txt");
+  });
+});
+
+describe("a command", () => {
+  test.each(WAYS)("puts no other repository in the place of one, held by %s", async (_, without) => {
+    world = makeWorld(COMMANDS, "", without);
+    const projects = ["project", "a/b/c/project"].map((name) => makeProject(join(world.zone, name)));
+    openModes(world.zone);
+    for (const project of projects) {
+      const before = lstatSync(join(project, ".git")).ino;
+      const names = project.slice(world.zone.length + 1).split("/");
+      for (let depth = 1; depth <= names.length; depth++) {
+        const at = join(world.zone, ...names.slice(0, depth));
+        const script = `mv ${at} ${at}-old; cp -r ${at}-old ${at}; mkdir -p ${project}/.git/hooks; echo x > ${hookOf(project)}; chmod +x ${hookOf(project)}; rm -rf ${at}; python3 -c 'import os; os.rename("${at}", "${at}-2")'`;
+        ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+        expect(existsSync(hookOf(project)), at).toBe(false);
+        expect(lstatSync(join(project, ".git")).ino).toBe(before);
+        expect(git(project, "log", "--oneline")).toContain("first");
+      }
+    }
+  });
+
+  test.each(WAYS.slice(0, 2))("works in a repository's own directories as usual, held by %s", async (_, without) => {
+    world = makeWorld(COMMANDS, "", without);
+    const project = makeProject(join(world.zone, "a/project"));
+    const script =
+      "mkdir -p build/x && echo y > build/x/f && mv build dist && rm a.txt && echo z > b.txt && mv b.txt a.txt";
+    const result = ok(await world.run("sh", ["-c", script], { cwd: project }));
+    expect(result.exitCode, result.stderr).toBe(0);
+    expect(readFileSync(join(project, "dist/x/f"), "utf8")).toBe("y\n");
+    expect(readFileSync(join(project, "a.txt"), "utf8")).toBe("z\n");
+  });
+
+  test("writes what exists beside a repository where Landlock alone holds it", async () => {
+    world = makeWorld(COMMANDS, "", { view: true, userNamespace: true });
+    const project = makeProject(join(world.zone, "project"));
+    mkdirSync(join(project, "src"));
+    symlinkSync(world.outside, join(project, "way-out"));
+    for (const path of [world.zone, world.outside]) openModes(path);
+    const script = `echo 1 > src/new; echo 2 > a.txt; echo 3 > top; echo 4 > way-out/new; echo 5 > ${world.zone}/top`;
+    const { protections } = ok(await world.run("sh", ["-c", script], { cwd: project }));
+    expect(protections.notes.join()).toContain("beside a repository");
+    expect(readFileSync(join(project, "src/new"), "utf8")).toBe("1\n");
+    expect(readFileSync(join(project, "a.txt"), "utf8")).toBe("2\n");
+    for (const path of [join(project, "top"), join(world.outside, "new"), join(world.zone, "top")])
+      expect(existsSync(path), path).toBe(false);
+  });
+
+  test.each([
+    [
+      "a bare repository",
+      "bare.git",
+      (path: string) => git(world.zone, "init", "-q", "--bare", path),
+      "hooks/post-receive",
+    ],
+    [
+      "a directory that a .git file points to",
+      "elsewhere",
+      (path: string) => git(world.zone, "init", "-q", `--separate-git-dir=${path}`, "tree"),
+      "hooks/post-checkout",
+    ],
+    [
+      "a .git that is a link",
+      "linked",
+      (path: string) => {
+        const project = makeProject(path);
+        renameSync(join(project, ".git"), join(world.base, "real.git"));
+        symlinkSync(join(world.base, "real.git"), join(project, ".git"));
+      },
+      ".git.new",
+    ],
+  ])("writes no hook into %s, nor does fs.write", async (_, name, make, hook) => {
+    world = makeWorld(COMMANDS);
+    const path = join(world.zone, name);
+    make(path);
+    const script = `echo x > ${path}/${hook}; rm -f ${path}/.git; mkdir -p ${path}/.git/hooks; echo x > ${path}/.git/config; mv ${path} ${path}2`;
+    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    expect(existsSync(join(path, hook))).toBe(false);
+    expect(existsSync(`${path}2`)).toBe(false);
+    expect(lstatSync(join(path, ".git"), { throwIfNoEntry: false })?.isDirectory() ?? false).toBe(false);
+    if (name !== "linked") {
+      const written = await world.write({ path: join(path, hook), data: "x" });
+      expect(rule(written)).toBe("writeRules.repositoryInternals");
+      expect(existsSync(join(path, hook))).toBe(false);
+    }
+  });
+
+  test("finds the zone read-only when it holds more repositories than can be protected", async () => {
+    world = makeWorld(COMMANDS);
+    for (let i = 0; i <= MAX_REPOSITORIES; i++) mkdirSync(join(world.zone, `p${i}/.git`), { recursive: true });
+    const { protections } = ok(
+      await world.run("sh", ["-c", "echo x > new; echo x > p1/.git/config"], { cwd: world.zone }),
+    );
+    expect(protections.notes.join()).toContain(`more than ${MAX_REPOSITORIES} repositories`);
+    expect(existsSync(join(world.zone, "new"))).toBe(false);
+    expect(existsSync(join(world.zone, "p1/.git/config"))).toBe(false);
+  });
+});
