@@ -13,7 +13,7 @@ export interface Seen {
   readonly line: number;
 }
 
-export type ProblemKind = "altered" | "missing" | "misplaced" | "truncated" | "checkpoint" | "unreadable";
+export type ProblemKind = "altered" | "missing" | "misplaced" | "truncated" | "checkpoint" | "tiles" | "unreadable";
 
 export interface Problem {
   readonly kind: ProblemKind;

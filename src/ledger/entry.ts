@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { LedgerUnavailable } from "./errors.js";
 
 // What a record says. To add a field: add it to the interface and, for the two kinds on the hot path, to their
@@ -41,8 +42,10 @@ export interface DecisionEntry extends Base {
   readonly policy: string;
   readonly reason: string;
   readonly mode: Mode;
-  /** Canonical text of the arguments; kept only where the operator chose `keepArguments`. */
+  /** Canonical text of the arguments, up to 64 KiB; kept only where the operator chose `keepArguments`. */
   readonly args?: string;
+  /** Canonical text of what travelled beside the arguments; kept where the arguments are, when there was something. */
+  readonly forwarded?: string;
 }
 
 /** How a permitted call ended. */
@@ -149,6 +152,21 @@ export function closesCall(entry: LedgerEntry | LedgerRecord): string | undefine
   return entry.kind === "outcome" ? entry.call : undefined;
 }
 
+/** Names and URIs are often the caller's own words. One that is longer is cut, and its hash stands beside what is left. */
+const MAX_NAME_CHARS = 256;
+const MAX_REASON_CHARS = 2_048;
+const MAX_RULES = 256;
+/** Larger arguments are known by `args_cid` alone. */
+const MAX_ARGUMENT_CHARS = 64 * 1024;
+
+export function cutText(text: string, max: number = MAX_NAME_CHARS): string {
+  if (text.length <= max) return text;
+  // Half of a surrogate pair is not text.
+  const end = /[\uD800-\uDBFF]/.test(text[max - 1] as string) ? max - 1 : max;
+  const hash = createHash("sha256").update(text).digest("hex");
+  return `${text.slice(0, end)}… (${text.length} characters, sha256 ${hash})`;
+}
+
 const NEEDS_ESCAPE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/;
 
 /** A JSON string. Ids, names and hashes need no escaping, and checking that is much cheaper than escaping. */
@@ -161,18 +179,23 @@ const MAX_REMEMBERED = 2_048;
 const remembered = new Map<string, string>();
 
 function quoteName(text: string): string {
+  if (text.length > MAX_NAME_CHARS) return quote(cutText(text));
   let quoted = remembered.get(text);
   if (quoted === undefined) {
     quoted = quote(text);
     if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    if (text.length <= 256) remembered.set(text, quoted);
+    remembered.set(text, quoted);
   }
   return quoted;
 }
 
+function quoteReason(text: string): string {
+  return text.length <= MAX_NAME_CHARS ? quoteName(text) : quote(cutText(text, MAX_REASON_CHARS));
+}
+
 function quoteAll(texts: readonly string[]): string {
   let list = "[";
-  for (let i = 0; i < texts.length; i++) list += (i === 0 ? "" : ",") + quoteName(texts[i] as string);
+  for (let i = 0; i < texts.length && i < MAX_RULES; i++) list += (i === 0 ? "" : ",") + quoteName(texts[i] as string);
   return `${list}]`;
 }
 
@@ -193,12 +216,14 @@ function isoTime(ms: number): string {
 
 function decisionFields(e: DecisionEntry, keepArguments: boolean): string {
   const intent = e.intent === undefined ? "" : `"intent":${quote(e.intent)},`;
-  const args = keepArguments && e.args !== undefined ? `,"args":${quote(e.args)}` : "";
+  const isKept = keepArguments && e.args !== undefined && e.args.length <= MAX_ARGUMENT_CHARS;
+  const args = isKept ? `,"args":${quote(e.args as string)}` : "";
+  const forwarded = keepArguments && e.forwarded !== undefined ? `,"forwarded":${quote(e.forwarded)}` : "";
   return (
     `,"call":${quote(e.call)},"trace":${quote(e.trace)},${intent}"app":${quoteName(e.app)},"agent":${quoteName(e.agent)}` +
     `,"actor":${quoteName(e.actor)},"method":${quoteName(e.method)},"tool":${quoteName(e.tool)},"binding":${quoteName(e.binding)}` +
     `,"args_cid":${quote(e.args_cid)},"effect":"${e.effect}","rules":${quoteAll(e.rules)}` +
-    `,"policy":${quoteName(e.policy)},"reason":${quoteName(e.reason)},"mode":"${e.mode}"${args}`
+    `,"policy":${quoteName(e.policy)},"reason":${quoteReason(e.reason)},"mode":"${e.mode}"${args}${forwarded}`
   );
 }
 
@@ -210,13 +235,15 @@ function outcomeFields(e: OutcomeEntry): string {
   );
 }
 
+const NAMES = new Set(["actor", "tool", "approver", "action"]);
 const RESERVED = new Set(["v", "seq", "prev", "nonce", "kind", "ts", "detail"]);
 
 function otherFields(entry: LedgerEntry): string {
   let fields = "";
   for (const [name, value] of Object.entries(entry)) {
     if (RESERVED.has(name) || value === undefined) continue;
-    fields += `,${quote(name)}:${JSON.stringify(value)}`;
+    const text = typeof value === "string" ? cutText(value, MAX_REASON_CHARS) : value;
+    fields += `,${quote(name)}:${JSON.stringify(NAMES.has(name) ? cutText(String(value)) : text)}`;
   }
   return fields;
 }

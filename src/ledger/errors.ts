@@ -4,10 +4,12 @@ export type UnavailableReason =
   | "read_only"
   | "no_permission"
   | "io_error"
+  | "stalled"
   | "queue_full"
   | "entry_too_large"
   | "entry_invalid"
   | "taken_over"
+  | "history_changed"
   | "closed";
 
 /** A record could not be made durable. Nothing that depended on it may run. */

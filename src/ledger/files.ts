@@ -175,7 +175,7 @@ export const nodeFs: LedgerFs = {
     }
   },
 
-  lock: acquireLock,
+  lock: (dir, timeoutMs) => acquireLock(dir, timeoutMs),
 };
 
 export function syncFile(file: LedgerFile): Promise<void> {

@@ -13,6 +13,8 @@ const CLOSING_TRIES = 3;
 const CROWD = 16;
 /** The longest a record nobody waits for stays in memory. */
 const UNHURRIED_MS = 20;
+/** A write that takes longer than this is reported by `trouble` before its deadline refuses the records in it. */
+const SLOW_WRITE_MS = 1_000;
 
 /** Where writing begins: everything before it is durable. */
 export interface JournalStart {
@@ -30,6 +32,8 @@ export interface JournalOptions {
   readonly maxPendingBytes: number;
   readonly maxLineBytes: number;
   readonly retryMs: number;
+  /** The longest a write and its sync may take before the records in it are refused. */
+  readonly writeDeadlineMs: number;
   readonly keepArguments: boolean;
   /** Called for each batch once it is durable, in order. */
   readonly onDurable: (items: readonly Pending[]) => void;
@@ -56,6 +60,12 @@ export class Journal {
   #file: LedgerFile | undefined;
   /** The file while a write or a sync is under way on it. */
   #inUse: LedgerFile | undefined;
+  /** Monotonic start of the operation under way on the disk. INVARIANT: one at a time, also after a deadline. */
+  #busySince: number | undefined;
+  #deadline: NodeJS.Timeout | undefined;
+  /** The file is being opened or cut, and must not be closed: its number may be used again. */
+  #isPreparing = false;
+  #idle: (() => void)[] = [];
   #segment: Segment;
   #nameIsDurable = false;
   // What is durable, and what the next line continues.
@@ -106,7 +116,22 @@ export class Journal {
   }
 
   get trouble(): LedgerUnavailable | undefined {
-    return this.#gap?.error ?? (this.#backlog.lost > 0 ? this.#queueFull() : undefined);
+    if (this.#gap !== undefined) return this.#gap.error;
+    if (this.#isBusyLongerThan(SLOW_WRITE_MS)) return this.#stalled();
+    return this.#backlog.lost > 0 ? this.#queueFull() : undefined;
+  }
+
+  #isBusyLongerThan(limitMs: number): boolean {
+    return this.#busySince !== undefined && performance.now() - this.#busySince >= limitMs;
+  }
+
+  #stalled(): LedgerUnavailable {
+    const waitedMs = Math.round(performance.now() - (this.#busySince ?? performance.now()));
+    return new LedgerUnavailable(
+      "stalled",
+      `a write to the ledger at ${this.#segment.path} has not returned for ${waitedMs} ms`,
+      "check the disk; recording resumes by itself when the write returns",
+    );
   }
 
   append(entry: LedgerEntry): Promise<Receipt> {
@@ -126,7 +151,10 @@ export class Journal {
   async #appendInTrouble(entry: LedgerEntry): Promise<Receipt> {
     const { error, isFinal, nextTryAt } = this.#trouble as Trouble;
     if (this.#closed) throw closedError();
-    const mayTry = this.#recovering === undefined ? Date.now() >= nextTryAt : this.#waiting < this.#options.maxPending;
+    const mayTry =
+      this.#recovering === undefined
+        ? this.#busySince === undefined && Date.now() >= nextTryAt
+        : this.#waiting < this.#options.maxPending;
     if (isFinal || !mayTry) {
       if (this.#gap !== undefined) this.#gap.rejected++;
       throw error;
@@ -224,18 +252,51 @@ export class Journal {
     const batch = this.#takeBatch();
     if (batch === undefined) return this.#tellDrained();
     this.#writing = batch;
+    this.#begin(batch);
     this.#lastBatch = batch.items.length;
     const isNewSegmentDue = this.#offset >= this.#options.maxSegmentBytes;
     if (this.#file !== undefined && this.#nameIsDurable && !isNewSegmentDue) return this.#write(this.#file, batch);
-    this.#prepare(isNewSegmentDue).then(
+    this.#isPreparing = true;
+    const prepared = this.#prepare(isNewSegmentDue).finally(() => {
+      this.#isPreparing = false;
+    });
+    prepared.then(
       (file) => {
-        if (this.#writing === batch) this.#write(file, batch);
+        if (this.#writing === batch) return this.#write(file, batch);
+        this.#end();
+        void this.#closeFile();
       },
       (error) => {
+        this.#end();
         if (this.#writing === batch) this.#fail(error);
+        else void this.#closeFile();
       },
     );
   };
+
+  #begin(batch: Batch): void {
+    this.#busySince = performance.now();
+    this.#deadline = setTimeout(() => {
+      if (this.#writing === batch) this.#fail(this.#stalled());
+    }, this.#options.writeDeadlineMs);
+  }
+
+  /** The disk answered, in time or late. What a late write left behind is cut off when writing resumes. */
+  #end(): void {
+    clearTimeout(this.#deadline);
+    this.#busySince = undefined;
+    for (const tell of this.#idle.splice(0)) tell();
+  }
+
+  /** Resolves when nothing is under way on the disk. */
+  async idle(): Promise<void> {
+    if (this.#busySince !== undefined) await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  /** A write passed its deadline and has not returned. */
+  get isStalled(): boolean {
+    return this.#busySince !== undefined && this.#writing === undefined;
+  }
 
   #takeBatch(): Batch | undefined {
     const full = this.#full.shift();
@@ -251,10 +312,13 @@ export class Journal {
     const done = (error: Error | null, next: () => void): void => {
       this.#inUse = undefined;
       if (this.#writing !== batch) {
+        this.#end();
         // Halted meanwhile. A file is closed only when nothing is under way on it: its number may be used again.
         void file.close().catch(() => {});
-      } else if (error !== null) this.#fail(error);
-      else next();
+      } else if (error !== null) {
+        this.#end();
+        this.#fail(error);
+      } else next();
     };
     this.#inUse = file;
     file.write(batch.bytes, batch.length, this.#offset, (writeError) =>
@@ -275,6 +339,7 @@ export class Journal {
   }
 
   #commit(batch: Batch): void {
+    this.#end();
     const { items, length } = batch;
     const last = items[items.length - 1] as Pending;
     this.#size = last.seq + 1;
@@ -340,7 +405,7 @@ export class Journal {
     this.#gap.error = error;
     this.#gap.backoffMs = Math.min(MAX_RETRY_MS, this.#gap.backoffMs * 2);
     // The file is let go, so that the disk can be repaired or mounted anew meanwhile.
-    void this.#closeFile();
+    if (!this.#isPreparing) void this.#closeFile();
     const batches = [this.#writing, ...this.#full, this.#filling];
     this.#writing = undefined;
     this.#full.length = 0;
@@ -358,9 +423,13 @@ export class Journal {
     }
     this.#tellDrained();
     clearTimeout(this.#probe);
-    if (isFinal || this.#closed) return;
-    // Where no call comes any more (because this process says that it is not ready), the probe finds out.
-    this.#probe = setTimeout(() => void this.#recover().catch(() => {}), this.#gap.backoffMs);
+    if (!isFinal && !this.#closed) this.#probeLater(this.#gap.backoffMs);
+  }
+
+  /** Where no call comes any more, because this process is not ready, the probe finds out that the disk recovered. */
+  #probeLater(afterMs: number): void {
+    clearTimeout(this.#probe);
+    this.#probe = setTimeout(() => void this.#recover().catch(() => {}), afterMs);
     this.#probe.unref();
   }
 
@@ -382,6 +451,11 @@ export class Journal {
     const gap = this.#gap;
     if (trouble === undefined || gap === undefined) return;
     if (trouble.isFinal) throw trouble.error;
+    if (this.#busySince !== undefined) {
+      // A write that returns late would land over what is written now.
+      if (!this.#closed) this.#probeLater(gap.backoffMs);
+      throw trouble.error;
+    }
     this.#trouble = undefined;
     const detail = { error: trouble.error.message, since: new Date(gap.since).toISOString(), rejected: gap.rejected };
     const told = ownRecord("ledger.recovered", detail);
@@ -415,7 +489,7 @@ export class Journal {
       }
       if (this.#trouble === undefined && this.#backlog.length === 0) break;
     }
-    await this.#closeFile();
+    if (!this.#isPreparing) await this.#closeFile();
     const left = this.#backlog.length;
     if (left > 0) {
       const error = this.#trouble?.error ?? this.#queueFull();

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,6 +7,7 @@ import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
 import { scratchFolder } from "./fixtures/folder.js";
 import { sampleLedger } from "./fixtures/sample.js";
 import { readLog, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
+import { cutText } from "./entry.js";
 import { leafHash } from "./hash.js";
 import { openLedger } from "./ledger.js";
 import { verify } from "./verify.js";
@@ -67,16 +69,38 @@ describe("a record", () => {
   it("survives any text: quotes, newlines, emoji, lone surrogates, long ones", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN, keepArguments: true, maxLineBytes: 4 << 20 });
-    const texts = ['"', "\\", "\n", "\0", "\u2028", "ä", "😀", "\ud800", "x".repeat(300_000), "😀".repeat(100_000)];
+    const texts = ['"', "\\", "\n", "\0", "\u2028", "ä", "😀", "\ud800", "x".repeat(60_000), "😀".repeat(30_000)];
     await Promise.all(
       texts.map((text, i) => ledger.append(decision(`c${i}`, { reason: text, args: text, rules: [text] }))),
     );
     await ledger.close();
     const records = readLog(dir).map(parse);
     for (const [i, text] of texts.entries()) {
-      expect(records[i + 2]).toMatchObject({ reason: text, args: text, rules: [text] });
+      expect(records[i + 2]).toMatchObject({ reason: cutText(text, 2_048), args: text, rules: [cutText(text)] });
     }
     expect((await verify(dir)).problems).toEqual([]);
+  });
+
+  it("holds only the beginning of long names and reasons, with the hash of the whole, and no huge arguments", async () => {
+    const dir = scratch.fresh();
+    const ledger = await openLedger({ dir, origin: ORIGIN, keepArguments: true });
+    const long = `${"n".repeat(255)}😀${"n".repeat(1_000_000)}`;
+    const texts = { method: long, tool: long, actor: long, reason: long, rules: [long], args: `"${long}"` };
+    const { seq } = await ledger.append(decision("c1", texts));
+    ledger.appendSoon(outcome("c1", { tool: long, actor: long }));
+    ledger.appendSoon({ kind: "admin", actor: long, action: long });
+    await ledger.close();
+    const lines = readLog(dir).slice(seq);
+    for (const line of lines) expect(line.length).toBeLessThan(8_192);
+    const hash = createHash("sha256").update(long).digest("hex");
+    const cut = `${"n".repeat(255)}… (${long.length} characters, sha256 ${hash})`;
+    const record = parse(lines[0]);
+    expect(record).toMatchObject({ method: cut, tool: cut, actor: cut, rules: [cut] });
+    expect(record.reason).toContain(hash);
+    expect(record).not.toHaveProperty("args");
+    expect(parse(lines[1])).toMatchObject({ tool: cut, actor: cut });
+    expect(parse(lines[2])).toMatchObject({ actor: cut, action: cut });
+    expect((await verify(dir)).ok).toBe(true);
   });
 
   it("of every other kind is written as given, and cannot overwrite its place in the chain", async () => {

@@ -1,5 +1,7 @@
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Pending, Receipt } from "./batch.js";
+import { indexCalls, isIndexed } from "./call-index.js";
 import { Checkpointer } from "./checkpoints.js";
 import type { Commitment } from "./commitments.js";
 import { type LedgerEntry, opensCall } from "./entry.js";
@@ -10,6 +12,7 @@ import { finishRotation, type LedgerKeys, loadKeys, prepareRotation } from "./ke
 import { isKeyName, type Signer } from "./note.js";
 import type { Publish } from "./publish.js";
 import { recordsAt } from "./read.js";
+import { rebuildTiles, type TileRebuild } from "./rebuild.js";
 import { type Recovered, recover, type ResumePoint, resumePath } from "./recover.js";
 import { listSegments } from "./segments.js";
 
@@ -18,6 +21,7 @@ const MODE = 0o600;
 const FLUSH_TILES = 4_096;
 const MAX_UNWRITTEN_TILES = 65_536;
 const UNKNOWN_CHUNK = 1_000;
+const INDEX_CLOSE_MS = 1_000;
 const MAX_LINE_LIMIT = 4 << 20;
 
 export interface LedgerOptions {
@@ -48,8 +52,12 @@ export interface LedgerOptions {
   readonly lockTimeoutMs?: number;
   /** How soon a failed write is tried again. Default 100, doubling to 5000 while no record comes. */
   readonly retryMs?: number;
+  /** How long a write may take before its records are refused. The ledger is unhealthy until it returns. Default 5000. */
+  readonly writeDeadlineMs?: number;
   /** Logs up to this size are read whole at each start, larger ones from their last full segment. Default 64 MiB. */
   readonly fullCheckBytes?: number;
+  /** Tile hashes that a start holds in memory before it writes them. Default 524288. */
+  readonly maxHeldLeaves?: number;
   readonly disk?: LedgerFs;
 }
 
@@ -131,6 +139,7 @@ async function openLocked(options: LedgerOptions, disk: LedgerFs, lock: LedgerLo
     fullCheckBytes: options.fullCheckBytes ?? 64 << 20,
     maxLineBytes: options.maxLineBytes ?? 1 << 20,
     maxOpenCalls: options.maxOpenCalls ?? 100_000,
+    maxHeldLeaves: options.maxHeldLeaves ?? 512 * 1024,
     outside: [...(options.outside ?? []), ...(await publishedBefore(publish, disk))],
   });
   const ledger = new OpenLedger({ ...options, keyFile, publish, disk }, lock, keys, recovered);
@@ -169,6 +178,10 @@ class OpenLedger implements Ledger {
   readonly #maxOpenCalls: number;
   #tileError: Error | undefined;
   #isFlushingTiles = false;
+  readonly #stopBackground = new AbortController();
+  #indexing: Promise<void> = Promise.resolve();
+  #rebuilding: Promise<void> | undefined;
+  #rebuildError: Error | undefined;
   #rotating: Promise<{ old: string; new: string }> | undefined;
   #closing: Promise<void> | undefined;
 
@@ -195,6 +208,7 @@ class OpenLedger implements Ledger {
         maxPendingBytes: options.maxPendingBytes ?? 64 << 20,
         maxLineBytes: options.maxLineBytes ?? 1 << 20,
         retryMs: options.retryMs ?? 100,
+        writeDeadlineMs: options.writeDeadlineMs ?? 5_000,
         keepArguments: options.keepArguments ?? false,
         onDurable: (items) => this.#onDurable(items),
         onRotate: () => this.#onRotate(),
@@ -217,7 +231,7 @@ class OpenLedger implements Ledger {
   }
 
   /** Writes what a start has to say, and signs it. */
-  async begin({ torn, open }: Recovered): Promise<void> {
+  async begin({ torn, open, rebuild, segment }: Recovered): Promise<void> {
     const unknown = [...open.values()].sort((a, b) => a - b);
     await this.append({
       kind: "start",
@@ -231,6 +245,35 @@ class OpenLedger implements Ledger {
     await this.#closeOpenCalls(unknown);
     await this.checkpoint();
     if (this.#interrupted !== undefined) await this.rotateKey();
+    if (rebuild !== undefined) this.#rebuildTiles(rebuild);
+    this.#indexCalls(segment.first);
+  }
+
+  /** In the background, for every segment before this record that has no index. A failure costs later proofs time. */
+  #indexCalls(before: number): void {
+    const { disk } = this.#options;
+    const { signal } = this.#stopBackground;
+    this.#indexing = this.#indexing
+      .then(async () => {
+        for (const segment of await listSegments(disk, this.dir)) {
+          if (segment.first >= before || signal.aborted) return;
+          if (!(await isIndexed(disk, segment))) await indexCalls(disk, segment, signal);
+        }
+      })
+      .catch(() => {});
+  }
+
+  /** Proofs of older records fail until this has ended; records are taken meanwhile. */
+  #rebuildTiles(rebuild: TileRebuild): void {
+    const { disk } = this.#options;
+    this.#rebuilding = rebuildTiles(disk, this.dir, rebuild, this.#stopBackground.signal).catch((error: Error) => {
+      this.#rebuildError = error;
+      // As at a start: no record is added to a history that is not the one that was signed.
+      if (error instanceof LedgerRefused) {
+        this.#checkpointer.abandon();
+        this.#journal.halt(new LedgerUnavailable("history_changed", error.message, "then restart this process", error));
+      }
+    });
   }
 
   /** Whatever ran when the last process ended has an outcome that nobody knows. */
@@ -296,7 +339,8 @@ class OpenLedger implements Ledger {
 
   /** Leaves a note for the next start, so that it need not read what lies before this segment. */
   #onRotate(): void {
-    const point: ResumePoint = { note: this.#checkpointer.sign(), open: [...this.#open] };
+    const edge = this.#tree.edge().map((node) => node.toString("base64"));
+    const point: ResumePoint = { note: this.#checkpointer.sign(), open: [...this.#open], edge };
     void (async () => {
       await this.#tiles.flush();
       await this.#tiles.sync();
@@ -304,6 +348,7 @@ class OpenLedger implements Ledger {
     })().catch((error: Error) => {
       this.#tileError = error;
     });
+    this.#indexCalls(this.#tree.size);
   }
 
   checkpoint(): Promise<string> {
@@ -341,7 +386,7 @@ class OpenLedger implements Ledger {
       openCalls: this.#open.size,
       checkpointSize: this.#checkpointer.size,
       publicKey: this.#signer.vkey,
-      lastError: trouble ?? this.#checkpointer.error ?? this.#tileError,
+      lastError: trouble ?? this.#checkpointer.error ?? this.#tileError ?? this.#rebuildError,
     };
   }
 
@@ -351,13 +396,20 @@ class OpenLedger implements Ledger {
   }
 
   async #close(): Promise<void> {
+    this.#stopBackground.abort();
     try {
+      await this.#rebuilding;
+      // An index can be built at any time, so a disk that does not answer must not delay this.
+      await Promise.race([this.#indexing, sleep(INDEX_CLOSE_MS, undefined, { ref: false })]);
       await this.#journal.close();
     } finally {
       try {
-        await this.#checkpointer.close();
+        if (this.#journal.isStalled) this.#checkpointer.abandon();
+        else await this.#checkpointer.close();
       } finally {
-        await this.#lock.release();
+        // A write that is still under way must not land in a ledger that another process has opened by then.
+        if (this.#journal.isStalled) void this.#journal.idle().then(() => this.#lock.release());
+        else await this.#lock.release();
       }
     }
   }

@@ -1,10 +1,11 @@
 import { spawn } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import promises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { compileLedger } from "./fixtures/compile.js";
 import { ORIGIN } from "./fixtures/entries.js";
 import { scratchFolder } from "./fixtures/folder.js";
 import { openLedger } from "./ledger.js";
@@ -18,6 +19,8 @@ function folder(): string {
   return dir;
 }
 
+const withoutKernel = () => "unsupported" as const;
+const bootId = (): string => readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
 const lockFiles = (dir: string): string[] => readdirSync(dir).filter((name) => name.startsWith("lock."));
 
 /** A lock as a process left it that has ended since. */
@@ -67,7 +70,7 @@ describe("the lock of a ledger folder", () => {
 
   it("of another machine or container holds while it gives signs of life, and no longer", async () => {
     const dir = folder();
-    await deadLock(dir, { host: "another-host" });
+    await deadLock(dir, { host: "another-host", world: "another-boot pid:[1]" });
     await expect(acquireLock(dir, 0)).rejects.toThrow(
       /on another-host.*\(last sign of life 0 s ago; it counts as dead in 30 s/,
     );
@@ -75,6 +78,46 @@ describe("the lock of a ledger folder", () => {
     utimesSync(join(dir, lockFiles(dir)[0] as string), past, past);
     await (await acquireLock(dir, 0)).release();
   });
+
+  it.runIf(process.platform === "linux")(
+    "returns at once to a restarted container whose first life was killed",
+    async () => {
+      const dir = folder();
+      // As a container leaves it: another host name and process namespace under the same kernel, and just now alive.
+      await deadLock(dir, { host: "a-container", world: `${bootId()} pid:[1]`, kernel: true });
+      await (await acquireLock(dir, 0)).release();
+    },
+  );
+
+  it.runIf(process.platform === "linux")(
+    "is held by the kernel for a living process, whatever its lock file says",
+    async () => {
+      const dir = folder();
+      const compiled = scratch.fresh();
+      mkdirSync(compiled);
+      symlinkSync(join(import.meta.dirname, "../../node_modules"), join(compiled, "node_modules"));
+      const script = `
+      import { acquireLock } from ${JSON.stringify(join(compileLedger(compiled), "lock.js"))};
+      await acquireLock(${JSON.stringify(dir)}, 0);
+      console.log("held");
+      setInterval(() => {}, 1000);`;
+      const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      try {
+        await new Promise((resolve) => child.stdout.once("data", resolve));
+        const [name = ""] = lockFiles(dir);
+        const owner = JSON.parse(readFileSync(join(dir, name), "utf8"));
+        writeFileSync(join(dir, name), JSON.stringify({ ...owner, host: "gone", released: false }));
+        utimesSync(join(dir, name), new Date(0), new Date(0));
+        await expect(acquireLock(dir, 0)).rejects.toThrow(/is in use by process/);
+      } finally {
+        child.kill("SIGKILL");
+        await new Promise((resolve) => child.once("close", resolve));
+      }
+      await (await acquireLock(dir, 0)).release();
+    },
+  );
 
   it("that was only half written holds for a while, and no longer", async () => {
     const dir = folder();
@@ -89,7 +132,7 @@ describe("the lock of a ledger folder", () => {
     for (let round = 0; round < 20; round++) {
       const dir = folder();
       await deadLock(dir);
-      const tries = await Promise.allSettled(Array.from({ length: 8 }, () => acquireLock(dir, 0)));
+      const tries = await Promise.allSettled(Array.from({ length: 8 }, () => acquireLock(dir, 0, withoutKernel)));
       const winners = tries.filter((result) => result.status === "fulfilled");
       expect(winners).toHaveLength(1);
       for (const { value } of winners) await value.release();
@@ -114,12 +157,12 @@ describe("the lock of a ledger folder", () => {
       }) as typeof readFile;
       syncBuiltinESMExports();
     });
-    const slow = acquireLock(dir, 0);
+    const slow = acquireLock(dir, 0, withoutKernel);
     await hasRead;
     promises.readFile = readFile;
     syncBuiltinESMExports();
-    await (await acquireLock(dir, 0)).release();
-    const holder = await acquireLock(dir, 0);
+    await (await acquireLock(dir, 0, withoutKernel)).release();
+    const holder = await acquireLock(dir, 0, withoutKernel);
     expect(lockFiles(dir)).toEqual(["lock.3"]);
     goOn();
     await expect(slow).rejects.toMatchObject({ code: "LEDGER_LOCKED" });

@@ -1,3 +1,4 @@
+import { indexCalls, indexedRecords, scannedRecords } from "./call-index.js";
 import { checkpointPath } from "./checkpoints.js";
 import { LedgerReadError } from "./errors.js";
 import { type LedgerFs, nodeFs, readSmall } from "./files.js";
@@ -5,10 +6,13 @@ import { leafHash } from "./hash.js";
 import { readVerifiers } from "./keys.js";
 import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
 import { consistencyPath, consistent, inclusionPath, rootFromInclusion } from "./proof.js";
-import { type ReadRecord, read, recordsAt } from "./read.js";
+import { type ReadRecord, recordsAt } from "./read.js";
+import { listSegments, type Segment } from "./segments.js";
 import { tileSource } from "./tiles.js";
 
 const MAX_PROOFS = 1_000;
+/** Indexes that are asked at the same time. */
+const SEGMENTS_AT_ONCE = 16;
 
 /** Shows that one record is in the log a checkpoint was signed over. Verifiable without any code of ours. */
 export interface InclusionProof {
@@ -66,8 +70,35 @@ export async function prove(dir: string, which: number | string, disk: LedgerFs 
   return proofs;
 }
 
-function recordsOfCall(disk: LedgerFs, dir: string, call: string): AsyncGenerator<ReadRecord> {
-  return read(dir, { disk, filter: (record) => "call" in record && record.call === call });
+/**
+ * Asks the index of each closed segment, and reads those that have none. A call that no index knows is looked for in all
+ * of them: an index is derived, and a damaged one must not hide a record.
+ */
+async function* recordsOfCall(disk: LedgerFs, dir: string, call: string): AsyncGenerator<ReadRecord> {
+  const segments = await listSegments(disk, dir);
+  const trusted: Segment[] = [];
+  let count = 0;
+  for (let at = 0; at < segments.length; at += SEGMENTS_AT_ONCE) {
+    const some = segments.slice(at, at + SEGMENTS_AT_ONCE);
+    const isClosed = (segment: Segment): boolean => segment !== segments.at(-1);
+    const known = await Promise.all(
+      some.map((segment) => (isClosed(segment) ? indexedRecords(disk, segment, call) : undefined)),
+    );
+    for (const [i, segment] of some.entries()) {
+      const indexed = known[i];
+      if (indexed?.length === 0) trusted.push(segment);
+      if (indexed === undefined && isClosed(segment)) {
+        // The directory may be another user's, or read-only: then only this proof takes longer.
+        await indexCalls(disk, segment).catch(() => {});
+      }
+      for await (const record of indexed ?? scannedRecords(disk, segment, call)) {
+        count++;
+        yield record;
+      }
+    }
+  }
+  if (count > 0) return;
+  for (const segment of trusted) yield* scannedRecords(disk, segment, call);
 }
 
 async function proveRecord(

@@ -132,6 +132,7 @@ export type RecordedIntent = Pick<
   readonly ts: string;
   /** Canonical text; undefined where arguments were not kept, and the call cannot be replayed. */
   readonly args: string | undefined;
+  readonly forwarded: string | undefined;
 };
 
 /** Every recorded decision, for `replay`. */
@@ -141,8 +142,9 @@ export async function* readIntents(
 ): AsyncGenerator<RecordedIntent> {
   for await (const { record } of read(dir, options)) {
     if (record.kind !== "decision") continue;
-    const { seq, ts, call, app, agent, actor, method, tool, binding, args_cid, effect, rules, policy, mode, args } =
-      record;
-    yield { seq, ts, call, app, agent, actor, method, tool, binding, args_cid, effect, rules, policy, mode, args };
+    const { seq, ts, call, app, agent, actor, method, tool, binding, args_cid, effect, rules, policy, mode } = record;
+    const { args, forwarded } = record;
+    const kept = { args, forwarded };
+    yield { seq, ts, call, app, agent, actor, method, tool, binding, args_cid, effect, rules, policy, mode, ...kept };
   }
 }

@@ -3,10 +3,11 @@ import { type Commitment, storedCommitments } from "./commitments.js";
 import { parseHead } from "./entry.js";
 import { LedgerRefused } from "./errors.js";
 import { type LedgerFs, readSmall, syncFile } from "./files.js";
-import { HASH_BYTES, NO_PREV } from "./hash.js";
+import { leafHash, NO_PREV } from "./hash.js";
 import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
-import { consistencyPath, consistent, edgeAt, rootAt } from "./proof.js";
-import { changed, missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
+import { edgeAt, type HashSource, rootAt } from "./proof.js";
+import { checkConsistency, clearRebuild, markRebuild, type TileRebuild } from "./rebuild.js";
+import { missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
 import { listSegments, type Segment, segmentAt } from "./segments.js";
 import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
 import { Tree } from "./tree.js";
@@ -15,8 +16,6 @@ import { Tree } from "./tree.js";
 // calls have no outcome. A small log is read whole; a large one from its last resume point, for which the signed
 // checkpoint stored with it and the tiles vouch.
 
-/** Tile hashes stay in memory until the log has proved sound, so that a refused start changes nothing; up to here. */
-const MAX_HELD_LEAVES = 512 * 1024;
 const TAIL_BYTES = 64 * 1024;
 
 export interface ResumePoint {
@@ -24,6 +23,8 @@ export interface ResumePoint {
   readonly note: string;
   /** Calls without an outcome at that point: call id and the record that permitted it. */
   readonly open: readonly (readonly [string, number])[];
+  /** Right edge of the tree at that point, base64, largest subtree first. With it a start does not need the tiles. */
+  readonly edge?: readonly string[];
 }
 
 export function resumePath(dir: string): string {
@@ -39,18 +40,23 @@ export interface Recovered {
   /** Calls without an outcome, and the record that permitted each. */
   readonly open: Map<string, number>;
   readonly torn: Torn | null;
+  /** Set when the tiles of the records before `size` are missing or wrong and have to be computed again. */
+  readonly rebuild: TileRebuild | undefined;
 }
 
 export interface RecoverOptions extends ScanOptions {
   readonly keys: readonly Verifier[];
   /** Logs up to this size are read whole at every start. */
   readonly fullCheckBytes: number;
+  /** Tile hashes are held in memory until the log has proved sound, at most this many. */
+  readonly maxHeldLeaves: number;
   /** Checkpoints kept elsewhere. */
   readonly outside: readonly Commitment[];
 }
 
 interface Start extends ScanStart {
   readonly tiles: TileWriter;
+  readonly rebuild: TileRebuild | undefined;
 }
 
 export async function recover(options: RecoverOptions): Promise<Recovered> {
@@ -61,21 +67,29 @@ export async function recover(options: RecoverOptions): Promise<Recovered> {
   const from = start.tree.size;
   const scan = new Scan(options, start, signed);
   let end = { segment: segmentAt(dir, 0), offset: 0, torn: null as Torn | null };
+  let isCut = false;
+  const flushTiles = async (): Promise<void> => {
+    // Once, before the first hash is written: a later cut would remove what was written since.
+    if (!isCut) await cutTiles(disk, dir, from);
+    isCut = true;
+    await start.tiles.flush();
+  };
   for (const [i, segment] of segments.entries()) {
     if (segment.first < from) continue;
     end = { segment, ...(await scan.segment(segment, i === segments.length - 1)) };
-    if (start.tiles.pending > MAX_HELD_LEAVES) await start.tiles.flush();
+    if (start.tiles.pending > options.maxHeldLeaves) await flushTiles();
   }
   scan.finish();
-  await cutTiles(disk, dir, from);
-  await start.tiles.flush();
+  if (start.rebuild !== undefined) await markRebuild(disk, dir);
+  await flushTiles();
+  if (start.rebuild === undefined) await clearRebuild(disk, dir);
   if (end.torn !== null) await cutFile(disk, end.segment.path, end.offset);
   return { ...start, ...end, prev: scan.prev };
 }
 
 function emptyStart(disk: LedgerFs, dir: string): Start {
   const tiles = new TileWriter(disk, dir, 0);
-  return { tree: new Tree(tiles.sink), tiles, prev: NO_PREV, open: new Map() };
+  return { tree: new Tree(tiles.sink), tiles, prev: NO_PREV, open: new Map(), rebuild: undefined };
 }
 
 async function cutFile(disk: LedgerFs, path: string, size: number): Promise<void> {
@@ -122,19 +136,40 @@ async function resume(
   if (point === undefined || point.origin !== origin || point.size === 0) return undefined;
   if (!segments.some((segment) => segment.first === point.size)) return undefined;
   const source = tileSource(disk, dir);
-  if (!(await tilesReach(disk, dir, point.size)) || (await rootAt(source, point.size)) !== point.root) return undefined;
+  const hasTiles = (await tilesReach(disk, dir, point.size)) && (await hasRoot(source, point));
+  const edge = hasTiles ? await edgeAt(source, point.size) : edgeOf(point);
+  if (edge === undefined) return undefined;
 
-  await checkSealedSegments(disk, segments, point.size);
-  for (const checkpoint of signed) {
-    if (checkpoint.size > point.size) break;
-    const path = await consistencyPath(source, checkpoint.size, point.size);
-    if (!consistent(checkpoint.size, checkpoint.root, point.size, point.root, path)) throw changed(dir, checkpoint);
-  }
+  const prev = await checkSealedSegments(disk, segments, point.size);
+  const before = signed.filter((checkpoint) => checkpoint.size <= point.size);
+  if (hasTiles) await checkConsistency(source, dir, point, before);
   const tiles = new TileWriter(disk, dir, point.size);
   const tree = new Tree(tiles.sink);
-  tree.resume(point.size, await edgeAt(source, point.size));
-  const prev = (await source(0, point.size - 1, 1)).toString("base64", 0, HASH_BYTES);
-  return { tree, tiles, prev, open: new Map(point.open) };
+  tree.resume(point.size, edge);
+  const rebuild = hasTiles ? undefined : { size: point.size, root: point.root, segments, signed: before };
+  return { tree, tiles, prev, open: new Map(point.open), rebuild };
+}
+
+async function hasRoot(source: HashSource, { size, root }: Checkpoint): Promise<boolean> {
+  try {
+    return (await rootAt(source, size)) === root;
+  } catch {
+    // Tiles that are being rebuilt cannot be read.
+    return false;
+  }
+}
+
+/** The edge kept with the resume point, when it folds to the signed root. */
+function edgeOf({ size, root, edge }: Checkpoint & ResumePoint): Buffer[] | undefined {
+  try {
+    const nodes = edge?.map((node) => Buffer.from(node, "base64"));
+    if (nodes === undefined) return undefined;
+    const tree = new Tree();
+    tree.resume(size, nodes);
+    return tree.root() === root ? nodes : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 async function readResumePoint(
@@ -151,21 +186,28 @@ async function readResumePoint(
   }
 }
 
-/** Checks that each segment before `size` ends where the next one begins; their contents are `verify`'s business. */
-async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[], size: number): Promise<void> {
+/**
+ * Checks that each segment before `size` ends where the next one begins; `verify` checks their contents. Returns the leaf
+ * hash of the last record before `size`.
+ */
+async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[], size: number): Promise<string> {
+  let prev = NO_PREV;
   for (const [i, segment] of segments.entries()) {
-    if (segment.first >= size) return;
+    if (segment.first >= size) break;
     const next = segments[i + 1] as Segment;
-    const last = await lastSeq(disk, segment);
+    const line = await lastLine(disk, segment);
+    const last = line && parseHead(line)?.seq;
     if (i === 0 && segment.first !== 0) throw missing(0, segment.first - 1, segment.name);
-    if (last !== next.first - 1) {
+    if (line === undefined || last !== next.first - 1) {
       const found = last === undefined ? "does not end with a record" : `ends with record ${last}`;
       throw new LedgerRefused(`${segment.name} ${found}, but ${next.name} begins with record ${next.first}`, RESTORE);
     }
+    prev = leafHash(line);
   }
+  return prev;
 }
 
-async function lastSeq(disk: LedgerFs, segment: Segment): Promise<number | undefined> {
+async function lastLine(disk: LedgerFs, segment: Segment): Promise<Buffer | undefined> {
   const file = await disk.openRead(segment.path);
   try {
     const size = await file.size();
@@ -174,7 +216,7 @@ async function lastSeq(disk: LedgerFs, segment: Segment): Promise<number | undef
       await file.read(tail, size - tail.length);
       if (tail[tail.length - 1] !== 10) return undefined;
       const start = tail.lastIndexOf(10, tail.length - 2) + 1;
-      if (start > 0 || tail.length === size) return parseHead(tail.subarray(start))?.seq;
+      if (start > 0 || tail.length === size) return tail.subarray(start, tail.length - 1);
     }
   } finally {
     await file.close();

@@ -76,10 +76,10 @@ describe("the last records", () => {
   it("hold long lines across chunks", async () => {
     const long = scratch.fresh();
     const ledger = await openLedger({ dir: long, origin: ORIGIN });
-    for (let i = 0; i < 6; i++) await ledger.append(decision(`${i}`, { reason: "é".repeat(50_000 + i) }));
+    for (let i = 0; i < 6; i++) await ledger.append(decision(`${i}`, { detail: { text: "é".repeat(50_000 + i) } }));
     await ledger.close();
     const { records } = await readLast(long, 5);
-    expect(records.map((record) => (record as { reason?: string }).reason?.length)).toEqual(
+    expect(records.map((record) => (record.detail as { text?: string } | undefined)?.text?.length)).toEqual(
       range(50_001, 50_006).map((length) => length),
     );
   });

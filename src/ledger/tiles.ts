@@ -114,6 +114,11 @@ export async function tilesReach(disk: LedgerFs, dir: string, size: number): Pro
   return true;
 }
 
+/** While this file exists the tiles are being computed again and hold wrong hashes. */
+export function rebuildMarker(dir: string): string {
+  return join(dir, "tiles.rebuilding");
+}
+
 /** Cuts `tiles/` to the hashes of the first `size` records. */
 export async function cutTiles(disk: LedgerFs, dir: string, size: number): Promise<void> {
   const folder = join(dir, "tiles");
@@ -128,9 +133,12 @@ export async function cutTiles(disk: LedgerFs, dir: string, size: number): Promi
   }
 }
 
-/** Reads hashes from `tiles/`. */
-export function tileSource(disk: LedgerFs, dir: string): HashSource {
+/** Reads hashes from `tiles/`. Fails while they are being rebuilt, except for the rebuild itself. */
+export function tileSource(disk: LedgerFs, dir: string, { whileRebuilding = false } = {}): HashSource {
   return async (level, first, count) => {
+    if (!whileRebuilding && (await disk.stat(rebuildMarker(dir))) !== undefined) {
+      throw new LedgerReadError(`the tiles of ${dir} are being rebuilt; try again when the gateway has finished`);
+    }
     const path = join(dir, "tiles", String(level));
     const bytes = Buffer.allocUnsafe(count * HASH_BYTES);
     let read = 0;

@@ -7,7 +7,7 @@ import { HASH_BYTES, leafHash, NO_PREV } from "./hash.js";
 import { type Checkpoint, openCheckpoint, parseCheckpoint, parseVkey, type Verifier } from "./note.js";
 import { consistent, rootAt } from "./proof.js";
 import { openSource, type SourceBatch, tileLeaves, type VerifySource } from "./source.js";
-import { tileSource } from "./tiles.js";
+import { rebuildMarker, tileSource } from "./tiles.js";
 import { Tree } from "./tree.js";
 
 const MAX_PROBLEMS = 50;
@@ -170,8 +170,26 @@ class Review {
       if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the folder holds no checkpoint");
       else this.#notes.push("no checkpoint was given: only the chain could be checked");
     }
-    if (this.#problemCount === 0 && this.#tileMismatches.length > 0) {
-      this.#notes.push("the tiles differ from the records, which are sound; they are computed again at the next start");
+    if (this.#problemCount === 0) await this.#checkTiles();
+  }
+
+  /** Proofs are made from the tiles, so tiles that differ from sound records are a problem too. */
+  async #checkTiles(): Promise<void> {
+    const { dir } = this.#source;
+    if (dir === undefined) return;
+    if ((await this.#disk.stat(rebuildMarker(dir))) !== undefined) {
+      this.#notes.push("the tiles are being rebuilt: older records cannot be proved until that has finished");
+      return;
+    }
+    const remedy = "restart the gateway to rebuild them";
+    const [seen] = this.#tileMismatches;
+    if (seen !== undefined) {
+      return this.#trouble("tiles", `tiles/0 differs from the records from record ${seen.seq} on; ${remedy}`, seen.seq);
+    }
+    const covered = Math.max(0, ...this.#checked.filter(({ ok }) => ok).map(({ size }) => size));
+    const root = await rootAt(tileSource(this.#disk, dir), covered).catch((error: Error) => error.message);
+    if (covered > 0 && root !== this.#roots.get(covered)) {
+      this.#trouble("tiles", `the tiles do not lead to the root over ${covered} records; ${remedy}`);
     }
   }
 

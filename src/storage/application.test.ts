@@ -41,6 +41,20 @@ describe("an application", () => {
     [{ permissions: ["rm -rf"] }, "permissions[0]: must be a tool name or pattern"],
     [{ config: [] }, "config: must be a map, not a list"],
     [{ servers: { x: { url: "https://x", auth: { type: "bearer" } } } }, "servers.x.auth: field `token` is missing"],
+    [
+      { servers: { x: { url: "https://x", auth: { type: "oauth", clientId: "a", clientSecret: "${secret:A}" } } } },
+      "servers.x.auth: field `issuer` is missing: name the authorization server",
+    ],
+    [
+      {
+        servers: { x: { url: "https://x", auth: { type: "oauth", clientSecret: "${secret:A}", issuer: "https://i" } } },
+      },
+      "servers.x.auth: field `clientId` is missing",
+    ],
+    [
+      { servers: { x: { url: "https://x", auth: { type: "oauth", issuer: "login.example" } } } },
+      "servers.x.auth.issuer: must be an https address",
+    ],
     [{ policies: { "../up.cedar": "" } }, "policies.../up.cedar: as a name, it is a relative file name"],
   ])("%j is refused: %s", (value, problem) => {
     expect(problems(value).join("\n")).toContain(problem);
@@ -49,6 +63,7 @@ describe("an application", () => {
   it.each([
     [{ auth: { type: "bearer", token: "sk-123" } }, "auth.token"],
     [{ auth: { type: "oauth", clientSecret: "s3cret" } }, "auth.clientSecret"],
+    [{ auth: { type: "oauth", privateKey: "-----BEGIN s3cret" } }, "auth.privateKey"],
     [{ headers: { Authorization: "Bearer sk-123" } }, "headers.Authorization"],
     [{ headers: { "X-Api-Key": "sk-123" } }, "headers.X-Api-Key"],
     [{ url: "https://u:s3cret@x/mcp" }, "url"],

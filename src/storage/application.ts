@@ -50,6 +50,8 @@ export interface ServerEntry {
   readonly args?: readonly string[] | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly cwd?: string | undefined;
+  /** Whether the process must run in a sandbox; `preferred` unless given: with what the machine offers. */
+  readonly sandbox?: "required" | "preferred" | "off" | undefined;
   readonly url?: string | undefined;
   /** `http` is Streamable HTTP. Found by the URL's scheme unless given. */
   readonly transport?: "http" | "sse" | "websocket" | "tcp" | undefined;
@@ -66,6 +68,11 @@ export interface ServerEntry {
   readonly readOnly?: readonly string[] | undefined;
   /** Tools that need no guardrail, by pattern, on the operator's word. */
   readonly noGuardrail?: readonly string[] | undefined;
+  /**
+   * Fields of a request beside its arguments that the server receives, by pattern: `field` of `params`, `_meta/key`.
+   * None unless given.
+   */
+  readonly forward?: readonly string[] | undefined;
   /** Whether new and changed definitions wait for an operator. `first` trusts what is seen first. */
   readonly pin?: "first" | "always-ask" | "off" | undefined;
   /** Changes of its definitions that are accepted in advance. */
@@ -92,6 +99,13 @@ export interface ServerAuth {
   readonly token?: string | undefined;
   readonly clientId?: string | undefined;
   readonly clientSecret?: string | undefined;
+  /** Proves who the client is instead of a secret (`private_key_jwt`). PKCS #8 in PEM. */
+  readonly privateKey?: string | undefined;
+  readonly privateKeyId?: string | undefined;
+  /** The authorization server that the client is registered with: its credentials are sent to no other. */
+  readonly issuer?: string | undefined;
+  /** Where the issuer's token endpoint is, when it is at another origin than the issuer. */
+  readonly tokenEndpoint?: string | undefined;
   readonly scopes?: readonly string[] | undefined;
 }
 
@@ -104,6 +118,7 @@ export interface RouteEntry {
 export interface RateEntry {
   readonly perMinute?: number | undefined;
   readonly perHour?: number | undefined;
+  /** Counted by each replica and worker for itself; the others are counted together. */
   readonly concurrent?: number | undefined;
   readonly bytesPerMinute?: number | undefined;
   readonly costPerHour?: number | undefined;
@@ -114,8 +129,18 @@ export interface ApplicationLimits {
   readonly app?: RateEntry | undefined;
   readonly agent?: RateEntry | undefined;
   readonly tool?: RateEntry | undefined;
+  readonly approvals?: ApprovalBounds | undefined;
   /** What a call of a tool costs, by pattern; 1 unless named. */
   readonly costs?: Readonly<Record<string, number>> | undefined;
+}
+
+/** Bounds of approval requests; the gate's defaults apply to what is not named. */
+export interface ApprovalBounds {
+  /** Open at once: of the application, of one agent. */
+  readonly perApp?: number | undefined;
+  readonly perAgent?: number | undefined;
+  /** What an approver can be asked to read: arguments and everything else that is forwarded. */
+  readonly maxBytes?: number | undefined;
 }
 
 export interface KeyEntry {
@@ -154,6 +179,10 @@ const auth: Shape<ServerAuth> = object("how the gateway authenticates to the ser
   token: optional(line("the bearer token; write ${secret:NAME}", MAX_TEXT)),
   clientId: optional(line("the OAuth client's id")),
   clientSecret: optional(line("the OAuth client's secret; write ${secret:NAME}")),
+  privateKey: optional(line("the client's private key in PEM, instead of a secret; write ${secret:NAME}", MAX_TEXT)),
+  privateKeyId: optional(line("the id under which the issuer knows that key", 256)),
+  issuer: optional(line("the authorization server that the client is registered with; required with clientId", 2_048)),
+  tokenEndpoint: optional(line("the issuer's token endpoint, when it is at another origin than the issuer", 2_048)),
   scopes: optional(list("the scopes to ask for", line("a scope", 256), { max: 100 })),
 });
 
@@ -178,6 +207,13 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
     }),
   ),
   cwd: optional(line("the folder it runs in")),
+  sandbox: optional(
+    oneOf("whether it must run in a sandbox that keeps the gateway's files and processes out of its reach", [
+      "required",
+      "preferred",
+      "off",
+    ]),
+  ),
   url: optional(line("where it listens")),
   transport: optional(oneOf("what it speaks there", ["http", "sse", "websocket", "tcp"])),
   headers: optional(
@@ -200,6 +236,15 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   resourceTtlMs: optional(count("how long a resource may be used again", 3_600_000)),
   readOnly: optional(patterns("tools that change nothing")),
   noGuardrail: optional(patterns("tools that need no guardrail")),
+  forward: optional(
+    list(
+      "fields beside the arguments that the server receives",
+      line("a field, or `_meta/` and a key; * matches any text", 256),
+      {
+        max: 100,
+      },
+    ),
+  ),
   pin: optional(oneOf("what happens to new definitions", ["first", "always-ask", "off"])),
   pinRules: optional(list("changes that are accepted in advance", pinRule, { max: 100 })),
   disabled: optional(flag("known, but not connected")),
@@ -208,7 +253,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
 const rate: Shape<RateEntry> = object("a limit", {
   perMinute: optional(count("calls in a minute")),
   perHour: optional(count("calls in an hour")),
-  concurrent: optional(count("calls at once", 100_000)),
+  concurrent: optional(count("calls at once, counted by each replica and worker for itself", 100_000)),
   bytesPerMinute: optional(count("bytes of arguments and results in a minute", Number.MAX_SAFE_INTEGER)),
   costPerHour: optional(count("the sum of what calls cost in an hour")),
 });
@@ -217,6 +262,13 @@ const limits: Shape<ApplicationLimits> = object("limits", {
   app: optional(rate),
   agent: optional(rate),
   tool: optional(rate),
+  approvals: optional(
+    object("bounds of approval requests", {
+      perApp: optional(count("approval requests of the application open at once; 1000 unless given", 100_000)),
+      perAgent: optional(count("approval requests of one agent open at once; 100 unless given", 100_000)),
+      maxBytes: optional(count("bytes of a call that an approver can be asked to read; 65536 unless given", 4_194_304)),
+    }),
+  ),
   costs: optional(
     record("what a call costs", integer("the cost", { min: 0, max: 1_000_000 }), {
       max: 1000,
@@ -333,7 +385,7 @@ const IN_AN_ADDRESS =
 
 function credentialsOf({ auth, headers = {} }: ServerEntry): { at: string[]; value: string }[] {
   const found: { at: string[]; value: string }[] = [];
-  for (const field of ["token", "clientSecret"] as const) {
+  for (const field of ["token", "clientSecret", "privateKey"] as const) {
     const value = auth?.[field];
     if (value !== undefined) found.push({ at: ["auth", field], value });
   }
@@ -348,7 +400,7 @@ function isReference(value: string): boolean {
   return /\$\{(secret|env):[^}]+\}/.test(value);
 }
 
-const OF_A_PROCESS = ["args", "env", "cwd"] as const;
+const OF_A_PROCESS = ["args", "env", "cwd", "sandbox"] as const;
 const OF_AN_ADDRESS = ["transport", "headers", "auth"] as const;
 
 function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem[] {
@@ -363,6 +415,7 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem
   if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
     problems.push({ path: [...path, "auth"], message: "field `token` is missing" });
   }
+  if (entry.auth) problems.push(...clientProblems(entry.auth, [...path, "auth"]));
   for (const { at, value } of credentialsOf(entry)) {
     if (!isReference(value)) problems.push({ path: [...path, ...at], message: LITERAL_SAYS });
   }
@@ -371,4 +424,34 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem
   }
   if (isCore(prefix)) problems.push({ path: [...path, "prefix"], message: CORE_SAYS });
   return problems;
+}
+
+/** What a stored document from before `issuer` was required lacks; undefined when nothing is missing. */
+export function missingIssuer({ clientId, clientSecret, privateKey, issuer }: ServerAuth): string | undefined {
+  if (issuer !== undefined || (clientId ?? clientSecret ?? privateKey) === undefined) return undefined;
+  return "field `issuer` is missing: name the authorization server that the client is registered with, such as https://login.example; its credentials are sent to no other";
+}
+
+function clientProblems(auth: ServerAuth, path: Path): Problem[] {
+  const problems: Problem[] = [];
+  const missing = missingIssuer(auth);
+  if (missing !== undefined) problems.push({ path, message: missing });
+  if (auth.clientId === undefined && (auth.clientSecret ?? auth.privateKey) !== undefined) {
+    problems.push({
+      path,
+      message: "field `clientId` is missing: a secret or a private key belongs to a registered client",
+    });
+  }
+  for (const field of ["issuer", "tokenEndpoint"] as const) {
+    const value = auth[field];
+    if (value === undefined || isReference(value) || isHttpAddress(value)) continue;
+    problems.push({ path: [...path, field], message: "must be an https address without user, query and fragment" });
+  }
+  return problems;
+}
+
+function isHttpAddress(value: string): boolean {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  // Plain http is for loopback alone; the OAuth client sees to it.
+  return url !== undefined && /^https?:$/.test(url.protocol) && `${url.username}${url.search}${url.hash}` === "";
 }

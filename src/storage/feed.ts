@@ -2,6 +2,7 @@
 // seen can always ask for the rest. Notifications only say when to ask.
 
 import type { Engine, Row } from "./sql.js";
+import { checkName } from "./tables/bounds.js";
 import type { Change, Feed, FeedListener } from "./types.js";
 
 const AT_ONCE = 1_000;
@@ -10,6 +11,7 @@ export class StoredFeed implements Feed {
   readonly #engine: Engine;
   readonly #listeners = new Set<FeedListener>();
   #running: Promise<Watch> | undefined;
+  #watch: Watch | undefined;
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -31,24 +33,62 @@ export class StoredFeed implements Feed {
     };
   }
 
-  since(seq: number): Promise<readonly Change[] | undefined> {
+  since(seq: number, last?: Change): Promise<readonly Change[] | undefined> {
     return this.#engine.read(async (sql) => {
       // The number first: whatever is committed between the two statements is then among the rows.
-      const [last] = await sql.all("SELECT seq FROM feed");
-      const rows = await sql.all("SELECT * FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2", [seq, AT_ONCE]);
+      const [latest] = await sql.all(this.#engine.latestChange);
+      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [seq, AT_ONCE + 1]);
+      const known = rows[0]?.seq === seq ? read(rows.shift() as Row) : undefined;
+      // A store that was restored or lost commits may have counted past `seq` again, with other changes.
+      if (last && known && !isSame(last, known)) return undefined;
       const next = rows[0]?.seq as number | undefined;
-      if (next === undefined) return (last as Row).seq === seq ? [] : undefined;
-      return next === seq + 1 ? rows.map(read) : undefined;
+      if (next === undefined) return (latest as Row).seq === seq ? [] : undefined;
+      return next === seq + 1 ? rows.slice(0, AT_ONCE).map(read) : undefined;
     });
   }
 
   latest(): Promise<number> {
-    return this.#engine.read(async (sql) => (((await sql.all("SELECT seq FROM feed"))[0] as Row).seq as number) ?? 0);
+    return this.#engine.read(
+      async (sql) => (((await sql.all(this.#engine.latestChange))[0] as Row).seq as number) ?? 0,
+    );
+  }
+
+  get lagMs(): number {
+    return this.#watch?.lagMs ?? 0;
+  }
+
+  kept(from: number): Promise<readonly Change[]> {
+    return this.#engine.read(async (sql) => {
+      // Numbers what is committed and has no number yet.
+      await sql.all(this.#engine.latestChange);
+      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [from, AT_ONCE]);
+      return rows.map(read);
+    });
+  }
+
+  recordedBy(ledger: string): Promise<number> {
+    return this.#engine.read(async (sql) => {
+      const [own] = await sql.all("SELECT seq FROM recorded WHERE ledger = $1", [ledger]);
+      const [row] = own ? [own] : await sql.all("SELECT MAX(seq) AS seq FROM recorded");
+      return ((row as Row).seq as number | null) ?? 0;
+    });
+  }
+
+  async setRecorded(ledger: string, seq: number): Promise<void> {
+    checkName("the ledger's origin", ledger, 512);
+    await this.#engine.write((sql) =>
+      sql.all(
+        `INSERT INTO recorded (ledger, seq, at) VALUES ($1, $2, @now)
+         ON CONFLICT (ledger) DO UPDATE SET seq = excluded.seq, at = excluded.at`,
+        [ledger, seq],
+      ),
+    );
   }
 
   async close(): Promise<void> {
     const running = this.#running;
     this.#running = undefined;
+    this.#watch = undefined;
     await running?.then(
       (watch) => watch.stop(),
       () => {},
@@ -61,6 +101,7 @@ export class StoredFeed implements Feed {
       resync: () => this.#tell((listener) => listener.resync()),
     });
     await watch.start();
+    this.#watch = watch;
     return watch;
   }
 
@@ -81,12 +122,15 @@ class Watch {
   readonly #feed: StoredFeed;
   readonly #out: FeedListener;
   #seen = 0;
+  /** The change with that number, where it is known. */
+  #last: Change | undefined;
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
   #again = false;
   #resync = false;
   #stopped = false;
   #stopListening: (() => Promise<void>) | undefined;
+  #readAt = performance.now();
 
   constructor(engine: Engine, feed: StoredFeed, out: FeedListener) {
     this.#engine = engine;
@@ -94,8 +138,13 @@ class Watch {
     this.#out = out;
   }
 
+  get lagMs(): number {
+    return performance.now() - this.#readAt;
+  }
+
   async start(): Promise<void> {
-    this.#seen = await this.#feed.latest();
+    await this.#begin();
+    this.#readAt = performance.now();
     this.#stopListening = await this.#engine.listen(
       () => this.#poll(),
       () => {
@@ -112,6 +161,12 @@ class Watch {
     clearInterval(this.#timer);
     await this.#stopListening?.();
     await this.#polling;
+  }
+
+  async #begin(): Promise<void> {
+    const seen = await this.#feed.latest();
+    this.#last = (await this.#feed.since(seen - 1))?.find(({ seq }) => seq === seen);
+    this.#seen = seen;
   }
 
   #poll(): void {
@@ -131,18 +186,20 @@ class Watch {
   async #look(): Promise<void> {
     try {
       for (;;) {
-        const changes = await this.#feed.since(this.#seen);
+        const changes = await this.#feed.since(this.#seen, this.#last);
         if (this.#stopped) return;
         if (changes === undefined) {
           // Further behind than is kept, or the store is an older copy of itself.
-          this.#seen = await this.#feed.latest();
+          await this.#begin();
           this.#resync = true;
         }
         for (const change of changes ?? []) {
           this.#seen = change.seq;
+          this.#last = change;
           this.#out.change(change);
         }
         if (changes && changes.length === AT_ONCE) continue;
+        this.#readAt = performance.now();
         if (this.#resync) {
           this.#resync = false;
           this.#out.resync();
@@ -154,6 +211,10 @@ class Watch {
       this.#resync = true;
     }
   }
+}
+
+function isSame(a: Change, b: Change): boolean {
+  return a.at === b.at && a.origin === b.origin && a.topic === b.topic && a.action === b.action && a.name === b.name;
 }
 
 function read(row: Row): Change {

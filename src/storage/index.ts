@@ -4,6 +4,7 @@ export {
   type ApplicationLimits,
   applicationProblems,
   type KeyEntry,
+  missingIssuer,
   type RateEntry,
   type RouteEntry,
   type ServerAuth,

@@ -1,7 +1,7 @@
 // The tables, version by version. A migration that was released is never edited; the next one is added.
 
 import { StorageError } from "./errors.js";
-import type { Sql } from "./sql.js";
+import { KEPT_CHANGES, PRUNE_EVERY, type Sql } from "./sql.js";
 
 interface Dialect {
   /** Text that is compared byte by byte, so that ranges and pages mean the same everywhere. */
@@ -10,8 +10,12 @@ interface Dialect {
   readonly bytes: string;
   /** An expression: a name that nobody else has. */
   readonly random: string;
+  /** An expression: 1 where a new store serves the machine's own user without a credential. */
+  readonly localAccess: string;
   /** What only this one needs. */
   readonly own: readonly string[];
+  /** How changes get their numbers, where writers do not take turns anyway. */
+  readonly numbering: readonly string[];
 }
 
 export const SQLITE: Dialect = {
@@ -19,13 +23,17 @@ export const SQLITE: Dialect = {
   integer: "INTEGER",
   bytes: "BLOB",
   random: "lower(hex(randomblob(16)))",
+  localAccess: "1",
   own: [],
+  numbering: [],
 };
 export const POSTGRES: Dialect = {
   name: 'TEXT COLLATE "C"',
   integer: "BIGINT",
   bytes: "BYTEA",
   random: "replace(CAST(gen_random_uuid() AS TEXT), '-', '')",
+  // Shared by machines: the operator has to ask for it.
+  localAccess: "0",
   own: [
     // One row for each write, so that a commit whose answer was lost can be found again.
     'CREATE TABLE commits (id TEXT COLLATE "C" PRIMARY KEY, at BIGINT NOT NULL)',
@@ -35,11 +43,42 @@ export const POSTGRES: Dialect = {
      $$ BEGIN PERFORM pg_notify('portcullis_changes', ''); RETURN NULL; END $$`,
     "CREATE TRIGGER portcullis_tell AFTER INSERT ON changes FOR EACH STATEMENT EXECUTE FUNCTION portcullis_tell()",
   ],
+  numbering: [
+    // A write leaves its changes here without a number and without a lock. They get their numbers once they are
+    // committed, by whoever looks next: in the order of commits, without gaps, and a transaction that stalls delays
+    // only its own.
+    `CREATE TABLE unnumbered_changes (
+       id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic TEXT COLLATE "C" NOT NULL,
+       action TEXT COLLATE "C" NOT NULL, app TEXT COLLATE "C" NOT NULL, name TEXT COLLATE "C" NOT NULL,
+       by_whom TEXT COLLATE "C" NOT NULL, at BIGINT NOT NULL, origin TEXT COLLATE "C" NOT NULL)`,
+    // One statement, committed by itself: no client can hold its lock open.
+    `CREATE FUNCTION portcullis_number_changes() RETURNS BIGINT LANGUAGE plpgsql VOLATILE AS $$
+     DECLARE newest BIGINT; numbered BIGINT;
+     BEGIN
+       IF NOT EXISTS (SELECT 1 FROM unnumbered_changes) THEN
+         RETURN (SELECT seq FROM feed);
+       END IF;
+       SELECT seq INTO newest FROM feed FOR UPDATE;
+       WITH moved AS (
+         DELETE FROM unnumbered_changes WHERE id IN
+           (SELECT id FROM unnumbered_changes ORDER BY id LIMIT ${KEPT_CHANGES}) RETURNING *
+       ), inserted AS (
+         INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
+         SELECT newest + row_number() OVER (ORDER BY id), topic, action, app, name, by_whom, at, origin FROM moved
+         RETURNING 1
+       ) SELECT count(*) INTO numbered FROM inserted;
+       UPDATE feed SET seq = newest + numbered WHERE numbered > 0;
+       IF newest / ${PRUNE_EVERY} <> (newest + numbered) / ${PRUNE_EVERY} THEN
+         DELETE FROM changes WHERE seq <= newest + numbered - ${KEPT_CHANGES};
+       END IF;
+       RETURN newest + numbered;
+     END $$`,
+  ],
 };
 
 type Migration = (types: Dialect) => readonly string[];
 
-const MIGRATIONS: readonly Migration[] = [first, second, third];
+const MIGRATIONS: readonly Migration[] = [first, second, third, fourth, fifth, sixth, seventh, eighth];
 
 function first({ name, integer, bytes, own }: Dialect): readonly string[] {
   return [
@@ -112,6 +151,51 @@ function third({ name, integer, bytes, random }: Dialect): readonly string[] {
        app ${name} NOT NULL REFERENCES repositories (app) ON DELETE CASCADE, seq ${integer} NOT NULL,
        part ${integer} NOT NULL, name ${name} NOT NULL, parent ${name}, head ${name} NOT NULL,
        bytes ${integer} NOT NULL, data ${bytes} NOT NULL, PRIMARY KEY (app, seq, part))`,
+  ];
+}
+
+function fourth({ name }: Dialect): readonly string[] {
+  return [
+    // What the approver reads in full stands apart from what lists read. Rows of before have it in their document.
+    `ALTER TABLE challenges ADD COLUMN agent ${name} NOT NULL DEFAULT ''`,
+    "ALTER TABLE challenges ADD COLUMN payload TEXT",
+    "CREATE INDEX challenges_open ON challenges (app, agent) WHERE live = 1",
+  ];
+}
+
+function fifth({ integer, localAccess }: Dialect): readonly string[] {
+  // A store that is older than this table and whose feed is no longer complete may have had keys that were removed with
+  // their application: it counts as one that had.
+  const hadKeys = `EXISTS (SELECT 1 FROM keys) OR EXISTS (SELECT 1 FROM changes WHERE topic = 'key')
+       OR (SELECT COUNT(*) FROM changes) <> (SELECT seq FROM feed)`;
+  return [
+    `CREATE TABLE access (
+       only_one ${integer} PRIMARY KEY CHECK (only_one = 1), local_access ${integer} NOT NULL,
+       has_credentials ${integer} NOT NULL)`,
+    `INSERT INTO access (only_one, local_access, has_credentials)
+       SELECT 1, ${localAccess}, CASE WHEN ${hadKeys} THEN 1 ELSE 0 END`,
+  ];
+}
+
+function sixth({ numbering }: Dialect): readonly string[] {
+  return numbering;
+}
+
+function seventh({ name, integer }: Dialect): readonly string[] {
+  return [
+    // How far each ledger has recorded the feed. What was changed before this table existed was recorded by the gateways
+    // that ran then: a ledger without a row of its own begins where the furthest one is.
+    `CREATE TABLE recorded (ledger ${name} PRIMARY KEY, seq ${integer} NOT NULL, at ${integer} NOT NULL)`,
+    "INSERT INTO recorded (ledger, seq, at) SELECT '', seq, 0 FROM feed",
+  ];
+}
+
+function eighth({ name, integer }: Dialect): readonly string[] {
+  return [
+    // Two data directories on one store may use the same origin: each is a ledger of its own.
+    `CREATE TABLE ledgers (
+       origin ${name} NOT NULL, place ${name} NOT NULL, note TEXT NOT NULL, size ${integer} NOT NULL,
+       updated_at ${integer} NOT NULL, PRIMARY KEY (origin, place))`,
   ];
 }
 

@@ -4,9 +4,10 @@ import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { StorageError } from "./errors.js";
 import { StoredFeed } from "./feed.js";
-import type { Engine } from "./sql.js";
+import type { Engine, Row } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
+import { accessIn } from "./tables/access.js";
 import { applicationsIn } from "./tables/applications.js";
 import { challengesIn } from "./tables/challenges.js";
 import { keysIn } from "./tables/keys.js";
@@ -14,6 +15,7 @@ import { leasesIn } from "./tables/leases.js";
 import { lettersIn } from "./tables/letters.js";
 import { onceIn } from "./tables/once.js";
 import { pinsIn } from "./tables/pins.js";
+import { ledgersIn } from "./tables/ledgers.js";
 import { replicasIn } from "./tables/replicas.js";
 import { repositoriesIn } from "./tables/repositories.js";
 import { secretsIn } from "./tables/secrets.js";
@@ -32,6 +34,8 @@ export interface StorageOptions {
   readonly maxWaiting?: number;
   readonly maxConnections?: number;
   readonly statementTimeoutMs?: number;
+  /** PostgreSQL: how long a transaction whose client is silent may stay open, and the longest wait for a lock. */
+  readonly stalledTransactionMs?: number;
   /** How many runtime values an application may have. */
   readonly maxValues?: number;
   /** Between two rounds of removing what has expired; 0 for never. */
@@ -45,6 +49,7 @@ const DEFAULTS = {
   maxWaiting: 10_000,
   maxConnections: 8,
   statementTimeoutMs: 10_000,
+  stalledTransactionMs: 1_000,
   sweepMs: 60_000,
 };
 
@@ -54,13 +59,22 @@ export async function openStorage(url: string | undefined, options: StorageOptio
   const engine = await openEngine(url, origin, options);
   const feed = new StoredFeed(engine);
   const sweepMs = options.sweepMs ?? DEFAULTS.sweepMs;
-  const sweeping = sweepMs > 0 ? setInterval(() => void sweep(engine).catch(() => {}), sweepMs) : undefined;
-  sweeping?.unref();
+  const stopSweeps = new AbortController();
+  let round: Promise<void> | undefined;
+  const sweeping = setInterval(() => {
+    // A round that takes longer than the interval is not joined by a second one.
+    round ??= sweep(engine, stopSweeps.signal)
+      .catch(() => {})
+      .finally(() => (round = undefined));
+  }, sweepMs);
+  sweeping.unref();
+  if (sweepMs <= 0) clearInterval(sweeping);
   return {
     kind: engine.kind,
     origin,
     applications: applicationsIn(engine),
     keys: keysIn(engine),
+    access: accessIn(engine),
     secrets: secretsIn(engine),
     pins: pinsIn(engine),
     tokens: tokensIn(engine),
@@ -70,14 +84,21 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     repositories: repositoriesIn(engine),
     leases: leasesIn(engine),
     replicas: replicasIn(engine),
+    ledgers: ledgersIn(engine),
     once: onceIn(engine),
     letters: lettersIn(engine),
     feed,
     async ping() {
       await engine.read((sql) => sql.all("SELECT seq FROM feed"));
     },
+    async now() {
+      const [row] = await engine.read((sql) => sql.all("SELECT @now AS now"));
+      return (row as Row).now as number;
+    },
     async close() {
       clearInterval(sweeping);
+      stopSweeps.abort();
+      await round;
       await feed.close();
       await engine.close();
     },
@@ -104,6 +125,7 @@ async function openEngine(url: string | undefined, origin: string, options: Stor
       ...shared,
       maxConnections: options.maxConnections ?? DEFAULTS.maxConnections,
       statementTimeoutMs: options.statementTimeoutMs ?? DEFAULTS.statementTimeoutMs,
+      stalledTransactionMs: options.stalledTransactionMs ?? DEFAULTS.stalledTransactionMs,
     });
   }
   // The address may hold a password: it is not repeated.

@@ -27,6 +27,8 @@ export interface Engine {
    * statements it must have no effect.
    */
   write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T>;
+  /** Statement whose `seq` is the number of the last change; every change committed before it began has its number then. */
+  readonly latestChange: string;
   /** Calls back when there may be news, sooner than polling would find it. `lost` when news may have been missed. */
   listen(heard: () => void, lost: () => void): Promise<() => Promise<void>>;
   /** How often to look when nothing was heard. */
@@ -34,20 +36,6 @@ export interface Engine {
   close(): Promise<void>;
 }
 
-/** The feed's last number is taken under a lock that is held until the commit: numbers are in the order of commits. */
-export async function announce(sql: Sql, notes: readonly Note[], origin: string): Promise<void> {
-  for (const { topic, action, app, name, by } of notes) {
-    const [row] = await sql.all("UPDATE feed SET seq = seq + 1 RETURNING seq");
-    const seq = (row as Row).seq as number;
-    await sql.all(
-      `INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
-       VALUES ($1, $2, $3, $4, $5, $6, @now, $7)`,
-      [seq, topic, action, app, name, by, origin],
-    );
-    if (seq % PRUNE_EVERY === 0) await sql.all("DELETE FROM changes WHERE seq <= $1", [seq - KEPT_CHANGES]);
-  }
-}
-
-/** Whoever is further behind than this reads everything anew. */
-const KEPT_CHANGES = 10_000;
-const PRUNE_EVERY = 100;
+/** Replicas that are further behind than this read everything again. */
+export const KEPT_CHANGES = 10_000;
+export const PRUNE_EVERY = 100;

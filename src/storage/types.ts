@@ -19,6 +19,7 @@ export interface Storage {
   readonly origin: string;
   readonly applications: Applications;
   readonly keys: Keys;
+  readonly access: Access;
   readonly secrets: Secrets;
   readonly pins: Pins;
   readonly tokens: DownstreamTokens;
@@ -28,11 +29,14 @@ export interface Storage {
   readonly repositories: Repositories;
   readonly leases: Leases;
   readonly replicas: Replicas;
+  readonly ledgers: Ledgers;
   readonly once: Once;
   readonly letters: Letters;
   readonly feed: Feed;
   /** Rejects when the store cannot be read. */
   ping(): Promise<void>;
+  /** Milliseconds since 1970 by the clock of the store. */
+  now(): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -75,7 +79,8 @@ export interface Applications {
 // ---- keys -----------------------------------------------------------------------------------------------------------
 
 /**
- * What a key may do: `invoke(pattern)`, `read(pattern)`, `list`, `admin.read`, `admin.write`. An approver's key has
+ * What a key may do: `invoke(pattern)`, `read(pattern)`, `read(resource:pattern)`,
+ * `read(prompt:pattern)`, `list`, `admin.read`, `admin.write`. An approver's key has
  * `approve(group)` only; the identity room sees to it that the two are never together.
  */
 export type Permission = string;
@@ -118,6 +123,24 @@ export interface Keys {
   used(lastUsed: ReadonlyMap<string, number>): Promise<void>;
 }
 
+// ---- access without a credential --------------------------------------------------------------------------------------
+
+export interface AccessState {
+  /** The operator, or the creation of an embedded store, switched local access on. */
+  readonly localAccess: boolean;
+  /** A key or an issuer was configured at some time. Never becomes false again. */
+  readonly hasCredentials: boolean;
+}
+
+/** INVARIANT: `hasCredentials` is set in the transaction that adds the first key, and nothing resets it. */
+export interface Access {
+  get(): Promise<AccessState>;
+  /** Returns the new state; switching on has no effect once `hasCredentials` is set. */
+  setLocalAccess(isOn: boolean, by: Actor): Promise<AccessState>;
+  /** Records that an issuer was configured. */
+  issuerConfigured(by: Actor): Promise<void>;
+}
+
 // ---- secrets --------------------------------------------------------------------------------------------------------
 
 export interface SealedSecret {
@@ -158,16 +181,62 @@ export interface Pin extends PinId {
   readonly at: number;
 }
 
+/** A pin without its texts, to compare many at once. */
+export interface PinState {
+  readonly kind: PinKind;
+  readonly name: string;
+  readonly hash: string;
+  readonly status: "accepted" | "changed";
+  /** False for a definition that was never accepted in any form. */
+  readonly wasAccepted: boolean;
+  /** Characters of the texts that are kept. */
+  readonly size: number;
+}
+
+export interface OfferedPin {
+  readonly kind: PinKind;
+  readonly name: string;
+  readonly hash: string;
+  readonly definition: string;
+}
+
+/** A definition that cannot be stored, with the reason. */
+export interface RefusedPin {
+  readonly kind: PinKind;
+  readonly name: string;
+  readonly reason: string;
+}
+
+export interface RecordPins {
+  readonly by: Actor;
+  /** What is seen for the first time counts as accepted. */
+  readonly trustsFirst: boolean;
+  /** Pins to remove in the same transaction. */
+  readonly remove?: readonly { readonly kind: PinKind; readonly name: string }[];
+}
+
 export interface Pins {
   get(id: PinId): Promise<Pin | undefined>;
   list(app: string, server: string, page?: PageRequest): Promise<Page<Pin>>;
-  /** Pins what is not pinned yet; answers with what is pinned, be it this or another. */
-  first(id: PinId, hash: string, definition: string, by: Actor): Promise<Pin>;
-  /** Notes that the server now says something else. Back to what was accepted makes it `accepted` again. */
-  changed(id: PinId, hash: string, definition: string): Promise<Pin | undefined>;
+  /** All pins of a server, without their texts. */
+  states(app: string, server: string): Promise<PinState[]>;
+  /**
+   * One listing of a server, in one transaction: pins what is not pinned yet and notes what is other than the pin.
+   * Back to what was accepted makes it `accepted` again. Answers with what cannot be stored.
+   */
+  record(app: string, server: string, offered: readonly OfferedPin[], options: RecordPins): Promise<RefusedPin[]>;
   /** Accepts the change with this hash; undefined when the server has said something else again. */
   accept(id: PinId, hash: string, by: Actor): Promise<Pin | undefined>;
+  /** Accepts many in one transaction; what has another hash by now is left as it is. */
+  acceptAll(
+    app: string,
+    server: string,
+    pins: readonly { readonly kind: PinKind; readonly name: string; readonly hash: string; readonly by?: Actor }[],
+    by: Actor,
+  ): Promise<void>;
   remove(id: PinId, by: Actor): Promise<boolean>;
+  /** Removes all pins of a server; answers with how many there were. */
+  clear(app: string, server: string, by: Actor): Promise<number>;
 }
 
 // ---- tokens for downstream servers ----------------------------------------------------------------------------------
@@ -200,31 +269,48 @@ export interface StoredChallenge {
   /** Identical calls have the same one, and share the challenge. */
   readonly key: string;
   readonly app: string;
+  readonly agent: string;
   readonly state: string;
+  /** Small: lists read it for every challenge. */
   readonly document: JsonObject;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
 
-/** Satisfied by the gate's in-memory store too; see `gate/approvals.ts`. */
+export interface NewStoredChallenge extends Omit<StoredChallenge, "createdAt" | "expiresAt"> {
+  /** What the approver reads in full; `get` alone loads it. */
+  readonly payload: JsonObject;
+  readonly ttlMs: number;
+}
+
+/** Satisfied by the gate's in-memory store too; see `gate/challenges.ts`. */
 export interface Challenges {
   /**
-   * The live challenge with this key (neither redeemed nor expired), or this one, now stored. Undefined when
-   * `maxOpen` are live already.
+   * The live challenge with this key (neither redeemed nor expired), or this one, now stored. `full` when as many are
+   * open (pending or approved) as the application or the agent may have; those of the same key are joined all the same.
    */
   open(
-    challenge: Omit<StoredChallenge, "createdAt" | "expiresAt"> & { readonly ttlMs: number },
-    maxOpen: number,
-  ): Promise<{ challenge: StoredChallenge; isNew: boolean } | undefined>;
+    challenge: NewStoredChallenge,
+    bounds: { readonly perApp: number; readonly perAgent: number },
+  ): Promise<{ challenge: StoredChallenge; isNew: boolean } | { full: "app" | "agent" }>;
   /**
    * Compare-and-set of the state: to exactly one caller it answers with the challenge after the move, to all others
-   * with undefined. An expired challenge does not move. `merge` is laid over the document.
+   * with undefined. An expired challenge does not move, nor does one come back to life while another with its key
+   * is live. `merge` is laid over the document.
    */
   move(id: string, from: string, to: string, merge?: JsonObject): Promise<StoredChallenge | undefined>;
   /** An expired one has the state `expired`, until it is swept away. */
-  get(id: string): Promise<StoredChallenge | undefined>;
-  /** Those that have not expired, the ones that wait first, at most `max`. */
-  list(max: number): Promise<StoredChallenge[]>;
+  get(id: string): Promise<(StoredChallenge & { readonly payload: JsonObject }) | undefined>;
+  /** States by id and nothing else, for whoever waits; ids that are not there are left out. */
+  states(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /**
+   * Those that have not expired, pending ones first, at most `max`. Applications take turns, so that one with many
+   * does not push out the others.
+   */
+  list(
+    max: number,
+    filter?: { readonly app?: string | undefined; readonly state?: string | undefined },
+  ): Promise<StoredChallenge[]>;
   /** Calls back when a challenge was opened or has moved, here or elsewhere. */
   onChange(listener: (id: string) => void): () => void;
 }
@@ -358,8 +444,13 @@ export interface Lease {
 }
 
 export interface Leases {
-  /** Atomic. A lost answer loses tokens and never makes any. */
-  lease(key: string, want: number, rate: Rate): Promise<Lease>;
+  /**
+   * Atomic. A lost answer loses tokens and never makes any. Grants `want` or what there is, and nothing when that is less
+   * than `atLeast` (1 unless given).
+   */
+  lease(key: string, want: number, rate: Rate, atLeast?: number): Promise<Lease>;
+  /** Takes tokens that were used already, whether there are so many or not: later leases wait for them. */
+  charge(key: string, tokens: number, rate: Rate): Promise<void>;
 }
 
 // ---- replicas -------------------------------------------------------------------------------------------------------
@@ -380,6 +471,29 @@ export interface Replicas {
   remove(id: string): Promise<void>;
 }
 
+// ---- ledgers --------------------------------------------------------------------------------------------------------
+
+/** A ledger that gateways on this store have written, with the last checkpoint that reached the store. */
+export interface RegisteredLedger {
+  readonly origin: string;
+  /** Host and directory. */
+  readonly place: string;
+  readonly note: string;
+  /** Records that the checkpoint covers. */
+  readonly size: number;
+  readonly updatedAt: number;
+}
+
+/** INVARIANT: the checkpoint of a ledger never goes back. */
+export interface Ledgers {
+  put(ledger: Omit<RegisteredLedger, "updatedAt">): Promise<void>;
+  get(origin: string, place: string): Promise<RegisteredLedger | undefined>;
+  /** At most 10,000. */
+  list(): Promise<RegisteredLedger[]>;
+  /** Ends the registration: a ledger that was given up is not expected any more. */
+  remove(origin: string, by: Actor): Promise<boolean>;
+}
+
 // ---- between replicas ----------------------------------------------------------------------------------------------
 
 export interface Once {
@@ -396,7 +510,17 @@ export interface Letters {
 
 // ---- changes --------------------------------------------------------------------------------------------------------
 
-export type Topic = "application" | "key" | "secret" | "pin" | "token" | "challenge" | "session" | "letter";
+export type Topic =
+  | "application"
+  | "access"
+  | "key"
+  | "secret"
+  | "pin"
+  | "token"
+  | "challenge"
+  | "session"
+  | "letter"
+  | "ledger";
 
 export interface Change {
   /** Without gaps in the order of commits. */
@@ -422,8 +546,19 @@ export interface FeedListener {
 export interface Feed {
   /** Resolves when it listens: everything committed from now on is heard, within a second. */
   watch(listener: FeedListener): Promise<() => void>;
-  /** What happened after `seq`, oldest first, at most 1,000; undefined when that is no longer known. */
-  since(seq: number): Promise<readonly Change[] | undefined>;
+  /**
+   * What happened after `seq`, oldest first, at most 1,000; undefined when that is no longer known, or when the change
+   * numbered `seq` is not `last` any more, because the store was restored or lost commits.
+   */
+  since(seq: number, last?: Change): Promise<readonly Change[] | undefined>;
   /** The number of the last change; 0 when there was none. */
   latest(): Promise<number>;
+  /** Milliseconds since the watch last read all changes, by the monotonic clock; 0 while nothing is watched. */
+  readonly lagMs: number;
+  /** The changes from this number on that are still kept, oldest first, at most 1,000: earlier ones may be gone. */
+  kept(from: number): Promise<readonly Change[]>;
+  /** The last change that this ledger has recorded; for a ledger without one, that of the ledger furthest ahead. */
+  recordedBy(ledger: string): Promise<number>;
+  /** Not part of the feed. */
+  setRecorded(ledger: string, seq: number): Promise<void>;
 }

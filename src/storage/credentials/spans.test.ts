@@ -186,10 +186,10 @@ describe("credentials in addresses and texts", () => {
   it("takes no longer than the text is long", () => {
     for (const part of ["a=", "eyJ", "-----BEGIN PRIVATE KEY", "://", '"a":"', "Bearer ", "--a ", "x@", "sk-"]) {
       const text = part.repeat(20_000);
-      const begin = performance.now();
+      const begin = process.cpuUsage();
       credentialsInText(text);
       credentialsInUrl(text);
-      expect(performance.now() - begin, part).toBeLessThan(2_000);
+      expect(process.cpuUsage(begin).user, part).toBeLessThan(2_000_000);
     }
   });
 });

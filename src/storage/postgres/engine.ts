@@ -6,7 +6,7 @@ import pg from "pg";
 import { StorageError } from "../errors.js";
 import { migrate, POSTGRES } from "../migrations.js";
 import { type Backoff, backoff } from "../retry.js";
-import { announce, type Engine, type Note, type Row, type Sql } from "../sql.js";
+import type { Engine, Note, Row, Sql } from "../sql.js";
 import { explained, isBroken, isPassing } from "./failure.js";
 import { listen } from "./listen.js";
 
@@ -18,6 +18,8 @@ export interface PostgresOptions {
   readonly maxConnections: number;
   /** One statement, by the server's clock. */
   readonly statementTimeoutMs: number;
+  /** How long a transaction whose client is silent may stay open, and how long a statement waits for its locks. */
+  readonly stalledTransactionMs: number;
 }
 
 /** The notification is quicker; this finds what it missed. */
@@ -41,22 +43,26 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
 class PostgresEngine implements Engine {
   readonly kind = "postgres";
   readonly pollMs = POLL_MS;
+  readonly latestChange = "SELECT portcullis_number_changes() AS seq";
   readonly #pool: pg.Pool;
   readonly #options: PostgresOptions;
   readonly #settings: pg.ClientConfig;
   readonly #heard = new Set<() => void>();
   #closed = false;
   #marks = false;
+  #numbering: Promise<void> | undefined;
+  #numberAgain = false;
 
   constructor(url: string, options: PostgresOptions) {
     this.#options = options;
     this.#settings = {
       connectionString: url,
       application_name: "portcullis",
-      connectionTimeoutMillis: 5_000,
+      connectionTimeoutMillis: Math.min(5_000, options.waitMs),
       statement_timeout: options.statementTimeoutMs,
-      lock_timeout: options.statementTimeoutMs,
-      idle_in_transaction_session_timeout: options.statementTimeoutMs * 2,
+      // A statement that gives up its wait is tried again: by then the server has ended the client that stalled.
+      lock_timeout: options.stalledTransactionMs,
+      idle_in_transaction_session_timeout: options.stalledTransactionMs,
       query_timeout: options.statementTimeoutMs + 2_000,
       keepAlive: true,
       types: { getTypeParser: (id: number, format?: "text" | "binary") => parser(id, format) } as pg.CustomTypesConfig,
@@ -64,10 +70,15 @@ class PostgresEngine implements Engine {
     this.#pool = new pg.Pool({ ...this.#settings, max: options.maxConnections, idleTimeoutMillis: 30_000 });
     // An idle connection that the server ends is simply one fewer.
     this.#pool.on("error", () => {});
+    // One that breaks while it is used, or after it was given back as broken, fails its next statement by itself. Without
+    // a listener for its whole life the event would end the process.
+    this.#pool.on("connect", (client) => client.on("error", () => {}));
   }
 
   async prepare(): Promise<void> {
     await this.write(async (sql) => {
+      // A migration may take longer than a statement usually waits.
+      await sql.all(`SET LOCAL lock_timeout = ${Math.ceil(this.#options.statementTimeoutMs)}`);
       await sql.all("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
       await migrate(sql, POSTGRES);
     });
@@ -89,7 +100,7 @@ class PostgresEngine implements Engine {
           const mark = await this.#begin(client);
           const sql = sqlOn(client);
           value = { done: await work(sql, (change) => notes.push(change)) };
-          await announce(sql, notes, this.#options.origin);
+          await this.#announce(sql, notes);
           committing = mark;
           const { command } = await client.query("COMMIT");
           if (command !== "COMMIT") throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL rolled the write back");
@@ -101,7 +112,7 @@ class PostgresEngine implements Engine {
       announced = notes.length > 0;
       return (value as { done: T }).done;
     });
-    if (announced) for (const heard of this.#heard) heard();
+    if (announced) this.#number();
     return result;
   }
 
@@ -117,7 +128,42 @@ class PostgresEngine implements Engine {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await this.#numbering;
     await this.#pool.end();
+  }
+
+  async #announce(sql: Sql, notes: readonly Note[]): Promise<void> {
+    for (const { topic, action, app, name, by } of notes) {
+      await sql.all(
+        `INSERT INTO unnumbered_changes (topic, action, app, name, by_whom, at, origin)
+         VALUES ($1, $2, $3, $4, $5, @now, $6)`,
+        [topic, action, app, name, by, this.#options.origin],
+      );
+    }
+  }
+
+  /**
+   * Numbers what was committed, after the commit: listeners of every replica are notified then. When it fails, the next
+   * poll of any replica does it.
+   */
+  #number(): void {
+    if (this.#numbering) {
+      this.#numberAgain = true;
+      return;
+    }
+    this.#numbering = this.#connected((client) => client.query(this.latestChange))
+      .then(
+        () => {
+          for (const heard of this.#heard) heard();
+        },
+        () => {},
+      )
+      .then(() => {
+        this.#numbering = undefined;
+        if (!this.#numberAgain || this.#closed) return;
+        this.#numberAgain = false;
+        this.#number();
+      });
   }
 
   async #connected<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
@@ -127,9 +173,6 @@ class PostgresEngine implements Engine {
       throw new StorageError("STORAGE_UNAVAILABLE", message);
     }
     const client = await this.#pool.connect();
-    // A connection that breaks between two statements says so here; the next statement fails by itself.
-    const ignore = (): void => {};
-    client.on("error", ignore);
     let broken = false;
     try {
       return await work(client);
@@ -138,7 +181,6 @@ class PostgresEngine implements Engine {
       if (!broken) await client.query("ROLLBACK").catch(() => (broken = true));
       throw error;
     } finally {
-      client.off("error", ignore);
       client.release(broken);
     }
   }

@@ -7,8 +7,11 @@ interface Failure {
   readonly message?: string;
 }
 
+/** The server ended a transaction whose client said nothing for too long, and its connection. */
+const STALLED = "25P03";
+
 /** The server is starting, stopping, full, or had to choose a victim. */
-const PASSING = new Set(["57P01", "57P02", "57P03", "53300", "40001", "40P01", "55P03", "25006"]);
+const PASSING = new Set([STALLED, "57P01", "57P02", "57P03", "53300", "40001", "40P01", "55P03", "25006"]);
 
 /** The line is gone, or there never was one. */
 const OF_THE_LINE = new Set([
@@ -34,7 +37,8 @@ export function isPassing(error: unknown): boolean {
 export function isBroken(error: unknown): boolean {
   const { code } = error as Failure;
   // A code of five characters is the server's own answer; the line still stands, unless it says that it is leaving.
-  return code === undefined || !/^[0-9A-Z]{5}$/.test(code) || code.startsWith("57P") || code.startsWith("08");
+  if (code === undefined || !/^[0-9A-Z]{5}$/.test(code)) return true;
+  return code === STALLED || code.startsWith("57P") || code.startsWith("08");
 }
 
 export function explained(error: unknown): unknown {

@@ -1,4 +1,5 @@
-// A connection of its own that hears of changes at once, and comes back by itself when it breaks.
+// A connection of its own that is notified of changes at once, and reconnects by itself when it breaks. One loop owns it:
+// at every moment there is at most one connection, and attempts are at least a pause apart, whatever closes them.
 
 import pg from "pg";
 import { sleep } from "../retry.js";
@@ -6,55 +7,61 @@ import { sleep } from "../retry.js";
 const CHANNEL = "portcullis_changes";
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
+/** A connection that lasted this long was sound: the next attempt follows soon. */
+const SOUND_MS = 5_000;
 
-/** Resolves when it listens, or cannot yet: polling covers for it until it does. */
+/** Resolves when it listens, or when the first attempt failed: polling covers for it until one succeeds. */
 export async function listen(
   settings: pg.ClientConfig,
-  heard: () => void,
-  lost: () => void,
+  onNotification: () => void,
+  onReconnect: () => void,
 ): Promise<() => Promise<void>> {
-  let client: pg.Client | undefined;
-  let stopped = false;
+  const stop = new AbortController();
+  const stopped = new Promise<void>((resolve) => stop.signal.addEventListener("abort", () => resolve()));
 
-  const connect = async (): Promise<void> => {
-    const next = new pg.Client(settings);
-    client = next;
-    let ended = false;
-    const onEnd = (): void => {
-      if (ended) return;
-      ended = true;
-      void next.end().catch(() => {});
-      if (!stopped && client === next) void again();
-    };
-    next.on("error", onEnd);
-    next.on("end", onEnd);
-    next.on("notification", heard);
+  /** Listens until the connection ends. Never throws. */
+  const once = async (onListening: () => void): Promise<void> => {
+    const client = new pg.Client(settings);
+    const ended = new Promise<void>((resolve) => {
+      client.on("error", () => resolve());
+      client.on("end", () => resolve());
+    });
+    client.on("notification", onNotification);
     try {
-      await next.connect();
-      await next.query(`LISTEN ${CHANNEL}`);
-    } catch (error) {
-      ended = true;
-      await next.end().catch(() => {});
-      throw error;
+      await Promise.race([client.connect(), ended.then(() => Promise.reject(new Error("closed"))), stopped]);
+      if (stop.signal.aborted) return;
+      await client.query(`LISTEN ${CHANNEL}`);
+      onListening();
+      await Promise.race([ended, stopped]);
+    } catch {
+      // The loop tries again.
+    } finally {
+      await client.end().catch(() => {});
     }
   };
 
-  const again = async (): Promise<void> => {
-    for (let pause = FIRST_PAUSE_MS; !stopped; pause = Math.min(LONGEST_PAUSE_MS, pause * 2)) {
-      await sleep(pause * (0.5 + Math.random()));
-      if (stopped) return;
-      try {
-        await connect();
-        return lost();
-      } catch {
-        // Not yet back.
-      }
+  let attempted = (): void => {};
+  const firstAttempt = new Promise<void>((resolve) => {
+    attempted = resolve;
+  });
+  const loop = async (): Promise<void> => {
+    let isFirst = true;
+    for (let pause = FIRST_PAUSE_MS; !stop.signal.aborted; ) {
+      const began = performance.now();
+      await once(() => {
+        if (!isFirst) onReconnect();
+        attempted();
+      });
+      attempted();
+      isFirst = false;
+      pause = performance.now() - began > SOUND_MS ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, pause * 2);
+      if (!stop.signal.aborted) await Promise.race([sleep(pause * (0.5 + Math.random())), stopped]);
     }
   };
-
-  await connect().catch(() => void again());
+  const running = loop();
+  await firstAttempt;
   return async () => {
-    stopped = true;
-    await client?.end().catch(() => {});
+    stop.abort();
+    await running;
   };
 }

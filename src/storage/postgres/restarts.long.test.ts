@@ -31,7 +31,10 @@ it(`${RESTARTS} crashes of PostgreSQL under use lose and double nothing`, async 
   const redeem = async (): Promise<void> => {
     while (running) {
       const id = `c${++opened}`;
-      await first.challenges.open({ id, key: id, app: "x", state: "approved", document: {}, ttlMs: 600_000 }, 1_000);
+      await first.challenges.open(
+        { id, key: id, app: "x", agent: "bot", state: "approved", document: {}, payload: {}, ttlMs: 600_000 },
+        { perApp: 1_000, perAgent: 1_000 },
+      );
       const moves = await Promise.all(stores.map((storage) => storage.challenges.move(id, "approved", "redeemed")));
       expect(moves.filter(Boolean)).toHaveLength(1);
       redeemed++;

@@ -1,12 +1,12 @@
 // SQLite: one connection, one thing at a time. Calls are synchronous underneath, so each is kept short; when another
 // process holds the file, this one waits without blocking its event loop.
 
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, type FSWatcher, mkdirSync, openSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import { StorageError } from "../errors.js";
 import { migrate, SQLITE } from "../migrations.js";
 import { backoff } from "../retry.js";
-import { announce, type Engine, type Note, type Row, type Sql, type SqlValue } from "../sql.js";
+import { type Engine, KEPT_CHANGES, type Note, PRUNE_EVERY, type Row, type Sql, type SqlValue } from "../sql.js";
 import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
 
 export interface SqliteOptions {
@@ -19,6 +19,8 @@ export interface SqliteOptions {
 }
 
 const POLL_MS = 250;
+/** After the journal was written, its commit becomes visible within these times; polling finds a later one. */
+const VISIBLE_AFTER_MS = [5, 15, 50, 100] as const;
 const NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)";
 
 export async function openSqlite(file: string, options: SqliteOptions): Promise<Engine> {
@@ -26,7 +28,7 @@ export async function openSqlite(file: string, options: SqliteOptions): Promise<
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
     create(file);
   }
-  const engine = new SqliteEngine(openDriver(file, options.library), options);
+  const engine = new SqliteEngine(file, openDriver(file, options.library), options);
   try {
     await engine.prepare();
   } catch (error) {
@@ -50,6 +52,8 @@ function create(file: string): void {
 class SqliteEngine implements Engine {
   readonly kind = "sqlite";
   readonly pollMs = POLL_MS;
+  readonly latestChange = "SELECT seq FROM feed";
+  readonly #file: string;
   readonly #driver: SqliteDriver;
   readonly #options: SqliteOptions;
   readonly #sql: Sql;
@@ -58,7 +62,8 @@ class SqliteEngine implements Engine {
   #closed = false;
   readonly #heard = new Set<() => void>();
 
-  constructor(driver: SqliteDriver, options: SqliteOptions) {
+  constructor(file: string, driver: SqliteDriver, options: SqliteOptions) {
+    this.#file = file;
     this.#driver = driver;
     this.#options = options;
     this.#sql = { all: async (text, values = []) => this.#run(text, values) };
@@ -87,7 +92,7 @@ class SqliteEngine implements Engine {
         try {
           const notes: Note[] = [];
           const value = await work(this.#sql, (change) => notes.push(change));
-          await announce(this.#sql, notes, this.#options.origin);
+          this.#announce(notes);
           this.#run("COMMIT", []);
           announced = notes.length > 0;
           return value;
@@ -103,7 +108,9 @@ class SqliteEngine implements Engine {
 
   async listen(heard: () => void): Promise<() => Promise<void>> {
     this.#heard.add(heard);
+    const stopWatching = this.#file === ":memory:" ? undefined : watchJournal(`${this.#file}-wal`, heard);
     return async () => {
+      stopWatching?.();
       this.#heard.delete(heard);
     };
   }
@@ -113,6 +120,19 @@ class SqliteEngine implements Engine {
     await this.#turn.catch(() => {});
     this.#closed = true;
     this.#driver.close();
+  }
+
+  /** SQLite has one writer: the number is taken under the lock that the transaction holds anyway. */
+  #announce(notes: readonly Note[]): void {
+    for (const { topic, action, app, name, by } of notes) {
+      const seq = (this.#run("UPDATE feed SET seq = seq + 1 RETURNING seq", [])[0] as Row).seq as number;
+      this.#run(
+        `INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
+         VALUES ($1, $2, $3, $4, $5, $6, @now, $7)`,
+        [seq, topic, action, app, name, by, this.#options.origin],
+      );
+      if (seq % PRUNE_EVERY === 0) this.#run("DELETE FROM changes WHERE seq <= $1", [seq - KEPT_CHANGES]);
+    }
   }
 
   #run(text: string, values: readonly SqlValue[]): Row[] {
@@ -213,4 +233,35 @@ function explained(error: unknown): unknown {
   if (code === CONSTRAINT) return new StorageError("STORAGE_INVALID", `the store refuses this: ${message}`, error);
   if (code === NOT_A_DATABASE) return new StorageError("STORAGE_VERSION", "the file is no SQLite database", error);
   return new StorageError("STORAGE_UNAVAILABLE", `the store failed: ${message}`, error);
+}
+
+/**
+ * Calls `heard` soon after any process has written to the journal, so that a key revoked by a command ends here at once.
+ * Where the system cannot watch files, polling remains.
+ */
+function watchJournal(file: string, heard: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined;
+  let next = 0;
+  const schedule = (): void => {
+    const ms = VISIBLE_AFTER_MS[next++];
+    timer = ms === undefined ? undefined : setTimeout(look, ms).unref();
+  };
+  const look = (): void => {
+    heard();
+    schedule();
+  };
+  let watcher: FSWatcher;
+  try {
+    watcher = watch(file, { persistent: false }, () => {
+      next = 0;
+      if (timer === undefined) schedule();
+    });
+  } catch {
+    return () => {};
+  }
+  watcher.on("error", () => watcher.close());
+  return () => {
+    clearTimeout(timer);
+    watcher.close();
+  };
 }

@@ -62,15 +62,53 @@ for (const sqliteLibrary of libraries) {
       await before.applications.put("blog", {}, "test");
       await before.close();
       const driver = openDriver(file, sqliteLibrary);
-      for (const table of ["packs", "repositories", "store", "spent", "letters"]) driver.all(`DROP TABLE ${table}`, []);
+      for (const table of ["ledgers", "recorded", "access", "packs", "repositories", "store", "spent", "letters"])
+        driver.all(`DROP TABLE ${table}`, []);
+      driver.all("DROP INDEX challenges_open", []);
+      for (const column of ["agent", "payload"]) driver.all(`ALTER TABLE challenges DROP COLUMN ${column}`, []);
+      // An approval request of before, with everything in its document.
+      driver.all(
+        `INSERT INTO challenges (id, key, app, state, live, document, created_at, expires_at)
+         VALUES ('old', 'old', 'blog', 'pending', 1, '{"agent":"bot","argumentsText":"{}"}', 0, 99999999999999)`,
+        [],
+      );
       driver.all("UPDATE portcullis_version SET version = 1", []);
       driver.close();
       const after = await openStorage(`sqlite:${file}`, { sqliteLibrary });
       expect((await after.applications.get("blog"))?.revision).toBe(1);
       expect(await after.once.first("x", 60_000)).toBe(true);
+      expect((await after.challenges.get("old"))?.payload).toMatchObject({ argumentsText: "{}" });
       expect(await after.repositories.push("blog", undefined, "head", Buffer.from("pack"), "me")).toMatchObject({
         seq: 1,
       });
+      await after.close();
+    });
+
+    it.each([
+      ["a key that is revoked", "has no local access", "", true],
+      ["had keys of an application that was removed", "has no local access", "DELETE FROM keys", true],
+      ["a feed that was pruned", "has no local access", "DELETE FROM keys; DELETE FROM changes", true],
+      ["no key ever", "keeps local access", "DELETE FROM keys; UPDATE changes SET topic = 'pin'", false],
+    ])("of an older version with %s %s", async (_has, _then, statements, hasCredentials) => {
+      const file = newFile();
+      const before = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      await before.applications.put("blog", {}, "test");
+      const key = { id: "k", app: "blog", agent: "a", name: "n", prefix: "p", permissions: [], limits: {} };
+      await before.keys.add({ ...key, hash: "0".repeat(64) }, "test");
+      await before.keys.revoke("k", "test");
+      await before.close();
+      const driver = openDriver(file, sqliteLibrary);
+      for (const statement of [
+        "DROP TABLE access",
+        "DROP TABLE recorded",
+        "DROP TABLE ledgers",
+        ...statements.split("; ").filter(Boolean),
+      ])
+        driver.all(statement, []);
+      driver.all("UPDATE portcullis_version SET version = 4", []);
+      driver.close();
+      const after = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+      expect(await after.access.get()).toEqual({ localAccess: true, hasCredentials });
       await after.close();
     });
 
@@ -91,14 +129,14 @@ for (const sqliteLibrary of libraries) {
 
     it("that another process holds is waited for without blocking, up to the bound", async () => {
       const file = newFile();
-      const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, waitMs: 300 });
+      const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, waitMs: 2_000 });
       const holder = openDriver(file, sqliteLibrary);
       holder.all("BEGIN IMMEDIATE", []);
       let ticks = 0;
       const ticking = setInterval(() => ticks++, 10);
       await expect(storage.applications.put("blog", {}, "test")).rejects.toMatchObject({ code: "STORAGE_UNAVAILABLE" });
       clearInterval(ticking);
-      expect(ticks).toBeGreaterThan(5);
+      expect(ticks).toBeGreaterThan(1);
       const waiting = storage.applications.put("blog", {}, "test");
       setTimeout(() => holder.all("COMMIT", []), 100);
       expect((await waiting)?.revision).toBe(1);

@@ -4,20 +4,24 @@ import type { Engine, Row, Sql } from "../sql.js";
 import type { Challenges, Feed, StoredChallenge } from "../types.js";
 import { asJson, checkName } from "./bounds.js";
 
-const MAX_DOCUMENT_BYTES = 8 * 1024 * 1024;
+const MAX_DOCUMENT_BYTES = 256 * 1024;
+const MAX_PAYLOAD_BYTES = 8 * 1024 * 1024;
 const MAX_LIST = 1_000;
 /** Two identical calls that arrive together and see the other's challenge come and go. */
 const MAX_ROUNDS = 5;
 
-const COLUMNS = `id, key, app, document, created_at, expires_at,
-  CASE WHEN expires_at <= @now AND state IN ('pending', 'approved') THEN 'expired' ELSE state END AS state`;
+const STATE = `CASE WHEN expires_at <= @now AND state IN ('pending', 'approved') THEN 'expired' ELSE state END AS state`;
+const COLUMNS = `id, key, app, agent, document, created_at, expires_at, ${STATE}`;
+/** So many ids are asked for in one statement. */
+const IDS_AT_ONCE = 500;
 
 export function challengesIn(engine: Engine, feed: Feed): Challenges {
   return {
-    async open(challenge, maxOpen) {
+    async open(challenge, bounds) {
       checkName("the challenge's id", challenge.id, 64);
       checkName("the challenge's key", challenge.key);
       const text = asJson("a challenge", challenge.document, MAX_DOCUMENT_BYTES);
+      const payload = asJson("the payload of a challenge", challenge.payload, MAX_PAYLOAD_BYTES);
       for (let round = 0; round < MAX_ROUNDS; round++) {
         const opened = await engine.write(async (sql, note) => {
           // Expired, it no longer stands in the way of a new one.
@@ -26,16 +30,22 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
           ]);
           const live = await liveOne(sql, challenge.key);
           if (live) return { challenge: live, isNew: false };
-          const [open] = await sql.all(
-            "SELECT count(*) AS n FROM (SELECT 1 FROM challenges WHERE live = 1 AND expires_at > @now LIMIT $1) AS counted",
-            [maxOpen],
-          );
-          if (((open as Row).n as number) >= maxOpen) return "full";
+          const full = await fullFor(engine.kind, sql, challenge, bounds);
+          if (full) return { full };
           const [made] = await sql.all(
-            `INSERT INTO challenges (id, key, app, state, live, document, created_at, expires_at)
-             VALUES ($1, $2, $3, $4, 1, $5, @now, @now + CAST($6 AS BIGINT))
+            `INSERT INTO challenges (id, key, app, agent, state, live, document, payload, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, 1, $6, $7, @now, @now + CAST($8 AS BIGINT))
              ON CONFLICT (key) WHERE live = 1 DO NOTHING RETURNING ${COLUMNS}`,
-            [challenge.id, challenge.key, challenge.app, challenge.state, text, Math.floor(challenge.ttlMs)],
+            [
+              challenge.id,
+              challenge.key,
+              challenge.app,
+              challenge.agent,
+              challenge.state,
+              text,
+              payload,
+              Math.floor(challenge.ttlMs),
+            ],
           );
           if (made) {
             note({
@@ -50,7 +60,6 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
           const theirs = await liveOne(sql, challenge.key);
           return theirs ? { challenge: theirs, isNew: false } : "again";
         });
-        if (opened === "full") return undefined;
         if (opened !== "again") return opened;
       }
       throw new StorageError("STORAGE_UNAVAILABLE", "identical calls keep opening and ending challenges; try again");
@@ -61,6 +70,8 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
         const live = to === "redeemed" || to === "expired" ? null : 1;
         const [row] = await sql.all(
           `UPDATE challenges SET state = $3, live = $4 WHERE id = $1 AND state = $2 AND expires_at > @now
+             AND (live = 1 OR NOT EXISTS
+               (SELECT 1 FROM challenges AS other WHERE other.key = challenges.key AND other.live = 1))
            RETURNING ${COLUMNS}`,
           [id, from, to, live],
         );
@@ -78,16 +89,41 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
     },
 
     async get(id) {
-      const [row] = await engine.read((sql) => sql.all(`SELECT ${COLUMNS} FROM challenges WHERE id = $1`, [id]));
-      return row && read(row);
+      const [row] = await engine.read((sql) =>
+        sql.all(`SELECT ${COLUMNS}, payload FROM challenges WHERE id = $1`, [id]),
+      );
+      if (!row) return undefined;
+      const found = read(row);
+      // Rows of before the payload was stored apart have it in their document.
+      const payload = row.payload === null ? found.document : (JSON.parse(row.payload as string) as JsonObject);
+      return { ...found, payload };
     },
 
-    async list(max) {
+    async states(ids) {
+      const states = new Map<string, string>();
+      for (let at = 0; at < ids.length; at += IDS_AT_ONCE) {
+        const some = ids.slice(at, at + IDS_AT_ONCE);
+        const places = some.map((_, i) => `$${i + 1}`).join(", ");
+        const rows = await engine.read((sql) =>
+          sql.all(`SELECT id, ${STATE} FROM challenges WHERE id IN (${places})`, some),
+        );
+        for (const row of rows) states.set(row.id as string, row.state as string);
+      }
+      return states;
+    },
+
+    async list(max, { app, state } = {}) {
       const rows = await engine.read((sql) =>
         sql.all(
-          `SELECT ${COLUMNS} FROM challenges WHERE expires_at > @now
-           ORDER BY CASE WHEN state = 'pending' THEN 0 ELSE 1 END, created_at, id LIMIT $1`,
-          [Math.min(max, MAX_LIST)],
+          `SELECT ${COLUMNS} FROM (
+             SELECT id, key, app, agent, document, created_at, expires_at, state,
+               CASE WHEN state = 'pending' THEN 0 ELSE 1 END AS answered,
+               ROW_NUMBER() OVER (PARTITION BY app, CASE WHEN state = 'pending' THEN 0 ELSE 1 END
+                 ORDER BY created_at, id) AS place
+             FROM challenges
+             WHERE expires_at > @now AND ($2 = '' OR app = $2) AND ($3 = '' OR state = $3)) AS listed
+           ORDER BY answered, place, created_at, id LIMIT $1`,
+          [Math.min(max, MAX_LIST), app ?? "", state ?? ""],
         ),
       );
       return rows.map(read);
@@ -116,6 +152,24 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
   };
 }
 
+/** Which bound is reached. Those that were denied are over: they do not count, though a retry still reads the answer. */
+async function fullFor(
+  kind: Engine["kind"],
+  sql: Sql,
+  { app, agent }: { readonly app: string; readonly agent: string },
+  { perApp, perAgent }: { readonly perApp: number; readonly perAgent: number },
+): Promise<"app" | "agent" | undefined> {
+  // SQLite has one writer; with PostgreSQL two replicas must not count at once and then both add one.
+  if (kind === "postgres") await sql.all("SELECT pg_advisory_xact_lock(hashtext($1))", [`approvals ${app}`]);
+  const [row] = await sql.all(
+    `SELECT count(*) AS of_app, coalesce(sum(CASE WHEN agent = $2 THEN 1 ELSE 0 END), 0) AS of_agent FROM challenges
+     WHERE app = $1 AND live = 1 AND state IN ('pending', 'approved') AND expires_at > @now`,
+    [app, agent],
+  );
+  if (Number((row as Row).of_agent) >= perAgent) return "agent";
+  return Number((row as Row).of_app) >= perApp ? "app" : undefined;
+}
+
 async function liveOne(sql: Sql, key: string): Promise<StoredChallenge | undefined> {
   const [row] = await sql.all(`SELECT ${COLUMNS} FROM challenges WHERE key = $1 AND live = 1`, [key]);
   return row && read(row);
@@ -130,6 +184,7 @@ function read(row: Row): StoredChallenge {
     id: row.id as string,
     key: row.key as string,
     app: row.app as string,
+    agent: row.agent as string,
     state: row.state as string,
     document: JSON.parse(row.document as string) as JsonObject,
     createdAt: row.created_at as number,

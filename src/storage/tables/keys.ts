@@ -1,6 +1,7 @@
 import { StorageError } from "../errors.js";
 import type { Engine, Row } from "../sql.js";
 import type { ApiKey, KeyLimits, Keys } from "../types.js";
+import { markCredentials } from "./access.js";
 import { asJson, asPage, checkBatch, checkName, optional, pageLimit } from "./bounds.js";
 
 const MAX_PERMISSION_BYTES = 64 * 1024;
@@ -21,6 +22,7 @@ export function keysIn(engine: Engine): Keys {
         const [app] = await sql.all("SELECT id FROM applications WHERE id = $1", [key.app]);
         if (!app) throw new StorageError("STORAGE_INVALID", `there is no application \`${key.app}\`; add it first`);
         note({ topic: "key", action: "put", app: key.app, name: key.id, by });
+        await markCredentials(sql);
         return sql.all(
           `INSERT INTO keys (id, app, agent, name, hash, prefix, permissions, limits, created_at, expires_at)
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, @now, $9) RETURNING *`,
@@ -74,7 +76,7 @@ export function keysIn(engine: Engine): Keys {
           "UPDATE keys SET permissions = $2, limits = $3 WHERE id = $1 AND revoked_at IS NULL RETURNING *",
           [id, ...texts],
         );
-        if (done[0]) note({ topic: "key", action: "put", app: done[0].app as string, name: id, by });
+        if (done[0]) note({ topic: "key", action: "changed", app: done[0].app as string, name: id, by });
         return done;
       });
       return rows[0] && read(rows[0]);

@@ -1,9 +1,15 @@
-import { StorageError } from "../errors.js";
+import { createHash } from "node:crypto";
+import { isSliceOver, nextSlice } from "../../protocol/index.js";
 import type { Engine, Row, Sql } from "../sql.js";
-import type { Pin, PinId, PinKind, Pins } from "../types.js";
+import type { OfferedPin, Pin, PinId, PinKind, Pins, PinState, RefusedPin } from "../types.js";
 import { asPage, checkName, checkSize, pageLimit } from "./bounds.js";
 
 const MAX_DEFINITION_BYTES = 1024 * 1024;
+/** Rows in one statement, and in one page of states. */
+const ROWS_AT_ONCE = 50;
+const STATES_AT_ONCE = 1_000;
+/** Stands for "nothing was accepted yet". No definition has this text. */
+const NOTHING_HASH = createHash("sha256").update("").digest("hex");
 const THIS_ONE = "app = $1 AND server = $2 AND kind = $3 AND name = $4";
 
 /** `hash` and `definition` are what the server says now; the accepted ones are kept only while they differ. */
@@ -27,38 +33,76 @@ export function pinsIn(engine: Engine): Pins {
       return asPage(rows, limit, read, (row) => `${row.kind as string} ${row.name as string}`);
     },
 
-    async first(id, hash, definition, by) {
-      checkPin(id, definition);
-      return engine.write(async (sql, note) => {
-        const [made] = await sql.all(
-          `INSERT INTO pins (app, server, kind, name, hash, definition, by_whom, at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, @now) ON CONFLICT (app, server, kind, name) DO NOTHING RETURNING *`,
-          [...values(id), hash, definition, by],
+    async states(app, server) {
+      const found: PinState[] = [];
+      for (let [kind, name] = ["", ""]; ; ) {
+        const rows = await engine.read((sql) =>
+          sql.all(
+            `SELECT kind, name, hash, accepted_hash, accepted_definition IS NOT NULL AND accepted_definition = '' AS unseen,
+                    length(definition) + length(coalesce(accepted_definition, '')) AS size
+             FROM pins WHERE app = $1 AND server = $2 AND (kind > $3 OR (kind = $3 AND name > $4))
+             ORDER BY kind, name LIMIT $5`,
+            [app, server, kind, name, STATES_AT_ONCE],
+          ),
         );
-        if (made) note({ topic: "pin", action: "put", app: id.app, name: nameOf(id), by });
-        return made ? read(made) : present(await one(sql, id));
+        for (const row of rows) found.push(readState(row));
+        const last = rows[STATES_AT_ONCE - 1];
+        if (!last) return found;
+        [kind, name] = [last.kind as string, last.name as string];
+        await nextSlice();
+      }
+    },
+
+    async record(app, server, offered, { by, trustsFirst, remove = [] }) {
+      checkName("the application's name", app);
+      checkName("the server's name", server);
+      const refused: RefusedPin[] = [];
+      const valid = offered.filter((pin) => {
+        const reason = problemOf(pin);
+        if (reason !== undefined) refused.push({ kind: pin.kind, name: pin.name, reason });
+        return reason === undefined;
+      });
+      await engine.write(async (sql, note) => {
+        // The store is held meanwhile; the event loop is not.
+        for (const gone of remove) {
+          await sql.all(`DELETE FROM pins WHERE ${THIS_ONE}`, values({ app, server, ...gone }));
+          if (isSliceOver()) await nextSlice();
+        }
+        let count = 0;
+        for (let at = 0; at < valid.length; at += ROWS_AT_ONCE) {
+          const rows = valid.slice(at, at + ROWS_AT_ONCE);
+          const made = await insertNew(sql, app, server, rows, { by, trustsFirst });
+          const isMade = new Set(made.map((row) => `${row.kind as string} ${row.name as string}`));
+          const known = rows.filter(({ kind, name }) => !isMade.has(`${kind} ${name}`));
+          count += made.length + (await noteChanged(sql, app, server, known));
+          if (isSliceOver()) await nextSlice();
+        }
+        // One note for all: whoever follows the changes reads the server's pins, not single ones.
+        if (count + remove.length > 0) note({ topic: "pin", action: "changed", app, name: server, by });
+      });
+      return refused;
+    },
+
+    async acceptAll(app, server, pins, by) {
+      for (const pin of pins) checkName("the name of who accepts", pin.by ?? by);
+      await engine.write(async (sql, note) => {
+        for (const { kind, name, hash, by: own = by } of pins) {
+          await sql.all(
+            `UPDATE pins SET accepted_hash = NULL, accepted_definition = NULL, by_whom = $6, at = @now
+             WHERE ${THIS_ONE} AND hash = $5`,
+            [...values({ app, server, kind, name }), hash, own],
+          );
+          if (isSliceOver()) await nextSlice();
+        }
+        if (pins.length > 0) note({ topic: "pin", action: "changed", app, name: server, by });
       });
     },
 
-    async changed(id, hash, definition) {
-      checkPin(id, definition);
+    async clear(app, server, by) {
       return engine.write(async (sql, note) => {
-        const before = await one(sql, id);
-        if (!before) return undefined;
-        const pin = read(before);
-        if (pin.hash === hash) return pin;
-        const back = pin.accepted?.hash === hash;
-        const accepted = back ? undefined : (pin.accepted ?? pin);
-        const [after] = await sql.all(
-          `UPDATE pins SET hash = $5, definition = $6, accepted_hash = $7, accepted_definition = $8, at = @now
-           WHERE ${THIS_ONE} AND hash = $9 RETURNING *`,
-          [...values(id), hash, definition, accepted?.hash ?? null, accepted?.definition ?? null, pin.hash],
-        );
-        if (after) {
-          const by = `server:${id.server}`;
-          note({ topic: "pin", action: back ? "accept" : "changed", app: id.app, name: nameOf(id), by });
-        }
-        return after ? read(after) : present(await one(sql, id));
+        const gone = await sql.all("DELETE FROM pins WHERE app = $1 AND server = $2 RETURNING name", [app, server]);
+        if (gone.length > 0) note({ topic: "pin", action: "remove", app, name: server, by });
+        return gone.length;
       });
     },
 
@@ -85,21 +129,57 @@ export function pinsIn(engine: Engine): Pins {
   };
 }
 
-function checkPin(id: PinId, definition: string): void {
-  checkName("the application's name", id.app);
-  checkName("the server's name", id.server);
-  checkName("the definition's name", id.name, 2048);
-  checkSize("a definition", Buffer.byteLength(definition), MAX_DEFINITION_BYTES);
+function problemOf({ name, definition }: OfferedPin): string | undefined {
+  try {
+    checkName("the definition's name", name, 2048);
+    checkSize("a definition", Buffer.byteLength(definition), MAX_DEFINITION_BYTES);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
-async function one(sql: Sql, id: PinId): Promise<Row | undefined> {
-  const [row] = await sql.all(`SELECT * FROM pins WHERE ${THIS_ONE}`, values(id));
-  return row;
+/** Pins what is not pinned yet: as accepted, or as a change from nothing, which waits like any other. */
+async function insertNew(
+  sql: Sql,
+  app: string,
+  server: string,
+  rows: readonly OfferedPin[],
+  { by, trustsFirst }: { readonly by: string; readonly trustsFirst: boolean },
+): Promise<Row[]> {
+  const places = rows.map((_, i) => {
+    const at = 6 + i * 4;
+    return `($1, $2, $${at}, $${at + 1}, $${at + 2}, $${at + 3}, $4, $5, $3, @now)`;
+  });
+  const accepted = trustsFirst ? [null, null] : [NOTHING_HASH, ""];
+  return sql.all(
+    `INSERT INTO pins (app, server, kind, name, hash, definition, accepted_hash, accepted_definition, by_whom, at)
+     VALUES ${places.join(", ")} ON CONFLICT (app, server, kind, name) DO NOTHING RETURNING kind, name`,
+    [
+      app,
+      server,
+      by,
+      ...accepted,
+      ...rows.flatMap(({ kind, name, hash, definition }) => [kind, name, hash, definition]),
+    ],
+  );
 }
 
-function present(row: Row | undefined): Pin {
-  if (row) return read(row);
-  throw new StorageError("STORAGE_UNAVAILABLE", "the pin was removed at this very moment; try again");
+/** Keeps what was accepted beside what is new; back to what was accepted makes it accepted again. */
+async function noteChanged(sql: Sql, app: string, server: string, rows: readonly OfferedPin[]): Promise<number> {
+  let count = 0;
+  for (const { kind, name, hash, definition } of rows) {
+    const changed = await sql.all(
+      `UPDATE pins SET
+         accepted_definition = CASE WHEN accepted_hash = $5 THEN NULL ELSE coalesce(accepted_definition, definition) END,
+         accepted_hash = CASE WHEN accepted_hash = $5 THEN NULL ELSE coalesce(accepted_hash, hash) END,
+         hash = $5, definition = $6, at = @now
+       WHERE ${THIS_ONE} AND hash <> $5 RETURNING kind`,
+      [...values({ app, server, kind: kind as PinKind, name }), hash, definition],
+    );
+    count += changed.length;
+  }
+  return count;
 }
 
 function values({ app, server, kind, name }: PinId): string[] {
@@ -115,6 +195,17 @@ function place(after: string | undefined): { kind: string; name: string } {
   if (after === undefined) return { kind: "", name: "" };
   const space = after.indexOf(" ");
   return { kind: after.slice(0, space), name: after.slice(space + 1) };
+}
+
+function readState(row: Row): PinState {
+  return {
+    kind: row.kind as PinKind,
+    name: row.name as string,
+    hash: row.hash as string,
+    status: row.accepted_hash === null ? "accepted" : "changed",
+    wasAccepted: !row.unseen,
+    size: Number(row.size),
+  };
 }
 
 function read(row: Row): Pin {
