@@ -12,8 +12,10 @@ export default defineConfig({
       ...(long ? [] : ["**/*.long.test.ts"]),
       ...(process.env.CI ? ["**/measure.long.test.ts"] : []),
     ],
-    testTimeout: long ? 3_600_000 : 60_000,
-    hookTimeout: 120_000,
+    globalSetup: ["test/setup/programs.ts"],
+    // Generous, because a busy machine is slow and a deadline is not a measurement.
+    testTimeout: long ? 3_600_000 : 180_000,
+    hookTimeout: 240_000,
     // Long runs fill limits that are counted for the whole machine, such as the processes of the sandbox's user: in CI
     // they run one after the other.
     maxWorkers: long && process.env.CI ? 1 : 2,

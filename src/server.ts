@@ -3,6 +3,7 @@
 
 import type { Approvals, Gate, Guardrail, Limit, PolicySet, Voice } from "./gate/index.js";
 import { createGateway, type Endpoint, type GatewayOptions } from "./gateway/index.js";
+import { isLoopbackHost } from "./protocol/index.js";
 import { ServerBuilder, type ServerOptions } from "./tool/index.js";
 import type {
   Handler,
@@ -72,6 +73,7 @@ export class Server extends ServerBuilder {
 
   /** Serves on stdio unless said otherwise. Each transport is loaded only when it is used. */
   async listen(options: ListenOptions = { transport: "stdio" }): Promise<Listener> {
+    if (this.#options.identify === undefined) requireLocal(options);
     const listener = await listenOn(this.handler, options);
     this.#listeners.push(listener);
     return listener;
@@ -81,6 +83,17 @@ export class Server extends ServerBuilder {
     this.#endpoint?.close();
     await Promise.all(this.#listeners.splice(0).map((listener) => listener.close()));
   }
+}
+
+/** Without `identify` every caller is the local user, so only this machine may connect. */
+function requireLocal(options: ListenOptions): void {
+  if (options.transport === "stdio" || options.socketPath !== undefined) return;
+  const names = [options.host ?? "127.0.0.1", ...("allowedHosts" in options ? (options.allowedHosts ?? []) : [])];
+  const exposed = names.find((name) => !isLoopbackHost(name));
+  if (exposed === undefined) return;
+  throw new TypeError(
+    `listen: \`${exposed}\` is not a loopback address and callers are not identified; pass \`identify\` to createServer, or listen on 127.0.0.1`,
+  );
 }
 
 async function listenOn(handler: Handler, options: ListenOptions): Promise<Listener> {

@@ -6,19 +6,20 @@ import { describe, expect, it } from "vitest";
 // The import map: which room may enter which. A room is entered by its index.ts; pure rooms do no I/O.
 const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] }>> = {
   protocol: { pure: true, mayEnter: [] },
+  lib: { mayEnter: [] },
   lattice: { pure: true, mayEnter: ["protocol"] },
   codegen: { pure: true, mayEnter: ["protocol", "lattice"] },
   transport: { mayEnter: ["protocol"] },
   gate: { mayEnter: ["protocol"] },
   tool: { mayEnter: ["protocol"] },
-  ledger: { mayEnter: ["protocol"] },
+  ledger: { mayEnter: ["protocol", "lib"] },
   telemetry: { mayEnter: ["protocol"] },
   storage: { mayEnter: ["protocol"] },
   oauth: { mayEnter: ["protocol"] },
   identity: { mayEnter: ["protocol", "transport", "gate", "storage", "oauth"] },
-  host: { mayEnter: ["protocol", "gate", "tool"] },
+  host: { mayEnter: ["protocol", "gate", "tool", "lib"] },
   core: { mayEnter: ["protocol", "gate", "tool", "host", "storage", "upstream", "telemetry"] },
-  upstream: { mayEnter: ["protocol", "transport", "telemetry"] },
+  upstream: { mayEnter: ["protocol", "transport", "telemetry", "host"] },
   gateway: {
     mayEnter: [
       "protocol",

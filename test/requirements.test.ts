@@ -105,3 +105,17 @@ describe("a row that is wrong is found", () => {
     expect(problemsOf({ ...row, ...change }, (file) => files[file])).toEqual(problems);
   });
 });
+
+describe("the threat model", () => {
+  const text = readFileSync(join(ROOT, "docs/threat-model.md"), "utf8");
+  const rows = [...text.matchAll(/^\| (?!attack |-)(.*?) \| (.*) \| (.*) \|$/gm)];
+
+  it("names, for every attack, tests that exist", () => {
+    expect(rows.length).toBeGreaterThan(30);
+    for (const [, attack = "", , shownBy = ""] of rows) {
+      const files = [...shownBy.matchAll(/`([^`]+)`/g)].map(([, file = ""]) => file);
+      expect([attack, files.length > 0]).toEqual([attack, true]);
+      expect([attack, files.filter((file) => !existsSync(join(ROOT, file)))]).toEqual([attack, []]);
+    }
+  });
+});

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { createGate, type Gate, makeIntent, MemoryApprovals, NOTHING_FORWARDED, type Target } from "../gate/index.js";
 import { type Ledger, type LedgerRecord, openLedger, read } from "../ledger/index.js";
+import type { JsonObject } from "../protocol/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import { type AdminListener, type AdminOptions, startAdmin } from "./index.js";
 
@@ -73,6 +74,7 @@ interface Answer {
   error: { rule: string; field: string; code: string; reason: string; trace_id: string };
   approvals: [Record<string, unknown>];
   arguments: string;
+  forwarded: string;
   [field: string]: unknown;
 }
 
@@ -121,14 +123,14 @@ function post(scene: Scene, path: string, body: unknown = {}, headers: Record<st
   });
 }
 
-async function call(gate: Gate, args: Record<string, string>) {
+async function call(gate: Gate, args: Record<string, string>, forwarded: JsonObject = NOTHING_FORWARDED) {
   const principal = { app: "blog", agent: "writer", scope: [], via: "local" };
   const intent = makeIntent({
     principal,
     method: "tools/call",
     target: TARGET,
     arguments: args,
-    forwarded: NOTHING_FORWARDED,
+    forwarded,
   });
   return gate.decide({ principal, method: "tools/call", target: TARGET, arguments: args, transport: "memory" }, intent);
 }
@@ -167,39 +169,90 @@ describe("what anyone on the machine may see", () => {
     expect((await ask(scene, "/metrics")).text).toContain("\nportcullis_ledger_appends_total 1\n");
   });
 
-  it("is whether it is ready, and if not, why", async () => {
-    const reasons: string[] = [];
+  it("names each component to the operator, and answers callers without a credential with the result alone", async () => {
+    let storeProblem: string | undefined;
     let isHealthy = true;
     const scene = await started((ledger) => ({
-      readiness: () => reasons,
+      components: { store: () => ({ problem: storeProblem }), policy: () => ({ warning: "a new policy is refused" }) },
       ledger: {
         append: (entry) => ledger.append(entry),
         status: () => ({ ...ledger.status(), healthy: isHealthy }),
       },
     }));
-    expect((await ask(scene, "/readyz")).json).toEqual({ ready: true, reasons: [] });
+    const operator = { headers: bearer(scene.token) };
+    expect((await ask(scene, "/readyz")).json).toEqual({ ready: true });
+    expect((await ask(scene, "/readyz", operator)).json).toEqual({
+      ready: true,
+      reasons: [],
+      components: {
+        store: { ready: true },
+        policy: { ready: true, warning: "a new policy is refused" },
+        ledger: { ready: true },
+      },
+    });
     isHealthy = false;
-    reasons.push("a downstream is away");
-    const gate = createGate();
-    scene.gate.swap(gate.policy);
-    const reply = await ask(scene, "/readyz");
+    storeProblem = "the store does not answer";
+    scene.gate.swap(createGate().policy);
+    const anonymous = await ask(scene, "/readyz");
+    expect([anonymous.status, anonymous.json]).toEqual([503, { ready: false }]);
+    const reply = await ask(scene, "/readyz", operator);
     expect(reply.status).toBe(503);
     expect(reply.json).toEqual({
       ready: false,
-      reasons: ["no policy is loaded", "the ledger cannot be written", "a downstream is away"],
+      reasons: ["the store does not answer", "no policy is loaded", "the ledger cannot be written"],
+      components: {
+        store: { ready: false, reason: "the store does not answer" },
+        policy: { ready: false, reason: "no policy is loaded" },
+        ledger: { ready: false, reason: "the ledger cannot be written" },
+      },
     });
+    expect((await ask(scene, "/livez")).status).toBe(200);
   });
 
-  it("is which applications are not served as they should be, and the port stays ready for the others", async () => {
+  it("reports on /startupz whether everything has been started", async () => {
+    let isStarted = false;
+    const scene = await started(() => ({ isStarted: () => isStarted }));
+    expect((await ask(scene, "/startupz")).status).toBe(503);
+    isStarted = true;
+    expect((await ask(scene, "/startupz")).json).toEqual({ started: true });
+  });
+
+  it("does not include series that name tools or rules, which need the metrics token or the operator's", async () => {
+    const scene = await started();
+    const call = scene.telemetry.startCall({
+      method: "tools/call",
+      tool: "payroll.export",
+      app: "hr",
+      agent: "bot",
+      transport: "http",
+      revision: "2026-07-28",
+    });
+    call.end({ effect: "permit", outcome: "ok" } as Parameters<typeof call.end>[0]);
+    scene.telemetry.metrics.denials.inc("hr-may-not");
+    const anonymous = await ask(scene, "/metrics");
+    expect(anonymous.status).toBe(200);
+    expect(anonymous.text).toContain("process_uptime_seconds");
+    expect(anonymous.text).not.toMatch(/payroll|hr-may-not|gen_ai_tool_name|portcullis_rule/);
+    const metricsToken = readFileSync(join(scene.dir, "metrics.token"), "utf8").trim();
+    for (const token of [metricsToken, scene.token]) {
+      expect((await ask(scene, "/metrics", { headers: bearer(token) })).text).toContain("hr-may-not");
+    }
+    expect((await ask(scene, "/metrics", { headers: bearer("wrong") })).status).toBe(401);
+    expect((await ask(scene, "/v1/approvals", { headers: bearer(metricsToken) })).status).toBe(401);
+  });
+
+  it("names applications that are not served as they should be to the operator alone, and stays ready", async () => {
     let refused = [{ app: "blog", reason: "its rules are refused: a.cedar:1:2: unexpected token" }];
     const scene = await started(() => ({ refused: () => refused }));
-    const reply = await ask(scene, "/readyz");
-    expect([reply.status, reply.json]).toEqual([200, { ready: true, reasons: [], applications: refused }]);
+    expect((await ask(scene, "/readyz")).json).toEqual({ ready: true });
+    const reply = await ask(scene, "/readyz", { headers: bearer(scene.token) });
+    expect(reply.status).toBe(200);
+    expect(reply.json).toMatchObject({ ready: true, applications: refused });
     refused = [];
-    expect((await ask(scene, "/readyz")).json).toEqual({ ready: true, reasons: [] });
+    expect((await ask(scene, "/readyz", { headers: bearer(scene.token) })).json).not.toHaveProperty("applications");
   });
 
-  it.each(["/metrics", "/healthz", "/readyz"])("%s answers GET alone", async (path) => {
+  it.each(["/metrics", "/healthz", "/livez", "/startupz", "/readyz"])("%s answers GET alone", async (path) => {
     const scene = await started();
     for (const method of ["POST", "PUT", "DELETE", "OPTIONS"]) {
       const reply = await ask(scene, path, { method });
@@ -363,6 +416,33 @@ describe("the operator's credential", () => {
   });
 });
 
+describe("connections to the admin port", () => {
+  it("that are idle, unfinished or without a credential do not keep the operator out", async () => {
+    const scene = await started({ limits: { maxConnections: 20 } });
+    const { port } = scene.admin;
+    const sockets = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => {
+        const socket = connect(port, "127.0.0.1");
+        open.push(() => socket.destroy());
+        socket.on("error", () => {});
+        // Some never say anything, some stop within the head, some within the body.
+        if (i % 3 === 1) socket.write("GET /v1/approvals HTTP/1.1\r\nHost: loc");
+        if (i % 3 === 2) {
+          const head = "POST /v1/approvals/x/approve HTTP/1.1\r\nHost: localhost\r\n";
+          socket.write(
+            `${head}Authorization: Bearer wrong\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{`,
+          );
+        }
+        return new Promise((resolve) => socket.once("connect", () => resolve(socket)));
+      }),
+    );
+    expect(sockets).toHaveLength(40);
+    for (let i = 0; i < 5; i++) {
+      expect((await ask(scene, "/v1/approvals", { headers: bearer(scene.token) })).status).toBe(200);
+    }
+  });
+});
+
 describe("challenges", () => {
   it("are listed without their full arguments and shown with them", async () => {
     const scene = await started();
@@ -394,6 +474,13 @@ describe("challenges", () => {
     expect(json.arguments).toBe('{"k\\u200bey":"a\\u0000b\\udb40\\udc41","path":"safe\\u202etxt.exe"}');
     expect(text.trimEnd()).not.toMatch(/[\p{Cc}\p{Cf}]/u);
     expect(JSON.parse(json.arguments)).toEqual({ path: "safe\u202etxt.exe", "k\u200bey": "a\u0000b\u{e0041}" });
+  });
+
+  it("show what travels beside the arguments", async () => {
+    const scene = await started();
+    const decision = await call(scene.gate, {}, { recipient: "eve\u202e" });
+    const { json } = await ask(scene, `/v1/approvals/${decision.challenge?.id}`, { headers: bearer(scene.token) });
+    expect(json.forwarded).toBe('{"recipient":"eve\\u202e"}');
   });
 
   it("that are approved let the same call run once, and the approval is on record before that", async () => {

@@ -1,16 +1,15 @@
 // Challenges as the operator sees and answers them. An answer is on record before it takes effect.
 
-import { ApprovalRefused, type Approver, type Challenge, type Gate } from "../gate/index.js";
+import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../gate/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { Fault } from "../protocol/index.js";
 import { visible } from "../telemetry/index.js";
 
-const PREVIEW_CHARS = 200;
 export const MAX_REASON_CHARS = 2_000;
 
 /** Everything that came from the caller is shown with its unseen characters as escapes. */
-export function listed(challenge: Challenge): object {
-  const text = visible(challenge.argumentsText);
+export function listed(challenge: ChallengeSummary): object {
+  const preview = visible(challenge.argumentsPreview);
   return {
     id: challenge.id,
     state: challenge.state,
@@ -21,8 +20,10 @@ export function listed(challenge: Challenge): object {
     binding: visible(challenge.binding),
     intent_id: challenge.intentId,
     arguments_id: challenge.argumentsId,
-    arguments_preview: text.length <= PREVIEW_CHARS ? text : `${text.slice(0, PREVIEW_CHARS)}…`,
-    arguments_chars: challenge.argumentsText.length,
+    arguments_preview: challenge.argumentsPreview.length < challenge.argumentsChars ? `${preview}…` : preview,
+    arguments_chars: challenge.argumentsChars,
+    // Requests opened before this field was kept had nothing to show here.
+    forwarded_chars: challenge.forwardedChars ?? 2,
     rules: challenge.rules,
     approvers: challenge.approvers,
     reason: visible(challenge.reason),
@@ -34,9 +35,10 @@ export function listed(challenge: Challenge): object {
   };
 }
 
-/** With the full canonical arguments: what is approved is what was seen. */
+/** With the full canonical arguments and everything that travels beside them: what is approved is what was seen. */
 export function shown(challenge: Challenge): object {
-  return { ...listed(challenge), arguments: visible(challenge.argumentsText) };
+  const { argumentsText, forwardedText = "{}" } = challenge;
+  return { ...listed(challenge), arguments: visible(argumentsText), forwarded: visible(forwardedText) };
 }
 
 export type Verdict = "approved" | "denied";
@@ -84,9 +86,9 @@ export class Answering {
     return challenge;
   }
 
-  async list(by: Approver): Promise<Challenge[]> {
-    const all = await this.#approvals.list();
-    return all.filter((challenge) => isOf(challenge, by) && (by.app === undefined || isForGroupOf(challenge, by)));
+  async list(by: Approver, state?: string): Promise<ChallengeSummary[]> {
+    const all = await this.#approvals.list({ app: by.app, state });
+    return by.app === undefined ? all : all.filter((challenge) => isForGroupOf(challenge, by));
   }
 
   /** Said before the record is written; the approvals themselves decide again. */
@@ -147,7 +149,7 @@ function isOf(challenge: Challenge, { app }: Approver): boolean {
   return app === undefined || app === challenge.app;
 }
 
-function isForGroupOf({ approvers }: Challenge, { groups }: Approver): boolean {
+function isForGroupOf({ approvers }: ChallengeSummary, { groups }: Approver): boolean {
   return approvers.length === 0 || approvers.some((group) => groups.includes(group));
 }
 

@@ -14,6 +14,8 @@ export interface GuardOptions {
   readonly listenHost: string;
   readonly allowedHosts: readonly string[];
   readonly token: string;
+  /** Reads metrics and nothing else: what a Prometheus server is given. */
+  readonly metricsToken: string;
   /** Wrong credentials a minute before they are answered with 429. */
   readonly maxFailuresPerMinute: number;
 }
@@ -26,6 +28,7 @@ export function bearerOf(request: IncomingMessage): string {
 export class Guard {
   readonly #hosts: ReadonlySet<string>;
   readonly #tokenHash: Buffer;
+  readonly #metricsTokenHash: Buffer;
   readonly #perFailureMs: number;
   /** GCRA over all who fail: when the next failure would conform. */
   #nextFailureAt = 0;
@@ -33,6 +36,7 @@ export class Guard {
   constructor(options: GuardOptions) {
     this.#hosts = new Set([...LOOPBACK, options.listenHost, ...options.allowedHosts].map((host) => host.toLowerCase()));
     this.#tokenHash = sha256(options.token);
+    this.#metricsTokenHash = sha256(options.metricsToken);
     this.#perFailureMs = 60_000 / options.maxFailuresPerMinute;
   }
 
@@ -54,6 +58,11 @@ export class Guard {
         field: "Origin",
       });
     }
+  }
+
+  /** Throws unless the request carries the metrics token or the operator's credential. */
+  checkMetricsCredential(request: IncomingMessage): void {
+    if (!timingSafeEqual(sha256(bearerOf(request)), this.#metricsTokenHash)) this.checkCredential(request);
   }
 
   /**

@@ -33,6 +33,10 @@ export const APPROVAL_PAGE = `<!doctype html>
 <p id="reason"></p>
 <h2>Arguments, in full</h2>
 <pre id="arguments" tabindex="0"></pre>
+<div id="forwarded-part" hidden>
+<h2>Sent beside the arguments</h2>
+<pre id="forwarded" tabindex="0"></pre>
+</div>
 <dl>
 <dt>Asked by</dt><dd id="who"></dd>
 <dt>Rule</dt><dd id="rules"></dd>
@@ -159,6 +163,8 @@ export const APPROVAL_SCRIPT = `"use strict";
     at("rules").textContent = call.rules.map((rule) => rule.id + (rule.file ? " (" + rule.file + ":" + rule.line + ")" : "")).join(", ");
     at("until").textContent = new Date(call.expires_at).toLocaleString();
     at("arguments").textContent = laidOut(call.arguments);
+    at("forwarded").textContent = laidOut(call.forwarded);
+    at("forwarded-part").hidden = call.forwarded === "{}";
     at("answer").hidden = !waits;
   }
   async function answer(verdict) {

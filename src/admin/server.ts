@@ -3,15 +3,18 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { dirname, join } from "node:path";
 import { type Approver, type Gate, noPolicy } from "../gate/index.js";
 import type { Ledger } from "../ledger/index.js";
-import { asFault, Fault, type JsonObject } from "../protocol/index.js";
+import { asFault, Fault, isLoopbackHost, type JsonObject } from "../protocol/index.js";
 import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
 import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict } from "./approvals.js";
+import { boundConnections } from "./connections.js";
 import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard } from "./guard.js";
 import { ensureOperatorToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
+import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -22,8 +25,10 @@ export interface AdminOptions {
   gate: Pick<Gate, "policy" | "approvals">;
   /** Without one nothing can be approved. */
   ledger?: Pick<Ledger, "append" | "status"> | undefined;
-  /** More reasons why calls cannot be served now; none means ready. */
-  readiness?: () => readonly string[];
+  /** Components that calls depend on besides `policy` and `ledger`, for `/readyz`. */
+  components?: ComponentChecks;
+  /** Whether everything that serves calls has been started, for `/startupz`. */
+  isStarted?: () => boolean;
   /** Applications that are not served as they should be. The others are, so this one port stays ready. */
   refused?: () => readonly { readonly app: string; readonly reason: string }[];
   /** Where the operator's credential is, or will be made. */
@@ -62,27 +67,29 @@ export interface AdminListener {
   close(graceMs?: number): Promise<void>;
 }
 
+/** Beside the operator's token. */
+const METRICS_TOKEN_FILE = "metrics.token";
 /** How many applications an answer names. */
 const MAX_REFUSED = 100;
-
-const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
 export async function startAdmin(options: AdminOptions): Promise<AdminListener> {
   const host = options.host ?? "127.0.0.1";
   const limits = { ...DEFAULT_ADMIN_LIMITS, ...options.limits };
   const { maxFailuresPerMinute } = limits;
   const token = ensureOperatorToken(options.tokenFile);
-  const guard = new Guard({ listenHost: host, allowedHosts: options.allowedHosts ?? [], token, maxFailuresPerMinute });
-  const admin = new Admin(options, guard, limits);
+  const metricsToken = ensureOperatorToken(join(dirname(options.tokenFile), METRICS_TOKEN_FILE));
+  const allowedHosts = options.allowedHosts ?? [];
+  const guard = new Guard({ listenHost: host, allowedHosts, token, metricsToken, maxFailuresPerMinute });
   const { ledger } = options;
   if (ledger) options.telemetry.metrics.watchLedger(() => ledger.status());
-  const server = createServer({ maxHeaderSize: 8 * 1024 }, (request, response) => void admin.handle(request, response));
-  server.maxConnections = limits.maxConnections;
+  const server = createServer({ maxHeaderSize: 8 * 1024 });
+  const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections));
+  server.on("request", (request, response) => void admin.handle(request, response));
   server.headersTimeout = limits.headersMs;
   server.requestTimeout = limits.requestMs;
   server.keepAliveTimeout = 5_000;
   await listen(server, host, options.port ?? 0);
-  if (!LOOPBACK.has(host)) {
+  if (!isLoopbackHost(host)) {
     options.telemetry.log.warning(
       "the admin port is open beyond this machine, and its credential travels unencrypted",
       {
@@ -117,8 +124,16 @@ class Admin {
   readonly #limits: AdminLimits;
   readonly #answering: Answering;
   readonly #operator: Approver;
+  /** Called for each request whose credential was accepted. */
+  readonly #authenticated: (request: IncomingMessage, response: ServerResponse) => void;
 
-  constructor(options: AdminOptions, guard: Guard, limits: AdminLimits) {
+  constructor(
+    options: AdminOptions,
+    guard: Guard,
+    limits: AdminLimits,
+    authenticated: ReturnType<typeof boundConnections>,
+  ) {
+    this.#authenticated = authenticated;
     this.#options = options;
     this.#guard = guard;
     this.#limits = limits;
@@ -138,6 +153,7 @@ class Admin {
         return sendFault(response, new Fault("InvalidRequest", `use ${route.method} here`), traceId, 405);
       }
       const by = route.isOpen ? this.#operator : await this.#credentialOf(request);
+      if (!route.isOpen) this.#authenticated(request, response);
       await route.run(request, response, traceId, by);
     } catch (error) {
       this.#fail(request, response, asFault(error), traceId);
@@ -156,11 +172,15 @@ class Admin {
     const path = url.split("?", 1)[0] as string;
     switch (path) {
       case "/metrics":
-        return { method: "GET", isOpen: true, run: (_request, response) => this.#metrics(response) };
+        return { method: "GET", isOpen: true, run: (request, response) => this.#metrics(request, response) };
+      // Both answer when the event loop runs, whatever the components report: restarting this process mends none of them.
       case "/healthz":
+      case "/livez":
         return { method: "GET", isOpen: true, run: (_request, response) => sendJson(response, 200, { status: "ok" }) };
       case "/readyz":
-        return { method: "GET", isOpen: true, run: (_request, response) => this.#ready(response) };
+        return { method: "GET", isOpen: true, run: (request, response) => this.#ready(request, response) };
+      case "/startupz":
+        return { method: "GET", isOpen: true, run: (_request, response) => this.#started(response) };
       case "/v1/policy":
         return { method: "GET", run: (_request, response, _traceId, by) => this.#policy(response, by) };
       case "/v1/servers":
@@ -189,21 +209,45 @@ class Admin {
     };
   }
 
-  #metrics(response: ServerResponse): void {
-    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, renderPrometheus(this.#options.telemetry.metrics));
+  /** Series of applications and tools need a credential; the process's own need none. */
+  #metrics(request: IncomingMessage, response: ServerResponse): void {
+    const processOnly = request.headers.authorization === undefined;
+    if (!processOnly) this.#guard.checkMetricsCredential(request);
+    const text = renderPrometheus(this.#options.telemetry.metrics, { processOnly });
+    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, text);
   }
 
-  #ready(response: ServerResponse): void {
-    const { gate, ledger, readiness } = this.#options;
-    const reasons: string[] = [];
-    if (gate.policy.hash === noPolicy.hash) reasons.push("no policy is loaded");
-    if (ledger && !ledger.status().healthy) reasons.push("the ledger cannot be written");
-    reasons.push(...(readiness?.() ?? []));
+  #started(response: ServerResponse): void {
+    const isStarted = this.#options.isStarted?.() ?? true;
+    sendJson(response, isStarted ? 200 : 503, { started: isStarted });
+  }
+
+  /** Without a credential the answer names neither components nor applications. */
+  #ready(request: IncomingMessage, response: ServerResponse): void {
+    const isAnonymous = request.headers.authorization === undefined;
+    if (!isAnonymous) this.#guard.checkCredential(request);
+    const { isReady, report } = evaluateReadiness(this.#checks());
+    const status = isReady ? 200 : 503;
+    if (isAnonymous) return sendJson(response, status, { ready: isReady });
     const refused = (this.#options.refused?.() ?? [])
       .slice(0, MAX_REFUSED)
       .map(({ app, reason }) => ({ app, reason: reason.slice(0, MAX_REASON_CHARS) }));
-    const applications = refused.length === 0 ? {} : { applications: refused };
-    sendJson(response, reasons.length === 0 ? 200 : 503, { ready: reasons.length === 0, reasons, ...applications });
+    sendJson(response, status, { ...report, ...(refused.length === 0 ? {} : { applications: refused }) });
+  }
+
+  #checks(): ComponentChecks {
+    const { gate, ledger, components } = this.#options;
+    const policy = (): ComponentState => {
+      if (gate.policy.hash === noPolicy.hash) return { problem: "no policy is loaded" };
+      return components?.policy?.() ?? {};
+    };
+    const ledgerState = (): ComponentState => {
+      const { healthy, lastError } = (ledger as Pick<Ledger, "status">).status();
+      const why = lastError?.message;
+      if (!healthy) return { problem: `the ledger cannot be written${why === undefined ? "" : `: ${why}`}` };
+      return { warning: why };
+    };
+    return { ...components, policy, ...(ledger ? { ledger: ledgerState } : {}) };
   }
 
   #policy(response: ServerResponse, by: Approver): void {
@@ -225,9 +269,8 @@ class Admin {
 
   async #list(request: IncomingMessage, response: ServerResponse, by: Approver): Promise<void> {
     const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
-    const all = await this.#answering.list(by);
-    const approvals = all.filter((challenge) => state === null || challenge.state === state).map(listed);
-    sendJson(response, 200, { approvals });
+    const all = await this.#answering.list(by, state ?? undefined);
+    sendJson(response, 200, { approvals: all.map(listed) });
   }
 
   async #show(id: string, response: ServerResponse, by: Approver): Promise<void> {

@@ -20,6 +20,8 @@ export async function askAdmin(
   admin: string | undefined,
   path: string,
   body?: object,
+  /** Further statuses whose body is an answer. */
+  answers: readonly number[] = [],
 ): Promise<unknown> {
   const { operatorToken, dir } = statePaths(shared(command).dir);
   let token: string;
@@ -49,7 +51,7 @@ export async function askAdmin(
     );
   });
   const answer = (await response.body.json()) as { error?: { reason: string; suggestions?: string[] } };
-  if (response.statusCode < 400) return answer;
+  if (response.statusCode < 400 || answers.includes(response.statusCode)) return answer;
   const exit = response.statusCode === 401 ? EXIT.auth : EXIT.error;
   throw new CliError(
     answer.error?.reason ?? `HTTP ${response.statusCode}`,

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { type AdminListener, startAdmin } from "../admin/index.js";
 import { createGate, type Gate } from "../gate/index.js";
 import { createGateway } from "../gateway/index.js";
-import { type AuditSummary, closeSharedSandbox, type Policy, policyFor } from "../host/index.js";
+import { type AuditSummary, closeProcess, closeSharedSandbox, type Policy, policyFor } from "../host/index.js";
 import { localIdentity } from "../identity/index.js";
 import { type Ledger, LedgerLocked, openLedger } from "../ledger/index.js";
 import { createTelemetry, type Level, type Telemetry } from "../telemetry/index.js";
@@ -18,6 +18,8 @@ import { loadHostPolicy, problemsOf, requireClient, requireFile } from "./host-c
 import { opennessOf, requireClosed } from "./host-config/ownership.js";
 import { hostPolicySet } from "./host-gate.js";
 import { hostServer } from "./host-server.js";
+import { Health } from "./health.js";
+import { untilSignalled } from "./shutdown.js";
 
 export interface HostOptions extends HostFileOptions {
   client?: string;
@@ -31,6 +33,7 @@ const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 const MAX_LEDGERS = 64;
 
 export async function runHost(options: HostOptions): Promise<void> {
+  closeProcess();
   const files = hostFiles(options);
   // Whoever started us said which client this is; the client itself is not asked.
   const identify = localIdentity(options.client === undefined ? {} : { agent: options.client });
@@ -86,14 +89,12 @@ export async function runHost(options: HostOptions): Promise<void> {
       "This is a server for an MCP client: it waits for JSON-RPC, a message a line. Ctrl-D ends it.\n",
     );
   }
-  const admin = await openMetrics(options.metricsPort, { telemetry, gate, ledger, files });
+  const health = new Health();
+  const admin = await openMetrics(options.metricsPort, { telemetry, gate, ledger, files, health });
   const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxBufferedBytes: MAX_MESSAGE_BYTES };
   const listener = await listenStdio(endpoint, { limits });
-  const stopped = new Promise<void>((done) => {
-    process.once("SIGINT", () => done());
-    process.once("SIGTERM", () => done());
-  });
-  await Promise.race([listener.closed, stopped]);
+  await Promise.race([listener.closed, untilSignalled()]);
+  health.stopping();
   await admin?.close();
   endpoint.close();
   await listener.close();
@@ -107,15 +108,18 @@ interface Watched {
   readonly gate: Gate;
   readonly ledger: Ledger;
   readonly files: HostFiles;
+  readonly health: Health;
 }
 
-/** `/metrics` and `/healthz` for this machine. Every client starts a host of its own; one that finds the port taken serves all the same. */
+/** `/metrics`, `/livez` and `/readyz` for this machine. Every client starts a host of its own; one that finds the port taken serves all the same. */
 async function openMetrics(port: number | undefined, watched: Watched): Promise<AdminListener | undefined> {
   if (port === undefined) return undefined;
-  const { telemetry, gate, ledger, files } = watched;
+  const { telemetry, gate, ledger, files, health } = watched;
   try {
     const tokenFile = join(files.state, "operator.token");
-    const admin = await startAdmin({ port, telemetry, gate, ledger, tokenFile, policyFiles: () => [files.config] });
+    const { components } = health;
+    const policyFiles = (): string[] => [files.config];
+    const admin = await startAdmin({ port, telemetry, gate, ledger, tokenFile, policyFiles, components });
     telemetry.log.notice("metrics", { url: `${admin.url}/metrics` });
     return admin;
   } catch (error) {

@@ -84,8 +84,8 @@ export function hostServer(policy: () => Policy, audit: (line: AuditSummary) => 
   return {
     server,
     announce: (agent) => hostTools.forEach((definition) => offer(definition, agent)),
-    voice: ({ principal, target, arguments: args }) =>
-      voiceOf(policyFor(policy(), principal.agent), target.name, args, audit),
+    voice: ({ principal, target, arguments: args, trace }) =>
+      voiceOf(policyFor(policy(), principal.agent), target.name, args, trace, audit),
   };
 }
 
@@ -112,13 +112,19 @@ async function run(name: string, policy: Policy, args: JsonObject, context: Call
   }
 }
 
-function voiceOf(policy: Policy, name: string, args: JsonObject, audit: (line: AuditSummary) => void): Verdict {
+function voiceOf(
+  policy: Policy,
+  name: string,
+  args: JsonObject,
+  reqId: string | undefined,
+  audit: (line: AuditSummary) => void,
+): Verdict {
   const decide = DECIDE[name];
   if (!decide) return deny("PolicyDeny", "host", `the host has no tool \`${name}\``);
   const decision = decide(policy, args);
   if (decision.effect === "permit") return { ...PERMIT, rules: [{ id: decision.rule }] };
   const { denial } = decision;
-  audit(deniedSummary(name as ToolName, policy, args, denial));
+  audit(deniedSummary(name as ToolName, policy, args, denial, reqId));
   return deny(TYPES[denial.code], denial.rule, denial.reason, {
     field: denial.field,
     suggestions: denial.suggestions,

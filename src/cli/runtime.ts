@@ -3,16 +3,31 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type AdminListener, startAdmin } from "../admin/index.js";
-import { createGate, type Gate, type PolicySwap, type PolicyWatcher, watchPolicy } from "../gate/index.js";
+import {
+  createGate,
+  type Gate,
+  type PolicySwap,
+  type PolicyWatcher,
+  type Principal,
+  watchPolicy,
+} from "../gate/index.js";
 import { createGateway, type Endpoint, type GatewayLimits, toolSummaries } from "../gateway/index.js";
+import { unknownCaller } from "../identity/index.js";
 import { type Ledger, openLedger } from "../ledger/index.js";
+import { openStorage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
 import { announceAdmin } from "./gateway/admin-places.js";
+import { pendingReasons, POLICY_PENDING, recordChanges } from "./gateway/record-changes.js";
+import type { GatewayRuntimeOptions, IdentityHere } from "./gateway/runtime.js";
+import { Health } from "./health.js";
 import { watchLedger } from "./ledger-watch.js";
-import { ensureState, type State } from "./state.js";
+import { closeListeners } from "./shutdown.js";
+import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "./state.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
+
+const LEDGER_ORIGIN = "portcullis.local/gateway";
 
 export interface RuntimeOptions {
   stateDir: string;
@@ -31,13 +46,17 @@ export interface RuntimeOptions {
     allowedOrigins?: readonly string[];
   };
   tcp?: { host: string; port: number };
-  websocket?: { host: string; port: number };
+  websocket?: Parameters<typeof listenWebSocket>[1];
   admin?: { host: string; port: number };
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
   /** Callers are its agents, and each holds what was delegated to it. */
   workflow?: WorkflowInForce;
+  /** The store whose keys callers send; that of the data directory unless given. */
+  storage?: string | undefined;
+  /** How callers are identified; the local user only, unless given. */
+  identity?: GatewayRuntimeOptions["identity"];
 }
 
 export interface Runtime {
@@ -49,16 +68,21 @@ export interface Runtime {
   readonly listeners: readonly Listener[];
   readonly admin: AdminListener | undefined;
   readonly watcher: PolicyWatcher;
-  close(): Promise<void>;
+  readonly isLocalAccessOn: boolean;
+  readonly health: Health;
+  close(callMs?: number): Promise<void>;
 }
+
+/** Closes in reverse order; each gets the time that calls under way have left. */
+type Opened = ((callMs?: number) => unknown)[];
 
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const state = ensureState(options.stateDir);
   const telemetry = createTelemetry({ serviceName: "portcullis", ...options.telemetry });
   // What has been opened is closed again, in reverse, when anything after it fails to open.
-  const opened: (() => unknown)[] = [() => telemetry.shutdown()];
-  const closeAll = async (): Promise<void> => {
-    for (const close of opened.splice(0).reverse()) await close();
+  const opened: Opened = [() => telemetry.shutdown()];
+  const closeAll = async (callMs?: number): Promise<void> => {
+    for (const close of opened.splice(0).reverse()) await close(callMs);
   };
   try {
     return await open(options, state, telemetry, opened, closeAll);
@@ -72,16 +96,18 @@ async function open(
   options: RuntimeOptions,
   state: State,
   telemetry: Telemetry,
-  opened: (() => unknown)[],
-  closeAll: () => Promise<void>,
+  opened: Opened,
+  closeAll: Runtime["close"],
 ): Promise<Runtime> {
+  const health = new Health();
+  opened.push(() => health.close());
   const { server } = options;
   const readOnly = new Set(options.readOnlyTools);
   const tools = () => toolSummaries(server, readOnly);
   await writeFile(join(state.dir, "tools.json"), manifest(server), { mode: 0o600 });
   const ledger = await openLedger({
     dir: state.ledgerDir,
-    origin: "portcullis.local/gateway",
+    origin: LEDGER_ORIGIN,
     keepArguments: options.keepArguments ?? false,
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
@@ -95,16 +121,20 @@ async function open(
     tools,
     gate,
     onSwap: (swap) => recordSwap(ledger, telemetry, swap),
+    onPending: ({ to, problem }) => telemetry.log.error(POLICY_PENDING, { policy: to, problem }),
     onRefused: ({ kept, error }) => {
       telemetry.metrics.policyRefusals.inc();
       telemetry.log.error("the new policy is refused, the old one stays", { kept, problem: error.message });
     },
   });
   opened.push(() => watcher.close());
+  health.watchPolicy(watcher);
   const unwatch = server.onChange((change) => {
     if (change.kind === "tools") void watcher.reload();
   });
   opened.push(unwatch);
+  const who = options.identity && (await openIdentity(options, state, { telemetry, ledger, health }, opened));
+  health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, 0, who?.recordingProblem()));
   const endpoint = createGateway({
     server,
     gate,
@@ -113,9 +143,10 @@ async function open(
     limits: options.limits,
     readOnlyTools: readOnly,
     keepArguments: options.keepArguments,
-    identify: workflow?.identify(),
+    identify: workflow?.identify(who?.identify) ?? who?.identify,
   });
   opened.push(() => endpoint.close());
+  who?.onRevoked((credential) => endpoint.revoked(credential));
   const admin = options.admin
     ? await startAdmin({
         ...options.admin,
@@ -123,16 +154,18 @@ async function open(
         gate,
         ledger,
         tokenFile: state.operatorToken,
+        ...(who?.approverFor ? { approverFor: who.approverFor } : {}),
         policyFiles: () => watcher.files,
+        components: health.components,
+        isStarted: health.isStarted,
       })
     : undefined;
   opened.push(() => admin?.close());
   if (admin) opened.push(announceAdmin(state.dir, admin.url));
   const listeners: Listener[] = [];
+  opened.push((callMs) => closeListeners(listeners, () => endpoint.endStreams(), callMs));
   const listen = async (listening: Promise<Listener>): Promise<void> => {
-    const listener = await listening;
-    listeners.push(listener);
-    opened.push(() => listener.close());
+    listeners.push(await listening);
   };
   if (options.http) await listen(listenHttp(endpoint, options.http));
   if (options.tcp) await listen(listenTcp(endpoint, options.tcp));
@@ -141,11 +174,68 @@ async function open(
     telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
     return [];
   });
-  return { state, endpoint, gate, ledger, telemetry, listeners, admin, watcher, close: closeAll };
+  health.started();
+  const isLocalAccessOn = who?.isLocalAccessOn ?? true;
+  const close = closeAll;
+  return { state, endpoint, gate, ledger, telemetry, listeners, admin, watcher, isLocalAccessOn, health, close };
+}
+
+interface KnownCallers extends IdentityHere {
+  onRevoked(listener: (credential: string) => void): void;
+  recordingProblem(): string | undefined;
+}
+
+/** Keys of the application `local` are accepted, those of other applications are not. */
+async function openIdentity(
+  options: RuntimeOptions,
+  state: State,
+  { telemetry, ledger, health }: { telemetry: Telemetry; ledger: Ledger; health: Health },
+  opened: Opened,
+): Promise<KnownCallers | undefined> {
+  const storage = await openStorage(options.storage, {
+    defaultFile: join(state.dir, STORE_FILE),
+    waitMs: STORE_WAIT_MS,
+  });
+  opened.push(() => storage.close());
+  health.watchStore(storage);
+  let revoked: (credential: string) => void = () => {};
+  const who = await options.identity?.({ storage, telemetry, onRevoked: (_app, key) => revoked(key) });
+  if (!who) return undefined;
+  opened.push(() => who.close());
+  const unwatch = await storage.feed.watch({
+    change: ({ topic, action, name }) => {
+      if (topic === "key" && (action === "revoke" || action === "changed")) revoked(name);
+    },
+    resync: () => {},
+  });
+  opened.push(unwatch);
+  const recorder = await recordChanges({ storage, ledger, origin: LEDGER_ORIGIN, telemetry });
+  opened.push(() => recorder.close());
+  const app = options.workflow?.app ?? "local";
+  const ofThisApp = (principal: Principal): Principal => {
+    if (principal.app === app) return principal;
+    throw unknownCaller();
+  };
+  return {
+    ...who,
+    identify: (peer, auth, meta) => {
+      const known = who.identify(peer, auth, meta);
+      return known instanceof Promise ? known.then(ofThisApp) : ofThisApp(known);
+    },
+    onRevoked: (listener) => {
+      revoked = listener;
+    },
+    recordingProblem: () => recorder.problem,
+  };
 }
 
 async function recordSwap(ledger: Ledger, telemetry: Telemetry, swap: PolicySwap): Promise<void> {
-  await ledger.append({ kind: "policy", old: swap.from, new: swap.to, detail: { files: swap.files } });
+  await ledger.append({
+    kind: "policy",
+    old: swap.from,
+    new: swap.to,
+    detail: { files: swap.files, interim: swap.interim },
+  });
   telemetry.metrics.policyReloads.inc();
   telemetry.log.info("policy in force", { policy: swap.to, files: swap.files });
 }

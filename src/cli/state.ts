@@ -14,6 +14,9 @@ export interface State {
 }
 
 export const DEFAULT_STATE_DIR = ".portcullis";
+export const STORE_FILE = "portcullis.db";
+/** A caller whose call needs the store learns within two seconds that it does not answer. */
+export const STORE_WAIT_MS = 1_500;
 
 export function statePaths(dir: string): Omit<State, "isNew"> {
   const root = resolve(dir);

@@ -39,6 +39,7 @@ export function decisionEntry(of: Recorded, decision: Decision): DecisionEntry {
     reason: decision.reason,
     mode: decision.observed ? "observe" : "enforce",
     args: intent.argumentsText,
+    ...(intent.forwardedText === "{}" ? {} : { forwarded: intent.forwardedText }),
   };
 }
 

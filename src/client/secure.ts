@@ -149,16 +149,18 @@ export class SecureCalls {
     const { principal, target, trace } = proposal;
     const forwarded = { ...(proposal.meta ? { _meta: proposal.meta } : {}), ...extra };
     const intent = makeIntent({ principal, method: "tools/call", target, arguments: proposal.arguments, forwarded });
-    const decision = await this.#decide(proposal, intent, extra);
+    const decision = await this.#decide(proposal, intent);
     const recorded: Recorded = { call: newCallId(), trace, principal, target, intent };
     if (!decision.permit) {
       await this.#recordRefusal(recorded, decision);
       throw this.#refusal(proposal, extra, decision);
     }
+    let isStarted = false;
     try {
       const grant = spend(decision.permit);
       // Written before anything runs: no record, no effect.
       await this.#record(decisionEntry(recorded, decision));
+      isStarted = true;
       const startedAt = performance.now();
       const answer = await this.#send(proposal, grant.intent, grant.obligations);
       const latencyMs = performance.now() - startedAt;
@@ -166,11 +168,12 @@ export class SecureCalls {
       if (answer.error) throw answer.error;
       return answer.result;
     } finally {
+      if (!isStarted) await decision.restoreApproval?.();
       decision.release();
     }
   }
 
-  #decide(proposal: Proposal, intent: Intent, extra: JsonObject): Decision | Promise<Decision> {
+  #decide(proposal: Proposal, intent: Intent): Decision | Promise<Decision> {
     const { principal, target } = proposal;
     if (principal.tools && !principal.tools.has(target.name)) {
       const reason = `\`${target.name}\` is not among the tools that ${principal.app}/${principal.agent} may reach`;
@@ -179,7 +182,6 @@ export class SecureCalls {
     return this.#gate.decide(
       { principal, method: "tools/call", target, arguments: proposal.arguments, transport: this.#transport },
       intent,
-      extra.inputResponses,
     );
   }
 

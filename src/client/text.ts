@@ -1,6 +1,6 @@
 // Messages as texts: written so that canonical arguments travel unchanged, read so that nothing is lost.
 
-import type { JsonObject, JsonValue } from "../protocol/index.js";
+import { endOfString, type JsonObject, type JsonValue } from "../protocol/index.js";
 
 /** `argumentsText` goes in as it is: what was hashed and decided is what the server reads. */
 export function encodeRequest(id: number, method: string, params: JsonObject, argumentsText?: string): string {
@@ -25,13 +25,4 @@ export function parseMessage(text: string, maxDepth: number): JsonValue {
     }
   }
   return JSON.parse(text) as JsonValue;
-}
-
-function endOfString(text: string, start: number): number {
-  for (let i = text.indexOf('"', start + 1); i !== -1; i = text.indexOf('"', i + 1)) {
-    let slashes = 0;
-    while (text.charCodeAt(i - 1 - slashes) === 0x5c) slashes++;
-    if (slashes % 2 === 0) return i;
-  }
-  return text.length;
 }

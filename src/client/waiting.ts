@@ -14,9 +14,9 @@ const MAX_REPEAT_MS = 10_000;
 export async function untilAnswered(approvals: Approvals, challengeId: string, options: WaitOptions): Promise<void> {
   if (options.signal?.aborted) throw cancelled();
   const settled = await approvals.settled(challengeId, options.timeoutMs ?? DEFAULT_WAIT_MS, options.signal);
-  if (settled?.state === "approved" || settled?.state === "denied") return;
+  if (settled === "approved" || settled === "denied") return;
   if (options.signal?.aborted) throw cancelled();
-  if (settled?.state === "redeemed") throw didNotRun("another, identical call used the approval");
+  if (settled === "redeemed") throw didNotRun("another, identical call used the approval");
   throw didNotRun("nobody approved it in time");
 }
 

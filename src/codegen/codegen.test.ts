@@ -140,3 +140,10 @@ describe("a manifest that cannot be generated from", () => {
     expect(() => generate("rust", { tools: [] }, { unguarded: ["x"] })).toThrow("there is no tool `x`");
   });
 });
+
+it("asks serde_json for floats that come back as they were sent", () => {
+  const manifest = { tools: [{ name: "a", inputSchema: { type: "object", properties: { x: { type: "number" } } } }] };
+  const cargo = generate("rust", manifest, { name: "a" }).files.find(({ path }) => path === "Cargo.toml");
+  // Without it 122.416294033786585 is read as 122.4162940337866.
+  expect(cargo?.text).toContain('serde_json = { version = "1", features = ["float_roundtrip"] }');
+});

@@ -1,5 +1,7 @@
-import { describe, expect, it } from "vitest";
-import { type Approver, MemoryApprovals } from "./approvals.js";
+import { describe, expect, it, vi } from "vitest";
+import type { JsonObject } from "../protocol/index.js";
+import { type Approver, MemoryApprovals, StoredApprovals } from "./approvals.js";
+import { MemoryChallenges } from "./challenges.js";
 import { makeIntent } from "./intent.js";
 import type { Principal, Target } from "./types.js";
 
@@ -7,8 +9,17 @@ const alice: Principal = { app: "blog", agent: "alice", scope: [], via: "test" }
 const target = { name: "t", binding: "b", definitionHash: "h" } as Target;
 const operator: Approver = { name: "olga", groups: ["operators"] };
 
-function request(args: Record<string, string> = {}, more: object = {}) {
-  const intent = makeIntent({ principal: alice, method: "tools/call", target, arguments: args, forwarded: {} });
+interface Other {
+  principal?: Principal;
+  target?: Target;
+  forwarded?: JsonObject;
+  rules?: { id: string }[];
+  approvers?: string[];
+}
+
+function request(args: Record<string, string> = {}, { forwarded = {}, ...more }: Other = {}) {
+  const parts = { principal: alice, target, ...more };
+  const intent = makeIntent({ ...parts, method: "tools/call", arguments: args, forwarded });
   return {
     principal: alice,
     method: "tools/call",
@@ -37,7 +48,9 @@ describe("a challenge", () => {
     ["another rule", request({ a: "1" }, { rules: [{ id: "r2" }] })],
     ["other approvers", request({ a: "1" }, { approvers: ["admins"] })],
     ["another definition", request({ a: "1" }, { target: { ...target, definitionHash: "h2" } })],
-    ["other answers", request({ a: "1" }, { inputResponses: { q: {} } })],
+    ["another server", request({ a: "1" }, { target: { ...target, binding: "b2" } })],
+    ["other answers", request({ a: "1" }, { forwarded: { inputResponses: { q: {} } } })],
+    ["other forwarded fields", request({ a: "1" }, { forwarded: { _meta: { "com.example/x": 1 } } })],
   ])("is not joined by %s", async (_what, other) => {
     const approvals = new MemoryApprovals();
     const first = await approvals.open(request({ a: "1" }));
@@ -99,18 +112,78 @@ describe("a challenge", () => {
     const { challenge } = await approvals.open(request());
     const waiting = approvals.settled(challenge.id, 60_000);
     await approvals.approve(challenge.id, operator);
-    expect((await waiting)?.state).toBe("approved");
+    expect(await waiting).toBe("approved");
   });
 
   it("stops waiting after the time given", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
-    expect((await approvals.settled(challenge.id, 10))?.state).toBe("pending");
+    expect(await approvals.settled(challenge.id, 10)).toBe("pending");
   });
 
-  it("is one of a bounded number", async () => {
-    const approvals = new MemoryApprovals({ maxOpen: 3 });
-    for (let i = 0; i < 3; i++) await approvals.open(request({ a: String(i) }));
-    await expect(approvals.open(request({ a: "3" }))).rejects.toThrow(/3 challenges are already open/);
+  it("is one of a bounded number per agent and per application, and a denial frees its place", async () => {
+    const approvals = new MemoryApprovals();
+    const bounds = { perApp: 3, perAgent: 2 };
+    const bob = (a: string) => request({ a }, { principal: { ...alice, agent: "bob" } });
+    const first = await approvals.open(request({ a: "0" }), bounds);
+    await approvals.open(request({ a: "1" }), bounds);
+    await expect(approvals.open(request({ a: "2" }), bounds)).rejects.toThrow(
+      /2 challenges per agent are already open/,
+    );
+    expect((await approvals.open(request({ a: "0" }), bounds)).isNew).toBe(false);
+    await approvals.open(bob("0"), bounds);
+    await expect(approvals.open(bob("1"), bounds)).rejects.toThrow(/3 challenges per app are already open/);
+    await approvals.open(request({ a: "0" }, { principal: { ...alice, app: "shop" } }), bounds);
+    await approvals.deny(first.challenge.id, operator, "no");
+    expect((await approvals.open(bob("1"), bounds)).isNew).toBe(true);
+    // The answer is still there for whoever repeats the denied call.
+    expect((await approvals.open(request({ a: "0" }), bounds)).challenge).toMatchObject({ denyReason: "no" });
+  });
+
+  it("that was redeemed can be given back, once, and is then redeemed once more", async () => {
+    const approvals = new MemoryApprovals();
+    const { challenge } = await approvals.open(request());
+    await approvals.approve(challenge.id, operator);
+    expect(await approvals.restore(challenge.id)).toBe(false);
+    expect(await approvals.redeem(challenge.id)).toBe(true);
+    expect([await approvals.restore(challenge.id), await approvals.restore(challenge.id)]).toEqual([true, false]);
+    expect((await approvals.open(request())).challenge).toMatchObject({ id: challenge.id, state: "approved" });
+    expect([await approvals.redeem(challenge.id), await approvals.redeem(challenge.id)]).toEqual([true, false]);
+  });
+
+  it("is not given back when an identical call is pending by then", async () => {
+    const approvals = new MemoryApprovals();
+    const { challenge } = await approvals.open(request());
+    await approvals.approve(challenge.id, operator);
+    await approvals.redeem(challenge.id);
+    expect((await approvals.open(request())).isNew).toBe(true);
+    expect(await approvals.restore(challenge.id)).toBe(false);
+  });
+
+  it("appears in lists without its full arguments", async () => {
+    const approvals = new MemoryApprovals();
+    const text = "x".repeat(10_000);
+    const { challenge } = await approvals.open(request({ text }));
+    const [listed] = await approvals.list({ app: "blog", state: "pending" });
+    expect(listed).toMatchObject({ id: challenge.id, argumentsChars: 10_011 });
+    expect(JSON.stringify(listed).length).toBeLessThan(2_000);
+    expect(await approvals.list({ app: "shop" })).toEqual([]);
+    expect((await approvals.get(challenge.id))?.argumentsText).toContain(text);
+  });
+});
+
+describe("calls that wait for an approver", () => {
+  it("share one subscription, and look at states alone", async () => {
+    const store = new MemoryChallenges();
+    const looks = vi.spyOn(store, "get");
+    const subscriptions = vi.spyOn(store, "onChange");
+    const approvals = new StoredApprovals(store);
+    const { challenge } = await approvals.open(request());
+    const waiting = Array.from({ length: 500 }, () => approvals.settled(challenge.id, 60_000));
+    await approvals.deny(challenge.id, operator, "no");
+    expect(new Set(await Promise.all(waiting))).toEqual(new Set(["denied"]));
+    expect(subscriptions).toHaveBeenCalledTimes(1);
+    // The one that denies reads it in full.
+    expect(looks).toHaveBeenCalledTimes(1);
   });
 });

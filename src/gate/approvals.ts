@@ -4,14 +4,22 @@
 import { randomBytes } from "node:crypto";
 import type { JsonObject } from "../protocol/index.js";
 import { canonicalize } from "./canonical.js";
-import { type ChallengeStore, type KeptChallenge, MemoryChallenges } from "./challenges.js";
+import { ApprovalWaits } from "./approval-waits.js";
+import {
+  type ChallengeFilter,
+  type ChallengeStore,
+  type KeptChallenge,
+  MemoryChallenges,
+  type OpenBounds,
+} from "./challenges.js";
 import { contentId } from "./content-id.js";
 import type { Intent } from "./intent.js";
 import type { Principal, Rule, Target } from "./types.js";
 
 export type ChallengeState = "pending" | "approved" | "denied" | "redeemed" | "expired";
 
-export interface Challenge {
+/** What lists show: everything but the full text of the arguments. */
+export interface ChallengeSummary {
   readonly id: string;
   readonly key: string;
   readonly app: string;
@@ -21,8 +29,11 @@ export interface Challenge {
   readonly binding: string;
   readonly intentId: string;
   readonly argumentsId: string;
-  /** Full canonical arguments, for the approver's eyes. */
-  readonly argumentsText: string;
+  /** The beginning of the canonical arguments, and how many characters they have. */
+  readonly argumentsPreview: string;
+  readonly argumentsChars: number;
+  /** How many characters the text has that travels beside the arguments. */
+  readonly forwardedChars: number;
   readonly rules: readonly Rule[];
   readonly approvers: readonly string[];
   readonly reason: string;
@@ -35,30 +46,58 @@ export interface Challenge {
   readonly denyReason?: string;
 }
 
+export interface Challenge extends ChallengeSummary {
+  /** Full canonical arguments, for the approver's eyes. */
+  readonly argumentsText: string;
+  /** Canonical text of what travels beside the arguments; "{}" when nothing does. */
+  readonly forwardedText: string;
+}
+
 export interface ChallengeRequest {
   principal: Principal;
   method: string;
   target: Target;
   intent: Intent;
-  /** Answers the caller sent along are part of what is approved. */
-  inputResponses?: unknown;
   rules: readonly Rule[];
   approvers: readonly string[];
   reason: string;
   policyHash: string;
 }
 
+/** How many approval requests may be open at once, and how much an approver can be asked to read. */
+export interface ApprovalLimits extends OpenBounds {
+  /** Bytes of the canonical arguments together with everything else that is forwarded. */
+  readonly maxBytes: number;
+}
+
+export const DEFAULT_APPROVAL_LIMITS: ApprovalLimits = { perApp: 1_000, perAgent: 100, maxBytes: 64 * 1024 };
+
+/** Nothing was opened, because a bound is reached. */
+export class ApprovalsFull extends Error {
+  readonly per: "app" | "agent";
+  constructor(per: "app" | "agent", max: number) {
+    super(`${max} challenges per ${per} are already open; answer some or wait for them to expire`);
+    this.name = "ApprovalsFull";
+    this.per = per;
+  }
+}
+
 export interface Approvals {
-  /** The live challenge for this very call, or a new one. */
-  open(request: ChallengeRequest): Promise<{ challenge: Challenge; isNew: boolean }>;
+  /** The live challenge for this very call, or a new one; throws `ApprovalsFull` when a bound is reached. */
+  open(request: ChallengeRequest, bounds?: OpenBounds): Promise<{ challenge: Challenge; isNew: boolean }>;
   /** Compare-and-set approved → redeemed: true for exactly one caller. */
   redeem(id: string): Promise<boolean>;
+  /**
+   * Undoes the caller's own redemption, because nothing was started. False when it no longer can be: the approval
+   * expired meanwhile, or an identical call is pending by now.
+   */
+  restore(id: string): Promise<boolean>;
   get(id: string): Promise<Challenge | undefined>;
-  list(): Promise<Challenge[]>;
+  list(filter?: ChallengeFilter): Promise<ChallengeSummary[]>;
   approve(id: string, by: Approver): Promise<Challenge>;
   deny(id: string, by: Approver, reason: string): Promise<Challenge>;
-  /** Resolves when the challenge is no longer pending, or after `timeoutMs`, whichever comes first. */
-  settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Challenge | undefined>;
+  /** The state once it is no longer pending, or after `timeoutMs`; undefined when there is no such challenge. */
+  settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<ChallengeState | undefined>;
   onOpen(listener: (challenge: Challenge) => void): () => void;
 }
 
@@ -82,28 +121,29 @@ export class ApprovalRefused extends Error {
 
 export interface ApprovalOptions {
   ttlMs?: number;
-  maxOpen?: number;
 }
 
 const DEFAULT_TTL_MS = 15 * 60_000;
-const DEFAULT_MAX_OPEN = 1_000;
-/** Who waits looks again this often, should word of a change get lost. */
-const LOOK_MS = 1_000;
+const MAX_LISTED = 1_000;
+const PREVIEW_CHARS = 200;
 
 /** Challenges in a store, be it the memory of this process or one that replicas share. */
 export class StoredApprovals implements Approvals {
   readonly #store: ChallengeStore;
   readonly #ttlMs: number;
-  readonly #maxOpen: number;
+  readonly #waits: ApprovalWaits;
   readonly #listeners = new Set<(challenge: Challenge) => void>();
 
   constructor(store: ChallengeStore, options: ApprovalOptions = {}) {
     this.#store = store;
     this.#ttlMs = options.ttlMs ?? DEFAULT_TTL_MS;
-    this.#maxOpen = options.maxOpen ?? DEFAULT_MAX_OPEN;
+    this.#waits = new ApprovalWaits(store);
   }
 
-  async open(request: ChallengeRequest): Promise<{ challenge: Challenge; isNew: boolean }> {
+  async open(
+    request: ChallengeRequest,
+    bounds: OpenBounds = DEFAULT_APPROVAL_LIMITS,
+  ): Promise<{ challenge: Challenge; isNew: boolean }> {
     const { principal, target, intent } = request;
     const document: ChallengeDocument = {
       agent: principal.agent,
@@ -112,28 +152,33 @@ export class StoredApprovals implements Approvals {
       binding: target.binding,
       intentId: intent.id,
       argumentsId: intent.argumentsId,
-      argumentsText: intent.argumentsText,
+      argumentsPreview: intent.argumentsText.slice(0, PREVIEW_CHARS),
+      argumentsChars: intent.argumentsText.length,
+      forwardedChars: intent.forwardedText.length,
       rules: request.rules,
       approvers: request.approvers,
       reason: request.reason,
       policyHash: request.policyHash,
     };
-    const id = `ch_${randomBytes(12).toString("base64url")}`;
+    const payload = { argumentsText: intent.argumentsText, forwardedText: intent.forwardedText };
     const opened = await this.#store.open(
       {
-        id,
+        id: `ch_${randomBytes(12).toString("base64url")}`,
         key: challengeKey(request),
         app: principal.app,
+        agent: principal.agent,
         state: "pending",
         document: document as unknown as JsonObject,
+        payload,
         ttlMs: this.#ttlMs,
       },
-      this.#maxOpen,
+      bounds,
     );
-    if (!opened) {
-      throw new ApprovalRefused(`${this.#maxOpen} challenges are already open; answer some or wait for them to expire`);
+    if ("full" in opened) {
+      throw new ApprovalsFull(opened.full, opened.full === "app" ? bounds.perApp : bounds.perAgent);
     }
-    const challenge = read(opened.challenge);
+    // The key covers the whole intent, so a joined challenge has these very texts.
+    const challenge = { ...read(opened.challenge), ...payload };
     if (opened.isNew) for (const listener of this.#listeners) listener(challenge);
     return { challenge, isNew: opened.isNew };
   }
@@ -142,13 +187,19 @@ export class StoredApprovals implements Approvals {
     return (await this.#store.move(id, "approved", "redeemed")) !== undefined;
   }
 
-  async get(id: string): Promise<Challenge | undefined> {
-    const found = await this.#store.get(id);
-    return found && read(found);
+  async restore(id: string): Promise<boolean> {
+    return (await this.#store.move(id, "redeemed", "approved")) !== undefined;
   }
 
-  async list(): Promise<Challenge[]> {
-    return (await this.#store.list(this.#maxOpen)).map(read);
+  async get(id: string): Promise<Challenge | undefined> {
+    const found = await this.#store.get(id);
+    if (!found) return undefined;
+    const { argumentsText = "", forwardedText = "{}" } = found.payload;
+    return { ...read(found), argumentsText: String(argumentsText), forwardedText: String(forwardedText) };
+  }
+
+  async list(filter: ChallengeFilter = {}): Promise<ChallengeSummary[]> {
+    return (await this.#store.list(MAX_LISTED, filter)).map(read);
   }
 
   approve(id: string, by: Approver): Promise<Challenge> {
@@ -159,36 +210,8 @@ export class StoredApprovals implements Approvals {
     return this.#answer(id, by, "denied", { decidedBy: by.name, denyReason: reason });
   }
 
-  async settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Challenge | undefined> {
-    const deadline = performance.now() + timeoutMs;
-    let wake = (): void => {};
-    // Listening before looking: what changes in between is heard.
-    const stop = this.#store.onChange((changed) => {
-      if (changed === id || changed === "") wake();
-    });
-    const abort = (): void => wake();
-    signal?.addEventListener("abort", abort);
-    try {
-      for (;;) {
-        let woken = false;
-        const news = new Promise<void>((resolve) => {
-          wake = () => {
-            woken = true;
-            resolve();
-          };
-        });
-        const challenge = await this.get(id);
-        const left = deadline - performance.now();
-        if (!challenge || challenge.state !== "pending" || signal?.aborted || left <= 0) return challenge;
-        if (woken) continue;
-        const timer = setTimeout(wake, Math.min(left, LOOK_MS));
-        await news;
-        clearTimeout(timer);
-      }
-    } finally {
-      stop();
-      signal?.removeEventListener("abort", abort);
-    }
+  async settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<ChallengeState | undefined> {
+    return (await this.#waits.settled(id, timeoutMs, signal)) as ChallengeState | undefined;
   }
 
   onOpen(listener: (challenge: Challenge) => void): () => void {
@@ -197,9 +220,9 @@ export class StoredApprovals implements Approvals {
   }
 
   async #answer(id: string, by: Approver, state: "approved" | "denied", merge: JsonObject): Promise<Challenge> {
-    checkAnswer(id, await this.get(id), by);
+    const asked = checkAnswer(id, await this.get(id), by);
     const moved = await this.#store.move(id, "pending", state, merge);
-    if (moved) return read(moved);
+    if (moved) return { ...asked, ...read(moved) };
     // Somebody else was quicker; the same check says in which way.
     checkAnswer(id, await this.get(id), by);
     throw new ApprovalRefused(`challenge ${id} was answered at the same moment; look at it again`);
@@ -213,14 +236,14 @@ export class MemoryApprovals extends StoredApprovals {
   }
 }
 
-type ChallengeDocument = Omit<Challenge, "id" | "key" | "app" | "createdAt" | "expiresAt" | "state">;
+type ChallengeDocument = Omit<ChallengeSummary, "id" | "key" | "app" | "createdAt" | "expiresAt" | "state">;
 
-function read({ document, id, key, app, createdAt, expiresAt, state }: KeptChallenge): Challenge {
+function read({ document, id, key, app, createdAt, expiresAt, state }: KeptChallenge): ChallengeSummary {
   const known = document as unknown as ChallengeDocument;
   return { ...known, id, key, app, createdAt, expiresAt, state: state as ChallengeState };
 }
 
-function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver): void {
+function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver): Challenge {
   const isTheirs = by.app === undefined || by.app === challenge?.app;
   if (!challenge || !isTheirs) throw new ApprovalRefused(`there is no challenge ${id}`);
   if (challenge.state === "expired") throw new ApprovalRefused(`challenge ${id} has expired`);
@@ -232,23 +255,15 @@ function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver)
   if (groups.length > 0 && !groups.some((group) => by.groups.includes(group))) {
     throw new ApprovalRefused(`challenge ${id} can be answered by ${groups.join(", ")}, which ${by.name} is not in`);
   }
+  return challenge;
 }
 
-/** An approval covers exactly the rules and approver groups it showed: with others it is another challenge. */
+/**
+ * An approval covers exactly the intent it showed (caller, server, tool definition, arguments and everything that
+ * travels beside them), and the rules and approver groups it showed: with others it is another approval request.
+ */
 function challengeKey(request: ChallengeRequest): string {
-  const { principal, target, intent } = request;
   return contentId(
-    canonicalize([
-      principal.app,
-      principal.agent,
-      target.binding,
-      target.definitionHash,
-      request.method,
-      target.name,
-      intent.argumentsText,
-      JSON.stringify(request.inputResponses ?? null),
-      request.rules.map((rule) => rule.id).sort(),
-      [...request.approvers].sort(),
-    ]),
+    canonicalize([request.intent.id, request.rules.map((rule) => rule.id).sort(), [...request.approvers].sort()]),
   );
 }

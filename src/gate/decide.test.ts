@@ -143,11 +143,74 @@ describe("the gate", () => {
     expect(decision.permit).toBeUndefined();
   });
 
-  it("counts limits only for calls that may run", async () => {
-    const { gate, decision } = await ask({ policy: POLICY, limits: [{ per: "agent", perMinute: 1 }] }, 1_000_000);
-    expect(decision.effect).toBe("deny");
+  it("counts denied calls for their agent, and never for the application that others share", async () => {
+    const { gate, decision } = await ask({ policy: POLICY, limits: [{ per: "agent", perMinute: 2 }] }, 1_000_000);
+    expect(decision).toMatchObject({ effect: "deny", verdict: { type: "PolicyDeny" } });
     expect((await askAgain(gate, 5)).effect).toBe("permit");
+    expect(await askAgain(gate, 1_000_000)).toMatchObject({ verdict: { type: "RateLimited" } });
     expect(await askAgain(gate, 5)).toMatchObject({ effect: "deny", verdict: { type: "RateLimited" } });
+    const shared = createGate({ tools, policy: POLICY, limits: [{ per: "app", perMinute: 1 }] });
+    for (let i = 0; i < 3; i++) expect((await askAgain(shared, 1_000_000)).verdict.type).toBe("PolicyDeny");
+    expect((await askAgain(shared, 5)).effect).toBe("permit");
+  });
+
+  it("charges limits before an approval request is opened, and not again when the call goes on after waiting", async () => {
+    const gate = createGate({ tools, policy: POLICY, limits: [{ per: "agent", perMinute: 1 }] });
+    const first = await askAgain(gate, 500);
+    expect(first.effect).toBe("challenge");
+    expect(await askAgain(gate, 501)).toMatchObject({ effect: "deny", verdict: { type: "RateLimited" } });
+    expect(await gate.approvals.list()).toHaveLength(1);
+    await gate.approvals.approve(first.challenge?.id as string, operator);
+    const args = { amount: 500 };
+    const intent = makeIntent({ principal: alice, method: "tools/call", target, arguments: args, forwarded: {} });
+    const proposed = { principal: alice, method: "tools/call", target, arguments: args, transport: "memory" };
+    // Over the limit the approval is not spent…
+    expect((await gate.decide(proposed, intent)).verdict.type).toBe("RateLimited");
+    // …and a call that waited goes on.
+    expect((await gate.decide(proposed, intent, true)).permit).toBeInstanceOf(Permit);
+  });
+
+  it("denies, retryably and naming the bound, what would be one approval request too many", async () => {
+    const gate = createGate({ tools, policy: POLICY, approvalLimits: { perAgent: 1 } });
+    const first = await askAgain(gate, 500);
+    expect(await askAgain(gate, 501)).toMatchObject({
+      effect: "deny",
+      reason: expect.stringContaining("limits.approvals.perAgent"),
+      verdict: { type: "RateLimited", extra: { retry_after_ms: expect.any(Number) } },
+    });
+    expect((await askAgain(gate, 500)).challenge?.id).toBe(first.challenge?.id);
+    await gate.approvals.deny(first.challenge?.id as string, operator, "no");
+    expect((await askAgain(gate, 501)).effect).toBe("challenge");
+  });
+
+  it("denies what is too long for an approver to read, forwarded fields included", async () => {
+    const gate = createGate({ tools, policy: POLICY, approvalLimits: { maxBytes: 100 } });
+    const args = { amount: 500 };
+    const forwarded = { note: "x".repeat(100) };
+    const intent = makeIntent({ principal: alice, method: "tools/call", target, arguments: args, forwarded });
+    const proposed = { principal: alice, method: "tools/call", target, arguments: args, transport: "memory" };
+    expect(await gate.decide(proposed, intent)).toMatchObject({
+      effect: "deny",
+      rules: [{ id: "approvals.maxBytes" }],
+      reason: expect.stringContaining("at most 100"),
+    });
+    expect(await gate.approvals.list()).toEqual([]);
+  });
+
+  it("opens no approval request for what a guardrail blocks", async () => {
+    const guardrails = [{ id: "g", agent: "*", tool: "*", callback: () => "never" }];
+    const { gate, decision } = await ask({ policy: POLICY, guardrails }, 500);
+    expect(decision).toMatchObject({ effect: "deny", verdict: { type: "GuardrailBlocked" } });
+    expect(await gate.approvals.list()).toEqual([]);
+  });
+
+  it("gives an approval back for a call that was not started", async () => {
+    const { gate, decision } = await ask({ policy: POLICY }, 500);
+    await gate.approvals.approve(decision.challenge?.id as string, operator);
+    const permitted = await askAgain(gate, 500);
+    await permitted.restoreApproval?.();
+    expect((await askAgain(gate, 500)).permit).toBeInstanceOf(Permit);
+    expect((await askAgain(gate, 500)).effect).toBe("challenge");
   });
 
   it("observes: decides and says so, but lets the call run", async () => {

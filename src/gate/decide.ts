@@ -1,14 +1,14 @@
 // The decision: a meet of everything that has a say, worst answer wins. An error while deciding is a deny.
 // Only here is a permit minted, and only with a guardrail token.
 
-import { Fault, type JsonObject } from "../protocol/index.js";
-import type { Approvals, Challenge } from "./approvals.js";
+import { asFault, type JsonObject } from "../protocol/index.js";
+import { type ApprovalLimits, type Approvals, ApprovalsFull, type Challenge } from "./approvals.js";
 import { type CallbackRunner, type GuardrailAnswer, type GuardrailToken, MISSING_GUARDRAIL } from "./guardrails.js";
-import type { Intent } from "./intent.js";
-import type { Limits } from "./limits.js";
+import { type Intent, intentForwarded } from "./intent.js";
+import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
 import type { Obligation, PolicyDecision, PolicySet } from "./policy/index.js";
-import { deny, type Effect, type Proposed, type Rule, type Verdict } from "./types.js";
+import { deny, type Effect, type Principal, type Proposed, type Rule, type Target, type Verdict } from "./types.js";
 
 export interface Decision {
   readonly effect: Effect;
@@ -22,6 +22,11 @@ export interface Decision {
   /** True when this decision opened the challenge, which then has to be recorded before the caller hears of it. */
   readonly challengeIsNew?: boolean;
   readonly observed: boolean;
+  /**
+   * Set where an approval was redeemed for this permit: gives the approval back. To be called when the call was never
+   * started; once, and by the holder of the permit alone. Never throws.
+   */
+  readonly restoreApproval?: () => Promise<void>;
   /** Gives back what the limits hold; call it when the work is over. */
   readonly release: (resultBytes?: number) => void;
 }
@@ -35,111 +40,126 @@ export interface GateParts {
   guardrails: CallbackRunner;
   limits: Limits;
   approvals: Approvals;
+  approvalLimits: ApprovalLimits;
   voices: readonly Voice[];
   observe: boolean;
 }
 
 const NOTHING = (): void => {};
 
+/** One call as it is decided. */
+interface Deciding {
+  readonly gate: GateParts;
+  readonly policy: PolicySet;
+  readonly proposed: Proposed;
+  readonly intent: Intent;
+  readonly counted: Counted;
+}
+
+/** `waited`: this very call waited for its approval, and the limits have counted it before. */
 export function decide(
   gate: GateParts,
   proposed: Proposed,
   intent: Intent,
-  inputResponses?: unknown,
+  waited = false,
 ): Decision | Promise<Decision> {
   const policy = gate.policy();
+  const deciding: Deciding = { gate, policy, proposed, intent, counted: waited ? "repeat" : "call" };
   try {
-    const answer = proposed.target.builtin ? builtinAnswer(proposed) : askPolicy(policy, proposed, []);
+    const answer = proposed.target.builtin ? builtinAnswer(proposed) : askPolicy(policy, proposed, intent, []);
     if (answer.effect === "permit" && (gate.voices.length === 0 || proposed.target.builtin)) {
       const guarded = gate.guardrails.run(proposed.principal, proposed.target, intent);
-      if (!(guarded instanceof Promise)) return conclude(gate, policy, proposed, intent, answer, guarded);
-      return guarded
-        .then((token) => conclude(gate, policy, proposed, intent, answer, token))
-        .catch((error) => broken(policy, error));
+      if (!(guarded instanceof Promise)) return conclude(deciding, answer, guarded);
+      return guarded.then((token) => conclude(deciding, answer, token)).catch((error) => broken(policy, error));
     }
-    return decideSlowly(gate, policy, proposed, intent, answer, inputResponses).catch((error) => broken(policy, error));
+    return decideSlowly(deciding, answer).catch((error) => broken(policy, error));
   } catch (error) {
     return broken(policy, error);
   }
 }
 
-async function decideSlowly(
-  gate: GateParts,
-  policy: PolicySet,
-  proposed: Proposed,
-  intent: Intent,
-  first: PolicyDecision,
-  inputResponses: unknown,
-): Promise<Decision> {
-  let answer = first;
+async function decideSlowly(deciding: Deciding, answer: PolicyDecision): Promise<Decision> {
+  const { gate, proposed, intent } = deciding;
   const voiced: Rule[] = [];
   for (const voice of gate.voices) {
     const verdict = await voice(proposed, intent);
-    if (verdict.effect === "deny") return refuse(policy, verdict);
+    if (verdict.effect === "deny") return refused(deciding, verdict);
     voiced.push(...verdict.rules);
   }
-  if (answer.effect === "challenge" && !gate.observe) {
-    const { challenge, isNew } = await gate.approvals.open({
-      principal: proposed.principal,
-      method: proposed.method,
-      target: proposed.target,
-      intent,
-      inputResponses,
-      rules: answer.rules,
-      approvers: answer.approvers,
-      reason: answer.reason,
-      policyHash: policy.hash,
-    });
-    if (challenge.state === "denied") return refuse(policy, deniedByPerson(challenge));
-    // The redemption is a compare-and-set, so of several identical retries exactly one goes on from here.
-    if (challenge.state !== "approved" || !(await gate.approvals.redeem(challenge.id))) {
-      return pending(policy, answer, challenge, isNew);
-    }
-    answer = askPolicy(
-      policy,
-      proposed,
-      challenge.rules.map((rule) => rule.id),
-    );
-  }
-  const wouldRun = answer.effect === "permit" || gate.observe;
-  if (!wouldRun) return refuse(policy, policyVerdict(answer));
+  if (answer.effect === "deny" && !gate.observe) return refused(deciding, policyVerdict(answer));
   const guarded = await gate.guardrails.run(proposed.principal, proposed.target, intent);
-  const decision = await conclude(gate, policy, proposed, intent, answer, guarded);
+  const decision = await conclude(deciding, answer, guarded);
   return decision.permit && voiced.length > 0 ? { ...decision, rules: [...decision.rules, ...voiced] } : decision;
 }
 
-function conclude(
-  gate: GateParts,
-  policy: PolicySet,
-  proposed: Proposed,
-  intent: Intent,
-  answer: PolicyDecision,
-  guarded: GuardrailAnswer,
-): Decision | Promise<Decision> {
+function conclude(deciding: Deciding, answer: PolicyDecision, guarded: GuardrailAnswer): Decision | Promise<Decision> {
+  const { gate, policy, proposed, intent } = deciding;
   let token = "token" in guarded ? guarded.token : undefined;
   const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === MISSING_GUARDRAIL;
   if (missing && gate.observe) token = gate.guardrails.observed(proposed.principal, intent);
-  if (!token) return refuse(policy, (guarded as { blocked: Verdict }).blocked);
+  if (!token) return refused(deciding, (guarded as { blocked: Verdict }).blocked);
   const { principal, target } = proposed;
-  const slot = gate.limits.take(principal, target, target.builtin ? 0 : intent.argumentsText.length);
+  const bytes = target.builtin ? 0 : intent.argumentsText.length;
+  const slot = gate.limits.take(principal, target, bytes, deciding.counted);
   const spent = token;
-  const within = (taken: Awaited<typeof slot>): Decision =>
-    "denied" in taken
-      ? refuse(policy, taken.denied)
-      : permitted(gate, policy, proposed, intent, answer, spent, taken.release, missing);
+  const within = (taken: Awaited<typeof slot>): Decision | Promise<Decision> => {
+    if ("denied" in taken) return refuse(policy, taken.denied);
+    const admitted: Admitted = { token: spent, release: taken.release, missing };
+    return answer.effect === "challenge" && !gate.observe
+      ? withApproval(deciding, answer, admitted)
+      : permitted(deciding, answer, admitted);
+  };
   return slot instanceof Promise ? slot.then(within).catch((error) => broken(policy, error)) : within(slot);
 }
 
-function permitted(
-  gate: GateParts,
-  policy: PolicySet,
-  proposed: Proposed,
-  intent: Intent,
-  answer: PolicyDecision,
-  token: GuardrailToken,
-  release: Decision["release"],
-  missing: boolean,
-): Decision {
+/** What a call holds once guardrails and limits have let it pass. */
+interface Admitted {
+  readonly token: GuardrailToken;
+  readonly release: Decision["release"];
+  readonly missing: boolean;
+}
+
+async function withApproval(deciding: Deciding, answer: PolicyDecision, admitted: Admitted): Promise<Decision> {
+  try {
+    const decision = await approvedOr(deciding, answer, admitted);
+    if (!decision.permit) admitted.release();
+    return decision;
+  } catch (error) {
+    admitted.release();
+    const { gate, policy, proposed } = deciding;
+    if (error instanceof ApprovalsFull) return refuse(policy, tooManyOpen(error.per, gate.approvalLimits, proposed));
+    return broken(policy, error);
+  }
+}
+
+/** INVARIANT: the redemption is the last step of a decision, so that nothing decided here can waste it. */
+async function approvedOr(deciding: Deciding, answer: PolicyDecision, admitted: Admitted): Promise<Decision> {
+  const { gate, policy, proposed, intent } = deciding;
+  const { principal, method, target } = proposed;
+  const unreadable = tooLongToRead(gate.approvalLimits, intent);
+  if (unreadable) return refuse(policy, unreadable);
+  const { rules, approvers, reason } = answer;
+  const { challenge, isNew } = await gate.approvals.open(
+    { principal, method, target, intent, rules, approvers, reason, policyHash: policy.hash },
+    gate.approvalLimits,
+  );
+  if (challenge.state === "denied") return refuse(policy, deniedByPerson(challenge));
+  if (challenge.state !== "approved") return pending(policy, answer, challenge, isNew);
+  const again = askPolicy(
+    policy,
+    proposed,
+    intent,
+    challenge.rules.map((rule) => rule.id),
+  );
+  if (again.effect !== "permit") return refuse(policy, policyVerdict(again));
+  const decision = permitted(deciding, again, admitted);
+  // A compare-and-set: of several identical retries exactly one goes on from here.
+  if (!(await gate.approvals.redeem(challenge.id))) return pending(policy, answer, challenge, isNew);
+  return { ...decision, restoreApproval: () => restored(gate.approvals, challenge.id) };
+}
+
+function permitted(deciding: Deciding, answer: PolicyDecision, { token, release, missing }: Admitted): Decision {
+  const { gate, policy, proposed, intent } = deciding;
   const permit = Permit.mint(
     {
       intent,
@@ -165,9 +185,15 @@ function permitted(
   };
 }
 
-function askPolicy(policy: PolicySet, proposed: Proposed, approvedRules: readonly string[]): PolicyDecision {
+function askPolicy(
+  policy: PolicySet,
+  proposed: Proposed,
+  intent: Intent,
+  approvedRules: readonly string[],
+): PolicyDecision {
   const { principal, target } = proposed;
-  return policy.decide({
+  const { serverRequest } = target;
+  const answer = policy.decide({
     app: principal.app,
     agent: principal.agent,
     scope: principal.scope,
@@ -178,11 +204,16 @@ function askPolicy(policy: PolicySet, proposed: Proposed, approvedRules: readonl
       server: target.server,
       tags: target.tags,
       readOnly: target.readOnly,
+      ...(serverRequest ? { scope: serverRequest.scope } : {}),
     },
     arguments: proposed.arguments as JsonObject,
+    ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
+    ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
     transport: proposed.transport,
     approvedRules,
   });
+  const saysNothing = answer.effect === "deny" && answer.rules.length === 0 && answer.errors.length === 0;
+  return saysNothing && serverRequest?.permittedUnlessForbidden ? builtinAnswer(proposed) : answer;
 }
 
 function builtinAnswer(proposed: Proposed): PolicyDecision {
@@ -225,6 +256,61 @@ function deniedByPerson(challenge: Challenge): Verdict {
   });
 }
 
+function tooLongToRead({ maxBytes }: ApprovalLimits, intent: Intent): Verdict | undefined {
+  const forwarded = intent.forwardedText === "{}" ? 0 : Buffer.byteLength(intent.forwardedText);
+  const bytes = Buffer.byteLength(intent.argumentsText) + forwarded;
+  if (bytes <= maxBytes) return undefined;
+  const reason = `this call needs an approval, and its arguments have ${bytes} bytes: an approver is shown at most ${maxBytes}`;
+  return deny("PolicyDeny", "approvals.maxBytes", reason, {
+    suggestions: ["Send less in one call", "The operator can raise limits.approvals.maxBytes"],
+    extra: { bytes, max_bytes: maxBytes },
+  });
+}
+
+/** Long enough for an approver to answer some. */
+const FULL_RETRY_MS = 30_000;
+
+function tooManyOpen(full: "app" | "agent", limits: ApprovalLimits, { principal }: Proposed): Verdict {
+  const bound = full === "agent" ? "perAgent" : "perApp";
+  const whose = full === "agent" ? `agent \`${principal.app}/${principal.agent}\`` : `application \`${principal.app}\``;
+  const reason = `${limits[bound]} approval requests of ${whose} are open already (limits.approvals.${bound})`;
+  return deny("RateLimited", `approvals.${bound}`, reason, {
+    suggestions: ["Try again when some were answered or have expired"],
+    extra: { retry_after_ms: FULL_RETRY_MS },
+  });
+}
+
+/** While the store is away it is tried again: an approval for a call that never started must not be lost. */
+const RESTORE_PAUSES_MS = [50, 250, 1_000, 5_000, 30_000, 60_000];
+
+async function restored(approvals: Approvals, id: string, attempt = 0): Promise<void> {
+  try {
+    await approvals.restore(id);
+  } catch {
+    const pauseMs = RESTORE_PAUSES_MS[attempt];
+    // The caller of the failed call does not wait for the store.
+    if (pauseMs !== undefined) setTimeout(() => void restored(approvals, id, attempt + 1), pauseMs).unref();
+  }
+}
+
+/** A denial counts for the caller's own limits: without that, attempts would be free. */
+async function refused({ gate, policy, proposed }: Deciding, verdict: Verdict): Promise<Decision> {
+  return chargedRefusal(gate, policy, proposed, verdict);
+}
+
+/** Also for refusals from outside the gate, such as invalid arguments or an unknown tool. */
+export async function chargedRefusal(
+  { limits }: Pick<GateParts, "limits">,
+  policy: { hash: string },
+  { principal, target }: { principal: Principal; target: Pick<Target, "name"> },
+  verdict: Verdict,
+): Promise<Decision> {
+  const taken = await limits.take(principal, target, 0, "refusal");
+  if ("denied" in taken) return refuse(policy, taken.denied);
+  taken.release();
+  return refuse(policy, verdict);
+}
+
 export function refuse(policy: { hash: string }, verdict: Verdict): Decision {
   return {
     effect: verdict.effect,
@@ -239,7 +325,10 @@ export function refuse(policy: { hash: string }, verdict: Verdict): Decision {
 }
 
 function broken(policy: PolicySet, error: unknown): Decision {
-  const reason = error instanceof Fault ? error.message : `deciding failed: ${(error as Error)?.message ?? error}`;
-  const type = error instanceof Fault ? error.type : "PolicyDeny";
-  return refuse(policy, deny(type, "gate.error", reason));
+  const fault = asFault(error);
+  if (fault.type === "InternalError" && fault !== error) {
+    return refuse(policy, deny("PolicyDeny", "gate.error", `deciding failed: ${(error as Error)?.message ?? error}`));
+  }
+  const { suggestions = [], extra } = fault.detail;
+  return refuse(policy, deny(fault.type, "gate.error", fault.message, { suggestions, ...(extra ? { extra } : {}) }));
 }

@@ -1,12 +1,12 @@
 // The gate as others hold it: parts with safe defaults, and a policy that can be swapped whole.
 
-import { type Approvals, MemoryApprovals } from "./approvals.js";
-import { type Decision, decide, type GateParts, type Voice } from "./decide.js";
+import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApprovals } from "./approvals.js";
+import { chargedRefusal, type Decision, decide, type GateParts, type Voice } from "./decide.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Intent } from "./intent.js";
 import { type Limit, Limits, type SharedLimits } from "./limits.js";
 import { loadPolicy, noPolicy, type PolicySet, type ToolSummary } from "./policy/index.js";
-import type { Proposed } from "./types.js";
+import type { Principal, Proposed, Target, Verdict } from "./types.js";
 
 export interface GateOptions {
   /** Cedar text, or a set already loaded. Nothing means that everything is denied. */
@@ -18,13 +18,19 @@ export interface GateOptions {
   /** Where several replicas count together. */
   shared?: SharedLimits;
   approvals?: Approvals;
+  approvalLimits?: Partial<ApprovalLimits>;
   voices?: readonly Voice[];
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
 }
 
 export interface Gate {
-  decide(proposed: Proposed, intent: Intent, inputResponses?: unknown): Decision | Promise<Decision>;
+  /** `waited`: this very call waited for its approval and is decided once more; the limits counted it before. */
+  decide(proposed: Proposed, intent: Intent, waited?: boolean): Decision | Promise<Decision>;
+  /** A refusal from outside the gate (no such tool, invalid arguments): it counts for the caller's limits. */
+  refuse(about: { principal: Principal; target: Pick<Target, "name"> }, verdict: Verdict): Promise<Decision>;
+  /** Counts a message that is not decided, such as `initialize`, against the caller's limits; a verdict when it is over. */
+  count(principal: Principal, method: string): Verdict | undefined | Promise<Verdict | undefined>;
   readonly policy: PolicySet;
   /** Calls already being decided keep the set they began with. */
   swap(policy: PolicySet): void;
@@ -44,11 +50,14 @@ export function createGate(options: GateOptions = {}): Gate {
     guardrails,
     limits: new Limits(options.limits, undefined, options.shared),
     approvals,
+    approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
     voices: options.voices ?? [],
     observe,
   };
   return {
-    decide: (proposed, intent, inputResponses) => decide(parts, proposed, intent, inputResponses),
+    decide: (proposed, intent, waited) => decide(parts, proposed, intent, waited),
+    refuse: (about, verdict) => chargedRefusal(parts, policy, about, verdict),
+    count: (principal, method) => countMessage(parts.limits, principal, method),
     get policy() {
       return policy;
     },
@@ -59,6 +68,21 @@ export function createGate(options: GateOptions = {}): Gate {
     guardrails,
     observe,
   };
+}
+
+/** A message that no tool is behind, as limits see it. */
+function countMessage(
+  limits: Limits,
+  principal: Principal,
+  method: string,
+): Verdict | undefined | Promise<Verdict | undefined> {
+  const over = (taken: Awaited<ReturnType<Limits["take"]>>): Verdict | undefined => {
+    if ("denied" in taken) return taken.denied;
+    taken.release();
+    return undefined;
+  };
+  const taken = limits.take(principal, { name: method });
+  return taken instanceof Promise ? taken.then(over) : over(taken);
 }
 
 function readPolicy(options: GateOptions): PolicySet {

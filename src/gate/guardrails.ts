@@ -2,7 +2,7 @@
 // these arguments, and is spent once. Callbacks belong to the agent they were registered for and are never inherited.
 
 import type { JsonObject } from "../protocol/index.js";
-import type { Intent } from "./intent.js";
+import { type Intent, intentForwarded } from "./intent.js";
 import { deny, type Principal, type Target, type Verdict } from "./types.js";
 
 export interface GuardrailCall {
@@ -12,6 +12,8 @@ export interface GuardrailCall {
   readonly intentId: string;
   /** A private copy: changing it changes nothing. */
   readonly arguments: JsonObject;
+  /** What travels beside the arguments (`_meta`, `inputResponses`, further allowed fields); also a private copy. */
+  readonly forwarded: JsonObject;
 }
 
 /** Returns nothing to let the call pass, or the reason why it is blocked. Throwing blocks. */
@@ -79,7 +81,7 @@ export class CallbackRunner {
   /** Synchronous whenever no callback has to be waited for. */
   run(principal: Principal, target: Target, intent: Intent): GuardrailAnswer | Promise<GuardrailAnswer> {
     const agent = `${principal.app}/${principal.agent}`;
-    const mine = this.#guardrails.filter((g) => coversAgent(g, principal, agent) && coversTool(g, target.name));
+    const mine = this.#guardrails.filter((g) => coversAgent(g, principal, agent) && coversTool(g, nameOf(target)));
     if (mine.length > 0) return this.#runAll(mine, principal, target, intent, agent);
     if (target.noGuardrailRequired) return { token: GuardrailToken.mint(agent, intent.id) };
     return {
@@ -113,9 +115,10 @@ export class CallbackRunner {
       const reason = await this.#ask(guardrail, {
         app: principal.app,
         agent: principal.agent,
-        tool: target.name,
+        tool: nameOf(target),
         intentId: intent.id,
         arguments: JSON.parse(intent.argumentsText) as JsonObject,
+        forwarded: intentForwarded(intent),
       });
       if (reason !== undefined) return { blocked: deny("GuardrailBlocked", guardrail.id, reason) };
     }
@@ -157,6 +160,11 @@ function reasonIn(guardrail: Guardrail, answer: unknown): string {
   if (typeof reason === "string" && reason !== "") return reason;
   const shown = typeof answer === "object" ? "an object" : String(answer);
   return `guardrail \`${guardrail.id}\` answered ${answer === null ? "null" : shown || "an empty text"}: it returns nothing to let a call pass, or the reason why not`;
+}
+
+/** A server's request to a client is guarded by its method's name. */
+function nameOf(target: Target): string {
+  return target.serverRequest ? target.action : target.name;
 }
 
 function coversAgent(guardrail: Guardrail, principal: Principal, agent: string): boolean {

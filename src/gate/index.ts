@@ -1,14 +1,16 @@
 export {
+  type ApprovalLimits,
   type ApprovalOptions,
   type Approvals,
   type Approver,
   ApprovalRefused,
   type Challenge,
   type ChallengeState,
+  type ChallengeSummary,
   MemoryApprovals,
   StoredApprovals,
 } from "./approvals.js";
-export { type ChallengeStore } from "./challenges.js";
+export { type ChallengeFilter, type ChallengeStore } from "./challenges.js";
 export { canonicalize } from "./canonical.js";
 export { contentId } from "./content-id.js";
 export * from "./delegation/index.js";
@@ -35,5 +37,6 @@ export {
   type Target,
   type Verdict,
 } from "./types.js";
+export { type PendingPolicy, RecordedPolicy } from "./recorded-policy.js";
 export { type PolicyRefusal, type PolicySwap, type PolicyWatcher, type Reload, watchPolicy } from "./reload.js";
 export { applyObligations, applyToFault, applyToText, applyToValue, cutText, mustBuffer } from "./obligations.js";

@@ -7,6 +7,7 @@ export interface Limit {
   readonly per: "app" | "agent" | "tool" | "key";
   readonly perMinute?: number;
   readonly perHour?: number;
+  /** Calls at once, in this process: each replica and each worker counts its own. */
   readonly concurrent?: number;
   /** Bytes of arguments and results together. What a result goes over is taken from the next calls. */
   readonly bytesPerMinute?: number;
@@ -20,6 +21,8 @@ export interface Limit {
 export interface SharedLimits {
   /** 0 when they were taken, otherwise the milliseconds until it is worth trying again. */
   take(key: string, tokens: number, rate: TokenRate): number | Promise<number>;
+  /** Counts tokens that were used already: the next ones wait for them, on every replica. */
+  charge(key: string, tokens: number, rate: TokenRate): void;
 }
 
 export interface TokenRate {
@@ -33,7 +36,20 @@ export interface Slot {
   release(resultBytes?: number): void;
 }
 
-type Taken = Slot | { denied: Verdict };
+export type Taken = Slot | { denied: Verdict };
+
+/**
+ * What is counted. `repeat`: the same call goes on after it waited, and was counted before. `refusal`: a call that
+ * was denied counts for its caller, never for the application that others share.
+ */
+export type Counted = "call" | "repeat" | "refusal";
+
+type Named = Pick<Target, "name">;
+
+interface Applied {
+  readonly limit: Limit;
+  readonly key: string;
+}
 
 interface Bucket {
   /** Theoretical arrival time, one per window. */
@@ -63,25 +79,29 @@ export class Limits {
   }
 
   /** Takes one request from every limit that applies, or from none. */
-  take(principal: Principal, target: Target, argumentBytes = 0): Taken | Promise<Taken> {
+  take(principal: Principal, target: Named, argumentBytes = 0, counted: Counted = "call"): Taken | Promise<Taken> {
     const own = principal.limits;
     if (this.#limits.length === 0 && !own) return FREE;
-    const limits = own ? [...this.#limits, { per: "key" as const, ...own }] : this.#limits;
-    const slot = this.#takeHere(limits, principal, target, argumentBytes);
+    const all: readonly Limit[] = own ? [...this.#limits, { per: "key", ...own }] : this.#limits;
+    const limits = all.flatMap((limit, at): Applied[] => {
+      const part = counted === "call" ? limit : partOf(limit, counted);
+      return part ? [{ limit: part, key: keyOf(at, limit, principal, target) }] : [];
+    });
+    const slot = this.#takeHere(limits, target, argumentBytes);
     if (!this.#shared || "denied" in slot) return slot;
-    return this.#takeShared(this.#shared, limits, principal, target, slot);
+    return this.#takeShared(this.#shared, limits, target, argumentBytes, slot);
   }
 
-  #takeHere(limits: readonly Limit[], principal: Principal, target: Target, argumentBytes: number): Taken {
+  #takeHere(limits: readonly Applied[], target: Named, argumentBytes: number): Taken {
     const now = this.#now();
     const taken: Bucket[] = [];
-    for (const [at, limit] of limits.entries()) {
-      const bucket = this.#bucket(at, limit, principal, target, now);
+    for (const { limit, key } of limits) {
+      const bucket = this.#bucket(key, now);
       const waitMs = waitFor(limit, bucket, now, costOf(limit, target), argumentBytes);
       if (waitMs > 0) return { denied: limited(limit, Math.ceil(waitMs), target) };
       taken.push(bucket);
     }
-    limits.forEach((limit, i) => {
+    limits.forEach(({ limit }, i) => {
       const bucket = taken[i] as Bucket;
       if (limit.perMinute) bucket.minute = Math.max(bucket.minute, now) + MINUTE / limit.perMinute;
       if (limit.perHour) bucket.hour = Math.max(bucket.hour, now) + HOUR / limit.perHour;
@@ -98,7 +118,7 @@ export class Limits {
         const then = this.#now();
         taken.forEach((bucket, i) => {
           bucket.running--;
-          chargeBytes(limits[i] as Limit, bucket, then, resultBytes);
+          chargeBytes((limits[i] as Applied).limit, bucket, then, resultBytes);
         });
       },
     };
@@ -107,24 +127,34 @@ export class Limits {
   /** Each replica keeps its own count of what runs; what is counted in time is shared. */
   async #takeShared(
     shared: SharedLimits,
-    limits: readonly Limit[],
-    principal: Principal,
-    target: Target,
+    limits: readonly Applied[],
+    target: Named,
+    argumentBytes: number,
     slot: Slot,
   ): Promise<Taken> {
-    for (const [at, limit] of limits.entries()) {
-      for (const [window, tokens, rate] of windowsOf(limit, target)) {
-        const waitMs = await shared.take(`${keyOf(at, limit, principal, target)} ${window}`, tokens, rate);
+    for (const { limit, key } of limits) {
+      for (const [window, tokens, rate] of windowsOf(limit, target, argumentBytes)) {
+        const waitMs = await shared.take(`${key} ${window}`, tokens, rate);
         if (waitMs <= 0) continue;
         slot.release();
         return { denied: limited(limit, Math.ceil(waitMs), target) };
       }
     }
-    return slot;
+    let released = false;
+    return {
+      release: (resultBytes = 0) => {
+        if (released) return;
+        released = true;
+        slot.release(resultBytes);
+        if (resultBytes <= 0) return;
+        for (const { limit, key } of limits) {
+          if (limit.bytesPerMinute) shared.charge(`${key} bytes`, resultBytes, rateOf(limit.bytesPerMinute, MINUTE));
+        }
+      },
+    };
   }
 
-  #bucket(at: number, limit: Limit, principal: Principal, target: Target, now: number): Bucket {
-    const key = keyOf(at, limit, principal, target);
+  #bucket(key: string, now: number): Bucket {
     let bucket = this.#buckets.get(key);
     if (!bucket) {
       if (this.#buckets.size >= MAX_KEYS) this.#evict(now);
@@ -144,7 +174,7 @@ export class Limits {
   }
 }
 
-function keyOf(at: number, limit: Limit, principal: Principal, target: Target): string {
+function keyOf(at: number, limit: Limit, principal: Principal, target: Named): string {
   switch (limit.per) {
     case "app":
       return `${at} ${principal.app}`;
@@ -157,19 +187,38 @@ function keyOf(at: number, limit: Limit, principal: Principal, target: Target): 
   }
 }
 
-function windowsOf(limit: Limit, target: Target): [string, number, TokenRate][] {
+/** The part of a limit that counts then. */
+function partOf(limit: Limit, counted: "repeat" | "refusal"): Limit | undefined {
+  const { per, perMinute, perHour, bytesPerMinute } = limit;
+  if (counted === "repeat") {
+    // Bytes of the result are still to come.
+    const { concurrent } = limit;
+    return { per, ...(concurrent ? { concurrent } : {}), ...(bytesPerMinute ? { bytesPerMinute } : {}) };
+  }
+  if (per !== "agent" && per !== "key") return undefined;
+  return { per, ...(perMinute ? { perMinute } : {}), ...(perHour ? { perHour } : {}) };
+}
+
+function rateOf(tokens: number, periodMs: number): TokenRate {
+  return { tokens, periodMs, burst: tokens };
+}
+
+function windowsOf(limit: Limit, target: Named, bytes: number): [string, number, TokenRate][] {
   const windows: [string, number, TokenRate][] = [];
   const add = (name: string, tokens: number, most: number | undefined, periodMs: number): void => {
-    if (most) windows.push([name, tokens, { tokens: most, periodMs, burst: most }]);
+    // More than the whole window could never be had; it waits for an empty window instead.
+    if (most) windows.push([name, Math.min(tokens, most), rateOf(most, periodMs)]);
   };
   add("minute", 1, limit.perMinute, MINUTE);
   add("hour", 1, limit.perHour, HOUR);
   add("cost", costOf(limit, target), limit.costPerHour, HOUR);
+  // At least one: when results of other replicas have used everything up, a call without arguments waits too.
+  add("bytes", Math.max(1, bytes), limit.bytesPerMinute, MINUTE);
   return windows;
 }
 
 /** Costs are looked up by name first; the first pattern that fits comes next. */
-function costOf({ costs, costPerHour }: Limit, { name }: Target): number {
+function costOf({ costs, costPerHour }: Limit, { name }: Named): number {
   if (!costs || !costPerHour) return 1;
   const exact = Object.hasOwn(costs, name) ? costs[name] : undefined;
   if (exact !== undefined) return exact;
@@ -204,7 +253,7 @@ function waitFor(limit: Limit, bucket: Bucket, now: number, cost: number, bytes:
   return wait;
 }
 
-function limited(limit: Limit, retryAfterMs: number, target: Target): Verdict {
+function limited(limit: Limit, retryAfterMs: number, target: Named): Verdict {
   return deny("RateLimited", `limit.${limit.per}`, `over the limit per ${limit.per} for \`${target.name}\``, {
     suggestions: [`Try again in ${Math.max(1, Math.ceil(retryAfterMs / 1000))} s`],
     extra: { retry_after_ms: retryAfterMs },

@@ -102,7 +102,7 @@ function propose(gate: Gate, n: number) {
 describe("a policy that changes", () => {
   it("is loaded at the start and reported as a swap from no policy", async () => {
     const { gate, swaps, file, watcher } = await watching(PERMIT);
-    expect(swaps).toEqual([{ from: noPolicy.hash, to: gate.policy.hash, files: [file] }]);
+    expect(swaps).toMatchObject([{ from: noPolicy.hash, to: gate.policy.hash, files: [file] }]);
     expect(watcher.files).toEqual([file]);
     expect((await propose(gate, 1)).effect).toBe("permit");
   });
@@ -251,24 +251,58 @@ describe("a bad policy", () => {
     expect((await watcher.reload()).outcome).toBe("refused");
     expect(gate.policy).toBe(before);
   });
+});
 
-  it("is one that cannot be put on record; it takes effect as soon as it can", async () => {
+describe("a policy that cannot be recorded", () => {
+  it("applies where it is stricter, keeps what it would newly permit denied, and holds alone once recorded", async () => {
     let ledgerWorks = true;
-    const { gate, refusals, file, watcher } = await watching(PERMIT, {
-      pollMs: 15,
-      onSwap: async () => {
+    const recorded: PolicySwap[] = [];
+    const { gate, file, watcher } = await watching(PERMIT, {
+      debounceMs: 60_000,
+      pollMs: 0,
+      retries: { firstPauseMs: 5 },
+      onSwap: async (swap) => {
         await pause(1);
         if (!ledgerWorks) throw new Error("disk full");
+        recorded.push(swap);
       },
     });
     const before = gate.policy;
     ledgerWorks = false;
-    writeFileSync(file, FORBID);
-    expect(await watcher.reload()).toMatchObject({ outcome: "refused", error: { message: "disk full" } });
-    expect(gate.policy).toBe(before);
-    expect(refusals.length).toBeGreaterThan(0);
+    writeFileSync(file, `@id("tighter")\n${FORBID}`);
+    expect(await watcher.reload()).toMatchObject({ outcome: "pending", error: { message: "disk full" } });
+    expect(watcher.pending).toMatchObject({ problem: "disk full" });
+    expect((await propose(gate, 1)).effect).toBe("deny");
+    const interim = gate.policy.hash;
+    expect(interim).not.toBe(before.hash);
     ledgerWorks = true;
-    await until(() => gate.policy !== before);
+    // Neither the file nor the watcher is touched: the retry alone puts it in force.
+    await until(() => watcher.pending === undefined);
+    expect(recorded.at(-1)).toMatchObject({ from: before.hash, to: gate.policy.hash, interim });
+    // The other way round: what only the new policy permits waits for the record.
+    ledgerWorks = false;
+    writeFileSync(file, PERMIT);
+    expect((await watcher.reload()).outcome).toBe("pending");
+    expect((await propose(gate, 2)).effect).toBe("deny");
+    ledgerWorks = true;
+    await until(() => watcher.pending === undefined);
+    expect((await propose(gate, 3)).effect).toBe("permit");
+  });
+
+  it("is in force as the stricter of both while the ledger does not answer at all", async () => {
+    let hangs = false;
+    let answer = (): void => {};
+    const { gate, file, watcher } = await watching(PERMIT, {
+      retries: { waitMs: 20 },
+      onSwap: () => (hangs ? new Promise<void>((resolve) => (answer = resolve)) : undefined),
+    });
+    hangs = true;
+    writeFileSync(file, FORBID);
+    expect((await watcher.reload()).outcome).toBe("pending");
+    expect((await propose(gate, 1)).effect).toBe("deny");
+    answer();
+    await until(() => watcher.pending === undefined);
+    expect((await propose(gate, 2)).effect).toBe("deny");
   });
 });
 

@@ -1,5 +1,5 @@
-// Policy files, watched and swapped whole. A call is decided under the set it began with; a new set takes effect only
-// when it is good and on record, and a bad one changes nothing.
+// Policy files, watched and swapped whole. A call is decided under the set it began with; a new set takes effect alone
+// when it is good and on record (see recorded-policy.ts), and a bad one changes nothing.
 
 import { createHash } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
@@ -14,10 +14,13 @@ import {
   type ToolSummary,
   readPolicyFiles,
 } from "./policy/index.js";
+import { type PendingPolicy, RecordedPolicy, type RecordedPolicyOptions } from "./recorded-policy.js";
 
 export interface PolicySwap {
   readonly from: string;
   readonly to: string;
+  /** Hash that decisions name until the change is recorded. */
+  readonly interim: string;
   readonly files: readonly string[];
 }
 
@@ -29,8 +32,10 @@ export interface PolicyRefusal {
 }
 
 export type Reload =
-  | ({ readonly outcome: "swapped" } & PolicySwap)
+  | ({ readonly outcome: "swapped" } & Omit<PolicySwap, "interim">)
   | { readonly outcome: "unchanged"; readonly hash: string }
+  /** Good, and not recorded yet: the stricter of both applies, and recording is tried again. */
+  | { readonly outcome: "pending"; readonly from: string; readonly to: string; readonly error: Error }
   | ({ readonly outcome: "refused" } & PolicyRefusal);
 
 export interface WatchPolicyOptions {
@@ -41,8 +46,14 @@ export interface WatchPolicyOptions {
   /** Whoever keeps the policy; it is also told the texts, to load them again beside others. */
   gate: { readonly policy: PolicySet; swap(policy: PolicySet, sources: readonly PolicySource[]): void };
   unknownTools?: LoadPolicyOptions["unknownTools"];
-  /** Heard before the new policy takes effect, so that it can be put on record first; if this fails, the old stays. */
+  /**
+   * Called before the new policy takes effect alone, to record it. While this fails, the stricter of both applies and it
+   * is called again.
+   */
   onSwap?: (swap: PolicySwap) => void | Promise<void>;
+  /** The change could not be recorded at the first attempt. */
+  onPending?: (pending: PendingPolicy) => void;
+  retries?: Pick<RecordedPolicyOptions, "firstPauseMs" | "longestPauseMs" | "waitMs">;
   onRefused?: (refusal: PolicyRefusal) => void;
   /** Files must stand unchanged for this long before they are read as a policy. */
   debounceMs?: number;
@@ -54,6 +65,12 @@ export interface PolicyWatcher {
   /** Reads the files now and swaps when they are good: for SIGHUP, and for when the tools have changed. */
   reload(): Promise<Reload>;
   readonly files: readonly string[];
+  /** Milliseconds since the files were last read and compared, by the monotonic clock. */
+  readonly ageMs: number;
+  /** Why the files as they are now are not in force; undefined when they are. */
+  readonly refusal: string | undefined;
+  /** The change that is not recorded yet. */
+  readonly pending: PendingPolicy | undefined;
   close(): void;
 }
 
@@ -64,7 +81,10 @@ const MAX_SETTLING = 20;
 export async function watchPolicy(options: WatchPolicyOptions): Promise<PolicyWatcher> {
   const watcher = new Watcher(options);
   const first = await watcher.reload();
-  if (first.outcome === "refused") throw first.error;
+  if (first.outcome === "refused" || first.outcome === "pending") {
+    watcher.close();
+    throw first.error;
+  }
   watcher.watch();
   return watcher;
 }
@@ -94,14 +114,40 @@ class Watcher implements PolicyWatcher {
   #waiting: Promise<Reload> | undefined;
   #isWatching = false;
   #closed = false;
+  #lookedAt = performance.now();
+  #refusal: string | undefined;
+  readonly #policy: RecordedPolicy;
+  #sources: readonly PolicySource[] = [];
 
   constructor(options: WatchPolicyOptions) {
     this.#options = options;
+    const { gate, onSwap, onPending, retries } = options;
+    this.#policy = new RecordedPolicy({
+      ...retries,
+      apply: (policy) => gate.swap(policy, this.#sources),
+      record: ({ from, to, interim }) => {
+        const files = this.#sources.map((source) => source.file);
+        return onSwap?.({ from, to: to.hash, interim, files });
+      },
+      ...(onPending ? { onPending } : {}),
+    });
     this.#debounceMs = options.debounceMs ?? 200;
   }
 
   get files(): readonly string[] {
     return this.#files;
+  }
+
+  get ageMs(): number {
+    return performance.now() - this.#lookedAt;
+  }
+
+  get refusal(): string | undefined {
+    return this.#refusal;
+  }
+
+  get pending(): PendingPolicy | undefined {
+    return this.#policy.pending;
   }
 
   reload(): Promise<Reload> {
@@ -129,6 +175,7 @@ class Watcher implements PolicyWatcher {
     this.#closed = true;
     clearTimeout(this.#timer);
     clearInterval(this.#poll);
+    this.#policy.close();
     for (const watcher of this.#watchers.splice(0)) watcher.close();
   }
 
@@ -171,6 +218,12 @@ class Watcher implements PolicyWatcher {
   }
 
   async #look(): Promise<Look> {
+    const look = await this.#read();
+    this.#lookedAt = performance.now();
+    return look;
+  }
+
+  async #read(): Promise<Look> {
     try {
       const sources = await readSources(this.#options.paths);
       const hash = createHash("sha256");
@@ -182,36 +235,28 @@ class Watcher implements PolicyWatcher {
   }
 
   async #judge(look: Look): Promise<Reload> {
-    const { gate, tools, onSwap, unknownTools } = this.#options;
-    const from = gate.policy.hash;
+    const { tools, unknownTools } = this.#options;
+    const from = this.#policy.recorded;
     this.#judged = look.mark;
     try {
       if (look.error) throw look.error;
       const sources = look.sources as readonly PolicySource[];
       const policy = loadPolicy(sources, tools(), { unknownTools });
-      const swap = { from, to: policy.hash, files: sources.map((source) => source.file) };
-      if (policy.hash !== from) await this.#recorded(() => onSwap?.(swap));
       if (this.#closed) throw new Error("the watcher was closed");
-      // The same rules may stand on other lines now, so that even an equal set takes the old one's place.
-      gate.swap(policy, sources);
-      this.#files = swap.files;
-      return policy.hash === from ? { outcome: "unchanged", hash: from } : { outcome: "swapped", ...swap };
+      this.#refusal = undefined;
+      this.#sources = sources;
+      this.#files = sources.map((source) => source.file);
+      const put = await this.#policy.put(policy);
+      if (put.outcome === "pending") return { outcome: "pending", from, to: policy.hash, error: put.error };
+      if (policy.hash === from) return { outcome: "unchanged", hash: from };
+      return { outcome: "swapped", from, to: policy.hash, files: this.#files };
     } catch (error) {
       return this.#refused(from, error as Error);
     }
   }
 
-  async #recorded(record: () => void | Promise<void>): Promise<void> {
-    try {
-      await record();
-    } catch (error) {
-      // The content is good, so the next look may try again.
-      this.#judged = "";
-      throw error;
-    }
-  }
-
   #refused(kept: string, error: Error): Reload {
+    this.#refusal = error.message;
     const refusal = { kept, problems: error instanceof PolicyInvalid ? error.problems : [], error };
     // What is wrong at the start is thrown; after that there is nobody to throw it at.
     if (this.#isWatching && !this.#closed) this.#options.onRefused?.(refusal);

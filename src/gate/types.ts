@@ -2,7 +2,7 @@
 
 import type { ErrorType, Fault, JsonObject } from "../protocol/index.js";
 import type { Chain } from "./delegation/index.js";
-import type { Obligation } from "./policy/index.js";
+import type { Obligation, ResourceType } from "./policy/index.js";
 
 /** Worst wins: deny < challenge < permit. */
 export type Effect = "permit" | "challenge" | "deny";
@@ -13,6 +13,9 @@ export interface Principal {
   readonly agent: string;
   /** Tools this caller may reach; undefined means all that its application has. */
   readonly tools?: { has(tool: string): boolean };
+  /** Resources, by URI, and prompts, by name, that this caller may reach; undefined means all. */
+  readonly resources?: { has(uri: string): boolean; readonly isEmpty?: boolean };
+  readonly prompts?: { has(name: string): boolean; readonly isEmpty?: boolean };
   /** Tools that lists show to this caller; those it may reach, unless given. */
   readonly shown?: { has(tool: string): boolean };
   /** The person behind the agent, where the credential tells. */
@@ -21,6 +24,8 @@ export interface Principal {
   readonly credential?: string;
   /** Where more scope can be had: what to say to a caller that needs it for this tool. */
   readonly stepUp?: (tool: string) => Fault | undefined;
+  /** When the key, token or delegation it came with ends, in milliseconds since 1970; undefined where it does not. */
+  readonly expiresAt?: number;
   /** Limits of that credential. */
   readonly limits?: { readonly perMinute?: number; readonly perHour?: number };
   /** Scopes of its credential, for policies to read. */
@@ -60,7 +65,7 @@ export function deny(type: ErrorType, ruleId: string, reason: string, more: Part
 /** What a call is about, for policy and guardrails. */
 export interface Target {
   /** Cedar resource type. */
-  readonly type: "Tool" | "Resource" | "Prompt" | "Method";
+  readonly type: ResourceType;
   /** Canonical name or uri. */
   readonly name: string;
   /** Policy action: the tool's canonical name, or the method. */
@@ -75,6 +80,17 @@ export interface Target {
   readonly noGuardrailRequired: boolean;
   /** Harmless by construction (a list, a log level): permitted by a built-in rule, recorded without waiting. */
   readonly builtin: boolean;
+  /** Set on a request of `server` to a client: `name` is then the agent (`app/agent`) whose client would be asked. */
+  readonly serverRequest?: ServerRequest;
+}
+
+export interface ServerRequest {
+  /** What the call in flight is about, which the request belongs to. */
+  readonly tool: string;
+  /** Scopes of the asked agent's credential. */
+  readonly scope: readonly string[];
+  /** An in-process server is the operator's own code: its requests need no permit, and a forbid still holds. */
+  readonly permittedUnlessForbidden: boolean;
 }
 
 export interface Proposed {
@@ -83,4 +99,6 @@ export interface Proposed {
   readonly target: Target;
   readonly arguments: JsonObject;
   readonly transport: string;
+  /** Under which the call is found in every log. */
+  readonly trace?: string;
 }

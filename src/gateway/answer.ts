@@ -40,9 +40,12 @@ export interface Asked {
 
 export interface Answered {
   ok: boolean;
-  text: string;
+  /** Undefined when the caller took its request back: nothing is sent, the exchange ends all the same. */
+  text: string | undefined;
   head: ReplyHead | undefined;
 }
+
+export const UNANSWERED: Answered = { ok: false, text: undefined, head: { status: 202 } };
 
 export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: Asked): Promise<Answered> {
   const { request, principal, revision, peer, conversation, cancel, session } = asked;

@@ -3,14 +3,15 @@
 
 import type { Principal } from "../gate/index.js";
 import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../protocol/index.js";
-import { type LogLevel, type ServerDefinition, type Validation, validateArguments } from "../tool/index.js";
+import { type ServerDefinition, type Validation, validateArguments } from "../tool/index.js";
+import { capabilitiesOf, introduce } from "./introduction.js";
 import { LIST_METHODS, type ListMethod } from "./lists.js";
-import { argumentsOf, routeFor, stringField, visibleTool } from "./route.js";
+import { isLogLevel, LOG_LEVELS } from "./log-levels.js";
+import { argumentsOf, clip, routeFor, stringField, visibleTool } from "./route.js";
 import type { Session } from "./session.js";
 import { type Gateway, RawResult, type Route } from "./types.js";
 
 const VALID: Validation = { ok: true };
-const LEVELS = new Set<string>(["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]);
 
 /** Undefined when the method is not the endpoint's own. Throws nothing: what is wrong shows when the route runs. */
 export function localRoute(
@@ -24,15 +25,14 @@ export function localRoute(
 ): Route | undefined {
   if (!offers(gateway.server, revision, method)) {
     return builtin(gateway, method, () => {
-      throw new Fault("MethodNotFound", `there is no method \`${method}\` here`);
+      throw new Fault("MethodNotFound", `there is no method \`${clip(method)}\` here`);
     });
   }
   if (LIST_METHODS.has(method)) {
-    return builtin(
-      gateway,
-      method,
-      () => new RawResult(gateway.lists.page(gateway, { principal, transport }, method as ListMethod, params.cursor)),
-    );
+    return builtin(gateway, method, () => {
+      const page = gateway.lists.page(gateway, { principal, transport }, method as ListMethod, params.cursor);
+      return page instanceof Promise ? page.then((text) => new RawResult(text)) : new RawResult(page);
+    });
   }
   switch (method) {
     case "tools/validate":
@@ -40,7 +40,10 @@ export function localRoute(
     case "logging/setLevel":
       return builtin(gateway, method, () => setLevel(session, params));
     case "server/discover":
-      return builtin(gateway, method, () => discover(gateway.server, revision));
+      return builtin(gateway, method, () => ({
+        supportedVersions: [...SUPPORTED_VERSIONS],
+        ...introduce(gateway.server, revision, principal),
+      }));
     case "subscriptions/listen":
       return { ...builtin(gateway, method, () => ({})), builtin: false };
     case "resources/subscribe":
@@ -83,38 +86,6 @@ function offers(server: ServerDefinition, revision: Revision, method: string): b
   return true;
 }
 
-/** Remembered per server and era: the answer changes only with what the server offers. */
-const remembered = new WeakMap<ServerDefinition, Map<string, JsonObject>>();
-
-export function capabilitiesOf(server: ServerDefinition, revision: Revision): JsonObject {
-  const hasResources = server.resources.size > 0 || server.templates.length > 0;
-  const key = `${revision.era} ${server.prompts.size > 0} ${hasResources}`;
-  const known = remembered.get(server)?.get(key);
-  if (known) return known;
-  const completes =
-    server.templates.some((template) => template.complete) ||
-    [...server.prompts.values()].some((prompt) => prompt.complete);
-  const capabilities: JsonObject = {
-    tools: { listChanged: true },
-    ...(hasResources ? { resources: { listChanged: true, subscribe: true } } : {}),
-    ...(server.prompts.size > 0 ? { prompts: { listChanged: true } } : {}),
-    ...(completes ? { completions: {} } : {}),
-    logging: {},
-  };
-  const entry = remembered.get(server) ?? new Map<string, JsonObject>();
-  entry.set(key, capabilities);
-  remembered.set(server, entry);
-  return capabilities;
-}
-
-function discover(server: ServerDefinition, revision: Revision): JsonObject {
-  return {
-    supportedVersions: [...SUPPORTED_VERSIONS],
-    capabilities: capabilitiesOf(server, revision),
-    ...(server.instructions === undefined ? {} : { instructions: server.instructions }),
-  };
-}
-
 async function validateOnly(gateway: Gateway, principal: Principal, params: JsonObject): Promise<JsonObject> {
   const tool = visibleTool(gateway, principal, stringField(params, "name"));
   return (await validateArguments(tool, argumentsOf(params))) as unknown as JsonObject;
@@ -122,10 +93,10 @@ async function validateOnly(gateway: Gateway, principal: Principal, params: Json
 
 function setLevel(session: Session | undefined, params: JsonObject): JsonObject {
   const level = stringField(params, "level");
-  if (!LEVELS.has(level)) {
-    throw new Fault("InvalidParams", `\`level\` must be one of ${[...LEVELS].join(", ")}`, { field: "level" });
+  if (!isLogLevel(level)) {
+    throw new Fault("InvalidParams", `\`level\` must be one of ${LOG_LEVELS.join(", ")}`, { field: "level" });
   }
-  if (session) session.logLevel = level as LogLevel;
+  if (session) session.logLevel = level;
   return {};
 }
 

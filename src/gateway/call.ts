@@ -8,7 +8,15 @@ import { Cancel } from "./cancel.js";
 import { hearFromPeople, withoutApproval } from "./challenge.js";
 import { execute, type Round } from "./execute.js";
 import { forwardedOf, openRound } from "./forward.js";
-import { newCallId, type Prepared, recordDecision, recordFailure, recordOutcome, recordUnrouted } from "./record.js";
+import {
+  endUnseen,
+  newCallId,
+  type Prepared,
+  recordDecision,
+  recordFailure,
+  recordOutcome,
+  recordUnrouted,
+} from "./record.js";
 import { routeFor } from "./route.js";
 import type { Gateway, Proposal, RawResult, Route } from "./types.js";
 
@@ -18,18 +26,32 @@ export type Answer =
   | { ok: false; fault: Fault; route: Route | undefined };
 
 export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer> {
+  const { principal, depth } = proposal;
   const started = performance.now();
+  // A nested call belongs to one that is in flight: refusing it would waste what that one has done.
+  const exceeded = gateway.refusals.exceeded(principal) ?? (depth > 0 ? undefined : gateway.calls.refusal(principal));
+  if (exceeded) return { ok: false, fault: endUnseen(gateway, proposal, exceeded, started), route: undefined };
+  gateway.calls.enter(principal);
+  try {
+    return await decideAndExecute(gateway, proposal, started);
+  } finally {
+    gateway.calls.leave(principal);
+  }
+}
+
+async function decideAndExecute(gateway: Gateway, proposal: Proposal, started: number): Promise<Answer> {
   let prepared: Prepared;
   try {
     const preparing = prepare(gateway, proposal);
     prepared = preparing instanceof Promise ? await preparing : preparing;
   } catch (error) {
-    return { ok: false, fault: await recordUnrouted(gateway, proposal, asFault(error), started), route: undefined };
+    const fault = await chargedFault(gateway, proposal, asFault(error));
+    return { ok: false, fault: await recordUnrouted(gateway, proposal, fault, started), route: undefined };
   }
   const { route, round } = prepared;
   let decision: Decision;
   for (let attempt = 0; ; attempt++) {
-    const pending = judge(gateway, proposal, prepared);
+    const pending = judge(gateway, proposal, prepared, attempt > 0);
     decision = pending instanceof Promise ? await pending : pending;
     try {
       // Written before anything runs: no record, no effect.
@@ -37,9 +59,11 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
       if (written) await written;
     } catch (error) {
       decision.release();
+      await decision.restoreApproval?.();
       return { ok: false, fault: recordFailure(gateway, proposal, decision, error, started), route };
     }
     if (decision.permit) break;
+    gateway.refusals.charge(proposal.principal, refusalCost(gateway, prepared));
     if (attempt === 0) {
       const heard = await hearFromPeople(gateway, proposal, route, round, decision);
       if (heard.kind === "answered") continue;
@@ -58,14 +82,40 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
     );
   }
   let answer: Answer;
+  const progress = { started: false };
   try {
-    const result = await execute(gateway, decision.permit, proposal, round);
+    const result = await execute(gateway, decision.permit, proposal, round, progress);
     answer = { ok: true, result, text: rendered(gateway, proposal, route, result), route };
   } catch (error) {
     answer = { ok: false, fault: asFault(error), route };
+    reportForOperator(gateway, proposal, route, answer.fault);
   }
+  // INVARIANT: an approval is spent by a call that was started, and by no other.
+  if (!progress.started) await decision.restoreApproval?.();
   decision.release(answer.ok ? answer.text.length : 0);
   return recordOutcome(gateway, proposal, prepared, decision, answer, started);
+}
+
+function reportForOperator(gateway: Gateway, { span }: Proposal, { server, name }: Route, fault: Fault): void {
+  const { operator: problem } = fault.detail;
+  if (problem !== undefined) {
+    gateway.telemetry.log.warning("a call could not be carried out", { server, tool: name, problem }, span.traceId);
+  }
+}
+
+/** A call that found no target counts for the caller's limits like any other refusal. */
+async function chargedFault(gateway: Gateway, { principal, method }: Proposal, fault: Fault): Promise<Fault> {
+  gateway.refusals.charge(principal);
+  const verdict = deny(fault.type, "route", fault.message);
+  const decision = await gateway.gate.refuse({ principal, target: { name: method } }, verdict);
+  return decision.verdict === verdict ? fault : refusal(gateway, decision);
+}
+
+/** Where arguments are kept, a refusal with many of them costs more. */
+const CHARS_PER_REFUSAL = 4_096;
+
+function refusalCost(gateway: Gateway, { intent }: Prepared): number {
+  return gateway.keepArguments ? 1 + Math.floor(intent.argumentsText.length / CHARS_PER_REFUSAL) : 1;
 }
 
 /** The answer as its revision words it; over the limit it is a failure, because half an answer is none. */
@@ -93,32 +143,54 @@ function prepare(gateway: Gateway, proposal: Proposal): Prepared | Promise<Prepa
   const route = proposal.route ?? routeFor(gateway, principal, method, params);
   const opened = openRound(gateway, proposal, route);
   return opened instanceof Promise
-    ? opened.then((round) => preparedFor(proposal, route, round))
-    : preparedFor(proposal, route, opened);
+    ? opened.then((round) => preparedFor(gateway, proposal, route, round))
+    : preparedFor(gateway, proposal, route, opened);
 }
 
-function preparedFor({ principal, method, params }: Proposal, route: Route, opened: Round): Prepared {
+function preparedFor(gateway: Gateway, proposal: Proposal, route: Route, opened: Round): Prepared {
+  const { principal, method, params } = proposal;
   const round = withoutApproval(opened);
+  const forwarded = forwardedOf(params, round, route.forwards);
+  if (forwarded.dropped.length > 0) reportDropped(gateway, proposal, route, forwarded.dropped);
   const intent = makeIntent({
     principal,
     method,
     target: route,
     arguments: route.arguments,
-    forwarded: forwardedOf(params, round),
+    forwarded: forwarded.fields,
   });
   return { callId: newCallId(), route, round, intent };
 }
 
+const MAX_NAMED_FIELDS = 16;
+
+function reportDropped(gateway: Gateway, { span }: Proposal, route: Route, dropped: readonly string[]): void {
+  const { metrics, log } = gateway.telemetry;
+  metrics.droppedFields.add(dropped.length);
+  const fields = dropped.slice(0, MAX_NAMED_FIELDS).map((name) => name.slice(0, 128));
+  const remedy = "list the fields under `forward` of the server to let them travel";
+  log.debug(
+    "fields not forwarded to the server",
+    { server: route.server, tool: route.name, fields, remedy },
+    span.traceId,
+  );
+}
+
 /** Validation speaks first, then the gate; both may answer at once or later. */
-function judge(gateway: Gateway, proposal: Proposal, prepared: Prepared): Decision | Promise<Decision> {
-  const { route, intent, round } = prepared;
+function judge(
+  gateway: Gateway,
+  proposal: Proposal,
+  prepared: Prepared,
+  waited: boolean,
+): Decision | Promise<Decision> {
+  const { route, intent } = prepared;
   const gated = (validation: Validation): Decision | Promise<Decision> => {
-    if (!validation.ok) return refuse(gateway.gate.policy, invalid(route, validation));
-    const { principal, method, transport } = proposal;
+    const { principal, method, transport, span } = proposal;
+    if (!validation.ok) return gateway.gate.refuse({ principal, target: route }, invalid(route, validation));
     return gateway.gate.decide(
-      { principal, method, target: route, arguments: route.arguments, transport },
+      { principal, method, target: route, arguments: route.arguments, transport, trace: span.traceId },
       intent,
-      round.responses,
+      waited,
     );
   };
   try {
@@ -133,11 +205,20 @@ function judge(gateway: Gateway, proposal: Proposal, prepared: Prepared): Decisi
 function invalid(route: Route, validation: Validation & { ok: false }): Verdict {
   const first = validation.problems[0];
   const where = first?.path ? `\`${first.path}\` ` : "";
-  return deny("ValidationError", "schema", `arguments of \`${route.name}\`: ${where}${first?.message ?? "invalid"}`, {
-    field: first?.path ?? "",
-    suggestions: validation.problems.flatMap((problem) => problem.suggestion ?? []),
-    extra: { problems: validation.problems },
-  });
+  return deny(
+    "ValidationError",
+    "schema",
+    `arguments of \`${subjectOf(route)}\`: ${where}${first?.message ?? "invalid"}`,
+    {
+      field: first?.path ?? "",
+      suggestions: validation.problems.flatMap((problem) => problem.suggestion ?? []),
+      extra: { problems: validation.problems },
+    },
+  );
+}
+
+function subjectOf(route: Route): string {
+  return route.serverRequest ? route.action : route.name;
 }
 
 function unvalidated(route: Route, error: unknown): Verdict {

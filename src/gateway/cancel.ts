@@ -10,6 +10,13 @@ export class Cancel {
   /** Few calls have more than one. */
   #more: ((fault: Fault) => void)[] | undefined;
 
+  /** The caller itself took the request back, and waits for no answer. */
+  #withdrawn = false;
+
+  get withdrawn(): boolean {
+    return this.#withdrawn;
+  }
+
   get fault(): Fault | undefined {
     return this.#fault;
   }
@@ -29,6 +36,11 @@ export class Cancel {
     this.#controller?.abort(fault);
     this.#listener?.(fault);
     for (const listener of this.#more ?? []) listener(fault);
+  }
+
+  withdraw(fault: Fault): void {
+    this.#withdrawn = true;
+    this.abort(fault);
   }
 
   /** For whoever runs the work. Called at once when the call was already cancelled. */

@@ -4,6 +4,7 @@
 import type { Challenge, Decision } from "../gate/index.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { Round } from "./execute.js";
+import { GATEWAY_ORIGIN } from "./forward.js";
 import { bindingOf } from "./seal.js";
 import type { Gateway, Proposal, Route } from "./types.js";
 
@@ -63,7 +64,7 @@ function opensUrls(capabilities: JsonObject): boolean {
 
 function elicitation(challenge: Challenge, url: string): JsonObject {
   const message = `${challenge.reason || "This call needs a person's approval."} Open the page to approve or deny it.`;
-  return { mode: "url", elicitationId: challenge.id, url, message };
+  return { mode: "url", elicitationId: challenge.id, url, message, _meta: GATEWAY_ORIGIN };
 }
 
 function question(
@@ -116,8 +117,8 @@ async function answeredInTime(
   for (let told = 1; performance.now() < until; told++) {
     const left = Math.max(1, Math.min(PROGRESS_EVERY_MS, until - performance.now()));
     const settled = await gateway.gate.approvals.settled(challenge.id, left, cancel.signal);
-    if (settled?.state === "approved" || settled?.state === "denied") return true;
-    if (settled?.state !== "pending" || cancel.fault) return false;
+    if (settled === "approved" || settled === "denied") return true;
+    if (settled !== "pending" || cancel.fault) return false;
     if (progressToken !== undefined) {
       const message = `waiting for approval of ${challenge.id}`;
       conversation.notify("notifications/progress", { progressToken, progress: told, message });

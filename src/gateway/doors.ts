@@ -7,18 +7,15 @@ import {
   Fault,
   httpStatus,
   isJsonObject,
-  type JsonObject,
   LEGACY,
   parseStrict,
   type Revision,
 } from "../protocol/index.js";
-import { openApi } from "../tool/index.js";
 import { SILENT } from "./answer.js";
 import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
 import { authenticateHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
-import type { Asker } from "./lists.js";
 import { refusedTrace } from "./refused.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
@@ -33,7 +30,7 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
     void withFaults(endpoint, request, async () => {
       const principal = await endpoint.identify(request);
       const asker = { principal, transport: request.peer.transport };
-      request.reply.end(JSON.stringify(openApiOf(endpoint, asker)), { headers: JSON_TYPE });
+      request.reply.end(await endpoint.gateway.lists.openApi(endpoint.gateway, asker), { headers: JSON_TYPE });
     });
     return true;
   }
@@ -41,12 +38,6 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
   if (tool === undefined) return false;
   void toolDoor(endpoint, request, tool);
   return true;
-}
-
-/** What this caller may see, as in `tools/list`. */
-function openApiOf({ gateway }: Endpoint, asker: Asker): JsonObject {
-  const { info } = gateway.server;
-  return openApi(gateway.lists.toolsFor(gateway, asker), { title: info.title ?? info.name, version: info.version });
 }
 
 const JSON_TYPE = { "content-type": "application/json" };
@@ -84,10 +75,11 @@ function sessionDoor(endpoint: Endpoint, request: Asking): Promise<void> {
       return reply.end(undefined, { status: 406 });
     }
     const last = peer.headers["last-event-id"];
-    if (typeof last === "string") return endpoint.resume(session, last, reply, principal);
+    const stream = endpoint.expiries.limit(reply, principal);
+    if (typeof last === "string") return endpoint.resume(session, last, stream, principal);
     if (session.listening?.live) return reply.end(undefined, { status: 409 });
     reply.open();
-    session.listening = session.streams.create(reply, principal.credential);
+    session.listening = session.streams.create(stream, principal.credential);
   });
 }
 
@@ -99,7 +91,8 @@ async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): P
     if (request.method !== "POST") return reply.end(undefined, { status: 405, headers: { allow: "POST" } });
     const principal = await endpoint.identify(request);
     const name = decodeURIComponent(encoded);
-    const body = request.body === "" ? {} : parseStrict(request.body, gateway.limits.maxDepth);
+    const { maxDepth, maxValues } = gateway.limits;
+    const body = request.body === "" ? {} : parseStrict(request.body, maxDepth, maxValues);
     if (!isJsonObject(body)) throw new Fault("InvalidParams", "the body must be a JSON object of arguments");
     const cancel = new Cancel();
     reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client went away")));

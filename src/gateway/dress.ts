@@ -108,6 +108,13 @@ export function errorText(id: RequestId | null, fault: Fault, revision: Revision
   return JSON.stringify({ jsonrpc: "2.0", id, error: wireError(fault, revision.era, traceId) });
 }
 
+/** When a caller that is over a limit may try again. */
+export function retryHeader(fault: Fault): Record<string, string> | undefined {
+  const waitMs = fault.detail.extra?.retry_after_ms;
+  if (typeof waitMs === "number") return { "retry-after": String(Math.max(1, Math.ceil(waitMs / 1_000))) };
+  return fault.type === "TooMany" ? { "retry-after": "1" } : undefined;
+}
+
 /** What a client needs to do about it: get a credential, or one with more scope. */
 export function authenticateHeader(fault: Fault): Record<string, string> | undefined {
   const { authenticate } = fault.detail;

@@ -1,12 +1,13 @@
 // Bytes become proposals here, and answers become bytes. The endpoint knows revisions, phases and sessions;
 // what a call may do is none of its business: that is `call`.
 
-import type { Principal } from "../gate/index.js";
+import type { Principal, Verdict } from "../gate/index.js";
 import {
   ASSUMED,
   asFault,
   type Classified,
   classify,
+  type ErrorType,
   Fault,
   httpStatus,
   isJsonObject,
@@ -15,25 +16,32 @@ import {
   MODERN,
   type Notification,
   negotiate,
+  NotJsonError,
   parseStrict,
   phaseFault,
   type Request,
   type RequestId,
+  requestIdIn,
   type Response,
   type Revision,
   revisionNamed,
   StrictJsonError,
+  TooManyValuesError,
 } from "../protocol/index.js";
 import type { LogLevel } from "../tool/index.js";
-import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
-import { type Answered, type Asked, answerRequest, failed, SILENT } from "./answer.js";
+import type { Admission, Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
+import { introduce } from "./introduction.js";
+import { Admissions } from "./admission.js";
+import { type Answered, type Asked, answerRequest, failed, SILENT, UNANSWERED } from "./answer.js";
 import { Cancel } from "./cancel.js";
-import { capabilitiesOf } from "./builtin.js";
+import { keptCapabilities } from "./client-capabilities.js";
 import { httpDoor } from "./doors.js";
-import { authenticateHeader, Dresser, errorText, successText } from "./dress.js";
+import { authenticateHeader, Dresser, errorText, retryHeader, successText } from "./dress.js";
+import { Expiries } from "./expiry.js";
 import { mayFollow } from "./follow.js";
 import { refusedTrace } from "./refused.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
+import { clip, findTool } from "./route.js";
 import { Session, type SessionChange, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
 import { replicaIn, type SessionsElsewhere } from "./sessions-elsewhere.js";
@@ -45,27 +53,64 @@ export type Known = Principal | Fault;
 export type Arrived = Inbound & { readonly known?: Known | undefined };
 export type Asking = HttpRequest & { readonly known?: Known | undefined };
 
+/** Requests that are not calls. */
+const UNDECIDED: ReadonlySet<string> = new Set(["initialize", "ping"]);
+
+const MAX_HEAD_CHARS = 4_096;
+
+const MALFORMED: Readonly<Record<Malformed["kind"], ErrorType>> = {
+  "too-large": "TooLarge",
+  "too-many": "TooMany",
+  "not-utf8": "ParseError",
+  "binary-frame": "ParseError",
+};
+
 export class Endpoint implements Handler {
   readonly gateway: Gateway;
   readonly sessions: Sessions;
   readonly subscriptions: Subscriptions;
   readonly dresser: Dresser;
+  readonly expiries = new Expiries();
   /** Where the HTTP transport mounts MCP. */
   readonly mcpPath: string;
   readonly #channels = new Map<Channel, Session>();
+  /** What follows an `initialize` on the same connection waits until that is answered. */
+  readonly #handshakes = new WeakMap<Channel, Promise<void>>();
   readonly #stopWatching: () => void;
   readonly #keeper: SessionKeeper | undefined;
   readonly #elsewhere: SessionsElsewhere | undefined;
+  readonly #admissions: Admissions;
 
   constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper, elsewhere?: SessionsElsewhere) {
     this.gateway = gateway;
     this.mcpPath = mcpPath;
     this.#keeper = keeper;
     this.#elsewhere = elsewhere;
-    this.sessions = new Sessions(gateway.limits, elsewhere?.here, (id) => this.#keeper?.remove(id));
+    const { retained, calls, identify } = gateway;
+    this.#admissions = new Admissions(identify, retained, calls, (fault, peer, reply) =>
+      this.refused(fault, peer, reply),
+    );
+    this.sessions = new Sessions(
+      gateway.limits,
+      retained,
+      elsewhere?.here,
+      (id) => this.#keeper?.remove(id),
+      (ids) => this.#keeper?.touch(ids),
+    );
     this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
     this.dresser = new Dresser(gateway.server.info);
     this.#stopWatching = gateway.server.onChange((change) => this.subscriptions.announce(change, this.#active()));
+  }
+
+  admit(peer: Peer): Admission | Promise<Admission> {
+    return this.#admissions.admit(peer);
+  }
+
+  /** Answers a caller whose message was not read: it is not known, or has too many calls in flight. */
+  refused(fault: Fault, peer: Peer, reply: Reply): void {
+    const isKnown = fault.type === "TooMany" || fault.type === "Unavailable";
+    if (!isKnown) this.gateway.telemetry.metrics.unauthenticated.inc();
+    this.#refuse({ reply, peer }, null, fault, ASSUMED, httpStatus(fault));
   }
 
   connected(channel: Channel): void {
@@ -78,20 +123,28 @@ export class Endpoint implements Handler {
   }
 
   message(inbound: Arrived): void {
+    const { text } = inbound;
+    const { maxDepth, maxValues } = this.gateway.limits;
     let value: JsonValue;
     try {
-      value = parseStrict(inbound.text, this.gateway.limits.maxDepth);
+      value = parseStrict(text, maxDepth, maxValues);
     } catch (error) {
       const reason = error instanceof StrictJsonError ? error.message : "not valid JSON";
-      return this.#refuse(inbound, null, new Fault("ParseError", reason), ASSUMED, 400);
+      // A text that costs too much to read is not read to its end for its id either.
+      const legible = error instanceof TooManyValuesError ? text.slice(0, MAX_HEAD_CHARS) : text;
+      const id = error instanceof NotJsonError ? undefined : requestIdIn(legible);
+      return this.#refuse(inbound, id ?? null, new Fault("ParseError", reason), ASSUMED, 400);
     }
     if (Array.isArray(value)) void this.#batch(value, inbound);
     else this.#one(classify(value), inbound);
   }
 
   malformed(problem: Malformed, peer: Peer, reply: Reply): void {
-    const fault = new Fault(problem.kind === "too-large" ? "TooLarge" : "ParseError", problem.message);
-    this.#refuse({ reply, peer }, null, fault, ASSUMED, httpStatus(fault));
+    const fault = new Fault(MALFORMED[problem.kind], problem.message);
+    // Bytes beyond ASCII may mean anything: an id with such is not sent back.
+    const id = requestIdIn(problem.head ?? "");
+    const isPlain = typeof id !== "string" || /^[\x20-\x7e]*$/.test(id);
+    this.#refuse({ reply, peer }, isPlain ? (id ?? null) : null, fault, ASSUMED, httpStatus(fault));
   }
 
   http(request: Asking): boolean {
@@ -117,6 +170,15 @@ export class Endpoint implements Handler {
     this.sessions.adopt(saved, revision, { app, agent, scope: [], via: "session" }, follow);
   }
 
+  /** Changes may have been missed: sessions are read again, and those that a restored store lacks are saved again. */
+  async resync(): Promise<void> {
+    if (!this.#keeper) return;
+    for (const session of [...this.sessions.active()]) {
+      if (await this.#keeper.load(session.id)) await this.refresh(session.id);
+      else await this.#save(session);
+    }
+  }
+
   /** It was changed at another replica. */
   async refresh(id: string): Promise<void> {
     const { principal } = this.sessions.get(id) ?? {};
@@ -138,12 +200,12 @@ export class Endpoint implements Handler {
     stream.resume(reply, seq, credential);
   }
 
-  /** A key counts no more: whatever its holder still listens to ends. What was permitted and runs goes on. */
+  /** A key counts no more, or not for what it did: whatever its holder still listens to ends. What was permitted and runs goes on. */
   revoked(credential: string): void {
     this.subscriptions.endFor(credential);
     for (const session of this.sessions.all()) session.streams.detach(credential);
     for (const [channel, session] of [...this.#channels]) {
-      if (session.principal?.credential === credential) channel.close("the credential was revoked");
+      if (session.principal?.credential === credential) channel.close("the credential was revoked or changed");
     }
   }
 
@@ -165,8 +227,16 @@ export class Endpoint implements Handler {
     await this.#keeper.save({ id, app, agent, revision: revision.name, phase, clientCapabilities, logLevel });
   }
 
+  /** Ends streams that have no end of their own, so that clients open them at another replica. Calls continue. */
+  endStreams(): void {
+    this.subscriptions.endAll();
+    for (const session of this.sessions.all()) session.listening?.end();
+  }
+
   close(): void {
     this.#stopWatching();
+    void this.gateway.refusals.flush();
+    this.expiries.close();
     this.subscriptions.endAll();
     this.sessions.closeAll();
     for (const session of this.#channels.values()) session.close("the server is stopping");
@@ -246,6 +316,8 @@ export class Endpoint implements Handler {
 
   async #aside(message: Notification | Response, inbound: Arrived): Promise<void> {
     const modern = "method" in message && speaksModern(message.params, inbound.peer.headers);
+    const handshake = inbound.channel && this.#handshakes.get(inbound.channel);
+    if (handshake) await handshake;
     const session = inbound.channel
       ? this.#channels.get(inbound.channel)
       : modern
@@ -270,12 +342,14 @@ export class Endpoint implements Handler {
         const said = typeof message.params?.reason === "string" ? `: ${message.params.reason}` : "";
         const reason = `the client cancelled this call${said}`;
         const cancel = session.underWay.get(id);
-        if (cancel) cancel.abort(new Fault("Cancelled", reason));
+        if (cancel) cancel.withdraw(new Fault("Cancelled", reason));
         else await elsewhere?.cancel(session, id, reason);
         return;
       }
-      default:
-        return;
+      default: {
+        const limited = session.principal && (await this.gateway.gate.count(session.principal, message.method));
+        if (limited) throw limitFault(limited);
+      }
     }
   }
 
@@ -300,8 +374,33 @@ export class Endpoint implements Handler {
 
   #dispatch(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
     const { peer, channel } = inbound;
+    channel?.authenticated?.(this.gateway.retained.of(principal));
+    if (channel) this.expiries.hold(channel, principal, request.method === "initialize");
     if (speaksModern(request.params, peer.headers)) return this.#modern(request, inbound, principal);
     if (this.gateway.plainMethods.has(request.method)) return this.#plain(request, inbound, principal);
+    if (UNDECIDED.has(request.method)) {
+      const counted = this.#counted(request, inbound, principal);
+      if (!channel || request.method !== "initialize") return counted;
+      const handshake = counted.finally(() => this.#handshakes.delete(channel));
+      this.#handshakes.set(channel, handshake);
+      return handshake;
+    }
+    // A client may send its first call without waiting for the answer to `initialize`.
+    const handshake = channel && this.#handshakes.get(channel);
+    if (handshake) return handshake.then(() => this.#inSession(request, inbound, principal));
+    return this.#inSession(request, inbound, principal);
+  }
+
+  /** What is answered without a decision counts against the caller's limits all the same. */
+  async #counted(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
+    const limited = await this.gateway.gate.count(principal, request.method);
+    if (!limited) return this.#inSession(request, inbound, principal);
+    const fault = limitFault(limited);
+    this.#refuse(inbound, request.id, fault, ASSUMED, httpStatus(fault));
+  }
+
+  #inSession(request: Request, inbound: Arrived, principal: Principal): Promise<void> {
+    const { channel } = inbound;
     const session = channel ? this.#channels.get(channel) : this.#legacyHttp(request, inbound, principal);
     return session ? this.#legacy(request, inbound, principal, session) : Promise.resolve();
   }
@@ -312,9 +411,9 @@ export class Endpoint implements Handler {
     let facts: ModernFacts;
     try {
       facts = checkModern(request, headers);
-      if (headers && request.method === "tools/call") this.#checkParams(request, headers);
+      if (headers && request.method === "tools/call") this.#checkParams(request, principal, headers);
       if (!MODERN.methods.has(request.method)) {
-        throw new Fault("MethodNotFound", `there is no method \`${request.method}\` in revision ${MODERN.name}`);
+        throw new Fault("MethodNotFound", `there is no method \`${clip(request.method)}\` in revision ${MODERN.name}`);
       }
     } catch (error) {
       const fault = asFault(error);
@@ -322,8 +421,9 @@ export class Endpoint implements Handler {
     }
     const conversation: Conversation = {
       clientCapabilities: facts.clientCapabilities,
-      logLevel: facts.logLevel as LogLevel | undefined,
-      notify: (method, params) => (takesStreams(inbound) ? reply.send(note(method, params)) : true),
+      logLevel: facts.logLevel,
+      notify: (method, params) =>
+        takesStreams(inbound) && !hasExpired(principal) ? reply.send(note(method, params)) : true,
       drained: () => reply.drained(),
     };
     const cancel = new Cancel();
@@ -336,9 +436,10 @@ export class Endpoint implements Handler {
     reply.end(answer.text, answer.head);
   }
 
-  #checkParams(request: Request, headers: NonNullable<Peer["headers"]>): void {
+  /** Only for a tool that this caller reaches: for any other, `call` answers as it does for one that is missing. */
+  #checkParams(request: Request, principal: Principal, headers: NonNullable<Peer["headers"]>): void {
     const { name, arguments: args } = request.params as JsonObject;
-    const tool = typeof name === "string" ? this.gateway.server.tools.get(name) : undefined;
+    const tool = typeof name === "string" ? findTool(this.gateway, principal, name) : undefined;
     if (tool && isJsonObject(args)) checkParamHeaders(tool.definition.inputSchema, args, headers);
   }
 
@@ -365,7 +466,12 @@ export class Endpoint implements Handler {
       }
       if (cancel.fault) return;
       const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
-      stop = this.subscriptions.listen(request.id, filter, reply, finish, follow, principal.credential);
+      const unsubscribe = this.subscriptions.listen(request.id, filter, reply, finish, follow, principal.credential);
+      const forget = this.expiries.add(principal.expiresAt, finish);
+      stop = () => {
+        forget();
+        unsubscribe();
+      };
     } catch (error) {
       return this.#refuse(inbound, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
     }
@@ -374,6 +480,7 @@ export class Endpoint implements Handler {
     cancel.onAbort(() => {
       session?.underWay.delete(request.id);
       stop();
+      if (cancel.withdrawn && !reply.ended) reply.end();
     });
   }
 
@@ -441,7 +548,9 @@ export class Endpoint implements Handler {
       return reply.end(answer, { headers: { "mcp-session-id": session.id } });
     }
     if (request.method === "ping") return reply.end(successText(request.id, "{}"));
-    const conversation = new SessionConversation(session, inbound, this.gateway.limits.askTimeoutMs);
+    const conversation = new SessionConversation(session, inbound, this.gateway.limits.askTimeoutMs, () =>
+      session.streams.create(this.expiries.limit(reply, principal), principal.credential),
+    );
     const cancel = new Cancel();
     const answer = await this.#answer(session.underWay, {
       request,
@@ -468,15 +577,14 @@ export class Endpoint implements Handler {
   #initialize(request: Request, session: Session, principal: Principal): string {
     const params = request.params ?? {};
     session.revision = negotiate(params.protocolVersion);
-    session.clientCapabilities = isJsonObject(params.capabilities) ? params.capabilities : {};
+    session.clientCapabilities = keptCapabilities(params.capabilities);
     session.principal = principal;
     session.phase = "initializing";
     const { server } = this.gateway;
     const result = {
       protocolVersion: session.revision.name,
-      capabilities: capabilitiesOf(server, session.revision),
       serverInfo: server.info,
-      ...(server.instructions === undefined ? {} : { instructions: server.instructions }),
+      ...introduce(server, session.revision, principal),
     };
     return successText(request.id, JSON.stringify(result));
   }
@@ -497,7 +605,8 @@ export class Endpoint implements Handler {
     }
     underWay?.set(id, asked.cancel);
     try {
-      return await answerRequest(this.gateway, this.dresser, asked);
+      const answered = await answerRequest(this.gateway, this.dresser, asked);
+      return asked.cancel.withdrawn ? UNANSWERED : answered;
     } finally {
       underWay?.delete(id);
     }
@@ -515,8 +624,13 @@ export class Endpoint implements Handler {
     status: number,
   ): void {
     const traceId = refusedTrace(this.gateway, peer, fault);
-    reply.end(errorText(id, fault, revision, traceId), { status, headers: authenticateHeader(fault) });
+    const headers = { ...authenticateHeader(fault), ...retryHeader(fault) };
+    reply.end(errorText(id, fault, revision, traceId), { status, headers });
   }
+}
+
+function limitFault({ reason, suggestions, extra }: Verdict): Fault {
+  return new Fault("RateLimited", reason, { suggestions, extra });
 }
 
 function changeBy(method: string, { uri, level }: JsonObject): SessionChange | undefined {
@@ -524,6 +638,10 @@ function changeBy(method: string, { uri, level }: JsonObject): SessionChange | u
   if (method === "resources/subscribe") return { subscribe: uri as string };
   if (method === "resources/unsubscribe") return { unsubscribe: uri as string };
   return undefined;
+}
+
+function hasExpired({ expiresAt }: Principal): boolean {
+  return expiresAt !== undefined && expiresAt <= Date.now();
 }
 
 function note(method: string, params: JsonObject): string {

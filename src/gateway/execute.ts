@@ -3,7 +3,7 @@
 import { applyObligations, applyToFault, type Grant, Permit } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import { type Deadline, deadlines } from "./deadlines.js";
-import { InputRequired, RunContext } from "./run-context.js";
+import { InputRequired, type Progress, RunContext } from "./run-context.js";
 import { bindingOf } from "./seal.js";
 import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
 
@@ -20,13 +20,17 @@ export async function execute(
   permit: Permit,
   proposal: Proposal,
   round: Round,
+  progress: Progress,
 ): Promise<JsonObject | RawResult> {
   const grant = Permit.spend(permit);
   const route = grant.target as Route;
   const clock = new Clock(proposal, route);
-  const context = new RunContext(gateway, proposal, grant, round, clock);
+  const context = new RunContext(gateway, proposal, grant, round, clock, progress);
   try {
-    const result = await untilStopped(proposal, () => route.run(context));
+    const result = await untilStopped(proposal, () => {
+      progress.started = true;
+      return route.run(context);
+    });
     if (result instanceof RawResult && (await mayPassAsIs(route, grant, result))) return result;
     const joined = joinParts(result instanceof RawResult ? (result.value as JsonObject) : result, context);
     if (route.hasOutputSchema && joined.isError !== true && isComplete(joined)) await checkOutput(route, joined);
@@ -110,13 +114,13 @@ function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Roun
   const kept = asked.relayed
     ? { responses: {}, state: asked.state }
     : { responses: round.responses, state: asked.state ?? round.state };
-  // What is sealed is added last: it is ours, and no redaction may touch it.
-  const shown = applyObligations(grant.obligations, {
-    ...asked.relayed,
-    resultType: "input_required",
+  // What is sealed and where requests are from is ours: no redaction may touch it. The requests went through theirs.
+  const shown = applyObligations(grant.obligations, { ...asked.relayed, resultType: "input_required" });
+  return {
+    ...shown,
     inputRequests: asked.requests as unknown as JsonObject,
-  });
-  return { ...shown, requestState: gateway.seal.close(bind, kept) };
+    requestState: gateway.seal.close(bind, kept),
+  };
 }
 
 function toolFailed(error: unknown): Fault {

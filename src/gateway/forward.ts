@@ -1,4 +1,5 @@
-// What of the caller's parameters travels on, and what answers of earlier rounds come with it.
+// What of the caller's parameters travels beside the arguments, and what answers of earlier rounds come with it. What
+// does not travel is left out before the intent is made, so that rules, approvers and the server see the same.
 
 import { NOTHING_FORWARDED } from "../gate/index.js";
 import { DELEGATION_META } from "../identity/index.js";
@@ -30,21 +31,56 @@ const OWN_META = new Set<string>([
   DELEGATION_META,
 ]);
 
-/** Unknown fields survive because they are in the intent; the protocol's own are spoken anew to the next hop. */
-export function forwardedOf(params: JsonObject, round: Round): JsonObject {
+/** `_meta` keys with this prefix are between callers and this gateway; nobody else writes or receives them. */
+const OWN_META_PREFIX = "portcullis/";
+
+/** True for keys that only this gateway writes, and for those that a person or a careless client takes for them. */
+export function isOwnMeta(key: string): boolean {
+  return key.trim().toLowerCase().startsWith("portcullis");
+}
+
+/** `_meta` key of every elicitation that a client receives through us: `gateway`, or `server:NAME`. */
+export const ORIGIN_META = `${OWN_META_PREFIX}origin`;
+export const GATEWAY_ORIGIN: JsonObject = { [ORIGIN_META]: "gateway" };
+
+/** Which further fields of `params` and which foreign keys of `_meta` (as `_meta/KEY`) a server receives. */
+export type Forwards = (path: string) => boolean;
+
+export interface Forwarded {
+  readonly fields: JsonObject;
+  /** Names of what was left out, as `Forwards` writes them. */
+  readonly dropped: readonly string[];
+}
+
+const NOTHING_DROPPED: readonly string[] = [];
+
+/**
+ * Fields of the protocol itself are written anew for the next hop and are never among these. `forwards` is left out for
+ * in-process servers: nothing leaves the process there, so everything foreign is part of the intent.
+ */
+export function forwardedOf(params: JsonObject, round: Round, forwards?: Forwards): Forwarded {
   let out: JsonObject = NOTHING_FORWARDED;
+  let dropped: string[] | undefined;
   const put = (key: string, value: JsonObject[string]): void => {
     if (out === NOTHING_FORWARDED) out = {};
     out[key] = value;
   };
-  for (const key in params) if (!OWN_PARAMS.has(key)) put(key, params[key] as JsonObject[string]);
+  const travels = (path: string): boolean => {
+    if (forwards === undefined || forwards(path)) return true;
+    dropped ??= [];
+    dropped.push(path);
+    return false;
+  };
+  for (const key in params) if (!OWN_PARAMS.has(key) && travels(key)) put(key, params[key] as JsonObject[string]);
   const meta = params._meta;
   if (isJsonObject(meta)) {
-    const foreign = Object.entries(meta).filter(([key]) => !OWN_META.has(key));
+    const foreign = Object.entries(meta).filter(
+      ([key]) => !OWN_META.has(key) && !isOwnMeta(key) && travels(`_meta/${key}`),
+    );
     if (foreign.length > 0) put("_meta", Object.fromEntries(foreign));
   }
   if (Object.keys(round.responses).length > 0) put("inputResponses", round.responses);
-  return out;
+  return { fields: out, dropped: dropped ?? NOTHING_DROPPED };
 }
 
 const MAX_RESPONSES = 64;

@@ -3,11 +3,15 @@
 import { createGate, type Gate, type GateOptions, loadPolicy, type ToolSummary } from "../gate/index.js";
 import { type Identify, localIdentity } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
+import { RetainedBytes } from "../protocol/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { callInside } from "./call.js";
+import { CallsInFlight } from "./calls-in-flight.js";
+import { askClient } from "./client-request.js";
 import { Endpoint } from "./endpoint.js";
 import { Lists } from "./lists.js";
+import { Refusals } from "./refusals.js";
 import { Seal } from "./seal.js";
 import { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits, type Relayed } from "./types.js";
 
@@ -18,6 +22,9 @@ export interface GatewayOptions {
   ledger?: Ledger;
   identify?: Identify;
   telemetry?: Telemetry;
+  /** Shared by the endpoints of one process. */
+  retained?: RetainedBytes;
+  calls?: CallsInFlight;
   limits?: Partial<GatewayLimits>;
   plainMethods?: Iterable<string>;
   readOnlyTools?: Iterable<string>;
@@ -32,13 +39,16 @@ export function createGateway(options: GatewayOptions): Endpoint {
   // A library speaks up only when something is broken; `serve` says more.
   const telemetry = options.telemetry ?? createTelemetry({ log: { level: "error" } });
   const gate = isGate(options.gate) ? options.gate : gateFor(server, options.gate ?? {}, telemetry);
+  const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
   const gateway: Gateway = {
     server,
     gate,
     ledger: options.ledger,
     identify: options.identify ?? localIdentity(),
     telemetry,
-    limits: { ...DEFAULT_GATEWAY_LIMITS, ...options.limits },
+    limits,
+    retained: options.retained ?? new RetainedBytes(limits),
+    calls: options.calls ?? new CallsInFlight(limits),
     plainMethods: new Set(options.plainMethods),
     readOnlyTools: new Set(options.readOnlyTools),
     unguardedTools: new Set(options.unguardedTools),
@@ -46,7 +56,9 @@ export function createGateway(options: GatewayOptions): Endpoint {
     approvalUrl: options.approvalUrl,
     seal: new Seal(),
     lists: new Lists(server),
+    refusals: new Refusals({ perMinute: limits.refusalsPerMinute, ledger: options.ledger, telemetry }),
     callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
+    askClient: (request) => askClient(gateway, request),
   };
   return new Endpoint(gateway);
 }

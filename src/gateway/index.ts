@@ -1,4 +1,5 @@
 export * from "./applications/index.js";
+export { CallsInFlight } from "./calls-in-flight.js";
 export { Endpoint } from "./endpoint.js";
 export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
 export { Post } from "./post/post.js";

@@ -1,9 +1,12 @@
 // Lists show exactly what the caller may use: what policy would always deny is hidden, what it would challenge is
 // marked. They are kept as bytes per caller, policy and manifest.
 
+import { createHash } from "node:crypto";
 import type { Outlook, PolicySet, Principal } from "../gate/index.js";
-import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
-import type { ServerDefinition, Tool } from "../tool/index.js";
+import { Fault, isSliceOver, type JsonObject, type JsonValue, nextSlice } from "../protocol/index.js";
+import { openApiText, type ServerDefinition, type Tool } from "../tool/index.js";
+import { isRestricted } from "./introduction.js";
+import { mayGet, mayRead } from "./route.js";
 import type { Gateway, Relayed } from "./types.js";
 
 export type ListMethod = "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list";
@@ -22,7 +25,12 @@ const FIELD: Readonly<Record<ListMethod, string>> = {
   "prompts/list": "prompts",
 };
 
-const MAX_CACHED = 1_000;
+/** A document is sent as one message. */
+const MAX_DOCUMENT_CHARS = 4_000_000;
+/** Callers whose view is remembered. */
+const MAX_VIEWS = 1_000;
+/** Texts of lists that are kept, in characters; callers that see the same share one. */
+const MAX_KEPT_CHARS = 16 * 1024 * 1024;
 
 /** For whom, and over what: policy may look at both. */
 export interface Asker {
@@ -30,9 +38,20 @@ export interface Asker {
   transport: string;
 }
 
+/** A list as one caller sees it: its pages, or the one text of the OpenAPI document (none when it is too long). */
+interface View {
+  readonly pages: readonly string[];
+}
+
+type Described = ListMethod | "openapi";
+
 export class Lists {
   readonly #server: ServerDefinition;
-  readonly #cache = new Map<string, string[]>();
+  /** By caller and method. A promise while it is built, so that it is built once for all who ask meanwhile. */
+  readonly #views = new Map<string, View | Promise<View>>();
+  /** By what is visible, oldest first. */
+  readonly #kept = new Map<string, View>();
+  #keptChars = 0;
   #version = 0;
 
   constructor(server: ServerDefinition) {
@@ -40,65 +59,136 @@ export class Lists {
     server.onChange((change) => {
       if (change.kind === "resource") return;
       this.#version++;
-      this.#cache.clear();
+      this.#forget();
     });
   }
 
   /** The inside of the result object, as JSON text without its braces: `"tools":[…],"nextCursor":"…"`. */
-  page(gateway: Gateway, asker: Asker, method: ListMethod, cursor: JsonValue | undefined): string {
-    const pages = this.#pages(gateway, asker, method);
-    const at = this.#read(cursor, pages.length);
-    const next = at + 1 < pages.length ? `,"nextCursor":${JSON.stringify(this.#cursor(at + 1))}` : "";
-    return `"${FIELD[method]}":${pages[at] ?? "[]"}${next}`;
+  page(gateway: Gateway, asker: Asker, method: ListMethod, cursor: JsonValue | undefined): string | Promise<string> {
+    const version = this.#version;
+    const inside = ({ pages }: View): string => {
+      const at = this.#read(cursor, version, pages.length);
+      const next = at + 1 < pages.length ? `,"nextCursor":${JSON.stringify(cursorOf(version, at + 1))}` : "";
+      return `"${FIELD[method]}":${pages[at] ?? "[]"}${next}`;
+    };
+    const view = this.#view(gateway, asker, method);
+    return view instanceof Promise ? view.then(inside) : inside(view);
   }
 
-  #pages(gateway: Gateway, asker: Asker, method: ListMethod): string[] {
+  /** What `tools/list` shows to this caller, as an OpenAPI document. */
+  async openApi(gateway: Gateway, asker: Asker): Promise<string> {
+    const { pages } = await this.#view(gateway, asker, "openapi");
+    const [text] = pages;
+    if (text !== undefined) return text;
+    const reason = `the OpenAPI document of these tools is longer than ${MAX_DOCUMENT_CHARS} characters`;
+    throw new Fault("TooLarge", `${reason}; use \`tools/list\`, or a key for fewer tools`);
+  }
+
+  #view(gateway: Gateway, asker: Asker, method: Described): View | Promise<View> {
     const { principal, transport } = asker;
-    const policy = gateway.gate.policy;
-    const { app, agent, scope, tools, shown, credential = "" } = principal;
-    const key = `${method} ${policy.hash} ${JSON.stringify([transport, app, agent, tools || shown ? credential : "", ...scope])}`;
+    const { policy } = gateway.gate;
     // What a caller may reach is fixed for its credential; without one to tell it by, nothing is remembered.
-    const mayKeep = (!tools && !shown) || credential !== "";
-    const cached = mayKeep ? this.#cache.get(key) : undefined;
-    if (cached) return cached;
-    const entries = this.#entries(gateway, asker, method, policy);
-    const pages: string[] = [];
-    for (let i = 0; i < entries.length; i += gateway.limits.pageSize) {
-      pages.push(JSON.stringify(entries.slice(i, i + gateway.limits.pageSize)));
+    if (isRestricted(principal) && principal.credential === undefined)
+      return this.#build(gateway, asker, method, policy);
+    const key = `${method} ${policy.hash} ${transport} ${callerKey(principal)}`;
+    const known = this.#views.get(key);
+    if (known) return known;
+    if (this.#views.size >= MAX_VIEWS) this.#forget();
+    const building = this.#build(gateway, asker, method, policy);
+    this.#views.set(key, building);
+    building.then(
+      (view) => this.#views.get(key) === building && this.#views.set(key, view),
+      () => this.#views.get(key) === building && this.#views.delete(key),
+    );
+    return building;
+  }
+
+  /** In slices: thousands of tools take long, and others are answered in between. */
+  async #build(gateway: Gateway, asker: Asker, method: Described, policy: PolicySet): Promise<View> {
+    const version = this.#version;
+    const shown: Shown[] = [];
+    const seen = createHash("sha256").update(`${method} ${gateway.limits.pageSize}`);
+    for (const entry of this.#entries(asker, method)) {
+      const outlook = entry.about ? this.#outlook(gateway, asker, policy, entry.about) : "possible";
+      if (isSliceOver()) await nextSlice();
+      if (outlook === "never") continue;
+      shown.push({ ...entry, isMarked: outlook === "challenge" });
+      seen.update(`${JSON.stringify(entry.id)}${outlook === "challenge" ? "!" : ""}`);
     }
-    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
-    if (mayKeep) this.#cache.set(key, pages);
+    const visible = seen.digest("base64");
+    const kept = version === this.#version ? this.#kept.get(visible) : undefined;
+    if (kept) return kept;
+    const view = { pages: method === "openapi" ? await this.#document(shown) : await this.#texts(gateway, shown) };
+    if (version === this.#version) this.#keep(visible, view);
+    return view;
+  }
+
+  async #texts({ limits }: Gateway, shown: readonly Shown[]): Promise<string[]> {
+    const pages: string[] = [];
+    let page = "";
+    for (const [index, { definition, isMarked }] of shown.entries()) {
+      page += `${page === "" ? "[" : ","}${JSON.stringify(isMarked ? marked(definition) : definition)}`;
+      if ((index + 1) % limits.pageSize === 0 || index + 1 === shown.length) {
+        pages.push(`${page}]`);
+        page = "";
+      }
+      if (isSliceOver()) await nextSlice();
+    }
     return pages;
   }
 
-  #entries(gateway: Gateway, asker: Asker, method: ListMethod, policy: PolicySet): JsonObject[] {
-    const show = (about: About, definition: object): JsonObject[] => {
-      const outlook = this.#outlook(gateway, asker, policy, about);
-      if (outlook === "never") return [];
-      return [outlook === "challenge" ? marked(definition as JsonObject) : (definition as JsonObject)];
-    };
-    switch (method) {
-      case "tools/list":
-        return this.#reachable(asker).flatMap((tool) => show(aboutTool(tool), this.#shown(tool)));
-      case "resources/list":
-        return [...this.#server.resources.values()].flatMap((resource) => {
-          const { definition } = resource;
-          return show({ type: "Resource", id: definition.uri, action: "resources/read", from: resource }, definition);
-        });
-      case "resources/templates/list":
-        return this.#server.templates.map((template) => template.definition as unknown as JsonObject);
-      case "prompts/list":
-        return [...this.#server.prompts.values()].flatMap((prompt) => {
-          const { definition } = prompt;
-          return show({ type: "Prompt", id: definition.name, action: "prompts/get", from: prompt }, definition);
-        });
-    }
+  async #document(shown: readonly Shown[]): Promise<string[]> {
+    const { info } = this.#server;
+    const tools = shown.flatMap(({ tool }) => tool ?? []);
+    const options = { title: info.title ?? info.name, version: info.version };
+    const text = await openApiText(tools, options, MAX_DOCUMENT_CHARS);
+    return text === undefined ? [] : [text];
   }
 
-  /** The tools that `tools/list` shows to this caller, for those who describe them in another form. */
-  toolsFor(gateway: Gateway, asker: Asker): Tool[] {
-    const { policy } = gateway.gate;
-    return this.#reachable(asker).filter((tool) => this.#outlook(gateway, asker, policy, aboutTool(tool)) !== "never");
+  #keep(visible: string, view: View): void {
+    this.#kept.set(visible, view);
+    this.#keptChars += charsIn(view);
+    if (this.#keptChars > MAX_KEPT_CHARS) this.#forget();
+  }
+
+  #forget(): void {
+    this.#views.clear();
+    this.#kept.clear();
+    this.#keptChars = 0;
+  }
+
+  *#entries(asker: Asker, method: Described): Iterable<Entry> {
+    const { principal } = asker;
+    switch (method) {
+      case "tools/list":
+      case "openapi":
+        for (const tool of this.#reachable(asker)) {
+          const definition = method === "openapi" ? {} : (this.#shown(tool) as JsonObject);
+          yield { id: tool.definition.name, definition, about: aboutTool(tool), tool };
+        }
+        return;
+      case "resources/list":
+        for (const resource of [...this.#server.resources.values()]) {
+          const { definition } = resource;
+          if (!mayRead(principal, definition.uri)) continue;
+          const about: About = { type: "Resource", id: definition.uri, action: "resources/read", from: resource };
+          yield { id: definition.uri, definition: definition as unknown as JsonObject, about };
+        }
+        return;
+      case "resources/templates/list":
+        for (const { definition } of [...this.#server.templates]) {
+          if (!mayRead(principal, definition.uriTemplate)) continue;
+          yield { id: definition.uriTemplate, definition: definition as unknown as JsonObject };
+        }
+        return;
+      case "prompts/list":
+        for (const prompt of [...this.#server.prompts.values()]) {
+          const { definition } = prompt;
+          if (!mayGet(principal, definition.name)) continue;
+          const about: About = { type: "Prompt", id: definition.name, action: "prompts/get", from: prompt };
+          yield { id: definition.name, definition: definition as unknown as JsonObject, about };
+        }
+    }
   }
 
   #reachable({ principal }: Asker): Tool[] {
@@ -123,20 +213,31 @@ export class Lists {
     return { ...definition, name, title, _meta: { ...definition._meta, "portcullis/name": definition.name } };
   }
 
-  #cursor(page: number): string {
-    return Buffer.from(`${this.#version}.${page}`).toString("base64url");
-  }
-
-  #read(cursor: JsonValue | undefined, pages: number): number {
+  #read(cursor: JsonValue | undefined, current: number, pages: number): number {
     if (cursor === undefined) return 0;
     const [version, page] =
       typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("latin1").split(".") : [];
     const at = Number(page);
-    if (version === String(this.#version) && Number.isInteger(at) && at > 0 && at < pages) return at;
+    if (version === String(current) && Number.isInteger(at) && at > 0 && at < pages) return at;
     throw new Fault("InvalidParams", "`cursor` is unknown, or the list has changed since; begin again without it", {
       field: "cursor",
     });
   }
+}
+
+function cursorOf(version: number, page: number): string {
+  return Buffer.from(`${version}.${page}`).toString("base64url");
+}
+
+function charsIn({ pages }: View): number {
+  return pages.reduce((sum, page) => sum + page.length, 0);
+}
+
+/** Everything of a caller that decides what its lists show. A delegation narrows what the credential reaches. */
+function callerKey(principal: Principal): string {
+  const { app, agent, user, scope, credential = "", delegation } = principal;
+  const delegated = delegation && [...delegation.capabilities].sort();
+  return JSON.stringify([app, agent, user, isRestricted(principal) ? credential : "", scope, delegated]);
 }
 
 /** What an entry of a list is to policy. */
@@ -147,6 +248,16 @@ interface About {
   readonly from: object;
   readonly tags?: readonly string[];
 }
+
+/** What may be shown of one tool, resource, template or prompt; without `about` policy is not asked. */
+interface Entry {
+  readonly id: string;
+  readonly definition: JsonObject;
+  readonly about?: About;
+  readonly tool?: Tool;
+}
+
+type Shown = Entry & { readonly isMarked: boolean };
 
 function aboutTool(tool: Tool): About {
   const { name } = tool.definition;

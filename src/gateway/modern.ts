@@ -10,6 +10,9 @@ import {
   type Request,
   SUPPORTED_VERSIONS,
 } from "../protocol/index.js";
+import type { LogLevel } from "../tool/index.js";
+import { keptCapabilities } from "./client-capabilities.js";
+import { isLogLevel, LOG_LEVELS } from "./log-levels.js";
 
 /** Does this message speak the revision without a handshake? */
 export function speaksModern(params: JsonObject | undefined, headers: IncomingHttpHeaders | undefined): boolean {
@@ -26,7 +29,7 @@ const NAME_FIELD: Readonly<Record<string, string>> = {
 
 export interface ModernFacts {
   clientCapabilities: JsonObject;
-  logLevel: string | undefined;
+  logLevel: LogLevel | undefined;
 }
 
 /** Throws what the revision says must be thrown, in the order it says. */
@@ -43,8 +46,16 @@ export function checkModern(request: Request, headers: IncomingHttpHeaders | und
     });
   }
   if (headers) checkRouting(request, headers);
-  const logLevel = (meta as JsonObject)[META.logLevel];
-  return { clientCapabilities: capabilities, logLevel: typeof logLevel === "string" ? logLevel : undefined };
+  return { clientCapabilities: keptCapabilities(capabilities), logLevel: logLevelOf(meta as JsonObject) };
+}
+
+/** The level travels to servers of this revision, so nothing but a level is accepted as one. */
+function logLevelOf(meta: JsonObject): LogLevel | undefined {
+  const level = meta[META.logLevel];
+  if (level === undefined || isLogLevel(level)) return level;
+  throw new Fault("InvalidParams", `\`_meta.${META.logLevel}\` must be one of ${LOG_LEVELS.join(", ")}`, {
+    field: `params._meta.${META.logLevel}`,
+  });
 }
 
 function missing(key: string): Fault {

@@ -73,7 +73,10 @@ export function recordDecision(
     reason: decision.reason,
     mode: decision.observed ? ("observe" as const) : ("enforce" as const),
     args: gateway.keepArguments ? intent.argumentsText : undefined,
-    detail: proposal.principal.delegation?.record,
+    forwarded: gateway.keepArguments && intent.forwardedText !== "{}" ? intent.forwardedText : undefined,
+    detail: route.serverRequest
+      ? { server: route.server, during: route.serverRequest.tool }
+      : proposal.principal.delegation?.record,
   };
   if (decision.challenge && decision.challengeIsNew) {
     ledger.appendSoon({
@@ -200,6 +203,21 @@ function outcomeOf(answer: Answer): Outcome {
   }
 }
 
+/** Counted, but neither logged nor recorded one by one: `Refusals` does that for all of them together. */
+export function endUnseen(gateway: Gateway, { span }: Proposal, fault: Fault, started: number): Fault {
+  span.end({
+    effect: "deny",
+    outcome: "refused",
+    errorType: fault.type,
+    latencyMs: performance.now() - started,
+    bytes: 0,
+    policyHash: gateway.gate.policy.hash,
+    rule: fault.detail.rule,
+    isSummarized: true,
+  });
+  return fault;
+}
+
 /** A proposal that found no target is a deny like any other, and on record like any other. */
 export async function recordUnrouted(
   gateway: Gateway,
@@ -231,7 +249,7 @@ export async function recordUnrouted(
       agent: principal.agent,
       actor: `${principal.app}/${principal.agent}`,
       method,
-      tool: name.slice(0, 256),
+      tool: name,
       binding: "",
       args_cid: args,
       effect: "deny",

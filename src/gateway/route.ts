@@ -17,13 +17,13 @@ export function routeFor(gateway: Gateway, principal: Principal, method: string,
     case "resources/read":
     case "resources/subscribe":
     case "resources/unsubscribe":
-      return resourceRoute(gateway, method, stringField(params, "uri"));
+      return resourceRoute(gateway, principal, method, stringField(params, "uri"));
     case "prompts/get":
-      return promptRoute(gateway, stringField(params, "name"), argumentsOf(params));
+      return promptRoute(gateway, principal, stringField(params, "name"), argumentsOf(params));
     case "completion/complete":
-      return completionRoute(gateway, params);
+      return completionRoute(gateway, principal, params);
     default:
-      throw new Fault("MethodNotFound", `there is no method \`${method}\``);
+      throw new Fault("MethodNotFound", `there is no method \`${clip(method)}\``);
   }
 }
 
@@ -41,19 +41,26 @@ export function stringField(params: JsonObject, field: string): string {
   throw new Fault("InvalidParams", `\`${field}\` must be a string`, { field });
 }
 
-/** The tool, when it is there and within this caller's capabilities. */
+/** The tool, by its name or its short name, when it is there and within this caller's capabilities. */
+export function findTool(gateway: Gateway, { tools: within }: Principal, name: string): Tool | undefined {
+  const tool = toolNamed(gateway, name);
+  return tool && (within?.has(tool.definition.name) ?? true) ? tool : undefined;
+}
+
+function toolNamed({ server: { tools, aliases } }: Gateway, name: string): Tool | undefined {
+  return tools.get(name) ?? tools.get(aliases?.get(name) ?? "");
+}
+
 export function visibleTool(gateway: Gateway, principal: Principal, name: string): Tool {
-  const { tools, aliases } = gateway.server;
-  const tool = tools.get(name) ?? tools.get(aliases?.get(name) ?? "");
-  const missing = tool && principal.stepUp?.(tool.definition.name);
-  if (missing) throw missing;
-  if (!tool || (principal.tools && !principal.tools.has(tool.definition.name))) {
-    throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, {
-      field: "name",
-      suggestions: ["List the tools that can be called with `tools/list`"],
-    });
-  }
-  return tool;
+  const tool = findTool(gateway, principal, name);
+  if (tool) return tool;
+  const known = toolNamed(gateway, name);
+  const needsScope = known && principal.stepUp?.(known.definition.name);
+  if (needsScope) throw needsScope;
+  throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, {
+    field: "name",
+    suggestions: ["List the tools that can be called with `tools/list`"],
+  });
 }
 
 function toolRoute(gateway: Gateway, principal: Principal, name: string, args: JsonObject): Route {
@@ -65,6 +72,7 @@ function toolRoute(gateway: Gateway, principal: Principal, name: string, args: J
     action: tool.definition.name,
     binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
     server: relayed?.server ?? gateway.server.info.name,
+    ...(relayed ? { forwards: relayed.forwards } : {}),
     definitionHash: tool.definitionHash,
     tags: tool.tags,
     readOnly: gateway.readOnlyTools.has(tool.definition.name),
@@ -102,6 +110,7 @@ function plainRoute(
     ...(relayed ? { run: (context: RunContext) => relayed.relay(context) } : {}),
     binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
     server: relayed?.server ?? gateway.server.info.name,
+    ...(relayed ? { forwards: relayed.forwards } : {}),
     definitionHash: "",
     tags: [],
     readOnly: true,
@@ -114,8 +123,8 @@ function plainRoute(
   };
 }
 
-function resourceRoute(gateway: Gateway, method: string, uri: string): Route {
-  const found = reader(gateway, uri);
+function resourceRoute(gateway: Gateway, principal: Principal, method: string, uri: string): Route {
+  const found = mayRead(principal, uri) ? reader(gateway, uri) : undefined;
   if (!found) {
     throw new Fault("ResourceNotFound", `there is no resource \`${clip(uri)}\``, { field: "uri", extra: { uri } });
   }
@@ -129,7 +138,7 @@ function resourceRoute(gateway: Gateway, method: string, uri: string): Route {
 }
 
 function originOf(relayed: Relayed | undefined): Partial<Route> {
-  return relayed ? { binding: relayed.binding, server: relayed.server } : {};
+  return relayed ? { binding: relayed.binding, server: relayed.server, forwards: relayed.forwards } : {};
 }
 
 interface Readable {
@@ -148,14 +157,23 @@ function reader(gateway: Gateway, uri: string): Readable | undefined {
   return undefined;
 }
 
-function promptNamed(gateway: Gateway, name: string): Prompt {
-  const prompt = gateway.server.prompts.get(name);
+/** Also for the text of a template: it is granted like the URIs it stands for. */
+export function mayRead({ resources }: Principal, uri: string): boolean {
+  return resources?.has(uri) ?? true;
+}
+
+export function mayGet({ prompts }: Principal, name: string): boolean {
+  return prompts?.has(name) ?? true;
+}
+
+function promptNamed(gateway: Gateway, principal: Principal, name: string): Prompt {
+  const prompt = mayGet(principal, name) ? gateway.server.prompts.get(name) : undefined;
   if (!prompt) throw new Fault("PromptNotFound", `there is no prompt \`${clip(name)}\``, { field: "name" });
   return prompt;
 }
 
-function promptRoute(gateway: Gateway, name: string, args: JsonObject): Route {
-  const prompt = promptNamed(gateway, name);
+function promptRoute(gateway: Gateway, principal: Principal, name: string, args: JsonObject): Route {
+  const prompt = promptNamed(gateway, principal, name);
   for (const argument of prompt.definition.arguments ?? []) {
     const value = args[argument.name];
     if (value === undefined ? argument.required : typeof value !== "string") {
@@ -181,7 +199,7 @@ function promptRoute(gateway: Gateway, name: string, args: JsonObject): Route {
 
 const MAX_COMPLETIONS = 100;
 
-function completionRoute(gateway: Gateway, params: JsonObject): Route {
+function completionRoute(gateway: Gateway, principal: Principal, params: JsonObject): Route {
   const ref = isJsonObject(params.ref) ? params.ref : {};
   const argument = isJsonObject(params.argument) ? params.argument : {};
   const asked = { name: stringField(argument, "name"), value: stringField(argument, "value") };
@@ -192,8 +210,10 @@ function completionRoute(gateway: Gateway, params: JsonObject): Route {
   }
   const name = stringField(ref, isPrompt ? "name" : "uri");
   const about = isPrompt
-    ? promptNamed(gateway, name)
-    : gateway.server.templates.find((template) => template.definition.uriTemplate === name);
+    ? promptNamed(gateway, principal, name)
+    : mayRead(principal, name)
+      ? gateway.server.templates.find((template) => template.definition.uriTemplate === name)
+      : undefined;
   return plainRoute(
     gateway,
     {
@@ -214,6 +234,7 @@ function completionRoute(gateway: Gateway, params: JsonObject): Route {
   );
 }
 
-function clip(name: string): string {
+/** As much of a name as an error repeats: the caller wrote it, and an error goes to logs as well. */
+export function clip(name: string): string {
   return name.length > 128 ? `${name.slice(0, 128)}…` : name;
 }

@@ -1,18 +1,13 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
 // any more reaches anyone.
 
-import {
-  applyObligations,
-  applyToText,
-  applyToValue,
-  cutText,
-  type Grant,
-  intentForwarded,
-  mustBuffer,
-} from "../gate/index.js";
+import { applyToText, applyToValue, cutText, type Grant, intentForwarded, mustBuffer } from "../gate/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../tool/index.js";
+import type { Cancel } from "./cancel.js";
+import type { ClientRequest } from "./client-request.js";
 import type { Round } from "./execute.js";
+import { LOG_LEVELS } from "./log-levels.js";
 import type { Conversation, Gateway, Proposal } from "./types.js";
 
 /** Thrown through a handler that asks in a revision without server requests; becomes an `input_required` answer. */
@@ -32,7 +27,6 @@ export class InputRequired {
   }
 }
 
-const LEVELS: readonly LogLevel[] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 const MAX_PROGRESS_TEXT = 64 * 1024;
 const ENVELOPE_BYTES = 1024;
 const NOTHING_WRITTEN: readonly ContentBlock[] = [];
@@ -41,6 +35,11 @@ const NOTHING_WRITTEN: readonly ContentBlock[] = [];
 export interface Pausable {
   pause(): void;
   resume(): void;
+}
+
+/** Whether a permitted call was started, for whoever has to give back what was spent on it. */
+export interface Progress {
+  started: boolean;
 }
 
 export class RunContext implements CallContext {
@@ -53,13 +52,20 @@ export class RunContext implements CallContext {
   #written: ContentBlock[] | undefined = undefined;
   #writtenBytes = 0;
   truncated = false;
+  readonly #progress: Progress;
 
-  constructor(gateway: Gateway, proposal: Proposal, grant: Grant, round: Round, clock: Pausable) {
+  constructor(gateway: Gateway, proposal: Proposal, grant: Grant, round: Round, clock: Pausable, progress: Progress) {
+    this.#progress = progress;
     this.#gateway = gateway;
     this.#proposal = proposal;
     this.#grant = grant;
     this.#round = round;
     this.#clock = clock;
+  }
+
+  /** The request to a server behind the gateway was certainly not sent, so the call has had no effect. */
+  neverStarted(): void {
+    this.#progress.started = false;
   }
 
   /** What was decided, and for whom: for what is relayed to another server. */
@@ -150,7 +156,7 @@ export class RunContext implements CallContext {
     const { obligations } = this.#grant;
     const { conversation } = this.#proposal;
     const threshold = conversation.logLevel;
-    if (this.#dead || threshold === undefined || LEVELS.indexOf(level) < LEVELS.indexOf(threshold)) return;
+    if (this.#dead || threshold === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(threshold)) return;
     conversation.notify("notifications/message", {
       level,
       ...(logger === undefined ? {} : { logger: applyToText(obligations, logger) }),
@@ -227,43 +233,76 @@ export class RunContext implements CallContext {
     state: JsonValue | undefined,
   ): Promise<Record<string, JsonObject>> {
     this.#assertAlive();
-    const { conversation, cancel } = this.#proposal;
+    const { conversation } = this.#proposal;
     const { responses } = this.#round;
     for (const request of Object.values(requests)) this.assertCapable(request.method);
     const missing = Object.keys(requests).filter((key) => responses[key] === undefined);
     if (missing.length > 0 && !conversation.request) {
-      throw new InputRequired(Object.fromEntries(missing.map((key) => [key, requests[key] as InputRequest])), state);
+      const asked = Object.fromEntries(missing.map((key) => [key, requests[key] as InputRequest]));
+      throw new InputRequired(await this.permitted(asked, true), state);
     }
-    this.#clock.pause();
-    try {
-      await Promise.all(
-        missing.map(async (key) => {
-          const { method, params } = requests[key] as InputRequest;
-          responses[key] = await (conversation.request as NonNullable<Conversation["request"]>)(
-            method,
-            applyObligations(this.#grant.obligations, params ?? {}),
-            cancel,
-          );
-        }),
-      );
-    } finally {
-      this.#clock.resume();
-    }
+    await Promise.all(
+      missing.map(async (key) => {
+        const { method, params } = requests[key] as InputRequest;
+        responses[key] = await this.#requestClient(method, params ?? {}, true);
+      }),
+    );
     return Object.fromEntries(Object.keys(requests).map((key) => [key, responses[key] as JsonObject]));
   }
 
-  /** One question of a downstream server, to a client that can be asked while the call runs. */
-  async relayQuestion(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
+  /** One request of an upstream server, to a client that can be asked while the call runs. */
+  relayQuestion(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
     this.#assertAlive();
-    this.assertCapable(method);
-    const { conversation, cancel } = this.#proposal;
+    return this.#requestClient(method, params, false);
+  }
+
+  async #requestClient(method: InputRequest["method"], params: JsonObject, isInProcess: boolean): Promise<JsonObject> {
     this.#clock.pause();
     try {
-      const shown = applyObligations(this.#grant.obligations, params);
-      return await (conversation.request as NonNullable<Conversation["request"]>)(method, shown, cancel);
+      return await this.askThrough(method, params, isInProcess, (shown, cancel) => {
+        this.assertCapable(method);
+        const { conversation } = this.#proposal;
+        return (conversation.request as NonNullable<Conversation["request"]>)(method, shown, cancel);
+      });
     } finally {
       this.#clock.resume();
     }
+  }
+
+  /** A request of the server that runs this call: decided, recorded, and then delivered as `deliver` does it. */
+  askThrough(
+    method: InputRequest["method"],
+    params: JsonObject,
+    isInProcess: boolean,
+    deliver: ClientRequest["deliver"],
+    parent?: Cancel,
+  ): Promise<JsonObject> {
+    const ends = parent ? { parent } : {};
+    return this.#gateway.askClient({
+      outer: this.#proposal,
+      grant: this.#grant,
+      method,
+      params,
+      isInProcess,
+      deliver,
+      ...ends,
+    });
+  }
+
+  /** Requests for a client that is asked by ending the exchange: all of them permitted, in the form it may see. */
+  async permitted(
+    requests: Readonly<Record<string, InputRequest>>,
+    isInProcess: boolean,
+  ): Promise<Record<string, InputRequest>> {
+    const shown: Record<string, InputRequest> = {};
+    for (const [key, { method, params }] of Object.entries(requests)) {
+      await this.askThrough(method, params ?? {}, isInProcess, async (marked) => {
+        this.assertCapable(method);
+        shown[key] = { method, params: marked } as InputRequest;
+        return {};
+      });
+    }
+    return shown;
   }
 
   assertCapable(method: InputRequest["method"]): void {

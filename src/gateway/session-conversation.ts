@@ -14,13 +14,16 @@ export class SessionConversation implements Conversation {
   readonly #session: Session;
   readonly #inbound: Inbound;
   readonly #askTimeoutMs: number;
+  readonly #open: () => EventStream;
   /** HTTP: nothing until something has to be said before the answer. */
   #stream: EventStream | undefined = undefined;
 
-  constructor(session: Session, inbound: Inbound, askTimeoutMs: number) {
+  /** `open` makes the stream that is kept for a client that comes back. */
+  constructor(session: Session, inbound: Inbound, askTimeoutMs: number, open: () => EventStream) {
     this.#session = session;
     this.#inbound = inbound;
     this.#askTimeoutMs = askTimeoutMs;
+    this.#open = open;
   }
 
   get clientCapabilities(): JsonObject {
@@ -50,7 +53,7 @@ export class SessionConversation implements Conversation {
   #push(text: string): boolean {
     const { channel, reply } = this.#inbound;
     if (channel) return reply.send(text);
-    this.#stream ??= this.#session.streams.create(reply);
+    this.#stream ??= this.#open();
     return this.#stream.push(text);
   }
 }

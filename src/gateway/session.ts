@@ -4,21 +4,30 @@
 import { randomBytes } from "node:crypto";
 import type { Principal } from "../gate/index.js";
 import {
+  ByteBudget,
+  Charge,
   Fault,
   type JsonObject,
   LEGACY,
   type Phase,
   type RequestId,
   type Response,
+  type RetainedBytes,
   type Revision,
 } from "../protocol/index.js";
 import type { LogLevel } from "../tool/index.js";
 import type { Cancel } from "./cancel.js";
-import { EventStream, Streams } from "./streams.js";
+import { type EventStream, type Replay, Streams } from "./streams.js";
 import type { GatewayLimits } from "./types.js";
 
 const MAX_QUESTIONS = 64;
 const MAX_SUBSCRIPTIONS = 1_000;
+export const MAX_URI_CHARS = 8_192;
+/** What a session costs besides what it keeps: its tables and what the client can do. */
+const SESSION_BYTES = 8 * 1024;
+const SUBSCRIPTION_BYTES = 256;
+/** Of what an agent may keep, so much is for events that it can ask for again. */
+const REPLAY_SHARE = 1 / 4;
 
 export class Session {
   readonly id: string;
@@ -39,12 +48,20 @@ export class Session {
   readonly #questions = new Map<RequestId, { resolve: (result: JsonObject) => void; reject: (fault: Fault) => void }>();
   #nextQuestion = 0;
   readonly #at: string | undefined;
+  readonly #charge: Charge;
 
   /** `send` reaches the client outside of any request; `at` names the replica, where a session may be at several. */
-  constructor(send: ((session: Session, text: string) => boolean) | undefined, id?: string, at?: string) {
+  constructor(
+    send: ((session: Session, text: string) => boolean) | undefined,
+    id?: string,
+    at?: string,
+    budgets?: { readonly session: ByteBudget; readonly replay: Replay },
+  ) {
     this.id = id ?? randomBytes(18).toString("base64url");
     this.#at = at;
-    this.streams = new Streams(at);
+    this.#charge = new Charge(budgets?.session);
+    if (!this.#charge.set(SESSION_BYTES)) throw new Fault("TooMany", "this agent keeps too much open; end a session");
+    this.streams = new Streams(at, budgets?.replay);
     this.#send = send
       ? (text) => send(this, text)
       : (text) => (this.listening?.live ? this.listening.push(text) : true);
@@ -60,12 +77,18 @@ export class Session {
     if (this.subscriptions.size >= MAX_SUBSCRIPTIONS) {
       throw new Fault("TooMany", `one session can follow ${MAX_SUBSCRIPTIONS} resources`);
     }
+    if (uri.length > MAX_URI_CHARS) {
+      throw new Fault("InvalidParams", `\`uri\` has at most ${MAX_URI_CHARS} characters`, { field: "uri" });
+    }
+    if (!this.#charge.set(this.#charge.bytes + subscriptionCost(uri))) {
+      throw new Fault("TooMany", "this agent follows too many resources; unsubscribe from some");
+    }
     this.subscriptions.set(uri, follow());
   }
 
   unsubscribe(uri: string): void {
     this.subscriptions.get(uri)?.();
-    this.subscriptions.delete(uri);
+    if (this.subscriptions.delete(uri)) this.#charge.set(this.#charge.bytes - subscriptionCost(uri));
   }
 
   /** Asks the client within the call `via` belongs to; its answer comes as a message of its own. */
@@ -126,7 +149,12 @@ export class Session {
     for (const question of [...this.#questions.values()]) question.reject(fault);
     this.streams.endAll();
     for (const uri of [...this.subscriptions.keys()]) this.unsubscribe(uri);
+    this.#charge.set(0);
   }
+}
+
+function subscriptionCost(uri: string): number {
+  return SUBSCRIPTION_BYTES + 2 * uri.length;
 }
 
 /** A session as another replica can take it over: everything but its streams and what is under way. */
@@ -153,6 +181,8 @@ export interface SessionKeeper {
   save(session: Omit<SavedSession, "subscriptions">): Promise<void>;
   change(id: string, change: SessionChange): Promise<void>;
   load(id: string): Promise<SavedSession | undefined>;
+  /** Keeps sessions that are in use from expiring in the store. */
+  touch(ids: readonly string[]): void;
   remove(id: string): void;
 }
 
@@ -160,16 +190,27 @@ export interface SessionKeeper {
 export class Sessions {
   readonly #sessions = new Map<string, Session>();
   /** Those of each agent, in the order they were opened. */
-  readonly #byAgent = new Map<string, Set<Session>>();
+  readonly #byAgent = new Map<string, AgentSessions>();
+  readonly #retained: RetainedBytes;
   readonly #limits: SessionLimits;
   readonly #sweeper: NodeJS.Timeout;
   readonly #at: string | undefined;
   readonly #forget: (id: string) => void;
+  readonly #touch: (ids: readonly string[]) => void;
+  #touchedAt = Date.now();
 
-  /** `forget` hears of sessions that are over for every replica. */
-  constructor(limits: SessionLimits, at?: string, forget: (id: string) => void = () => {}) {
+  /** `forget` is told of sessions that are over for every replica, `touch` of those that were used since the last time. */
+  constructor(
+    limits: SessionLimits,
+    retained: RetainedBytes,
+    at?: string,
+    forget: (id: string) => void = () => {},
+    touch: (ids: readonly string[]) => void = () => {},
+  ) {
+    this.#retained = retained;
     this.#at = at;
     this.#forget = forget;
+    this.#touch = touch;
     this.#limits = limits;
     const everyMs = Math.max(1_000, Math.min(60_000, limits.sessionIdleMs / 4));
     this.#sweeper = setInterval(() => this.#sweep(), everyMs);
@@ -182,11 +223,11 @@ export class Sessions {
 
   open(principal: Principal): Session {
     const { maxSessions, maxAgentSessions } = this.#limits;
-    const own = this.#byAgent.get(agentOf(principal));
+    const own = this.#byAgent.get(agentOf(principal))?.sessions;
     // Whoever opens one after the other makes room among its own, and only then among those of all.
     if (own && own.size >= maxAgentSessions) this.#forget(this.#evictOldestIdle(own, maxAgentSessions));
     if (this.#sessions.size >= maxSessions) this.#evictOldestIdle(this.#sessions.values(), maxSessions);
-    const session = new Session(undefined, undefined, this.#at);
+    const session = this.#newSession(principal);
     session.principal = principal;
     this.#add(session, principal);
     return session;
@@ -217,7 +258,7 @@ export class Sessions {
     const known = this.#sessions.get(saved.id);
     const { maxSessions } = this.#limits;
     if (!known && this.#sessions.size >= maxSessions) this.#evictOldestIdle(this.#sessions.values(), maxSessions);
-    const session = known ?? new Session(undefined, saved.id, this.#at);
+    const session = known ?? this.#newSession(principal, saved.id);
     session.principal = principal;
     session.revision = revision;
     session.phase = saved.phase;
@@ -233,17 +274,34 @@ export class Sessions {
     this.#sessions.delete(session.id);
     const agent = session.principal && agentOf(session.principal);
     const own = agent === undefined ? undefined : this.#byAgent.get(agent);
-    own?.delete(session);
-    if (own?.size === 0) this.#byAgent.delete(agent as string);
+    own?.sessions.delete(session);
+    if (own?.sessions.size === 0) this.#byAgent.delete(agent as string);
     session.close(reason);
   }
 
   #add(session: Session, principal: Principal): void {
     this.#sessions.set(session.id, session);
+    this.#of(principal).sessions.add(session);
+  }
+
+  #newSession(principal: Principal, id?: string): Session {
+    const { replay } = this.#of(principal);
+    return new Session(undefined, id, this.#at, { session: this.#retained.of(principal), replay });
+  }
+
+  #of(principal: Principal): AgentSessions {
     const agent = agentOf(principal);
-    const own = this.#byAgent.get(agent);
-    if (own) own.add(session);
-    else this.#byAgent.set(agent, new Set([session]));
+    const known = this.#byAgent.get(agent);
+    if (known) return known;
+    const sessions = new Set<Session>();
+    const max = Math.floor(this.#limits.maxAgentRetainedBytes * REPLAY_SHARE);
+    const replay: Replay = {
+      budget: new ByteBudget(max, this.#retained.of(principal)),
+      makeRoom: () => [...sessions].some((session) => session.streams.dropOldest()),
+    };
+    const own = { sessions, replay };
+    this.#byAgent.set(agent, own);
+    return own;
   }
 
   *active(): Iterable<Session> {
@@ -257,6 +315,10 @@ export class Sessions {
 
   #sweep(): void {
     const limit = Date.now() - this.#limits.sessionIdleMs;
+    const isUsed = (session: Session): boolean =>
+      session.lastUsed >= this.#touchedAt || session.underWay.size > 0 || session.listening?.live === true;
+    this.#touch([...this.#sessions.values()].filter(isUsed).map(({ id }) => id));
+    this.#touchedAt = Date.now();
     for (const session of [...this.#sessions.values()]) {
       if (session.lastUsed < limit && session.underWay.size === 0 && !session.listening?.live) {
         this.end(session, "the session was idle");
@@ -276,7 +338,15 @@ export class Sessions {
   }
 }
 
-type SessionLimits = Pick<GatewayLimits, "maxSessions" | "maxAgentSessions" | "sessionIdleMs">;
+interface AgentSessions {
+  readonly sessions: Set<Session>;
+  readonly replay: Replay;
+}
+
+type SessionLimits = Pick<
+  GatewayLimits,
+  "maxSessions" | "maxAgentSessions" | "sessionIdleMs" | "maxAgentRetainedBytes"
+>;
 
 function agentOf({ app, agent }: Principal): string {
   return JSON.stringify([app, agent]);

@@ -82,7 +82,7 @@ export function answerSessions(post: Post, endpointOf: (app: string) => Endpoint
   });
   post.onTold("cancel", (body) => {
     const cancel = sessionOf(body)?.underWay.get(body.requestId as RequestId);
-    cancel?.abort(new Fault("Cancelled", String(body.reason)));
+    cancel?.withdraw(new Fault("Cancelled", String(body.reason)));
   });
   post.onCalled("stream", (body, line) => {
     const gone: (() => void)[] = [];

@@ -1,7 +1,7 @@
 // Event streams of a session that a client can take up again where it lost them: every event has an id, and a
-// bounded number of them is kept.
+// bounded number of them is kept, within the budget for replay of the agent that the session belongs to.
 
-import { Fault } from "../protocol/index.js";
+import { type ByteBudget, Charge, Fault } from "../protocol/index.js";
 import type { Reply } from "../transport/index.js";
 
 interface KeptEvent {
@@ -10,8 +10,17 @@ interface KeptEvent {
 }
 
 const MAX_EVENTS = 256;
-const MAX_EVENT_BYTES = 1024 * 1024;
+const MAX_STREAM_BYTES = 1024 * 1024;
 const MAX_ENDED_STREAMS = 16;
+/** What an event costs besides its text. */
+const EVENT_BYTES = 128;
+
+/** Where kept events are charged. */
+export interface Replay {
+  readonly budget: ByteBudget;
+  /** Drops the oldest kept events of the same agent; false when there are none. */
+  makeRoom(): boolean;
+}
 
 export class EventStream {
   readonly id: string;
@@ -19,12 +28,15 @@ export class EventStream {
   /** What its reader was known by. */
   #credential: string | undefined;
   #events: KeptEvent[] = [];
-  #bytes = 0;
+  readonly #charge: Charge;
+  readonly #makeRoom: () => boolean;
   #seq = 0;
   ended = false;
 
-  constructor(id: string, sink: Reply | undefined, credential?: string) {
+  constructor(id: string, sink: Reply | undefined, credential?: string, replay?: Replay) {
     this.id = id;
+    this.#charge = new Charge(replay?.budget);
+    this.#makeRoom = () => replay?.makeRoom() ?? false;
     if (sink) this.attach(sink, credential);
   }
 
@@ -49,12 +61,37 @@ export class EventStream {
   /** False when the reader is slow. An event for a stream nobody reads is kept for its return. */
   push(text: string): boolean {
     const seq = ++this.#seq;
-    this.#events.push({ seq, text });
-    this.#bytes += text.length;
-    while (this.#events.length > MAX_EVENTS || (this.#bytes > MAX_EVENT_BYTES && this.#events.length > 1)) {
-      this.#bytes -= (this.#events.shift() as KeptEvent).text.length;
-    }
+    this.#keep({ seq, text });
     return this.#sink?.send(text, `${this.id}.${seq}`) ?? true;
+  }
+
+  #keep(event: KeptEvent): void {
+    const cost = costOf(event);
+    while (this.#events.length >= MAX_EVENTS || (this.#events.length > 0 && this.kept + cost > MAX_STREAM_BYTES)) {
+      this.#dropOldest();
+    }
+    while (!this.#charge.set(this.kept + cost)) {
+      if (this.#makeRoom()) continue;
+      // Sent once and not kept: a stream with a gap is not resumed from before it.
+      this.forget();
+      return;
+    }
+    this.#events.push(event);
+  }
+
+  /** Bytes that its kept events cost. */
+  get kept(): number {
+    return this.#charge.bytes;
+  }
+
+  forget(): void {
+    this.#events = [];
+    this.#charge.set(0);
+  }
+
+  #dropOldest(): void {
+    const event = this.#events.shift();
+    if (event) this.#charge.set(this.kept - costOf(event));
   }
 
   drained(): Promise<void> {
@@ -97,15 +134,17 @@ export class EventStream {
 export class Streams {
   readonly #streams = new Map<string, EventStream>();
   readonly #suffix: string;
+  readonly #replay: Replay | undefined;
   #next = 0;
 
   /** `at` names the replica that keeps them, where there are several. */
-  constructor(at?: string) {
+  constructor(at?: string, replay?: Replay) {
     this.#suffix = at === undefined ? "" : `~${at}`;
+    this.#replay = replay;
   }
 
   create(sink: Reply | undefined, credential?: string): EventStream {
-    const stream = new EventStream(`s${this.#next++}${this.#suffix}`, sink, credential);
+    const stream = new EventStream(`s${this.#next++}${this.#suffix}`, sink, credential, this.#replay);
     this.#streams.set(stream.id, stream);
     this.#forgetOld();
     return stream;
@@ -127,12 +166,31 @@ export class Streams {
   }
 
   endAll(): void {
-    for (const stream of this.#streams.values()) stream.end();
+    for (const stream of this.#streams.values()) {
+      stream.end();
+      stream.forget();
+    }
     this.#streams.clear();
+  }
+
+  /** Forgets the events of one stream, an ended one where there is one; false when none are kept. */
+  dropOldest(): boolean {
+    const kept = [...this.#streams.values()].filter((stream) => stream.kept > 0);
+    const oldest = kept.find((stream) => stream.ended) ?? kept[0];
+    oldest?.forget();
+    return oldest !== undefined;
   }
 
   #forgetOld(): void {
     const ended = [...this.#streams.values()].filter((stream) => stream.ended);
-    for (const stream of ended.slice(0, Math.max(0, ended.length - MAX_ENDED_STREAMS))) this.#streams.delete(stream.id);
+    for (const stream of ended.slice(0, Math.max(0, ended.length - MAX_ENDED_STREAMS))) {
+      stream.forget();
+      this.#streams.delete(stream.id);
+    }
   }
+}
+
+/** A character takes two bytes in memory where one of the text is not ASCII, and one byte otherwise. */
+function costOf({ text }: KeptEvent): number {
+  return EVENT_BYTES + (Buffer.byteLength(text) === text.length ? text.length : 2 * text.length);
 }

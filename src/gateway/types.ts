@@ -1,17 +1,30 @@
 import type { Gate, Principal, Target } from "../gate/index.js";
 import type { Identify } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
-import type { JsonObject, JsonValue, RequestId, Revision } from "../protocol/index.js";
+import {
+  DEFAULT_MAX_VALUES,
+  type JsonObject,
+  type JsonValue,
+  type RequestId,
+  type RetainedBytes,
+  type Revision,
+} from "../protocol/index.js";
 import type { CallSpan, Telemetry } from "../telemetry/index.js";
 import type { LogLevel, ServerDefinition, ToolResult, Validation } from "../tool/index.js";
+import type { CallsInFlight } from "./calls-in-flight.js";
 import type { Cancel } from "./cancel.js";
+import type { ClientRequest } from "./client-request.js";
+import type { Forwards } from "./forward.js";
 import type { Lists } from "./lists.js";
+import type { Refusals } from "./refusals.js";
 import type { RunContext } from "./run-context.js";
 import type { Seal } from "./seal.js";
 
 export interface GatewayLimits {
   /** Nesting of a message. */
   maxDepth: number;
+  /** Values (members, items) in a message. */
+  maxValues: number;
   maxBatch: number;
   /** Requests under way on one connection or session. */
   maxOpenRequests: number;
@@ -32,10 +45,27 @@ export interface GatewayLimits {
   challengeWaitMs: number;
   /** How deep tools may call tools. */
   maxCallDepth: number;
+  /** Refused calls of one credential that are decided and recorded each; past it they are refused unseen. */
+  refusalsPerMinute: number;
+  /** Bytes of callers that are kept beyond a turn: messages until they are answered, replay buffers, unsent answers. */
+  maxRetainedBytes: number;
+  /** Of them, those of one application, and of one agent. */
+  maxAppRetainedBytes: number;
+  maxAgentRetainedBytes: number;
+  /** Calls in flight in this process. */
+  maxCalls: number;
+  /** Of them, those of one application, and of one agent. */
+  maxAppCalls: number;
+  maxAgentCalls: number;
+  /** Requests of one upstream server to clients (sampling, elicitation, roots). */
+  serverRequestsPerMinute: number;
+  /** Size of one such request, as JSON. */
+  maxClientRequestBytes: number;
 }
 
 export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   maxDepth: 128,
+  maxValues: DEFAULT_MAX_VALUES,
   maxBatch: 100,
   maxOpenRequests: 256,
   maxSessions: 10_000,
@@ -48,6 +78,15 @@ export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   askTimeoutMs: 5 * 60_000,
   challengeWaitMs: 0,
   maxCallDepth: 8,
+  refusalsPerMinute: 3_000,
+  maxRetainedBytes: 160 * 1024 * 1024,
+  maxAppRetainedBytes: 64 * 1024 * 1024,
+  maxAgentRetainedBytes: 32 * 1024 * 1024,
+  maxCalls: 4_096,
+  maxAppCalls: 2_048,
+  maxAgentCalls: 1_024,
+  serverRequestsPerMinute: 60,
+  maxClientRequestBytes: 1024 * 1024,
 };
 
 export interface Gateway {
@@ -58,6 +97,9 @@ export interface Gateway {
   readonly identify: Identify;
   readonly telemetry: Telemetry;
   readonly limits: GatewayLimits;
+  /** What callers make this process keep. */
+  readonly retained: RetainedBytes;
+  readonly calls: CallsInFlight;
   /** Tools that are also plain JSON-RPC methods, without a handshake. */
   readonly plainMethods: ReadonlySet<string>;
   /** Said by the operator: the decision of such a tool is written without waiting for the disk. */
@@ -68,10 +110,15 @@ export interface Gateway {
   readonly keepArguments: boolean;
   /** Where a person answers a challenge, as callers may be told. */
   readonly approvalUrl?: ((challenge: string) => string | undefined) | undefined;
+  /** Further addresses of the page where calls are approved, which no server may send people to. */
+  readonly approvalAddresses?: (() => readonly string[]) | undefined;
   readonly seal: Seal;
   readonly lists: Lists;
+  readonly refusals: Refusals;
   /** A tool calls a tool: same caller, same gate, one level deeper. */
   callTool(outer: Proposal, tool: string, args: JsonObject): Promise<ToolResult>;
+  /** A server asks the client of a call in flight: the server's own action, decided and recorded as such. */
+  askClient(request: ClientRequest): Promise<JsonObject>;
 }
 
 /** A proposal that found its way: what it is about, and how it would run. */
@@ -79,6 +126,8 @@ export interface Route extends Target {
   readonly arguments: JsonObject;
   readonly timeoutMs: number;
   readonly hasOutputSchema: boolean;
+  /** Fields beside the arguments that the server receives; every foreign field unless given. */
+  readonly forwards?: Forwards;
   validate(args: JsonObject): Validation | Promise<Validation>;
   validateOutput(value: JsonValue | undefined): Validation | Promise<Validation>;
   run(context: RunContext): Promise<JsonObject | RawResult> | JsonObject | RawResult;
@@ -103,6 +152,7 @@ export interface Relayed {
   readonly server: string;
   /** Which server behind which connection: part of the intent. */
   readonly binding: string;
+  readonly forwards: Forwards;
   relay(context: RunContext): Promise<JsonObject | RawResult>;
 }
 

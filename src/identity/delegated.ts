@@ -39,14 +39,20 @@ export function delegatedIdentity({ base, reader, toolOf, app }: DelegatedOption
     }
     const delegated = new Set([...chain.capabilities].flatMap((capability) => toolOf(capability) ?? []));
     const via = token === undefined ? known.via : "delegation";
-    return { ...known, ...within(known, delegated), agent: chain.agent, via, delegation: chain };
+    const expiresAt = Math.min(known.expiresAt ?? Number.POSITIVE_INFINITY, chain.expires);
+    return { ...known, ...within(known, delegated), agent: chain.agent, via, delegation: chain, expiresAt };
   };
 }
+
+const NONE = { has: () => false };
 
 /** What the credential allows and the delegation has; a larger scope would not help with what was not delegated. */
 function within({ tools, shown, stepUp }: Principal, delegated: ReadonlySet<string>): Partial<Principal> {
   return {
     tools: { has: (tool) => delegated.has(tool) && (tools?.has(tool) ?? true) },
+    // A workflow delegates tools; resources and prompts are not part of it.
+    resources: NONE,
+    prompts: NONE,
     ...(shown === undefined ? {} : { shown: { has: (tool: string) => delegated.has(tool) && shown.has(tool) } }),
     ...(stepUp === undefined ? {} : { stepUp: (tool: string) => (delegated.has(tool) ? stepUp(tool) : undefined) }),
   };

@@ -1,6 +1,5 @@
 // Who is calling. A local caller is the operating system's user; what a client says about itself counts for nothing.
 
-import { userInfo } from "node:os";
 import type { Principal } from "../gate/index.js";
 import type { JsonValue } from "../protocol/index.js";
 import type { Peer } from "../transport/index.js";
@@ -9,8 +8,9 @@ export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegat
 export { approverOf } from "./keys/approver.js";
 export { createKey, type KeyRequest } from "./keys/create.js";
 export { keyIdentity, unknownCaller } from "./keys/identify.js";
-export { type KeyRights, PermissionInvalid, readPermissions } from "./keys/permissions.js";
+export { type KeyRights, PERMISSION_FORMS, PermissionInvalid, readPermissions } from "./keys/permissions.js";
 export { type Credential, KeyRing, type KeyRingOptions } from "./keys/ring.js";
+export { LOCAL_CREDENTIAL, localIdentity, type LocalOptions, remoteReason } from "./local.js";
 export { type OAuthSettings, openOAuthIdentity, readOAuthSettings } from "./oauth/index.js";
 
 /**
@@ -18,28 +18,3 @@ export { type OAuthSettings, openOAuthIdentity, readOAuthSettings } from "./oaut
  * `_meta` of its parameters.
  */
 export type Identify = (peer: Peer, auth?: JsonValue, meta?: JsonValue) => Principal | Promise<Principal>;
-
-export interface LocalOptions {
-  app?: string;
-  agent?: string;
-}
-
-/** Everyone who can reach this process is its user: for stdio, and for HTTP that listens on loopback only. */
-export function localIdentity(options: LocalOptions = {}): Identify {
-  const principal: Principal = {
-    app: options.app ?? "local",
-    agent: options.agent ?? localUser(),
-    scope: [],
-    via: "local",
-  };
-  return () => principal;
-}
-
-function localUser(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // A process in a container may run under an id that has no name.
-    return `uid-${process.getuid?.() ?? "unknown"}`;
-  }
-}

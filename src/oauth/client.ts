@@ -113,10 +113,15 @@ export class OAuthClient {
   /** A token from the beginning: for a person who is here now. */
   async login(): Promise<Grant> {
     await this.#reload();
-    const found = await discover(this.#options.fetch, this.#options.url, {});
+    const found = await this.#discover({});
     // Nobody has asked the server yet what it wants, and a login lasts: it is bound where it can be.
     await this.#acquire(found, found.bound === undefined ? {} : { isDpop: true });
     return (this.#kept as KeptGrant).grant;
+  }
+
+  #discover(challenge: BearerChallenge): Promise<Discovered> {
+    const { fetch, url, identity } = this.#options;
+    return discover(fetch, url, challenge, identity.issuer);
   }
 
   #alone(work: () => Promise<boolean>): Promise<boolean> {
@@ -145,7 +150,7 @@ export class OAuthClient {
     const isWanting = this.#options.dpop && challenge.isDpop && grant?.proofKey === undefined;
     const canRefresh = !needsMore && !isWanting && grant?.refreshToken !== undefined;
     if (canRefresh && (await this.#refresh(challenge))) return true;
-    const found = await discover(this.#options.fetch, this.#options.url, challenge);
+    const found = await this.#discover(challenge);
     const isMore = scopesIn(challenge).some((scope) => !grant?.requested.includes(scope));
     // Asking again for what was asked for already would go on for ever.
     if (needsMore && !isMore && grant?.issuer === found.server.issuer) return false;
@@ -174,10 +179,10 @@ export class OAuthClient {
   }
 
   async #refreshAs(claimed: KeptGrant, challenge: BearerChallenge): Promise<boolean> {
-    const { fetch, identity, url } = this.#options;
+    const { fetch, identity } = this.#options;
     const { renewingUntil: _, ...grant } = claimed.grant;
     try {
-      const { server, resource } = await discover(fetch, url, challenge);
+      const { server, resource } = await this.#discover(challenge);
       // What one issuer gave is shown to no other.
       if (server.issuer !== grant.issuer) {
         await this.#keep({ ...without(grant), requested: [] }, claimed.version);

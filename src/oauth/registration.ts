@@ -16,10 +16,6 @@ export async function clientFor(
 ): Promise<RegisteredClient> {
   const { clientId, clientSecret, privateKey, metadataUrl } = identity;
   if (clientId !== undefined) {
-    if (identity.issuer !== undefined && identity.issuer !== server.issuer) {
-      const known = `we are registered with ${identity.issuer}`;
-      throw new OAuthError("OAUTH_REGISTRATION", `${known}, and the server now wants tokens of ${server.issuer}`);
-    }
     const method = authMethod(server, { secret: clientSecret !== undefined, key: privateKey !== undefined });
     return { id: clientId, method, ...(clientSecret === undefined ? {} : { secret: clientSecret }) };
   }

@@ -22,19 +22,31 @@ type Bound = "required" | "accepted";
 
 interface Resource {
   readonly resource: string;
-  readonly issuer: string;
+  /** At least one. */
+  readonly issuers: readonly string[];
   readonly scopes: readonly string[] | undefined;
   readonly bound?: Bound;
 }
 
-export async function discover(fetch: Fetch, url: URL, challenge: BearerChallenge): Promise<Discovered> {
+/** `known` is the issuer we are registered with: no other is asked for tokens, whatever the server's metadata says. */
+export async function discover(
+  fetch: Fetch,
+  url: URL,
+  challenge: BearerChallenge,
+  known?: string,
+): Promise<Discovered> {
   const found = await findResource(fetch, url, challenge);
-  const issuer = found?.issuer ?? url.origin;
+  if (known !== undefined && found && !found.issuers.includes(known)) {
+    const wanted = `${url.origin} now wants tokens of ${found.issuers.join(", ").slice(0, 200)}`;
+    throw new OAuthError("OAUTH_REGISTRATION", `we are registered with ${known}, and ${wanted}`);
+  }
+  const issuer = known ?? found?.issuers[0] ?? url.origin;
   const server = await discoverServer(fetch, issuer);
   const resource = found?.resource ?? canonical(url);
   const { scopes, bound } = found ?? { scopes: undefined };
   if (server) return { resource, server, isDescribed: true, scopes, ...(bound === undefined ? {} : { bound }) };
-  if (found) throw new OAuthError("OAUTH_METADATA", `the authorization server ${issuer} publishes no metadata`);
+  if (found || known !== undefined)
+    throw new OAuthError("OAUTH_METADATA", `the authorization server ${issuer} publishes no metadata`);
   return { resource, server: guessed(url.origin), isDescribed: false, scopes: undefined };
 }
 
@@ -51,9 +63,9 @@ async function findResource(fetch: Fetch, url: URL, challenge: BearerChallenge):
         `${place.href} describes another resource than ${url.origin}${url.pathname}`,
       );
     }
-    const [issuer] = texts(body.authorization_servers) ?? [];
-    if (issuer === undefined) throw new OAuthError("OAUTH_METADATA", `${place.href} names no authorization server`);
-    return { resource, issuer, scopes: texts(body.scopes_supported), ...boundIn(body) };
+    const issuers = texts(body.authorization_servers) ?? [];
+    if (issuers.length === 0) throw new OAuthError("OAUTH_METADATA", `${place.href} names no authorization server`);
+    return { resource, issuers, scopes: texts(body.scopes_supported), ...boundIn(body) };
   }
   if (challenge.resourceMetadata === undefined) return undefined;
   throw new OAuthError("OAUTH_METADATA", `there is no metadata where ${url.origin} says it is`);

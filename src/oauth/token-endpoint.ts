@@ -41,6 +41,7 @@ export async function requestToken(to: TokenRequest, fields: Readonly<Record<str
   const { server, now, proofKey } = to;
   const endpoint = server.tokenEndpoint;
   if (!endpoint) throw new OAuthError("OAUTH_METADATA", `${server.issuer} has no token endpoint`);
+  checkEndpoint(endpoint, to.identity);
   let { status, body, headers } = await post(to, endpoint, fields);
   const nonce = nonceFrom(headers.get("dpop-nonce"));
   if (proofKey && body?.error === "use_dpop_nonce" && nonce !== undefined) {
@@ -78,6 +79,16 @@ async function post(
   return fetchJson(to.fetch, endpoint, { method: "POST", headers, body: form.toString(), redirect: "manual" });
 }
 
+/** Secrets, assertions and refresh tokens of a registration go to its issuer's origin, or to the address named for it. */
+function checkEndpoint(endpoint: URL, { issuer, tokenEndpoint }: ClientIdentity): void {
+  const isKnown = tokenEndpoint !== undefined && endpoint.href === new URL(tokenEndpoint).href;
+  if (issuer === undefined || isKnown || endpoint.origin === new URL(issuer).origin) return;
+  throw new OAuthError(
+    "OAUTH_METADATA",
+    `the token endpoint of ${issuer} is at ${endpoint.origin}: if that is right, set \`tokenEndpoint\` to ${endpoint.href}`,
+  );
+}
+
 function isToken(value: unknown): value is string {
   return typeof value === "string" && value.length <= MAX_TOKEN_CHARS && /^[\x21-\x7e]+$/.test(value);
 }
@@ -107,7 +118,10 @@ async function assertion(id: string, { privateKey }: ClientIdentity, audience: s
   const { importPKCS8, SignJWT } = await import("jose");
   const key = await importPKCS8(privateKey.pem, privateKey.algorithm);
   return new SignJWT({})
-    .setProtectedHeader({ alg: privateKey.algorithm })
+    .setProtectedHeader({
+      alg: privateKey.algorithm,
+      ...(privateKey.keyId === undefined ? {} : { kid: privateKey.keyId }),
+    })
     .setIssuer(id)
     .setSubject(id)
     .setAudience(audience)

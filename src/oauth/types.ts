@@ -9,9 +9,12 @@ export interface ClientIdentity {
   /** Registered beforehand. */
   readonly clientId?: string;
   readonly clientSecret?: string;
-  readonly privateKey?: { readonly pem: string; readonly algorithm: string };
-  /** The issuer that registration is with; it is used at no other. */
+  /** Proves who we are instead of a secret (`private_key_jwt`), and is preferred to it. */
+  readonly privateKey?: { readonly pem: string; readonly algorithm: string; readonly keyId?: string };
+  /** The issuer that registration is with; it is used at no other, whatever a server's metadata says. */
   readonly issuer?: string;
+  /** The issuer's token endpoint, where that is at another origin than the issuer itself. */
+  readonly tokenEndpoint?: string;
   /** A document that describes us: where the server can read it, its address is our client id. */
   readonly metadataUrl?: string;
   /** Shown to people who log in. */

@@ -104,6 +104,8 @@ export interface FaultDetail {
   authenticate?: string;
   /** What a downstream server said, to be passed on in its own words. */
   downstream?: { readonly code: number; readonly message: string; readonly data?: unknown };
+  /** For the operator's log alone, under the trace id: it may name addresses, paths or secrets. Never sent. */
+  operator?: string;
   cause?: unknown;
 }
 
@@ -178,9 +180,26 @@ export function httpStatus(fault: Fault): number {
   return ERRORS[fault.type].http;
 }
 
-/** Anything thrown that is no Fault is a defect of ours: the caller learns that, and nothing of our insides. */
+/** Codes of a store that cannot be reached; by code, because this module knows nothing of stores. */
+const STORE_OUTAGES: ReadonlySet<unknown> = new Set(["STORAGE_UNAVAILABLE", "STORAGE_UNCERTAIN"]);
+const STORE_RETRY_MS = 1_000;
+
+/** The error of a caller whose call needs the store while it does not answer. Nothing was decided about the call. */
+export function storeUnavailable(cause?: unknown): Fault {
+  return new Fault("Unavailable", "the gateway's store does not answer at the moment; the call did not run", {
+    ...(cause === undefined ? {} : { cause }),
+    suggestions: ["Try again in a moment"],
+    extra: { retry_after_ms: STORE_RETRY_MS },
+  });
+}
+
+/**
+ * A store that is away is an outage, which passes. Anything else that is no Fault is a defect of ours: the caller learns
+ * that, and nothing of our insides.
+ */
 export function asFault(error: unknown): Fault {
   if (error instanceof Fault) return error;
+  if (STORE_OUTAGES.has((error as { code?: unknown } | undefined)?.code)) return storeUnavailable(error);
   return new Fault("InternalError", "an unexpected error stopped this call; the trace id finds it in the log", {
     cause: error,
     suggestions: ["Look for the trace id in the server's log"],

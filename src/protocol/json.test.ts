@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseStrict, StrictJsonError } from "./json.js";
+import { parseStrict, StrictJsonError, TooManyValuesError } from "./json.js";
 import { unsendable } from "./sendable.js";
 
 /** What is refused for a reason of its own: a surrogate in escapes, an integer of sixteen digits. */
@@ -58,6 +58,28 @@ describe("strict JSON", () => {
     expect(() => parseStrict("[".repeat(100_000))).toThrow(/nesting is deeper than 128/);
     expect(() => parseStrict(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toThrow(/nesting is deeper/);
     expect(parseStrict(`${"[".repeat(128)}${"]".repeat(128)}`)).toBeDefined();
+  });
+
+  it("refuses a message of a million values before it builds any of them", () => {
+    const parse = JSON.parse;
+    let parsed = 0;
+    JSON.parse = (...given: Parameters<typeof parse>) => {
+      parsed++;
+      return parse(...given) as unknown;
+    };
+    try {
+      expect(() => parseStrict(`[${"[],".repeat(1_000_000)}0]`)).toThrow(/more than 50000 values; send less at once/);
+      expect(() => parseStrict(`[${"0,".repeat(1_000_000)}0]`)).toThrow(TooManyValuesError);
+    } finally {
+      JSON.parse = parse;
+    }
+    expect(parsed).toBe(0);
+  });
+
+  it("counts values, not what stands in strings", () => {
+    const text = JSON.stringify(["[,{,".repeat(10_000), '\\",'.repeat(10_000), [1, 2]]);
+    expect(parseStrict(text, 128, 6)).toEqual(JSON.parse(text));
+    expect(() => parseStrict(text, 128, 5)).toThrow(/more than 5 values/);
   });
 
   it("does not count brackets inside strings as nesting", () => {

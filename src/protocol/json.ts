@@ -11,6 +11,9 @@ export interface JsonObject {
 /** Nesting that any honest message stays far below; `JSON.stringify` recurses, so depth must be bounded first. */
 export const DEFAULT_MAX_DEPTH = 128;
 
+/** Values in one message. Each costs an object, a comparison and a place in the canonical text, however small it is. */
+export const DEFAULT_MAX_VALUES = 50_000;
+
 export class StrictJsonError extends Error {
   readonly code = "PARSE_ERROR";
   readonly offset: number;
@@ -21,6 +24,12 @@ export class StrictJsonError extends Error {
   }
 }
 
+/** Not JSON at all: nothing in such a text can be relied on. */
+export class NotJsonError extends StrictJsonError {}
+
+/** `TooManyValuesError` refuses a text that would cost more to read than a message may. */
+export class TooManyValuesError extends StrictJsonError {}
+
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -29,14 +38,18 @@ const LONG_DIGITS = /[0-9]{16}/;
 /** Below this the plain search is quicker than looking for strings. */
 const SHORT = 4096;
 
-export function parseStrict(text: string, maxDepth: number = DEFAULT_MAX_DEPTH): JsonValue {
-  // A level takes two characters, so a short text cannot be deep.
-  if (text.length > 2 * maxDepth) checkDepth(text, maxDepth);
+export function parseStrict(
+  text: string,
+  maxDepth: number = DEFAULT_MAX_DEPTH,
+  maxValues: number = DEFAULT_MAX_VALUES,
+): JsonValue {
+  // A level takes two characters and so does a value, so a short text has few of either.
+  if (text.length > 2 * Math.min(maxDepth, maxValues)) checkSize(text, maxDepth, maxValues);
   let value: JsonValue;
   try {
     value = JSON.parse(text) as JsonValue;
   } catch (error) {
-    throw new StrictJsonError(`not valid JSON: ${(error as Error).message}`);
+    throw new NotJsonError(`not valid JSON: ${(error as Error).message}`);
   }
   // Text that survives a round trip has no duplicate key and no overflow. Escaped surrogates and even integers
   // beyond 2^53 survive it, too, so they are looked at apart.
@@ -55,30 +68,100 @@ function hasLongDigits(text: string): boolean {
   }
 }
 
-/** Depth is counted on the text because parsing first and checking later would already have paid for it. */
-function checkDepth(text: string, maxDepth: number): void {
+/** Counted on the text because parsing first and checking later would already have paid for it. */
+function checkSize(text: string, maxDepth: number, maxValues: number): void {
   let depth = 0;
+  let values = 1;
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === 0x22) {
       i = endOfString(text, i);
     } else if (c === 0x7b || c === 0x5b) {
       if (++depth > maxDepth) throw new StrictJsonError(`nesting is deeper than ${maxDepth} levels`, i);
+      values++;
     } else if (c === 0x7d || c === 0x5d) {
       depth--;
+    } else if (c === 0x2c) {
+      values++;
+    }
+    if (values > maxValues) {
+      throw new TooManyValuesError(`the message has more than ${maxValues} values; send less at once`, i);
     }
   }
 }
 
 /** Index of the closing quote of the string that opens at `start` (or the end of the text when it never closes). */
-function endOfString(text: string, start: number): number {
-  let i = start;
-  for (;;) {
-    i = text.indexOf('"', i + 1);
-    if (i === -1) return text.length;
-    let slashes = 0;
-    while (text.charCodeAt(i - 1 - slashes) === 0x5c) slashes++;
-    if (slashes % 2 === 0) return i;
+export function endOfString(text: string, start: number): number {
+  const quote = text.indexOf('"', start + 1);
+  if (quote === -1) return text.length;
+  if (text.charCodeAt(quote - 1) !== 0x5c) return quote;
+  // From here on character by character: a search for each of a million escaped quotes costs far more.
+  for (let i = start + 1; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (c === 0x22) return i;
+    if (c === 0x5c) i++;
+  }
+  return text.length;
+}
+
+/** What a member of an object can be followed by, without looking into it. */
+const SPACE = /[\t\n\r ]*/y;
+const SCALAR = /[-+.0-9a-zA-Z]+/y;
+const MAX_ID_CHARS = 1024;
+
+/**
+ * `requestIdIn` reads the id of a request from a text that is refused as a whole, or from its beginning. Undefined when it has no
+ * method (an answer's id is not the sender's), two ids, or an id that cannot be sent back.
+ */
+export function requestIdIn(text: string): string | number | undefined {
+  let id: string | undefined;
+  let isRequest = false;
+  let at = skip(SPACE, text, 0);
+  if (text[at] !== "{") return undefined;
+  while (text[at] === "{" || text[at] === ",") {
+    at = skip(SPACE, text, at + 1);
+    const keyEnd = text[at] === '"' ? endOfString(text, at) : text.length;
+    const start = skip(SPACE, text, skip(SPACE, text, keyEnd + 1) + 1);
+    const end = endOfValue(text, start);
+    if (end >= text.length) break;
+    const key = text.slice(at, keyEnd + 1);
+    if (key === '"method"') isRequest = text[start] === '"';
+    // Any other spelling of the same name would be a second one.
+    if (key === '"id"' || (key.includes("\\") && unquote(key) === "id")) {
+      if (id !== undefined) return undefined;
+      id = text.slice(start, end);
+    }
+    at = skip(SPACE, text, end);
+  }
+  const value = id === undefined || !isRequest || id.length > MAX_ID_CHARS ? undefined : unquote(id);
+  if (typeof value === "string") return value.isWellFormed() ? value : undefined;
+  return Number.isSafeInteger(value) ? (value as number) : undefined;
+}
+
+function skip(pattern: RegExp, text: string, from: number): number {
+  pattern.lastIndex = from;
+  return pattern.test(text) ? pattern.lastIndex : from;
+}
+
+/** Index after the value that begins at `start`, the length of the text when it does not end. */
+function endOfValue(text: string, start: number): number {
+  if (text[start] !== "{" && text[start] !== "[" && text[start] !== '"') return skip(SCALAR, text, start);
+  let depth = 0;
+  for (let i = start; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (c === 0x22) i = endOfString(text, i);
+    else if (c === 0x7b || c === 0x5b) depth++;
+    else if (c === 0x7d || c === 0x5d) depth--;
+    if (depth === 0) return i + 1;
+  }
+  return text.length;
+}
+
+function unquote(raw: string): unknown {
+  try {
+    return JSON.parse(raw);
+  } catch {
+    return undefined;
   }
 }
 
@@ -96,7 +179,7 @@ function scan(text: string): void {
       if (raw.includes("\\u")) checkSurrogates(raw, i);
       const seen = keys.at(-1);
       if (expectKey && seen) {
-        const key = JSON.parse(raw) as string;
+        const key = raw.includes("\\") ? (JSON.parse(raw) as string) : raw.slice(1, -1);
         if (seen.has(key)) throw new StrictJsonError(`duplicate key ${raw}`, i);
         seen.add(key);
         expectKey = false;

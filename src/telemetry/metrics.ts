@@ -142,6 +142,10 @@ export class Metrics {
     "portcullis.ledger.failures",
     "Calls and answers that stopped because they could not be recorded",
   );
+  readonly droppedFields = counter(
+    "portcullis.forward.dropped",
+    "Fields of requests that were not forwarded, because the server's `forward` setting does not list them",
+  );
   readonly policyReloads = counter("portcullis.policy.reloads", "Policies swapped in");
   readonly policyRefusals = counter("portcullis.policy.refusals", "New policies that were refused; the old one stayed");
   readonly telemetryDropped = counter("portcullis.telemetry.dropped", "Items given up, by signal", "portcullis.signal");
@@ -227,6 +231,7 @@ export class Metrics {
         this.unauthenticated,
         this.connections,
         this.ledgerFailures,
+        this.droppedFields,
         this.policyReloads,
         this.policyRefusals,
         this.telemetryDropped,

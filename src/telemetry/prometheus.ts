@@ -7,8 +7,23 @@ export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8
 
 const UNITS = { s: "_seconds", By: "_bytes", "": "" } as const;
 
-export function renderPrometheus(metrics: Metrics): string {
-  return metrics.families().map(renderFamily).join("");
+/** Labels whose values say nothing about applications, tools, rules or callers. */
+const PROCESS_LABELS: ReadonlySet<string> = new Set([
+  "cpu.mode",
+  "portcullis.signal",
+  "portcullis.state",
+  "portcullis.transport",
+]);
+
+/** `processOnly` leaves out every series with a label that could name an application, a tool, a rule or a caller. */
+export function renderPrometheus(metrics: Metrics, { processOnly = false } = {}): string {
+  const families = metrics.families();
+  return (processOnly ? families.map(ofProcess) : families).map(renderFamily).join("");
+}
+
+function ofProcess(family: Family): Family {
+  const points = family.points.filter(({ labels }) => labels.every(([name]) => PROCESS_LABELS.has(name)));
+  return { ...family, points };
 }
 
 function renderFamily(family: Family): string {

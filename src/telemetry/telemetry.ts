@@ -44,7 +44,7 @@ export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
       ? exportedBy(otlp, plan.sampleRatio, parts)
       : (info: CallInfo) => new QuietCall(parts, info, parseParent(info));
   return {
-    startCall,
+    startCall: (info) => startCall(bounded(info)),
     note: (app, traceId, level, message) => open.note(app, traceId, level, message),
     metrics,
     log,
@@ -53,6 +53,17 @@ export function createTelemetry(options: TelemetryOptions = {}): Telemetry {
       await otlp?.shutdown();
     },
   };
+}
+
+/** Method, name and request id are the caller's own words: log lines and spans hold the beginning of them. */
+const MAX_NAME_CHARS = 256;
+
+function bounded(info: CallInfo): CallInfo {
+  const { method, tool, requestId } = info;
+  const isLong = typeof requestId === "string" && requestId.length > MAX_NAME_CHARS;
+  if (method.length <= MAX_NAME_CHARS && tool.length <= MAX_NAME_CHARS && !isLong) return info;
+  const cut = (text: string): string => text.slice(0, MAX_NAME_CHARS);
+  return { ...info, method: cut(method), tool: cut(tool), ...(isLong ? { requestId: cut(requestId) } : {}) };
 }
 
 interface Parts {
@@ -107,7 +118,7 @@ class QuietCall implements CallSpan {
     metrics.callEnded(this.info, end);
     measure?.(this.info, end);
     const level = levelOf(end);
-    if (log.enabled(level)) logCall(log, level, this.info, end, this.traceId);
+    if (log.enabled(level) && !end.isSummarized) logCall(log, level, this.info, end, this.traceId);
     this.finish(end);
   }
 

@@ -33,6 +33,8 @@ export interface CallEnd {
   bytes: number;
   policyHash: string;
   rule?: string;
+  /** One of many that are told of together: it has no log line of its own. */
+  isSummarized?: boolean;
 }
 
 export interface CallSpan {

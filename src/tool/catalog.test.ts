@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
-import { openApi } from "./openapi.js";
+import { openApi, openApiText } from "./openapi.js";
 import { ToolRegistry } from "./registry.js";
 import { Schema } from "./schema/schema.js";
 import { defineServer } from "./server.js";
@@ -115,6 +115,13 @@ describe("the OpenAPI document", () => {
     expect(theirs(document), JSON.stringify(theirs.errors)).toBe(true);
     expect(await new Schema(schema).validate(document)).toEqual({ ok: true });
     expect((await new Schema(schema).validate({ ...document, paths: { "no-slash": {} } })).ok).toBe(false);
+  });
+
+  it("is the same when it is written in slices, and is not written when it would be too long", async () => {
+    const options = { title: "Tools", version: "1.2.3", servers: ["https://gateway.example.com"] };
+    const text = await openApiText([analyzer, tree, legacy], options, 1_000_000);
+    expect(JSON.parse(text as string)).toEqual(document);
+    expect(await openApiText([analyzer, tree, legacy], options, 1_000)).toBeUndefined();
   });
 
   it("has one path for each tool, with its own schemas and the error object", () => {

@@ -7,7 +7,7 @@ export { DefinitionError, SchemaError } from "./errors.js";
 export { examples } from "./examples.js";
 export { definitionHash } from "./hash.js";
 export type { FromSchema } from "./infer.js";
-export { type OpenApiOptions, openApi } from "./openapi.js";
+export { type OpenApiOptions, openApi, openApiText } from "./openapi.js";
 export { type ValidationReport, validateArguments, validationFault } from "./problems.js";
 export { ToolRegistry } from "./registry.js";
 export { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "./schema/limits.js";

@@ -1,6 +1,14 @@
 // The tools as an OpenAPI 3.1 document: one path for each tool, with its own schemas, and the one error object.
 
-import { ERRORS, type ErrorType, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import {
+  ERRORS,
+  type ErrorType,
+  isJsonObject,
+  isSliceOver,
+  type JsonObject,
+  type JsonValue,
+  nextSlice,
+} from "../protocol/index.js";
 import { examples } from "./examples.js";
 import { SchemaDocument } from "./schema/document.js";
 import { DEFAULT_SCHEMA_LIMITS } from "./schema/limits.js";
@@ -20,12 +28,8 @@ export function openApi(tools: Iterable<Tool>, options: OpenApiOptions = {}): Js
   const schemas: JsonObject = { ...SHARED_SCHEMAS };
   for (const tool of tools) {
     const key = componentKey(tool.definition.name, schemas);
-    const { inputSchema, outputSchema } = tool.definition;
-    schemas[`${key}.input`] = relocated(inputSchema, `#/components/schemas/${key}.input`);
-    if (outputSchema !== undefined) {
-      schemas[`${key}.output`] = relocated(outputSchema, `#/components/schemas/${key}.output`);
-    }
-    paths[`/tools/${encodeURIComponent(tool.definition.name)}`] = { post: operation(tool, key) };
+    Object.assign(schemas, schemasOf(tool, key));
+    paths[pathOf(tool)] = { post: operation(tool, key) };
   }
   return {
     openapi: "3.1.0",
@@ -39,6 +43,47 @@ export function openApi(tools: Iterable<Tool>, options: OpenApiOptions = {}): Js
     },
     security: [{ bearer: [] }, {}],
   };
+}
+
+/** The same document as text, built in slices. Undefined when it would be longer than `maxChars`. */
+export async function openApiText(
+  tools: Iterable<Tool>,
+  options: OpenApiOptions,
+  maxChars: number,
+): Promise<string | undefined> {
+  const { paths: _paths, components, ...head } = openApi([], options);
+  const { schemas: shared, ...others } = components as JsonObject;
+  const taken: JsonObject = { ...(shared as JsonObject) };
+  let paths = "";
+  let schemas = inside(shared as JsonObject);
+  for (const tool of tools) {
+    const key = componentKey(tool.definition.name, taken);
+    const own = schemasOf(tool, key);
+    for (const name of Object.keys(own)) taken[name] = true;
+    schemas += `,${inside(own)}`;
+    paths += `${paths === "" ? "" : ","}${inside({ [pathOf(tool)]: { post: operation(tool, key) } })}`;
+    if (paths.length + schemas.length > maxChars) return undefined;
+    if (isSliceOver()) await nextSlice();
+  }
+  return `{${inside(head)},"paths":{${paths}},"components":{"schemas":{${schemas}},${inside(others)}}}`;
+}
+
+/** The members of an object as JSON, without its braces. */
+function inside(object: JsonObject): string {
+  return JSON.stringify(object).slice(1, -1);
+}
+
+function pathOf({ definition }: Tool): string {
+  return `/tools/${encodeURIComponent(definition.name)}`;
+}
+
+function schemasOf({ definition }: Tool, key: string): JsonObject {
+  const { inputSchema, outputSchema } = definition;
+  const schemas: JsonObject = { [`${key}.input`]: relocated(inputSchema, `#/components/schemas/${key}.input`) };
+  if (outputSchema !== undefined) {
+    schemas[`${key}.output`] = relocated(outputSchema, `#/components/schemas/${key}.output`);
+  }
+  return schemas;
 }
 
 function operation({ definition, tags, metadata }: Tool, key: string): JsonObject {
@@ -74,12 +119,14 @@ function operation({ definition, tags, metadata }: Tool, key: string): JsonObjec
         description: "The tool ran; `isError` says whether it failed",
         content: { "application/json": { schema: result } },
       },
-      ...Object.fromEntries([...statuses().keys()].map((status) => [status, reference("responses", `Error${status}`)])),
+      ...Object.fromEntries([...STATUSES.keys()].map((status) => [status, reference("responses", `Error${status}`)])),
     },
   };
 }
 
 /** HTTP statuses of the error table that a call can end with, each with the errors behind it. */
+const STATUSES = statuses();
+
 function statuses(): Map<string, ErrorType[]> {
   const found = new Map<string, ErrorType[]>();
   for (const [type, { http }] of Object.entries(ERRORS) as [ErrorType, (typeof ERRORS)[ErrorType]][]) {
@@ -91,7 +138,7 @@ function statuses(): Map<string, ErrorType[]> {
 
 function errorResponses(): JsonObject {
   return Object.fromEntries(
-    [...statuses()].map(([status, types]) => [
+    [...STATUSES].map(([status, types]) => [
       `Error${status}`,
       {
         description: [...new Set(types.map((type) => ERRORS[type].message))].join("; "),

@@ -214,6 +214,8 @@ export interface Implementation {
 export interface ServerDefinition {
   readonly info: Implementation;
   readonly instructions?: string | undefined;
+  /** Where it stands for several servers: the instructions of each, with what they are about. */
+  readonly instructionParts?: readonly InstructionPart[];
   readonly tools: ReadonlyMap<string, Tool>;
   readonly resources: ReadonlyMap<string, Resource>;
   readonly templates: readonly ResourceTemplate[];
@@ -229,4 +231,14 @@ export interface ServerDefinition {
   /** Called whenever a tool, resource or prompt is added or removed, or a resource's content changed. */
   onChange(listener: (change: Change) => void): () => void;
 }
+
+/** The instructions of one server and what it offers: a caller that reaches nothing of it does not see them. */
+export interface InstructionPart {
+  readonly instructions: string;
+  readonly tools: readonly Tool[] | ReadonlyMap<string, Tool>;
+  readonly resources: readonly Resource[] | ReadonlyMap<string, Resource>;
+  readonly templates: readonly ResourceTemplate[];
+  readonly prompts: readonly Prompt[] | ReadonlyMap<string, Prompt>;
+}
+
 export type Change = { kind: "tools" | "resources" | "prompts" } | { kind: "resource"; uri: string };

@@ -1,7 +1,7 @@
 // Bytes on their way to becoming a text.
 
 import { isUtf8 } from "node:buffer";
-import type { Budget } from "./limits.js";
+import { type ByteBudget, Charge } from "../protocol/index.js";
 
 const EMPTY = Buffer.alloc(0);
 const FIRST_CAPACITY = 512;
@@ -9,6 +9,13 @@ const FIRST_CAPACITY = 512;
 /** Undefined when the bytes are not UTF-8: a replacement character would be a text nobody sent. */
 export function decodeUtf8(bytes: Buffer): string | undefined {
   return isUtf8(bytes) ? bytes.toString("utf8") : undefined;
+}
+
+export const HEAD_BYTES = 4096;
+
+/** The beginning of bytes that are no message. */
+export function headOf(bytes: Buffer): string {
+  return bytes.toString("latin1", 0, HEAD_BYTES);
 }
 
 /**
@@ -19,10 +26,11 @@ export function decodeUtf8(bytes: Buffer): string | undefined {
 export class ByteStore {
   length = 0;
   #bytes: Buffer = EMPTY;
-  readonly #budget: Budget | undefined;
+  /** What the bytes are charged to: their capacity, which is what they cost. */
+  readonly charge: Charge;
 
-  constructor(budget?: Budget) {
-    this.#budget = budget;
+  constructor(budget?: ByteBudget) {
+    this.charge = new Charge(budget);
   }
 
   /** False when the shared budget is used up; the store is then unchanged. */
@@ -41,27 +49,28 @@ export class ByteStore {
     return taken;
   }
 
+  /** What has come of it, up to a bound. */
+  head(): string {
+    return headOf(this.#bytes.subarray(0, this.length));
+  }
+
   last(): number | undefined {
     return this.length === 0 ? undefined : this.#bytes[this.length - 1];
   }
 
   clear(): void {
-    this.#budget?.give(this.#bytes.length);
+    this.charge.set(0);
     this.#bytes = EMPTY;
     this.length = 0;
   }
 
   #grow(needed: number): boolean {
     const generous = Math.max(FIRST_CAPACITY, needed, this.#bytes.length * 2);
-    const capacity = this.#reserve(generous) ? generous : this.#reserve(needed) ? needed : 0;
+    const capacity = this.charge.set(generous) ? generous : this.charge.set(needed) ? needed : 0;
     if (capacity === 0) return false;
     const larger = Buffer.allocUnsafeSlow(capacity);
     this.#bytes.copy(larger, 0, 0, this.length);
     this.#bytes = larger;
     return true;
-  }
-
-  #reserve(capacity: number): boolean {
-    return this.#budget === undefined || this.#budget.take(capacity - this.#bytes.length);
   }
 }

@@ -1,17 +1,26 @@
 // The serving side of a lasting connection: texts in, answers out, and what is under way between the two.
 
-import type { Guest } from "./connections.js";
+import { type ByteBudget, Charge } from "../protocol/index.js";
+import { HEAD_BYTES, headOf } from "./bytes.js";
+import type { Evictable } from "./connections.js";
+import { IN_FLIGHT_BYTES, type ResolvedLimits } from "./limits.js";
 import { Outbox, type Port } from "./outbox.js";
-import type { ResolvedLimits } from "./limits.js";
-import type { Channel, Handler, Malformed, Peer, Reply } from "./types.js";
+import type { Admission, Channel, Handler, Malformed, Peer, Reply } from "./types.js";
 
 /** How long a closed connection may take to hand over its last bytes. */
 const FLUSH_MS = 2_000;
 
-export class ServerChannel implements Channel, Guest {
+export class ServerChannel implements Channel, Evictable {
   readonly peer: Peer;
   closed = false;
-  recent = false;
+  /** What the peer may send now. */
+  maxBytes: number;
+  /** Called when that changes. */
+  onAdmitted: (budget: ByteBudget | undefined) => void = () => {};
+  onSweep: (now: number) => void = () => {};
+  /** Called when a message of an admitted peer has arrived whole. */
+  onMessage: () => void = () => {};
+  #admission: Admission = {};
   readonly #handler: Handler;
   readonly #limits: ResolvedLimits;
   readonly #port: Port;
@@ -27,6 +36,7 @@ export class ServerChannel implements Channel, Guest {
     this.peer = peer;
     this.#handler = handler;
     this.#limits = limits;
+    this.maxBytes = limits.maxMessageBytes;
     this.#port = port;
     this.#outbox = new Outbox(
       port,
@@ -34,6 +44,25 @@ export class ServerChannel implements Channel, Guest {
       () => this.cut(),
       () => port.resume(),
     );
+  }
+
+  get address(): string {
+    return this.peer.address;
+  }
+
+  /** What is known of the peer when it connects. */
+  admit(admission: Admission): void {
+    const { maxMessageBytes } = this.#limits;
+    this.#admission = admission;
+    this.maxBytes = Math.min(maxMessageBytes, admission.maxBytes ?? maxMessageBytes);
+    if (admission.budget) this.#outbox.chargeTo(admission.budget);
+    this.onAdmitted(admission.budget);
+  }
+
+  authenticated(budget?: ByteBudget): void {
+    if (this.#admission.fault === undefined && this.#admission.budget === budget) return;
+    this.admit(budget === undefined ? {} : { budget });
+    this.onMessage();
   }
 
   get busy(): boolean {
@@ -97,8 +126,12 @@ export class ServerChannel implements Channel, Guest {
   /** A text arrived. */
   receive(text: string): void {
     if (this.closed) return;
+    const reply = this.#begin();
+    if (this.#admission.fault === undefined) this.onMessage();
     try {
-      this.#handler.message({ text, peer: this.peer, channel: this, reply: this.#begin() });
+      const { budget } = this.#admission;
+      if (budget && !reply.hold(budget, IN_FLIGHT_BYTES + 2 * text.length)) return this.#tooBusy(reply, text);
+      this.#handler.message({ text, peer: this.peer, channel: this, reply });
     } catch (error) {
       this.#broken(error);
     }
@@ -107,6 +140,8 @@ export class ServerChannel implements Channel, Guest {
   /** Something arrived that is no text; a handler that does not care leaves the peer without an answer, so it goes. */
   receiveMalformed(problem: Malformed): void {
     if (this.closed) return;
+    const { refuse } = this.#admission;
+    if (problem.kind === "too-large" && refuse) return refuse(this.#begin());
     if (this.#handler.malformed === undefined) {
       this.close(problem.message);
       return;
@@ -120,6 +155,8 @@ export class ServerChannel implements Channel, Guest {
 
   /** Called now and then: closes the connection when it is idle, cuts it off when the peer takes nothing any more. */
   sweep(now: number): void {
+    if (this.closed) return;
+    this.onSweep(now);
     if (this.closed || this.#limits.idleMs === 0) return;
     const { waiting } = this.#port;
     if (waiting === 0 || waiting !== this.#lastWaiting) {
@@ -138,10 +175,16 @@ export class ServerChannel implements Channel, Guest {
 
   #begin(): ChannelReply {
     this.#activeAt = Date.now();
-    this.recent = true;
     const reply = new ChannelReply(this);
     this.#underWay.add(reply);
     return reply;
+  }
+
+  #tooBusy(reply: ChannelReply, text: string): void {
+    const message = "too many unanswered messages at once; send this one again later";
+    const head = headOf(Buffer.from(text.slice(0, HEAD_BYTES)));
+    if (this.#handler.malformed) this.#handler.malformed({ kind: "too-many", message, head }, this.peer, reply);
+    else this.close(message);
   }
 
   /** A handler that throws breaks its own invariant; that costs this peer its connection, nobody else anything. */
@@ -153,12 +196,19 @@ export class ServerChannel implements Channel, Guest {
 
 class ChannelReply implements Reply {
   ended = false;
+  #charge: Charge | undefined;
   readonly #channel: ServerChannel;
   #aborted = false;
   #abortListeners: (() => void)[] = [];
 
   constructor(channel: ServerChannel) {
     this.#channel = channel;
+  }
+
+  /** Charges the message until it is answered. */
+  hold(budget: ByteBudget, bytes: number): boolean {
+    this.#charge = new Charge(budget);
+    return this.#charge.set(bytes);
   }
 
   send(text: string): boolean {
@@ -173,6 +223,7 @@ class ChannelReply implements Reply {
     if (this.ended) return;
     if (text !== undefined) this.#channel.send(text);
     this.ended = true;
+    this.#charge?.set(0);
     this.#channel.settle(this);
   }
 
@@ -186,6 +237,7 @@ class ChannelReply implements Reply {
   abort(): void {
     if (this.ended) return;
     this.ended = true;
+    this.#charge?.set(0);
     this.#aborted = true;
     const listeners = this.#abortListeners;
     this.#abortListeners = [];

@@ -511,9 +511,9 @@ export function codecContract(sizes: CodecSizes): void {
       expect(most).toBeLessThan(100 * MIB);
     });
 
-    test("on HTTP is answered 413 while it still comes, and the connection goes on", async () => {
+    test("on HTTP is answered 413 while it still comes, and the connection ends when it does not stop", async () => {
       const reader = new Reader();
-      const { port } = await set("http", reader, { maxMessageBytes: CAP });
+      const { port, client } = await set("http", reader, { maxMessageBytes: CAP });
       const socket = await dial(port);
       let heard = "";
       socket.on("data", (bytes: Buffer) => (heard += bytes));
@@ -527,10 +527,9 @@ export function codecContract(sizes: CodecSizes): void {
         () => socket.destroyed,
       );
       expect(heard).toMatch(/^HTTP\/1\.1 413 /);
-      socket.write(Buffer.concat([Buffer.from("0\r\n\r\n"), post(Buffer.from('{"marker":5}'))]));
-      while (!heard.includes('{"marker":5}')) await once(socket, "data");
-      socket.destroy();
-      expect([reader.problems, reader.texts]).toEqual([1, 1]);
+      if (!socket.destroyed) await once(socket, "close");
+      expect(reader.problems).toBe(1);
+      expect(await isServed(client as () => ClientTransport)).toBe(true);
       expect(most).toBeLessThan(100 * MIB);
     });
 
@@ -684,7 +683,7 @@ export function codecContract(sizes: CodecSizes): void {
         const reader = new Reader();
         const cap = Math.floor(sizes.idleConnections * 0.98);
         const patienceMs = sizes.idleConnections > 1000 ? 20_000 : 1_000;
-        const waits = { maxConnections: cap, headersMs: patienceMs, idleMs: patienceMs };
+        const waits = { maxConnections: cap, maxConnectionsPerAddress: cap, headersMs: patienceMs, idleMs: patienceMs };
         const { listener, port, client } = await set(kind, reader, waits);
         const before = memory();
         const crowd = await idlers(kind, port, sizes.idleConnections);

@@ -1,63 +1,116 @@
-// Who is connected, and what happens when the house is full: somebody with nothing under way makes room, those that
-// were not heard of lately first. So idle connections cannot keep others out, and work is never interrupted.
+// Bounds the connections of a listener, all of them and those of one address. When there is no room, a connection whose
+// request is incomplete is evicted first, oldest first; then the one that has been idle longest. A connection with
+// a complete request under way is never evicted, so neither idle nor unfinished connections can lock out others.
 
-export interface Guest {
-  /** Something is under way. */
+export interface Evictable {
+  /** A complete request is under way. */
   readonly busy: boolean;
-  /** Set whenever the guest says something; cleared when it is passed over once. */
-  recent: boolean;
+  /** The remote address. */
+  readonly address: string;
   evict(): void;
 }
 
-/** When everybody was busy and nobody came since, looking again waits this long: it costs more than refusing. */
+interface FromAddress<T> {
+  readonly connections: Set<T>;
+  lookAgainAt: number;
+}
+
+/** After a search that found no evictable connection the next search waits this long: searching costs more than refusing. */
 const LOOK_AGAIN_MS = 100;
 
-export class Connections<T extends Guest> {
+const MAX_LOOKS = 1_000;
+
+export class Connections<T extends Evictable> {
   readonly #max: number;
-  /** In the order of arrival; who gets a second chance goes to the end. */
-  readonly #guests = new Set<T>();
+  readonly #maxPerAddress: number;
+  /** Connections whose request is incomplete, in the order in which it began. */
+  readonly #incomplete = new Set<T>();
+  /** The others, least recently used first. */
+  readonly #settled = new Set<T>();
+  readonly #addresses = new Map<string, FromAddress<T>>();
   #lookAgainAt = 0;
 
-  constructor(max: number) {
+  constructor(max: number, maxPerAddress: number = max) {
     this.#max = max;
+    this.#maxPerAddress = maxPerAddress;
   }
 
   get size(): number {
-    return this.#guests.size;
+    return this.#incomplete.size + this.#settled.size;
   }
 
   /** False when there is no room: the caller refuses the connection. */
-  admit(guest: T): boolean {
-    if (this.#guests.size >= this.#max && !this.#makeRoom()) return false;
-    this.#guests.add(guest);
+  admit(connection: T): boolean {
+    const { address } = connection;
+    const now = Date.now();
+    const same = this.#addresses.get(address) ?? { connections: new Set<T>(), lookAgainAt: 0 };
+    if (this.size >= this.#max && !this.#makeRoom(now)) return false;
+    if (same.connections.size >= this.#maxPerAddress && !this.#makeRoomFor(same, now)) return false;
+    this.#incomplete.add(connection);
+    same.connections.add(connection);
+    same.lookAgainAt = 0;
+    this.#addresses.set(address, same);
     this.#lookAgainAt = 0;
     return true;
   }
 
-  remove(guest: T): void {
-    this.#guests.delete(guest);
+  /** A request has begun to arrive. */
+  began(connection: T): void {
+    if (this.#settled.delete(connection)) this.#incomplete.add(connection);
   }
 
-  [Symbol.iterator](): Iterator<T> {
-    return this.#guests.values();
+  /** The request has arrived whole, from a caller that may send it. */
+  completed(connection: T): void {
+    if (this.#incomplete.delete(connection) || this.#settled.delete(connection)) this.#settled.add(connection);
   }
 
-  #makeRoom(): boolean {
-    const now = Date.now();
-    if (now < this.#lookAgainAt) return false;
-    // Twice around at most: the first time everybody may have been heard of lately.
-    let looks = 2 * this.#guests.size;
-    for (const guest of this.#guests) {
-      if (looks-- === 0) break;
-      this.#guests.delete(guest);
-      if (!guest.busy && !guest.recent) {
-        guest.evict();
-        return true;
-      }
-      guest.recent = false;
-      this.#guests.add(guest);
+  /** Evicts the oldest incomplete connection that fits; false when there is none among the oldest. */
+  evictIncomplete(fits: (connection: T) => boolean): boolean {
+    let looks = MAX_LOOKS;
+    for (const connection of this.#incomplete) {
+      if (looks-- === 0) return false;
+      if (fits(connection) && this.#evict(connection)) return true;
     }
+    return false;
+  }
+
+  remove(connection: T): void {
+    this.#incomplete.delete(connection);
+    this.#settled.delete(connection);
+    const same = this.#addresses.get(connection.address);
+    same?.connections.delete(connection);
+    if (same?.connections.size === 0) this.#addresses.delete(connection.address);
+  }
+
+  *[Symbol.iterator](): Iterator<T> {
+    yield* this.#incomplete;
+    yield* this.#settled;
+  }
+
+  #makeRoom(now: number): boolean {
+    if (now < this.#lookAgainAt) return false;
+    for (const connection of this) if (this.#evict(connection)) return true;
     this.#lookAgainAt = now + LOOK_AGAIN_MS;
     return false;
+  }
+
+  #makeRoomFor(same: FromAddress<T>, now: number): boolean {
+    if (now < same.lookAgainAt) return false;
+    let idle: T | undefined;
+    for (const connection of same.connections) {
+      if (connection.busy) continue;
+      if (this.#incomplete.has(connection)) return this.#evict(connection);
+      idle ??= connection;
+    }
+    if (idle) return this.#evict(idle);
+    same.lookAgainAt = now + LOOK_AGAIN_MS;
+    return false;
+  }
+
+  #evict(connection: T): boolean {
+    if (connection.busy) return false;
+    this.remove(connection);
+    connection.evict();
+    return true;
   }
 }

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { LineReader, toLine } from "./frames.js";
-import { Budget } from "./limits.js";
+import { ByteBudget } from "../protocol/index.js";
 
 type Seen = { line: string } | { problem: string };
 
-function read(chunks: readonly Buffer[], maxBytes = 1000, budget?: Budget): Seen[] {
+function read(chunks: readonly Buffer[], maxBytes = 1000, budget?: ByteBudget): Seen[] {
   const seen: Seen[] = [];
   const reader = new LineReader(
     maxBytes,
@@ -111,7 +111,7 @@ describe("lines out of bytes", () => {
   });
 
   test("unfinished lines share one allowance, which is given back when they are finished or dropped", () => {
-    const budget = new Budget(4096);
+    const budget = new ByteBudget(4096);
     const seen: Seen[] = [];
     const events = { line: (line: string) => seen.push({ line }), malformed: () => seen.push({ problem: "x" }) };
     const readers = Array.from({ length: 9 }, () => new LineReader(10_000, events, budget));

@@ -1,8 +1,8 @@
 // One text a line, for stdio and TCP. Whatever bytes arrive, cut wherever, the reader delivers lines, says what was
 // wrong with the others, and holds at most one message.
 
-import { ByteStore, decodeUtf8 } from "./bytes.js";
-import type { Budget } from "./limits.js";
+import type { ByteBudget } from "../protocol/index.js";
+import { ByteStore, decodeUtf8, headOf } from "./bytes.js";
 import type { Malformed } from "./types.js";
 
 const LF = 0x0a;
@@ -15,7 +15,8 @@ export interface LineEvents {
 }
 
 export class LineReader {
-  readonly #maxBytes: number;
+  /** Of one line; raised when the peer has authenticated. */
+  maxBytes: number;
   readonly #events: LineEvents;
   readonly #held: ByteStore;
   /** Inside a line that was given up: bytes are dropped until the next newline. */
@@ -23,8 +24,8 @@ export class LineReader {
   #stopped = false;
   #atStart = true;
 
-  constructor(maxBytes: number, events: LineEvents, budget?: Budget) {
-    this.#maxBytes = maxBytes;
+  constructor(maxBytes: number, events: LineEvents, budget?: ByteBudget) {
+    this.maxBytes = maxBytes;
     this.#events = events;
     this.#held = new ByteStore(budget);
   }
@@ -32,6 +33,11 @@ export class LineReader {
   /** Bytes of the unfinished line. */
   get held(): number {
     return this.#held.length;
+  }
+
+  /** Charges the unfinished line to another budget from now on. */
+  chargeTo(budget: ByteBudget): void {
+    this.#held.charge.move(budget);
   }
 
   push(chunk: Buffer): void {
@@ -62,22 +68,28 @@ export class LineReader {
     const lastByte = end > start ? chunk[end - 1] : this.#held.last();
     // A carriage return before the newline belongs to the framing, not to the text.
     const textLength = lastByte === CR ? length - 1 : length;
-    if (textLength > this.#maxBytes) {
-      this.#giveUp(complete, `a line is over the cap of ${this.#maxBytes} bytes; it was dropped`);
+    const headNow = (): string => (this.#held.length > 0 ? this.#held.head() : headOf(chunk.subarray(start, end)));
+    if (textLength > this.maxBytes) {
+      this.#giveUp(complete, `a line is over the cap of ${this.maxBytes} bytes; it was dropped`, headNow());
     } else if (complete && this.#held.length === 0) {
       this.#deliver(chunk.subarray(start, end));
     } else if (!this.#held.append(chunk, start, end)) {
-      this.#giveUp(complete, "too many unfinished messages at once; this line was dropped, send it again later");
+      this.#giveUp(
+        complete,
+        "too many unfinished messages at once; this line was dropped, send it again later",
+        headNow(),
+        "too-many",
+      );
     } else if (complete) {
       this.#deliver(this.#held.take());
     }
   }
 
-  #giveUp(complete: boolean, message: string): void {
+  #giveUp(complete: boolean, message: string, head: string, kind: Malformed["kind"] = "too-large"): void {
     this.#held.clear();
     this.#atStart = false;
     this.#skipping = !complete;
-    this.#events.malformed({ kind: "too-large", message });
+    this.#events.malformed({ kind, message, head });
   }
 
   #deliver(bytes: Buffer): void {
@@ -89,7 +101,10 @@ export class LineReader {
     if (end === start) return;
     const text = decodeUtf8(bytes.subarray(start, end));
     if (text !== undefined) this.#events.line(text);
-    else this.#events.malformed({ kind: "not-utf8", message: "a line is not valid UTF-8; it was dropped" });
+    else {
+      const head = headOf(bytes.subarray(start, end));
+      this.#events.malformed({ kind: "not-utf8", message: "a line is not valid UTF-8; it was dropped", head });
+    }
   }
 }
 

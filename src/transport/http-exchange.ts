@@ -3,42 +3,50 @@
 
 import { IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { ByteStore, decodeUtf8 } from "./bytes.js";
-import type { Guest } from "./connections.js";
+import { type ByteBudget, Charge } from "../protocol/index.js";
+import { ByteStore, decodeUtf8, headOf } from "./bytes.js";
+import type { Connections, Evictable } from "./connections.js";
 import { tooLargeToSend } from "./error.js";
-import { type Budget, CUT_OFF_FACTOR, type ResolvedLimits } from "./limits.js";
+import { CUT_OFF_FACTOR, IN_FLIGHT_BYTES, type ResolvedLimits } from "./limits.js";
 import { formatEvent, formatRetry, HEARTBEAT } from "./sse.js";
-import type { Handler, HttpRequest, Inbound, Malformed, Peer, Reply, ReplyHead } from "./types.js";
+import type { Admission, Handler, HttpRequest, Inbound, Malformed, Peer, Reply, ReplyHead } from "./types.js";
 
 /** A request that knows its exchange, so that its listeners need not be made anew each time. */
 export class ServedRequest extends IncomingMessage {
   exchange: HttpExchange | undefined = undefined;
+  /** Bytes of the body that were read and dropped. */
+  discarded = 0;
 }
 
 /** One connection: who it is, what is under way on it, and whether it still moves. */
-export class HttpConnection implements Guest {
+export class HttpConnection implements Evictable {
   readonly socket: Socket;
   readonly address: string;
   readonly open: HttpExchange[] = [];
-  recent = false;
+  /** What its latest request is charged to. */
+  budget: ByteBudget | undefined = undefined;
   #lastWaiting = 0;
   #movedAt = 0;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, address: string) {
     this.socket = socket;
-    this.address = socket.remoteAddress ?? "unix";
+    this.address = address;
   }
 
   get busy(): boolean {
-    return this.open.length > 0 || this.socket.writableLength > 0;
+    return this.socket.writableLength > 0 || this.open.some((exchange) => exchange.isComplete);
   }
 
   evict(): void {
     this.socket.destroy();
+    // Not only when the socket has closed: what it held is free for others at once.
+    for (const exchange of this.open.splice(0)) exchange.abort();
   }
 
   /** Cuts off a peer that takes nothing of what waits for it. (`keepAliveTimeout` closes the idle ones.) */
-  sweep(now: number, idleMs: number): void {
+  sweep(now: number, { idleMs, minBodyBytesPerSecond }: ResolvedLimits): void {
+    if (this.open.some((exchange) => exchange.isSlow(now, minBodyBytesPerSecond))) this.socket.destroy();
+    if (idleMs === 0) return;
     const waiting = this.socket.writableLength;
     if (waiting === 0 || waiting !== this.#lastWaiting) {
       this.#lastWaiting = waiting;
@@ -59,7 +67,8 @@ export interface HttpTarget {
 export interface HttpHouse {
   readonly handler: Handler;
   readonly limits: ResolvedLimits;
-  readonly budget: Budget;
+  readonly budget: ByteBudget;
+  readonly connections: Connections<HttpConnection>;
   readonly streams: Set<HttpExchange>;
   /** No new exchange is expected on a connection after this one. */
   closing: boolean;
@@ -73,15 +82,37 @@ const STREAM_HEADERS = {
 };
 const ALREADY: Promise<void> = Promise.resolve();
 
+/** How long a body may take before its rate counts. */
+const SLOW_AFTER_MS = 5_000;
+/** A body that is of no use any more is read this much at a time, with pauses: reading it all at once would cost others. */
+const DISCARD_BYTES = 64 * 1024;
+const DISCARD_PAUSE_MS = 10;
+const MAX_DISCARD_BYTES = 1024 * 1024;
+
+/** Drops a piece of a body that is answered already; the connection ends when there is more than `maxBytes` of it. */
+export function discard(req: ServedRequest, chunk: Buffer, maxBytes: number): void {
+  const before = req.discarded;
+  req.discarded += chunk.length;
+  if (req.discarded > Math.max(maxBytes, MAX_DISCARD_BYTES)) {
+    req.socket.destroy();
+  } else if (Math.floor(req.discarded / DISCARD_BYTES) > Math.floor(before / DISCARD_BYTES)) {
+    req.pause();
+    setTimeout(() => req.resume(), DISCARD_PAUSE_MS).unref();
+  }
+}
+
 export class HttpExchange implements Reply, Inbound, HttpRequest {
   text = "";
   ended = false;
+  /** The whole body is here. */
+  isComplete = false;
   readonly peer: Peer;
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly #house: HttpHouse;
   readonly #connection: HttpConnection;
+  readonly #req: ServedRequest;
   readonly #res: ServerResponse;
   readonly #isMessage: boolean;
   readonly #isMcpPath: boolean;
@@ -91,6 +122,14 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   #store: ByteStore | undefined = undefined;
   #okStatus = 200;
   #overLong = false;
+  #admission: Admission = {};
+  #maxBytes: number;
+  /** The body while it is read, then the message until it is answered. */
+  #charge: Charge | undefined = undefined;
+  /** What the peer has not taken of the answer. */
+  #unsent: Charge | undefined = undefined;
+  #received = 0;
+  #begunAt = 0;
   #streaming = false;
   #aborted = false;
   #abortListeners: (() => void)[] | undefined = undefined;
@@ -108,7 +147,9 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   ) {
     this.#house = house;
     this.#connection = connection;
+    this.#req = req;
     this.#res = res;
+    this.#maxBytes = house.limits.maxMessageBytes;
     this.#shared = shared;
     this.method = req.method ?? "";
     this.#isMcpPath = target.isMcpPath;
@@ -130,66 +171,117 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
 
   // Receiving.
 
+  /** What the head of the request allows; called before anything of the body is read. */
+  admit(admission: Admission, announcedBytes: number): void {
+    const { maxMessageBytes } = this.#house.limits;
+    this.#admission = admission;
+    this.#maxBytes = Math.min(maxMessageBytes, admission.maxBytes ?? maxMessageBytes);
+    this.#connection.budget = admission.budget;
+    if (!this.#hold(0) && !this.#evictOwnOldest()) return this.#tooBusy();
+    if (announcedBytes > this.#maxBytes) this.overLong();
+  }
+
   /** Called for every piece of the body. */
   take(chunk: Buffer): void {
     // What follows an over-long start is read and dropped, so that the peer gets to see the answer.
-    if (this.#overLong || this.ended) return;
-    const { maxMessageBytes } = this.#house.limits;
-    if (this.#store === undefined) {
-      if (chunk.length > maxMessageBytes) this.overLong();
-      else if (this.#chunk === undefined) this.#chunk = chunk;
-      else this.#gather(this.#chunk, chunk);
-    } else if (this.#store.length + chunk.length > maxMessageBytes) {
-      this.overLong();
-    } else if (!this.#store.append(chunk)) {
-      this.#tooBusy();
-    }
+    if (this.#overLong || this.ended) return discard(this.#req, chunk, this.#house.limits.maxMessageBytes);
+    if (this.#received === 0) this.#begunAt = Date.now();
+    this.#received += chunk.length;
+    if (this.#received > this.#maxBytes) this.overLong();
+    else if (this.#store !== undefined) {
+      if (!this.#store.append(chunk)) this.#tooBusy();
+    } else if (this.#chunk !== undefined) this.#gather(this.#chunk, chunk);
+    else if (this.#hold(chunk.length)) this.#chunk = chunk;
+    else this.#tooBusy();
+  }
+
+  /** The body arrives more slowly than it has to. */
+  isSlow(now: number, minBytesPerSecond: number): boolean {
+    if (this.isComplete || this.ended || this.#received === 0) return false;
+    const tookMs = now - this.#begunAt;
+    return tookMs > SLOW_AFTER_MS && this.#received < (minBytesPerSecond * tookMs) / 1_000;
   }
 
   /** The body is over the cap, by what has come or by what was announced. */
   overLong(): void {
-    this.#giveUp(413, `the body is over the cap of ${this.#house.limits.maxMessageBytes} bytes`);
+    const { refuse } = this.#admission;
+    if (refuse === undefined || this.#maxBytes === this.#house.limits.maxMessageBytes) {
+      return this.#giveUp(413, { kind: "too-large", message: `the body is over the cap of ${this.#maxBytes} bytes` });
+    }
+    this.#drop();
+    this.#guarded(() => refuse(this));
   }
 
   /** The whole body is here. */
   complete(): void {
     if (this.#overLong || this.ended) return;
+    this.isComplete = true;
+    if (this.#admission.fault === undefined) this.#house.connections.completed(this.#connection);
     const bytes = this.#store?.take() ?? this.#chunk;
     this.#chunk = undefined;
+    if (!this.#hold(bytes?.length ?? 0)) return this.#tooBusy();
     if (bytes !== undefined) {
       const text = decodeUtf8(bytes);
       if (text === undefined) {
         this.#okStatus = 400;
-        this.#malformed({ kind: "not-utf8", message: "the body is not valid UTF-8" });
+        this.#malformed({ kind: "not-utf8", message: "the body is not valid UTF-8", head: headOf(bytes) });
         return;
       }
       this.text = text;
     }
-    try {
+    this.#guarded(() => {
       if (this.#isMessage) this.#house.handler.message(this);
       else if (this.#house.handler.http?.(this) !== true && !this.ended) this.#nobodyHome();
-    } catch (error) {
-      this.#broken(error);
-    }
+    });
   }
 
   #gather(first: Buffer, second: Buffer): void {
     this.#chunk = undefined;
-    this.#store = new ByteStore(this.#house.budget);
-    if (!this.#store.append(first)) this.#tooBusy();
-    else this.take(second);
+    this.#hold(0);
+    this.#store = new ByteStore(this.#admission.budget ?? this.#house.budget);
+    if (!this.#store.append(first) || !this.#store.append(second)) this.#tooBusy();
+  }
+
+  /** Until it is answered a message costs its text, what is made of it, and the exchange itself. */
+  #hold(bytes: number): boolean {
+    const { budget } = this.#admission;
+    this.#charge ??= new Charge(budget ?? this.#house.budget);
+    return this.#charge.set(budget === undefined ? bytes : IN_FLIGHT_BYTES + 2 * bytes);
+  }
+
+  /** Where a caller's budget is used up, its oldest unfinished request makes room for its newest. */
+  #evictOwnOldest(): boolean {
+    const { budget } = this.#admission;
+    const evicted = this.#house.connections.evictIncomplete(
+      (each) => each !== this.#connection && each.budget === budget && each.open.length > 0,
+    );
+    return evicted && this.#hold(0);
   }
 
   #tooBusy(): void {
-    this.#giveUp(503, "too many unfinished messages at once; send this one again later");
+    const message = "too many unfinished or unanswered messages at once; send this one again later";
+    this.#giveUp(429, { kind: "too-many", message });
   }
 
-  #giveUp(status: number, message: string): void {
+  #giveUp(status: number, problem: Malformed): void {
+    const head = this.#store?.head() ?? headOf(this.#chunk ?? Buffer.alloc(0));
+    this.#drop();
+    this.#okStatus = status;
+    this.#malformed({ ...problem, head });
+  }
+
+  #drop(): void {
     this.#overLong = true;
     this.#chunk = undefined;
     this.#store?.clear();
-    this.#okStatus = status;
-    this.#malformed({ kind: "too-large", message });
+  }
+
+  #guarded(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#broken(error);
+    }
   }
 
   #malformed(problem: Malformed): void {
@@ -198,11 +290,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
       this.end(problem.message, { headers: { "content-type": "text/plain; charset=utf-8" } });
       return;
     }
-    try {
-      handler.malformed(problem, this.peer, this);
-    } catch (error) {
-      this.#broken(error);
-    }
+    this.#guarded(() => handler.malformed?.(problem, this.peer, this));
   }
 
   /** A handler that throws breaks its own invariant; that costs this exchange its answer, nobody else anything. */
@@ -233,6 +321,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
       return false;
     }
     this.#res.write(Buffer.from(event), this.#taken);
+    if (!this.#countUnsent()) return false;
     return this.#res.writableLength <= maxBufferedBytes;
   }
 
@@ -252,6 +341,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.#house.streams.add(this);
     const res = this.#res;
     this.#taken = () => {
+      this.#countUnsent();
       if (res.writableLength <= this.#house.limits.maxBufferedBytes / 2) this.#caughtUp();
     };
     // An error here means that the peer has gone, which the connection's own end tells us.
@@ -278,7 +368,23 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
       this.#res.writeHead(status, this.#answerHeaders(text !== undefined, bytes, status, head?.headers));
     }
     this.#settle();
-    if (!this.#res.destroyed) this.#res.end(text);
+    if (this.#res.destroyed) return;
+    this.#res.end(text);
+    this.#countUnsent();
+  }
+
+  /** What a slow reader leaves waiting is charged; a reader whose caller has no budget left is disconnected. */
+  #countUnsent(): boolean {
+    const waiting = this.#res.writableFinished || this.#res.destroyed ? 0 : this.#connection.socket.writableLength;
+    if (waiting === 0 && this.#unsent === undefined) return true;
+    if (this.#unsent === undefined) {
+      const unsent = new Charge(this.#admission.budget ?? this.#house.budget);
+      this.#unsent = unsent;
+      this.#res.once("close", () => unsent.set(0));
+    }
+    if (this.#unsent.set(waiting)) return true;
+    this.#connection.socket.destroy();
+    return false;
   }
 
   onAbort(listener: () => void): void {
@@ -296,6 +402,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.ended = true;
     this.#aborted = true;
     this.#store?.clear();
+    this.#charge?.set(0);
     this.#house.streams.delete(this);
     this.#caughtUp();
     const listeners = this.#abortListeners ?? [];
@@ -326,6 +433,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
 
   #settle(): void {
     this.ended = true;
+    this.#charge?.set(0);
     this.#abortListeners = undefined;
     const { open } = this.#connection;
     if (open.length === 1) open.length = 0;

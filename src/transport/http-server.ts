@@ -1,14 +1,22 @@
 // HTTP, serving side, on bare `node:http`. POST on the MCP path is a message; everything else is the handler's.
 
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
+import { ByteBudget } from "../protocol/index.js";
 import { Connections } from "./connections.js";
 import { HostGuard } from "./host-guard.js";
-import { HttpConnection, HttpExchange, type HttpHouse, type HttpTarget, ServedRequest } from "./http-exchange.js";
-import { Budget, resolveLimits } from "./limits.js";
-import { authorityOf, DEFAULT_GRACE_MS, DEFAULT_HOST, every, type ListenAt, listenAt } from "./listen.js";
-import type { Handler, Listener, TransportLimits } from "./types.js";
+import {
+  discard,
+  HttpConnection,
+  HttpExchange,
+  type HttpHouse,
+  type HttpTarget,
+  ServedRequest,
+} from "./http-exchange.js";
+import { resolveLimits } from "./limits.js";
+import { authorityOf, DEFAULT_GRACE_MS, DEFAULT_HOST, every, type ListenAt, listenAt, peerAddress } from "./listen.js";
+import type { Admission, Handler, Listener, TransportLimits } from "./types.js";
 
 export interface HttpServerOptions extends ListenAt {
   /** `/mcp` unless said. */
@@ -16,7 +24,7 @@ export interface HttpServerOptions extends ListenAt {
   limits?: Partial<TransportLimits>;
   /** Names this server answers to; the loopback names and the listen address unless said. */
   allowedHosts?: readonly string[];
-  /** Origins whose pages may call this server and read its answers. Without it pages of the allowed hosts may call. */
+  /** Origins whose pages may call this server and read its answers, besides pages of the server's own origin. */
   allowedOrigins?: readonly string[];
   /** Key and certificate; with them the server speaks HTTPS. */
   tls?: TlsOptions;
@@ -42,7 +50,6 @@ class HttpServer implements Listener {
   readonly #house: HttpHouse;
   readonly #guard: HostGuard;
   readonly #server: Server<typeof ServedRequest>;
-  readonly #admitted: Connections<HttpConnection>;
   readonly #connections = new Map<Socket, HttpConnection>();
   readonly #timers: NodeJS.Timeout[] = [];
 
@@ -53,7 +60,8 @@ class HttpServer implements Listener {
     this.#house = {
       handler,
       limits,
-      budget: new Budget(limits.maxPartialBytes),
+      budget: new ByteBudget(limits.maxPartialBytes),
+      connections: new Connections(limits.maxConnections, limits.maxConnectionsPerAddress),
       streams: new Set(),
       closing: false,
     };
@@ -62,7 +70,6 @@ class HttpServer implements Listener {
       allowedHosts: options.allowedHosts,
       allowedOrigins: options.allowedOrigins,
     });
-    this.#admitted = new Connections(limits.maxConnections);
     const settings = {
       IncomingMessage: ServedRequest,
       // Two Host, Origin or Authorization headers become one value that matches nothing, instead of the first one.
@@ -90,19 +97,21 @@ class HttpServer implements Listener {
   }
 
   get connections(): number {
-    return this.#admitted.size;
+    return this.#house.connections.size;
   }
 
   async listen(): Promise<void> {
     await listenAt(this.#server, this.#options);
     const { tls, socketPath, heartbeatMs = 15_000 } = this.#options;
+    const address = this.#server.address();
+    if (address !== null && typeof address === "object") {
+      this.#guard.listensOn(tls === undefined ? "http" : "https", address.port);
+    }
     const authority = socketPath === undefined ? authorityOf(this.#server) : "localhost";
     this.url = `${tls === undefined ? "http" : "https"}://${authority}${this.#path}`;
-    if (this.#house.limits.idleMs > 0) {
-      const { idleMs } = this.#house.limits;
-      const sweep = (now: number) => this.#connections.forEach((connection) => connection.sweep(now, idleMs));
-      this.#timers.push(every(idleMs, sweep));
-    }
+    const { limits } = this.#house;
+    const sweep = (now: number) => this.#connections.forEach((connection) => connection.sweep(now, limits));
+    this.#timers.push(every(limits.idleMs || 20_000, sweep));
     if (heartbeatMs > 0) {
       const beat = () => this.#house.streams.forEach((exchange) => exchange.heartbeat());
       this.#timers.push(setInterval(beat, heartbeatMs).unref());
@@ -124,8 +133,8 @@ class HttpServer implements Listener {
   }
 
   #connected(socket: Socket): void {
-    const connection = new HttpConnection(socket);
-    if (!this.#admitted.admit(connection)) {
+    const connection = new HttpConnection(socket, peerAddress(socket, this.#options));
+    if (!this.#house.connections.admit(connection)) {
       socket.destroy();
       return;
     }
@@ -134,7 +143,7 @@ class HttpServer implements Listener {
   }
 
   #disconnected(connection: HttpConnection): void {
-    this.#admitted.remove(connection);
+    this.#house.connections.remove(connection);
     this.#connections.delete(connection.socket);
     for (const exchange of connection.open.splice(0)) exchange.abort();
   }
@@ -145,26 +154,42 @@ class HttpServer implements Listener {
       req.socket.destroy();
       return;
     }
-    connection.recent = true;
+    this.#house.connections.began(connection);
     const { headers, method, url = "" } = req;
-    const refusal = this.#guard.refusal(headers.host, headers.origin);
-    if (refusal !== undefined) return refuse(res, 403, refusal);
+    const refusal = this.#guard.refusal(headers);
+    if (refusal !== undefined) return this.#refuse(req, res, 403, refusal);
     const shared = this.#guard.sharesWith(headers.origin) ? sharedWith(headers.origin) : undefined;
     if (method === "OPTIONS" && shared !== undefined) return answerPreflight(req, res, shared);
-    if (url.charCodeAt(0) !== 0x2f) return refuse(res, 400, "the request target must be a path");
+    if (url.charCodeAt(0) !== 0x2f) return this.#refuse(req, res, 400, "the request target must be a path");
 
     const target = this.#target(url);
-    if (target.isMcpPath && method === "POST" && !isJson(headers["content-type"])) {
-      return refuse(res, 415, "the body must be application/json in UTF-8; say so in content-type");
+    // A page can post a form or a plain text to any address without asking; JSON it cannot.
+    if (method === "POST" && (target.isMcpPath || hasBody(headers)) && !isJson(headers["content-type"])) {
+      return this.#refuse(req, res, 415, "the body must be application/json in UTF-8; say so in content-type");
     }
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
-      return refuse(res, 415, "compressed bodies are not accepted; send it without content-encoding");
+      return this.#refuse(req, res, 415, "compressed bodies are not accepted; send it without content-encoding");
     }
     const exchange = new HttpExchange(this.#house, connection, req, res, target, shared);
     req.exchange = exchange;
-    if (Number(headers["content-length"] ?? 0) > this.#house.limits.maxMessageBytes) exchange.overLong();
+    const announced = Number(headers["content-length"] ?? 0);
+    const admission = this.#house.handler.admit?.(exchange.peer) ?? {};
+    if (!(admission instanceof Promise)) return this.#read(req, exchange, admission, announced);
+    // Until it is known whose it is, nothing of the body is read.
+    void admission.then((known) => {
+      if (!exchange.ended) this.#read(req, exchange, known, announced);
+    });
+  }
+
+  #read(req: ServedRequest, exchange: HttpExchange, admission: Admission, announcedBytes: number): void {
+    exchange.admit(admission, announcedBytes);
     req.on("data", onData);
     req.on("end", onEnd);
+  }
+
+  #refuse(req: ServedRequest, res: ServerResponse, status: number, reason: string): void {
+    req.on("data", (chunk: Buffer) => discard(req, chunk, this.#house.limits.maxMessageBytes));
+    refuse(res, status, reason);
   }
 
   #target(url: string): HttpTarget {
@@ -192,7 +217,10 @@ function isJson(contentType: string | undefined): boolean {
   return contentType === "application/json" || (contentType !== undefined && JSON_CONTENT.test(contentType));
 }
 
-/** The rest of the body is read and dropped by `node:http`, within the request's time limit. */
+function hasBody(headers: IncomingHttpHeaders): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0;
+}
+
 function refuse(res: ServerResponse, status: number, reason: string): void {
   res.writeHead(status, {
     "content-type": "text/plain; charset=utf-8",

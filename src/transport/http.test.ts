@@ -100,6 +100,10 @@ describe("who may call", () => {
       { host: `evil.example:${port}` },
       { origin: "https://evil.example" },
       { origin: "null" },
+      { origin: "http://localhost:6274" },
+      { host: "localhost:6274", origin: "http://localhost:6274" },
+      { "sec-fetch-site": "same-site" },
+      { "sec-fetch-site": "cross-site" },
     ] as Record<string, string>[]) {
       const answer = await ask(port, { headers });
       expect(answer.status, JSON.stringify(headers)).toBe(403);
@@ -114,9 +118,9 @@ describe("who may call", () => {
       );
     }
     expect(reached.length).toBe(0);
-    expect((await ask(port, { headers: { host: `localhost:${port}`, origin: "http://localhost:6274" } })).status).toBe(
-      200,
-    );
+    expect(
+      (await ask(port, { headers: { host: `localhost:${port}`, origin: `http://localhost:${port}` } })).status,
+    ).toBe(200);
   });
 
   test("configured hosts and origins replace the defaults", async () => {
@@ -148,7 +152,10 @@ describe("who may call", () => {
       (await ask(port, { method: "OPTIONS", headers: { ...headers, origin: "https://evil.example" } })).status,
     ).toBe(403);
     const closed = await serve();
-    const loopback = await ask(closed.port, { method: "OPTIONS", headers: { ...headers, origin: "http://localhost" } });
+    const loopback = await ask(closed.port, {
+      method: "OPTIONS",
+      headers: { ...headers, origin: `http://localhost:${closed.port}` },
+    });
     expect(loopback.status).toBe(405);
     expect(loopback.headers["access-control-allow-origin"]).toBeUndefined();
   });
@@ -306,11 +313,52 @@ describe("what is too much", () => {
     await sleep(20);
     second.write("a".repeat(60_000));
     const [heard] = (await once(second, "data")) as [Buffer];
-    expect(heard.toString()).toMatch(/^HTTP\/1\.1 503 /);
+    expect(heard.toString()).toMatch(/^HTTP\/1\.1 429 /);
     first.write("a".repeat(29_999));
     const [answer] = (await once(first, "data")) as [Buffer];
     expect(answer.toString()).toMatch(/^HTTP\/1\.1 200 /);
   });
+
+  test("unfinished bodies and idle connections make room for new ones, and none of them locks others out", async () => {
+    const { port } = await serve(strict, { limits: { maxConnections: 20 } });
+    const head =
+      "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n";
+    const known = await open(port);
+    const answered = async (): Promise<string> => {
+      known.write(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[1]",
+      );
+      return String(((await once(known, "data")) as [Buffer])[0]);
+    };
+    expect(await answered()).toMatch(/^HTTP\/1\.1 200 /);
+    for (let i = 0; i < 60; i++) {
+      const socket = await open(port);
+      socket.on("error", () => {});
+      if (i % 2 === 0) socket.write(`${head}[`);
+    }
+    expect((await ask(port, { body: "[2]" })).status).toBe(200);
+    // The connection that was there before, with all its requests complete, is still there.
+    expect(await answered()).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test("a body that arrives more slowly than it has to is given up, one that is quick enough is read", async () => {
+    const limits = { minBodyBytesPerSecond: 1_000, bodyMs: 60_000, idleMs: 60_000 };
+    const { port } = await serve(strict, { limits });
+    const head = (bytes: number): string =>
+      `POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n`;
+    const slow = await open(port);
+    slow.on("error", () => {});
+    const closed = once(slow, "close");
+    slow.write(`${head(900)}[`);
+    const drip = setInterval(() => slow.write(" "), 200);
+    const quick = await open(port);
+    quick.write(`${head(100_003)}[${" ".repeat(100_000)}`);
+    await closed;
+    clearInterval(drip);
+    const answered = once(quick, "data");
+    quick.write("1]");
+    expect(String(((await answered) as [Buffer])[0])).toMatch(/^HTTP\/1\.1 200 /);
+  }, 120_000);
 
   test("a head that is too large, or never finished, or a body that is never finished, ends the connection", async () => {
     const { port } = await serve(strict, { limits: { headersMs: 200, bodyMs: 200 } });

@@ -1,5 +1,7 @@
 // Transports: how texts travel. One interface, five ways; what a text means is decided elsewhere.
 
+export { ByteStore } from "./bytes.js";
+export { Connections, type Evictable } from "./connections.js";
 export type { TransportErrorKind } from "./error.js";
 export * from "./http.js";
 export * from "./memory.js";

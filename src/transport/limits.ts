@@ -7,6 +7,9 @@ export type ResolvedLimits = Readonly<Required<TransportLimits>>;
 /** INVARIANT: a peer that lets this many times `maxBufferedBytes` pile up is cut off. */
 export const CUT_OFF_FACTOR = 4;
 
+/** What an exchange under way costs besides its message: sockets, headers, closures. It bounds their number, too. */
+export const IN_FLIGHT_BYTES = 16 * 1024;
+
 const MAY_BE_ZERO: ReadonlySet<string> = new Set(["idleMs"]);
 
 export function resolveLimits(
@@ -25,21 +28,4 @@ export function resolveLimits(
 
 function withoutUndefined(given: Partial<TransportLimits>): Partial<TransportLimits> {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-}
-
-/** A shared allowance: what all unfinished messages of one listener may hold together. */
-export class Budget {
-  readonly max: number;
-  used = 0;
-  constructor(max: number) {
-    this.max = max;
-  }
-  take(bytes: number): boolean {
-    if (this.used + bytes > this.max) return false;
-    this.used += bytes;
-    return true;
-  }
-  give(bytes: number): void {
-    this.used -= bytes;
-  }
 }

@@ -1,9 +1,10 @@
 // Lines over a pair of byte streams, serving side: what stdio and TCP have in common.
 
 import type { Readable, Writable } from "node:stream";
+import type { ByteBudget } from "../protocol/index.js";
 import { ServerChannel } from "./channel.js";
 import { LineReader, toLine } from "./frames.js";
-import type { Budget, ResolvedLimits } from "./limits.js";
+import type { ResolvedLimits } from "./limits.js";
 import type { Port } from "./outbox.js";
 import type { Handler, Peer } from "./types.js";
 
@@ -45,11 +46,13 @@ export interface LineChannelOptions {
   peer: Peer;
   handler: Handler;
   limits: ResolvedLimits;
-  budget: Budget;
+  budget: ByteBudget;
   /** After the peer has said its last word, exchanges under way may take this long. */
   lingerMs: number;
   /** Whether there is room for this channel; false drops the peer before the handler hears of it. */
   admit?: (channel: ServerChannel) => boolean;
+  /** A message has begun to arrive. */
+  unfinished?: (channel: ServerChannel) => void;
   /** Looks at each text before the handler does; false drops the peer. */
   accept?: (text: string) => boolean;
   /** The way to write and to close, where it is not the plain one. */
@@ -60,10 +63,15 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
   const { limits, accept, lingerMs } = options;
   const port = options.port ?? new StreamPort(input, output);
   const channel = new ServerChannel(options.peer, port, options.handler, limits);
+  let partialSince = 0;
   const reader = new LineReader(
-    limits.maxMessageBytes,
+    channel.maxBytes,
     {
-      line: (text) => (accept === undefined || accept(text) ? channel.receive(text) : channel.cut()),
+      line: (text) => {
+        partialSince = 0;
+        if (accept === undefined || accept(text)) channel.receive(text);
+        else channel.cut();
+      },
       malformed: (problem) => channel.receiveMalformed(problem),
     },
     options.budget,
@@ -72,9 +80,31 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
     channel.cut();
     return channel;
   }
+  channel.onAdmitted = (budget) => {
+    reader.maxBytes = channel.maxBytes;
+    if (budget) reader.chargeTo(budget);
+  };
+  const admission = options.handler.admit?.(options.peer);
+  if (admission instanceof Promise) {
+    input.pause();
+    void admission.then((known) => {
+      channel.admit(known);
+      if (!channel.closed) input.resume();
+    });
+  } else if (admission) channel.admit(admission);
   const gone = () => channel.gone();
   channel.onClose(() => reader.stop());
-  input.on("data", (chunk: Buffer) => reader.push(chunk));
+  input.on("data", (chunk: Buffer) => {
+    reader.push(chunk);
+    if (reader.held === 0) partialSince = 0;
+    else if (partialSince === 0) {
+      partialSince = Date.now();
+      options.unfinished?.(channel);
+    }
+  });
+  channel.onSweep = (now) => {
+    if (partialSince > 0 && now - partialSince > limits.bodyMs) channel.cut();
+  };
   input.on("end", () => {
     reader.end();
     if (channel.closed) return;

@@ -2,6 +2,7 @@
 
 import { chmod, lstat, unlink } from "node:fs/promises";
 import { type AddressInfo, connect, type Server } from "node:net";
+import { UNIX_PEER } from "../protocol/index.js";
 import type { ServerChannel } from "./channel.js";
 
 export interface ListenAt {
@@ -14,6 +15,11 @@ export interface ListenAt {
 }
 
 export const DEFAULT_HOST = "127.0.0.1";
+
+/** The remote address of a socket. A TCP socket that is already closed has none and must not pass for a Unix socket. */
+export function peerAddress(socket: { readonly remoteAddress?: string | undefined }, at: ListenAt): string {
+  return socket.remoteAddress ?? (at.socketPath === undefined ? "unknown" : UNIX_PEER);
+}
 
 export async function listenAt(server: Server, at: ListenAt): Promise<void> {
   if (at.socketPath === undefined) {

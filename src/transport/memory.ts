@@ -118,6 +118,7 @@ export async function listenMemory(
     if (!listening || !connections.admit(channel)) {
       throw new TransportError("unreachable", "the in-memory server does not accept this connection");
     }
+    channel.onMessage = () => connections.completed(channel);
     channel.onClose(() => connections.remove(channel));
     toServer.deliver = (text) => {
       if (Buffer.byteLength(text) <= limits.maxMessageBytes) channel.receive(text);

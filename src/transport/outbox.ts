@@ -1,6 +1,7 @@
 // Sending to a peer that may read slowly. Up to `maxBufferedBytes` wait without a word; above it the sender is told
 // to wait; at four times that the peer is given up, because what waits is memory of ours.
 
+import { type ByteBudget, Charge } from "../protocol/index.js";
 import { tooLargeToSend } from "./error.js";
 import { CUT_OFF_FACTOR, type ResolvedLimits } from "./limits.js";
 
@@ -24,6 +25,7 @@ export class Outbox {
   readonly #limits: ResolvedLimits;
   readonly #overflow: (waiting: number) => void;
   readonly #caughtUp: (() => void) | undefined;
+  readonly #charge = new Charge(undefined);
   #waiters: (() => void)[] = [];
   #slow = false;
   #closed = false;
@@ -45,6 +47,10 @@ export class Outbox {
       return false;
     }
     this.#port.write(text, this.#taken);
+    if (!this.#charge.set(this.#port.waiting)) {
+      this.#overflow(this.#port.waiting);
+      return false;
+    }
     if (this.#port.waiting > this.#limits.maxBufferedBytes) this.#slow = true;
     return !this.#slow;
   }
@@ -54,12 +60,19 @@ export class Outbox {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
+  /** Charges what waits for the peer to this budget from now on; over it the peer is given up. */
+  chargeTo(budget: ByteBudget): void {
+    this.#charge.move(budget);
+  }
+
   close(): void {
     this.#closed = true;
+    this.#charge.set(0);
     this.#release();
   }
 
   readonly #taken = (): void => {
+    if (!this.#closed) this.#charge.set(this.#port.waiting);
     if (!this.#slow || this.#closed || this.#port.waiting > this.#limits.maxBufferedBytes / 2) return;
     this.#slow = false;
     this.#caughtUp?.();

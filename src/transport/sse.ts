@@ -5,6 +5,7 @@ import { TransportError } from "./error.js";
 
 const LF = 0x0a;
 const CR = 0x0d;
+const MAX_LINES_APART = 1_024;
 const BREAKS = /\r\n|\r|\n/g;
 
 /** One event with the text as its data; a text of several lines becomes several data lines. */
@@ -34,6 +35,8 @@ export class SseReader {
   readonly #maxBytes: number;
   readonly #events: SseEvents;
   readonly #held = new ByteStore();
+  /** The lines of the event so far, and the last of them one by one. */
+  #joined: string[] = [];
   #data: string[] = [];
   #dataBytes = 0;
   #type = "";
@@ -99,11 +102,13 @@ export class SseReader {
     const value = colon === -1 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
     switch (name) {
       case "data":
-        this.#dataBytes += bytes - (line.length - value.length) + (this.#data.length > 0 ? 1 : 0);
+        this.#dataBytes += bytes - (line.length - value.length) + (this.#data.length + this.#joined.length > 0 ? 1 : 0);
         if (this.#dataBytes > this.#maxBytes) {
           throw new TransportError("too-large", `the server sent an event over the cap of ${this.#maxBytes} bytes`);
         }
         this.#data.push(value);
+        // An event of many short lines would cost many times its bytes.
+        if (this.#data.length >= MAX_LINES_APART) this.#join();
         break;
       case "event":
         this.#type = value;
@@ -119,7 +124,17 @@ export class SseReader {
     }
   }
 
+  #join(): void {
+    // Written out: a joined text keeps its parts until it is looked at.
+    this.#joined.push(Buffer.from(this.#data.join("\n")).toString());
+    this.#data = [];
+  }
+
   #dispatch(): void {
+    if (this.#joined.length > 0) {
+      this.#data = [...this.#joined, ...this.#data];
+      this.#joined = [];
+    }
     const data = this.#data.length === 1 ? (this.#data[0] as string) : this.#data.join("\n");
     const id = this.#id;
     const type = this.#type;

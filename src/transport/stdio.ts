@@ -3,10 +3,11 @@
 import { userInfo } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ByteBudget } from "../protocol/index.js";
 import { Child, type ChildOptions } from "./child-process.js";
 import { type ClientLink, NOT_STARTED } from "./client.js";
 import { TransportError } from "./error.js";
-import { Budget, resolveLimits } from "./limits.js";
+import { resolveLimits } from "./limits.js";
 import { serveLines, StreamPort } from "./line-channel.js";
 import { linkLines } from "./line-client.js";
 import { closeChannels, DEFAULT_GRACE_MS, every } from "./listen.js";
@@ -35,7 +36,7 @@ export async function listenStdio(handler: Handler, options: StdioServerOptions 
     peer: { transport: "stdio", address: localUser() },
     handler,
     limits,
-    budget: new Budget(limits.maxPartialBytes),
+    budget: new ByteBudget(limits.maxPartialBytes),
     lingerMs: options.lingerMs ?? 30_000,
     port,
   });

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
+import { Fault } from "../protocol/index.js";
 import { listenTcp, type TcpServerOptions, tcpClient } from "./tcp.js";
 import type { Handler } from "./types.js";
 
@@ -109,4 +110,33 @@ test("a server that hangs up is reported with its address", async () => {
     void client.start({ message: () => {}, closed: resolve }).then(() => client.send("[1]"));
   });
   expect(await closed).toMatchObject({ kind: "closed", message: expect.stringContaining(String(port)) });
+});
+
+test("a line that does not end is cut off after its time, whatever else is limited", async () => {
+  for (const idleMs of [0, 120_000]) {
+    const limits = { bodyMs: 50, idleMs };
+    const port = await serve({ message: ({ text, reply }) => reply.end(text) }, { limits });
+    const socket = connect({ port, host: "127.0.0.1" });
+    cleanUp.push(() => socket.destroy());
+    socket.on("error", () => {});
+    const closed = once(socket, "close");
+    socket.write('{"unfinished":');
+    await closed;
+  }
+}, 60_000);
+
+test("a peer that is not authenticated may send lines of the small limit, and more once it is", async () => {
+  const fault = new Fault("AuthenticationError", "unknown");
+  const read: number[] = [];
+  const port = await serve({
+    admit: () => ({ maxBytes: 1_000, fault, refuse: (reply) => reply.end('"refused"') }),
+    message({ text, reply, channel }) {
+      read.push(text.length);
+      if (text === '"key"') channel?.authenticated?.(undefined);
+      reply.end('"read"');
+    },
+  });
+  const long = `"${"x".repeat(5_000)}"`;
+  expect(await say(port, `${long}\n"short"\n"key"\n${long}\n`)).toBe('"refused"\n"read"\n"read"\n"read"\n');
+  expect(read).toEqual([7, 5, 5_002]);
 });

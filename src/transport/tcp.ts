@@ -1,11 +1,12 @@
 // TCP: one text a line, as on stdio.
 
 import { connect, createServer, type LookupFunction, type Socket } from "node:net";
+import { ByteBudget } from "../protocol/index.js";
 import type { ServerChannel } from "./channel.js";
 import { type ClientLink, NOT_STARTED, within } from "./client.js";
 import { Connections } from "./connections.js";
 import { TransportError } from "./error.js";
-import { Budget, resolveLimits } from "./limits.js";
+import { resolveLimits } from "./limits.js";
 import { serveLines } from "./line-channel.js";
 import { linkLines } from "./line-client.js";
 import {
@@ -16,6 +17,7 @@ import {
   every,
   type ListenAt,
   listenAt,
+  peerAddress,
 } from "./listen.js";
 import type { ClientEvents, ClientTransport, Handler, Listener, SendOptions, Sent, TransportLimits } from "./types.js";
 
@@ -33,8 +35,8 @@ const HTTP_REQUEST_LINE = /^[A-Za-z]+ .* HTTP\/\d/;
 
 export async function listenTcp(handler: Handler, options: TcpServerOptions = {}): Promise<Listener> {
   const limits = resolveLimits(options.limits);
-  const budget = new Budget(limits.maxPartialBytes);
-  const connections = new Connections<ServerChannel>(limits.maxConnections);
+  const budget = new ByteBudget(limits.maxPartialBytes);
+  const connections = new Connections<ServerChannel>(limits.maxConnections, limits.maxConnectionsPerAddress);
   const sockets = new Set<Socket>();
 
   const server = createServer(
@@ -46,10 +48,23 @@ export async function listenTcp(handler: Handler, options: TcpServerOptions = {}
         first = false;
         return good;
       };
-      const admit = (channel: ServerChannel) => connections.admit(channel);
-      const peer = { transport: "tcp", address: socket.remoteAddress ?? "unix" } as const;
+      const admit = (channel: ServerChannel) => {
+        channel.onMessage = () => connections.completed(channel);
+        return connections.admit(channel);
+      };
+      const unfinished = (channel: ServerChannel) => connections.began(channel);
+      const peer = { transport: "tcp", address: peerAddress(socket, options) } as const;
       const lingerMs = options.lingerMs ?? 5_000;
-      const channel = serveLines(socket, socket, { peer, handler, limits, budget, lingerMs, accept, admit });
+      const channel = serveLines(socket, socket, {
+        peer,
+        handler,
+        limits,
+        budget,
+        lingerMs,
+        accept,
+        admit,
+        unfinished,
+      });
       sockets.add(socket);
       // Not when the channel closes: until the socket is gone it takes up room.
       socket.on("close", () => {

@@ -2,6 +2,7 @@
 // and nothing of MCP. What a text means is decided by the handler behind it.
 
 import type { IncomingHttpHeaders } from "node:http";
+import type { ByteBudget, Fault } from "../protocol/index.js";
 
 export type TransportKind = "stdio" | "http" | "websocket" | "tcp" | "memory";
 
@@ -29,6 +30,8 @@ export interface Channel {
   close(reason?: string): void;
   readonly closed: boolean;
   onClose(listener: () => void): void;
+  /** The peer has authenticated: messages up to `maxMessageBytes` are accepted and charged to this budget. */
+  authenticated?(budget?: ByteBudget): void;
 }
 
 /**
@@ -81,8 +84,22 @@ export interface HttpRequest {
   readonly reply: Reply;
 }
 
-/** What stands behind a listening transport. INVARIANT: no method throws. */
+/** What the credential in the head of a request, or of a WebSocket upgrade, allows before anything else is read. */
+export interface Admission {
+  /** Largest message that is read from this peer; `maxMessageBytes` unless given. */
+  readonly maxBytes?: number;
+  /** What the unfinished, unanswered and unsent bytes of this peer are charged to. */
+  readonly budget?: ByteBudget;
+  /** Why the caller is not known. */
+  readonly fault?: Fault;
+  /** Answers a message that is over `maxBytes`. */
+  readonly refuse?: (reply: Reply) => void;
+}
+
+/** What stands behind a listening transport. INVARIANT: no method throws, and `admit` does not reject. */
 export interface Handler {
+  /** The head of a request, or a connection, has arrived. Without it every peer may send `maxMessageBytes`. */
+  admit?(peer: Peer): Admission | Promise<Admission>;
   message(inbound: Inbound): void;
   /** A lasting peer arrived. */
   connected?(channel: Channel): void;
@@ -96,8 +113,11 @@ export interface Handler {
 }
 
 export interface Malformed {
-  readonly kind: "too-large" | "not-utf8" | "binary-frame";
+  /** `too-many`: a memory budget is used up; the same message may be accepted later. */
+  readonly kind: "too-large" | "too-many" | "not-utf8" | "binary-frame";
   readonly message: string;
+  /** How the message began, byte for character, as far as it is there: its sender waits for an answer with its id. */
+  readonly head?: string;
 }
 
 export interface TransportLimits {
@@ -106,15 +126,19 @@ export interface TransportLimits {
   /** Bytes waiting for a slow reader before the peer counts as slow; at four times this it is disconnected. */
   maxBufferedBytes: number;
   maxConnections: number;
+  /** Connections of one remote address; a proxy in front is one address. */
+  maxConnectionsPerAddress?: number;
   /**
    * A connection with nothing under way is closed after this long; 0 means never, which is the default on stdio and in
    * memory, where the peer is ours alone. A peer that takes nothing of what waits for it this long is cut off as well.
    */
   idleMs: number;
-  /** HTTP: time to receive the whole head, and the whole body. */
+  /** HTTP: time to receive the whole head, and the whole body. TCP: time to receive a whole line, by `bodyMs`. */
   headersMs: number;
   bodyMs: number;
-  /** HTTP, TCP, stdio: unfinished messages of all connections together; what goes over it is refused as too large. */
+  /** HTTP: a body that arrives more slowly than this, on average after five seconds, is given up. */
+  minBodyBytesPerSecond?: number;
+  /** Unfinished and unanswered messages of all connections together, where the handler has no budget of its own. */
   maxPartialBytes?: number;
 }
 
@@ -122,10 +146,12 @@ export const DEFAULT_LIMITS: TransportLimits = {
   maxMessageBytes: 4 * 1024 * 1024,
   maxBufferedBytes: 1024 * 1024,
   maxConnections: 10_000,
+  maxConnectionsPerAddress: 5_000,
   idleMs: 120_000,
   headersMs: 10_000,
   bodyMs: 30_000,
-  maxPartialBytes: 256 * 1024 * 1024,
+  minBodyBytesPerSecond: 1_024,
+  maxPartialBytes: 64 * 1024 * 1024,
 };
 
 export interface Listener {

@@ -4,8 +4,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
 import type { WebSocket } from "ws";
+import { ByteBudget, Charge } from "../protocol/index.js";
 import { ServerChannel } from "./channel.js";
-import { Connections, type Guest } from "./connections.js";
+import { Connections, type Evictable } from "./connections.js";
 import { HostGuard } from "./host-guard.js";
 import { type ResolvedLimits, resolveLimits } from "./limits.js";
 import {
@@ -16,8 +17,9 @@ import {
   every,
   type ListenAt,
   listenAt,
+  peerAddress,
 } from "./listen.js";
-import type { Handler, Listener, Peer, TransportLimits } from "./types.js";
+import type { Admission, Handler, Listener, Peer, Reply, ReplyHead, TransportLimits } from "./types.js";
 import { malformedBy, SUBPROTOCOL, WebSocketPort } from "./websocket-port.js";
 
 export interface WebSocketServerOptions extends ListenAt {
@@ -26,7 +28,7 @@ export interface WebSocketServerOptions extends ListenAt {
   limits?: Partial<TransportLimits>;
   /** Names this server answers to; the loopback names and the listen address unless said. */
   allowedHosts?: readonly string[];
-  /** Origins whose pages may connect; those of the allowed hosts unless said. */
+  /** Origins whose pages may connect, besides the server's own. */
   allowedOrigins?: readonly string[];
   tls?: TlsOptions;
   /** A peer that has not answered one ping when the next is due has vanished; 30 s unless said. */
@@ -36,15 +38,16 @@ export interface WebSocketServerOptions extends ListenAt {
 }
 
 /** One connection, from its first byte; the WebSocket comes with the upgrade. */
-class Visitor implements Guest {
+class Visitor implements Evictable {
   readonly socket: Socket;
-  recent = false;
+  readonly address: string;
   ws: WebSocket | undefined;
   channel: ServerChannel | undefined;
   #answersPing = true;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, address: string) {
     this.socket = socket;
+    this.address = address;
   }
 
   get busy(): boolean {
@@ -80,7 +83,8 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
     allowedHosts: options.allowedHosts,
     allowedOrigins: options.allowedOrigins,
   });
-  const connections = new Connections<Visitor>(limits.maxConnections);
+  const connections = new Connections<Visitor>(limits.maxConnections, limits.maxConnectionsPerAddress);
+  const budget = new ByteBudget(limits.maxPartialBytes);
   const visitors = new Map<Socket, Visitor>();
   const upgrader = new WebSocketServer({
     noServer: true,
@@ -103,7 +107,7 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
   };
   const server = options.tls === undefined ? createServer(settings) : createTlsServer({ ...settings, ...options.tls });
   server.on(options.tls === undefined ? "connection" : "secureConnection", (socket: Socket) => {
-    const visitor = new Visitor(socket);
+    const visitor = new Visitor(socket, peerAddress(socket, options));
     if (!connections.admit(visitor)) {
       socket.destroy();
       return;
@@ -127,15 +131,31 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
       refuse(socket, refused.status, refused.reason);
       return;
     }
-    upgrader.handleUpgrade(req, socket, head, (ws) => {
-      const address = socket.remoteAddress ?? "unix";
-      const peer: Peer = { transport: "websocket", address, headers: req.headers, method: "GET", path };
-      const channel = serve(visitor, ws, peer, handler, limits);
-      handler.connected?.(channel);
-    });
+    const { address } = visitor;
+    const peer: Peer = { transport: "websocket", address, headers: req.headers, method: "GET", path };
+    const upgrade = (admission: Admission): void => {
+      if (isWrongBearer(req, admission) && admission.refuse) return admission.refuse(upgradeReply(socket));
+      upgrader.handleUpgrade(req, socket, head, (ws) => {
+        const channel = serve(visitor, ws, peer, handler, limits);
+        const unfinished = new UnfinishedMessage(visitor, ws, budget, connections);
+        channel.onAdmitted = (own) => unfinished.admitted(own);
+        channel.onMessage = () => connections.completed(visitor);
+        channel.onSweep = (now) => unfinished.sweep(now, limits.bodyMs);
+        channel.admit(admission);
+        socket.on("data", (chunk: Buffer) => unfinished.received(chunk.length));
+        handler.connected?.(channel);
+      });
+    };
+    const admission = handler.admit?.(peer) ?? {};
+    if (admission instanceof Promise) void admission.then((known) => socket.destroyed || upgrade(known));
+    else upgrade(admission);
   });
 
   await listenAt(server, options);
+  const listening = server.address();
+  if (listening !== null && typeof listening === "object") {
+    guard.listensOn(options.tls === undefined ? "http" : "https", listening.port);
+  }
   const url = `${options.tls === undefined ? "ws" : "wss"}://${authorityOf(server)}${path}`;
   const sweepTimer = every(limits.idleMs || 20_000, (now) => {
     for (const { channel } of connections) channel?.sweep(now);
@@ -164,8 +184,101 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
   };
 }
 
+/** What each piece of an unfinished message costs besides its bytes: `ws` keeps the pieces as they came. */
+const PIECE_BYTES = 128;
+const FRAME_HEAD_BYTES = 14;
+/** Answers to pings are not messages, and are counted here until the next message has come. */
+const PING_BYTES = 4_096;
+/** Heads of fragments and control frames between them. */
+const SPARE_BYTES = 64 * 1024;
+
+/** Charges what `ws` holds of an unfinished message: every byte since the last complete message. */
+class UnfinishedMessage {
+  readonly #visitor: Visitor;
+  readonly #connections: Connections<Visitor>;
+  readonly #charge: Charge;
+  #bytes = 0;
+  #delivered = 0;
+  #since = 0;
+
+  constructor(visitor: Visitor, ws: WebSocket, budget: ByteBudget, connections: Connections<Visitor>) {
+    this.#visitor = visitor;
+    this.#connections = connections;
+    this.#charge = new Charge(budget);
+    ws.on("message", (data: Buffer) => {
+      this.#delivered += data.length;
+    });
+    ws.on("close", () => this.#charge.set(0));
+  }
+
+  admitted(budget: ByteBudget | undefined): void {
+    if (budget) this.#charge.move(budget);
+  }
+
+  /** Called after `ws` has read the piece. */
+  received(bytes: number): void {
+    const { channel } = this.#visitor;
+    const delivered = this.#delivered;
+    this.#delivered = 0;
+    if (channel === undefined || channel.closed) return;
+    // After a complete message only the rest of this very piece can be held, and a rest as small as a frame's head
+    // may be that head.
+    const rest = delivered === 0 ? bytes : Math.max(0, bytes - delivered - FRAME_HEAD_BYTES);
+    if (delivered === 0 || rest > 0) this.#connections.began(this.#visitor);
+    const before = delivered === 0 ? this.#bytes : 0;
+    if (before === 0) this.#since = Date.now();
+    this.#bytes = before + rest;
+    const cost = delivered === 0 ? this.#charge.bytes + rest + PIECE_BYTES : rest;
+    if (this.#bytes > channel.maxBytes + SPARE_BYTES) {
+      channel.receiveMalformed({
+        kind: "too-large",
+        message: `a message is over the cap of ${channel.maxBytes} bytes`,
+      });
+      this.#end("message too large");
+    } else if (!this.#charge.set(cost)) {
+      channel.receiveMalformed({ kind: "too-many", message: "too many unfinished messages at once; try again later" });
+      this.#end("too many unfinished messages");
+    }
+  }
+
+  /** A message has to arrive whole within `bodyMs`, as on TCP. */
+  sweep(now: number, bodyMs: number): void {
+    if (this.#bytes > PING_BYTES && now - this.#since > bodyMs) this.#visitor.channel?.cut();
+  }
+
+  /** Nothing more is read: `ws` would keep the rest of the message until the peer has answered the close frame. */
+  #end(reason: string): void {
+    const { channel, ws } = this.#visitor;
+    channel?.close(reason);
+    ws?.pause();
+  }
+}
+
+/** A client that shows a wrong key learns it from the upgrade; one without a header may send `auth` with its messages. */
+function isWrongBearer({ headers }: IncomingMessage, { fault }: Admission): boolean {
+  return fault?.type === "AuthenticationError" && /^bearer /i.test(headers.authorization ?? "");
+}
+
+/** The answer to a refused upgrade, worded as for any other request. */
+function upgradeReply(socket: Socket): Reply {
+  const answer = {
+    ended: false,
+    send: () => false,
+    drained: () => Promise.resolve(),
+    open: () => {},
+    onAbort: () => {},
+    end: (text?: string | Buffer, head?: ReplyHead) => {
+      if (answer.ended) return;
+      answer.ended = true;
+      const headers = { "content-type": "application/json", ...head?.headers };
+      refuse(socket, `${head?.status ?? 401} Unauthorized`, text?.toString() ?? "", headers);
+    },
+  };
+  return answer;
+}
+
 function refusal(req: IncomingMessage, path: string, guard: HostGuard): { status: string; reason: string } | undefined {
-  const reason = guard.refusal(req.headers.host, req.headers.origin);
+  const reason = guard.refusal(req.headers);
   if (reason !== undefined) return { status: "403 Forbidden", reason };
   if (req.url?.split("?", 1)[0] !== path) return { status: "404 Not Found", reason: "not found" };
   const offered = (req.headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
@@ -173,8 +286,14 @@ function refusal(req: IncomingMessage, path: string, guard: HostGuard): { status
   return undefined;
 }
 
-function refuse(socket: Socket, status: string, reason: string): void {
-  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n`;
+function refuse(
+  socket: Socket,
+  status: string,
+  reason: string,
+  headers: Readonly<Record<string, string>> = { "content-type": "text/plain; charset=utf-8" },
+): void {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\n${lines.join("")}`;
   socket.end(`${head}Content-Length: ${Buffer.byteLength(reason)}\r\n\r\n${reason}`);
   socket.destroySoon();
 }
@@ -184,9 +303,11 @@ function serve(visitor: Visitor, ws: WebSocket, peer: Peer, handler: Handler, li
   visitor.ws = ws;
   visitor.channel = channel;
   ws.on("message", (data: Buffer, isBinary: boolean) => {
-    visitor.recent = true;
     if (!isBinary) {
-      channel.receive(data.toString("utf8"));
+      if (data.length > channel.maxBytes) {
+        const message = `a message is over the cap of ${channel.maxBytes} bytes`;
+        channel.receiveMalformed({ kind: "too-large", message });
+      } else channel.receive(data.toString("utf8"));
       return;
     }
     channel.receiveMalformed({ kind: "binary-frame", message: "only text frames are accepted" });

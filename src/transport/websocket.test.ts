@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type ClientOptions, WebSocket, WebSocketServer } from "ws";
+import { Fault } from "../protocol/index.js";
 import type { Handler, Malformed } from "./types.js";
 import { listenWebSocket, type WebSocketServerOptions, webSocketClient } from "./websocket.js";
 
@@ -60,7 +61,9 @@ describe("who may connect", () => {
   test("pages of other origins and rebound names may not", async () => {
     const { url } = await serve();
     expect(await upgrade(url, ["mcp"])).toBe("mcp");
-    expect(await upgrade(url, ["mcp"], { origin: "http://localhost:6274" })).toBe("mcp");
+    expect(await upgrade(url, ["mcp"], { origin: `http://localhost:${new URL(url).port}` })).toBe("mcp");
+    expect(await upgrade(url, ["mcp"], { origin: "http://localhost:6274" })).toContain("403");
+    expect(await upgrade(url, ["mcp"], { headers: { "sec-fetch-site": "same-site" } })).toContain("403");
     expect(await upgrade(url, ["mcp"], { origin: "https://evil.example" })).toContain("403");
     expect(await upgrade(url, ["mcp"], { origin: "null" })).toContain("403");
     expect(await upgrade(url, ["mcp"], { headers: { host: "evil.example" } })).toContain("403");
@@ -93,7 +96,50 @@ describe("who may connect", () => {
   });
 });
 
+describe("a peer that is not authenticated", () => {
+  const fault = new Fault("AuthenticationError", "unknown");
+  const stranger: Handler = {
+    ...echo,
+    admit: ({ headers }) =>
+      headers?.authorization === "Bearer right"
+        ? {}
+        : {
+            maxBytes: 1_000,
+            fault,
+            refuse: (reply) => reply.end('"refused"', { status: 401, headers: { "www-authenticate": "Bearer" } }),
+          },
+  };
+
+  test("is refused at the upgrade when it shows a wrong key, and not when it shows none", async () => {
+    const { url } = await serve({}, stranger);
+    const bearer = (key: string): ClientOptions => ({ headers: { authorization: `Bearer ${key}` } });
+    expect(await upgrade(url, ["mcp"], bearer("wrong"))).toBe("Unexpected server response: 401");
+    expect(await upgrade(url, ["mcp"], bearer("right"))).toBe("mcp");
+    expect(await upgrade(url, ["mcp"])).toBe("mcp");
+  });
+
+  test("may send messages of the small limit, and the rest of a longer one is not read", async () => {
+    const { url } = await serve({}, stranger);
+    const ws = await open(url);
+    const answered = once(ws, "message");
+    const closed = once(ws, "close");
+    ws.send(`"${"x".repeat(3_000_000)}"`);
+    expect(String((await answered)[0])).toBe('"refused"');
+    await closed;
+    expect(texts).toEqual([]);
+  }, 60_000);
+});
+
 describe("frames", () => {
+  test("an unfinished message is cut off after its time", async () => {
+    const { url } = await serve({ limits: { bodyMs: 50, idleMs: 2_000 } });
+    const ws = await open(url);
+    const closed = once(ws, "close");
+    ws.send(`"${"x".repeat(10_000)}`, { fin: false });
+    await closed;
+    expect(texts).toEqual([]);
+  }, 60_000);
+
   test("a binary frame is reported, answered, and ends the connection with 1003", async () => {
     const ws = await open((await serve()).url);
     const heard: string[] = [];

@@ -10,12 +10,12 @@ import {
   type Request,
   type Response,
 } from "../protocol/index.js";
-import { nonsense, tooMany } from "./faults.js";
+import { nonsense, tooLarge, tooMany } from "./faults.js";
 import { type OnOver, Pending, type Surroundings } from "./pending.js";
 import { PendingTable } from "./pending-table.js";
 import { Questions } from "./questions.js";
 import { Rate } from "./rate.js";
-import { type Received, readMessage } from "./text.js";
+import { type Received, readMessage, TooManyValues } from "./text.js";
 import type { UpstreamCall, UpstreamChange } from "./types.js";
 
 export interface CallsEvents {
@@ -30,6 +30,8 @@ export interface CallsEvents {
 /** For so long after we gave up a call, a server that never answered it may still speak for it. */
 const ABANDONED_MS = 30_000;
 const MAX_ABANDONED = 1_000;
+/** The id of an answer that is not read is looked for in its beginning. */
+const MAX_HINT_CHARS = 4_096;
 /** Room enough that a few long calls do not crowd the others. */
 const SLOTS_PER_CALL = 4;
 /** Lists, subscriptions and the like, which wait for no turn. */
@@ -102,7 +104,9 @@ export class Calls {
     try {
       received = readMessage(text, this.#around.limits.maxDepth);
     } catch (error) {
-      return this.malformed((error as Error).message, owner ?? undefined);
+      const why = (error as Error).message;
+      if (!(error instanceof TooManyValues) || owner) return this.malformed(why, owner ?? undefined);
+      return this.oversized(text.slice(0, MAX_HINT_CHARS), () => tooLarge(this.#around.server, why, true));
     }
     if (!("message" in received)) for (const one of received) this.#handle(one, owner);
     else this.#handle(received, owner);

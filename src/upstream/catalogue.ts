@@ -2,7 +2,7 @@
 
 import { ERRORS, isJsonObject, type JsonObject } from "../protocol/index.js";
 import type { Connection } from "./connection.js";
-import { nonsense, tooLarge } from "./faults.js";
+import { nonsense, tooLarge, unavailable } from "./faults.js";
 import type { Surroundings } from "./pending.js";
 import type { Catalogue } from "./types.js";
 
@@ -24,7 +24,10 @@ const LISTS: readonly List[] = [
 export async function readCatalogue(connection: Connection, around: Surroundings): Promise<Catalogue> {
   const { revision, serverInfo, capabilities, instructions } = connection.agreement;
   const found: Record<List["field"], JsonObject[]> = { tools: [], resources: [], resourceTemplates: [], prompts: [] };
-  const budget = { bytes: around.limits.maxCatalogueBytes };
+  const budget = {
+    bytes: around.limits.maxCatalogueBytes,
+    until: performance.now() + around.timeouts.catalogueMs,
+  };
   for (const list of LISTS) {
     if (isJsonObject(capabilities[list.capability]))
       found[list.field] = await readList(connection, around, list, budget);
@@ -36,14 +39,20 @@ async function readList(
   connection: Connection,
   around: Surroundings,
   list: List,
-  budget: { bytes: number },
+  budget: { bytes: number; readonly until: number },
 ): Promise<JsonObject[]> {
   const { server, limits, timeouts } = around;
   const entries = new Map<string, JsonObject>();
   let cursor: string | undefined;
   for (let page = 0; page < limits.maxPages; page++) {
     const params = cursor === undefined ? "{}" : JSON.stringify({ cursor });
-    const answer = await connection.call({ method: list.method, params, timeoutMs: timeouts.listMs });
+    const leftMs = budget.until - performance.now();
+    if (leftMs <= 0) throw unavailable(server, `its lists were not read within ${timeouts.catalogueMs} ms`);
+    const answer = await connection.call({
+      method: list.method,
+      params,
+      timeoutMs: Math.min(timeouts.listMs, Math.ceil(leftMs)),
+    });
     if (answer.kind === "error") {
       // Declared and yet not there: as good as empty. Common for templates.
       if (answer.error.code === ERRORS.MethodNotFound.modern) return [];

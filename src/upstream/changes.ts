@@ -14,21 +14,27 @@ const WORTHWHILE_MS = 30_000;
 const ACKNOWLEDGE_MS = 5_000;
 const ENDED = new Fault("Cancelled", "nobody listens any more");
 
+export interface ChangesEvents {
+  /** The stream ended: what changes from now on is not announced, and the server may have been restarted. */
+  lost(): void;
+  /** The stream is there again; something may have changed meanwhile. */
+  missed(): void;
+}
+
 export class Changes {
   readonly #connection: Connection;
   readonly #around: Surroundings;
-  /** Something may have changed while nobody was told. */
-  readonly #missed: () => void;
+  readonly #events: ChangesEvents;
   #uris: ReadonlySet<string> = new Set();
   #stop: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
   #failures = 0;
   #over = false;
 
-  constructor(connection: Connection, around: Surroundings, missed: () => void) {
+  constructor(connection: Connection, around: Surroundings, events: ChangesEvents) {
     this.#connection = connection;
     this.#around = around;
-    this.#missed = missed;
+    this.#events = events;
   }
 
   /** Begins to listen, with these resources. A server that does not take one of them on may take the others. */
@@ -104,6 +110,7 @@ export class Changes {
         before?.();
         reject(why);
         if (cancel.fault !== undefined || this.#stop !== end) return;
+        this.#events.lost();
         this.#failures = performance.now() - openedAt > WORTHWHILE_MS ? 0 : this.#failures + 1;
         this.#again();
       };
@@ -129,7 +136,7 @@ export class Changes {
     this.#timer = setTimeout(
       () => {
         this.#open().then(
-          () => this.#missed(),
+          () => this.#events.missed(),
           () => {},
         );
       },

@@ -4,7 +4,7 @@ import { createServer as createTcp, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { Fault } from "../protocol/index.js";
 import { kindOf, parseAddress } from "./addresses.js";
-import { createDialer } from "./dialer.js";
+import { allowanceFor, createDialer } from "./dialer.js";
 import { CERTIFICATE, KEY } from "./fixtures/certificate.js";
 import { createOutbound } from "./outbound.js";
 
@@ -82,9 +82,27 @@ describe("the dialer", () => {
     socket.destroy();
   });
 
-  it("does not take one port of a host for another", async () => {
-    const dialer = createDialer({ allow: ["localhost:1"] });
-    await expect(dialer.connect({ host: "localhost", port: 2, tls: false })).rejects.toThrow(/loopback/);
+  it.each([
+    ["localhost:1", "localhost"],
+    ["127.0.0.1:1", "127.0.0.1"],
+    ["127.0.0.1:1", "localhost"],
+    ["[::1]:1", "::1"],
+    ["[::1]:1", "[::1]"],
+  ])("opens with %s that port of %s and no other", async (entry, host) => {
+    const dialer = createDialer({ allow: [entry], resolve: async () => ["127.0.0.1"] });
+    await expect(dialer.connect({ host, port: 2, tls: false })).rejects.toThrow(/loopback/);
+    // Nothing listens there: it was tried.
+    await expect(dialer.connect({ host, port: 1, tls: false })).rejects.toMatchObject({ type: "Unavailable" });
+  });
+
+  it.each([
+    ["https://intranet.example/mcp", "intranet.example:443"],
+    ["http://127.0.0.1/mcp", "127.0.0.1:80"],
+    ["wss://[fd12::1]/", "[fd12::1]:443"],
+    ["http://[::1]:9000/", "[::1]:9000"],
+  ])("is allowed by the address %s to reach %s", (url, entry) => {
+    expect(allowanceFor(new URL(url))).toBe(entry);
+    expect(() => createDialer({ allow: [entry] })).not.toThrow();
   });
 
   it("reaches metadata addresses only by their own name, not by a host's", async () => {
@@ -135,7 +153,7 @@ describe("the dialer", () => {
   });
 
   it("refuses a rule that it cannot read", () => {
-    expect(() => createDialer({ allow: ["http://x"] })).toThrow(/no host, address or range/);
+    expect(() => createDialer({ allow: ["http://x"] })).toThrow(/not a host, address or range/);
     expect(() => createDialer({ allow: ["10.0.0.0/99"] })).toThrow(TypeError);
   });
 });

@@ -21,8 +21,8 @@ export interface DialTarget {
 
 export interface DialerOptions {
   /**
-   * What an operator named: a host (`intranet.example`), a host with port (`localhost:9000`), an address or a range
-   * (`10.1.0.0/16`). A named host may be at a private or loopback address; link-local and other special addresses,
+   * What an operator named: a host (`intranet.example`), an address or a range (`10.1.0.0/16`), each on every port, or
+   * on one (`localhost:9000`, `10.1.2.3:443`, `[::1]:9000`). A named host may be at a private or loopback address; link-local and other special addresses,
    * where cloud metadata lives, are reached only when the address or its range is named.
    */
   readonly allow?: readonly string[];
@@ -35,8 +35,14 @@ export interface DialerOptions {
 }
 
 interface Allowed {
+  /** With a port, or for every port without. */
   readonly hosts: ReadonlySet<string>;
-  readonly ranges: readonly Range[];
+  readonly ranges: readonly AllowedRange[];
+}
+
+interface AllowedRange {
+  readonly range: Range;
+  readonly port: number | undefined;
 }
 
 const MAX_ADDRESSES = 16;
@@ -55,15 +61,25 @@ export function createDialer(options: DialerOptions = {}): Dialer {
 
 function readAllowed(entries: readonly string[]): Allowed {
   const hosts = new Set<string>();
-  const named: Range[] = [];
+  const named: AllowedRange[] = [];
   for (const entry of entries) {
-    const range = parseRange(entry);
-    if (range !== undefined) named.push(range);
+    const [, address = entry, port] = parseRange(entry) ? [] : (/^(\[[^\]]+\]|[^:]+):(\d{1,5})$/.exec(entry) ?? []);
+    const range = parseRange(address);
+    if (range !== undefined) named.push({ range, port: port === undefined ? undefined : Number(port) });
     else if (/^[a-z0-9._-]+(:\d+)?$/i.test(entry)) hosts.add(canonicalHost(entry));
     else
-      throw new TypeError(`\`${entry}\` is no host, address or range; write \`name\`, \`name:port\` or \`10.0.0.0/8\``);
+      throw new TypeError(
+        `\`${entry}\` is not a host, address or range: expected \`name\`, \`name:port\` or \`10.0.0.0/8\``,
+      );
   }
   return { hosts, ranges: named };
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, string>> = { "https:": "443", "wss:": "443", "http:": "80", "ws:": "80" };
+
+/** The entry of `allow` for one address that an operator wrote down: its host, on its port and on no other. */
+export function allowanceFor({ protocol, hostname, port }: URL): string {
+  return `${hostname}:${port === "" ? (DEFAULT_PORTS[protocol] ?? "443") : port}`;
 }
 
 function canonicalHost(host: string): string {
@@ -83,12 +99,12 @@ async function judgedAddresses(
   const host = to.host.replace(/^\[|\]$/g, "");
   const found = isIP(host) !== 0 ? [host] : await resolved(host, resolve, stop);
   const isNamed = allowed.hosts.has(canonicalHost(host)) || allowed.hosts.has(`${canonicalHost(host)}:${to.port}`);
-  const passed = found.slice(0, MAX_ADDRESSES).filter((address) => mayReach(address, isNamed, allowed));
+  const passed = found.slice(0, MAX_ADDRESSES).filter((address) => mayReach(address, to.port, isNamed, allowed));
   if (passed.length > 0) return passed;
   const kinds = [...new Set(found.map((address) => describeKind(address)))].join(", ");
   throw new Fault("PolicyDeny", `\`${host}\` is at a ${kinds} address, which may not be reached from here`, {
     rule: "outbound",
-    suggestions: [`Name \`${host}\`, or the range it is in, where this server's network access is allowed`],
+    suggestions: [`Name \`${host}:${to.port}\`, or the range it is in, where this server's network access is allowed`],
     extra: { delivered: false },
   });
 }
@@ -107,10 +123,11 @@ async function resolved(
   throw unreachable(host, "the name has no address");
 }
 
-function mayReach(text: string, isNamed: boolean, allowed: Allowed): boolean {
+function mayReach(text: string, port: number, isNamed: boolean, allowed: Allowed): boolean {
   const address = parseAddress(text);
   if (address === undefined) return false;
-  if (allowed.ranges.some((range) => inRange(address, range))) return true;
+  const isOpen = (each: AllowedRange): boolean => each.port === undefined || each.port === port;
+  if (allowed.ranges.some((each) => isOpen(each) && inRange(address, each.range))) return true;
   const kind = kindOf(address);
   return kind === "public" || (isNamed && kind !== "special");
 }

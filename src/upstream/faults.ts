@@ -56,6 +56,17 @@ export function tooMany(server: string, why: string): Fault {
   return fault("TooMany", server, false, `server \`${server}\`: ${why}`, { suggestions: ["Try again later"] });
 }
 
+/** The server lists another definition than the one the call was decided for; nothing was sent. */
+export function definitionChanged(server: string, kind: string, name: string, isMissing: boolean): Fault {
+  const what = `${kind} \`${name}\` of server \`${server}\``;
+  const why = isMissing
+    ? `${what} is not listed by the server any more`
+    : `${what} is pending review: its definition is not the one that was accepted`;
+  return fault("PolicyDeny", server, false, why, {
+    suggestions: ["List again", `An operator compares and accepts changes with \`portcullis pin ls APP ${server}\``],
+  });
+}
+
 /** True when the request certainly never reached the server. */
 export function neverSent(error: unknown): boolean {
   return error instanceof Fault && error.detail.extra?.delivered === false;

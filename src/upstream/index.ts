@@ -1,7 +1,8 @@
 // Connections from the gateway to downstream MCP servers, and the one outbound dialer.
 
-export { createDialer, type Dialer, type DialerOptions, type DialTarget } from "./dialer.js";
+export { allowanceFor, createDialer, type Dialer, type DialerOptions, type DialTarget } from "./dialer.js";
 export { createOutbound, type Outbound } from "./outbound.js";
+export { ServerProcess } from "./process/server-process.js";
 export type { Difference, PinMode } from "./pins/keeper.js";
 export { PinKeeper } from "./pins/keeper.js";
 export type { StandingRule } from "./pins/rules.js";

@@ -25,6 +25,7 @@ export const DEFAULT_UPSTREAM_TIMEOUTS: UpstreamTimeouts = {
   startMs: 30_000,
   discoverMs: 5_000,
   listMs: 10_000,
+  catalogueMs: 60_000,
   questionMs: 5 * 60_000,
   idleMs: 0,
   leaveMs: 1_000,

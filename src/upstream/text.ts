@@ -1,7 +1,7 @@
 // Messages as texts. Out: spliced from pieces that were decided about, never built anew. In: parsed once to be
 // checked, and the part that travels on is cut out of what the server wrote.
 
-import { classify, type Classified, isJsonObject, type JsonValue } from "../protocol/index.js";
+import { classify, type Classified, endOfString, isJsonObject, type JsonValue } from "../protocol/index.js";
 
 /** INVARIANT: `params` is the text of an object, `metaInside` the inside of one. */
 export function requestText(id: number, method: string, params: string, metaInside: string): string {
@@ -48,15 +48,18 @@ const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPEN_ARRAY = 0x5b;
-const BACKSLASH = 0x5c;
 const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
+
+/** Values in one message of a server. Lists of tools have many; a message with more is refused before it is parsed. */
+const MAX_VALUES = 400_000;
 
 /** One look over the text: how deep it is, where `result` or `error` stands, whether a key of the two outer levels repeats. */
 function outline(text: string, maxDepth: number): Outline {
   const found: Outline = { start: -1, end: -1, twice: false };
   let depth = 0;
+  let values = 0;
   let expectKey = false;
   let wanted = false;
   let outer: Set<string> | undefined;
@@ -76,6 +79,7 @@ function outline(text: string, maxDepth: number): Outline {
       i = end;
     } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
       if (++depth > maxDepth) throw new SyntaxError(`nesting is deeper than ${maxDepth} levels`);
+      if (++values > MAX_VALUES) throw tooManyValues();
       expectKey = c === OPEN_OBJECT;
       if (depth === 2) inner = undefined;
     } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
@@ -86,6 +90,7 @@ function outline(text: string, maxDepth: number): Outline {
         wanted = false;
       }
     } else if (c === COMMA) {
+      if (++values > MAX_VALUES) throw tooManyValues();
       if (depth === 1) {
         if (wanted) found.end = i;
         wanted = false;
@@ -102,6 +107,13 @@ function outline(text: string, maxDepth: number): Outline {
   return found;
 }
 
+/** `TooManyValues` refuses a message that was not read: which call it answers is known from its beginning at most. */
+export class TooManyValues extends SyntaxError {}
+
+function tooManyValues(): TooManyValues {
+  return new TooManyValues(`the message has more than ${MAX_VALUES} values`);
+}
+
 function keyAt(text: string, start: number, end: number): string {
   const raw = text.slice(start + 1, end);
   if (!raw.includes("\\")) return raw;
@@ -111,13 +123,4 @@ function keyAt(text: string, start: number, end: number): string {
     // No JSON at all, as the parser will find in a moment.
     return raw;
   }
-}
-
-function endOfString(text: string, start: number): number {
-  for (let i = text.indexOf('"', start + 1); i !== -1; i = text.indexOf('"', i + 1)) {
-    let slashes = 0;
-    while (text.charCodeAt(i - 1 - slashes) === BACKSLASH) slashes++;
-    if (slashes % 2 === 0) return i;
-  }
-  return text.length;
 }

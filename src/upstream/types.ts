@@ -2,6 +2,7 @@
 // reached. Ids and progress tokens towards the server are made here and never leave this room.
 
 import type { Fault, JsonObject, JsonValue } from "../protocol/index.js";
+import type { ServerProtections, ServerSandbox } from "../host/index.js";
 import type { Dialer } from "./dialer.js";
 
 export type UpstreamState = "idle" | "starting" | "ready" | "failed" | "stopped";
@@ -54,7 +55,16 @@ export interface UpstreamCall {
   /** Tells when nobody waits any more; the server is then told as well. The gateway's `Cancel` has this shape. */
   readonly cancel?: Cancellation;
   readonly hooks?: CallHooks;
+  /**
+   * The definition that the call was decided for. The call then waits until the server's definitions were read on the
+   * connection it is sent on, and is sent only when this one is among them. `any`: nothing in particular is expected.
+   */
+  readonly expects?: ExpectedDefinition;
 }
+
+export type ExpectedDefinition =
+  | { readonly kind: "tool" | "prompt" | "template"; readonly name: string; readonly definition: JsonObject }
+  | "any";
 
 export interface Cancellation {
   readonly fault: Fault | undefined;
@@ -119,6 +129,8 @@ export interface UpstreamHealth {
   readonly pid: number | undefined;
   /** stdio: what makes sure that nothing the server started outlives it. */
   readonly containment: Containment | undefined;
+  /** stdio: what is in force between the server and the rest of the machine. */
+  readonly sandbox: ServerProtections | undefined;
 }
 
 export interface UpstreamCounts {
@@ -157,6 +169,8 @@ export interface StdioTarget {
   readonly env?: Readonly<Record<string, string>>;
   /** What must hold the server together with all it starts; the best that can be had unless said. */
   readonly containment?: Containment;
+  /** What stands between the server and the gateway's files and processes; nothing unless given. */
+  readonly sandbox?: ServerSandbox;
 }
 
 /** What identifies us to the server; one Upstream has one, so calls of different users never share a connection. */
@@ -235,6 +249,8 @@ export interface UpstreamTimeouts {
   readonly discoverMs: number;
   /** For each list of the catalogue. */
   readonly listMs: number;
+  /** For all pages of all lists. */
+  readonly catalogueMs: number;
   /** A question of the server to the client. */
   readonly questionMs: number;
   /** Without a call for so long the server is stopped; 0: never. The next call starts it again. */

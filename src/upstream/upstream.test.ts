@@ -83,13 +83,11 @@ describe("a server", () => {
     const server = fixture("");
     const changes: unknown[] = [];
     server.onChange((change) => changes.push(change));
-    const first = server.catalogue();
-    expect(server.catalogue()).toBe(first);
-    await first;
+    const first = await server.catalogue();
+    expect(await server.catalogue()).toBe(first);
     await server.request(tool("change"));
     await expect.poll(() => changes).toEqual(["tools"]);
-    expect(server.catalogue()).not.toBe(first);
-    await server.catalogue();
+    expect(await server.catalogue()).not.toBe(first);
   });
 
   it("is stopped when nobody uses it, and started again by the next call", async () => {

@@ -5,13 +5,13 @@ import { createRequire } from "node:module";
 import { type Era, Fault } from "../protocol/index.js";
 import { Announcements } from "./announcements.js";
 import { Breaker, pauseMs } from "./breaker.js";
-import { readCatalogue } from "./catalogue.js";
 import { Changes } from "./changes.js";
 import { connect } from "./connect.js";
 import type { Connection } from "./connection.js";
 import { spoken } from "./dialect.js";
 import { asServerFault, LastWords, neverSent, timedOut, tooMany, unavailable } from "./faults.js";
 import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
+import { Listings } from "./listings.js";
 import type { Terms } from "./negotiate.js";
 import type { Surroundings } from "./pending.js";
 import { Turns } from "./turns.js";
@@ -31,6 +31,9 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   return new ManagedUpstream(options);
 }
 
+/** How often one call begins to wait again because the connection or the definitions changed meanwhile. */
+const MAX_TRIES = 5;
+
 const EVERYTHING: readonly UpstreamChange[] = ["tools", "resources", "prompts"];
 
 class ManagedUpstream implements Upstream {
@@ -43,12 +46,12 @@ class ManagedUpstream implements Upstream {
   readonly #announcements = new Announcements((change) => {
     for (const listener of this.#listeners) listener(change);
   });
+  readonly #listings: Listings;
   readonly #watched = new Map<string, number>();
   #state: UpstreamState = "idle";
   #connection: Connection | undefined;
   #starting: Promise<Connection> | undefined;
   #changes: Changes | undefined;
-  #catalogue: Promise<Catalogue> | undefined;
   #revision: string | undefined;
   #era: Era | undefined;
   #queued = 0;
@@ -81,6 +84,12 @@ class ManagedUpstream implements Upstream {
     this.#around = { server: options.name, counts, limits, timeouts };
     this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
     this.#turns = new Turns(limits.maxInFlight);
+    this.#listings = new Listings(this.#around, {
+      ready: () => this.#ready(),
+      differs: () => {
+        for (const change of EVERYTHING) this.#announcements.announce(change);
+      },
+    });
   }
 
   get state(): UpstreamState {
@@ -103,13 +112,21 @@ class ManagedUpstream implements Upstream {
       counts.refused++;
       return Promise.reject(refusal);
     }
-    if (this.#connection !== undefined && this.#turns.take()) return this.#run(this.#connection, call);
+    if (this.#connection !== undefined && this.#isChecked(call) && this.#turns.take()) {
+      return this.#run(this.#connection, call);
+    }
     return this.#runLater(call);
   }
 
-  catalogue(): Promise<Catalogue> {
-    this.#catalogue ??= this.#readCatalogue();
-    return this.#catalogue;
+  async catalogue(): Promise<Catalogue> {
+    try {
+      const catalogue = await this.#listings.catalogue();
+      this.#aliveAt = performance.now();
+      this.#losses = 0;
+      return catalogue;
+    } catch (error) {
+      throw asServerFault(this.name, error, true);
+    }
   }
 
   async watch(uri: string): Promise<() => Promise<void>> {
@@ -154,6 +171,7 @@ class ManagedUpstream implements Upstream {
       stderr: facts?.lastWords ?? this.#lastWords,
       pid: facts?.pid,
       containment: facts?.containment,
+      sandbox: facts?.protections,
     };
   }
 
@@ -182,8 +200,20 @@ class ManagedUpstream implements Upstream {
     });
   }
 
-  /** INVARIANT: the caller has taken a turn. */
+  /** INVARIANT: false for every call of a caller until this connection's definitions were read. */
+  #isChecked(call: UpstreamCall): boolean {
+    return call.expects === undefined || this.#listings.isCurrent;
+  }
+
+  /** INVARIANT: the caller has taken a turn, and nothing was awaited since `#isChecked`. */
   #run(connection: Connection, call: UpstreamCall): Promise<UpstreamAnswer> {
+    const refusal = call.expects === undefined ? undefined : this.#listings.refusal(call.expects);
+    if (refusal !== undefined) {
+      this.#turns.give();
+      this.#around.counts.refused++;
+      this.#breaker.neutral();
+      return Promise.reject(refusal);
+    }
     const startedAt = performance.now();
     this.#usedAt = startedAt;
     return connection.call(call).then(
@@ -215,7 +245,7 @@ class ManagedUpstream implements Upstream {
     let isWanted = true;
     let connection: Connection;
     try {
-      connection = await this.#untilStopped(call, () => this.#turnWithConnection(() => isWanted));
+      connection = await this.#untilStopped(call, () => this.#turnWithConnection(call, () => isWanted));
     } catch (error) {
       isWanted = false;
       throw this.#judge(asServerFault(this.name, error, false), call, startedAt);
@@ -223,23 +253,24 @@ class ManagedUpstream implements Upstream {
       this.#queued--;
     }
     const leftMs = call.timeoutMs === 0 ? 0 : Math.max(1, call.timeoutMs - (performance.now() - startedAt));
-    return this.#run(connection, leftMs === call.timeoutMs ? call : { ...call, timeoutMs: leftMs });
+    const rest = leftMs === call.timeoutMs ? call : { ...call, timeoutMs: leftMs };
+    if (connection === this.#connection && this.#isChecked(rest)) return this.#run(connection, rest);
+    // Lost, or changed, between the two: from the beginning.
+    this.#turns.give();
+    return this.#runLater(rest);
   }
 
-  /** Resolves with a turn taken. When nobody wants it any more, the turn has been given back. */
-  async #turnWithConnection(isWanted: () => boolean): Promise<Connection> {
-    await this.#ready();
-    await this.#turns.wait(isWanted);
-    try {
-      if (!isWanted()) throw unavailable(this.name, "nobody waits for it any more");
-      // It may have been lost meanwhile.
-      const connection = this.#connection ?? (await this.#ready());
-      if (isWanted()) return connection;
-      throw unavailable(this.name, "nobody waits for it any more");
-    } catch (error) {
+  /** Resolves with a turn taken, on a connection whose definitions were read where the call wants that. */
+  async #turnWithConnection(call: UpstreamCall, isWanted: () => boolean): Promise<Connection> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      await this.#ready();
+      if (!this.#isChecked(call)) await this.#listings.waitFor();
+      await this.#turns.wait(isWanted);
+      if (isWanted() && this.#connection !== undefined && this.#isChecked(call)) return this.#connection;
       this.#turns.give();
-      throw error;
+      if (!isWanted()) throw unavailable(this.name, "the caller does not wait for it any more");
     }
+    throw unavailable(this.name, "its definitions change faster than they can be read");
   }
 
   #untilStopped<T>(call: UpstreamCall, work: () => Promise<T>): Promise<T> {
@@ -349,11 +380,16 @@ class ManagedUpstream implements Upstream {
     };
     let made: Connection | undefined;
     return connect(this.#options, this.#around, terms, {
-      change: (change) => this.#onChange(change),
+      change: (change) => this.#onChange(change, true),
       renewed: () => {
         void this.#changes?.begin(new Set(this.#watched.keys())).catch(() => {});
         this.#everythingChanged();
       },
+      disconnected: (isByAgreement) => {
+        if (isByAgreement) this.#listings.doubt();
+        else this.#listings.reset();
+      },
+      mayResend: (call) => this.#mayResend(call),
       lost: (fault) => this.#onLost(fault, () => made),
     }).then((connection) => {
       made = connection;
@@ -361,8 +397,22 @@ class ManagedUpstream implements Upstream {
     });
   }
 
+  async #mayResend(call: UpstreamCall): Promise<void> {
+    if (call.expects === undefined) return;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      if (this.#listings.isCurrent) {
+        const refusal = this.#listings.refusal(call.expects);
+        if (refusal !== undefined) throw refusal;
+        return;
+      }
+      await this.#listings.waitFor();
+    }
+    throw unavailable(this.name, "its definitions change faster than they can be read");
+  }
+
   async #adopt(connection: Connection): Promise<void> {
     const { revision } = connection.agreement;
+    this.#listings.reset();
     this.#connection = connection;
     this.#state = "ready";
     this.#revision = revision.name;
@@ -370,7 +420,10 @@ class ManagedUpstream implements Upstream {
     this.#starts++;
     this.#usedAt = performance.now();
     this.#watchIdle();
-    this.#changes = new Changes(connection, this.#around, () => this.#everythingChanged());
+    this.#changes = new Changes(connection, this.#around, {
+      lost: () => this.#listings.reset(),
+      missed: () => this.#everythingChanged(),
+    });
     void this.#changes.begin(new Set(this.#watched.keys())).catch(() => {});
     if (this.#starts > 1) this.#everythingChanged();
   }
@@ -409,7 +462,7 @@ class ManagedUpstream implements Upstream {
   #forget(connection: Connection): void {
     this.#lastWords = connection.process?.lastWords ?? "";
     this.#connection = undefined;
-    this.#catalogue = undefined;
+    this.#listings.reset();
     this.#changes?.end();
     this.#changes = undefined;
     clearTimeout(this.#idleTimer);
@@ -434,21 +487,8 @@ class ManagedUpstream implements Upstream {
 
   // ---- what it offers, and what changes
 
-  async #readCatalogue(): Promise<Catalogue> {
-    const reading = this.#catalogue;
-    try {
-      const catalogue = await readCatalogue(await this.#ready(), this.#around);
-      this.#aliveAt = performance.now();
-      this.#losses = 0;
-      return catalogue;
-    } catch (error) {
-      if (this.#catalogue === reading) this.#catalogue = undefined;
-      throw asServerFault(this.name, error, true);
-    }
-  }
-
-  #onChange(change: UpstreamChange): void {
-    if (typeof change === "string") this.#catalogue = undefined;
+  #onChange(change: UpstreamChange, isAnnounced = false): void {
+    if (typeof change === "string") this.#listings.reset(isAnnounced);
     else if (!this.#watched.has(change.resource)) return;
     this.#announcements.announce(change);
   }
@@ -487,7 +527,12 @@ function neverReady(fault: Fault): Fault {
 function saysNothing(fault: Fault): boolean {
   const status = fault.detail.extra?.status;
   if (typeof status === "number") return status < 500 && status !== 0;
-  return fault.type === "InvalidParams" || fault.type === "TooLarge" || fault.type === "TooMany";
+  return (
+    fault.type === "PolicyDeny" ||
+    fault.type === "InvalidParams" ||
+    fault.type === "TooLarge" ||
+    fault.type === "TooMany"
+  );
 }
 
 function ownInfo(): { name: string; version: string } {

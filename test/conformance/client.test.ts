@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { root, type Scenario, suite, summary, TIMEOUT_MS, unavailable } from "./suite.js";
+import { root, type Scenario, single, suite, summary, TIMEOUT_MS, unavailable } from "./suite.js";
 
 /** What the client said on stderr in the last run of a scenario. */
 function lastWords(results: string, scenario: string): string {
@@ -54,6 +54,15 @@ function newestIn(folder: string): number {
   return Math.max(...files.map((file) => statSync(join(folder, file)).mtimeMs));
 }
 
+const SCENARIO_MS = 120_000;
+const MAX_TRIES = 4;
+
+/** The revision of `--requirements`, in the form that a single scenario takes. */
+function revisionOf(which: string): string {
+  const revision = /--requirements (\S+)/.exec(which)?.[1];
+  return revision === undefined ? "" : `--spec-version ${revision} --force`;
+}
+
 describe("the conformance suite's client scenarios", () => {
   const results = mkdtempSync(join(tmpdir(), "portcullis-conformance-"));
   const command = `${process.execPath} ${join(import.meta.dirname, "client.mjs")}`;
@@ -76,8 +85,17 @@ describe("the conformance suite's client scenarios", () => {
       console.log(missing);
       skip(missing);
     }
-    const { output } = await suite(version, `client --command "${command}" ${which} -o ${results}`);
+    const client = `client --command "${command}" --timeout ${SCENARIO_MS} -o ${results}`;
+    const { output } = await suite(version, `${client} ${which}`);
     const scenarios = summary(output);
+    // The suite starts all scenarios at once and some of its checks have a deadline of their own (a reconnect within
+    // twice the `retry` time), which a loaded machine misses. A scenario that failed is run again by itself.
+    for (const [name, scenario] of scenarios) {
+      for (let tries = 0; tries < MAX_TRIES && !scenario.ok; tries++) {
+        const alone = await suite(version, `${client} --scenario ${name} ${revisionOf(which)}`);
+        Object.assign(scenario, single(alone.output));
+      }
+    }
     const passed = [...scenarios.values()].filter((scenario) => scenario.ok);
     const checks = passed.reduce((sum, scenario) => sum + scenario.passed, 0);
     for (const [name, scenario] of scenarios) if (!scenario.ok) console.log(`${name}: ${lastWords(results, name)}`);

@@ -5,13 +5,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openWorld, type World } from "../../src/gateway/fixtures/world.js";
+import { openWorld, PERMIT_ALL, type World } from "../../src/gateway/fixtures/world.js";
 import type { Server } from "../../src/server.js";
 import { fixtureServer } from "./fixture.js";
 import { summary, suite, TIMEOUT_MS, unavailable } from "./suite.js";
 
 const SCORED: Readonly<Record<string, number>> = { "2025-11-25": 30, "2026-07-28": 37 };
 const NOT_SCORED = /^(tasks-|json-schema-2020-12|server-sse-polling|server-session-lifecycle|http-(custom-)?header)/;
+
+/** The scenarios use what a server may only do where a rule says so. */
+const POLICY = `${PERMIT_ALL}
+  permit (
+    principal == Server::"fixture",
+    action in [Action::"elicitation/create", Action::"sampling/createMessage", Action::"roots/list"],
+    resource
+  );`;
 
 /** Client's revision, server's revision, and scenarios that cannot pass between the two, with the reason. */
 const PAIRS: readonly (readonly [string, string, Readonly<Record<string, string>>])[] = [
@@ -40,6 +48,7 @@ describe.each(PAIRS)(
       const { url } = await fixture.listen({ transport: "http", port: 0 });
       world = await openWorld({
         downstream: server,
+        policy: POLICY,
         identify: () => ({ app: "suite", agent: "suite", scope: [], via: "key" }),
       });
       await world.put("suite", { servers: { fixture: { url, noGuardrail: ["*"] } } });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 
 export const root = join(import.meta.dirname, "..", "..");
 const SUITE = "@modelcontextprotocol/conformance";
-export const TIMEOUT_MS = 240_000;
+export const TIMEOUT_MS = 480_000;
 const MAX_OUTPUT = 64 * 1024 * 1024;
 
 /** The platform's own package of Node 24: unlike `node`, it needs no install script. */
@@ -58,6 +58,12 @@ export function summary(output: string): Map<string, Scenario> {
       { ok: line[1] === "✓", passed: Number(line[3]), failed: Number(line[4]) },
     ]),
   );
+}
+
+/** The outcome of a scenario that was run by itself. */
+export function single(output: string): Scenario {
+  const [, passed = "0", failed = "1"] = /^Passed: (\d+)\/\d+, (\d+) failed/m.exec(output) ?? [];
+  return { ok: output.includes("OVERALL: PASSED"), passed: Number(passed), failed: Number(failed) };
 }
 
 /** Why a suite cannot be had, or undefined when it can. Looked up once for each version. */

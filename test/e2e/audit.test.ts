@@ -66,7 +66,8 @@ describe("audit export", () => {
   it("ends well when nobody reads on", { skip: process.platform === "win32" }, () => {
     const main = join(root, "dist", "cli", "main.js");
     const line = `set -o pipefail; "${process.execPath}" "${main}" --dir "${dir}" audit export | head -n 1 | wc -l`;
-    const { stdout, stderr } = spawnSync("bash", ["-c", line], { encoding: "utf8", timeout: 60_000 });
+    const env = { ...process.env, BASH_ENV: "" };
+    const { stdout, stderr } = spawnSync("bash", ["-c", line], { encoding: "utf8", timeout: 60_000, env });
     expect({ lines: stdout.trim(), stderr }).toEqual({ lines: "1", stderr: "" });
   });
 });

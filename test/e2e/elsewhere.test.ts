@@ -11,6 +11,9 @@ import { type Deployment, deploy } from "./gateway-world.js";
 
 type Json = Record<string, any>;
 
+const POLICY = `permit (principal, action, resource);
+  permit (principal, action == Action::"elicitation/create", resource);`;
+
 const asking = join(import.meta.dirname, "asking.mjs");
 
 describe.each(["postgres", "sqlite"] as const)("two replicas on one %s", (kind) => {
@@ -28,7 +31,7 @@ describe.each(["postgres", "sqlite"] as const)("two replicas on one %s", (kind) 
     cluster = kind === "postgres" ? await startPostgres() : undefined;
     const storage = cluster ? await cluster.database() : `sqlite:${join(dir, "store.db")}`;
     const start = (replica: string): Promise<Deployment> =>
-      deploy("permit (principal, action, resource);", { storage, replica, sealKey: `file:${join(dir, "seal.key")}` });
+      deploy(POLICY, { storage, replica, sealKey: `file:${join(dir, "seal.key")}` });
     a = await start("a");
     b = await start("b");
     // A server that was left hanging is not believed about whom it asks for a while: the others have one of their own.

@@ -81,6 +81,7 @@ export interface Counting {
 export async function counting(
   mark: string,
   build: (server: Server, calls: string[]) => void = () => {},
+  port = 0,
 ): Promise<Counting> {
   const calls: string[] = [];
   const server = createServer({ name: `server-of-${mark}`, version: "1.0.0" }, { policy: permitAll });
@@ -114,6 +115,6 @@ export async function counting(
     return `${mark} asks`;
   });
   build(server, calls);
-  const { url } = await server.listen({ transport: "http", port: 0 });
+  const { url } = await server.listen({ transport: "http", port });
   return { url, server, calls, close: () => server.close() };
 }

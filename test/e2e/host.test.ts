@@ -66,8 +66,10 @@ afterAll(() => rmSync(base, { recursive: true, force: true }));
 function start() {
   const child = spawn(process.execPath, [main, "host", "--config", config, "--state", state]);
   const waiting = new Map<number, (answer: any) => void>();
+  const answered: unknown[] = [];
   createInterface({ input: child.stdout }).on("line", (line) => {
     const answer = JSON.parse(line);
+    answered.push(answer.id);
     waiting.get(answer.id)?.(answer);
   });
   let next = 0;
@@ -82,8 +84,14 @@ function start() {
     child.stdin.end();
     return exited;
   };
-  const tell = (method: string): void => void child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", method })}\n`);
-  return { ask, tell, stop };
+  const tell = (method: string, params?: object): void =>
+    void child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", method, params })}\n`);
+  const raw = (id: number, bytes: Buffer): Promise<any> =>
+    new Promise((resolve) => {
+      waiting.set(id, resolve);
+      child.stdin.write(bytes);
+    });
+  return { ask, tell, raw, answered, stop };
 }
 
 describe("portcullis host", () => {
@@ -102,6 +110,50 @@ describe("portcullis host", () => {
     expect(listed.result).toMatchObject({ exitCode: 0, timedOut: false, truncated: false });
     expect(listed.result.stdout).toContain("readme.txt");
     expect(await host.stop()).toBe(0);
+  });
+
+  it("answers a message that is refused with its id, and a cancelled one not at all", async () => {
+    const host = start();
+    const path = JSON.stringify(join(code, "readme.txt"));
+    const bytes = (id: number, value: Buffer): Buffer =>
+      Buffer.concat([
+        Buffer.from(`{"jsonrpc":"2.0","id":${id},"method":"fs.read","params":{"path":"`),
+        value,
+        Buffer.from('"}}\n'),
+      ]);
+    const duplicate = `{"jsonrpc":"2.0","method":"fs.read","params":{"path":${path},"path":${path}},"id":101}\n`;
+    const large = Buffer.alloc(20_000_000, 0x61);
+    for (const [id, sent] of [
+      [101, Buffer.from(duplicate)],
+      [102, bytes(102, Buffer.from("\\ud800"))],
+      [103, bytes(103, Buffer.from([0xed, 0xa0, 0x80]))],
+      [104, bytes(104, large)],
+    ] as const) {
+      expect(await host.raw(id, sent)).toMatchObject({ id, error: { message: expect.any(String) } });
+    }
+    const cancelled = host.ask("cmd.run", { commandId: "slow", args: [], cwd: code });
+    host.tell("notifications/cancelled", { requestId: 1 });
+    let isAnswered = false;
+    void cancelled.then(() => {
+      isAnswered = true;
+    });
+    // The command would have run out of its two seconds by then.
+    await host.ask("cmd.run", { commandId: "slow", args: [], cwd: code });
+    expect(isAnswered).toBe(false);
+    expect(host.answered).not.toContain(1);
+    await host.stop();
+  }, 30_000);
+
+  it("keeps the request's id in the audit line of a denial", async () => {
+    const host = start();
+    const secret = join(base, "secret.txt");
+    const answer = await host.ask("fs.read", { path: secret });
+    const lines = readFileSync(join(base, "audit.jsonl"), "utf8").trim().split("\n");
+    const line = lines.map((text) => JSON.parse(text)).findLast((entry) => entry.path === secret);
+    expect(line).toMatchObject({ decision: "deny", tool: "fs.read" });
+    expect(line.reqId).toMatch(/^[0-9a-f]{32}$/);
+    expect(JSON.stringify(answer)).toContain(line.reqId);
+    await host.stop();
   });
 
   it("denies with the rule that decided, and nothing happens", async () => {

@@ -88,43 +88,48 @@ describe("a key that is", () => {
     expect([...answers][0]).toContain("UNAUTHENTICATED");
   });
 
-  it("that is revoked hears no more of anything it still listened to", async () => {
-    const { token, id } = await newKey();
-    const headers = {
-      authorization: `Bearer ${token}`,
-      "content-type": "application/json",
-      accept: "application/json, text/event-stream",
-    };
-    const post = (body: object, more: Record<string, string>) =>
-      fetch(deployment.url, { method: "POST", headers: { ...headers, ...more }, body: JSON.stringify(body) });
-    const listen = await post(
-      {
-        jsonrpc: "2.0",
-        id: 1,
-        method: "subscriptions/listen",
-        params: { notifications: { toolsListChanged: true }, _meta: CALL.params._meta },
-      },
-      { "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen" },
-    );
-    const opened = await post(
-      { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {} } },
-      {},
-    );
-    const session = { "mcp-session-id": opened.headers.get("mcp-session-id") as string };
-    await opened.text();
-    await (await post({ jsonrpc: "2.0", method: "notifications/initialized" }, session)).text();
-    const stream = await fetch(deployment.url, { headers: { ...headers, ...session } });
-    expect([listen.status, stream.status]).toEqual([200, 200]);
-    const { port } = new URL(deployment.runtime.listeners.find(({ url }) => url.startsWith("tcp:"))?.url as string);
-    const socket = createConnection(Number(port), "127.0.0.1");
-    const params = { protocolVersion: "2025-11-25", capabilities: {} };
-    const auth = { type: "bearer", token };
-    socket.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params, auth })}\n`);
-    await once(socket, "data");
-    const ended = Promise.all([listen.text(), stream.text(), once(socket, "close")]);
-    await deployment.runtime.storage.keys.revoke(id, "test");
-    await ended;
-  });
+  it.each(["revoked", "given other permissions"])(
+    "that is %s hears no more of what it still listened to",
+    async (how) => {
+      const { token, id } = await newKey();
+      const headers = {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+      };
+      const post = (body: object, more: Record<string, string>) =>
+        fetch(deployment.url, { method: "POST", headers: { ...headers, ...more }, body: JSON.stringify(body) });
+      const listen = await post(
+        {
+          jsonrpc: "2.0",
+          id: 1,
+          method: "subscriptions/listen",
+          params: { notifications: { toolsListChanged: true }, _meta: CALL.params._meta },
+        },
+        { "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen" },
+      );
+      const opened = await post(
+        { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {} } },
+        {},
+      );
+      const session = { "mcp-session-id": opened.headers.get("mcp-session-id") as string };
+      await opened.text();
+      await (await post({ jsonrpc: "2.0", method: "notifications/initialized" }, session)).text();
+      const stream = await fetch(deployment.url, { headers: { ...headers, ...session } });
+      expect([listen.status, stream.status]).toEqual([200, 200]);
+      const { port } = new URL(deployment.runtime.listeners.find(({ url }) => url.startsWith("tcp:"))?.url as string);
+      const socket = createConnection(Number(port), "127.0.0.1");
+      const params = { protocolVersion: "2025-11-25", capabilities: {} };
+      const auth = { type: "bearer", token };
+      socket.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params, auth })}\n`);
+      await once(socket, "data");
+      const ended = Promise.all([listen.text(), stream.text(), once(socket, "close")]);
+      const { keys } = deployment.runtime.storage;
+      if (how === "revoked") await keys.revoke(id, "test");
+      else await keys.change(id, { permissions: ["invoke(none)"], limits: {} }, "test");
+      await ended;
+    },
+  );
 
   it("good for some tools is good for no others, and lists show what it is good for", async () => {
     const { token } = await newKey({ permissions: ["invoke(read)"] });

@@ -128,7 +128,8 @@ async function bytesOf(deployment: Deployment): Promise<string> {
 describe("a machine's own token", () => {
   it("is got by client credentials, for that server alone, and sealed where it is kept", async () => {
     const scopes = ["notes:read"];
-    await front.put("shop", entry({ clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}", scopes }));
+    const machine = { clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}" };
+    await front.put("shop", entry({ ...machine, issuer: issuer.issuer, scopes }));
     await expect.poll(() => call("shop", "far.notes.read"), { timeout: 10_000 }).toContain("core says nothing");
     expect(issuer.tokenRequests[0]?.get("grant_type")).toBe("client_credentials");
     expect(issuer.tokenRequests[0]?.get("resource")).toBe(behind.url);

@@ -159,10 +159,18 @@ const MODERN = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call
 async function overWebSocket(headers: Headers, messages: readonly object[]): Promise<Answer[]> {
   const ws = new WebSocket(gateway.runtime.listeners[1]?.url as string, ["mcp"], { headers });
   const answers: Answer[] = [];
-  await new Promise((resolve, reject) => {
-    ws.once("open", resolve);
+  const upgraded = new Promise<IncomingMessage | undefined>((resolve, reject) => {
+    ws.once("open", () => resolve(undefined));
+    ws.once("unexpected-response", (_request, response) => resolve(response));
     ws.once("error", reject);
   });
+  const refusal = await upgraded;
+  if (refusal) {
+    let body = "";
+    for await (const piece of refusal) body += piece;
+    const { statusCode: status, headers: answered } = refusal;
+    return [{ status, authenticate: answered["www-authenticate"], body: JSON.parse(body) }];
+  }
   for (const message of messages) {
     const answered = new Promise<string>((resolve) => ws.once("message", (data) => resolve(String(data))));
     ws.send(JSON.stringify(message));
@@ -424,7 +432,8 @@ describe("our client", () => {
     process.env.TEST_MACHINE_SECRET = MACHINE.secret;
     const front = await deploy(POLICY, { oauth: downstreamOAuth({ allow: ["127.0.0.1"] }) });
     try {
-      const oauth = { type: "oauth", clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}" } as const;
+      const machine = { clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}", issuer: issuer.issuer };
+      const oauth = { type: "oauth", ...machine } as const;
       const url = `${street.url}/mcp`;
       await front.put("blog", { servers: { core: { url, prefix: "far", noGuardrail: ["*"], auth: oauth } } });
       const client = await front.client(await front.key("blog", "writer"));

@@ -49,6 +49,9 @@ describe("a changed definition", () => {
     const pin = await storage.pins.get({ app: "blog", server: "files", kind: "tool", name: "re\u202ead" });
     expect(pin?.by).toMatch(/^cli:./);
     expect(run("pin", "ls", "nobody", "files")).toMatchObject({ code: 1 });
+    expect(run("pin", "clear", "nobody", "files")).toMatchObject({ code: 1 });
+    expect(run("pin", "clear", "blog", "files")).toMatchObject({ code: 0, stdout: "removed 1 pins of files\n" });
+    expect((await keeper.accept("blog", "files", "first", offered("Reads"))).tools).toHaveLength(1);
   });
 
   it("is accepted by the rule that an operator wrote for it, and nothing beyond that", async () => {

@@ -22,6 +22,8 @@ export interface Replicas {
   readonly postgres: PostgresCluster;
   readonly all: readonly Replica[];
   kill(replica: Replica): Promise<void>;
+  /** Sends SIGTERM and resolves with the exit code. */
+  stop(replica: Replica): Promise<number | null>;
   start(replica: Replica): Promise<void>;
   close(): Promise<void>;
 }
@@ -29,7 +31,7 @@ export interface Replicas {
 const main = join(root, "dist", "cli", "main.js");
 const START_TIMEOUT_MS = 60_000;
 
-export async function startReplicas(count: number, policy: string): Promise<Replicas> {
+export async function startReplicas(count: number, policy: string, more: readonly string[] = []): Promise<Replicas> {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-replicas-"));
   mkdirSync(join(dir, "policy"), { mode: 0o700 });
   writeFileSync(join(dir, "policy", "test.cedar"), policy);
@@ -39,7 +41,7 @@ export async function startReplicas(count: number, policy: string): Promise<Repl
   const start = async (replica: Replica): Promise<void> => {
     const args = ["--json", "--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--storage", storage];
     const own = ["--replica", replica.name, "--ledger", replica.ledgerDir, "--challenge-wait", "0"];
-    const child = spawn(process.execPath, [main, ...args, ...own, "--log-level", "error"], {
+    const child = spawn(process.execPath, [main, ...args, ...own, ...more, "--log-level", "error"], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     let said = "";
@@ -70,6 +72,13 @@ export async function startReplicas(count: number, policy: string): Promise<Repl
       await gone;
     }
   };
+  const stop = async (replica: Replica): Promise<number | null> => {
+    const gone = new Promise<number | null>((resolve) => replica.child.once("exit", resolve));
+    replica.child.kill("SIGTERM");
+    const code = await gone;
+    replica.isUp = false;
+    return code;
+  };
   const all = Array.from({ length: count }, (_, i): Replica => {
     const name = `r${i + 1}`;
     return { name, ledgerDir: join(dir, "ledgers", name), url: "", admin: "", child: undefined as never, isUp: false };
@@ -86,5 +95,5 @@ export async function startReplicas(count: number, policy: string): Promise<Repl
     await close();
     throw error;
   }
-  return { dir, storage, postgres, all, kill, start, close };
+  return { dir, storage, postgres, all, kill, stop, start, close };
 }

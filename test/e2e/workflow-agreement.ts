@@ -24,7 +24,8 @@ function* ways({ loaded }: World): Iterable<readonly string[]> {
 /** What the gate says to one call of the last agent of a way. */
 async function decided(world: World, way: readonly string[], tool: string, n: number): Promise<boolean> {
   const token = spendDelegation(tokenAlong(world.keys, way));
-  const principal = await world.identify({ transport: "http", headers: { "portcullis-delegation": token } } as never);
+  const peer = { transport: "http", address: "127.0.0.1", headers: { "portcullis-delegation": token } };
+  const principal = await world.identify(peer as never);
   if (principal.tools?.has(tool) !== true) return false;
   const target: Target = {
     type: "Tool",

@@ -12,7 +12,8 @@ import { outFor, shared } from "../options.js";
 import { paint } from "../print.js";
 import { ensureState, statePaths } from "../state.js";
 import { agreed } from "../store/ask.js";
-import { sealerFor, STORE_FILE, type StoreOptions, withStore } from "../store/open.js";
+import { STORE_FILE } from "../state.js";
+import { sealerFor, type StoreOptions, withStore } from "../store/open.js";
 import { type Collected, collect } from "./collect.js";
 import { isClient } from "./places.js";
 import {

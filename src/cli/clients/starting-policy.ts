@@ -39,6 +39,12 @@ when {
   ${beginsWith(DESTROYS)}
 };
 
+// Servers may not ask you (elicitation), use your model (sampling) or see your directories (roots). A request of a
+// server is its own action, and a permit covers it only when it names it; take the slashes away for a server you trust.
+//
+// @id("server-may-ask")
+// permit (principal == Server::"NAME", action == Action::"elicitation/create", resource in App::"${app}");
+
 // What servers offer to be read.
 @id("read-resources-and-prompts")
 permit (

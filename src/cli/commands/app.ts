@@ -118,7 +118,7 @@ export function addAppCommands(program: Command): void {
     .option("--port <number>", "where the browser comes back to (0 lets the system choose)", portNumber, 0)
     .option("--timeout <seconds>", "how long to wait for the person", Number, 300)
     .option("--public-url <url>", "the gateway's public address, which describes this client")
-    .option("--allow-private <host...>", "private hosts that the authorization server may be at")
+    .option("--allow-private <host...>", "private hosts, HOST or HOST:PORT, that the authorization server may be at")
     .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
       const { login } = await import("../oauth/login.js");
       await login(command, id, server, options);
@@ -215,9 +215,14 @@ function summary({ id, revision, document, createdAt, updatedAt }: Application):
 
 function showApplication(out: Out, application: Application): void {
   const shown = summary(application);
+  const { app, agent, tool } = application.document.limits ?? {};
+  // The document alone reads as if the number held for all replicas together.
+  const note = [app, agent, tool].some((limit) => limit?.concurrent !== undefined)
+    ? "\nconcurrent is counted by each replica and worker for itself"
+    : "";
   out.data(
     shown,
     () =>
-      `${paint.bold(application.id)} · revision ${application.revision}\n${JSON.stringify(shown.document, null, 2)}`,
+      `${paint.bold(application.id)} · revision ${application.revision}\n${JSON.stringify(shown.document, null, 2)}${note}`,
   );
 }

@@ -15,6 +15,7 @@ interface Shown {
   tool: string;
   reason: string;
   arguments?: string;
+  forwarded?: string;
   arguments_preview: string;
   rules: { id: string; file?: string; line?: number }[];
   expires_at: string;
@@ -93,6 +94,9 @@ function show(out: Out, challenge: Shown): void {
       `  who        ${challenge.app}/${challenge.agent}`,
       `  tool       ${challenge.tool}`,
       `  arguments  ${challenge.arguments ?? challenge.arguments_preview}`,
+      ...(challenge.forwarded === undefined || challenge.forwarded === "{}"
+        ? []
+        : [`  forwarded  ${challenge.forwarded}`]),
       `  why        ${challenge.reason}`,
       ...challenge.rules.map((rule) => `  rule       ${rule.id}${rule.file ? ` (${rule.file}:${rule.line})` : ""}`),
       `  expires    ${challenge.expires_at}`,

@@ -13,18 +13,32 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
-import { exportRecords, type LedgerRecord, prove, read, readLast, verify } from "../../ledger/index.js";
+import {
+  exportRecords,
+  LedgerLocked,
+  type LedgerRecord,
+  openLedger,
+  prove,
+  read,
+  readLast,
+  verify,
+} from "../../ledger/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { ledgersOf } from "../gateway/free-ledger.js";
+import { placeOf } from "../gateway/ledger-registry.js";
 import { ledgerDir, outFor, shared, toolsFor } from "../options.js";
 import { effectWord, paint } from "../print.js";
-import { statePaths } from "../state.js";
+import type { RegisteredLedger } from "../../storage/index.js";
+import { operator, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
+import { statePaths, STORE_FILE } from "../state.js";
 import { changeLine, recorded } from "./policy.js";
 
 const DEFAULT_LINES = 20;
 
 export function addAuditCommands(program: Command): void {
-  const audit = program.command("audit").description("read, verify, prove, export and replay the ledger");
+  const audit = program
+    .command("audit")
+    .description("read, verify, prove, export and replay the ledger, and replace its key");
 
   audit
     .command("tail")
@@ -54,29 +68,70 @@ export function addAuditCommands(program: Command): void {
     .description("check every record of ledger folders or exported files; exit 1 when anything is wrong")
     .option("--checkpoint <file...>", "signed checkpoints kept elsewhere")
     .option("--key <verifier...>", "public keys known from elsewhere")
-    .action(async (paths: string[], options: { checkpoint?: string[]; key?: string[] }, command: Command) => {
+    .option("--storage <address>", "the store whose registry says which ledgers there are, also PORTCULLIS_STORAGE")
+    .action(async (paths: string[], options: VerifyFlags, command: Command) => {
       const out = outFor(command);
       const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
       // Several replicas write one ledger each; together they are one account.
       const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
+      const registered = await registeredLedgers(command, options);
       const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
+      const checked = new Set<RegisteredLedger>();
       for (const path of ledgers) {
-        results.push({ path, ...(await verify(path, { checkpoints, publicKeys: options.key })) });
+        const found = registeredAt(registered, path);
+        if (found) checked.add(found);
+        const expected = found ? [found.note] : [];
+        results.push({
+          path,
+          ...(await verify(path, { checkpoints: [...checkpoints, ...expected], publicKeys: options.key })),
+        });
       }
-      const isGood = results.every((result) => result.ok);
-      out.data(results.length === 1 ? results[0] : { ok: isGood, ledgers: results }, () =>
-        results
-          .flatMap((result) => [
-            ...(results.length > 1 ? [result.path] : []),
-            ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
-            ...result.notes.map((note) => `  ${note}`),
-            result.ok
-              ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
-              : paint.red(result.problemCount === 1 ? "1 problem" : `${result.problemCount} problems`),
-          ])
-          .join("\n"),
+      const missing = registered.filter((each) => !checked.has(each));
+      const isGood = results.every((result) => result.ok) && missing.length === 0;
+      const facts = missing.map(({ origin, place, size }) => ({ origin, place, size }));
+      out.data(
+        results.length === 1 && facts.length === 0 ? results[0] : { ok: isGood, ledgers: results, missing: facts },
+        () =>
+          [
+            ...facts.map(({ origin, place, size }) =>
+              paint.red(
+                `✗ ledger ${origin} with ${size} records or more was not checked: it was written at ${place}. Name its directory, or give it up: portcullis audit forget ${origin}`,
+              ),
+            ),
+            ...results.flatMap((result) => [
+              ...(results.length > 1 ? [result.path] : []),
+              ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
+              ...result.notes.map((note) => `  ${note}`),
+              result.ok
+                ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
+                : paint.red(result.problemCount === 1 ? "1 problem" : `${result.problemCount} problems`),
+            ]),
+          ].join("\n"),
       );
       if (!isGood) process.exitCode = EXIT.error;
+    });
+
+  withStoreOptions(
+    audit
+      .command("forget <origin>")
+      .description("give up a ledger that is lost: the store does not expect it any more; the next gateway records it"),
+  ).action(async (origin: string, options: StoreOptions, command: Command) => {
+    const isGone = await withStore(command, options, (storage) => storage.ledgers.remove(origin, operator()));
+    if (!isGone)
+      throw new CliError(`no ledger \`${origin}\` is registered`, undefined, "portcullis audit verify names them");
+    outFor(command).note(`ledger ${origin} is not expected any more`);
+  });
+
+  audit
+    .command("rotate-key [path...]")
+    .description("replace the signing key of ledgers that no gateway is writing; the change is recorded")
+    .action(async (paths: string[], _options: object, command: Command) => {
+      const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
+      const out = outFor(command);
+      for (const path of ledgers) {
+        const { old, new: fresh } = await rotateKeyOf(path);
+        out.line({ path, old, new: fresh }, () => `${path}\n  old ${old}\n  new ${fresh}`);
+      }
     });
 
   audit
@@ -139,6 +194,20 @@ export function addAuditCommands(program: Command): void {
     });
 }
 
+async function rotateKeyOf(path: string): Promise<{ old: string; new: string }> {
+  const note = join(path, "checkpoint");
+  // The first line of a checkpoint is the ledger's name, under which it has to be opened.
+  const [origin = ""] = existsSync(note) ? readFileSync(note, "utf8").split("\n") : [];
+  if (origin === "") throw new CliError(`${path} holds no signed ledger`, EXIT.error, "name the directory of a ledger");
+  try {
+    const ledger = await openLedger({ dir: path, origin });
+    return await ledger.rotateKey().finally(() => ledger.close());
+  } catch (error) {
+    if (!(error instanceof LedgerLocked)) throw error;
+    throw new CliError(`ledger ${path} is being written by another process`, EXIT.error, "stop the gateway first");
+  }
+}
+
 /** A line at a time, beside the file and then in its place: an export that fails leaves the old one as it was. */
 async function writeWhole(path: string, lines: AsyncIterable<string>): Promise<void> {
   const facts = statSync(path, { throwIfNoEntry: false });
@@ -188,6 +257,31 @@ function lineOf(record: LedgerRecord): string {
     default:
       return `${time} ${record.kind} ${JSON.stringify("detail" in record ? (record.detail ?? {}) : {})}`;
   }
+}
+
+interface VerifyFlags {
+  checkpoint?: string[];
+  key?: string[];
+  storage?: string;
+}
+
+/** What the store expects; nothing where there is no store yet. */
+async function registeredLedgers(command: Command, options: VerifyFlags): Promise<RegisteredLedger[]> {
+  const address = options.storage ?? process.env.PORTCULLIS_STORAGE;
+  if (address === undefined && !existsSync(join(statePaths(shared(command).dir).dir, STORE_FILE))) return [];
+  return withStore(command, options, (storage) => storage.ledgers.list());
+}
+
+/** What the store expects of the ledger at `path`: by its place, or by its origin for a copy that was put elsewhere. */
+function registeredAt(registered: readonly RegisteredLedger[], path: string): RegisteredLedger | undefined {
+  const named = registered.filter(({ origin }) => origin === originAt(path));
+  return named.find(({ place }) => place === placeOf(path)) ?? (named.length === 1 ? named[0] : undefined);
+}
+
+/** The origin that a ledger's own checkpoint names. */
+function originAt(path: string): string | undefined {
+  const checkpoint = join(path, "checkpoint");
+  return existsSync(checkpoint) ? readFileSync(checkpoint, "utf8").split("\n", 1)[0] : undefined;
 }
 
 /** A folder that holds ledgers instead of being one stands for all of them. */

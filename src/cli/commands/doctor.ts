@@ -6,12 +6,15 @@ import { Argument, type Command } from "commander";
 import { connect } from "../../client/index.js";
 import { describeProblem, loadPolicyFiles, PolicyInvalid } from "../../gate/index.js";
 import { verify } from "../../ledger/index.js";
+import { askAdmin } from "../admin-client.js";
 import { demoServer } from "../demo-tools.js";
 import { EXIT, type ExitCode } from "../exit.js";
 import { type Finding, printFindings } from "../finding.js";
+import { knownAdmins } from "../gateway/admin-places.js";
 import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
 import { outFor, policyPaths, shared, toolsFor } from "../options.js";
 import { startRuntime } from "../runtime.js";
+import { serverSandboxFindings } from "../server-sandbox.js";
 import { statePaths } from "../state.js";
 import { VERSION } from "../version.js";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -55,6 +58,8 @@ async function examineGateway(command: Command, port: number): Promise<Finding[]
     await portFree(port),
     await policy(command),
     await ledger(command),
+    ...(await running(command)),
+    ...(await serverSandboxFindings(statePaths(dir).dir)),
     await realCall(),
   ];
 }
@@ -140,6 +145,35 @@ async function ledger(command: Command): Promise<Finding> {
     };
   } catch (error) {
     return { check: "ledger", ok: false, detail: (error as Error).message, remedy: "run `portcullis audit verify`" };
+  }
+}
+
+/** What gateways that run on this directory report about themselves. */
+async function running(command: Command): Promise<Finding[]> {
+  const { dir } = statePaths(shared(command).dir);
+  return Promise.all(knownAdmins(dir).map((url) => readiness(command, url)));
+}
+
+interface Readiness {
+  readonly ready: boolean;
+  readonly reasons: readonly string[];
+  readonly applications?: readonly { readonly app: string; readonly reason: string }[];
+}
+
+async function readiness(command: Command, url: string): Promise<Finding> {
+  const check = `gateway at ${url}`;
+  try {
+    const {
+      ready,
+      reasons,
+      applications = [],
+    } = (await askAdmin(command, url, "/readyz", undefined, [503])) as Readiness;
+    const found = [...reasons, ...applications.map(({ app, reason }) => `${app}: ${reason}`)];
+    const detail = found.length === 0 ? "ready" : found.join("; ");
+    const remedy = "make the ledger's disk writable and the store reachable; see the gateway's log";
+    return { check, ok: ready && applications.length === 0, detail, remedy };
+  } catch (error) {
+    return { check, ok: false, detail: (error as Error).message, remedy: "see the gateway's log" };
   }
 }
 

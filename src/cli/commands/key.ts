@@ -1,10 +1,11 @@
 import type { Command } from "commander";
-import { createKey, type KeyRequest } from "../../identity/index.js";
+import { createKey, type KeyRequest, PERMISSION_FORMS } from "../../identity/index.js";
 import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.js";
 import { limitsOf } from "../declared/apply.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { table } from "../print.js";
+import { ensureLocalApplication, LOCAL_APP } from "../store/local-application.js";
 import {
   allPages,
   noApplication,
@@ -31,16 +32,15 @@ export function addKeyCommands(program: Command): void {
     .description("make one; it goes to stdout, and is nowhere else")
     .requiredOption("--name <name>", "what it is for; permissions of this name in the application are taken over")
     .option("--agent <agent>", "the agent that uses it; the name unless given")
-    .option(
-      "--allow <permission...>",
-      "invoke(TOOL), read(TOOL), list, admin.read, admin.write, or approve(GROUP) alone",
-    )
+    .option("--allow <permission...>", PERMISSION_FORMS)
     .option("--per-minute <n>", "calls in a minute")
     .option("--per-hour <n>", "calls in an hour")
     .option("--expires <when>", "a date, or so long from now: 12h, 90d")
     .action((app: string, options: AddOptions, command: Command) =>
       withStore(command, options, async (storage) => {
-        const { key: made, token } = await createKey(storage.keys, await requestFor(storage, app, options), operator());
+        const request = await requestFor(storage, app, options);
+        if (app === LOCAL_APP) await ensureLocalApplication(storage, operator());
+        const { key: made, token } = await createKey(storage.keys, request, operator());
         const out = outFor(command);
         out.note(`key ${made.id} for ${made.app}/${made.agent}: it is shown now and never again`);
         out.data({ token, key: shown(made) }, () => token);
@@ -52,7 +52,8 @@ export function addKeyCommands(program: Command): void {
     .option("--active", "only those in force")
     .action((app: string | undefined, options: StoreOptions & { active?: boolean }, command: Command) =>
       withStore(command, options, async (storage) => {
-        if (app !== undefined && !(await storage.applications.get(app))) throw noApplication(app);
+        const mustExist = app !== undefined && app !== LOCAL_APP;
+        if (mustExist && !(await storage.applications.get(app))) throw noApplication(app);
         const filter = { activeOnly: options.active === true, ...(app === undefined ? {} : { app }) };
         const keys = await allPages((after) => storage.keys.list(filter, pageAfter(after)));
         outFor(command).data(keys.map(shown), () =>
@@ -90,14 +91,14 @@ export function addKeyCommands(program: Command): void {
 
 async function requestFor(storage: Storage, app: string, options: AddOptions): Promise<KeyRequest> {
   const found = await storage.applications.get(app);
-  if (!found) throw noApplication(app);
-  const declared = entryOf(found.document, options.name);
+  if (!found && app !== LOCAL_APP) throw noApplication(app);
+  const declared = found && entryOf(found.document, options.name);
   const permissions = options.allow ?? declared?.permissions;
   if (!permissions) {
     throw new CliError(
-      `application \`${app}\` says nothing about keys named \`${options.name}\``,
+      `application \`${app}\` declares no permissions for keys named \`${options.name}\``,
       EXIT.usage,
-      "name what it may do: --allow 'invoke(core.*)' list",
+      "name what the key may do: --allow 'invoke(*)' list",
     );
   }
   const agent = options.agent ?? declared?.agent;

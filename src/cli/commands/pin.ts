@@ -54,6 +54,16 @@ export function addPinCommands(program: Command): void {
         outFor(command).data({ accepted: one.hash, kind: one.kind, name: one.name }, () => `accepted ${nameOf(one)}`);
       });
     });
+
+  withStoreOptions(pin.command("clear <app> <server>"))
+    .description("forget what was accepted of a server; what it lists next is seen for the first time")
+    .action((app: string, server: string, options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        if (!(await storage.applications.get(app))) throw noApplication(app);
+        const count = await storage.pins.clear(app, server, operator());
+        outFor(command).data({ removed: count }, () => `removed ${count} pins of ${server}`);
+      }),
+    );
 }
 
 /** Names come from a server: quoted, so that none can pass for a line of ours. */

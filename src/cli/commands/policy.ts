@@ -10,10 +10,13 @@ import {
   parseCases,
   type PolicyCase,
   type PolicyDecision,
+  permitForServer,
   PolicyInvalid,
   type PolicyRequest,
   type PolicySet,
   runCases,
+  SERVER_REQUESTS,
+  serverRequest,
   suggestPolicy,
   type ToolSummary,
 } from "../../gate/index.js";
@@ -28,6 +31,14 @@ import { schemaProblems, type Voiced, voiced } from "../voices.js";
 import { addHostPolicyCommands } from "./host-policy.js";
 
 const HOST_TOOLS = new Set(["fs.read", "fs.write", "cmd.run"]);
+
+interface ExplainOptions {
+  agent: string;
+  client?: string;
+  forwarded?: string;
+  server?: string;
+  during: string;
+}
 
 interface PolicyOptions {
   policy?: string[];
@@ -63,7 +74,10 @@ export function addPolicyCommands(program: Command): void {
 
   common(policy.command("explain <tool> [arguments]"))
     .description("what would be decided, by which rule and which condition")
-    .option("--agent <app/agent>", "who calls", "local/local")
+    .option("--agent <app/agent>", "who calls; for a request of a server, whose client would be asked", "local/local")
+    .option("--forwarded <json>", "what travels beside the arguments: _meta, inputResponses, further fields")
+    .option("--server <name>", "the server that asks, for elicitation/create, sampling/createMessage and roots/list")
+    .option("--during <tool>", "the tool of the call that such a request belongs to", "")
     .option("--config <file>", "by a host's policy.yaml (the usual one for fs.read, fs.write and cmd.run)")
     .option("--state <folder>", "where that host keeps its ledger")
     .option("--client <name>", "by this client's profile in policy.yaml")
@@ -71,7 +85,7 @@ export function addPolicyCommands(program: Command): void {
       async (
         tool: string,
         text: string | undefined,
-        options: PolicyOptions & HostFileOptions & { agent: string; client?: string },
+        options: PolicyOptions & HostFileOptions & ExplainOptions,
         command: Command,
       ) => {
         const out = outFor(command);
@@ -83,9 +97,14 @@ export function addPolicyCommands(program: Command): void {
           return;
         }
         const set = await load(command, options);
-        const request = requestFor(tools, tool, jsonArguments(text), options.agent);
+        const request = requestFor(tools, tool, jsonArguments(text), options);
         const explanation = voiced(tools, request, set.explain(request), await schemaProblems(tools, request));
-        out.data(explanation, () => explained(explanation));
+        const { serverRequest: asks } = request;
+        const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
+        const add = asks && isSilent ? permitForServer(request.app, asks.server, request.action) : undefined;
+        out.data(add === undefined ? explanation : { ...explanation, rule_to_add: add }, () =>
+          [explained(explanation), ...(add === undefined ? [] : [`  to permit it, add: ${add}`])].join("\n"),
+        );
         const { effect } = explanation.decision;
         process.exitCode = effect === "permit" ? EXIT.ok : effect === "deny" ? EXIT.deny : EXIT.challenge;
       },
@@ -217,7 +236,12 @@ function readText(file: string): string {
   }
 }
 
-function requestFor(tools: readonly ToolSummary[], name: string, args: JsonObject, agent: string): PolicyRequest {
+function requestFor(
+  tools: readonly ToolSummary[],
+  name: string,
+  args: JsonObject,
+  { agent, forwarded, server, during }: ExplainOptions,
+): PolicyRequest {
   const slash = agent.indexOf("/");
   if (slash < 1 || slash === agent.length - 1)
     throw new CliError(`\`${agent}\` is no agent: write app/agent`, EXIT.usage);
@@ -230,16 +254,20 @@ function requestFor(tools: readonly ToolSummary[], name: string, args: JsonObjec
       `known: ${tools.map((each) => each.name).join(", ")}`,
     );
   }
+  const caller = { app: agent.slice(0, slash), agent: agent.slice(slash + 1), scope: [] };
+  const rest = { arguments: args, forwarded: jsonArguments(forwarded), transport: "http" };
+  const asks = SERVER_REQUESTS.find((method) => method === name);
+  if (asks) {
+    if (!server) throw new CliError(`\`${name}\` is a request of a server: name it with --server`, EXIT.usage);
+    return { ...serverRequest({ ...caller, server, method: asks, tool: during }), ...rest };
+  }
   return {
-    app: agent.slice(0, slash),
-    agent: agent.slice(slash + 1),
-    scope: [],
+    ...caller,
     action: name,
     resource: tool
       ? { type: "Tool", id: name, server: tool.server, tags: tool.tags, readOnly: tool.readOnly }
       : { type: "Method", id: name },
-    arguments: args,
-    transport: "http",
+    ...rest,
   };
 }
 
@@ -329,6 +357,7 @@ export async function* recorded(command: Command, tools: readonly ToolSummary[])
           ...(tool ? { server: tool.server, tags: tool.tags } : { server: serverOf(intent.binding) }),
         },
         arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
+        ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
         transport: "http",
       },
     };

@@ -1,11 +1,24 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { closeProcess } from "../../host/index.js";
 import { listenStdio } from "../../transport/index.js";
 import { guardAgainstStrays } from "../crash.js";
+import { hideCommandLine } from "../environment.js";
 import { CliError, EXIT } from "../exit.js";
-import { type ServeApplicationsOptions, serveApplications, servesApplications } from "../gateway/serve.js";
+import {
+  accessHelp,
+  identityFor,
+  limitsFor,
+  type ServeApplicationsOptions,
+  serveApplications,
+  servesApplications,
+  shutdownTimes,
+} from "../gateway/serve.js";
 import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
+import { LOCAL_APP } from "../store/local-application.js";
 import { type Runtime, startRuntime } from "../runtime.js";
+import { connectionCount, listenerLimits, megabytes } from "../serve-limits.js";
+import { stopInOrder, untilSignalled } from "../shutdown.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 
@@ -23,6 +36,12 @@ function workerCount(text: string): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= 64) return value;
   throw new InvalidArgumentError("write a number from 1 to 64");
+}
+
+function callCount(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= 1_000_000) return value;
+  throw new InvalidArgumentError("write a number from 1 to 1000000");
 }
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
@@ -45,6 +64,11 @@ export function addServe(program: Command): void {
     .option("--publish <file>", "also write signed checkpoints to this file")
     .option("--allow-host <name...>", "names this server answers to, besides loopback")
     .option("--allow-origin <origin...>", "web origins that may call it")
+    .option(
+      "--local-access",
+      "serve this machine's user without a credential; refused once a key or issuer was configured",
+    )
+    .option("--no-local-access", "require a credential from every caller, now and at later starts")
     .option("--workflow <file>", "serve the agents of a workflow, each with what was delegated to it")
     .option("--trust-gateway <key...>", "public keys of gateways whose delegations are accepted too")
     .addOption(
@@ -60,8 +84,21 @@ export function addServe(program: Command): void {
     )
     .option("--app <name>", "the application of local callers")
     .option("--modules <names>", "core modules to load, by commas; an empty text for none")
-    .option("--allow-private <host...>", "private hosts and ranges that may be reached beyond those of servers")
+    .option(
+      "--allow-private <host...>",
+      "private hosts, HOST:PORT and ranges that may be reached beyond those of servers",
+    )
     .option("--challenge-wait <seconds>", "how long a challenged call waits for a person", seconds, 45)
+    .addOption(
+      new Option("--memory-budget <mib>", "MiB that callers and servers may make the process keep (default: 160)")
+        .env("PORTCULLIS_MEMORY_BUDGET")
+        .argParser(megabytes),
+    )
+    .addOption(
+      new Option("--address-connections <number>", "connections of one remote address (default: 5000)")
+        .env("PORTCULLIS_ADDRESS_CONNECTIONS")
+        .argParser(connectionCount),
+    )
     .option("--replica <name>", "the name of this process among others on the same store")
     .option("--workers <number>", "processes that share the work on this machine", workerCount)
     .option("--ledger <folder>", "where this process writes its ledger")
@@ -69,15 +106,22 @@ export function addServe(program: Command): void {
     .option("--approval-webhook <url>", "tell this address, signed, when a call waits for a person")
     .option("--oauth <file>", "accept access tokens of the issuers in this file, for applications")
     .option("--public-url <url>", "where the world reaches this gateway, to describe it to authorization servers")
+    .option("--shutdown-delay <seconds>", "keep serving this long after /readyz fails at SIGTERM", seconds, 0)
+    .option("--shutdown-timeout <seconds>", "time for calls under way at SIGTERM", seconds, 30)
+    .option("--max-calls <number>", "calls in flight in this process (default 4096)", callCount)
+    .option("--max-app-calls <number>", "calls in flight of one application (default 2048)", callCount)
+    .option("--max-agent-calls <number>", "calls in flight of one agent (default 1024)", callCount)
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
     .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
+      closeProcess();
+      hideCommandLine();
       const { dir } = shared(command);
       const out = outFor(command);
       if (module !== undefined && options.oauth !== undefined) {
         const remedy = "make an application whose server the module is: portcullis app add";
         throw new CliError("--oauth is for the applications of a store, not for a module", EXIT.usage, remedy);
       }
-      if (module === undefined && servesApplications(dir, options)) {
+      if (module === undefined && (await servesApplications(dir, options))) {
         return serveApplications(dir, options, out);
       }
       const { workflow: file, trustGateway: trusted, observe } = options;
@@ -95,7 +139,9 @@ export function addServe(program: Command): void {
         readOnlyTools: options.readOnly,
         publishCheckpoints: options.publish,
         telemetry: { log: { level: options.logLevel as "info" } },
-        limits: { challengeWaitMs: options.challengeWait * 1_000 },
+        limits: limitsFor(options),
+        storage: options.storage,
+        identity: identityFor({ ...options, app: LOCAL_APP }),
         ...(options.stdio
           ? {}
           : {
@@ -104,13 +150,27 @@ export function addServe(program: Command): void {
                 port: options.port,
                 allowedHosts: options.allowHost,
                 allowedOrigins: options.allowOrigin,
+                ...listenerLimits(options),
               },
             }),
-        ...(options.tcpPort === undefined ? {} : { tcp: { host: options.host, port: options.tcpPort } }),
-        ...(options.wsPort === undefined ? {} : { websocket: { host: options.host, port: options.wsPort } }),
+        ...(options.tcpPort === undefined
+          ? {}
+          : { tcp: { host: options.host, port: options.tcpPort, ...listenerLimits(options) } }),
+        ...(options.wsPort === undefined
+          ? {}
+          : {
+              websocket: {
+                host: options.host,
+                port: options.wsPort,
+                allowedHosts: options.allowHost,
+                allowedOrigins: options.allowOrigin,
+                ...listenerLimits(options),
+              },
+            }),
         admin: { host: "127.0.0.1", port: options.stdio ? 0 : options.adminPort },
       });
-      const stopped = untilStopped(runtime);
+      process.on("SIGHUP", () => void runtime.watcher.reload());
+      const stopped = untilSignalled();
       const unguard = guardAgainstStrays(() => runtime.close());
       if (options.stdio) {
         const listener = await listenStdio(runtime.endpoint);
@@ -120,7 +180,7 @@ export function addServe(program: Command): void {
         out.data(started, () => `${welcome(runtime, options)}${workflowHelp(workflow)}`);
         await stopped;
       }
-      await runtime.close();
+      await stopInOrder(runtime, shutdownTimes(options));
       unguard();
     });
 }
@@ -131,6 +191,7 @@ function startedFacts(runtime: Runtime): Record<string, unknown> {
     admin: runtime.admin?.url,
     state: runtime.state.dir,
     policy: runtime.gate.policy.hash,
+    localAccess: runtime.isLocalAccessOn,
     pid: process.pid,
   };
 }
@@ -145,11 +206,13 @@ function welcome(runtime: Runtime, options: ServeOptions): string {
     `${bold("Portcullis")} is up${options.observe ? paintErr.yellow(" and only observing: nothing is denied") : ""}.`,
     "",
     ...runtime.listeners.map((listener) => `  MCP      ${listener.url}`),
-    `  admin    ${runtime.admin?.url}  (/metrics /healthz /readyz)`,
+    `  admin    ${runtime.admin?.url}  (/metrics /livez /readyz)`,
     `  policy   ${runtime.watcher.files.join(", ")}`,
     `           ${gate.policy.rules.length} rules, ${gate.policy.hash.slice(0, 12)}; save the file and new rules hold at once`,
     `  ledger   ${state.ledgerDir}`,
     ...(state.isNew ? ["", `  A working folder was made: ${state.dir}`] : []),
+    "",
+    accessHelp(runtime.isLocalAccessOn, LOCAL_APP),
     "",
     "Paste into your client's configuration:",
     "",
@@ -167,13 +230,4 @@ function welcome(runtime: Runtime, options: ServeOptions): string {
     "From a clone, write `node dist/cli/main.js` for `portcullis`. Stop with Ctrl-C.",
   ];
   return lines.join("\n");
-}
-
-/** SIGHUP reads the policy again; SIGINT and SIGTERM end everything in order. */
-function untilStopped(runtime: Runtime): Promise<void> {
-  return new Promise((resolve) => {
-    process.on("SIGHUP", () => void runtime.watcher.reload());
-    process.once("SIGINT", () => resolve());
-    process.once("SIGTERM", () => resolve());
-  });
 }

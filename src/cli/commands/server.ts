@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import type { ServerProtections } from "../../host/index.js";
 import { visible } from "../../telemetry/index.js";
 import { askAdmin, withAdmin } from "../admin-client.js";
 import { CliError, EXIT } from "../exit.js";
@@ -49,6 +50,14 @@ async function factsOf(command: Command, admin: string | undefined): Promise<rea
   return ((await askAdmin(command, admin, "/v1/servers")) as { servers: ServerFacts[] }).servers;
 }
 
+/** `sandboxText` states what is in force, and first of all when nothing is. */
+export function sandboxText({ mode, files, processes, user, seccomp }: ServerProtections): string {
+  if (mode === "off") return "OFF: the server has every right of the gateway's user";
+  if (files === "none") return `NONE (${mode}): the server has every right of the gateway's user`;
+  const as = user === "same" ? "the gateway's user" : `user ${user}`;
+  return `${mode}: files by ${files}, processes by ${processes}, ${as}, ${seccomp ? "seccomp" : "no seccomp"}`;
+}
+
 function stateWord({ state, circuit }: ServerFacts): string {
   return circuit === "closed" ? state : `${state}, circuit ${circuit}`;
 }
@@ -70,6 +79,9 @@ function told(facts: ServerFacts): string {
     ["restarts", String(facts.restarts)],
     ["problem", facts.lastError && `${facts.lastError.message} (${facts.lastError.at})`],
     ["contained", facts.containment],
+    ["sandbox", facts.sandbox && sandboxText(facts.sandbox)],
+    ...(facts.sandbox?.gaps ?? []).map((gap): [string, string] => ["", `open: ${gap}`]),
+    ...(facts.sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
   ];
   const lines = rows.flatMap(([what, text]) => (text === undefined ? [] : [`  ${what.padEnd(10)} ${visible(text)}`]));
   const stderr = facts.stderr.trimEnd().split("\n").map(visible);

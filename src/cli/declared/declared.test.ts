@@ -66,7 +66,7 @@ describe("portcullis.yaml", () => {
     ],
     [
       "applications:\n  blog:\n    keys:\n      ci: { permissions: [fly] }\n",
-      "F:4:26: applications.blog.keys.ci.permissions: there is no permission `fly`",
+      "F:4:26: applications.blog.keys.ci.permissions: unknown permission `fly`",
     ],
     ["applications:\n  blog:\n    keys:\n      ci: { permissions: ['approve(x)', list] }\n", "can do nothing else"],
     ["applications:\n  'b g': {}\n", "F:2:3: applications.b g: as a name, it has letters"],

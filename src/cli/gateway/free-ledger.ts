@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { type Ledger, LedgerLocked, openLedger } from "../../ledger/index.js";
+import { type Commitment, type Ledger, LedgerLocked, type LedgerOptions, openLedger } from "../../ledger/index.js";
 import { CliError } from "../exit.js";
 
 const MAX_LEDGERS = 64;
@@ -18,17 +18,30 @@ export interface OpenedLedger {
 export async function openFreeLedger(
   stateDir: string,
   named: (nth: number) => string,
-  options: Omit<Parameters<typeof openLedger>[0], "dir" | "origin">,
+  options: Omit<LedgerOptions, "dir" | "origin">,
+  outside: (origin: string, dir: string) => Promise<readonly Commitment[]> = async () => [],
 ): Promise<OpenedLedger> {
   for (let nth = 1; nth <= MAX_LEDGERS; nth++) {
     const dir = nth === 1 ? join(stateDir, "ledger") : join(stateDir, FURTHER, String(nth));
     try {
-      return { ledger: await openLedger({ ...options, dir, origin: named(nth), lockTimeoutMs: 100 }), nth };
+      const origin = named(nth);
+      const all = { ...options, dir, origin, outside: await outside(origin, dir), lockTimeoutMs: 100 };
+      return { ledger: await openLedger(all), nth };
     } catch (error) {
       if (!(error instanceof LedgerLocked)) throw error;
     }
   }
   throw new CliError(`${MAX_LEDGERS} gateways are already running on ${stateDir}`);
+}
+
+/** A ledger in a directory that the operator chose. */
+export async function openNamedLedger(
+  dir: string,
+  origin: string,
+  options: Omit<LedgerOptions, "dir" | "origin">,
+  outside: (origin: string, dir: string) => Promise<readonly Commitment[]>,
+): Promise<Ledger> {
+  return openLedger({ ...options, dir, origin, outside: await outside(origin, dir) });
 }
 
 /** The working folder's own, and those of gateways that ran beside it. */

@@ -42,8 +42,8 @@ it("is never ignored: a module cannot be served with it", async () => {
   addServe(program);
   const args = ["--dir", dir, "serve", "./module.js", "--oauth", file(WITH_SECRET("${env:X}"))];
   await expect(program.parseAsync(["node", "portcullis", ...args])).rejects.toThrow("not for a module");
-  expect(servesApplications(dir, {})).toBe(false);
-  expect(servesApplications(dir, { oauth: "oauth.yaml" })).toBe(true);
+  expect(await servesApplications(dir, {})).toBe(false);
+  expect(await servesApplications(dir, { oauth: "oauth.yaml" })).toBe(true);
 });
 
 it("takes every file that the guide shows", () => {

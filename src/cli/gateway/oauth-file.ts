@@ -3,9 +3,10 @@
 import { readFileSync } from "node:fs";
 import { placed, readYaml } from "../../host/index.js";
 import { type OAuthSettings, readOAuthSettings } from "../../identity/index.js";
+import { takeVariable } from "../environment.js";
 import { CliError, EXIT } from "../exit.js";
 
-export function readOAuthFile(file: string, env: NodeJS.ProcessEnv = process.env): OAuthSettings {
+export function readOAuthFile(file: string, env?: NodeJS.ProcessEnv): OAuthSettings {
   let source: string;
   try {
     source = readFileSync(file, "utf8");
@@ -23,12 +24,12 @@ export function readOAuthFile(file: string, env: NodeJS.ProcessEnv = process.env
 }
 
 /** A secret never stands in the file itself. */
-function withSecrets(settings: OAuthSettings, env: NodeJS.ProcessEnv): OAuthSettings {
+function withSecrets(settings: OAuthSettings, env: NodeJS.ProcessEnv | undefined): OAuthSettings {
   const issuers = settings.issuers.map((issuer) => {
     const { introspection } = issuer;
     if (!introspection) return issuer;
     const [, name = ""] = /^\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(introspection.clientSecret) ?? [];
-    const clientSecret = env[name] ?? "";
+    const clientSecret = (env === undefined ? takeVariable(name) : env[name]) ?? "";
     if (clientSecret !== "") return { ...issuer, introspection: { ...introspection, clientSecret } };
     throw new CliError(
       `introspection at ${issuer.issuer} has no client secret`,

@@ -8,7 +8,17 @@ import { PinKeeper } from "../../upstream/index.js";
 export function pinKeeper(storage: Storage, telemetry: Telemetry): GatewayPins {
   return new PinKeeper(storage.pins, {
     rules: async (app, server) => (await storage.applications.get(app))?.document.servers?.[server]?.pinRules ?? [],
-    onHeld: ({ app, server, kind, name, reason }) =>
-      telemetry.log.warning("a definition of a server is held back", { app, server, kind, name, reason }),
+    onHeld: ({ app, server, definitions }) => {
+      // One line for a listing: a server may change thousands at once.
+      const { kind, name, reason } = definitions[0] as (typeof definitions)[number];
+      telemetry.log.warning("definitions of a server are pending review", {
+        app,
+        server,
+        count: definitions.length,
+        kind,
+        name,
+        reason,
+      });
+    },
   });
 }

@@ -1,6 +1,7 @@
 // `${secret:NAME}` and `${env:NAME}` in the texts of an application's document, resolved where they are used.
 
 import type { Sealer, Storage } from "../../storage/index.js";
+import { takeVariable } from "../environment.js";
 import type { ResolveText } from "./servers.js";
 
 const REFERENCE = /\$\{(secret|env):([A-Za-z0-9_.-]{1,128})\}/g;
@@ -12,14 +13,14 @@ export class ReferenceMissing extends Error {
 export function referenceResolver(
   storage: Pick<Storage, "secrets">,
   sealer: Sealer,
-  env: NodeJS.ProcessEnv = process.env,
+  variable: (name: string) => string | undefined = takeVariable,
 ): ResolveText {
   return async (app, text, onSecret) => {
     const found = [...text.matchAll(REFERENCE)];
     if (found.length === 0) return text;
     const values = new Map<string, string>();
     for (const [whole, kind, name = ""] of found) {
-      const value = kind === "env" ? fromEnvironment(env, name) : await fromSecrets(storage, sealer, app, name);
+      const value = kind === "env" ? fromEnvironment(variable, name) : await fromSecrets(storage, sealer, app, name);
       onSecret?.(value);
       values.set(whole, value);
     }
@@ -27,8 +28,8 @@ export function referenceResolver(
   };
 }
 
-function fromEnvironment(env: NodeJS.ProcessEnv, name: string): string {
-  const value = env[name];
+function fromEnvironment(variable: (name: string) => string | undefined, name: string): string {
+  const value = variable(name);
   if (value !== undefined) return value;
   throw new ReferenceMissing(`the variable ${name} is not set; set it where the gateway is started`);
 }

@@ -1,11 +1,12 @@
 // A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
 
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import { join, resolve as resolvePath } from "node:path";
 import { type AdminListener, startAdmin, startWebhook } from "../../admin/index.js";
 import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
 import {
   Applications,
+  CallsInFlight,
   createGateway,
   DEFAULT_GATEWAY_LIMITS,
   type GatewayLimits,
@@ -19,20 +20,26 @@ import {
   storedSessions,
 } from "../../gateway/index.js";
 import type { Identify } from "../../identity/index.js";
-import { type Ledger, openLedger } from "../../ledger/index.js";
-import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage, type Topic } from "../../storage/index.js";
+import type { Ledger } from "../../ledger/index.js";
+import { RetainedBytes } from "../../protocol/index.js";
+import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
 import { defineServer } from "../../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
-import { createDialer, createOutbound } from "../../upstream/index.js";
+import { allowanceFor, createDialer, createOutbound } from "../../upstream/index.js";
+import { environment, takeVariable } from "../environment.js";
+import { Health } from "../health.js";
 import { watchLedger } from "../ledger-watch.js";
-import { ensureState, type State } from "../state.js";
+import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
+import { closeListeners } from "../shutdown.js";
 import { announceAdmin } from "./admin-places.js";
 import { coreFor } from "./core.js";
-import { openFreeLedger } from "./free-ledger.js";
+import { openFreeLedger, openNamedLedger } from "./free-ledger.js";
+import { LedgerRegistry, registeredCheckpoint } from "./ledger-registry.js";
 import { pinKeeper } from "./pins.js";
+import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
 import { referenceResolver } from "./references.js";
 import { replicaName } from "./replica-name.js";
 import { serverFacts, serverFamilies } from "./server-facts.js";
@@ -52,12 +59,18 @@ export interface GatewayRuntimeOptions {
   /** Names this process among its replicas. */
   replica?: string;
   ledgerDir?: string;
+  /** More files that no server may see, such as those of OAuth. */
+  secretFiles?: readonly string[];
+  /** More files that no server may change, because the gateway decides by them. */
+  ruleFiles?: readonly string[];
   http?: Parameters<typeof listenHttp>[1];
-  tcp?: { host: string; port: number };
-  websocket?: { host: string; port: number };
+  tcp?: Parameters<typeof listenTcp>[1];
+  websocket?: Parameters<typeof listenWebSocket>[1];
   admin?: { host: string; port: number };
   /** Where people reach the admin port; its own address unless given. */
   adminUrl?: string;
+  /** The admin port of this machine, also where another worker serves it. */
+  adminPort?: number;
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
@@ -72,9 +85,13 @@ export interface GatewayRuntimeOptions {
 export interface IdentityParts {
   readonly storage: Storage;
   readonly telemetry: Telemetry;
+  /** Ends what the holder of a key still listens to, when its revocation was missed. */
+  readonly onRevoked: (app: string, key: string) => void;
 }
 
 export interface IdentityHere {
+  /** Callers of this machine need no credential. */
+  readonly isLocalAccessOn: boolean;
   readonly identify: Identify;
   readonly open?: NonNullable<LobbyOptions["open"]>;
   /** Whose key this is, when it is an approver's. */
@@ -94,20 +111,27 @@ export interface GatewayRuntime {
   readonly admin: AdminListener | undefined;
   readonly watcher: PolicyWatcher;
   readonly policy: PolicySet;
-  close(): Promise<void>;
+  readonly isLocalAccessOn: boolean;
+  readonly health: Health;
+  close(callMs?: number): Promise<void>;
 }
 
+/** Closes in reverse order; each gets the time that calls under way have left. */
+type Opened = ((callMs?: number) => unknown)[];
+
+/** Read by now: the store's address holds a password, and headers for a collector a token. */
+const SECRET_VARIABLES = ["PORTCULLIS_SEAL_KEY", "PORTCULLIS_STORAGE", "OTEL_EXPORTER_OTLP_HEADERS"];
 const BEAT_MS = 5_000;
 /** Modules of a Core server; an App or Community server loads none of them. */
 export const MODULES = ["framework", "state", "llm", "linux", "filesystem"] as const;
 
 export async function startGateway(options: GatewayRuntimeOptions): Promise<GatewayRuntime> {
   const state = ensureState(options.stateDir, "applications");
-  const telemetry = createTelemetry({ serviceName: "portcullis", ...options.telemetry });
+  const telemetry = createTelemetry({ serviceName: "portcullis", env: environment(), ...options.telemetry });
   // What has been opened is closed again, in reverse, when anything after it fails to open.
-  const opened: (() => unknown)[] = [() => telemetry.shutdown()];
-  const close = async (): Promise<void> => {
-    for (const end of opened.splice(0).reverse()) await end();
+  const opened: Opened = [() => telemetry.shutdown()];
+  const close = async (callMs?: number): Promise<void> => {
+    for (const end of opened.splice(0).reverse()) await end(callMs);
   };
   try {
     return { ...(await open(options, state, telemetry, opened)), close };
@@ -121,28 +145,49 @@ async function open(
   options: GatewayRuntimeOptions,
   state: State,
   telemetry: Telemetry,
-  opened: (() => unknown)[],
+  opened: Opened,
 ): Promise<Omit<GatewayRuntime, "close">> {
-  const storage = await openStorage(options.storage, { defaultFile: join(state.dir, "portcullis.db") });
+  const health = new Health();
+  opened.push(() => health.close());
+  const storage = await openStorage(options.storage, {
+    defaultFile: join(state.dir, STORE_FILE),
+    waitMs: STORE_WAIT_MS,
+  });
   opened.push(() => storage.close());
+  health.watchStore(storage);
   const sealer = createSealer(
-    loadSealKeys({ defaultFile: join(state.dir, "seal.key"), ...(options.sealKey ? { source: options.sealKey } : {}) }),
+    loadSealKeys({
+      defaultFile: join(state.dir, "seal.key"),
+      env: environment(),
+      ...(options.sealKey ? { source: options.sealKey } : {}),
+    }),
   );
+  for (const name of SECRET_VARIABLES) takeVariable(name);
+  if (options.sealKey?.startsWith("env:")) takeVariable(options.sealKey.slice("env:".length));
   const isReplica = storage.kind === "postgres" || options.replica !== undefined;
   const base = options.replica ?? replicaName(state.dir, isReplica);
   const nameOf = (nth: number): string => (nth === 1 ? base : `${base}-${nth}`);
   const originOf = (nth: number): string => `portcullis.local/${nameOf(nth)}`;
+  const registry = new LedgerRegistry(storage.ledgers, telemetry);
+  const file = options.publishCheckpoints;
   const recording = {
     keepArguments: options.keepArguments ?? false,
-    ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
+    publish: [registry.publish, ...(file === undefined ? [] : [{ file }])],
   };
+  const expected = (origin: string, dir: string) => registeredCheckpoint(storage.ledgers, origin, dir);
   const { ledger, nth } =
     options.ledgerDir === undefined
-      ? await openFreeLedger(state.dir, originOf, recording)
-      : { ledger: await openLedger({ ...recording, dir: options.ledgerDir, origin: originOf(1) }), nth: 1 };
+      ? await openFreeLedger(state.dir, originOf, recording, expected)
+      : { ledger: await openNamedLedger(options.ledgerDir, originOf(1), recording, expected), nth: 1 };
   const replica = nameOf(nth);
   const isShared = isReplica || nth > 1;
-  opened.push(() => ledger.close());
+  let endRegistration = async (): Promise<void> => {};
+  opened.push(async () => {
+    await ledger.close();
+    // After it: the last checkpoint is signed when the ledger is closed.
+    await endRegistration();
+  });
+  endRegistration = await registry.begin(ledger);
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const delegations = workflow?.voices(storage.once) ?? [];
@@ -164,29 +209,37 @@ async function open(
       },
     },
     onSwap: async (swap) => {
-      await ledger.append({ kind: "policy", old: swap.from, new: swap.to, detail: { files: swap.files } });
-      telemetry.log.info("policy in force", { policy: swap.to, files: swap.files });
+      const { from, to, interim, files } = swap;
+      await ledger.append({ kind: "policy", old: from, new: to, detail: { files, interim } });
+      telemetry.log.info("policy in force", { policy: to, files });
     },
+    onPending: ({ to, problem }) => telemetry.log.error(POLICY_PENDING, { policy: to, problem }),
     onRefused: ({ kept, error }) => {
       telemetry.metrics.policyRefusals.inc();
       telemetry.log.error("the new policy is refused, the old one stays", { kept, problem: error.message });
     },
   });
   opened.push(() => watcher.close());
+  health.watchPolicy(watcher);
   const approvals = new StoredApprovals(storage.challenges);
   const resolve = referenceResolver(storage, sealer);
   const allow = options.allow ?? [];
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
+  const retained = new RetainedBytes(limits);
+  const calls = new CallsInFlight(limits);
   const sealKey = await sealKeyOf(storage, sealer);
-  const post = isShared ? await Post.open({ storage, key: sealKey }) : undefined;
+  const post = isShared ? await Post.open({ storage, key: sealKey, retained }) : undefined;
   opened.push(() => post?.close());
   let adminUrl = options.adminUrl;
+  const adminAddresses: string[] = options.adminPort ? [`http://127.0.0.1:${options.adminPort}`] : [];
   const services: HouseServices = {
     info: { name: "portcullis", version: VERSION },
     mcpPath: options.http?.path ?? "/mcp",
     ledger,
     telemetry,
     limits,
+    retained,
+    calls,
     approvals,
     policies: book,
     ...(workflow ? { voices: (app) => (app === workflow.app ? delegations : []) } : {}),
@@ -206,8 +259,11 @@ async function open(
     connect: connector({
       resolve,
       allow,
+      files: ownFiles(options, state),
+      stores: join(state.dir, "servers"),
       ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
     }),
+    approvalAddresses: () => adminAddresses,
     approvalUrl: (challenge) => (adminUrl === undefined ? undefined : `${adminUrl}/approve/${challenge}`),
     ...(isShared
       ? {
@@ -219,14 +275,34 @@ async function open(
   };
   const applications = await Applications.start({ storage, services });
   opened.push(() => applications.close());
-  await recordChanges(storage, ledger, telemetry, opened);
+  const recorder = await recordChanges({ storage, ledger, origin: originOf(nth), telemetry });
+  opened.push(() => recorder.close());
+  health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, applications.pendingPolicies, recorder.problem));
   if (isShared) await beat(storage, replica, opened);
-  const who = await options.identity({ storage, telemetry });
+  const who = await options.identity({
+    storage,
+    onRevoked: (app, key) => applications.peek(app)?.endpoint.revoked(key),
+    telemetry,
+  });
   opened.push(() => who.close());
   const identify = workflow?.identify(who.identify) ?? who.identify;
-  const outside = createGateway({ server: defineServer({ name: "portcullis", version: VERSION }), telemetry, limits });
+  const outside = createGateway({
+    server: defineServer({ name: "portcullis", version: VERSION }),
+    telemetry,
+    limits,
+    retained,
+    calls,
+  });
   opened.push(() => outside.close());
-  const lobby = new Lobby({ identify, applications, outside, ...(who.open ? { open: who.open } : {}) });
+  const lobby = new Lobby({
+    identify,
+    admits: who.identify,
+    retained,
+    calls,
+    applications,
+    outside,
+    ...(who.open ? { open: who.open } : {}),
+  });
   const admin = options.admin
     ? await startAdmin({
         host: options.admin.host,
@@ -248,13 +324,16 @@ async function open(
         policyFiles: () => watcher.files,
         servers: () => serverFacts(applications, replica),
         refused: () => applications.refused,
+        components: health.components,
+        isStarted: health.isStarted,
       })
     : undefined;
   opened.push(() => admin?.close());
   adminUrl ??= admin?.url;
+  if (admin) adminAddresses.push(admin.url);
   if (admin) opened.push(announceAdmin(state.dir, admin.url));
   if (options.webhook) {
-    const { fetch } = createOutbound(createDialer({ allow: [...allow, new URL(options.webhook.url).hostname] }));
+    const { fetch } = createOutbound(createDialer({ allow: [...allow, allowanceFor(new URL(options.webhook.url))] }));
     const webhook = startWebhook({
       ...options.webhook,
       approvals,
@@ -264,7 +343,8 @@ async function open(
     });
     opened.push(() => webhook.close());
   }
-  const listeners = await listenAll(options, lobby, opened);
+  const listeners = await listenAll(options, lobby, () => applications.endStreams(), opened);
+  health.started();
   telemetry.metrics.addSource(() => serverFamilies(applications));
   telemetry.metrics.addSource(() => {
     telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
@@ -284,19 +364,33 @@ async function open(
     get policy() {
       return policy;
     },
+    isLocalAccessOn: who.isLocalAccessOn,
+    health,
   };
+}
+
+/** What a stdio server must not see, and what it must not change. */
+function ownFiles(options: GatewayRuntimeOptions, state: State): { hidden: string[]; readOnly: string[] } {
+  const { storage = "", sealKey = "", publishCheckpoints } = options;
+  const database = storage.startsWith("sqlite:") ? [resolvePath(storage.slice("sqlite:".length))] : [];
+  const keyFile = sealKey.startsWith("file:") ? [resolvePath(sealKey.slice("file:".length))] : [];
+  // A worker's ledger lies beside those of the others.
+  const ledgers = options.ledgerDir?.replace(/\/worker-\d+$/, "");
+  const further = [ledgers, ...(options.secretFiles ?? [])].flatMap((path) => (path ? [resolvePath(path)] : []));
+  const rules = [...(options.policyPaths ?? []), ...(options.ruleFiles ?? []), publishCheckpoints ?? state.dir];
+  return { hidden: [state.dir, ...database, ...keyFile, ...further], readOnly: rules.map((path) => resolvePath(path)) };
 }
 
 async function listenAll(
   options: GatewayRuntimeOptions,
   lobby: Lobby,
-  opened: (() => unknown)[],
+  endStreams: () => void,
+  opened: Opened,
 ): Promise<readonly Listener[]> {
   const listeners: Listener[] = [];
+  opened.push((callMs) => closeListeners(listeners, endStreams, callMs));
   const listen = async (listening: Promise<Listener>): Promise<void> => {
-    const listener = await listening;
-    listeners.push(listener);
-    opened.push(() => listener.close());
+    listeners.push(await listening);
   };
   if (options.http) await listen(listenHttp(lobby, options.http));
   if (options.tcp) await listen(listenTcp(lobby, options.tcp));
@@ -304,41 +398,23 @@ async function listenAll(
   return listeners;
 }
 
-/** What was sealed at one replica is opened at another, so they share the key, which the store keeps sealed. */
+/**
+ * Replicas share the key that encrypts request states; the store keeps it encrypted. It is replaced when it is
+ * encrypted with an older sealing key: whoever had that key and a copy of the store knows it.
+ */
 async function sealKeyOf(storage: Storage, sealer: Sealer): Promise<Buffer> {
   const id = { app: "~gateway", server: "portcullis", user: "request-state" };
   const as = { kind: "token" as const, app: "~gateway", name: "portcullis/request-state" };
   for (let i = 0; i < 3; i++) {
     const stored = await storage.tokens.get(id);
-    if (stored) return Buffer.from(sealer.open(as, stored.sealed), "base64");
+    if (stored && !sealer.isOld(stored.sealed)) return Buffer.from(sealer.open(as, stored.sealed), "base64");
+    // Throws when none of the keys opens it: this gateway was given another key than the one before, or its replicas.
+    if (stored) sealer.open(as, stored.sealed);
     const fresh = randomBytes(32).toString("base64");
-    if (await storage.tokens.put(id, sealer.seal(as, fresh), 0)) return Buffer.from(fresh, "base64");
+    const put = await storage.tokens.put(id, sealer.seal(as, fresh), stored?.version ?? 0);
+    if (put) return Buffer.from(fresh, "base64");
   }
   throw new Error("the store keeps no key for this gateway; is it writable?");
-}
-
-/** Part of calls, which are on record themselves, or of connections. */
-const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
-
-/** Changes of applications, keys, secrets and pins are on record here, by whomever they were made. */
-async function recordChanges(
-  storage: Storage,
-  ledger: Ledger,
-  telemetry: Telemetry,
-  opened: (() => unknown)[],
-): Promise<void> {
-  const unwatch = await storage.feed.watch({
-    change: ({ topic, action, app, name, by, seq }) => {
-      if (NOT_ON_RECORD.has(topic)) return;
-      ledger
-        .append({ kind: "admin", actor: by, action: `${topic}.${action}`, detail: { app, name, seq } })
-        .catch((error: Error) =>
-          telemetry.log.error("a change is not on record", { topic, app, problem: error.message }),
-        );
-    },
-    resync: () => {},
-  });
-  opened.push(unwatch);
 }
 
 async function beat(storage: Storage, replica: string, opened: (() => unknown)[]): Promise<void> {

@@ -2,11 +2,18 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { isLoopbackHost } from "../../protocol/index.js";
+import { openStorage } from "../../storage/index.js";
 import { listenStdio } from "../../transport/index.js";
 import { guardAgainstStrays } from "../crash.js";
+import { takeVariable } from "../environment.js";
 import { CliError, EXIT } from "../exit.js";
 import { downstreamOAuth } from "../oauth/downstream.js";
 import { type Out, paintErr } from "../print.js";
+import { listenerLimits, retainedLimits, type ServeLimits } from "../serve-limits.js";
+import { type ShutdownTimes, stopInOrder, untilSignalled } from "../shutdown.js";
+import { STORE_FILE } from "../state.js";
+import { isForKeysOnly, LOCAL_APP } from "../store/local-application.js";
 import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
 import { readOAuthFile } from "./oauth-file.js";
@@ -14,7 +21,7 @@ import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 
-export interface ServeApplicationsOptions {
+export interface ServeApplicationsOptions extends ServeLimits {
   host: string;
   port: number;
   adminPort: number;
@@ -47,20 +54,78 @@ export interface ServeApplicationsOptions {
   withoutAdmin?: boolean;
   oauth?: string;
   publicUrl?: string;
+  localAccess?: boolean;
+  /** Seconds. */
+  shutdownDelay: number;
+  shutdownTimeout: number;
+  maxCalls?: number;
+  maxAppCalls?: number;
+  maxAgentCalls?: number;
+}
+
+/** The bounds that have a flag. */
+export function limitsFor(options: ServeApplicationsOptions): NonNullable<GatewayRuntimeOptions["limits"]> {
+  const { challengeWait, maxCalls, maxAppCalls, maxAgentCalls } = options;
+  return {
+    challengeWaitMs: challengeWait * 1_000,
+    ...(maxCalls === undefined ? {} : { maxCalls }),
+    ...(maxAppCalls === undefined ? {} : { maxAppCalls }),
+    ...(maxAgentCalls === undefined ? {} : { maxAgentCalls }),
+    ...retainedLimits(options),
+  };
 }
 
 const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
-const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
-/** The working folder holds a store, or one was named: then its applications are served. */
-export function servesApplications(dir: string, options: { storage?: string; app?: string; oauth?: string }): boolean {
-  const { storage, app, oauth } = options;
-  return storage !== undefined || app !== undefined || oauth !== undefined || existsSync(join(dir, "portcullis.db"));
+/**
+ * The applications of a store are served when one is named, or when that of the data directory has any. The
+ * demonstration has a store too: it keeps whether local access is on, and keys.
+ */
+export async function servesApplications(
+  dir: string,
+  { storage, app, oauth }: { storage?: string; app?: string; oauth?: string },
+): Promise<boolean> {
+  if (storage !== undefined || app !== undefined || oauth !== undefined) return true;
+  const file = join(dir, STORE_FILE);
+  if (!existsSync(file)) return false;
+  const store = await openStorage(undefined, { defaultFile: file, sweepMs: 0 });
+  try {
+    const { items } = await store.applications.list({ limit: 2 });
+    return items.some((application) => !isForKeysOnly(application));
+  } finally {
+    await store.close();
+  }
+}
+
+/** How callers are identified, for applications and for the server of a module alike. */
+export function identityFor(options: ServeApplicationsOptions): GatewayRuntimeOptions["identity"] {
+  return keysOrLocal({
+    localApp: options.app ?? LOCAL_APP,
+    isLoopback: isLoopbackHost(options.host),
+    allow: options.allowPrivate ?? [],
+    ...(options.allowHost === undefined ? {} : { allowHost: options.allowHost }),
+    ...(options.localAccess === undefined ? {} : { localAccess: options.localAccess }),
+    ...(options.publicUrl === undefined ? {} : { publicUrl: options.publicUrl }),
+    ...(options.oauth === undefined ? {} : { oauth: readOAuthFile(options.oauth) }),
+  });
+}
+
+/** For the start-up message: who may call, and how to change it. */
+export function accessHelp(isLocalAccessOn: boolean, app: string): string {
+  return isLocalAccessOn
+    ? `Local access is on: programs on this machine call without a credential, as the user who started the gateway.
+It ends for good when the first API key or issuer is added: portcullis key add ${app} --name NAME --allow 'invoke(*)' list
+Switch it off with \`portcullis serve --no-local-access\`.`
+    : `Local access is off: callers send an API key. Create one: portcullis key add ${app} --name NAME --allow 'invoke(*)' list`;
 }
 
 export function runtimeOptions(dir: string, options: ServeApplicationsOptions): GatewayRuntimeOptions {
   const { host } = options;
-  const isLoopback = LOOPBACK.has(host);
+  const allowed = {
+    ...(options.allowHost ? { allowedHosts: options.allowHost } : {}),
+    ...(options.allowOrigin ? { allowedOrigins: options.allowOrigin } : {}),
+    ...listenerLimits(options),
+  };
   return {
     stateDir: dir,
     ...(options.storage === undefined ? {} : { storage: options.storage }),
@@ -69,34 +134,26 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.modules === undefined ? {} : { modules: options.modules.split(",").filter((name) => name !== "") }),
     ...(options.replica === undefined ? {} : { replica: options.replica }),
     ...(options.ledger === undefined ? {} : { ledgerDir: options.ledger }),
+    ...(options.oauth === undefined ? {} : { secretFiles: [options.oauth] }),
+    ...(options.workflow === undefined ? {} : { ruleFiles: [options.workflow] }),
     ...(options.publish === undefined ? {} : { publishCheckpoints: options.publish }),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
     allow: options.allowPrivate ?? [],
     telemetry: { log: { level: options.logLevel as "info" } },
-    limits: { challengeWaitMs: options.challengeWait * 1_000 },
+    limits: limitsFor(options),
     ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
     oauth: downstreamOAuth({ allow: options.allowPrivate ?? [], publicUrl: options.publicUrl }),
-    identity: keysOrLocal({
-      localApp: options.app ?? "local",
-      isLoopback,
-      allow: options.allowPrivate ?? [],
-      ...(options.publicUrl === undefined ? {} : { publicUrl: options.publicUrl }),
-      ...(options.oauth === undefined ? {} : { oauth: readOAuthFile(options.oauth) }),
-    }),
+    identity: identityFor(options),
     ...(options.stdio
       ? {}
       : {
-          http: {
-            host,
-            port: options.port,
-            ...(options.allowHost ? { allowedHosts: options.allowHost } : {}),
-            ...(options.allowOrigin ? { allowedOrigins: options.allowOrigin } : {}),
-          },
+          http: { host, port: options.port, ...allowed },
         }),
-    ...(options.tcpPort === undefined ? {} : { tcp: { host, port: options.tcpPort } }),
-    ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort } }),
+    ...(options.tcpPort === undefined ? {} : { tcp: { host, port: options.tcpPort, ...listenerLimits(options) } }),
+    ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort, ...allowed } }),
     ...(options.adminUrl === undefined ? {} : { adminUrl: options.adminUrl }),
+    adminPort: options.stdio ? 0 : options.adminPort,
     ...(options.withoutAdmin === true
       ? {}
       : {
@@ -109,7 +166,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
 }
 
 function webhookOf(url: string): { url: string; secret: string } {
-  const secret = process.env[WEBHOOK_SECRET] ?? "";
+  const secret = takeVariable(WEBHOOK_SECRET) ?? "";
   if (secret.length >= 16) return { url, secret };
   const remedy = `set ${WEBHOOK_SECRET} to a text of at least 16 characters that the receiver knows too`;
   throw new CliError("a webhook has to be signed", EXIT.usage, remedy);
@@ -135,7 +192,8 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
     : undefined;
   if (file) noteServedWorkflow(dir, file);
   const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
-  const stopped = untilStopped(runtime);
+  process.on("SIGHUP", () => void runtime.watcher.reload());
+  const stopped = untilSignalled();
   const unguard = guardAgainstStrays(() => runtime.close());
   if (options.stdio) {
     const listener = await listenStdio(runtime.lobby);
@@ -149,6 +207,7 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
       storage: runtime.storage.kind,
       applications: items.map((application) => application.id),
       policy: runtime.policy.hash,
+      localAccess: runtime.isLocalAccessOn,
       pid: process.pid,
       ...workflowFacts(workflow),
     };
@@ -156,8 +215,14 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
       out.data(facts, () => `${welcome(runtime, facts.applications, options)}${workflowHelp(workflow)}`);
     await stopped;
   }
-  await runtime.close();
+  await stopInOrder(runtime, shutdownTimes(options));
   unguard();
+}
+
+/** On stdio there is no balancer to wait for. */
+export function shutdownTimes(options: ServeApplicationsOptions): ShutdownTimes {
+  const { shutdownDelay, shutdownTimeout, stdio } = options;
+  return { delayMs: stdio ? 0 : shutdownDelay * 1_000, callMs: shutdownTimeout * 1_000 };
 }
 
 function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {
@@ -167,23 +232,14 @@ function welcome(runtime: GatewayRuntime, applications: readonly string[], optio
     `${bold("Portcullis")} is up${options.observe ? yellow(" and only observing: nothing is denied") : ""}.`,
     "",
     ...runtime.listeners.map((listener) => `  MCP           ${listener.url}`),
-    `  admin         ${runtime.admin?.url}  (/metrics /healthz /readyz)`,
+    `  admin         ${runtime.admin?.url}  (/metrics /livez /readyz)`,
     `  applications  ${names}`,
     `  policy        ${runtime.watcher.files.join(", ")}`,
     `  ledger        ${runtime.state.ledgerDir}`,
     "",
     options.oauth === undefined
-      ? "Callers send a key of their application: portcullis key add. Without any key, this machine's user may call."
+      ? accessHelp(runtime.isLocalAccessOn, applications[0] ?? "APP")
       : `Callers send a key of their application, or a token of an issuer in ${options.oauth}.`,
     "Stop with Ctrl-C.",
   ].join("\n");
-}
-
-/** SIGHUP reads the policy again; SIGINT and SIGTERM end everything in order. */
-function untilStopped(runtime: GatewayRuntime): Promise<void> {
-  return new Promise((resolve) => {
-    process.on("SIGHUP", () => void runtime.watcher.reload());
-    process.once("SIGINT", () => resolve());
-    process.once("SIGTERM", () => resolve());
-  });
 }

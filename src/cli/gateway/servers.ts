@@ -1,8 +1,16 @@
 // From an entry of an application's document to a connection: references resolved, target and credentials made.
 
+import { join } from "node:path";
 import { deferredUpstream } from "../../gateway/index.js";
+import type { ServerSandbox } from "../../host/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
-import { createDialer, createUpstream, type Upstream, type UpstreamTarget } from "../../upstream/index.js";
+import {
+  allowanceFor,
+  createDialer,
+  createUpstream,
+  type Upstream,
+  type UpstreamTarget,
+} from "../../upstream/index.js";
 import { VERSION } from "../version.js";
 
 /**
@@ -24,6 +32,10 @@ export interface ConnectOptions {
   /** Hosts and ranges beyond the public network that the operator named. */
   readonly allow: readonly string[];
   readonly oauth?: OAuthFor;
+  /** The gateway's own files: hidden from stdio servers, or shown read-only. */
+  readonly files: Pick<ServerSandbox, "hidden" | "readOnly">;
+  /** Directory in which each stdio server has one for what it adds to the home directory. */
+  readonly stores: string;
 }
 
 export function connector(options: ConnectOptions) {
@@ -32,7 +44,10 @@ export function connector(options: ConnectOptions) {
     const make = async (): Promise<Upstream> => {
       const text = (value: string): Promise<string> =>
         options.resolve(application.id, value, (secret) => secrets.add(secret));
-      const target = await targetOf(entry, text);
+      const target = await targetOf(entry, text, {
+        ...options.files,
+        store: join(options.stores, encodeURIComponent(application.id), encodeURIComponent(server)),
+      });
       const headers = await resolved(entry.headers ?? {}, text);
       const bearer = entry.auth?.type === "bearer" ? await text(entry.auth.token ?? "") : undefined;
       if (bearer !== undefined) headers.authorization = `Bearer ${bearer}`;
@@ -80,13 +95,18 @@ async function resolved(
   return out;
 }
 
-async function targetOf(entry: ServerEntry, text: (value: string) => Promise<string>): Promise<UpstreamTarget> {
+async function targetOf(
+  entry: ServerEntry,
+  text: (value: string) => Promise<string>,
+  files: Omit<ServerSandbox, "mode">,
+): Promise<UpstreamTarget> {
   if (entry.command !== undefined) {
     return {
       transport: "stdio",
       command: await text(entry.command),
       args: await Promise.all((entry.args ?? []).map(text)),
       env: await resolved(entry.env ?? {}, text),
+      sandbox: { mode: entry.sandbox ?? "preferred", ...files },
       ...(entry.cwd === undefined ? {} : { cwd: await text(entry.cwd) }),
     };
   }
@@ -108,14 +128,14 @@ function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {
   }
 }
 
-/** The host of a server's own address may be at a private or loopback address: a person wrote it there. */
+/** A server may be at a private or loopback address, at the port that the operator wrote there. */
 function namedIn(target: UpstreamTarget): string[] {
   switch (target.transport) {
     case "stdio":
       return [];
     case "tcp":
-      return [target.host];
+      return [`${target.host}:${target.port}`];
     default:
-      return [new URL(target.url).hostname.replace(/^\[|\]$/g, "")];
+      return [allowanceFor(new URL(target.url))];
   }
 }

@@ -80,8 +80,9 @@ export async function oversee(count: number): Promise<number> {
       });
     };
     process.on("SIGHUP", () => tell("SIGHUP"));
-    process.once("SIGINT", end);
-    process.once("SIGTERM", end);
+    // A second signal ends the workers at once, and then this process.
+    process.on("SIGINT", () => (isEnding ? tell("SIGTERM") : end()));
+    process.on("SIGTERM", () => (isEnding ? tell("SIGTERM") : end()));
     start(1);
   });
 }

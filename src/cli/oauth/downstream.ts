@@ -1,10 +1,10 @@
 // OAuth towards downstream servers: the gateway's own tokens, never its callers'. Nobody is there to log in, so what
 // needs a person is said to whoever runs it.
 
-import { OAuthClient, OAuthError } from "../../oauth/index.js";
+import { type ClientIdentity, OAuthClient, OAuthError } from "../../oauth/index.js";
 import { Fault } from "../../protocol/index.js";
 import type { Application, Sealer, ServerEntry, Storage } from "../../storage/index.js";
-import { createDialer, createOutbound, type Outbound } from "../../upstream/index.js";
+import { allowanceFor, createDialer, createOutbound, type Outbound } from "../../upstream/index.js";
 import type { OAuthFor, ResolveText } from "../gateway/servers.js";
 import { storedGrants } from "./grants.js";
 import { clientIdentity } from "./identity.js";
@@ -21,24 +21,29 @@ interface Parts {
   readonly resolve: ResolveText;
 }
 
-/** Ways out that are kept, one for each server's host: its users share it. */
+/** Connections that are kept, one pool for each server's address and issuer: its users share it. */
 const MAX_OUTBOUND = 1_000;
 
 export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
   const outbound = new Map<string, Outbound>();
-  const outboundFor = (host: string): Outbound => {
-    const known = outbound.get(host);
+  const outboundFor = (named: readonly string[]): Outbound => {
+    const key = named.join(" ");
+    const known = outbound.get(key);
     if (known) return known;
-    const made = createOutbound(createDialer({ allow: [...allow, host] }));
-    if (outbound.size < MAX_OUTBOUND) outbound.set(host, made);
+    const made = createOutbound(createDialer({ allow: [...allow, ...named] }));
+    if (outbound.size < MAX_OUTBOUND) outbound.set(key, made);
     return made;
   };
   return (parts: Parts): OAuthFor =>
     (application, server, entry, user = "") => {
       let client: OAuthClient | undefined;
       const made = async (): Promise<OAuthClient> => {
-        client ??= await clientOf(parts, application, server, entry, user);
-        return client;
+        try {
+          client ??= await clientOf(parts, application, server, entry, user);
+          return client;
+        } catch (error) {
+          throw explained(error, application.id, server, user);
+        }
       };
       return {
         headers: (method, path) => client?.headers(method, path) ?? made().then((ready) => ready.headers(method, path)),
@@ -61,21 +66,26 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
   ): Promise<OAuthClient> {
     const { auth } = entry;
     const url = new URL(await resolve(app, entry.url ?? ""));
-    const clientSecret = auth?.clientSecret === undefined ? undefined : await resolve(app, auth.clientSecret);
-    const clientId = auth?.clientId === undefined ? undefined : await resolve(app, auth.clientId);
-    const { fetch } = outboundFor(url.hostname.replace(/^\[|\]$/g, ""));
-    // With a secret of its own, and nobody to stand for, the gateway needs no person.
-    const isMachine = clientSecret !== undefined && auth?.per !== "user";
+    const identity = await clientIdentity(auth ?? { type: "oauth" }, (text) => resolve(app, text), publicUrl);
+    const { fetch } = outboundFor(addressesOf(url, identity));
+    // With a credential of its own, and nobody to stand for, the gateway needs no person.
+    const isMachine = (identity.clientSecret ?? identity.privateKey) !== undefined && auth?.per !== "user";
     return new OAuthClient({
       url,
       fetch,
-      identity: clientIdentity({ clientId, clientSecret }, publicUrl),
+      identity,
       store: storedGrants(storage, sealer, { app, server, user }),
       scopes: auth?.scopes,
       grant: isMachine ? "client_credentials" : "code",
       dpop: true,
     });
   }
+}
+
+/** What the operator wrote down may be at a private address, at that port; what a server's metadata names may not. */
+export function addressesOf(url: URL, { issuer, tokenEndpoint }: ClientIdentity): string[] {
+  const named = [issuer, tokenEndpoint].flatMap((text) => (text === undefined ? [] : [new URL(text)]));
+  return [...new Set([url, ...named].map(allowanceFor))];
 }
 
 function explained(error: unknown, app: string, server: string, user: string): Fault {

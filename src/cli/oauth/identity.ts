@@ -1,7 +1,8 @@
 // Who the gateway is towards authorization servers, and the document that says so.
 
-import { type ClientIdentity, clientMetadata } from "../../oauth/index.js";
-import type { ServerAuth } from "../../storage/index.js";
+import { createPrivateKey } from "node:crypto";
+import { type ClientIdentity, clientMetadata, OAuthError, safeUrl } from "../../oauth/index.js";
+import { missingIssuer, type ServerAuth } from "../../storage/index.js";
 import type { HttpRequest } from "../../transport/index.js";
 
 const NAME = "Portcullis";
@@ -24,15 +25,50 @@ export function clientDocumentDoor(publicUrl: string): (request: HttpRequest) =>
   };
 }
 
-export function clientIdentity(
-  { clientId, clientSecret }: Pick<ServerAuth, "clientId" | "clientSecret">,
+/** From a server's `auth`, with its references resolved. Throws when it does not say whose client it is. */
+export async function clientIdentity(
+  auth: ServerAuth,
+  resolve: (text: string) => Promise<string>,
   publicUrl: string | undefined,
-): ClientIdentity {
+): Promise<ClientIdentity> {
+  const missing = missingIssuer(auth);
+  if (missing !== undefined) throw new OAuthError("OAUTH_REGISTRATION", `\`auth\` of this server: ${missing}`);
+  const text = (value: string | undefined) => (value === undefined ? undefined : resolve(value));
+  const clientId = await text(auth.clientId);
+  const issuer = await text(auth.issuer);
+  const tokenEndpoint = await text(auth.tokenEndpoint);
+  const privateKey = await text(auth.privateKey);
+  if (issuer !== undefined) safeUrl(issuer, "`issuer`");
+  // With a key there is no need for a secret that travels.
+  const clientSecret = privateKey === undefined ? await text(auth.clientSecret) : undefined;
   return {
     name: NAME,
     ...(clientId === undefined ? {} : { clientId }),
     ...(clientSecret === undefined ? {} : { clientSecret }),
+    ...(privateKey === undefined ? {} : { privateKey: signingKey(privateKey, auth.privateKeyId) }),
+    ...(issuer === undefined ? {} : { issuer }),
+    ...(tokenEndpoint === undefined ? {} : { tokenEndpoint: safeUrl(tokenEndpoint, "`tokenEndpoint`").href }),
     // A client id of this kind is an https address, or none.
     ...(publicUrl?.startsWith("https:") ? { metadataUrl: clientDocumentUrl(publicUrl) } : {}),
   };
+}
+
+const CURVES: Readonly<Record<string, string>> = { prime256v1: "ES256", secp384r1: "ES384", secp521r1: "ES512" };
+
+/** PKCS #8 whatever form it came in, with the algorithm that its kind signs with. */
+function signingKey(pem: string, keyId: string | undefined): NonNullable<ClientIdentity["privateKey"]> {
+  const unusable = (): OAuthError =>
+    new OAuthError("OAUTH_REGISTRATION", "`privateKey` is not a usable key: expected RSA, EC or Ed25519 in PEM");
+  try {
+    const key = createPrivateKey(pem);
+    const { asymmetricKeyType: type, asymmetricKeyDetails: details } = key;
+    const algorithm =
+      type === "rsa" ? "RS256" : type === "ed25519" ? "EdDSA" : CURVES[(type === "ec" && details?.namedCurve) || ""];
+    if (algorithm === undefined) throw unusable();
+    const text = key.export({ format: "pem", type: "pkcs8" }).toString();
+    return { pem: text, algorithm, ...(keyId === undefined ? {} : { keyId }) };
+  } catch {
+    // What went wrong inside could quote the key.
+    throw unusable();
+  }
 }

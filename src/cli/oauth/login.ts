@@ -9,6 +9,7 @@ import { referenceResolver } from "../gateway/references.js";
 import { outFor } from "../options.js";
 import { noApplication, sealerFor, type StoreOptions, withStore } from "../store/open.js";
 import { type GrantOf, storedGrants } from "./grants.js";
+import { addressesOf } from "./downstream.js";
 import { clientIdentity } from "./identity.js";
 import { listenForAnswer } from "./loopback.js";
 
@@ -28,17 +29,16 @@ export async function login(command: Command, app: string, server: string, optio
     const { auth, url: address } = await serverOf(storage, app, server);
     const resolve = referenceResolver(storage, sealer);
     const url = new URL(await resolve(app, address));
-    const known = await resolved(auth, (text) => resolve(app, text));
-    const outbound = createOutbound(
-      createDialer({ allow: [...(options.allowPrivate ?? []), url.hostname.replace(/^\[|\]$/g, "")] }),
-    );
+    const identity = await clientIdentity(auth, (text) => resolve(app, text), options.publicUrl).catch(refused);
+    const allow = [...(options.allowPrivate ?? []), ...addressesOf(url, identity)];
+    const outbound = createOutbound(createDialer({ allow }));
     const loopback = await listenForAnswer(options.port, options.timeout * 1_000);
     const id = { app, server, user: options.user ?? "" };
     const store = storedGrants(storage, sealer, id);
     const client = new OAuthClient({
       url,
       fetch: outbound.fetch,
-      identity: clientIdentity(known, options.publicUrl),
+      identity,
       store: memoryGrants(await store.load()),
       scopes: options.scope ?? auth.scopes,
       grant: "code",
@@ -64,8 +64,7 @@ export async function login(command: Command, app: string, server: string, optio
       const ends = expiresAt === undefined ? "" : ` until ${new Date(expiresAt).toISOString()}`;
       out.data(facts, () => `${app} may use ${server}${facts.renews ? ", renewed by itself" : ends}`);
     } catch (error) {
-      if (error instanceof OAuthError) throw new CliError(error.message, EXIT.auth);
-      throw error;
+      refused(error);
     } finally {
       loopback.close();
       await outbound.close();
@@ -100,10 +99,6 @@ async function serverOf(storage: Storage, app: string, server: string): Promise<
   throw new CliError(`\`${server}\` does not use OAuth`, EXIT.error, remedy);
 }
 
-async function resolved(auth: ServerAuth, text: (value: string) => Promise<string>) {
-  const { clientId, clientSecret } = auth;
-  return {
-    ...(clientId === undefined ? {} : { clientId: await text(clientId) }),
-    ...(clientSecret === undefined ? {} : { clientSecret: await text(clientSecret) }),
-  };
+function refused(error: unknown): never {
+  throw error instanceof OAuthError ? new CliError(error.message, EXIT.auth) : error;
 }

@@ -6,14 +6,13 @@ import type { Command } from "commander";
 import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { CliError } from "../exit.js";
 import { shared } from "../options.js";
-import { statePaths } from "../state.js";
+import { statePaths, STORE_FILE } from "../state.js";
 
 export interface StoreOptions {
   storage?: string;
   sealKey?: string;
 }
 
-export const STORE_FILE = "portcullis.db";
 export const SEAL_KEY_FILE = "seal.key";
 
 /** The options that lead to the store, also by the environment: an address may hold a password. */

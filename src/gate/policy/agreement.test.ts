@@ -34,6 +34,7 @@ const REQUEST: PolicyRequest = {
     counts: [1, 2, 3],
     options: { mode: "r", depth: 2, rate: 0.5 },
   },
+  forwarded: { _meta: { "com.example/tenant": "blue", depth: 2 }, flag: true },
   transport: "http",
 };
 
@@ -141,6 +142,10 @@ test.each([
   ['ip("10.0.0.1").isInRange(ip("10.0.0.0/8"))', "true"],
   ['ip("::1").isInRange(ip("0.0.0.0/0"))', "false"],
   ['ip("127.0.0.1/7").isLoopback()', "false"],
+  ['ip("10.0.0.1").isInRange(ip("11.0.0.0/8"), ip("10.0.0.0/8"))', "error"],
+  ['ip("10.0.0.1").isInRange()', "error"],
+  ['ip("10.0.0.1").isIpv4(ip("10.0.0.1"))', "error"],
+  ['decimal("1.0").lessThan(decimal("2.0"), decimal("3.0"))', "error"],
   ['ip("::ffff:1.2.3.4").isIpv6()', "error"],
   ['datetime("2024-02-29") < datetime("2024-02-29T00:00:00.001Z")', "true"],
   ['datetime("2023-02-29") == 1', "error"],
@@ -155,6 +160,12 @@ test.each([
   ['{"a b": {c: true}}["a b"].c', "true"],
   ["context.arguments == context.arguments", "true"],
   ['context.transport == "http" && context has approved', "true"],
+  ['context.forwarded._meta["com.example/tenant"] == "blue"', "true"],
+  ["context.forwarded has _meta && context.forwarded._meta.depth < 3", "true"],
+  ["context.forwarded has _meta.nope", "false"],
+  ["context.forwarded.inputResponses == {}", "error"],
+  ["context.forwarded == {}", "false"],
+  ["context.forwarded.flag", "true"],
   ["- 1 == -1 && --1 == 1", "true"],
 ])("%s is %s, here and in Cedar", (condition, expected) => {
   expect(evaluate(condition)).toEqual({ ours: expected, theirs: expected });

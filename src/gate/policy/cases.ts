@@ -2,8 +2,9 @@
 
 import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
-import { METHODS } from "./catalog.js";
+import { METHODS, type ServerRequestMethod } from "./catalog.js";
 import { nearest } from "./nearest.js";
+import { serverRequest } from "./server-request.js";
 import {
   type Explanation,
   PolicyInvalid,
@@ -41,7 +42,10 @@ const FIELDS = [
   "tool",
   "method",
   "resource",
+  "server",
+  "during",
   "arguments",
+  "forwarded",
   "transport",
   "approved",
   "expect",
@@ -122,20 +126,36 @@ function readCase(
   if (!EFFECTS.includes(expect)) wrong("expect must be permit, deny or challenge");
   const args = fields.arguments ?? {};
   if (!isJsonObject(args)) wrong("arguments must be an object");
-  const target = readTarget(fields, wrong);
+  const forwarded = fields.forwarded ?? {};
+  if (!isJsonObject(forwarded)) wrong("forwarded must be an object", "write _meta, inputResponses or further fields");
+  const caller = { app: text("app", "local"), agent: text("agent", "local"), scope: texts("scope") };
+  const target = readServerRequest(fields, caller, wrong) ?? readTarget(fields, wrong);
   if (!good || !target) return undefined;
   const request: PolicyRequest = {
-    app: text("app", "local"),
-    agent: text("agent", "local"),
-    scope: texts("scope"),
+    ...caller,
     ...target,
     arguments: args as JsonObject,
+    forwarded: forwarded as JsonObject,
     transport: text("transport", "stdio"),
     approvedRules: texts("approved"),
   };
   const rule = fields.rule === undefined ? {} : { rule: text("rule", "?") };
   const name = text("name", `case ${number}`);
   return good ? { name, file, line, request, expect: expect as PolicyCase["expect"], ...rule } : undefined;
+}
+
+/** A case about a request of a server: `agent` is whose client would be asked, `during` the tool it has called. */
+function readServerRequest(
+  { method, server, during = "" }: Readonly<Record<string, unknown>>,
+  caller: Pick<PolicyRequest, "app" | "agent" | "scope">,
+  wrong: (message: string, help?: string) => void,
+): ReturnType<typeof serverRequest> | undefined {
+  if (typeof method !== "string" || !METHODS[method]?.includes("Agent")) return undefined;
+  if (typeof server !== "string" || server === "" || typeof during !== "string") {
+    wrong(`${method} needs a server`, "server: github, and the tool in flight as during: github.create_issue");
+    return undefined;
+  }
+  return serverRequest({ ...caller, server, method: method as ServerRequestMethod, tool: during });
 }
 
 function readTarget(
@@ -153,6 +173,7 @@ function readTarget(
     return undefined;
   }
   if (type === "Method") return { action: method, resource: { type, id: method } };
+  if (type === "Agent") return undefined;
   const parts = typeof resource === "string" ? { id: resource } : isJsonObject(resource) ? resource : {};
   const said = parts.type ?? type;
   if (typeof parts.id !== "string" || !types?.includes(said as ResourceType)) {

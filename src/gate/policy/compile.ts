@@ -2,7 +2,7 @@
 // what is merely unequal. The property tests compare every operator here with Cedar's own evaluator.
 
 import { EXTENSION_CALLS } from "./extension-calls.js";
-import type { Frame } from "./frame.js";
+import { CONTEXT_PARTS, type ContextPart, type Frame } from "./frame.js";
 import { type BinaryNode, type CallNode, chainOf, type HasNode, type Node } from "./language/ast.js";
 import { NotCovered } from "./language/json.js";
 import { DateTime, Duration } from "./value/extensions.js";
@@ -208,7 +208,8 @@ function compileGet(node: Node & { kind: "get" }): Run {
   const chain = chainOf(node);
   if (chain?.root === "context") {
     const [first, ...path] = chain.path;
-    if (first === "arguments" && path.length > 0) return (frame) => frame.argument(path);
+    const part = CONTEXT_PARTS.find((each) => each === first);
+    if (part && path.length > 0) return (frame) => frame.read(part, path);
     if (first === "approved" && path.length === 0) return (frame) => frame.approved;
     if (first === "transport" && path.length === 0) return (frame) => frame.input.transport;
   }
@@ -231,7 +232,8 @@ function attributeOf(frame: Frame, holder: Value, attr: string): Value {
 function compileHas(node: HasNode): Test {
   const chain = chainOf(node.left);
   const { attrs } = node;
-  if (chain?.root === "context" && chain.path[0] === "arguments") return hasArgument(chain.path.slice(1), attrs);
+  const part = chain?.root === "context" && CONTEXT_PARTS.find((each) => each === chain.path[0]);
+  if (chain && part) return hasRead(part, chain.path.slice(1), attrs);
   const left = compile(node.left);
   return (frame) => {
     let holder = left(frame);
@@ -243,11 +245,11 @@ function compileHas(node: HasNode): Test {
   };
 }
 
-function hasArgument(path: readonly string[], attrs: readonly string[]): Test {
+function hasRead(part: ContextPart, path: readonly string[], attrs: readonly string[]): Test {
   const steps = attrs.map((attr, index) => ({ attr, path: [...path, ...attrs.slice(0, index)] }));
   const [only] = steps;
-  if (only && steps.length === 1) return (frame) => frame.hasArgument(only.path, only.attr);
-  return (frame) => steps.every((step) => frame.hasArgument(step.path, step.attr));
+  if (only && steps.length === 1) return (frame) => frame.hasRead(part, only.path, only.attr);
+  return (frame) => steps.every((step) => frame.hasRead(part, step.path, step.attr));
 }
 
 function hasAttribute(frame: Frame, holder: Value, attr: string): boolean {
@@ -268,7 +270,7 @@ function compileSet(items: readonly Node[]): Run {
 function compileCall(node: CallNode): Run {
   const call = EXTENSION_CALLS.get(node.fn);
   const count = node.args.length;
-  if (!call || count < call.arity || (count > call.arity && !call.more)) {
+  if (!call || count !== call.arity) {
     throw new NotCovered(`${node.fn} with ${count} arguments`);
   }
   const runs = node.args.map(compile);

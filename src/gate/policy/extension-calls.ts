@@ -5,8 +5,6 @@ import { EvaluationError, typeName, type Value } from "./value/value.js";
 
 export interface ExtensionCall {
   readonly arity: number;
-  /** True when more arguments may follow. */
-  readonly more?: boolean;
   readonly result: "bool" | "other";
   readonly run: (args: readonly Value[]) => Value;
 }
@@ -65,12 +63,8 @@ export const EXTENSION_CALLS: ReadonlyMap<string, ExtensionCall> = new Map<strin
     "isInRange",
     {
       arity: 2,
-      more: true,
       result: "bool",
-      run: ([ip, ...ranges]) => {
-        const child = as(IpAddress, ip);
-        return ranges.map((range) => as(IpAddress, range)).some((range) => child.isIn(range));
-      },
+      run: ([ip, range]) => as(IpAddress, ip).isIn(as(IpAddress, range)),
     },
   ],
   ["datetime", construct("datetime", DateTime.parse)],

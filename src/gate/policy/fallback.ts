@@ -65,7 +65,11 @@ export function requestFor(
   const { app, agent, scope, resource } = frame.input;
   const parents: Uid[] = [];
   const attrs: Record<string, unknown> = {};
-  if (resource.type !== "Method" && resource.server !== undefined) {
+  if (resource.type === "Agent") {
+    const [owner = "", ...rest] = resource.id.split("/");
+    parents.push({ type: "App", id: owner });
+    Object.assign(attrs, { app: owner, agent: rest.join("/"), scope: resource.scope ?? [] });
+  } else if (resource.type !== "Method" && resource.server !== undefined) {
     parents.push({ type: "Server", id: resource.server });
     attrs.server = resource.server;
   }
@@ -104,21 +108,26 @@ function uid(entity: Entity): Uid {
 
 /** Cedar refuses a whole request for one value it has no form for, so only what the rule may read is shown to it. */
 function contextFor(draft: Draft, frame: Frame): unknown {
-  const record = encodeRecord(frame.input.arguments, frame.info.shape, "");
+  const { arguments: args, forwarded = {}, transport, serverRequest } = frame.input;
   const mayRead = readable(draft);
-  const shown = new Map([...record.attrs].filter(([name]) => mayRead === undefined || mayRead.has(name)));
+  const shown = (record: CedarRecord): unknown =>
+    toCedarJson(
+      new CedarRecord(new Map([...record.attrs].filter(([name]) => mayRead === undefined || mayRead.has(name)))),
+    );
   return {
-    arguments: toCedarJson(new CedarRecord(shown)),
+    arguments: shown(encodeRecord(args, frame.info.shape, "")),
+    forwarded: shown(encodeRecord(forwarded, undefined, "")),
     approved: frame.approved,
-    transport: frame.input.transport,
+    transport,
+    ...(serverRequest ? { tool: serverRequest.tool } : {}),
   };
 }
 
-/** Top-level arguments a rule may read; undefined means that it could be any. */
+/** Top-level arguments and forwarded fields a rule may read; undefined means that it could be any. */
 function readable(draft: Draft): Set<string> | undefined {
   if (!draft.tree) return undefined;
   const reads = readsOf(draft.tree);
-  return reads.whole ? undefined : new Set(reads.arguments.map((read) => read.path[0] ?? ""));
+  return reads.whole ? undefined : new Set(reads.parts.map((read) => read.path[0] ?? ""));
 }
 
 /** Throws for a value without a Cedar form. */

@@ -22,8 +22,16 @@ export interface FrameInput {
   readonly scope: readonly string[];
   readonly resource: PolicyResource;
   readonly arguments: JsonObject;
+  readonly forwarded?: JsonObject;
+  readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
 }
+
+/** The parts of `context` that a caller or a server wrote: open records, encoded by us alone. */
+export type ContextPart = "arguments" | "forwarded";
+export const CONTEXT_PARTS: readonly ContextPart[] = ["arguments", "forwarded"];
+
+const NOTHING: JsonObject = {};
 
 export class Frame {
   readonly principal: Entity;
@@ -42,7 +50,10 @@ export class Frame {
     this.input = input;
     this.info = info;
     this.isTool = isTool;
-    this.principal = new Entity("Agent", `${input.app}/${input.agent}`);
+    const { serverRequest } = input;
+    this.principal = serverRequest
+      ? new Entity("Server", serverRequest.server)
+      : new Entity("Agent", `${input.app}/${input.agent}`);
     this.action = new Entity("Action", info.name);
     this.resource = new Entity(input.resource.type, input.resource.id);
   }
@@ -56,39 +67,44 @@ export class Frame {
     return this.#tags;
   }
 
-  /** The value at `context.arguments.<path>`; an error when it is missing or has no Cedar form. */
-  argument(path: readonly string[]): Value {
-    let raw: JsonValue | undefined = this.input.arguments;
-    for (const name of path) raw = this.#step(raw, name, path);
+  /** The value at `context.<part>.<path>`; an error when it is missing or has no Cedar form. */
+  read(part: ContextPart, path: readonly string[]): Value {
+    let raw: JsonValue | undefined = this.#part(part);
+    for (const name of path) raw = this.#step(raw, name, path, part);
     if (typeof raw === "boolean") return raw;
-    const value = this.#encode(raw, path);
+    const value = this.#encode(raw, path, part);
     if (value instanceof Unencodable) throw new EvaluationError(value.why);
     return value;
   }
 
-  /** Whether `context.arguments.<path>` has `attr`. A null counts as there: it will reach the tool. */
-  hasArgument(path: readonly string[], attr: string): boolean {
-    let raw: JsonValue | undefined = this.input.arguments;
-    for (const name of path) raw = this.#step(raw, name, path);
-    return Object.hasOwn(this.#record(raw, path), attr);
+  /** Whether `context.<part>.<path>` has `attr`. A null counts as there: it will reach the tool. */
+  hasRead(part: ContextPart, path: readonly string[], attr: string): boolean {
+    let raw: JsonValue | undefined = this.#part(part);
+    for (const name of path) raw = this.#step(raw, name, path, part);
+    return Object.hasOwn(this.#record(raw, path, part), attr);
   }
 
-  #step(raw: JsonValue | undefined, name: string, path: readonly string[]): JsonValue | undefined {
-    const record = this.#record(raw, path);
-    if (!Object.hasOwn(record, name)) throw new EvaluationError(`argument ${path.join(".")} is missing`);
+  #part(part: ContextPart): JsonObject {
+    return part === "arguments" ? this.input.arguments : (this.input.forwarded ?? NOTHING);
+  }
+
+  #step(raw: JsonValue | undefined, name: string, path: readonly string[], part: ContextPart): JsonValue | undefined {
+    const record = this.#record(raw, path, part);
+    if (!Object.hasOwn(record, name)) throw new EvaluationError(`${noun(part)} ${path.join(".")} is missing`);
     return record[name];
   }
 
-  #record(raw: JsonValue | undefined, path: readonly string[]): JsonObject {
+  #record(raw: JsonValue | undefined, path: readonly string[], part: ContextPart): JsonObject {
     if (typeof raw === "object" && raw !== null && !Array.isArray(raw)) return raw;
-    throw new EvaluationError(`argument ${path.join(".")} cannot be read: what should hold it is no object`);
+    throw new EvaluationError(`${noun(part)} ${path.join(".")} cannot be read: what should hold it is no object`);
   }
 
-  #encode(raw: JsonValue | undefined, path: readonly string[]): Value {
+  #encode(raw: JsonValue | undefined, path: readonly string[], part: ContextPart): Value {
     const isBig = typeof raw === "object" && raw !== null;
     const known = isBig ? this.#encoded?.get(raw) : undefined;
     if (known !== undefined) return known;
-    const shape = typeof raw === "string" ? undefined : path.reduce<Shape | undefined>(attributeShape, this.info.shape);
+    const isTyped = typeof raw !== "string" && part === "arguments";
+    const shape = isTyped ? path.reduce<Shape | undefined>(attributeShape, this.info.shape) : undefined;
     const value = encode(raw, shape, path.join("."));
     if (isBig) {
       this.#encoded ??= new Map();
@@ -101,8 +117,10 @@ export class Frame {
     return new CedarRecord(
       new Map<string, Value>([
         ["arguments", encodeRecord(this.input.arguments, this.info.shape, "")],
+        ["forwarded", encodeRecord(this.#part("forwarded"), undefined, "")],
         ["approved", this.approved],
         ["transport", this.input.transport],
+        ...(this.input.serverRequest ? [["tool", this.input.serverRequest.tool] as const] : []),
       ]),
     );
   }
@@ -116,6 +134,7 @@ export class Frame {
       return attr === "scope" ? this.scope : undefined;
     }
     if (same(entity, this.resource)) {
+      if (entity.type === "Agent") return this.#askedAgent(attr);
       if (attr === "server" && entity.type !== "Method") return input.resource.server;
       if (entity.type !== "Tool") return undefined;
       if (attr === "name") return entity.id;
@@ -124,6 +143,15 @@ export class Frame {
     }
     if (this.#isAction(entity)) return undefined;
     throw new EvaluationError(`nothing is known of ${entity.type}::${JSON.stringify(entity.id)}`);
+  }
+
+  /** INVARIANT: an application name has no slash, so the first one ends it. */
+  #askedAgent(attr: string): Value | undefined {
+    const { id, scope = [] } = this.input.resource;
+    const slash = id.indexOf("/");
+    if (attr === "app") return id.slice(0, slash);
+    if (attr === "agent") return id.slice(slash + 1);
+    return attr === "scope" ? new CedarSet(scope) : undefined;
   }
 
   has(entity: Entity, attr: string): boolean {
@@ -140,9 +168,12 @@ export class Frame {
     const { input } = this;
     switch (parent.type) {
       case "App":
-        return parent.id === input.app && same(child, this.principal);
+        return (
+          parent.id === input.app &&
+          (same(child, this.principal) || (child.type === "Agent" && same(child, this.resource)))
+        );
       case "Server":
-        return parent.id === input.resource.server && child.type !== "Method" && same(child, this.resource);
+        return parent.id === input.resource.server && isOffered(child) && same(child, this.resource);
       case "Tag":
         return child.type === "Tool" && same(child, this.resource) && (input.resource.tags ?? []).includes(parent.id);
       case "Action":
@@ -151,6 +182,15 @@ export class Frame {
         return false;
     }
   }
+}
+
+/** What a server offers belongs to it; a method and an agent do not. */
+function isOffered({ type }: Entity): boolean {
+  return type !== "Method" && type !== "Agent";
+}
+
+function noun(part: ContextPart): string {
+  return part === "arguments" ? "argument" : "forwarded field";
 }
 
 function same(a: Entity, b: Entity): boolean {

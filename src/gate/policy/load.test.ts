@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../protocol/index.js";
 import {
   loadPolicy,
+  loadPolicyInSlices,
   noPolicy,
   PolicyInvalid,
   type PolicyProblem,
@@ -367,4 +368,28 @@ describe("the set as a whole", () => {
       column: 2,
     });
   });
+});
+
+test("a policy that is loaded in slices is the one that is loaded at once, and lets others work meanwhile", async () => {
+  const tools = Array.from({ length: 3_000 }, (_, i): ToolSummary => {
+    const properties = { path: { type: "string" }, [`a${i}`]: { type: "integer" } };
+    return { name: `t${i}`, server: "s", inputSchema: { type: "object", properties } };
+  });
+  const text =
+    'permit (principal, action, resource) when { context.arguments has path && context.arguments.path like "/tmp/*" };';
+  const sources = [{ file: "a.cedar", text }];
+  let turns = 0;
+  let isOver = false;
+  const turn = (): void => {
+    turns++;
+    if (!isOver) setImmediate(turn);
+  };
+  turn();
+  const set = await loadPolicyInSlices(sources, tools);
+  isOver = true;
+  expect(turns).toBeGreaterThan(3);
+  expect(set.hash).toBe(loadPolicy(sources, tools).hash);
+  await expect(loadPolicyInSlices([{ file: "b.cedar", text: "permit (" }], tools)).rejects.toBeInstanceOf(
+    PolicyInvalid,
+  );
 });

@@ -10,8 +10,10 @@ import { Frame, TOOL_GROUP } from "./frame.js";
 import { entitiesOf } from "./names.js";
 import { outlookFor } from "./outlook.js";
 import { makeRule, type Rule, type RuleOptions } from "./rule.js";
-import { candidates, type Slice, sliceRules } from "./slice.js";
+import { shapeOfArguments, shapeText } from "./shape.js";
+import { candidates, type Slice, Slices } from "./slice.js";
 import { type Draft, readSource } from "./source.js";
+import { run, runInSlices, type Steps } from "./steps.js";
 import {
   type Explanation,
   type Outlook,
@@ -25,7 +27,7 @@ import {
   type PolicyText,
   type ToolSummary,
 } from "./types.js";
-import { validateDrafts } from "./validate.js";
+import { validating } from "./validate.js";
 
 /** More rules than this are refused: someone pointed at the wrong folder. */
 const MAX_RULES = 20_000;
@@ -45,15 +47,40 @@ export function loadPolicy(
   tools: readonly ToolSummary[],
   options: LoadPolicyOptions = {},
 ): PolicySet {
+  return run(loading(sources, tools, options));
+}
+
+/** The same, with calls of others answered meanwhile. */
+export function loadPolicyInSlices(
+  sources: readonly PolicySource[],
+  tools: readonly ToolSummary[],
+  options: LoadPolicyOptions = {},
+): Promise<PolicySet> {
+  return runInSlices(loading(sources, tools, options));
+}
+
+function* loading(
+  sources: readonly PolicySource[],
+  tools: readonly ToolSummary[],
+  options: LoadPolicyOptions,
+): Steps<PolicySet> {
   if (tools.length > MAX_TOOLS) throw new PolicyInvalid([limitProblem(`more than ${MAX_TOOLS} tools`)]);
-  let catalog = new Catalog(tools);
+  for (const tool of tools) {
+    // Shapes and their texts are kept for each schema, so that what follows finds them made.
+    shapeText(shapeOfArguments(tool.inputSchema));
+    yield;
+  }
+  let catalog = yield* Catalog.steps(tools);
   const { drafts, problems } = readSources(sources);
   if (problems.length > 0 || catalog.problems.length > 0) throw new PolicyInvalid([...catalog.problems, ...problems]);
+  yield;
   const absent = options.unknownTools === "warn" ? absentTools(drafts, catalog) : [];
-  if (absent.length > 0) catalog = new Catalog([...tools, ...absent.map(({ tool }) => tool)]);
-  const findings = validateDrafts(drafts, catalog);
+  if (absent.length > 0) catalog = yield* Catalog.steps([...tools, ...absent.map(({ tool }) => tool)]);
+  const findings = yield* validating(drafts, catalog);
   if (findings.problems.length > 0) throw new PolicyInvalid(findings.problems);
-  return new LoadedPolicy(drafts, catalog, [...absent.map(({ warning }) => warning), ...findings.warnings]);
+  const catalogText = yield* catalog.canonicalTextSteps();
+  const warnings = [...absent.map(({ warning }) => warning), ...findings.warnings];
+  return new LoadedPolicy(drafts, catalog, warnings, {}, catalogText);
 }
 
 /** Tools that rules name and nobody has: taken as tools that could be anything, so that the rest of the rule is checked. */
@@ -108,21 +135,22 @@ export class LoadedPolicy implements PolicySet {
   readonly warnings: readonly PolicyProblem[];
   readonly usesWasmFallbackFor: readonly string[];
   readonly #catalog: Catalog;
-  readonly #slices: ReadonlyMap<string, Slice>;
+  readonly #slices: Slices;
 
   constructor(
     drafts: readonly Draft[],
     catalog: Catalog,
     warnings: readonly PolicyProblem[] = [],
     options: RuleOptions = {},
+    catalogText = catalog.canonicalText(),
   ) {
     const rules = drafts.map((draft) => makeRule(draft, options));
     this.rules = rules.map(({ id, file, line, effect, text, digest }) => ({ id, file, line, effect, text, digest }));
     this.warnings = warnings;
     this.usesWasmFallbackFor = rules.filter((rule) => rule.byCedar).map((rule) => rule.id);
-    this.hash = hashOf(rules, catalog);
+    this.hash = hashOf(rules, catalogText);
     this.#catalog = catalog;
-    this.#slices = sliceRules(rules, catalog);
+    this.#slices = new Slices(rules, catalog);
   }
 
   decide = (request: PolicyRequest): PolicyDecision => {
@@ -162,9 +190,12 @@ export class LoadedPolicy implements PolicySet {
   prepare(request: PolicyRequest): { frame: Frame; lists: (readonly Rule[])[]; slice: Slice } | string {
     const slice = this.#slices.get(request.action);
     if (!slice) return `policy knows no tool or method ${request.action}`;
+    if (slice.action.isServerRequest !== (request.serverRequest !== undefined)) {
+      return `${request.action} ${slice.action.isServerRequest ? "is" : "is not"} a request of a server`;
+    }
     // Otherwise "a/b" of "c" and "b/c" of "a" would be one principal.
     if (request.app === "" || request.app.includes("/")) return `the application name ${request.app} cannot be used`;
-    const refused = refuseArguments(request.arguments);
+    const refused = refuseArguments(request.arguments) ?? (request.forwarded && refuseArguments(request.forwarded));
     if (refused !== undefined) return refused;
     const frame = new Frame(withDefaults(request, slice), slice.action, this.#catalog.isTool);
     return { frame, lists: candidates(slice, request), slice };
@@ -187,10 +218,10 @@ function withDefaults(request: PolicyRequest, { action: { tool } }: Slice): Poli
   };
 }
 
-function hashOf(rules: readonly Rule[], catalog: Catalog): string {
+function hashOf(rules: readonly Rule[], catalogText: string): string {
   const lines = rules.map((rule) => `${JSON.stringify(rule.id)} ${rule.digest}`).sort();
   return createHash("sha256")
-    .update(`${lines.join("\n")}\n\n${catalog.canonicalText()}`)
+    .update(`${lines.join("\n")}\n\n${catalogText}`)
     .digest("hex");
 }
 

@@ -31,7 +31,13 @@ function resourceFits({ resource }: PolicyTree, type: ResourceType): boolean {
       return resource.entityType === type;
     case "in":
       return resource.entities.some(
-        (parent) => parent.type === type || (parent.type === "Server" ? type !== "Method" : type === "Tool"),
+        (parent) =>
+          parent.type === type ||
+          (parent.type === "Server"
+            ? type !== "Method" && type !== "Agent"
+            : parent.type === "App"
+              ? type === "Agent"
+              : type === "Tool"),
       );
   }
 }
@@ -60,7 +66,7 @@ export function nameProblems(draft: Draft, tree: PolicyTree, reads: Reads, catal
     if (wrong) report(span, wrong.message, wrong.help);
   }
   const actions = actionsOf(tree, catalog);
-  for (const read of reads.arguments) {
+  for (const read of reads.parts) {
     const wrong = argumentProblem(read, actions);
     if (wrong) report(read.node.span, wrong.message, wrong.help);
   }
@@ -86,15 +92,15 @@ function entityProblem({ type, id }: EntityName, catalog: Catalog): Wrong | unde
 }
 
 function argumentProblem(read: Read, actions: readonly Action[]): Wrong | undefined {
-  const resolutions = actions.map((action) => resolve(action.shape, read));
-  if (resolutions.length === 0 || resolutions.some((each) => each.status === "declared")) return undefined;
+  if (actions.length === 0 || actions.some((action) => resolve(action, read).status === "declared")) return undefined;
+  const resolutions = actions.map((action) => resolve(action, read));
   const open = resolutions.some((each) => each.status === "open");
   const names = new Set(resolutions.flatMap((each) => (each.status === "declared" ? [] : each.names)));
   const name = resolutions.find((each) => each.status !== "declared" && each.name !== "");
   const text = name && name.status !== "declared" ? name.name : (read.path.at(-1) ?? "");
   // Where a schema leaves room for more names, only one that is nearly a declared one is taken for a slip.
   if (open && ![...names].some((declared) => isSlip(text, declared))) return undefined;
-  const full = `context.arguments.${read.path.join(".")}`;
+  const full = `context.${read.part}.${read.path.join(".")}`;
   const only =
     actions.length === 1 ? `${actions[0]?.name} has no argument` : "no tool this rule is about has an argument";
   return { message: `${only} ${JSON.stringify(text)} (in ${full})`, help: didYouMean(text, names, '"') };

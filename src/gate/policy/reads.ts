@@ -1,19 +1,23 @@
-// Which arguments a rule reads, and what a tool's schema says about each of them.
+// Which arguments and forwarded fields a rule reads, and what a tool's schema says about each of them.
 
+import type { Action } from "./catalog.js";
+import { CONTEXT_PARTS, type ContextPart } from "./frame.js";
 import { chainOf, type GetNode, type HasNode, type Node, type PolicyTree, walk } from "./language/ast.js";
-import type { RecordShape, Shape } from "./shape.js";
+import { OPEN_RECORD, type Shape } from "./shape.js";
 
 export interface Read {
   readonly node: GetNode | HasNode;
   readonly parent: Node | undefined;
-  /** Names under `context.arguments`; for a `has`, the names it asks for are at the end. */
+  readonly part: ContextPart;
+  /** Names under `context.<part>`; for a `has`, the names it asks for are at the end. */
   readonly path: readonly string[];
   readonly asksOnly: boolean;
 }
 
 export interface Reads {
-  readonly arguments: readonly Read[];
-  /** True when `context` or `context.arguments` is used as a whole. */
+  /** Of `context.arguments` and `context.forwarded`. */
+  readonly parts: readonly Read[];
+  /** True when `context`, `context.arguments` or `context.forwarded` is used as a whole. */
   readonly whole: boolean;
   readonly approved: Node | undefined;
 }
@@ -26,24 +30,30 @@ export function readsOf(tree: PolicyTree): Reads {
     const continued = parent?.kind === "get" || (parent?.kind === "has" && parent.left === node);
     if (node.kind === "has") {
       const chain = chainOf(node.left);
-      if (chain?.root === "context" && chain.path[0] === "arguments") {
-        found.push({ node, parent, path: [...chain.path.slice(1), ...node.attrs], asksOnly: true });
+      const part = chain?.root === "context" && partNamed(chain.path[0]);
+      if (chain && part) {
+        found.push({ node, parent, part, path: [...chain.path.slice(1), ...node.attrs], asksOnly: true });
       }
     } else if (node.kind === "get" && !continued) {
       const chain = chainOf(node);
       if (chain?.root !== "context") return;
       const [first, ...path] = chain.path;
+      const part = partNamed(first);
       if (first === "approved") approved = node;
-      else if (first !== "arguments") return;
+      else if (!part) return;
       else if (path.length === 0) whole = true;
-      else found.push({ node, parent, path, asksOnly: false });
+      else found.push({ node, parent, part, path, asksOnly: false });
     } else if (node.kind === "var" && node.name === "context" && !continued) {
       whole = true;
       approved = node;
     }
   };
   for (const clause of tree.clauses) walk(clause.body, visit);
-  return { arguments: found, whole, approved };
+  return { parts: found, whole, approved };
+}
+
+function partNamed(name: string | undefined): ContextPart | undefined {
+  return CONTEXT_PARTS.find((part) => part === name);
 }
 
 export type Resolution =
@@ -53,8 +63,9 @@ export type Resolution =
   /** The tool takes no such argument. */
   | { readonly status: "absent"; readonly names: readonly string[]; readonly name: string };
 
-export function resolve(shape: RecordShape, read: Read): Resolution {
-  let at: Shape = shape;
+export function resolve(action: Pick<Action, "shape">, read: Pick<Read, "part" | "path" | "asksOnly">): Resolution {
+  // No schema describes what is forwarded.
+  let at: Shape = read.part === "arguments" ? action.shape : OPEN_RECORD;
   for (const name of read.path) {
     if (at.kind === "open") return { status: "open", names: [], name };
     // A name on something that is no record is a type error, which Cedar words better.

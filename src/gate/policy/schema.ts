@@ -14,7 +14,8 @@ const BOOL: CedarType = { type: "Boolean" };
 const ENTITIES = {
   App: {},
   Agent: { memberOfTypes: ["App"], shape: record({ app: STRING, agent: STRING, scope: STRINGS }) },
-  Server: {},
+  // As a principal it has the attributes of an agent, so that a rule about every action reads them of either.
+  Server: { memberOfTypes: ["App"], shape: record({ app: STRING, agent: STRING, scope: STRINGS }) },
   Tag: {},
   Tool: {
     memberOfTypes: ["Server", "Tag"],
@@ -43,9 +44,15 @@ export function cedarSchema(
     actions[action.name] = {
       ...memberOf(action),
       appliesTo: {
-        principalTypes: ["Agent"],
+        principalTypes: [action.isServerRequest ? "Server" : "Agent"],
         resourceTypes: action.resourceTypes,
-        context: record({ arguments: record(attributes), approved: BOOL, transport: STRING }),
+        context: record({
+          arguments: record(attributes),
+          forwarded: record({}),
+          approved: BOOL,
+          transport: STRING,
+          ...(action.isServerRequest ? { tool: STRING } : {}),
+        }),
       },
     };
   }

@@ -4,6 +4,7 @@
 import type { Action, Catalog } from "./catalog.js";
 import { TOOL_GROUP } from "./frame.js";
 import type { Rule } from "./rule.js";
+import type { PolicyRequest } from "./types.js";
 import { entityKey, fitsAction, sliceKey } from "./scope.js";
 
 export interface Slice {
@@ -14,24 +15,48 @@ export interface Slice {
   readonly bound: ReadonlyMap<string, readonly Rule[]>;
 }
 
-export function sliceRules(rules: readonly Rule[], catalog: Catalog): ReadonlyMap<string, Slice> {
-  const byName = new Map<string, Rule[]>();
-  const wide: Rule[] = [];
-  for (const rule of rules) {
-    const constraint = rule.tree?.action;
-    if (constraint?.op === "==") push(byName, constraint.entity.id, rule);
-    else wide.push(rule);
+/** Cut for an action when it is first asked about: of thousands of tools most are never called. */
+export class Slices {
+  readonly #catalog: Catalog;
+  readonly #byName = new Map<string, Rule[]>();
+  readonly #wide: Rule[] = [];
+  readonly #order: ReadonlyMap<Rule, number>;
+  readonly #cut = new Map<string, Slice>();
+
+  constructor(rules: readonly Rule[], catalog: Catalog) {
+    this.#catalog = catalog;
+    this.#order = new Map(rules.map((rule, index) => [rule, index]));
+    for (const rule of rules) {
+      const constraint = rule.tree?.action;
+      if (constraint?.op === "==") push(this.#byName, constraint.entity.id, rule);
+      else this.#wide.push(rule);
+    }
   }
-  const order = new Map(rules.map((rule, index) => [rule, index]));
-  const slices = new Map<string, Slice>();
-  for (const action of catalog.actions.values()) {
+
+  get(name: string): Slice | undefined {
+    const known = this.#cut.get(name);
+    if (known) return known;
+    const action = this.#catalog.actions.get(name);
+    if (!action) return undefined;
     const groups = action.isTool ? [TOOL_GROUP] : [];
-    const fitting = wide.filter((rule) => !rule.tree || fitsAction(rule.tree, action.name, groups));
-    const all = [...fitting, ...(byName.get(action.name) ?? [])];
-    all.sort((a, b) => (order.get(a) ?? 0) - (order.get(b) ?? 0));
-    slices.set(action.name, slice(action, all));
+    const fitting = this.#wide.filter((rule) => applies(rule, action, groups));
+    const all = [...fitting, ...(this.#byName.get(action.name) ?? [])];
+    all.sort((a, b) => (this.#order.get(a) ?? 0) - (this.#order.get(b) ?? 0));
+    const made = slice(action, all);
+    this.#cut.set(name, made);
+    return made;
   }
-  return slices;
+}
+
+/**
+ * A permit covers a server's request to a client only when its head names that action: `permit (principal, action,
+ * resource)` was written for agents, and must not open the client to every server. A forbid covers what Cedar says.
+ */
+function applies(rule: Rule, action: Action, groups: readonly string[]): boolean {
+  if (action.isServerRequest && rule.effect === "permit") {
+    return rule.tree?.action.op === "in" && fitsAction(rule.tree, action.name, groups);
+  }
+  return !rule.tree || fitsAction(rule.tree, action.name, groups);
 }
 
 function slice(action: Action, all: readonly Rule[]): Slice {
@@ -53,16 +78,18 @@ function push(map: Map<string, Rule[]>, key: string, rule: Rule): void {
 
 const NONE: readonly Rule[] = [];
 
-/** The rules that can apply: those bound to nobody in particular, and those bound to this agent, app or resource. */
+/** The rules that can apply: those bound to nobody in particular, and those bound to this principal, app or resource. */
 export function candidates(
   slice: Slice,
-  request: { app: string; agent: string; resource: { type: string; id: string } },
+  request: Pick<PolicyRequest, "app" | "agent" | "resource" | "serverRequest">,
 ): (readonly Rule[])[] {
   if (slice.bound.size === 0) return [slice.general];
-  const { app, agent, resource } = request;
+  const { app, agent, resource, serverRequest } = request;
   return [
     slice.general,
-    slice.bound.get(entityKey("Agent", `${app}/${agent}`)) ?? NONE,
+    slice.bound.get(
+      serverRequest ? entityKey("Server", serverRequest.server) : entityKey("Agent", `${app}/${agent}`),
+    ) ?? NONE,
     slice.bound.get(entityKey("App", app)) ?? NONE,
     slice.bound.get(entityKey(resource.type, resource.id)) ?? NONE,
   ];

@@ -10,6 +10,7 @@ import type { Read, Reads } from "./reads.js";
 import { cedarSchema } from "./schema.js";
 import { type RecordShape, shapeText } from "./shape.js";
 import type { Draft } from "./source.js";
+import { run, type Steps } from "./steps.js";
 import type { PolicyProblem } from "./types.js";
 import { rewrite } from "./untyped.js";
 
@@ -35,9 +36,9 @@ export interface TypeFindings {
 }
 
 /** Rules that read nothing without a type, all at once; what was found, rule by rule. */
-export function checkTyped(rules: readonly Checked[], catalog: Catalog): TypeFindings[] {
+export function* checkTyped(rules: readonly Checked[], catalog: Catalog): Steps<TypeFindings[]> {
   if (rules.length === 0) return [];
-  const actions = representatives([...catalog.actions.values()], rules);
+  const actions = yield* representing([...catalog.actions.values()], rules);
   const texts = Object.fromEntries(rules.map(({ draft }, index) => [`p${index}`, draft.text]));
   const answer = askCedar(cedarSchema(actions, []), texts);
   return rules.map(({ draft }, index) => {
@@ -75,15 +76,24 @@ export function checkUntyped(
  * What a rule does not read cannot change how it types.
  */
 export function representatives(actions: readonly Action[], rules: readonly Checked[]): Action[] {
+  return run(representing(actions, rules));
+}
+
+function* representing(actions: readonly Action[], rules: readonly Checked[]): Steps<Action[]> {
   if (rules.some(({ tree }) => tree === EVERYTHING)) return [...actions];
   const named = new Set(rules.flatMap(({ tree }) => entitiesOf(tree).map(({ entity }) => entity.id)));
-  const names = new Set(rules.flatMap(({ reads }) => reads.arguments.map((read) => read.path[0] ?? "")));
+  const names = new Set(rules.flatMap(({ reads }) => reads.parts.map((read) => read.path[0] ?? "")));
   const whole = rules.some(({ reads }) => reads.whole);
   const kept = new Map<string, Action>();
+  // Thousands of tools have a few shapes; of equal ones the same part is read.
+  const projected = new Map<string, RecordShape>();
   for (const action of actions) {
-    const shape = whole ? action.shape : project(action.shape, names);
+    const text = shapeText(action.shape);
+    const shape = projected.get(text) ?? (whole ? action.shape : project(action.shape, names));
+    projected.set(text, shape);
     const key = named.has(action.name) ? `=${action.name}` : `~${action.resourceTypes.join()}${shapeText(shape)}`;
     if (!kept.has(key)) kept.set(key, { ...action, shape });
+    yield;
   }
   return [...kept.values()];
 }

@@ -28,7 +28,8 @@ export interface PolicyProblem {
   readonly help: string;
 }
 
-export type ResourceType = "Tool" | "Resource" | "Prompt" | "Method";
+/** `Agent` is the resource of a server's request to a client: the agent whose client would be asked. */
+export type ResourceType = "Tool" | "Resource" | "Prompt" | "Method" | "Agent";
 
 export interface PolicyResource {
   readonly type: ResourceType;
@@ -36,6 +37,8 @@ export interface PolicyResource {
   readonly server?: string;
   readonly tags?: readonly string[];
   readonly readOnly?: boolean;
+  /** Of an `Agent`: the scopes of its credential. */
+  readonly scope?: readonly string[];
 }
 
 export interface PolicyRequest {
@@ -46,6 +49,10 @@ export interface PolicyRequest {
   readonly action: string;
   readonly resource: PolicyResource;
   readonly arguments: JsonObject;
+  /** What travels beside the arguments (`_meta`, `inputResponses`, further allowed fields); nothing unless given. */
+  readonly forwarded?: JsonObject;
+  /** Set on a server's request to a client: `server` is then the principal, and `tool` the call it belongs to. */
+  readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
   /** The rules a person approved for this very call; only that exact set counts. */
   readonly approvedRules?: readonly string[];

@@ -134,6 +134,7 @@ const ATTRIBUTES: Readonly<Record<string, CedarType>> = {
   "resource.readOnly": BOOL,
   "context.transport": STRING,
   "context.approved": BOOL,
+  "context.tool": STRING,
 };
 const EXTENSIONS: Readonly<Record<string, string>> = {
   decimal: "decimal",
@@ -168,7 +169,7 @@ function typeOfNode(node: Node, action: Action): CedarType | undefined {
       const chain = chainOf(node);
       const [first, ...path] = chain?.path ?? [];
       if (chain?.root !== "context" || first !== "arguments") return ATTRIBUTES[`${chain?.root}.${first}`];
-      const found = resolve(action.shape, { node, parent: undefined, path, asksOnly: false });
+      const found = resolve(action, { part: "arguments", path, asksOnly: false });
       return found.status === "declared" ? typeOf(found.shape) : undefined;
     }
     case "has":

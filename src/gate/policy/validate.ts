@@ -4,6 +4,7 @@ import type { Action, Catalog } from "./catalog.js";
 import { actionsOf, entitiesOf, nameProblems } from "./names.js";
 import { type Read, readsOf, resolve } from "./reads.js";
 import type { Draft } from "./source.js";
+import type { Steps } from "./steps.js";
 import { type Checked, checkTyped, checkUntyped, EVERYTHING, isUnguarded, representatives } from "./typecheck.js";
 import type { PolicyProblem } from "./types.js";
 
@@ -17,7 +18,7 @@ const MAX_GROUPS = 64;
 /** A rule over more kinds of tools than this is not looked at tool by tool. */
 const MAX_KINDS = 200;
 
-export function validateDrafts(drafts: readonly Draft[], catalog: Catalog): Findings {
+export function* validating(drafts: readonly Draft[], catalog: Catalog): Steps<Findings> {
   const findings: Findings = { problems: [], warnings: [] };
   const typed: Checked[] = [];
   for (const draft of drafts) {
@@ -33,8 +34,9 @@ export function validateDrafts(drafts: readonly Draft[], catalog: Catalog): Find
         .flatMap(({ actions, open }) => checkUntyped(rule, actions, open, catalog));
       report(rule, found, catalog, findings);
     }
+    yield;
   }
-  for (const [index, { problems, warnings }] of checkTyped(typed, catalog).entries()) {
+  for (const [index, { problems, warnings }] of (yield* checkTyped(typed, catalog)).entries()) {
     findings.warnings.push(...warnings);
     report(typed[index] as Checked, problems, catalog, findings);
   }
@@ -62,7 +64,7 @@ function excuse(rule: Checked, problems: readonly PolicyProblem[], catalog: Cata
     const found = checkUntyped(rule, [action], openReads(rule, action), catalog);
     if (found.length > 0 && named.has(action.name)) return undefined;
     if (found.length === 0) {
-      isRightSomewhere ||= rule.reads.arguments.every((read) => resolve(action.shape, read).status === "declared");
+      isRightSomewhere ||= rule.reads.parts.every((read) => resolve(action, read).status === "declared");
     }
     for (const problem of found) {
       warnings.push({
@@ -98,7 +100,7 @@ function groupByOpenReads(rule: Checked, actions: readonly Action[]): Map<string
   if (actions.length === 0) groups.set("", { actions: [], open: [] });
   for (const action of actions) {
     const open = openReads(rule, action);
-    const key = open.map((read) => rule.reads.arguments.indexOf(read)).join(",");
+    const key = open.map((read) => rule.reads.parts.indexOf(read)).join(",");
     const group = groups.get(key);
     if (group) group.actions.push(action);
     else groups.set(key, { actions: [action], open });
@@ -107,5 +109,5 @@ function groupByOpenReads(rule: Checked, actions: readonly Action[]): Map<string
 }
 
 function openReads({ reads }: Checked, action: Action): Read[] {
-  return reads.arguments.filter((read) => resolve(action.shape, read).status === "open");
+  return reads.parts.filter((read) => resolve(action, read).status === "open");
 }

@@ -1,6 +1,7 @@
 // The applications that are in use here. One is opened by its first caller, follows every change of its document, and
 // is closed when nobody has used it for a while.
 
+import type { PendingPolicy } from "../../gate/index.js";
 import type { Application, Change, Storage } from "../../storage/index.js";
 import { answerElsewhere } from "../relay/elsewhere.js";
 import { answerSessions } from "../sessions-elsewhere.js";
@@ -8,7 +9,7 @@ import { House } from "./house.js";
 import type { HouseServices } from "./types.js";
 
 export interface ApplicationsOptions {
-  readonly storage: Pick<Storage, "applications" | "feed" | "origin">;
+  readonly storage: Pick<Storage, "applications" | "feed" | "origin" | "secrets">;
   readonly services: HouseServices;
   /** An application that nobody uses is closed after this long; its servers with it. */
   readonly idleMs?: number;
@@ -24,6 +25,8 @@ export class Applications {
   readonly #opening = new Map<string, Promise<House | undefined>>();
   /** Why those that could not be opened could not, until they can. */
   readonly #failed = new Map<string, string>();
+  /** When each secret of an open application was last changed, as far as it was read. */
+  readonly #secrets = new Map<string, Map<string, number>>();
   /** Changes of one application are taken one after the other. */
   readonly #turns = new Map<string, Promise<void>>();
   readonly #sweeper: NodeJS.Timeout;
@@ -67,8 +70,18 @@ export class Applications {
     const byRules = [...this.#open.values()].flatMap(({ id, refusal }) =>
       refusal === undefined ? [] : [{ app: id, reason: `its rules are refused: ${refusal}` }],
     );
+    const pending = [...this.#open.values()].flatMap(({ id, pendingPolicy }) =>
+      pendingPolicy ? [{ app: id, reason: notRecorded(pendingPolicy) }] : [],
+    );
     const closed = [...this.#failed.keys()].map((app) => ({ app, reason: "it cannot be opened; the log says why" }));
-    return [...byRules, ...closed];
+    return [...byRules, ...pending, ...closed];
+  }
+
+  /** How many have a change of policy that is not recorded yet. */
+  get pendingPolicies(): number {
+    let count = 0;
+    for (const { pendingPolicy } of this.#open.values()) if (pendingPolicy) count++;
+    return count;
   }
 
   /** Undefined when there is no such application. */
@@ -85,6 +98,11 @@ export class Applications {
     return opening;
   }
 
+  /** Ends the streams of every application that have no end of their own. */
+  endStreams(): void {
+    for (const house of this.#open.values()) house.endpoint.endStreams();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#sweeper);
@@ -99,6 +117,7 @@ export class Applications {
     const application = await storage.applications.get(id);
     if (!application || this.#closed) return undefined;
     if (this.#open.size >= maxOpen) this.#closeOldest();
+    await this.#readSecrets(id);
     const house = await House.open(application, services);
     if (this.#closed) {
       await house.close();
@@ -133,7 +152,10 @@ export class Applications {
       case "application":
         return this.#inTurn(app, () => this.#reread(app));
       case "secret":
-        return this.#inTurn(app, () => house.secretChanged(name));
+        return this.#inTurn(app, async () => {
+          await this.#readSecrets(app);
+          await house.secretChanged(name);
+        });
       case "pin":
         // Named `server kind name`; what the server itself changed it has already told.
         if (action !== "changed") house.pinChanged(name.split(" ", 1)[0] as string);
@@ -145,7 +167,8 @@ export class Applications {
         return;
       }
       case "key":
-        if (action === "revoke") house.endpoint.revoked(name);
+        // What was opened with the permissions from before a change ends; its holder opens it again with those of now.
+        if (action === "revoke" || action === "changed") house.endpoint.revoked(name);
         return;
       case "session":
         if (action === "remove") house.endpoint.forget(name);
@@ -156,8 +179,35 @@ export class Applications {
     }
   }
 
+  /** Changes may have been missed, of any kind: everything that is kept of the store is read again. */
   #resync(): void {
-    for (const id of this.#open.keys()) this.#inTurn(id, () => this.#reread(id));
+    this.#failed.clear();
+    for (const id of this.#open.keys()) {
+      this.#inTurn(id, async () => {
+        await this.#reread(id);
+        const house = this.#open.get(id);
+        if (!house) return;
+        const before = this.#secrets.get(id) ?? new Map<string, number>();
+        const now = await this.#readSecrets(id);
+        for (const name of new Set([...before.keys(), ...now.keys()])) {
+          if (before.get(name) !== now.get(name)) await house.secretChanged(name);
+        }
+        await house.resync();
+      });
+    }
+  }
+
+  async #readSecrets(id: string): Promise<Map<string, number>> {
+    const { secrets } = this.#options.storage;
+    const found = new Map<string, number>();
+    let after: string | undefined;
+    do {
+      const page = await secrets.list(id, after === undefined ? {} : { after });
+      for (const { name, updatedAt } of page.items) found.set(name, updatedAt);
+      after = page.next;
+    } while (after !== undefined);
+    this.#secrets.set(id, found);
+    return found;
   }
 
   async #reread(id: string): Promise<void> {
@@ -166,6 +216,7 @@ export class Applications {
     const application: Application | undefined = await this.#options.storage.applications.get(id);
     if (application) return house.update(application);
     this.#open.delete(id);
+    this.#secrets.delete(id);
     await house.close();
   }
 
@@ -196,6 +247,13 @@ export class Applications {
 
   #closeOne(id: string, house: House): void {
     this.#open.delete(id);
+    this.#secrets.delete(id);
     void house.close();
   }
+}
+
+function notRecorded({ to, since, problem }: PendingPolicy): string {
+  const why = problem === undefined ? "" : ` (${problem})`;
+  const when = new Date(since).toISOString();
+  return `policy ${to.slice(0, 12)} not recorded since ${when}${why}: the stricter of old and new applies`;
 }

@@ -1,6 +1,7 @@
 // A connection whose settings are still being read (secrets come from the store). To everyone else it is there already.
 
 import type { Upstream, UpstreamHealth } from "../../upstream/index.js";
+import { callerFault } from "./caller-fault.js";
 
 const NOT_YET: UpstreamHealth = {
   state: "starting",
@@ -27,6 +28,7 @@ const NOT_YET: UpstreamHealth = {
   stderr: "",
   pid: undefined,
   containment: undefined,
+  sandbox: undefined,
 };
 
 /** `hide` takes out of a text what nobody may read. */
@@ -58,6 +60,9 @@ export function deferredUpstream(
       });
     return making;
   };
+  const forCaller = (error: unknown): never => {
+    throw callerFault(name, error);
+  };
   return {
     name,
     get state() {
@@ -66,10 +71,20 @@ export function deferredUpstream(
     get revision() {
       return made?.revision;
     },
-    start: async () => (await ready()).start(),
-    catalogue: async () => (await ready()).catalogue(),
-    request: (call) => (made ? made.request(call) : ready().then((upstream) => upstream.request(call))),
-    watch: async (uri) => (await ready()).watch(uri),
+    start: () =>
+      ready()
+        .then((upstream) => upstream.start())
+        .catch(forCaller),
+    catalogue: () =>
+      ready()
+        .then((upstream) => upstream.catalogue())
+        .catch(forCaller),
+    request: (call) =>
+      (made ? made.request(call) : ready().then((upstream) => upstream.request(call))).catch(forCaller),
+    watch: (uri) =>
+      ready()
+        .then((upstream) => upstream.watch(uri))
+        .catch(forCaller),
     onChange: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);

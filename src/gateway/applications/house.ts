@@ -1,11 +1,19 @@
 // An application while it is in use: what it has, the gate in front of it, and the endpoint that its callers reach.
 // Nothing in here knows of any other application.
 
-import { createGate, type Gate, type Limit, type PolicySet } from "../../gate/index.js";
+import {
+  createGate,
+  type Gate,
+  type Limit,
+  type PendingPolicy,
+  type PolicySet,
+  RecordedPolicy,
+} from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
 import type { Application, ApplicationDocument, ServerEntry } from "../../storage/index.js";
 import type { Tool } from "../../tool/index.js";
 import { callInside } from "../call.js";
+import { askClient } from "../client-request.js";
 import { Endpoint } from "../endpoint.js";
 import { toolSummaries } from "../gateway.js";
 import { Lists } from "../lists.js";
@@ -13,8 +21,10 @@ import { AppCatalogue } from "../relay/catalogue.js";
 import { elsewhere } from "../relay/elsewhere.js";
 import { Parked } from "../relay/parked.js";
 import { sessionsElsewhere } from "../sessions-elsewhere.js";
+import { Refusals } from "../refusals.js";
 import { relayedBy } from "../route.js";
 import type { Gateway } from "../types.js";
+import { matcher } from "./patterns.js";
 import { type LinkServices, ServerLink } from "./server-link.js";
 import type { CoreTools, HouseServices } from "./types.js";
 
@@ -37,7 +47,10 @@ export class House {
   #gate: Gate;
   #core: CoreTools;
   #policyTimer: NodeJS.Timeout | undefined;
+  #policyLoading: Promise<void> = Promise.resolve();
   #refusal: string | undefined;
+  readonly #policy: RecordedPolicy;
+  #lastInForce: string | undefined;
   #closed = false;
 
   private constructor(application: Application, services: HouseServices, core: CoreTools) {
@@ -48,6 +61,7 @@ export class House {
     this.parked = new Parked(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
+    this.#policy = this.#recordedPolicy();
     const { mcpPath, sessions, post } = services;
     const others = post && sessionsElsewhere(post, application.id);
     this.endpoint = new Endpoint(this.#gateway(), mcpPath, sessions?.(application.id), others);
@@ -91,16 +105,22 @@ export class House {
     return this.#refusal;
   }
 
+  /** A change of its policy that is not recorded yet. */
+  get pendingPolicy(): PendingPolicy | undefined {
+    return this.#policy.pending;
+  }
+
   get isIdle(): boolean {
     return this.endpoint.openSessions === 0;
   }
 
   /** The document was changed: what is the same goes on, what is not is made anew. */
   async update(application: Application): Promise<void> {
-    if (application.revision <= this.#application.revision) return;
     const before = this.#application.document;
     this.#application = application;
     const { document } = application;
+    // By content, not by revision: a store that was restored from a backup has older revisions, and they count.
+    if (same(before, document)) return;
     if (!same(coreOf(before), coreOf(document))) {
       const core = await this.#services.coreTools(application);
       const old = this.#core;
@@ -129,6 +149,15 @@ export class House {
     await this.#connect(this.#application.document);
   }
 
+  /** Changes may have been missed: what is kept in memory of the store is compared with it. */
+  async resync(): Promise<void> {
+    for (const link of this.#links.values()) {
+      await link.forgetAll();
+      void link.refresh();
+    }
+    await this.endpoint.resync();
+  }
+
   /** An operator accepted a difference, here or elsewhere. */
   pinChanged(server: string): void {
     void this.#links.get(server)?.refresh();
@@ -137,6 +166,7 @@ export class House {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#policyTimer);
+    this.#policy.close();
     for (const stop of this.#stops) stop();
     this.endpoint.close();
     this.parked.endAll();
@@ -190,20 +220,24 @@ export class House {
   #linkServices(): LinkServices {
     const { telemetry, pins, post } = this.#services;
     return {
+      budget: this.#services.retained.ofApp(this.id),
       elsewhere: post && elsewhere(post, this.id),
       connect: (server, entry, user) => this.#services.connect(this.#application, server, entry, user),
       accept: (server, entry, offered) => pins.accept(this.id, server, entry.pin ?? "first", offered),
       remembered: (server, entry) => pins.remembered(this.id, server, entry.pin ?? "first"),
-      offered: (link, catalogue) => {
-        if (this.#links.get(link.server) === link) this.#catalogue.put(link, catalogue, this.#terms(link));
-      },
+      offered: (link, catalogue) =>
+        this.#catalogue.put(link, catalogue, this.#terms(link), () => this.#links.get(link.server) === link),
       changed: (link, change) => {
         if (typeof change !== "object") return;
         this.#catalogue.announce({ kind: "resource", uri: link.namespace.uri(change.resource) });
       },
       failed: (link, error) => {
         const { server } = link;
-        telemetry.log.warning("a server cannot be reached", { app: this.id, server, problem: error.message });
+        telemetry.log.warning("a server cannot be reached", {
+          app: this.id,
+          server,
+          problem: (error instanceof Fault ? error.detail.operator : undefined) ?? error.message,
+        });
       },
     };
   }
@@ -253,6 +287,7 @@ export class House {
       observe,
       voices: [...this.#core.voices, ...(voices?.(this.id) ?? [])],
       limits: limitsOf(this.#application.document),
+      approvalLimits: this.#application.document.limits?.approvals ?? {},
       ...(sharedLimits ? { shared: sharedLimits } : {}),
       ...(guardrails ? { guardrails } : {}),
     });
@@ -266,32 +301,54 @@ export class House {
     }, POLICY_PAUSE_MS);
   }
 
+  #recordedPolicy(): RecordedPolicy {
+    const { ledger, telemetry } = this.#services;
+    return new RecordedPolicy({
+      apply: (policy) => {
+        this.#gate.swap(policy);
+        if (this.#closed || this.#policy.pending) return;
+        const before = this.#lastInForce;
+        this.#lastInForce = policy.hash;
+        // Lists that were read in between lack what the policy did not know yet.
+        if (before !== undefined && before !== policy.hash) this.#catalogue.announce({ kind: "tools" });
+      },
+      record: async ({ from, to, interim }) => {
+        const files = Object.keys(this.#application.document.policies ?? {});
+        await ledger?.append({ kind: "policy", old: from, new: to.hash, detail: { app: this.id, files, interim } });
+        telemetry.metrics.policyReloads.inc();
+        for (const { file, line, message } of to.warnings) {
+          telemetry.log.debug("a rule of the policy", { app: this.id, file, line, warning: message });
+        }
+      },
+      onPending: ({ to, problem }) =>
+        telemetry.log.error("policy change not recorded: the stricter of old and new applies until it is", {
+          app: this.id,
+          policy: to,
+          problem,
+        }),
+    });
+  }
+
+  /** One after the other: each is loaded for the tools there are when its turn comes. */
+  #loadPolicy(): Promise<void> {
+    this.#policyLoading = this.#policyLoading.then(() => this.#loadPolicyNow());
+    return this.#policyLoading;
+  }
+
   /** A set that cannot be loaded changes nothing; where there was none, everything stays denied. */
-  async #loadPolicy(): Promise<void> {
-    const { policies, ledger, telemetry } = this.#services;
-    const from = this.#gate.policy.hash;
+  async #loadPolicyNow(): Promise<void> {
+    const { policies, telemetry } = this.#services;
     try {
       const own = this.#application.document.policies ?? {};
-      const set = policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
+      const set = await policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
       this.#refusal = undefined;
-      if (set.hash === from) return this.#gate.swap(set);
-      await ledger?.append({
-        kind: "policy",
-        old: from,
-        new: set.hash,
-        detail: { app: this.id, files: Object.keys(own) },
-      });
-      this.#gate.swap(set);
-      telemetry.metrics.policyReloads.inc();
-      for (const { file, line, message } of set.warnings) {
-        telemetry.log.debug("a rule of the policy", { app: this.id, file, line, warning: message });
-      }
+      if (!this.#closed) await this.#policy.put(set);
     } catch (error) {
       this.#refusal = (error as Error).message;
       telemetry.metrics.policyRefusals.inc();
       telemetry.log.error("the policy of an application is refused, what was in force stays", {
         app: this.id,
-        kept: from,
+        kept: this.#policy.recorded,
         problem: (error as Error).message,
       });
     }
@@ -311,14 +368,23 @@ export class House {
       },
       telemetry: services.telemetry,
       limits: services.limits,
+      retained: services.retained,
+      calls: services.calls,
       plainMethods: new Set(),
       readOnlyTools: this.#catalogue.readOnlyTools,
       unguardedTools: new Set(),
       keepArguments: services.keepArguments,
       approvalUrl: services.approvalUrl,
+      approvalAddresses: services.approvalAddresses,
       seal: services.seal,
       lists: new Lists(this.#catalogue),
+      refusals: new Refusals({
+        perMinute: services.limits.refusalsPerMinute,
+        ledger: services.ledger,
+        telemetry: services.telemetry,
+      }),
       callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
+      askClient: (request) => askClient(gateway, request),
     };
     return gateway;
   }
@@ -339,23 +405,4 @@ function limitsOf({ limits = {} }: ApplicationDocument): Limit[] {
     const rate = limits[per];
     return rate ? [{ per, ...rate, ...(costs ? { costs } : {}) } as Limit] : [];
   });
-}
-
-/** `*` stands for anything; a pattern without one is a name. */
-export function matcher(patterns: readonly string[]): (name: string) => boolean {
-  const names = new Set(patterns.filter((pattern) => !pattern.includes("*")));
-  const parts = patterns.filter((pattern) => pattern.includes("*")).map((pattern) => pattern.split("*"));
-  return (name) => names.has(name) || parts.some((pieces) => matches(pieces, name));
-}
-
-function matches(pieces: readonly string[], name: string): boolean {
-  const last = pieces.length - 1;
-  let at = 0;
-  for (const [i, piece] of pieces.entries()) {
-    if (i === last) return name.length - piece.length >= at && name.endsWith(piece);
-    const found = i === 0 ? (name.startsWith(piece) ? 0 : -1) : name.indexOf(piece, at);
-    if (found < 0) return false;
-    at = found + piece.length;
-  }
-  return true;
 }

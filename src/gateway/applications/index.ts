@@ -1,6 +1,6 @@
 export { Applications, type ApplicationsOptions } from "./applications.js";
 export { deferredUpstream } from "./deferred.js";
-export { matcher } from "./house.js";
+export { matcher } from "./patterns.js";
 export { Lobby, type LobbyOptions } from "./lobby.js";
 export { PolicyBook } from "./policies.js";
 export { storedSessions } from "./session-store.js";

@@ -2,15 +2,31 @@
 // A caller of one application reaches nothing of another, because nothing of it is behind the door it is let through.
 
 import type { Principal } from "../../gate/index.js";
-import { DELEGATION_META, type Identify, unknownCaller } from "../../identity/index.js";
-import { asFault, Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
-import type { Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../../transport/index.js";
+import { type Identify, unknownCaller } from "../../identity/index.js";
+import { asFault, Fault, type RetainedBytes } from "../../protocol/index.js";
+import type {
+  Admission,
+  Channel,
+  Handler,
+  HttpRequest,
+  Inbound,
+  Malformed,
+  Peer,
+  Reply,
+} from "../../transport/index.js";
+import { Admissions } from "../admission.js";
+import type { CallsInFlight } from "../calls-in-flight.js";
 import type { Endpoint, Known } from "../endpoint.js";
+import { type Claim, claimIn } from "./credential-in-text.js";
 import type { House } from "./house.js";
 import { Turns } from "./turns.js";
 
 export interface LobbyOptions {
   readonly identify: Identify;
+  /** Decides by the head of a request how much may follow; `identify` unless a message can change who it is from. */
+  readonly admits?: Identify;
+  readonly retained: RetainedBytes;
+  readonly calls: CallsInFlight;
   readonly applications: { peek(id: string): House | undefined; get(id: string): Promise<House | undefined> };
   /** Has nothing and lets nobody in: it words the answers to whoever is not known. */
   readonly outside: Endpoint;
@@ -18,14 +34,26 @@ export interface LobbyOptions {
   readonly open?: (request: HttpRequest) => boolean;
 }
 
+/** Callers that are not known take turns like one application; no application has this name. */
+const UNKNOWN = " unknown";
+
 export class Lobby implements Handler {
   readonly #options: LobbyOptions;
   /** A lasting connection belongs to the application of its first caller. */
   readonly #channels = new Map<Channel, House>();
   readonly #turns = new Turns();
+  readonly #admissions: Admissions;
 
   constructor(options: LobbyOptions) {
+    const { identify, admits = identify, retained, calls, outside } = options;
     this.#options = options;
+    this.#admissions = new Admissions(admits, retained, calls, (fault, peer, reply) =>
+      outside.refused(fault, peer, reply),
+    );
+  }
+
+  admit(peer: Peer): Admission | Promise<Admission> {
+    return this.#admissions.admit(peer);
   }
 
   connected(channel: Channel): void {
@@ -33,16 +61,21 @@ export class Lobby implements Handler {
   }
 
   message(inbound: Inbound): void {
-    const said = saidIn(inbound.text);
-    this.#enter(inbound.peer, said?.auth, said?.meta, (house, known) => {
+    const { maxValues } = this.#options.outside.gateway.limits;
+    this.#enter(inbound.peer, claimIn(inbound.text, maxValues), (house, known) => {
       const { text, peer, reply, channel } = inbound;
       const { outside } = this.#options;
-      if (!house) return outside.message({ text, peer, reply, known });
-      if (!channel) return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, known }));
-      if (this.#seat(channel, house)) {
-        return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, channel, known }));
+      const refuse = (by: Known) => (): void => outside.message({ text, peer, reply, known: by });
+      if (!house) return this.#turns.take(UNKNOWN, refuse(known), text.length);
+      if (!channel) {
+        return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, known }), text.length);
       }
-      outside.message({ text, peer, reply, known: unknownCaller() });
+      if (this.#seat(channel, house)) {
+        if (!(known instanceof Fault)) channel.authenticated?.(this.#options.retained.of(known));
+        const run = (): void => house.endpoint.message({ text, peer, reply, channel, known });
+        return this.#turns.take(house.id, run, text.length);
+      }
+      this.#turns.take(UNKNOWN, refuse(unknownCaller()), text.length);
     });
   }
 
@@ -54,23 +87,23 @@ export class Lobby implements Handler {
     if (this.#options.open?.(request)) return true;
     const { outside } = this.#options;
     // Whether a path is served does not depend on who asks: unknown callers learn nothing from the answer.
-    this.#enter(request.peer, undefined, undefined, (house, known) => {
-      const endpoint = house?.endpoint ?? outside;
+    this.#enter(request.peer, undefined, (house, known) => {
       const { method, path, query, peer, body, reply } = request;
-      if (!endpoint.http({ method, path, query, peer, body, reply, known })) reply.end(undefined, { status: 404 });
+      const answer = (endpoint: Endpoint): void => {
+        if (!endpoint.http({ method, path, query, peer, body, reply, known })) reply.end(undefined, { status: 404 });
+      };
+      this.#turns.take(house?.id ?? UNKNOWN, () => answer(house?.endpoint ?? outside), body.length);
     });
     return true;
   }
 
-  #enter(
-    peer: Peer,
-    auth: JsonValue | undefined,
-    meta: JsonValue | undefined,
-    then: (house: House | undefined, known: Known) => void,
-  ): void {
+  #enter(peer: Peer, claim: Claim | undefined, then: (house: House | undefined, known: Known) => void): void {
+    const { identify, admits = identify } = this.#options;
     let known: Principal | Promise<Principal>;
     try {
-      known = this.#options.identify(peer, auth, meta);
+      const byHead = claim === undefined && admits === identify ? this.#admissions.knownBy(peer) : undefined;
+      if (byHead instanceof Fault) throw byHead;
+      known = byHead ?? identify(peer, claim?.auth, claim?.meta);
     } catch (error) {
       return then(undefined, asFault(error));
     }
@@ -116,34 +149,4 @@ function unavailable(error: unknown): Fault {
   return error instanceof Fault
     ? error
     : new Fault("Unavailable", "the application cannot be opened now; its operator finds the reason in the log");
-}
-
-/** The credential that a text carries itself, for transports without headers; a batch has one for all of it. */
-function saidIn(text: string): { auth: JsonValue | undefined; meta: JsonValue | undefined } | undefined {
-  // Most texts carry none, and they are parsed only once, later on.
-  if (!text.includes('"auth"') && !text.includes("portcullis\\/") && !text.includes("portcullis/")) return undefined;
-  try {
-    const value = JSON.parse(text) as JsonValue;
-    const first = Array.isArray(value) ? value[0] : value;
-    if (!isJsonObject(first)) return undefined;
-    // Two callers in one batch: nobody can tell which of them is asking, so it is nobody.
-    if (Array.isArray(value) && value.some((each) => !isJsonObject(each) || differs(each, first))) return NOBODY;
-    const params = isJsonObject(first.params) ? first.params : {};
-    return { auth: first.auth, meta: params._meta };
-  } catch {
-    return undefined;
-  }
-}
-
-/** No credential has this form. */
-const NOBODY = { auth: false, meta: undefined } as const;
-
-function differs(a: JsonObject, b: JsonObject): boolean {
-  return JSON.stringify(claimOf(a)) !== JSON.stringify(claimOf(b));
-}
-
-/** What a message says of whom it is from. */
-function claimOf({ auth, params }: JsonObject): JsonValue[] {
-  const meta = isJsonObject(params) && isJsonObject(params._meta) ? params._meta : {};
-  return [auth ?? null, meta[DELEGATION_META] ?? null];
 }

@@ -15,6 +15,8 @@ export function pool(members: readonly Upstream[]): Upstream {
     }
     return best;
   };
+  // Instances may differ for a while; what is compared with the pins is what changed last.
+  let changedLast: Upstream | undefined;
   return {
     name: first.name,
     get state() {
@@ -26,11 +28,16 @@ export function pool(members: readonly Upstream[]): Upstream {
     start: async () => {
       await Promise.all(members.map((member) => member.start()));
     },
-    catalogue: () => leastBusy().catalogue(),
+    catalogue: () => (changedLast?.state === "ready" ? changedLast : leastBusy()).catalogue(),
     request: (call) => leastBusy().request(call),
     watch: (uri) => first.watch(uri),
     onChange: (listener) => {
-      const stops = members.map((member) => member.onChange(listener));
+      const stops = members.map((member) =>
+        member.onChange((change) => {
+          if (typeof change === "string") changedLast = member;
+          listener(change);
+        }),
+      );
       return () => {
         for (const stop of stops) stop();
       };

@@ -2,17 +2,21 @@
 
 import { createHash } from "node:crypto";
 import type { Principal } from "../../gate/index.js";
-import { Fault } from "../../protocol/index.js";
+import { type ByteBudget, Fault } from "../../protocol/index.js";
 import type { ServerEntry } from "../../storage/index.js";
 import type { Catalogue, Upstream, UpstreamChange } from "../../upstream/index.js";
+import type { Forwards } from "../forward.js";
 import type { Elsewhere } from "../relay/elsewhere.js";
 import { BARE, Namespace, schemeFor } from "../relay/names.js";
 import type { Parked } from "../relay/parked.js";
 import type { Link } from "../relay/relay.js";
 import { ResourceCache } from "../relay/resource-cache.js";
+import { matcher } from "./patterns.js";
 import { pool } from "./pool.js";
 
 export interface LinkServices {
+  /** What the application may keep. */
+  readonly budget: ByteBudget;
   readonly elsewhere: Elsewhere | undefined;
   /** A connection; with a user's own credential where the server knows its users. */
   connect(server: string, entry: ServerEntry, user: string | undefined): Upstream;
@@ -20,7 +24,7 @@ export interface LinkServices {
   accept(server: string, entry: ServerEntry, offered: Catalogue): Promise<Catalogue>;
   /** What was accepted before, for the time until the server has started. */
   remembered(server: string, entry: ServerEntry): Promise<Catalogue | undefined>;
-  offered(link: ServerLink, catalogue: Catalogue): void;
+  offered(link: ServerLink, catalogue: Catalogue): Promise<void>;
   changed(link: ServerLink, change: UpstreamChange): void;
   failed(link: ServerLink, error: Error): void;
 }
@@ -38,6 +42,7 @@ export class ServerLink implements Link {
   readonly isAlone: boolean;
   readonly elsewhere: Elsewhere | undefined;
   readonly cache: ResourceCache;
+  readonly forwards: Forwards;
   readonly #services: LinkServices;
   readonly #own: Upstream;
   readonly #users = new Map<string, Upstream>();
@@ -54,7 +59,8 @@ export class ServerLink implements Link {
     this.parked = parked;
     this.elsewhere = services.elsewhere;
     this.isAlone = isAlone;
-    this.cache = new ResourceCache(entry.resourceTtlMs ?? 0);
+    this.cache = new ResourceCache(entry.resourceTtlMs ?? 0, Date.now, services.budget);
+    this.forwards = matcher(entry.forward ?? []);
     this.#services = services;
     // A server that stands alone keeps its own names.
     const prefix = entry.prefix ?? (isAlone ? "" : server);
@@ -103,7 +109,7 @@ export class ServerLink implements Link {
   async open(): Promise<void> {
     const remembered = await this.#services.remembered(this.server, this.entry);
     if (remembered && !this.#closed) {
-      this.#services.offered(this, remembered);
+      await this.#services.offered(this, remembered);
       void this.refresh();
       return;
     }
@@ -132,6 +138,11 @@ export class ServerLink implements Link {
     await upstream?.close();
   }
 
+  /** Any user's credential may be another one now. */
+  async forgetAll(): Promise<void> {
+    for (const user of [...this.#users.keys()]) await this.forget(user);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#retry);
@@ -146,7 +157,7 @@ export class ServerLink implements Link {
       const accepted = await this.#services.accept(this.server, this.entry, offered);
       if (this.#closed) return;
       this.#retryMs = FIRST_RETRY_MS;
-      this.#services.offered(this, accepted);
+      await this.#services.offered(this, accepted);
     } catch (error) {
       if (this.#closed) return;
       this.#services.failed(this, error as Error);

@@ -6,6 +6,8 @@ import type { LogLevel } from "../../tool/index.js";
 import type { SessionChange, SessionKeeper } from "../session.js";
 
 const TRIES = 5;
+/** The store prolongs at most so many at once. */
+const TOUCH_AT_ONCE = 1_000;
 
 export function storedSessions(store: Sessions, replica: string, ttlMs: number): SessionKeeper {
   return {
@@ -43,6 +45,12 @@ export function storedSessions(store: Sessions, replica: string, ttlMs: number):
         logLevel: (state.logLevel ?? "info") as LogLevel,
         subscriptions: subscriptionsIn(state),
       };
+    },
+    touch(ids) {
+      for (let i = 0; i < ids.length; i += TOUCH_AT_ONCE) {
+        // A store that is away now is told with the next sweep, long before they expire.
+        void store.touch(ids.slice(i, i + TOUCH_AT_ONCE), ttlMs).catch(() => {});
+      }
     },
     remove: (id) => void store.remove(id).catch(() => {}),
   };

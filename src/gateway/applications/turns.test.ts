@@ -16,6 +16,59 @@ describe("turns", () => {
     expect(done.filter((app) => app === "loud")).toHaveLength(100);
   });
 
+  it("makes an application pause in proportion after a message that took long, and nobody else", async () => {
+    let now = 0;
+    const turns = new Turns(() => now);
+    const done: string[] = [];
+    const costly = (): void => {
+      now += 50;
+      done.push("costly");
+    };
+    turns.take("quiet", () => {});
+    for (let i = 0; i < 3; i++) turns.take("loud", costly);
+    for (let i = 0; i < 5; i++) {
+      turns.take("quiet", () => done.push("quiet"));
+      await turn();
+    }
+    expect(done).toEqual(["costly", "quiet", "quiet", "quiet", "quiet", "quiet"]);
+    now += 100;
+    turns.take("quiet", () => {});
+    await turn();
+    await turn();
+    expect(done.filter((what) => what === "costly")).toHaveLength(2);
+  });
+
+  it("counts what it took to receive a long message before its turn", async () => {
+    let now = 0;
+    const turns = new Turns(() => now);
+    let ran = 0;
+    turns.take("quiet", () => {});
+    for (let i = 0; i < 3; i++) turns.take("loud", () => ran++, 4_000_000);
+    for (let i = 0; i < 10; i++) {
+      turns.take("quiet", () => {});
+      await turn();
+    }
+    expect(ran).toBe(1);
+    now = 30;
+    turns.take("quiet", () => {});
+    await turn();
+    await turn();
+    expect(ran).toBe(2);
+  });
+
+  it("lets in at last what waited for its application's pause", async () => {
+    const turns = new Turns();
+    const done: number[] = [];
+    const busy = (i: number) => (): void => {
+      const until = performance.now() + 5;
+      while (performance.now() < until);
+      done.push(i);
+    };
+    turns.take("quiet", () => {});
+    for (let i = 0; i < 3; i++) turns.take("loud", busy(i));
+    await expect.poll(() => done, { timeout: 30_000 }).toEqual([0, 1, 2]);
+  });
+
   it("keeps the order of one application's messages", async () => {
     const turns = new Turns();
     const done: number[] = [];

@@ -1,21 +1,39 @@
 // A fair share of the processor. One application that sends without pause is let in a message at a time, and
-// between those come the messages of the others; one that is alone is not held back.
+// between those come the messages of the others; one that is alone is not held back. While others are there, a message
+// that took long is followed by a pause of its application in proportion: what counts is time, not messages.
+
+interface Waiting {
+  readonly run: () => void;
+  readonly chars: number;
+}
 
 interface Line {
-  readonly waiting: (() => void)[];
+  readonly waiting: Waiting[];
   /** Let in since the others last had their turn. */
   taken: number;
+  /** No message is let in before. */
+  readyAt: number;
 }
 
 /** Messages of one application in one go, while others are there. With two, a flood cost the others half as much again. */
 const AT_ONCE = 1;
 /** Whoever sent something so recently is there. */
 const RECENT_MS = 1_000;
+/** A message that takes no longer needs no pause. */
+const SHORT_MS = 2;
+/** What it took to receive and decode a message before its turn, for each of its characters. */
+const READ_MS_PER_CHAR = 3e-6;
+/** So many times as long as its message took an application pauses. */
+const PAUSE_FACTOR = 2;
+/** A machine that stalled is no reason to stop an application for longer. */
+const MAX_PAUSE_MS = 500;
 
 export class Turns {
   readonly #lines = new Map<string, Line>();
   readonly #now: () => number;
   #isScheduled = false;
+  /** Set while all that waits belongs to applications that pause. */
+  #pause: NodeJS.Timeout | undefined;
   #last = "";
   /** When somebody else than the one before was last heard. */
   #mixedAt = Number.NEGATIVE_INFINITY;
@@ -25,7 +43,7 @@ export class Turns {
   }
 
   /** Now, or when the messages of others that came before have had their turn. */
-  take(app: string, run: () => void): void {
+  take(app: string, run: () => void, chars = 0): void {
     const now = this.#now();
     if (app !== this.#last) {
       if (this.#last !== "") this.#mixedAt = now;
@@ -34,18 +52,32 @@ export class Turns {
     if (now - this.#mixedAt > RECENT_MS && this.#lines.size === 0) return run();
     let line = this.#lines.get(app);
     if (!line) {
-      line = { waiting: [], taken: 0 };
+      line = { waiting: [], taken: 0, readyAt: now };
       this.#lines.set(app, line);
     }
-    this.#schedule();
-    if (line.taken < AT_ONCE && line.waiting.length === 0) {
-      line.taken++;
-      run();
-    } else line.waiting.push(run);
+    this.#schedule(0);
+    if (line.taken < AT_ONCE && line.waiting.length === 0 && line.readyAt <= now) this.#run(line, { run, chars }, now);
+    else line.waiting.push({ run, chars });
   }
 
-  #schedule(): void {
+  #run(line: Line, { run, chars }: Waiting, startedAt: number): void {
+    line.taken++;
+    try {
+      run();
+    } finally {
+      const endedAt = this.#now();
+      const tookMs = endedAt - startedAt + chars * READ_MS_PER_CHAR;
+      if (tookMs > SHORT_MS) line.readyAt = endedAt + Math.min(PAUSE_FACTOR * tookMs, MAX_PAUSE_MS);
+    }
+  }
+
+  #schedule(waitMs: number): void {
     if (this.#isScheduled) return;
+    clearTimeout(this.#pause);
+    if (waitMs >= 1) {
+      this.#pause = setTimeout(() => this.#next(), waitMs);
+      return;
+    }
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -54,17 +86,18 @@ export class Turns {
   }
 
   #next(): void {
+    const now = this.#now();
     for (const [app, line] of this.#lines) {
       line.taken = 0;
-      if (line.waiting.length === 0) this.#lines.delete(app);
+      if (line.waiting.length === 0 && line.readyAt <= now) this.#lines.delete(app);
     }
+    let firstAt = Number.POSITIVE_INFINITY;
     for (const line of this.#lines.values()) {
       // What is waiting is bounded by the connections and requests that the transport lets in.
-      for (const run of line.waiting.splice(0, AT_ONCE)) {
-        line.taken++;
-        run();
-      }
+      const ready = line.readyAt <= now ? line.waiting.splice(0, AT_ONCE) : [];
+      for (const each of ready) this.#run(line, each, this.#now());
+      firstAt = Math.min(firstAt, line.readyAt);
     }
-    if (this.#lines.size > 0) this.#schedule();
+    if (this.#lines.size > 0) this.#schedule(firstAt - this.#now());
   }
 }

@@ -1,5 +1,6 @@
 import type { Approvals, Guardrail, SharedLimits, Voice } from "../../gate/index.js";
 import type { Ledger } from "../../ledger/index.js";
+import type { RetainedBytes } from "../../protocol/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 import type { Implementation, Tool } from "../../tool/index.js";
@@ -8,6 +9,7 @@ import type { Post } from "../post/post.js";
 import type { Seal } from "../seal.js";
 import type { SessionKeeper } from "../session.js";
 import type { GatewayLimits } from "../types.js";
+import type { CallsInFlight } from "../calls-in-flight.js";
 import type { PolicyBook } from "./policies.js";
 
 /** What every application is given: made once, where the rooms are wired together. */
@@ -17,6 +19,8 @@ export interface HouseServices {
   readonly ledger: Ledger | undefined;
   readonly telemetry: Telemetry;
   readonly limits: GatewayLimits;
+  readonly retained: RetainedBytes;
+  readonly calls: CallsInFlight;
   readonly approvals: Approvals;
   readonly policies: PolicyBook;
   readonly guardrails?: readonly Guardrail[];
@@ -30,6 +34,8 @@ export interface HouseServices {
   readonly observe: boolean;
   readonly keepArguments: boolean;
   readonly approvalUrl?: (challenge: string) => string | undefined;
+  /** Further addresses of the page where calls are approved, which no server may send people to. */
+  readonly approvalAddresses?: () => readonly string[];
   readonly seal: Seal;
   readonly pins: PinKeeper;
   coreTools(application: Application): Promise<CoreTools>;

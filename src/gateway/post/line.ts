@@ -1,7 +1,7 @@
 // A conversation with another replica, from one side. What is said arrives in order and whole, or the line has ended;
 // a side that falls silent has ended it.
 
-import { Fault, isJsonObject, type JsonObject } from "../../protocol/index.js";
+import { type ByteBudget, Charge, Fault, isJsonObject, type JsonObject } from "../../protocol/index.js";
 
 export interface Hears {
   heard(body: JsonObject): void;
@@ -19,7 +19,8 @@ export interface LineTimes {
 }
 
 const MAX_PENDING = 1_000;
-const MAX_PENDING_CHARS = 8 * 1024 * 1024;
+/** One message of the largest size, and some more. */
+const MAX_PENDING_CHARS = 5 * 1024 * 1024;
 
 export class Line {
   readonly #post: (letter: JsonObject) => Promise<void>;
@@ -28,6 +29,7 @@ export class Line {
   readonly #times: LineTimes;
   #pending: JsonObject[] = [];
   #pendingChars = 0;
+  readonly #charge: Charge;
   #opening: JsonObject | undefined;
   #isBegun = false;
   #isPosting = false;
@@ -36,7 +38,14 @@ export class Line {
   #beat: NodeJS.Timeout | undefined;
   #silence: NodeJS.Timeout;
 
-  constructor(post: (letter: JsonObject) => Promise<void>, hears: Hears, forget: () => void, times: LineTimes) {
+  constructor(
+    post: (letter: JsonObject) => Promise<void>,
+    hears: Hears,
+    forget: () => void,
+    times: LineTimes,
+    budget?: ByteBudget,
+  ) {
+    this.#charge = new Charge(budget);
     this.#post = post;
     this.#hears = hears;
     this.#forget = forget;
@@ -61,7 +70,8 @@ export class Line {
     if (this.isOver) return;
     this.#pending.push(body);
     this.#pendingChars += JSON.stringify(body).length;
-    if (this.#pending.length > MAX_PENDING || this.#pendingChars > MAX_PENDING_CHARS) {
+    const isOver = this.#pending.length > MAX_PENDING || this.#pendingChars > MAX_PENDING_CHARS;
+    if (isOver || !this.#charge.set(2 * this.#pendingChars)) {
       return this.broken(new Fault("TooMany", "the other replica is slower than what it has to be told"));
     }
     this.#flush();
@@ -96,6 +106,7 @@ export class Line {
     if (this.#isOver) return;
     const wasEnding = this.#isEnding;
     this.#isOver = true;
+    this.#charge.set(0);
     clearInterval(this.#beat);
     clearTimeout(this.#silence);
     this.#forget();
@@ -115,6 +126,7 @@ export class Line {
     this.#post(letter).then(
       () => {
         this.#isPosting = false;
+        this.#charge.set(2 * this.#pendingChars);
         if (isLast) this.#over(undefined);
         else this.#flush();
       },

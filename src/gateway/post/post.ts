@@ -3,7 +3,7 @@
 // them.
 
 import { randomBytes } from "node:crypto";
-import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue, type RetainedBytes } from "../../protocol/index.js";
 import type { Change, Storage } from "../../storage/index.js";
 import { lock, unlock } from "../box.js";
 import { type Hears, Line, type LineTimes } from "./line.js";
@@ -13,6 +13,8 @@ export interface PostOptions extends Partial<LineTimes> {
   readonly storage: Pick<Storage, "origin" | "letters" | "feed" | "replicas">;
   /** Shared by the replicas. */
   readonly key: Buffer;
+  /** What callers make this process keep. */
+  readonly retained?: RetainedBytes;
 }
 
 /** What somebody does who is called; answers with how the line is listened to from here. */
@@ -37,6 +39,7 @@ export class Post {
   readonly #storage: PostOptions["storage"];
   readonly #key: Buffer;
   readonly #times: LineTimes;
+  readonly #retained: RetainedBytes | undefined;
   readonly #lines = new Map<string, Line>();
   readonly #lineShares = new Shares("lines to other replicas", LINE_SHARE);
   readonly #tellingShares = new Shares("messages for other replicas", TELLING_SHARE);
@@ -49,7 +52,8 @@ export class Post {
   #lookedAt = Number.NEGATIVE_INFINITY;
   #unwatch: (() => void) | undefined;
 
-  private constructor({ storage, key, ...times }: PostOptions) {
+  private constructor({ storage, key, retained, ...times }: PostOptions) {
+    this.#retained = retained;
     this.address = storage.origin;
     this.#storage = storage;
     this.#key = key;
@@ -96,7 +100,7 @@ export class Post {
   /** Calls another replica for somebody. `hears` learns what it says, and when the line has ended and why. */
   call(to: string, kind: string, body: JsonObject, hears: Hears, by: Owner): Line {
     const release = this.#lineShares.take(by);
-    const line = this.#newLine(to, randomBytes(12).toString("base64url"), hears, release);
+    const line = this.#newLine(to, randomBytes(12).toString("base64url"), hears, by, release);
     this.isThere(to).then(
       (isThere) => {
         if (isThere) line.begin({ open: kind, body });
@@ -146,7 +150,7 @@ export class Post {
     return this.#storage.letters.post(to, text, LETTER_MS);
   }
 
-  #newLine(to: string, id: string, hears: Hears, release: () => void = () => {}): Line {
+  #newLine(to: string, id: string, hears: Hears, by: Owner, release: () => void = () => {}): Line {
     if (this.#lines.size >= MAX_LINES) {
       release();
       throw new Fault("TooMany", `${MAX_LINES} lines to other replicas are open`);
@@ -159,6 +163,7 @@ export class Post {
         release();
       },
       this.#times,
+      this.#retained?.of(by),
     );
     this.#lines.set(id, line);
     return line;
@@ -201,7 +206,9 @@ export class Post {
     const answers = this.#answers.get(open);
     if (!answers || typeof from !== "string") return;
     let hears: Hears = { heard: () => {}, ended: () => {} };
-    const line = this.#newLine(from, id, { heard: (each) => hears.heard(each), ended: (fault) => hears.ended(fault) });
+    const by = { app: String(body.app ?? ""), agent: String(body.agent ?? "") };
+    const listening: Hears = { heard: (each) => hears.heard(each), ended: (fault) => hears.ended(fault) };
+    const line = this.#newLine(from, id, listening, by);
     line.begin({});
     try {
       hears = answers(body, line);

@@ -1,12 +1,13 @@
 // What one application has: its own tools and those of its downstream servers, under the names its callers use.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import {
   type Change,
   type CompiledDefinition,
   compileDefinition,
   definitionHash,
   type Implementation,
+  type InstructionPart,
   type Prompt,
   type PromptDefinition,
   type Resource,
@@ -18,7 +19,7 @@ import {
   type ToolDefinition,
   UriTemplate,
 } from "../../tool/index.js";
-import type { Catalogue } from "../../upstream/index.js";
+import type { Catalogue, ExpectedDefinition } from "../../upstream/index.js";
 import type { Relayed } from "../types.js";
 import { shortName } from "./names.js";
 import { type HeadersFor, type Link, relayPrompt, relayResource, relayTool } from "./relay.js";
@@ -32,13 +33,13 @@ export interface ServerTerms {
   routes: readonly { readonly prefix: string; readonly strip: boolean }[];
 }
 
-interface Section {
+interface Section extends InstructionPart {
   readonly link: Link;
   readonly tools: Tool[];
   readonly resources: Resource[];
   readonly templates: ResourceTemplate[];
   readonly prompts: Prompt[];
-  readonly instructions: string | undefined;
+  readonly instructions: string;
   readonly readOnly: readonly string[];
 }
 
@@ -46,7 +47,6 @@ export type RelayedTool = Tool & { readonly relayed: Relayed };
 
 /** MCP's rule for the name of a tool; anything else could pass for something it is not. */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
-const MAX_INSTRUCTIONS = 32_768;
 
 export class AppCatalogue implements ServerDefinition {
   readonly info: Implementation;
@@ -56,7 +56,7 @@ export class AppCatalogue implements ServerDefinition {
   readonly aliases = new Map<string, string>();
   readonly readOnlyTools = new Set<string>();
   templates: ResourceTemplate[] = [];
-  instructions: string | undefined;
+  instructionParts: readonly InstructionPart[] = [];
   /** Set by whoever holds the connections. */
   follow: (uri: string) => () => void = () => () => {};
   /** Why something a server offers is not here. */
@@ -82,8 +82,11 @@ export class AppCatalogue implements ServerDefinition {
     for (const listener of this.#listeners) listener(change);
   }
 
-  put(link: Link, offered: Catalogue, terms: ServerTerms): void {
-    this.#sections.set(link.server, sectionOf(link, offered, terms));
+  /** Made in slices; `isWanted` says in the end whether the server is still one of the application's. */
+  async put(link: Link, offered: Catalogue, terms: ServerTerms, isWanted: () => boolean): Promise<void> {
+    const section = await sectionOf(link, offered, terms);
+    if (!isWanted()) return;
+    this.#sections.set(link.server, section);
     this.#changed();
   }
 
@@ -123,7 +126,6 @@ export class AppCatalogue implements ServerDefinition {
     for (const map of [this.tools, this.resources, this.prompts, this.aliases]) map.clear();
     this.readOnlyTools.clear();
     this.templates = [];
-    const said: string[] = [];
     for (const tool of this.#local) this.tools.set(tool.definition.name, tool);
     // In the order of their names, so that every replica settles a clash the same way.
     const sections = [...this.#sections.values()].sort((a, b) => (a.link.server < b.link.server ? -1 : 1));
@@ -134,11 +136,10 @@ export class AppCatalogue implements ServerDefinition {
       this.#add(server, section.resources, this.resources, (resource) => resource.definition.uri);
       this.templates.push(...section.templates);
       for (const name of section.readOnly) this.readOnlyTools.add(name);
-      if (section.instructions) said.push(`# ${server}\n\n${section.instructions}`);
     }
-    this.instructions = said.length === 0 ? undefined : said.join("\n\n").slice(0, MAX_INSTRUCTIONS);
-    for (const name of this.tools.keys()) {
-      const short = shortName(name);
+    this.instructionParts = sections.filter(({ instructions }) => instructions !== "");
+    for (const [name, tool] of this.tools) {
+      const short = shortOf(tool);
       if (short === name) continue;
       // An alias is ours: a tool that happens to be called so is not reached by it, nor hidden behind it.
       if (this.tools.delete(short)) this.left.push({ server: "", name: short, why: "its name is an alias of another" });
@@ -174,31 +175,45 @@ function refusal(name: string, taken: ReadonlyMap<string, unknown>, allowed: Reg
   return taken.has(name) ? "the name is taken" : "";
 }
 
-function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Section {
+async function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Promise<Section> {
   const tools: Tool[] = [];
   const readOnly: string[] = [];
-  for (const definition of offered.tools) {
-    if (typeof definition.name !== "string" || !isJsonObject(definition.inputSchema)) continue;
+  const resources: Resource[] = [];
+  const templates: ResourceTemplate[] = [];
+  const prompts: Prompt[] = [];
+  await inSlices(offered.tools, (definition) => {
+    if (typeof definition.name !== "string" || !isJsonObject(definition.inputSchema)) return;
     for (const [canonical, raw] of namesOf(link, terms, definition.name)) {
-      tools.push(toolOf(link, definition, canonical, raw, terms));
+      const tool = toolOf(link, definition, canonical, raw, terms);
+      shortOf(tool);
+      tools.push(tool);
       if (terms.readOnly(definition.name)) readOnly.push(canonical);
     }
+  });
+  await inSlices(offered.resources, (each) => {
+    if (typeof each.uri === "string") resources.push(resourceOf(link, each as unknown as ResourceDefinition));
+  });
+  await inSlices(offered.resourceTemplates, (each) => {
+    if (typeof each.uriTemplate !== "string") return;
+    templates.push(...templateOf(link, each as unknown as ResourceTemplateDefinition));
+  });
+  await inSlices(offered.prompts, (each) => {
+    if (typeof each.name === "string") prompts.push(promptOf(link, each as unknown as PromptDefinition));
+  });
+  const instructions = offered.instructions ? `# ${link.server}\n\n${offered.instructions}` : "";
+  return { link, tools, readOnly, resources, templates, prompts, instructions };
+}
+
+/** Names are cut and hashed once for each tool, not each time the catalogue is put together. */
+const shortNames = new WeakMap<Tool, string>();
+
+function shortOf(tool: Tool): string {
+  let short = shortNames.get(tool);
+  if (short === undefined) {
+    short = shortName(tool.definition.name);
+    shortNames.set(tool, short);
   }
-  return {
-    link,
-    tools,
-    readOnly,
-    resources: offered.resources
-      .filter((each) => typeof each.uri === "string")
-      .map((each) => resourceOf(link, each as unknown as ResourceDefinition)),
-    templates: offered.resourceTemplates
-      .filter((each) => typeof each.uriTemplate === "string")
-      .flatMap((each) => templateOf(link, each as unknown as ResourceTemplateDefinition)),
-    prompts: offered.prompts
-      .filter((each) => typeof each.name === "string")
-      .map((each) => promptOf(link, each as unknown as PromptDefinition)),
-    instructions: offered.instructions,
-  };
+  return short;
 }
 
 /** Under its server's prefix, or under the routes that lead to the server. */
@@ -216,13 +231,17 @@ function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string,
   const definition = { ...offered, name: canonical } as unknown as ToolDefinition;
   // Servers may offer thousands; the schema of one is compiled when it is first called.
   let compiled: CompiledDefinition | undefined;
+  let hash: string | undefined;
   const ready = (): CompiledDefinition => {
     compiled ??= compileDefinition(definition);
     return compiled;
   };
   return {
     definition,
-    definitionHash: definitionHash(definition),
+    get definitionHash() {
+      hash ??= definitionHash(definition);
+      return hash;
+    },
     validate: (args) => ready().validate(args),
     validateOutput: (value) => (definition.outputSchema === undefined ? VALID : ready().validateOutput(value)),
     run: () => Promise.reject(new Error("a relayed tool runs elsewhere")),
@@ -230,8 +249,13 @@ function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string,
     ...(terms.timeoutMs === undefined ? {} : { timeoutMs: terms.timeoutMs }),
     tags: [],
     metadata: {},
-    relayed: relayTool(link, raw, headersOf(offered.inputSchema)),
+    relayed: relayTool({ link, expects: expecting("tool", raw, offered) }, raw, headersOf(offered.inputSchema)),
   };
+}
+
+/** What the server has to list for a call to be sent: the very definition that callers are shown. */
+function expecting(kind: "tool" | "prompt" | "template", name: string, offered: object): ExpectedDefinition {
+  return { kind, name, definition: offered as JsonObject };
 }
 
 /** `x-mcp-header` of the schema: which arguments 2026-07-28 also wants as HTTP headers. */
@@ -264,7 +288,8 @@ function resourceOf(link: Link, offered: ResourceDefinition): Resource & { reado
   return {
     definition: { ...offered, uri: link.namespace.uri(offered.uri) },
     read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
-    relayed: relayResource(link, offered.uri),
+    // Single resources are data of the server and not pinned.
+    relayed: relayResource({ link, expects: "any" }, offered.uri),
   };
 }
 
@@ -286,7 +311,7 @@ function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTe
     read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
     complete: nothing,
     // INVARIANT: reading goes by `resourceAt`, which knows the uri; this is for completion alone.
-    relayed: relayResource(link, offered.uriTemplate),
+    relayed: relayResource({ link, expects: expecting("template", offered.uriTemplate, offered) }, offered.uriTemplate),
   };
   return [matched];
 }
@@ -303,7 +328,7 @@ function promptOf(link: Link, offered: PromptDefinition): Prompt & { readonly re
     },
     get: () => Promise.reject(new Error("a relayed prompt is got elsewhere")),
     complete: nothing,
-    relayed: relayPrompt(link, offered.name),
+    relayed: relayPrompt({ link, expects: expecting("prompt", offered.name, offered) }, offered.name),
   };
 }
 

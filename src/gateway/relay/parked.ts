@@ -3,7 +3,7 @@
 // nobody does.
 
 import { randomBytes } from "node:crypto";
-import { Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { type ByteBudget, Charge, Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { InputRequest, LogLevel } from "../../tool/index.js";
 import { Cancel } from "../cancel.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
@@ -29,6 +29,8 @@ export interface Speaker {
 
 const MAX_PARKED = 1_000;
 const MAX_QUESTIONS = 64;
+/** What a suspended call costs besides its texts. */
+const CALL_BYTES = 8 * 1024;
 
 /** One downstream call that may take several rounds with the client. */
 export class Exchange {
@@ -38,6 +40,24 @@ export class Exchange {
   #running: Promise<UpstreamAnswer> | undefined;
   #asked: (() => void) | undefined;
   #count = 0;
+  readonly #bytes: number;
+  #charge: Charge;
+
+  /** `bytes` of the call are kept while it waits for its client, at the expense of `budget`. */
+  constructor(bytes = 0, budget?: ByteBudget) {
+    this.#bytes = bytes;
+    this.#charge = new Charge(budget);
+  }
+
+  /** False when its caller keeps too much already. */
+  suspend(): boolean {
+    const questions = [...this.#questions.values()].map(({ request }) => 2 * JSON.stringify(request).length);
+    return this.#charge.set(CALL_BYTES + this.#bytes + questions.reduce((sum, each) => sum + each, 0));
+  }
+
+  resume(): void {
+    this.#charge.set(0);
+  }
 
   get speaker(): Speaker | undefined {
     return this.#speaker;
@@ -93,6 +113,7 @@ export class Exchange {
   }
 
   end(fault: Fault): void {
+    this.resume();
     this.cancel.abort(fault);
     for (const question of this.#questions.values()) question.reject(fault);
     this.#questions.clear();
@@ -112,9 +133,9 @@ export class Parked {
   }
 
   put(id: string, exchange: Exchange): void {
-    if (this.#exchanges.size >= MAX_PARKED) {
+    if (this.#exchanges.size >= MAX_PARKED || !exchange.suspend()) {
       exchange.end(new Fault("TooMany", "too many calls wait for their clients"));
-      throw new Fault("TooMany", `${MAX_PARKED} calls already wait for answers of their clients`);
+      throw new Fault("TooMany", "too many calls already wait for answers of their clients; answer or cancel some");
     }
     const timer = setTimeout(() => {
       this.#exchanges.delete(id);
@@ -135,6 +156,7 @@ export class Parked {
     if (!found) throw callIsOver();
     this.#exchanges.delete(id);
     clearTimeout(found.timer);
+    found.exchange.resume();
     return found.exchange;
   }
 

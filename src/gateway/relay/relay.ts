@@ -3,12 +3,23 @@
 // into the other here.
 
 import { canonicalize, intentForwarded, type Principal } from "../../gate/index.js";
-import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { InputRequest, LogLevel } from "../../tool/index.js";
-import type { CallHooks, QuestionMethod, Upstream, UpstreamAnswer, UpstreamCall } from "../../upstream/index.js";
+import type {
+  CallHooks,
+  ExpectedDefinition,
+  QuestionMethod,
+  Upstream,
+  UpstreamAnswer,
+  UpstreamCall,
+} from "../../upstream/index.js";
+import { capabilitiesForServers } from "../client-capabilities.js";
+import type { Forwards } from "../forward.js";
+import { isLogLevel } from "../log-levels.js";
 import { InputRequired, type RunContext } from "../run-context.js";
-import { RawResult, type Relayed } from "../types.js";
-import { type Namespace, renameContents, renameUris } from "./names.js";
+import type { RawResult, Relayed } from "../types.js";
+import { passedOn, questionsIn, refusedBy } from "./answers.js";
+import type { Namespace } from "./names.js";
 import type { Elsewhere } from "./elsewhere.js";
 import { callIsOver, Exchange, type Parked, type Speaker, type Turn } from "./parked.js";
 import type { ResourceCache } from "./resource-cache.js";
@@ -20,6 +31,8 @@ export interface Link {
   /** Where a server knows its users, each has a connection of their own. */
   upstream(principal: Principal): Upstream;
   readonly namespace: Namespace;
+  /** Fields beside the arguments that the operator lets through to it. */
+  readonly forwards: Forwards;
   readonly parked: Parked;
   /** Other replicas, where calls may wait as well. */
   readonly elsewhere: Elsewhere | undefined;
@@ -28,13 +41,8 @@ export interface Link {
 
 /** How often a server may answer one call with questions. */
 const MAX_ROUNDS = 16;
-const QUESTIONS: ReadonlySet<string> = new Set<QuestionMethod>([
-  "sampling/createMessage",
-  "elicitation/create",
-  "roots/list",
-]);
 
-interface Outgoing {
+interface Destination {
   readonly method: string;
   /** The inside of `params`, without braces. */
   readonly inside: string;
@@ -42,20 +50,30 @@ interface Outgoing {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+interface Outgoing extends Destination {
+  readonly expects: ExpectedDefinition;
+}
+
+/** Where a call goes: nothing is sent to a server that lists another definition than the one that was decided for. */
+export interface RelayTarget {
+  readonly link: Link;
+  readonly expects: ExpectedDefinition;
+}
+
 export type HeadersFor = (args: JsonObject) => Readonly<Record<string, string>> | undefined;
 
-export function relayTool(link: Link, rawName: string, headersFor: HeadersFor | undefined): Relayed {
+export function relayTool(target: RelayTarget, rawName: string, headersFor: HeadersFor | undefined): Relayed {
   const name = JSON.stringify(rawName);
-  return relayed(link, (context) => {
+  return relayed(target, (context) => {
     const { argumentsText } = context.grant.intent;
     const headers = headersFor?.(JSON.parse(argumentsText) as JsonObject);
     return { method: "tools/call", inside: `"arguments":${argumentsText},"name":${name}`, name: rawName, headers };
   });
 }
 
-export function relayPrompt(link: Link, rawName: string): Relayed {
+export function relayPrompt(target: RelayTarget, rawName: string): Relayed {
   const name = JSON.stringify(rawName);
-  return relayed(link, (context) => {
+  return relayed(target, (context) => {
     const { argumentsText } = context.grant.intent;
     return context.grant.method === "completion/complete"
       ? completion(argumentsText, `{"name":${name},"type":"ref/prompt"}`, rawName)
@@ -63,25 +81,26 @@ export function relayPrompt(link: Link, rawName: string): Relayed {
   });
 }
 
-export function relayResource(link: Link, rawUri: string): Relayed {
+export function relayResource(target: RelayTarget, rawUri: string): Relayed {
   const uri = JSON.stringify(rawUri);
-  return relayed(link, (context) =>
+  return relayed(target, (context) =>
     context.grant.method === "completion/complete"
       ? completion(context.grant.intent.argumentsText, `{"type":"ref/resource","uri":${uri}}`, rawUri)
       : { method: "resources/read", inside: `"uri":${uri}`, name: rawUri },
   );
 }
 
-function completion(argumentsText: string, ref: string, name: string): Outgoing {
+function completion(argumentsText: string, ref: string, name: string): Destination {
   // The intent's arguments are `{"argument":…,"context":…}`; what is asked about stands beside them.
   return { method: "completion/complete", inside: `${argumentsText.slice(1, -1)},"ref":${ref}`, name };
 }
 
-function relayed(link: Link, outgoing: (context: RunContext) => Outgoing): Relayed {
+function relayed({ link, expects }: RelayTarget, outgoing: (context: RunContext) => Destination): Relayed {
   return {
     server: link.server,
     binding: link.binding,
-    relay: (context) => relay(link, outgoing(context), context),
+    forwards: link.forwards,
+    relay: (context) => relay(link, { ...outgoing(context), expects }, context),
   };
 }
 
@@ -105,7 +124,7 @@ async function relay(link: Link, outgoing: Outgoing, context: RunContext): Promi
   const answer = await answered(link, outgoing, context, before, lacks);
   // A server that had to do without a question may have managed; one that failed failed for want of it.
   if (lacks.fault && (answer.kind === "error" || answer.value.isError === true)) throw lacks.fault;
-  if (answer.kind === "error") throw refusedBy(link, answer);
+  if (answer.kind === "error") throw await refusedBy(link, answer, context);
   if (isRead) link.cache.put(outgoing.name, principal, answer);
   return passedOn(link, outgoing.method, answer);
 }
@@ -122,15 +141,24 @@ async function answered(
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
-  if (before.parked !== undefined) return resumed(link, context, before.parked, before.at);
   const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
-  if (asksLater) return firstTurn(link, outgoing, context, before, lacks);
+  if (before.parked !== undefined || asksLater) {
+    const answer =
+      before.parked !== undefined
+        ? await resumed(link, context, before.parked, before.at)
+        : await firstTurn(link, outgoing, context, before, lacks);
+    const asked = questionsIn(answer);
+    if (!asked) return answer;
+    const shown = await context.permitted(asked.requests, false);
+    throw new InputRequired(shown, { state: asked.state } as JsonValue, asked.rest);
+  }
   const upstream = link.upstream(context.grant.principal);
   let state = before;
   let responses: JsonObject | undefined;
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const hooks = hooksFor(context, lacks, (m, p) => context.relayQuestion(m, p));
-    const answer = await upstream.request(callOf(outgoing, context, state, responses, hooks));
+    const call = callOf(outgoing, context, state, responses, hooks);
+    const answer = await (round === 0 ? begun(context, upstream, call) : upstream.request(call));
     const asked = questionsIn(answer);
     if (!asked) return answer;
     // The server speaks 2026-07-28 and ends its exchange to ask; this client is asked while its call stays open.
@@ -143,11 +171,26 @@ async function answered(
 async function askAll(context: RunContext, requests: Readonly<Record<string, InputRequest>>): Promise<JsonObject> {
   const given = await Promise.all(
     Object.entries(requests).map(async ([key, { method, params }]): Promise<[string, JsonObject]> => {
-      context.assertCapable(method);
       return [key, await context.relayQuestion(method, params ?? {})];
     }),
   );
   return Object.fromEntries(given);
+}
+
+/** The first request of a call. Where it never left the gateway, the call was not started. */
+async function begun(context: RunContext, upstream: Upstream, call: UpstreamCall): Promise<UpstreamAnswer> {
+  try {
+    return await upstream.request(call);
+  } catch (error) {
+    if (neverLeft(error)) context.neverStarted();
+    throw error;
+  }
+}
+
+/** Not sent, and not refused by the server either, whose word for it would not be enough. */
+function neverLeft(error: unknown): boolean {
+  const { delivered, status } = (error instanceof Fault && error.detail.extra) || {};
+  return delivered === false && status === undefined;
 }
 
 async function firstTurn(
@@ -157,18 +200,26 @@ async function firstTurn(
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
-  const exchange = new Exchange();
+  const { argumentsText } = context.grant.intent;
+  const exchange = new Exchange(2 * argumentsText.length, context.gateway.retained.of(context.grant.principal));
   exchange.attach(context);
-  const hooks = hooksFor(context, lacks, (method, params) => exchange.ask(method, params), exchange);
+  const ask = (method: QuestionMethod, params: JsonObject): Promise<JsonObject> =>
+    context.askThrough(
+      method,
+      params,
+      false,
+      (shown) => {
+        context.assertCapable(method);
+        return exchange.ask(method, shown);
+      },
+      exchange.cancel,
+    );
+  const hooks = hooksFor(context, lacks, ask, exchange);
   const responses = context.round.responses;
   const call = callOf(outgoing, context, before, responses, hooks);
   const upstream = link.upstream(context.grant.principal);
-  exchange.begin(() => upstream.request({ ...call, cancel: exchange.cancel }));
-  const answer = await turned(link, exchange, await exchange.next(link.parked.newId()));
-  const asked = questionsIn(answer);
-  if (!asked) return answer;
-  for (const { method } of Object.values(asked.requests)) context.assertCapable(method);
-  throw new InputRequired(asked.requests, { state: asked.state } as JsonValue, asked.rest);
+  exchange.begin(() => begun(context, upstream, { ...call, cancel: exchange.cancel }));
+  return turned(link, exchange, await exchange.next(link.parked.newId()));
 }
 
 async function resumed(link: Link, context: RunContext, id: string, at: string | undefined): Promise<UpstreamAnswer> {
@@ -212,20 +263,17 @@ function hooksFor(
     log: (params) => current()?.log(levelOf(params.level), params.data ?? null, loggerOf(params)),
     ask: async (method, params) => {
       try {
-        context.assertCapable(method);
+        return await ask(method, params);
       } catch (error) {
-        lacks.fault ??= error as Fault;
+        if (error instanceof Fault && error.type === "MissingCapability") lacks.fault ??= error;
         throw error;
       }
-      return ask(method, params);
     },
   };
 }
 
-const LEVELS = new Set(["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]);
-
 function levelOf(level: JsonValue | undefined): LogLevel {
-  return typeof level === "string" && LEVELS.has(level) ? (level as LogLevel) : "info";
+  return isLogLevel(level) ? level : "info";
 }
 
 function loggerOf(params: JsonObject): string | undefined {
@@ -265,65 +313,18 @@ function callOf(
     timeoutMs: 0,
     cancel: proposal.cancel,
     hooks,
+    expects: outgoing.expects,
   };
 }
 
-/** Only what a server may use through us; most clients can do the same things, so the text is remembered. */
+/** A session keeps its capabilities, so the text is remembered. */
 const capabilityTexts = new WeakMap<JsonObject, string>();
 
 function capabilitiesText(capabilities: JsonObject): string {
   let text = capabilityTexts.get(capabilities);
   if (text === undefined) {
-    const { elicitation, sampling, roots } = capabilities;
-    text = JSON.stringify({ elicitation, sampling, roots });
+    text = JSON.stringify(capabilitiesForServers(capabilities));
     capabilityTexts.set(capabilities, text);
   }
   return text;
-}
-
-interface Asked {
-  readonly requests: Readonly<Record<string, InputRequest>>;
-  readonly state: JsonValue | undefined;
-  readonly rest: JsonObject;
-}
-
-/** A result of 2026-07-28 that asks instead of answering. */
-function questionsIn(answer: UpstreamAnswer): Asked | undefined {
-  if (answer.kind !== "result" || answer.value.resultType !== "input_required") return undefined;
-  const { inputRequests, requestState, ...rest } = answer.value;
-  if (!isJsonObject(inputRequests)) throw new Fault("ToolExecution", "the server asked without saying what");
-  for (const [key, request] of Object.entries(inputRequests)) {
-    if (!isJsonObject(request) || !QUESTIONS.has(String(request.method))) {
-      throw new Fault("ToolExecution", `the server asked for something it may not ask for (\`${key.slice(0, 64)}\`)`);
-    }
-  }
-  return { requests: inputRequests as unknown as Asked["requests"], state: requestState, rest };
-}
-
-function passedOn(link: Link, method: string, answer: UpstreamAnswer & { kind: "result" }): JsonObject | RawResult {
-  const { text, value } = answer;
-  if (method === "tools/call" && !Array.isArray(value.content) && value.structuredContent === undefined) {
-    throw new Fault("ToolExecution", `server \`${link.server}\` answered without content`);
-  }
-  if (link.namespace.scheme !== "") {
-    if (method === "resources/read") return renameContents(value, link.namespace);
-    // Most results link to nothing; only those that might are looked through.
-    if (text.includes('"resource')) return renameUris(value, link.namespace);
-  }
-  const trimmed = text.trim();
-  return new RawResult(trimmed.slice(1, -1).trim(), value);
-}
-
-/** What 2026-07-28 says when a client would have to be asked and cannot be. */
-const MISSING_CAPABILITY = -32021;
-
-function refusedBy(link: Link, { error }: UpstreamAnswer & { kind: "error" }): Fault {
-  if (error.code === MISSING_CAPABILITY) {
-    const extra = isJsonObject(error.data) ? { requiredCapabilities: error.data.requiredCapabilities } : {};
-    return new Fault("MissingCapability", error.message, { extra: { ...extra, server: link.server } });
-  }
-  return new Fault("Downstream", error.message, {
-    downstream: { code: error.code, message: error.message, data: error.data },
-    extra: { server: link.server },
-  });
 }

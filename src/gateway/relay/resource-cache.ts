@@ -2,7 +2,7 @@
 // read is decided and recorded as before; only the way to the server is saved.
 
 import type { Principal } from "../../gate/index.js";
-import type { JsonObject } from "../../protocol/index.js";
+import { type ByteBudget, Charge, type JsonObject } from "../../protocol/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
 type Result = UpstreamAnswer & { readonly kind: "result" };
@@ -21,10 +21,11 @@ export class ResourceCache {
   readonly #kept = new Map<string, Kept>();
   readonly #defaultTtlMs: number;
   readonly #now: () => number;
-  #bytes = 0;
+  readonly #charge: Charge;
 
   /** `defaultTtlMs`: for results that do not say themselves how long they hold. */
-  constructor(defaultTtlMs = 0, now: () => number = Date.now) {
+  constructor(defaultTtlMs = 0, now: () => number = Date.now, budget?: ByteBudget) {
+    this.#charge = new Charge(budget);
     this.#defaultTtlMs = defaultTtlMs;
     this.#now = now;
   }
@@ -46,12 +47,13 @@ export class ResourceCache {
     const key = keyOf(uri, answer.value.cacheScope === "public" ? undefined : principal);
     const before = this.#kept.get(key);
     if (before) this.#drop(key, before);
-    this.#kept.set(key, { answer, until: this.#now() + ttlMs });
-    this.#bytes += answer.text.length;
+    const more = costOf(answer);
+    const fits = (): boolean => this.#kept.size < MAX_ENTRIES && this.#charge.bytes + more <= MAX_BYTES;
     for (const [oldest, kept] of this.#kept) {
-      if (this.#kept.size <= MAX_ENTRIES && this.#bytes <= MAX_BYTES) break;
+      if (fits()) break;
       this.#drop(oldest, kept);
     }
+    if (this.#charge.set(this.#charge.bytes + more)) this.#kept.set(key, { answer, until: this.#now() + ttlMs });
   }
 
   /** It has changed; nobody reads the old one any more. */
@@ -62,13 +64,18 @@ export class ResourceCache {
 
   clear(): void {
     this.#kept.clear();
-    this.#bytes = 0;
+    this.#charge.set(0);
   }
 
   #drop(key: string, kept: Kept): void {
     this.#kept.delete(key);
-    this.#bytes -= kept.answer.text.length;
+    this.#charge.set(this.#charge.bytes - costOf(kept.answer));
   }
+}
+
+/** The text, and what was parsed of it. */
+function costOf({ text }: Result): number {
+  return 2 * text.length;
 }
 
 function ttlOf({ ttlMs }: JsonObject): number | undefined {

@@ -1,3 +1,4 @@
+import { serverAgent } from "../../gate/index.js";
 import type { ApiKey, KeyLimits, Keys } from "../../storage/index.js";
 import { PermissionInvalid, readPermissions } from "./permissions.js";
 import { hashToken, newToken } from "./token.js";
@@ -17,13 +18,15 @@ export async function createKey(keys: Keys, request: KeyRequest, by: string): Pr
   if (request.permissions.length === 0) {
     throw new PermissionInvalid("a key without permissions can do nothing; name at least one");
   }
+  const agent = request.agent ?? request.name;
+  checkKeyAgent(agent);
   const { approve } = readPermissions(request.permissions);
   const { text, prefix } = newToken(approve.length > 0 ? "approver" : "caller");
   const key = await keys.add(
     {
       id: prefix,
       app: request.app,
-      agent: request.agent ?? request.name,
+      agent,
       name: request.name,
       hash: hashToken(text),
       prefix,
@@ -34,4 +37,21 @@ export async function createKey(keys: Keys, request: KeyRequest, by: string): Pr
     by,
   );
   return { key, token: text };
+}
+
+/** The names of OAuth callers hold one of these (`agentName`), so no key is ever the same agent as one of them. */
+const OAUTH_NAME = /[!|]/;
+/** Servers have agent names of their own (`serverAgent`), with limits and approval requests of their own. */
+const SERVER_PREFIX = serverAgent("");
+
+export function checkKeyAgent(agent: string): void {
+  if (agent.startsWith(SERVER_PREFIX)) {
+    throw new PermissionInvalid(
+      `invalid agent \`${agent}\`: ${SERVER_PREFIX} is reserved for servers; choose another with --agent`,
+    );
+  }
+  if (!OAUTH_NAME.test(agent)) return;
+  throw new PermissionInvalid(
+    `invalid agent \`${agent}\`: ! and | are reserved for callers with OAuth tokens; choose another with --agent`,
+  );
 }

@@ -2,7 +2,7 @@
 // there are no headers.
 
 import type { Principal } from "../../gate/index.js";
-import { Fault, isJsonObject, type JsonValue } from "../../protocol/index.js";
+import { Fault, storeUnavailable, isJsonObject, type JsonValue } from "../../protocol/index.js";
 import type { Peer } from "../../transport/index.js";
 import type { Identify } from "../index.js";
 import type { Credential, KeyRing } from "./ring.js";
@@ -10,10 +10,15 @@ import type { Credential, KeyRing } from "./ring.js";
 const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
 const MAX_TOKEN_CHARS = 512;
 
+export const HOW_TO_GET_A_KEY: string[] = [
+  "Send an API key as `Authorization: Bearer …`, or as `auth` where there are no headers",
+  "The operator creates a key with `portcullis key add APP --name NAME --allow 'invoke(*)' list`",
+];
+
 /** One answer for all that is wrong with a credential: it tells nobody which keys there are or were. */
 export function unknownCaller(): Fault {
   return new Fault("AuthenticationError", "the credential is missing, wrong, expired or revoked", {
-    suggestions: ["Send an API key as `Authorization: Bearer …`, or as `auth` where there are no headers"],
+    suggestions: HOW_TO_GET_A_KEY,
   });
 }
 
@@ -21,9 +26,7 @@ export function keyIdentity(ring: KeyRing): Identify {
   return (peer, auth) => {
     const token = bearerToken(peer, auth);
     if (token === undefined) throw unknownCaller();
-    if (!ring.isFresh) {
-      throw new Fault("Unavailable", "keys cannot be checked at the moment: the store does not answer");
-    }
+    if (!ring.isFresh) throw storeUnavailable();
     const found = ring.find(token);
     return found instanceof Promise ? found.then(principalOf) : principalOf(found);
   };

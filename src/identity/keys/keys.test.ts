@@ -2,14 +2,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { Fault, type JsonValue } from "../../protocol/index.js";
 import { openStorage, type Storage } from "../../storage/index.js";
 import type { Peer } from "../../transport/index.js";
 import { approverOf } from "./approver.js";
 import { createKey, type KeyRequest } from "./create.js";
 import { keyIdentity } from "./identify.js";
-import { readPermissions, ToolMatcher } from "./permissions.js";
+import { PatternMatcher } from "../granted.js";
+import { readPermissions } from "./permissions.js";
 import { type Credential, KeyRing, type KeyRingOptions } from "./ring.js";
 import { hashToken, looksLikeToken, newToken } from "./token.js";
 
@@ -68,8 +69,19 @@ describe("permissions", () => {
     expect(readPermissions(["approve(operators)", "approve(leads)"]).approve).toEqual(["operators", "leads"]);
   });
 
-  it.each(["invoke()", "invoke(a b)", "run(x)", "invoke(x", "", "LIST", "approve(*)"])("do not know %j", (text) => {
-    expect(() => readPermissions([text])).toThrow(/no permission|names no/);
+  it.each([
+    "invoke()",
+    "invoke(a b)",
+    "invoke(resource:doc://a)",
+    "read(resource:)",
+    "read(file:x)",
+    "run(x)",
+    "invoke(x",
+    "",
+    "LIST",
+    "approve(*)",
+  ])("do not know %j", (text) => {
+    expect(() => readPermissions([text])).toThrow(/unknown permission|not a valid permission|names no/);
   });
 
   it("match patterns as an expression with .* would, whatever the pattern", () => {
@@ -79,18 +91,43 @@ describe("permissions", () => {
       fc.property(word, word, (pattern, text) => {
         const tool = text.replaceAll("*", "");
         const oracle = new RegExp(`^${pattern.replaceAll(".", "\\.").replaceAll("*", ".*")}$`).test(tool);
-        expect(new ToolMatcher([pattern]).has(tool)).toBe(oracle);
+        expect(new PatternMatcher([pattern]).has(tool)).toBe(oracle);
       }),
       { numRuns: 2_000 },
     );
   });
 
   it("with many stars cost no more than their length", () => {
-    const matcher = new ToolMatcher([`${"a*".repeat(100)}b`]);
-    const began = performance.now();
+    const matcher = new PatternMatcher([`${"a*".repeat(100)}b`]);
+    const began = process.cpuUsage();
     for (let i = 0; i < 100; i++) expect(matcher.has("a".repeat(10_000))).toBe(false);
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(process.cpuUsage(began).user).toBeLessThan(1_000_000);
   });
+});
+
+describe("a new key", () => {
+  it.each(["bot|alice", "corp!bot", "|", "server:notes"])(
+    "is refused for the agent %s, which is a name of an OAuth caller or of a server",
+    async (agent) => {
+      const storage = await openStorage("sqlite::memory:");
+      try {
+        await storage.applications.put("blog", {}, "test");
+        const request = { app: "blog", name: "k", agent, permissions: ["list"] };
+        await expect(createKey(storage.keys, request, "test")).rejects.toThrow(
+          /reserved for (callers with OAuth tokens|servers)/,
+        );
+        // Written by an older version: the key is in the store, and opens nothing.
+        const { text, prefix } = newToken("caller");
+        const stored = { id: prefix, app: "blog", agent, name: "k", hash: hashToken(text), prefix, limits: {} };
+        await storage.keys.add({ ...stored, permissions: ["list"] }, "test");
+        const ring = await KeyRing.open({ storage });
+        expect(await ring.find(text)).toBeUndefined();
+        await ring.close();
+      } finally {
+        await storage.close();
+      }
+    },
+  );
 });
 
 describe("the ring", () => {
@@ -159,6 +196,24 @@ describe("the ring", () => {
     expect(() => identify(peer(`Basic ${token}`), auth)).toThrow(Fault);
     for (const wrong of [token, { token }, { type: "basic", token }, { type: "bearer", token: 7 }, null, []]) {
       expect(() => identify(peer(), wrong as JsonValue)).toThrow(Fault);
+    }
+  });
+
+  it("is not affected by jumps of the wall clock: no key expires early, none lives longer, and it stays fresh", async () => {
+    const [storage] = (await stores(1)) as [Storage];
+    const lasting = await createKey(storage.keys, request({ expiresAt: Date.now() + 3_600_000 }), "test");
+    const expired = await createKey(storage.keys, request({ expiresAt: Date.now() - 1 }), "test");
+    const ring = await ringOn(storage);
+    const clock = vi.spyOn(Date, "now");
+    try {
+      for (const jumpMs of [86_400_000, -86_400_000]) {
+        clock.mockReturnValue(Math.round(performance.timeOrigin + performance.now()) + jumpMs);
+        expect(ring.isFresh).toBe(true);
+        expect(await ring.find(lasting.token)).toMatchObject({ key: { id: lasting.key.id } });
+        expect(await ring.find(expired.token)).toBeUndefined();
+      }
+    } finally {
+      clock.mockRestore();
     }
   });
 
@@ -238,7 +293,7 @@ describe("the ring", () => {
     const [storage] = (await stores(1)) as [Storage];
     let now = Date.now();
     const { token } = await createKey(storage.keys, request({ expiresAt: now + 5_000 }), "test");
-    const ring = await ringOn(storage, { now: () => now });
+    const ring = await ringOn(storage, { monotonicNow: () => now });
     expect(ring.find(token)).toBeDefined();
     now += 5_000;
     expect(ring.find(token)).toBeUndefined();
@@ -248,11 +303,11 @@ describe("the ring", () => {
     const [storage] = (await stores(1)) as [Storage];
     const { token } = await createKey(storage.keys, request(), "test");
     let now = Date.now();
-    const ring = await ringOn(storage, { now: () => now });
+    const ring = await ringOn(storage, { monotonicNow: () => now });
     const identify = keyIdentity(ring);
     expect(await identify(peer(`Bearer ${token}`))).toBeDefined();
     now += 60_001;
-    expect(() => identify(peer(`Bearer ${token}`))).toThrow("keys cannot be checked");
+    expect(() => identify(peer(`Bearer ${token}`))).toThrow("store does not answer");
   });
 
   it("writes last uses down together", async () => {
@@ -273,7 +328,7 @@ describe("the ring", () => {
       return storage.keys.byHash(hash);
     };
     const now = Date.now();
-    const ring = await ringOn({ ...storage, keys: { ...storage.keys, byHash } }, { now: () => now });
+    const ring = await ringOn({ ...storage, keys: { ...storage.keys, byHash } }, { monotonicNow: () => now });
     for (let i = 0; i < 500; i++) await ring.find(newToken("caller").text);
     expect(asked).toBe(50);
   });

@@ -2,20 +2,25 @@
 // The feed keeps it up to date; a revocation counts as soon as it is heard of.
 
 import type { Principal } from "../../gate/index.js";
+import { storeUnavailable } from "../../protocol/index.js";
 import type { ApiKey, Change, Storage } from "../../storage/index.js";
+import { checkKeyAgent } from "./create.js";
 import { type KeyRights, readPermissions } from "./permissions.js";
 import { hashToken, looksLikeToken } from "./token.js";
 
 export interface KeyRingOptions {
-  readonly storage: Pick<Storage, "keys" | "feed">;
+  readonly storage: Pick<Storage, "keys" | "feed" | "now">;
   /** More keys than this are not held. */
   readonly maxKeys?: number;
   /** How often last uses are written down. */
   readonly flushMs?: number;
   /** Without word from the store for so long, nobody is let in: a revocation may have been missed. */
   readonly maxSilenceMs?: number;
-  readonly now?: () => number;
+  /** The monotonic clock of this process: the wall clock may jump, and decides nothing here. */
+  readonly monotonicNow?: () => number;
   readonly onProblem?: (problem: string, error: unknown) => void;
+  /** Called for a key that was found to be revoked or gone when all keys were read again. */
+  readonly onRevoked?: (app: string, id: string) => void;
 }
 
 /** A key that is in force. */
@@ -41,7 +46,9 @@ export class KeyRing {
   readonly #options: KeyRingOptions;
   readonly #maxKeys: number;
   readonly #maxSilenceMs: number;
-  readonly #now: () => number;
+  readonly #monotonicNow: () => number;
+  /** What the store's clock is ahead of the monotonic one: keys expire by the clock of the store. */
+  #storeOffsetMs = 0;
   #byHash = new Map<string, Held>();
   readonly #hashOf = new Map<string, string>();
   /** Revoked since the last reading of all keys began: a page read before must not bring them back. */
@@ -58,8 +65,8 @@ export class KeyRing {
     this.#options = options;
     this.#maxKeys = options.maxKeys ?? DEFAULTS.maxKeys;
     this.#maxSilenceMs = options.maxSilenceMs ?? DEFAULTS.maxSilenceMs;
-    this.#now = options.now ?? Date.now;
-    this.#heardAt = this.#now();
+    this.#monotonicNow = options.monotonicNow ?? (() => performance.now());
+    this.#heardAt = this.#monotonicNow();
   }
 
   /** Resolves when every key in force is known. */
@@ -69,7 +76,7 @@ export class KeyRing {
       change: (change) => ring.#changed(change),
       resync: () => ring.#inTurn(() => ring.#load()),
     });
-    const loading = ring.#load();
+    const loading = ring.#listen().then(() => ring.#load());
     // What is heard meanwhile waits for it.
     ring.#turn = loading.catch(() => {});
     try {
@@ -89,7 +96,7 @@ export class KeyRing {
 
   /** False when the store has been silent for too long. */
   get isFresh(): boolean {
-    return this.#now() - this.#heardAt <= this.#maxSilenceMs;
+    return this.#monotonicNow() - this.#heardAt <= this.#maxSilenceMs;
   }
 
   /** The key in force with this text; undefined for any other, without saying which of the reasons it was. */
@@ -103,7 +110,7 @@ export class KeyRing {
   /** Writes down the last uses that were gathered. */
   async flush(): Promise<void> {
     const since = this.#flushedAt;
-    this.#flushedAt = this.#now();
+    this.#flushedAt = this.#storeNow();
     const entries: [string, number][] = [];
     for (const { usedAt, credential } of this.#byHash.values()) {
       if (usedAt >= since && usedAt > 0) entries.push([credential.key.id, usedAt]);
@@ -122,20 +129,26 @@ export class KeyRing {
 
   #inForce(held: Held): Credential | undefined {
     const { expiresAt } = held.credential.key;
-    const now = this.#now();
+    const now = this.#storeNow();
     if (expiresAt !== undefined && expiresAt <= now) return undefined;
     held.usedAt = now;
     return held.credential;
   }
 
+  #storeNow(): number {
+    return Math.round(this.#monotonicNow() + this.#storeOffsetMs);
+  }
+
   #mayLookUp(): boolean {
-    const second = Math.floor(this.#now() / 1_000);
+    const second = Math.floor(this.#monotonicNow() / 1_000);
     if (this.#lookups.second !== second) this.#lookups = { second, count: 0 };
     return this.#lookups.count++ < LOOKUPS_A_SECOND;
   }
 
   async #lookUp(hash: string): Promise<Credential | undefined> {
-    const key = await this.#options.storage.keys.byHash(hash).catch(() => undefined);
+    const key = await this.#options.storage.keys.byHash(hash).catch((error: unknown) => {
+      throw storeUnavailable(error);
+    });
     if (!key || key.revokedAt !== undefined) return undefined;
     // Its own turn comes with the feed; this call alone does not wait for it.
     const credential = this.#read(key);
@@ -143,7 +156,7 @@ export class KeyRing {
   }
 
   #changed(change: Change): void {
-    this.#heardAt = this.#now();
+    this.#heardAt = this.#monotonicNow();
     if (change.topic === "application" && change.action === "remove") {
       this.#dropAllOf(change.app);
       this.#inTurn(async () => this.#dropAllOf(change.app));
@@ -176,10 +189,12 @@ export class KeyRing {
       after = page.next;
       if (keys.length > this.#maxKeys) throw new Error(`more than ${this.#maxKeys} keys are in force; revoke some`);
     } while (after !== undefined);
+    const before = [...this.#byHash.values()].map(({ credential }) => credential.key);
     this.#byHash = new Map();
     this.#hashOf.clear();
     for (const key of keys) if (!this.#revokedMeanwhile.has(key.id)) this.#hold(key);
-    this.#heardAt = this.#now();
+    this.#heardAt = this.#monotonicNow();
+    for (const { app, id } of before) if (!this.#hashOf.has(id)) this.#options.onRevoked?.(app, id);
   }
 
   #hold(key: ApiKey): void {
@@ -208,6 +223,7 @@ export class KeyRing {
 
   #read(key: ApiKey): Credential | undefined {
     try {
+      checkKeyAgent(key.agent);
       const rights = readPermissions(key.permissions);
       return { key, rights, principal: principalOf(key, rights) };
     } catch (error) {
@@ -227,8 +243,10 @@ export class KeyRing {
   }
 
   async #listen(): Promise<void> {
-    await this.#options.storage.feed.latest();
-    this.#heardAt = this.#now();
+    const asked = this.#monotonicNow();
+    const storeNow = await this.#options.storage.now();
+    this.#storeOffsetMs = storeNow - (asked + this.#monotonicNow()) / 2;
+    this.#heardAt = this.#monotonicNow();
   }
 
   #every(ms: number, work: () => Promise<void>): void {
@@ -250,8 +268,11 @@ function principalOf(key: ApiKey, rights: KeyRights): Principal | undefined {
     app: key.app,
     agent: key.agent,
     tools: rights.invoke,
+    resources: rights.resources,
+    prompts: rights.prompts,
     shown: rights.read,
     credential: key.id,
+    ...(key.expiresAt === undefined ? {} : { expiresAt: key.expiresAt }),
     ...(Object.keys(key.limits).length > 0 ? { limits: key.limits } : {}),
     scope: key.permissions,
     via: "key",

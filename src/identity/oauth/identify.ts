@@ -73,6 +73,8 @@ export function oauthIdentity(options: OAuthIdentityOptions): OAuthIdentity {
   // The first scope of each issuer is what a newcomer should ask for; more comes by step-up.
   const firstScopes = [...new Set([...tables.values()].flatMap((table) => table.names.slice(0, 1)))].join(" ");
   const cache = new Map<string, Kept>();
+  /** A proof counts once, for the request or connection that it came with: that may be asked about more than once. */
+  const proven = new WeakMap<Peer, string>();
   let verifying = 0;
   const { maxAgeSeconds, maxAheadSeconds } = { ...PROOF_DEFAULTS, ...settings.proofs };
   const proofs = new Proofs({
@@ -120,7 +122,13 @@ export function oauthIdentity(options: OAuthIdentityOptions): OAuthIdentity {
       if (scheme === "Bearer") return principal;
       throw new TokenRefused("the token is not bound to a key, so nothing can be proved; send it as `Bearer`");
     }
-    if (scheme === "DPoP") return proofs.accept(peer, id, key).then(() => principal);
+    if (scheme === "DPoP") {
+      if (proven.get(peer) === id) return principal;
+      return proofs.accept(peer, id, key).then(() => {
+        proven.set(peer, id);
+        return principal;
+      });
+    }
     throw new TokenRefused("the token is bound to a key; send it as `DPoP` with a proof", { wantsProof: true });
   };
 

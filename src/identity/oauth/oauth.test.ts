@@ -1,9 +1,13 @@
+import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type OwnIssuer, ownIssuer } from "../../../test/e2e/own-issuer.js";
 import type { Principal } from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
+import { checkKeyAgent } from "../keys/create.js";
 import { oauthIdentity } from "./identify.js";
 import { readOAuthSettings } from "./index.js";
+import { principalOf, ScopeTable } from "./principal.js";
+import type { IssuerSettings } from "./settings.js";
 
 const RESOURCE = "https://gateway.example/mcp";
 
@@ -140,13 +144,14 @@ describe("claims", () => {
     });
   });
 
-  it("of two callers never give the same name", async () => {
+  it("maps two different callers to different agents and users", async () => {
     const plain = identity();
     const named = identity({ name: "corp" });
     const callers: [typeof plain, object][] = [
       [plain, { client_id: "bot", sub: "alice" }],
       [plain, { client_id: "bot", sub: "bob" }],
       [plain, { client_id: "bot", sub: "bot" }],
+      [plain, { client_id: undefined, sub: "bot" }],
       [plain, { client_id: "bot|alice", sub: "bot|alice" }],
       [plain, { client_id: "bot|alice", sub: "bob" }],
       [plain, { client_id: "bot", sub: "alice|bob" }],
@@ -156,10 +161,71 @@ describe("claims", () => {
       [named, { client_id: "bot", sub: "alice" }],
       [named, { client_id: "bot", sub: "bot" }],
     ];
-    const agents = await Promise.all(
-      callers.map(async ([who, claims]) => (await who(await sign({ ...claims }))).agent),
+    const principals = await Promise.all(callers.map(async ([who, claims]) => who(await sign({ ...claims }))));
+    expect(new Set(principals.map(({ agent }) => agent)).size).toBe(callers.length);
+    expect(principals.at(-2)?.user).not.toBe(principals[0]?.user);
+  });
+
+  it("maps any two different callers to different agents, none of which a key can have", () => {
+    const letters = fc.constantFrom("a", "b", "!", "|", "%", "%7C", "/", " ", "é");
+    const name = fc.array(letters, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(""));
+    const caller = fc.record({
+      issuer: fc.constantFrom(undefined, "corp", "b"),
+      client: fc.option(name, { nil: undefined }),
+      sub: name,
+    });
+    type Caller = typeof caller extends fc.Arbitrary<infer T> ? T : never;
+    const settingsOf = (called: string | undefined): IssuerSettings => {
+      const given = { issuer: "https://a.example", app: "shop", ...(called === undefined ? {} : { name: called }) };
+      const read = readOAuthSettings({ resource: RESOURCE, issuers: [given] });
+      if (!read.ok) throw new Error(JSON.stringify(read.problems));
+      return read.settings.issuers[0] as IssuerSettings;
+    };
+    const who = ({ issuer: called, client, sub }: Caller): Principal => {
+      const settings = settingsOf(called);
+      const claims = { sub, ...(client === undefined ? {} : { client_id: client }) };
+      return principalOf(claims, settings, new ScopeTable(settings), () => "");
+    };
+    fc.assert(
+      fc.property(caller, caller, (a, b) => {
+        const isSame = a.issuer === b.issuer && a.client === b.client && a.sub === b.sub;
+        expect(who(a).agent === who(b).agent).toBe(isSame);
+        expect(() => checkKeyAgent(who(a).agent)).toThrow("reserved");
+      }),
+      { numRuns: 2_000 },
     );
-    expect(new Set(agents).size).toBe(callers.length);
+  });
+
+  it.each<[string, unknown]>([
+    ["is missing", undefined],
+    ["is null", null],
+    ["is empty", ""],
+    ["is a number", 7],
+    ["is a list", ["alice"]],
+    ["is longer than 512 characters", "a".repeat(513)],
+    ["has a line break", "alice\nadmin"],
+    ["has a NUL", "alice\0"],
+    ["has an invisible character", "ali\u200bce"],
+    ["has half of a surrogate pair", "alice\ud800"],
+  ])("refuses a token whose `sub`, user claim or agent claim %s", async (_, value) => {
+    const refused = { type: "AuthenticationError" };
+    await expect(identity()(await sign({ sub: value }))).rejects.toMatchObject(refused);
+    // A valid `sub` does not replace a configured claim.
+    await expect(identity({ user: "email" })(await sign({ email: value }))).rejects.toMatchObject(refused);
+    await expect(identity({ agent: "robot" })(await sign({ robot: value }))).rejects.toMatchObject(refused);
+    await expect(identity({ user: "email" })(await sign({ sub: value, email: "a@b" }))).rejects.toMatchObject(refused);
+    // A client claim may be absent, but not invalid.
+    if (value !== undefined) await expect(identity()(await sign({ client_id: value }))).rejects.toMatchObject(refused);
+  });
+
+  it("keeps two users apart who share a configured agent claim", async () => {
+    const who = identity({ agent: "robot" });
+    const agents = await Promise.all(
+      ["one", "two"].map(
+        async (client) => (await who(await sign({ robot: "r", client_id: client, sub: client }))).agent,
+      ),
+    );
+    expect(new Set(agents).size).toBe(2);
   });
 
   it("of a client that calls for itself name no person", async () => {
@@ -181,6 +247,20 @@ describe("claims", () => {
     for (const scope of ["", "READ", "rea", "read,admin", undefined]) {
       expect((await who(await sign({ scope }))).tools?.has("notes.get")).toBe(false);
     }
+  });
+
+  it("open resources and prompts only by scopes that name them", async () => {
+    const who = identity({
+      scopes: { tools: ["tool:*"], docs: ["resource:doc://open/*", "prompt:hello"], all: ["*"] },
+    });
+    const reach = async (scope: string): Promise<unknown[]> => {
+      const { tools, resources, prompts } = await who(await sign({ scope }));
+      return [tools?.has("x"), resources?.has("doc://open/a"), resources?.has("doc://a"), prompts?.has("hello")];
+    };
+    expect(await reach("")).toEqual([false, false, false, false]);
+    expect(await reach("tools")).toEqual([true, false, false, false]);
+    expect(await reach("docs")).toEqual([false, true, false, true]);
+    expect(await reach("all")).toEqual([true, true, true, true]);
   });
 
   it("without scope for a tool that no scope opens are told nothing", async () => {

@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Principal } from "../../gate/index.js";
 import { Fault } from "../../protocol/index.js";
-import { ToolMatcher } from "../keys/permissions.js";
+import { Granted } from "../granted.js";
 import { DEFAULT_SCOPES, type IssuerSettings } from "./settings.js";
 import { TokenRefused } from "./verify.js";
 
@@ -14,25 +14,26 @@ const MAX_NAME = 512;
 
 /** The scopes of an issuer, each with what it opens. Made once. */
 export class ScopeTable {
-  readonly #tools: ReadonlyMap<string, ToolMatcher>;
+  readonly #scopes: ReadonlyMap<string, readonly string[]>;
+  readonly #granted: ReadonlyMap<string, Granted>;
 
   constructor(settings: Pick<IssuerSettings, "scopes">) {
     const entries = Object.entries(settings.scopes ?? DEFAULT_SCOPES);
-    this.#tools = new Map(entries.map(([scope, patterns]) => [scope, new ToolMatcher(patterns)]));
+    this.#scopes = new Map(entries);
+    this.#granted = new Map(entries.map(([scope, patterns]) => [scope, new Granted(patterns)]));
   }
 
   get names(): string[] {
-    return [...this.#tools.keys()];
+    return [...this.#scopes.keys()];
   }
 
-  opens(scopes: readonly string[]): { has(tool: string): boolean } {
-    const matchers = scopes.flatMap((scope) => this.#tools.get(scope) ?? []);
-    return { has: (tool) => matchers.some((matcher) => matcher.has(tool)) };
+  opens(scopes: readonly string[]): Granted {
+    return new Granted(scopes.flatMap((scope) => this.#scopes.get(scope) ?? []));
   }
 
   /** The first scope, in the operator's order, that would open this tool. */
   neededFor(tool: string): string | undefined {
-    for (const [scope, matcher] of this.#tools) if (matcher.has(tool)) return scope;
+    for (const [scope, { tools }] of this.#granted) if (tools.has(tool)) return scope;
     return undefined;
   }
 }
@@ -48,20 +49,27 @@ export function principalOf(
   challenge: Challenge,
 ): Principal {
   const scope = scopesOf(claims);
-  const tools = table.opens(scope);
-  const client = textClaim(claims, "client_id") ?? textClaim(claims, "azp");
-  const subject = textClaim(claims, settings.user ?? "sub");
-  const named = settings.agent === undefined ? (client ?? subject) : textClaim(claims, settings.agent);
-  if (named === undefined) throw new TokenRefused(`the token's \`${settings.agent ?? "sub"}\` is missing`);
-  // A client that calls for itself stands for no person.
-  const person = subject === undefined || subject === client ? undefined : subject;
+  const { tools, resources, prompts } = table.opens(scope);
+  const subject = nameClaim(claims, "sub");
+  const client = optionalName(claims, "client_id") ?? optionalName(claims, "azp");
+  const user = settings.user === undefined ? subject : nameClaim(claims, settings.user);
+  // A client that calls for itself represents no person.
+  const person = user === client ? undefined : user;
+  // A configured agent claim may be the same for several clients, so the user part is always present with it.
+  const agent =
+    settings.agent === undefined
+      ? agentName(settings.name, client, person)
+      : agentName(settings.name, nameClaim(claims, settings.agent), user);
   const { perMinute, perHour } = settings;
   return {
     app: applicationOf(claims, settings),
-    agent: agentName(settings.name, named, person),
+    agent,
     ...(person === undefined ? {} : { user: userName(settings.name, person) }),
     tools,
-    credential: credentialOf(settings.issuer, client ?? "", claims.sub ?? ""),
+    resources,
+    prompts,
+    ...(claims.exp === undefined ? {} : { expiresAt: claims.exp * 1_000 }),
+    credential: credentialOf(settings.issuer, client ?? "", subject),
     ...(perMinute === undefined && perHour === undefined
       ? {}
       : {
@@ -85,13 +93,14 @@ export function principalOf(
 
 /**
  * `client|user`, under the issuer's name: `corp!client|user`. One client serves many people, and sessions, approvals
- * and records are the agent's: those of one person are never another's.
- * INVARIANT: no two callers have the same name. `!` and the first `|` are ours; in claims they are escaped.
+ * and records belong to the agent: those of one person are never another's. A client that calls for itself is
+ * `client|`, and a token that names no client gives `|user`.
+ * INVARIANT: two different callers have different names, and none of them is an API key's: `!` and the first `|` are
+ * reserved. They are escaped in claims and not accepted in the agent name of a key (`OAUTH_NAME`).
  */
-function agentName(issuer: string | undefined, named: string, person: string | undefined): string {
-  const client = escaped(named, /[%!|]/g);
+function agentName(issuer: string | undefined, client: string | undefined, person: string | undefined): string {
   const prefix = issuer === undefined ? "" : `${issuer}!`;
-  return person === undefined || person === named ? prefix + client : `${prefix}${client}|${escaped(person, /[%!]/g)}`;
+  return `${prefix}${escaped(client ?? "", /[%!|]/g)}|${escaped(person ?? "", /[%!]/g)}`;
 }
 
 function userName(issuer: string | undefined, person: string): string {
@@ -121,6 +130,25 @@ function applicationOf(claims: JWTPayload, { app, apps }: IssuerSettings): strin
 function textClaim(claims: JWTPayload, claim: string): string | undefined {
   const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
   return typeof value === "string" && value !== "" && value.length <= MAX_NAME ? value : undefined;
+}
+
+/** Control and invisible characters, and halves of surrogate pairs: names that look alike or are stored alike. */
+const NOT_IN_NAMES = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+
+/** Refuses a token that does not say who is calling: any substitute would be shared by several callers. */
+function nameClaim(claims: JWTPayload, claim: string): string {
+  const value: unknown = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
+  const wrong = (problem: string): TokenRefused => new TokenRefused(`the token's \`${claim}\` ${problem}`);
+  if (value === undefined || value === null || value === "") throw wrong("is missing or empty");
+  if (typeof value !== "string") throw wrong("is not a string");
+  if (value.length > MAX_NAME) throw wrong(`is longer than ${MAX_NAME} characters`);
+  if (NOT_IN_NAMES.test(value)) throw wrong("has control or invisible characters");
+  return value;
+}
+
+/** Like `nameClaim`, for a claim that a token may leave out. */
+function optionalName(claims: JWTPayload, claim: string): string | undefined {
+  return Object.hasOwn(claims, claim) && claims[claim] !== undefined ? nameClaim(claims, claim) : undefined;
 }
 
 /** `scope` as RFC 9068 has it, `scp` as some issuers do, as a text or as a list. */

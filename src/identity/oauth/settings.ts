@@ -12,6 +12,7 @@ import {
   required,
   text,
 } from "../../protocol/index.js";
+import { GRANT_PATTERN } from "../granted.js";
 
 /** Asymmetric, every one: with a shared secret whoever checks tokens could make them. */
 export const ALGORITHMS = [
@@ -35,10 +36,10 @@ const appName = text("an application", {
   pattern: "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$",
   patternSays: "must be an application's id",
 });
-const toolPattern = text("a tool or a pattern", {
-  max: 256,
-  pattern: "^[A-Za-z0-9_*./-]{1,256}$",
-  patternSays: "must be a tool name or pattern: letters, digits, _ - . / and *",
+const grant = text("a tool, resource:URI or prompt:NAME, or a pattern", {
+  max: 300,
+  pattern: GRANT_PATTERN,
+  patternSays: "must be a tool name, `resource:` with a URI or `prompt:` with a name; * stands for anything",
 });
 
 const issuer = object("an authorization server whose tokens count here", {
@@ -67,7 +68,7 @@ const issuer = object("an authorization server whose tokens count here", {
   agent: optional(claim("the claim that names the agent; client_id, azp or sub unless said")),
   user: optional(claim("the claim that names the person; sub unless said")),
   scopes: optional(
-    record("what a scope lets its holder call", list("tools", toolPattern, { max: 1_000 }), {
+    record("what a scope lets its holder use", list("tools, resources and prompts", grant, { max: 1_000 }), {
       max: 1_000,
       names: "^[\\x21\\x23-\\x5b\\x5d-\\x7e]{1,256}$",
       namesSay: "it must be a scope: visible ASCII without quotes and backslashes",
@@ -111,7 +112,7 @@ const settings = object("OAuth at this gateway", {
 export type IssuerSettings = Infer<typeof issuer>;
 export type OAuthSettings = Infer<typeof settings>;
 
-/** The scope that lets its holder call everything of its application, where the operator named no scopes. */
+/** The scope that lets its holder use everything of its application, where the operator named no scopes. */
 export const DEFAULT_SCOPES: Readonly<Record<string, readonly string[]>> = { "mcp:tools": ["*"] };
 
 export type SettingsRead =

@@ -111,7 +111,10 @@ class Compiler {
     };
     // In draft-07 a reference stands alone, whatever is written beside it.
     const alone = this.#document.dialect === "draft-07" && schema.$ref !== undefined;
-    const keywords = alone ? [combine.reference] : KEYWORDS[this.#document.dialect];
+    const known = KEYWORDS[this.#document.dialect];
+    // Most schemas name no dialect and many were written for draft-07. 2020-12 only split this keyword in two.
+    const all = this.#document.isUndeclared ? [...known, object.dependencies] : known;
+    const keywords = alone ? [combine.reference] : all;
     const checks = keywords.map((keyword) => keyword(context)).filter((check) => check !== undefined);
     const body = counted(checks);
     if (this.#document.dialect === "draft-07") return body;

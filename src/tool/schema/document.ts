@@ -40,12 +40,15 @@ const HOME = "schema:/";
 export class SchemaDocument {
   readonly root: Located;
   readonly dialect: Dialect;
+  /** Its author named no dialect: what an older one gave a meaning to is meant so. */
+  readonly isUndeclared: boolean;
   readonly #resources = new Map<string, Located>();
   readonly #anchors = new Map<string, Located>();
 
   constructor(schema: JsonSchema, limits: SchemaLimits) {
     checkBounds(schema, limits);
     this.dialect = isJsonObject(schema) ? dialectOf(schema, "") : "2020-12";
+    this.isUndeclared = isJsonObject(schema) && schema.$schema === undefined;
     this.root = { schema, base: this.#baseOf(schema, HOME, ""), pointer: "" };
     this.#resources.set(HOME, this.root);
     this.#index(this.root);

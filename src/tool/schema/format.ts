@@ -1,9 +1,10 @@
-// Formats, as `ajv-formats` defines them. Its expressions run under the same rule as any other pattern. Names that
-// nobody here knows are annotations, as JSON Schema says.
+// Formats, as `ajv-formats` defines them, but for those where it accepts more than their RFC. Its expressions run under the same
+// rule as any other pattern. Names that are not known here are annotations, as JSON Schema says.
 
 import { fullFormats } from "ajv-formats/dist/formats.js";
 import type { JsonValue } from "../../protocol/index.js";
 import { createMatcher } from "../pattern/matcher.js";
+import { RFC_FORMATS } from "./rfc-formats.js";
 import type { Run } from "./run.js";
 
 export interface Format {
@@ -44,6 +45,8 @@ export function formatCheck(name: string): Format | undefined {
 }
 
 function compile(name: string): Format | undefined {
+  const own = RFC_FORMATS[name];
+  if (own !== undefined) return ofText(own, FORMAT_EXAMPLES[name]);
   const entry: unknown = fullFormats[name as keyof typeof fullFormats];
   const example = FORMAT_EXAMPLES[name];
   if (entry instanceof RegExp) {

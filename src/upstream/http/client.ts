@@ -1,6 +1,7 @@
 // Requests to one address over the dialer's connections.
 
 import type { Pool } from "undici";
+import { ByteBudget } from "../../protocol/index.js";
 import type { Dialer } from "../dialer.js";
 import { connector } from "../outbound.js";
 import { Exchange, type ExchangeSink } from "./exchange.js";
@@ -16,13 +17,25 @@ export interface HttpRequestLine {
   readonly body?: string;
 }
 
+/** Answers of the largest size that may be unfinished at once; smaller ones may be more. */
+const MAX_UNFINISHED = 8;
+
 export class HttpClient {
   readonly url: URL;
   readonly #path: string;
   readonly #maxBytes: number;
+  /** All answers of the server that are unfinished. */
+  readonly #unfinished: ByteBudget;
   readonly #pool: Pool;
 
-  static async open(url: URL, dialer: Dialer, connections: number, maxBytes: number): Promise<HttpClient> {
+  /** `onDisconnected` when a connection was broken, or the last one has ended as both sides expect it to. */
+  static async open(
+    url: URL,
+    dialer: Dialer,
+    connections: number,
+    maxBytes: number,
+    onDisconnected: (isByAgreement: boolean) => void = () => {},
+  ): Promise<HttpClient> {
     // On first use: it takes a while to load, and stdio servers never need it.
     const undici = await import("undici");
     const pool = new undici.Pool(url.origin, {
@@ -33,6 +46,13 @@ export class HttpClient {
       bodyTimeout: 0,
       connect: connector(dialer),
     });
+    let open = 0;
+    pool.on("connect", () => open++);
+    pool.on("disconnect", (_origin, _targets, error) => {
+      open--;
+      const isByAgreement = (error as { code?: string }).code === "UND_ERR_INFO";
+      if (!isByAgreement || open <= 0) onDisconnected(isByAgreement);
+    });
     return new HttpClient(url, pool, maxBytes);
   }
 
@@ -41,10 +61,11 @@ export class HttpClient {
     this.#path = url.pathname + url.search;
     this.#pool = pool;
     this.#maxBytes = maxBytes;
+    this.#unfinished = new ByteBudget(MAX_UNFINISHED * maxBytes);
   }
 
   send(line: HttpRequestLine, sink: ExchangeSink): Exchange {
-    const exchange = new Exchange(sink, this.#maxBytes);
+    const exchange = new Exchange(sink, this.#maxBytes, this.#unfinished);
     const { method, headers, body } = line;
     const path = line.path ?? this.#path;
     this.#pool.dispatch(body === undefined ? { method, path, headers } : { method, path, headers, body }, exchange);

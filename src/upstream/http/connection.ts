@@ -82,19 +82,36 @@ export class HttpConnection implements Connection {
   async open(terms: Terms): Promise<void> {
     const { connections, maxMessageBytes } = this.#around.limits;
     this.#terms = terms;
-    this.#client = await HttpClient.open(this.#url, this.#dialer, connections, maxMessageBytes);
+    this.#client = await HttpClient.open(
+      this.#url,
+      this.#dialer,
+      connections,
+      maxMessageBytes,
+      // Also with a session: not every server that was started again answers 404 to the sessions of before.
+      (isByAgreement) => this.#events.disconnected(isByAgreement),
+    );
     await this.#agree(terms);
   }
 
   call(call: UpstreamCall): Promise<UpstreamAnswer> {
-    const pending = this.#calls.begin(call);
-    this.#send(pending, this.#attempt());
-    return pending.settled;
+    return this.#begin(this.#calls.begin(call));
   }
 
   listen(call: UpstreamCall, acknowledged: () => void): Promise<UpstreamAnswer> {
-    const pending = this.#calls.beginListen(call, acknowledged);
-    this.#send(pending, this.#attempt());
+    return this.#begin(this.#calls.beginListen(call, acknowledged));
+  }
+
+  #begin(pending: Pending): Promise<UpstreamAnswer> {
+    if (this.#renewing === undefined) this.#send(pending, this.#attempt());
+    else {
+      // A new session may be that of another process: the call was checked against what the old one listed.
+      this.#renewing
+        .then(() => this.#events.mayResend(pending.call))
+        .then(
+          () => this.#send(pending, this.#attempt()),
+          (error: unknown) => pending.fail(asServerFault(this.#around.server, error, false)),
+        );
+    }
     return pending.settled;
   }
 
@@ -173,9 +190,12 @@ export class HttpConnection implements Connection {
     });
   }
 
-  /** The server has forgotten us. Whoever notices first begins again, the others wait. */
+  /**
+   * The server has forgotten us. Whoever notices first begins again, the others wait: also those that notice when the
+   * new session has its id already, since what it lists was not read yet.
+   */
   #renew(lostSession: Session): Promise<void> {
-    if (this.#session !== lostSession) return Promise.resolve();
+    if (this.#renewing === undefined && this.#session !== lostSession) return Promise.resolve();
     const terms = this.#terms as Terms;
     const revision = (this.#agreement as Agreement).revision;
     this.#renewing ??= this.#agree({ ...terms, revision })
@@ -269,11 +289,14 @@ export class HttpConnection implements Connection {
   #tryAgain(pending: Pending, attempt: Attempt, exchange: Exchange): boolean {
     if (attempt.isSecond) return false;
     const { status, headers } = exchange;
-    const again = (isWorthIt: boolean, session = attempt.session): void => {
-      if (isWorthIt) this.#send(pending, { ...attempt, session, isSecond: true });
-      else pending.fail(faultOfStatus(this.#around.server, exchange));
-    };
     const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
+    const again = (isWorthIt: boolean, session = attempt.session): void => {
+      if (!isWorthIt) return pending.fail(faultOfStatus(this.#around.server, exchange));
+      // Whoever answers the second time may be another process.
+      this.#events
+        .mayResend(pending.call)
+        .then(() => this.#send(pending, { ...attempt, session, isSecond: true }), giveUp);
+    };
     if (status === 404 && attempt.session.id !== undefined) {
       this.#renew(attempt.session).then(() => again(true, this.#session), giveUp);
       return true;

@@ -3,7 +3,8 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import { SseReader } from "../../transport/index.js";
+import type { ByteBudget } from "../../protocol/index.js";
+import { ByteStore, SseReader } from "../../transport/index.js";
 
 /** INVARIANT: `done` is called exactly once, unless the exchange was aborted by us. */
 export interface ExchangeSink {
@@ -27,12 +28,16 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly #maxBytes: number;
   #controller: Dispatcher.DispatchController | undefined;
   #reader: SseReader | undefined;
-  #chunks: Buffer[] = [];
+  /** An answer in one piece is not copied. */
+  #first: Buffer | undefined;
+  readonly #store: ByteStore;
   #length = 0;
   #over = false;
 
-  constructor(sink: ExchangeSink, maxBytes: number) {
+  /** Unfinished answers are charged to `budget`, which the exchanges with one server share. */
+  constructor(sink: ExchangeSink, maxBytes: number, budget?: ByteBudget) {
     this.#sink = sink;
+    this.#store = new ByteStore(budget);
     this.#maxBytes = maxBytes;
   }
 
@@ -52,6 +57,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** Closes the stream, which in 2026-07-28 is how a server is told that nobody waits. */
   abort(): void {
     this.#over = true;
+    this.#store.clear();
     this.#controller?.abort(new Error("nobody waits for this answer"));
   }
 
@@ -86,7 +92,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#reader === undefined) {
       this.#length += chunk.length;
       if (this.#length > this.#maxBytes) this.#fail(new OverLimit(this.#maxBytes));
-      else this.#chunks.push(chunk);
+      else if (this.#length === chunk.length) this.#first = chunk;
+      else if (!this.#gather(chunk)) this.#fail(new Error("too many of its answers are unfinished"));
       return;
     }
     try {
@@ -100,7 +107,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#over) return;
     this.#over = true;
     if (this.#reader === undefined) {
-      const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+      const bytes = this.#first ?? this.#store.take();
       if (!isUtf8(bytes)) return this.#sink.done(this, new Error("it answered something that is not valid UTF-8"));
       this.body = bytes.toString("utf8");
     }
@@ -110,12 +117,20 @@ export class Exchange implements Dispatcher.DispatchHandler {
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over) return;
     this.#over = true;
+    this.#store.clear();
     this.#sink.done(this, error);
+  }
+
+  /** Copies the pieces: keeping them would cost a hundred times what a server sends byte by byte. */
+  #gather(chunk: Buffer): boolean {
+    const first = this.#first;
+    this.#first = undefined;
+    return (first === undefined || this.#store.append(first)) && this.#store.append(chunk);
   }
 
   #fail(error: Error): void {
     this.abort();
-    this.#chunks = [];
+    this.#first = undefined;
     this.#sink.done(this, error);
   }
 }

@@ -2,6 +2,7 @@
 // because they usually say whose answer it was.
 
 import { isUtf8 } from "node:buffer";
+import { ByteStore } from "../../transport/index.js";
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -17,8 +18,8 @@ export interface LineEvents {
 export class LineReader {
   readonly #maxBytes: number;
   readonly #events: LineEvents;
-  #parts: Buffer[] = [];
-  #length = 0;
+  /** Bytes are copied: keeping the pieces would cost a hundred times what a server sends byte by byte. */
+  readonly #held = new ByteStore();
   /** Of a line that was given up: how it began and how it goes on. */
   #head: string | undefined;
   #tail: Buffer = EMPTY;
@@ -38,11 +39,10 @@ export class LineReader {
   }
 
   #endLine(last: Buffer): void {
-    if (this.#head === undefined && this.#length + last.length <= this.#maxBytes) {
-      const line = this.#length === 0 ? last : Buffer.concat([...this.#parts, last]);
-      this.#clear();
-      this.#deliver(line);
-      return;
+    if (this.#head === undefined && this.#held.length + last.length <= this.#maxBytes) {
+      if (this.#held.length === 0) return this.#deliver(last);
+      this.#held.append(last);
+      return this.#deliver(this.#held.take());
     }
     this.#hold(last);
     const hint = `${this.#head} ${this.#tail.toString("latin1")}`;
@@ -51,25 +51,20 @@ export class LineReader {
   }
 
   #hold(part: Buffer): void {
-    if (this.#head === undefined && this.#length + part.length <= this.#maxBytes) {
-      // Many small parts cost more than their bytes, so they are joined now and then.
-      this.#parts.push(part);
-      this.#length += part.length;
-      if (this.#parts.length >= 1_024) this.#parts = [Buffer.concat(this.#parts)];
+    if (this.#head === undefined && this.#held.length + part.length <= this.#maxBytes) {
+      this.#held.append(part);
       return;
     }
     if (this.#head === undefined) {
-      const begun = Buffer.concat([...this.#parts, part.subarray(0, ENDS)]);
+      const begun = Buffer.concat([this.#held.take().subarray(0, ENDS), part.subarray(0, ENDS)]);
       this.#head = begun.toString("latin1", 0, ENDS);
-      this.#parts = [];
     }
     const end = part.length >= ENDS ? part : Buffer.concat([this.#tail, part]);
     this.#tail = Buffer.from(end.subarray(Math.max(0, end.length - ENDS)));
   }
 
   #clear(): void {
-    this.#parts = [];
-    this.#length = 0;
+    this.#held.clear();
     this.#head = undefined;
     this.#tail = EMPTY;
   }

@@ -2,7 +2,7 @@
 // resources are not: they are its data, and come and go.
 
 import { createHash } from "node:crypto";
-import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
 import type { Catalogue } from "../types.js";
 
 export type PinnedKind = "tool" | "prompt" | "template" | "instructions";
@@ -10,28 +10,58 @@ export type PinnedKind = "tool" | "prompt" | "template" | "instructions";
 export interface Definition {
   readonly kind: PinnedKind;
   readonly name: string;
-  /** As JSON with sorted keys: the order in which a server writes them means nothing. */
-  readonly text: string;
-  /** SHA-256 of the text, in hex. */
+  readonly value: JsonValue;
+  /** SHA-256 of `sortedText(value)`, in hex. */
   readonly hash: string;
+  /** Characters of that text. */
+  readonly size: number;
 }
 
 /** There is one of these for each server, so it needs a name only to be stored under. */
 export const INSTRUCTIONS = "instructions";
 
-export function definitionsOf(catalogue: Catalogue): Definition[] {
-  const { tools, prompts, resourceTemplates, instructions } = catalogue;
-  return [
-    ...tools.map((tool) => definitionOf("tool", String(tool.name), tool)),
-    ...prompts.map((prompt) => definitionOf("prompt", String(prompt.name), prompt)),
-    ...resourceTemplates.map((template) => definitionOf("template", String(template.uriTemplate), template)),
-    ...(instructions === undefined ? [] : [definitionOf("instructions", INSTRUCTIONS, instructions)]),
-  ];
+/** `keyOf` names one definition among those of a server. */
+export function keyOf(kind: string, name: string): string {
+  return kind === "instructions" ? INSTRUCTIONS : `${kind} ${name}`;
 }
 
-function definitionOf(kind: PinnedKind, name: string, value: JsonValue): Definition {
-  const text = sortedText(value);
-  return { kind, name, text, hash: hashOf(text) };
+/** Everything of the catalogue that is pinned, hashed in slices: a server may list thousands. */
+export async function definitionsOf(catalogue: Catalogue): Promise<Definition[]> {
+  const { tools, prompts, resourceTemplates, instructions } = catalogue;
+  const found: Definition[] = [];
+  const add = (kind: PinnedKind, values: readonly JsonObject[], key: string): Promise<void> =>
+    inSlices(values, (value) => found.push({ kind, name: String(value[key]), value, ...measuredOf(value) }));
+  await add("tool", tools, "name");
+  await add("prompt", prompts, "name");
+  await add("template", resourceTemplates, "uriTemplate");
+  if (instructions !== undefined) {
+    const text = sortedText(instructions);
+    const [hash, size] = [hashOf(text), text.length];
+    found.push({ kind: "instructions", name: INSTRUCTIONS, value: instructions, hash, size });
+  }
+  return found;
+}
+
+interface Measured {
+  readonly hash: string;
+  readonly size: number;
+}
+
+/** A definition is hashed once: the listing, the pins and the calls that name it all ask. */
+const known = new WeakMap<JsonObject, Measured>();
+
+function measuredOf(value: JsonObject): Measured {
+  let measured = known.get(value);
+  if (measured === undefined) {
+    const text = sortedText(value);
+    measured = { hash: hashOf(text), size: text.length };
+    known.set(value, measured);
+  }
+  return measured;
+}
+
+export function definitionHashOf(value: JsonObject): string {
+  return measuredOf(value).hash;
 }
 
 export function hashOf(text: string): string {

@@ -42,7 +42,10 @@ describe("a pin keeper", () => {
   });
 
   const keeper = (rules: StandingRule[] = [], held: unknown[] = []): PinKeeper =>
-    new PinKeeper(storage.pins, { rules: () => rules, onHeld: (each) => held.push(each.name) });
+    new PinKeeper(storage.pins, {
+      rules: () => rules,
+      onHeld: ({ definitions }) => held.push(...definitions.map(({ name }) => name)),
+    });
 
   it("shows what it saw first, also when only the order of keys is another", async () => {
     const pins = keeper();
@@ -128,6 +131,78 @@ describe("a pin keeper", () => {
     expect(await pins.remembered("a", "s", "first")).toMatchObject({ tools: [READ], instructions: "Be brief" });
     await pins.accept("a", "s", "first", offering([other]));
     expect(await pins.remembered("a", "s", "first")).toMatchObject({ tools: [] });
+  });
+
+  it.each(["first", "always-ask"] as const)(
+    "stays within its bound over many listings of a server that renames its tools (%s)",
+    async (mode) => {
+      const reasons = new Set<string>();
+      const pins = new PinKeeper(storage.pins, {
+        onHeld: ({ definitions }) => {
+          for (const { reason } of definitions) reasons.add(reason);
+        },
+        limits: { maxPins: 40 },
+      });
+      const named = (round: number) => Array.from({ length: 25 }, (_, i) => ({ ...READ, name: `t${round}_${i}` }));
+      const only = { instructions: undefined, resourceTemplates: [], prompts: [] };
+      for (let round = 0; round < 8; round++) {
+        const shown = await pins.accept("app", "s", mode, offering(named(round), only));
+        // Nothing over the bound is shown, and what was accepted stays pinned.
+        expect(names(shown)).toHaveLength(mode === "always-ask" || round > 1 ? 0 : round === 0 ? 25 : 15);
+        expect((await storage.pins.states("app", "s")).length).toBeLessThanOrEqual(40);
+      }
+      if (mode === "always-ask") return;
+      expect([...reasons]).toEqual([expect.stringContaining("40 definitions are kept for this server already")]);
+      expect(names(await pins.accept("app", "s", mode, offering(named(0), only)))).toHaveLength(25);
+      const changed = named(0).map((tool) => ({ ...tool, description: "Other" }));
+      expect(names(await pins.accept("app", "s", mode, offering(changed, only)))).toEqual([]);
+    },
+  );
+
+  it("keeps no more text of a server than its bound", async () => {
+    const pins = new PinKeeper(storage.pins, { limits: { maxPinSize: 10_000, maxDefinitionSize: 3_000 } });
+    const large = (name: string, size: number) => ({ ...READ, name, description: "x".repeat(size) });
+    const offered = offering([
+      large("a", 2_500),
+      large("b", 2_500),
+      large("huge", 3_100),
+      large("c", 2_500),
+      large("d", 2_500),
+    ]);
+    expect(names(await pins.accept("app", "s", "first", offered))).toEqual(["a", "b", "c"]);
+    expect(names(await pins.accept("app", "s", "off", offered))).toEqual(["a", "b", "c", "d"]);
+  });
+
+  it("notes thousands of changes in one transaction, with the event loop turning meanwhile", async () => {
+    let writes = 0;
+    const counted = {
+      ...storage.pins,
+      record: (...args: Parameters<typeof storage.pins.record>) => {
+        writes++;
+        return storage.pins.record(...args);
+      },
+    };
+    const pins = new PinKeeper(counted);
+    const listing = (version: number) =>
+      offering(
+        Array.from({ length: 3_000 }, (_, i) => ({ ...READ, name: `t${i}`, description: `version ${version}` })),
+      );
+    await pins.accept("app", "s", "first", listing(1));
+    const before = await storage.feed.latest();
+    let turns = 0;
+    let isOver = false;
+    const turn = (): void => {
+      turns++;
+      if (!isOver) setImmediate(turn);
+    };
+    turn();
+    writes = 0;
+    expect(names(await pins.accept("app", "s", "first", listing(2)))).toEqual([]);
+    isOver = true;
+    expect(writes).toBe(1);
+    expect(await storage.feed.latest()).toBe(before + 1);
+    expect(turns).toBeGreaterThan(10);
+    expect((await storage.pins.states("app", "s")).filter(({ status }) => status === "changed")).toHaveLength(3_000);
   });
 
   it("holds back what it cannot pin", async () => {

@@ -34,34 +34,35 @@ const JOIN = 'echo 0 > "$0/cgroup.procs" && exec "$@"';
 
 let found: Promise<Ways> | undefined;
 
-export async function makePen(wanted?: Containment): Promise<Pen> {
+/** `namespaces` is what gives a sandboxed server its own PID namespace; it then stands in every prefix. */
+export async function makePen(wanted?: Containment, namespaces: readonly string[] = []): Promise<Pen> {
   found ??= look();
   const ways = await found;
   const kinds: readonly Containment[] = wanted === undefined ? ["cgroup", "pid-namespace", "process-group"] : [wanted];
   for (const kind of kinds) {
-    const pen = make(kind, ways);
+    const pen = make(kind, namespaces.length === 0 ? ways : { ...ways, namespace: namespaces }, namespaces);
     if (pen !== undefined) return pen;
   }
   throw new Error(`containment \`${wanted}\` cannot be had on this machine; leave it out to get the best there is`);
 }
 
-function make(kind: Containment, ways: Ways): Pen | undefined {
+function make(kind: Containment, ways: Ways, inside: readonly string[]): Pen | undefined {
   switch (kind) {
     case "cgroup":
-      return ways.cgroupParent === undefined ? undefined : cgroupPen(ways.cgroupParent, ways.dieWithUs);
+      return ways.cgroupParent === undefined ? undefined : cgroupPen(ways.cgroupParent, ways.dieWithUs, inside);
     case "pid-namespace":
       return ways.namespace === undefined ? undefined : namespacePen([...ways.dieWithUs, ...ways.namespace]);
     case "process-group":
-      return groupPen(ways.dieWithUs);
+      return groupPen([...ways.dieWithUs, ...inside]);
   }
 }
 
-function cgroupPen(parent: string, dieWithUs: readonly string[]): Pen | undefined {
+function cgroupPen(parent: string, dieWithUs: readonly string[], inside: readonly string[]): Pen | undefined {
   const folder = makeFolder(parent);
   if (folder === undefined) return undefined;
   return {
     kind: "cgroup",
-    prefix: [...dieWithUs, "/bin/sh", "-c", JOIN, folder],
+    prefix: [...dieWithUs, "/bin/sh", "-c", JOIN, folder, ...inside],
     env: {},
     kill(pid) {
       killFolder(folder);

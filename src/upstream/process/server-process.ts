@@ -2,8 +2,17 @@
 // together with everything it started.
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
-import type { Readable, Writable } from "node:stream";
+import type { Duplex, Readable, Writable } from "node:stream";
+import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import {
+  LAUNCH_FD,
+  launchReport,
+  prepareServerLaunch,
+  type ServerLaunch,
+  type ServerProtections,
+  unprotected,
+} from "../../host/index.js";
 import { Fault } from "../../protocol/index.js";
 import { defaultEnvironment } from "../../transport/index.js";
 import type { Containment, StdioTarget } from "../types.js";
@@ -34,6 +43,7 @@ export class ServerProcess {
   readonly #pen: Pen;
   readonly #options: ProcessOptions;
   readonly #stderr: Tail;
+  #protections: ServerProtections;
   #isOver = false;
   #stopping: Promise<void> | undefined;
 
@@ -41,40 +51,66 @@ export class ServerProcess {
     const env = { ...defaultEnvironment(), ...target.env };
     const command = findCommand(target.command, target.cwd, env.PATH);
     if (command === undefined) throw cannotStart(target.command, "there is no such program");
-    const pen = await makePen(target.containment);
-    const started = new ServerProcess(command, target, env, pen, options);
+    const argv = [command, ...(target.args ?? [])];
+    const cwd = resolve(target.cwd ?? ".");
+    const sandbox = target.sandbox ?? { mode: "off", hidden: [], readOnly: [] };
+    const launch = sandbox.mode === "off" ? undefined : await prepareServerLaunch(sandbox, { argv, env, cwd });
+    if (launch !== undefined && "unavailable" in launch) {
+      if (sandbox.mode === "required") throw cannotStart(target.command, `${launch.unavailable}, and ${REQUIRED}`);
+      return ServerProcess.#started(
+        { target, argv, env },
+        undefined,
+        unprotected(sandbox.mode, [launch.unavailable]),
+        options,
+      );
+    }
+    return ServerProcess.#started({ target, argv, env }, launch, unprotected(sandbox.mode, []), options);
+  }
+
+  static async #started(
+    command: Command,
+    launch: ServerLaunch | undefined,
+    protections: ServerProtections,
+    options: ProcessOptions,
+  ): Promise<ServerProcess> {
+    const { target } = command;
+    const pen = await makePen(target.containment, launch?.namespaces);
+    const started = new ServerProcess(command, launch, protections, pen, options);
     await started.#spawned(target.command);
+    if (launch !== undefined) await started.#launched(target.command, launch, pen);
     return started;
   }
 
   private constructor(
-    command: string,
-    target: StdioTarget,
-    env: Record<string, string>,
+    { target, argv, env }: Command,
+    launch: ServerLaunch | undefined,
+    protections: ServerProtections,
     pen: Pen,
     options: ProcessOptions,
   ) {
-    const [program = command, ...args] = [...pen.prefix, command, ...(target.args ?? [])];
+    const [program = "", ...args] = [...pen.prefix, ...(launch?.program ?? argv)];
+    this.#protections = protections;
     this.#pen = pen;
     this.#options = options;
     this.#stderr = new Tail(options.stderrBytes);
     this.#process = spawn(program, args, {
       ...(target.cwd === undefined ? {} : { cwd: target.cwd }),
-      env: { ...env, ...pen.env },
-      stdio: ["pipe", "pipe", "pipe"],
+      // A launcher gets the server's environment in its message: `NODE_OPTIONS` in it is not meant for the launcher.
+      env: { ...(launch === undefined ? env : { PATH: "/usr/bin:/bin" }), ...pen.env },
+      stdio: ["pipe", "pipe", "pipe", ...(launch === undefined ? [] : ["pipe" as const])],
       shell: false,
       windowsHide: true,
       detached: process.platform !== "win32",
-    });
+    }) as ChildProcessByStdio<Writable, Readable, Readable>;
     this.#process.stderr.on("data", (chunk: Buffer) => this.#stderr.push(chunk));
     // Writing to a server that is gone is no failure of ours; that it is gone is noticed by its end.
     for (const stream of [this.#process.stdin, this.#process.stdout, this.#process.stderr]) {
       stream.on("error", () => {});
     }
-    this.ended = new Promise((resolve) => {
+    this.ended = new Promise((settle) => {
       const over = (how: string): void => {
         this.#isOver = true;
-        resolve(how);
+        settle(how);
       };
       this.#process.on("error", (error) => over(error.message));
       this.#process.once("exit", (code, signalName) =>
@@ -94,6 +130,10 @@ export class ServerProcess {
   }
   get containment(): Containment {
     return this.#pen.kind;
+  }
+  /** What is in force between the server and the rest of the machine. */
+  get protections(): ServerProtections {
+    return this.#protections;
   }
   /** The end of what the server wrote to stderr. */
   get lastWords(): string {
@@ -136,8 +176,8 @@ export class ServerProcess {
 
   async #spawned(command: string): Promise<void> {
     try {
-      await new Promise<void>((resolve, reject) => {
-        this.#process.once("spawn", resolve);
+      await new Promise<void>((settle, reject) => {
+        this.#process.once("spawn", settle);
         this.#process.once("error", reject);
       });
     } catch (error) {
@@ -148,7 +188,29 @@ export class ServerProcess {
     if (alive.size === 0) process.on("exit", killAll);
     alive.set(pid, this.#pen);
   }
+
+  /** The launcher becomes the server once it has reported what is in force. */
+  async #launched(command: string, { message }: ServerLaunch, pen: Pen): Promise<void> {
+    const channel = this.#process.stdio[LAUNCH_FD] as unknown as Duplex;
+    const report = await launchReport(channel, { ...message, env: { ...message.env, ...pen.env } });
+    if (report.kind === "ready") {
+      this.#protections = report.protections;
+      return;
+    }
+    this.#pen.kill(this.#process.pid as number);
+    await this.stop();
+    throw cannotStart(command, `${report.reason}${this.lastWords === "" ? "" : ` (${this.lastWords})`}`);
+  }
 }
+
+interface Command {
+  readonly target: StdioTarget;
+  /** The program, found, and its arguments. */
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+const REQUIRED = "its entry says `sandbox: required`; set `sandbox: preferred` to run it all the same";
 
 function cannotStart(command: string, why: string, cause?: unknown): Fault {
   return new Fault("Unavailable", `\`${command}\` cannot be started: ${why}`, {

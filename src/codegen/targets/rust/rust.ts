@@ -88,7 +88,7 @@ doctest = false
 
 [dependencies]
 serde = { version = "1", features = ["derive"] }
-serde_json = "1"
+serde_json = { version = "1", features = ["float_roundtrip"] }
 `;
 }
 

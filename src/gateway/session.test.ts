@@ -1,0 +1,25 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { RetainedBytes } from "../protocol/index.js";
+import { Sessions } from "./session.js";
+import { DEFAULT_GATEWAY_LIMITS } from "./types.js";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+it("keeps a session that is in use alive in the store, and lets an idle one expire", () => {
+  const touched: string[][] = [];
+  const limits = { ...DEFAULT_GATEWAY_LIMITS, sessionIdleMs: 40_000 };
+  const sessions = new Sessions(limits, new RetainedBytes(limits), undefined, undefined, (ids) =>
+    touched.push([...ids]),
+  );
+  const principal = { app: "team", agent: "one", scope: [], via: "key" };
+  const used = sessions.open(principal);
+  const idle = sessions.open({ ...principal, agent: "two" });
+  vi.advanceTimersByTime(10_000);
+  sessions.find(used.id, principal);
+  vi.advanceTimersByTime(10_000);
+  expect(touched).toEqual([[used.id, idle.id], [used.id]]);
+  vi.advanceTimersByTime(31_000);
+  expect(sessions.get(idle.id)).toBeUndefined();
+  sessions.closeAll();
+});

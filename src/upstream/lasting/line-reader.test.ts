@@ -1,0 +1,45 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, it } from "vitest";
+import { LineReader } from "./line-reader.js";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+it("costs about as much as it holds when a server sends its line byte by byte", () => {
+  const seen: string[] = [];
+  const reader = new LineReader(1024 * 1024, {
+    message: (text) => seen.push(text),
+    malformed: () => {},
+    oversized: () => {},
+  });
+  const live = (): number => {
+    collect();
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    return heapUsed + arrayBuffers;
+  };
+  const before = live();
+  const bytes = 1000;
+  // Just under the number of pieces that used to be joined, each with a buffer of its own.
+  for (let i = 0; i < bytes; i++) reader.push(Buffer.allocUnsafeSlow(1).fill(0x78));
+  expect(live() - before).toBeLessThan(50 * bytes);
+  reader.push(Buffer.from("\n"));
+  expect(seen).toEqual(["x".repeat(bytes)]);
+});
+
+it("keeps both ends of a line over the limit, however it is cut into pieces", () => {
+  const line = `{"id":7,${"y".repeat(5_000)}"end":1}`;
+  for (const size of [1, 7, 4_096, line.length]) {
+    const hints: string[] = [];
+    const reader = new LineReader(1_000, {
+      message: () => expect.unreachable(),
+      malformed: () => expect.unreachable(),
+      oversized: (hint) => hints.push(hint),
+    });
+    for (let i = 0; i < line.length; i += size) reader.push(Buffer.from(line.slice(i, i + size)));
+    reader.push(Buffer.from("\n"));
+    expect(hints).toHaveLength(1);
+    expect(hints[0]).toMatch(/^\{"id":7,y/);
+    expect(hints[0]).toMatch(/"end":1\}$/);
+  }
+});

@@ -1,0 +1,182 @@
+// What a server lists on the connection in use, and whether that still holds. No call reaches a server whose
+// definitions were not read since it was started, or since it said that they changed.
+
+import { createHash } from "node:crypto";
+import { Fault, nextSlice } from "../protocol/index.js";
+import { readCatalogue } from "./catalogue.js";
+import type { Connection } from "./connection.js";
+import { definitionChanged, unavailable } from "./faults.js";
+import type { Surroundings } from "./pending.js";
+import { definitionHashOf, definitionsOf, keyOf } from "./pins/definition.js";
+import type { Catalogue, ExpectedDefinition } from "./types.js";
+
+/** Listings in quick succession that cost no pause: servers announce their tools one by one. */
+const FREE_CHANGES = 4;
+/** A change so long after the last listing is not part of a series. */
+const QUIET_MS = 60_000;
+/** A call waits for a pause that ends this soon, and is refused otherwise. */
+const MAX_CALL_WAIT_MS = 5_000;
+/** After connections that ended by agreement, a listing is trusted for so long: some servers close after each answer. */
+const TRUST_MS = 2_000;
+
+interface Listed {
+  readonly catalogue: Catalogue;
+  readonly hashes: ReadonlyMap<string, string>;
+  /** Over all hashes: two listings with the same definitions have the same. */
+  readonly digest: string;
+  readonly at: number;
+}
+
+export interface ListingsEvents {
+  /** The connection to read from; starts the server if it has to. */
+  ready(): Promise<Connection>;
+  /** The server lists other definitions than it did, or than a call was decided for. */
+  differs(): void;
+}
+
+export class Listings {
+  readonly #around: Surroundings;
+  readonly #events: ListingsEvents;
+  /** The listing that is to be read, is being read or was read. */
+  #reading: Promise<Listed> | undefined;
+  /** INVARIANT: a listing that has not begun yet sees everything that was announced until now. */
+  #hasBegun = false;
+  /** One listing at a time, also when the one under way is of no more use. */
+  #lastEnd: Promise<unknown> = Promise.resolve();
+  /** INVARIANT: read on the connection in use, begun after the last announced change. */
+  #current: Listed | undefined;
+  #before: Listed | undefined;
+  #isDoubtful = false;
+  /** How many times in a row there was a reason for a pause, and when the last listing ended. */
+  #changes = 0;
+  #isCounted = false;
+  #endedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(around: Surroundings, events: ListingsEvents) {
+    this.#around = around;
+    this.#events = events;
+  }
+
+  get isCurrent(): boolean {
+    return this.#current !== undefined && !this.#hasExpired(this.#current);
+  }
+
+  async catalogue(): Promise<Catalogue> {
+    return (await this.#read()).catalogue;
+  }
+
+  /** Another connection is in use, or the server announced a change: what was listed before says nothing now. */
+  reset(isAnnounced = false): void {
+    if (this.#reading === undefined || !this.#hasBegun) return;
+    if (isAnnounced && !this.#isCounted) {
+      this.#isCounted = true;
+      this.#count(performance.now());
+    }
+    this.#current = undefined;
+    this.#reading = undefined;
+    this.#isDoubtful = false;
+  }
+
+  /** The last connection to a server without sessions ended: whoever answers next may be another process. */
+  doubt(): void {
+    this.#isDoubtful = true;
+  }
+
+  /** Resolves when the listing is current; rejects when the server cannot be asked, or changes too often. */
+  async waitFor(): Promise<void> {
+    const waitMs = this.#pauseLeftMs();
+    if (!this.isCurrent && waitMs > MAX_CALL_WAIT_MS) {
+      throw unavailable(this.#around.server, "its definitions change all the time and are read again later", {
+        retry_after_ms: Math.ceil(waitMs),
+        suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
+      });
+    }
+    try {
+      await this.#read();
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw unavailable(this.#around.server, `its definitions could not be read, so nothing is sent to it: ${why}`);
+    }
+  }
+
+  /**
+   * Why a call that was decided for this definition must not be sent; undefined when it may.
+   * INVARIANT (the caller's): `isCurrent`.
+   */
+  refusal(expected: ExpectedDefinition): Fault | undefined {
+    const listed = this.#current as Listed;
+    if (expected === "any") return undefined;
+    const hash = listed.hashes.get(keyOf(expected.kind, expected.name));
+    if (hash === definitionHashOf(expected.definition)) return undefined;
+    if (this.#before !== listed) {
+      this.#before = listed;
+      this.#events.differs();
+    }
+    return definitionChanged(this.#around.server, expected.kind, expected.name, hash === undefined);
+  }
+
+  #read(): Promise<Listed> {
+    if (this.#current !== undefined && this.#hasExpired(this.#current)) this.reset();
+    if (this.#reading !== undefined) return this.#reading;
+    this.#hasBegun = false;
+    const reading = this.#lastEnd.then(() => this.#list());
+    this.#reading = reading;
+    this.#lastEnd = reading.then(
+      (listed) => this.#ended(reading, listed),
+      () => this.#ended(reading, undefined),
+    );
+    // Whoever waits for it goes on after it was taken over.
+    return this.#lastEnd.then(() => reading);
+  }
+
+  async #list(): Promise<Listed> {
+    const waitMs = this.#pauseLeftMs();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
+    const connection = await this.#events.ready();
+    this.#hasBegun = true;
+    const catalogue = await readCatalogue(connection, this.#around);
+    await nextSlice();
+    const hashes = new Map<string, string>();
+    for (const { kind, name, hash } of await definitionsOf(catalogue)) hashes.set(keyOf(kind, name), hash);
+    return { catalogue, hashes, digest: digestOf(hashes), at: performance.now() };
+  }
+
+  #ended(reading: Promise<Listed>, listed: Listed | undefined): void {
+    const now = performance.now();
+    const isOther = listed === undefined || (this.#before !== undefined && this.#before.digest !== listed.digest);
+    if (isOther && !this.#isCounted) this.#count(now);
+    this.#endedAt = now;
+    if (this.#reading !== reading) return;
+    this.#isCounted = false;
+    this.#current = listed;
+    this.#isDoubtful = false;
+    if (listed === undefined) {
+      this.#reading = undefined;
+      return;
+    }
+    this.#before = listed;
+    if (isOther) this.#events.differs();
+  }
+
+  #count(now: number): void {
+    this.#changes = now - this.#endedAt > QUIET_MS ? 1 : this.#changes + 1;
+  }
+
+  #hasExpired({ at }: Listed): boolean {
+    return this.#isDoubtful && performance.now() - at > TRUST_MS;
+  }
+
+  /** Until a server that keeps changing is asked again: nothing at first, then doubled up to the longest back-off. */
+  #pauseLeftMs(): number {
+    const { backoffMs, maxBackoffMs } = this.#around.timeouts;
+    if (this.#changes <= FREE_CHANGES) return 0;
+    const pauseMs = Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(this.#changes - FREE_CHANGES - 1, 30));
+    return Math.max(0, this.#endedAt + pauseMs - performance.now());
+  }
+}
+
+function digestOf(hashes: ReadonlyMap<string, string>): string {
+  const digest = createHash("sha256");
+  for (const [key, hash] of hashes) digest.update(`${key.length} ${key} ${hash}\n`);
+  return digest.digest("hex");
+}

@@ -1,0 +1,167 @@
+// One attack on a gateway, in a process of its own: node noisy-attacks.mjs '{"attack":…}'. It writes what the gateway
+// answered, by status, when its time is over.
+import { connect } from "node:net";
+import { Agent, request } from "undici";
+
+const { attack, url, admin, websocket, key, seconds = 0, scale = 1 } = JSON.parse(process.argv[2]);
+const until = Date.now() + seconds * 1_000;
+const statuses = {};
+const count = (status) => {
+  statuses[status] = (statuses[status] ?? 0) + 1;
+};
+const dispatcher = new Agent({ connections: 64, pipelining: 1 });
+const at = url === undefined ? undefined : new URL(url);
+const bearer = { authorization: `Bearer ${key}` };
+const json = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+
+async function send(method, path, headers, body) {
+  try {
+    const answer = await request(new URL(path, url), { method, dispatcher, headers, body });
+    await answer.body.dump({ limit: 16 * 1024 * 1024 });
+    count(answer.statusCode);
+    return answer.headers;
+  } catch (error) {
+    count(error.code ?? "error");
+    return {};
+  }
+}
+
+async function loop(concurrency, run) {
+  const one = async () => {
+    for (let i = 0; Date.now() < until; i++) {
+      await run(i);
+      // An attack need not keep this machine's cores from what it measures.
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, one));
+}
+
+const post = (body, headers = bearer) => send("POST", "/mcp", { ...json, ...headers }, body);
+const call = (name, args, more = {}, headers = {}) =>
+  post(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: args, ...more } }), {
+    ...bearer,
+    ...headers,
+  });
+
+/** Holds so many sockets open that each wrote something, and opens those again that were closed. */
+async function hold(number, target, write) {
+  const open = () => {
+    if (Date.now() >= until) return;
+    const socket = connect(Number(target.port), target.hostname, () => write(socket));
+    socket.on("error", () => {});
+    socket.on("close", () => {
+      count("closed");
+      setTimeout(open, 50);
+    });
+    sockets.add(socket);
+  };
+  const sockets = new Set();
+  for (let i = 0; i < number; i++) {
+    open();
+    if (i % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  await new Promise((resolve) => setTimeout(resolve, Math.max(0, until - Date.now())));
+  count("held");
+}
+
+async function initialize(capabilities = {}) {
+  const params = { protocolVersion: "2025-11-25", capabilities, clientInfo: { name: "noisy", version: "1" } };
+  const headers = await post(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params }));
+  return headers["mcp-session-id"];
+}
+
+const nested = `{"jsonrpc":"2.0","id":1,"method":"x","auth":1,"params":{"a":[${"[],".repeat(1_200_000)}0]}}`;
+const head = `POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
+
+const attacks = {
+  "bodies without a credential": () => loop(16, () => post(nested, {})),
+  "bodies with a wrong credential": () => loop(16, () => post(nested, { authorization: "Bearer wrong" })),
+  "bodies of a million values": () => loop(8, () => post(nested)),
+  "calls with a million values": () => {
+    const values = `[${"0,".repeat(1_500_000)}0]`;
+    const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":{"a":${values}}}}`;
+    return loop(8, () => post(call));
+  },
+  "calls with keys in another order": () => {
+    const keys = Array.from({ length: 90_000 }, (_, i) => `"${(i * 7919) % 90_001}": ${i}`).join(", ");
+    return loop(8, () => send("POST", "/tools/read", { ...json, ...bearer }, `{${keys}}`));
+  },
+  "capabilities of megabytes": () => {
+    const capabilities = { experimental: { x: "c".repeat(3_000_000) } };
+    return loop(4, () => initialize(capabilities));
+  },
+  "ended event streams": () =>
+    loop(8, async () => {
+      const session = await initialize();
+      if (session === undefined) return;
+      const headers = { "mcp-session-id": session, "mcp-protocol-version": "2025-11-25" };
+      await post(JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }), { ...bearer, ...headers });
+      for (let i = 0; i < 8; i++) await call("chatty", {}, { _meta: { progressToken: "t" } }, headers);
+    }),
+  "answers that are not read": () =>
+    hold(200, at, (socket) => {
+      const body = JSON.stringify({});
+      const line = `POST /tools/huge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n`;
+      socket.pause();
+      socket.write(`${line}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    }),
+  "unfinished bodies": () =>
+    hold(Math.round(10_000 * scale), at, (socket) => {
+      socket.write(`${head}Authorization: Bearer ${key}\r\nContent-Length: 4000000\r\n\r\n${"[".repeat(20_000)}`);
+    }),
+  "unfinished bodies without a credential": () =>
+    hold(Math.round(10_000 * scale), at, (socket) => socket.write(`${head}Content-Length: 60000\r\n\r\n[`)),
+  "unfinished WebSocket frames": () =>
+    hold(Math.round(400 * scale), new URL(websocket), (socket) => {
+      socket.write(
+        `GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n\r\n",
+      );
+      const frame = Buffer.alloc(14 + 3_000_000);
+      frame[0] = 0x81;
+      frame[1] = 0xff;
+      frame.writeBigUInt64BE(4_000_000n, 2);
+      socket.write(frame);
+    }),
+  "idle sockets at the admin port": () => hold(300, new URL(admin), () => {}),
+  "answers byte by byte": () => loop(8, () => send("POST", "/tools/drip", { ...json, ...bearer }, "{}")),
+  "floods of tools and documents": () =>
+    loop(32, (i) =>
+      i % 2 === 0
+        ? send("GET", "/openapi.json", bearer)
+        : send("POST", "/tools/read", { ...json, ...bearer }, JSON.stringify({ text: "x" })),
+    ),
+  "floods of approvals": () =>
+    loop(8, (i) =>
+      send(
+        "POST",
+        "/tools/pay",
+        { ...json, ...bearer },
+        JSON.stringify({ text: `${process.pid}-${i}-${Math.random()}` }),
+      ),
+    ),
+  "denied calls with names of a megabyte": () => {
+    const long = "n".repeat(1_000_000);
+    return loop(8, (i) => call(`${long}${i}`, {}));
+  },
+  "lists of thousands of tools": async () => {
+    const session = await initialize();
+    const headers = { ...bearer, "mcp-session-id": session, "mcp-protocol-version": "2025-11-25" };
+    await post(JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }), headers);
+    await send("POST", "/tools/grow", { ...json, ...bearer }, "{}");
+    const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" });
+    await loop(4, (i) => (i % 2 === 0 ? send("GET", "/openapi.json", bearer) : post(list, headers)));
+  },
+  "thousands of changing tools": async () => {
+    await send("POST", "/tools/change", { ...json, ...bearer }, "{}");
+    await loop(2, () => send("POST", "/tools/read", { ...json, ...bearer }, "{}"));
+  },
+};
+
+if (attack === undefined) console.log(JSON.stringify(Object.keys(attacks)));
+else {
+  await attacks[attack]();
+  console.log(JSON.stringify(statuses));
+  process.exit(0);
+}

@@ -1,0 +1,27 @@
+// A short share of the attacks of `noisy-neighbour.long.test.ts`: whatever one application does, the calls of another
+// are all answered, the operator gets in, and memory stays bounded. How fast they are is judged by the long run.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ATTACKS, type Neighbours, openNeighbours } from "./noisy-neighbour.js";
+
+describe.runIf(process.platform !== "win32")("an application beside another that attacks", () => {
+  let neighbours: Neighbours;
+  beforeAll(async () => {
+    neighbours = await openNeighbours();
+    expect((await neighbours.measure(0.5)).failures).toEqual([]);
+  });
+  afterAll(() => neighbours?.close());
+
+  for (const attack of ATTACKS) {
+    it(`is served during: ${attack}`, async () => {
+      const attacked = neighbours.attack(attack, 1.5, 0.1);
+      const quiet = await neighbours.measure(1);
+      expect(await neighbours.adminStatus()).toBe(200);
+      await attacked;
+      expect(quiet.failures).toEqual([]);
+      expect(quiet.calls).toBeGreaterThan(0);
+      expect(neighbours.serving.child.exitCode).toBeNull();
+      expect(neighbours.peakMiB() ?? 0).toBeLessThan(512);
+    });
+  }
+});

@@ -1,0 +1,67 @@
+// The server of the noisy application, on stdio and written by hand: it changes thousands of tools without pause, sends
+// answers byte by byte, and says much before it answers.
+import { createInterface } from "node:readline";
+
+const TOOLS = 10_000;
+let version = 0;
+let isChanging = false;
+let hasMany = false;
+/** One answer after the other: bytes of two would be no message. */
+let dripping = Promise.resolve();
+
+const write = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+const schema = { type: "object" };
+const own = ["read", "pay", "chatty", "drip", "huge", "grow", "change"];
+
+function tools(cursor) {
+  const start = Number(cursor ?? 0);
+  const listed = start === 0 ? own.map((name) => ({ name, description: name, inputSchema: schema })) : [];
+  if (!hasMany) return { tools: listed };
+  for (let i = start; i < Math.min(TOOLS, start + 1_000); i++) {
+    listed.push({ name: `tool-${i}`, description: `version ${version}`, inputSchema: schema });
+  }
+  return start + 1_000 < TOOLS ? { tools: listed, nextCursor: String(start + 1_000) } : { tools: listed };
+}
+
+async function drip(id) {
+  const text = `${JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "x".repeat(500) }] } })}\n`;
+  for (const character of text) {
+    process.stdout.write(character);
+    await new Promise(setImmediate);
+  }
+}
+
+async function call(id, { name, _meta }) {
+  if (name === "drip") {
+    dripping = dripping.then(() => drip(id));
+    return dripping;
+  }
+  if (name === "chatty" && _meta?.progressToken !== undefined) {
+    const params = { progressToken: _meta.progressToken, progress: 1, message: "m".repeat(200_000) };
+    write({ method: "notifications/progress", params });
+  }
+  if (name === "grow" && !hasMany) {
+    hasMany = true;
+    write({ method: "notifications/tools/list_changed" });
+  }
+  if (name === "change" && !isChanging) {
+    hasMany = isChanging = true;
+    setInterval(() => {
+      version++;
+      write({ method: "notifications/tools/list_changed" });
+    }, 100);
+  }
+  const text = name === "huge" || name === "chatty" ? "h".repeat(900_000) : "read";
+  write({ id, result: { content: [{ type: "text", text }] } });
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, params } = JSON.parse(line);
+  if (method === "initialize") {
+    const capabilities = { tools: { listChanged: true } };
+    const serverInfo = { name: "noisy", version: "1" };
+    write({ id, result: { protocolVersion: "2025-11-25", capabilities, serverInfo } });
+  } else if (method === "tools/list") write({ id, result: tools(params?.cursor) });
+  else if (method === "tools/call") void call(id, params);
+  else if (id !== undefined) write({ id, error: { code: -32601, message: "no such method" } });
+}

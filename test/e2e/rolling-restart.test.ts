@@ -1,0 +1,148 @@
+// Three replicas on one PostgreSQL behind a balancer that follows `/readyz` with a lag of one second.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, expect, it } from "vitest";
+import { createKey } from "../../src/identity/index.js";
+import { openStorage } from "../../src/storage/index.js";
+import { startBalancer } from "./balancer.js";
+import { counting } from "./gateway-world.js";
+import { type Replica, type Replicas, startReplicas } from "./replicas.js";
+
+const CALLERS = 6;
+const LAG_MS = 1_000;
+const TEXT = { type: "object", properties: { text: { type: "string" } } } as const;
+
+const opened: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of opened.splice(0).reverse()) await close();
+});
+
+async function until(isSo: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  const deadline = Date.now() + 60_000;
+  while (!(await isSo())) {
+    if (Date.now() > deadline) throw new Error(`timed out: ${what}`);
+    await sleep(50);
+  }
+}
+
+let nextId = 0;
+async function call(url: string, token: string, name: string, text: string): Promise<string> {
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  try {
+    const response = await fetch(url, {
+      method: "POST",
+      signal: AbortSignal.timeout(45_000),
+      headers: {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": name,
+      },
+      body: JSON.stringify({
+        jsonrpc: "2.0",
+        id: nextId++,
+        method: "tools/call",
+        params: { name, arguments: { text }, _meta: meta },
+      }),
+    });
+    const body = (await response.json()) as { result?: { isError?: boolean } };
+    return body.result !== undefined && body.result.isError !== true
+      ? "ok"
+      : `${response.status} ${JSON.stringify(body)}`;
+  } catch (error) {
+    return `${(error as Error).message} ${((error as Error).cause as Error | undefined)?.message ?? ""}`;
+  }
+}
+
+async function readiness(replicas: Replicas, replica: Replica): Promise<{ status: number; components: object }> {
+  const token = readFileSync(join(replicas.dir, "operator.token"), "utf8").trim();
+  const answer = await fetch(`${replica.admin}/readyz`, { headers: { authorization: `Bearer ${token}` } });
+  const { components } = (await answer.json()) as { components: object };
+  return { status: answer.status, components };
+}
+
+it("restarts three replicas one after the other under load behind a balancer, and no call fails", async () => {
+  const reached = new Map<string, number>();
+  const downstream = await counting("rolling", (server) => {
+    const options = { noGuardrailRequired: true } as const;
+    const note = (text = ""): void => void reached.set(text, (reached.get(text) ?? 0) + 1);
+    server.tool("count", "counts", TEXT, ({ text }) => (note(text), "counted"), options);
+    server.tool("slow", "takes long", TEXT, async ({ text }) => (await sleep(3_500), note(text), "done"), options);
+  });
+  opened.push(() => downstream.close());
+  const replicas = await startReplicas(3, "permit (principal, action, resource);", ["--shutdown-delay", "2"]);
+  opened.push(() => replicas.close());
+  const storage = await openStorage(replicas.storage);
+  opened.push(() => storage.close());
+  await storage.applications.put("busy", { servers: { up: { url: downstream.url, noGuardrail: ["*"] } } }, "test");
+  const request = { app: "busy", agent: "worker", name: "worker", permissions: ["invoke(*)"] };
+  const { token } = await createKey(storage.keys, request, "test");
+  for (const replica of replicas.all) {
+    await until(
+      async () => (await call(replica.url, token, "count", "warm-up")) === "ok",
+      "a first call at each replica",
+    );
+  }
+  const balancer = await startBalancer(replicas.all, LAG_MS);
+  opened.push(() => balancer.close());
+  await until(() => balancer.inUse.length === 3, "three replicas in use");
+
+  let isOver = false;
+  const failed: string[] = [];
+  let sent = 0;
+  const caller = async (id: number): Promise<void> => {
+    for (let n = 0; !isOver; n++, sent++) {
+      const answer = await call(balancer.url, token, "count", `${id}-${n}`);
+      if (answer !== "ok") failed.push(answer);
+      await sleep(5);
+    }
+  };
+  const callers = Array.from({ length: CALLERS }, (_, id) => caller(id));
+  const slow: Promise<string>[] = [];
+  for (const replica of replicas.all) {
+    // Longer than the delay: it is still running when the listeners close.
+    slow.push(call(replica.url, token, "slow", `slow-${replica.name}`));
+    await sleep(200);
+    const stopped = replicas.stop(replica);
+    await until(async () => (await readiness(replicas, replica)).status === 503, "readiness fails first");
+    expect(await call(replica.url, token, "count", `late-${replica.name}`)).toBe("ok");
+    expect(await stopped).toBe(0);
+    expect(reached.get(`slow-${replica.name}`)).toBe(1);
+    await replicas.start(replica);
+    await until(() => balancer.inUse.includes(replica.name), "the replica is in use again");
+  }
+  isOver = true;
+  await Promise.all(callers);
+  expect(await Promise.all(slow)).toEqual(["ok", "ok", "ok"]);
+  expect({ failed, failures: balancer.failures }).toEqual({ failed: [], failures: [] });
+  expect(sent).toBeGreaterThan(100);
+  expect([...reached.entries()].filter(([text, times]) => text !== "warm-up" && times !== 1)).toEqual([]);
+}, 240_000);
+
+it("reports the store and its feed as not ready while PostgreSQL does not answer, and recovers", async () => {
+  const replicas = await startReplicas(1, "permit (principal, action, resource);");
+  opened.push(() => replicas.close());
+  const [replica] = replicas.all as [Replica];
+  await until(async () => (await readiness(replicas, replica)).status === 200, "ready");
+  replicas.postgres.pause();
+  try {
+    await until(async () => {
+      const { components } = await readiness(replicas, replica);
+      const { store, feed } = components as { store: { ready: boolean }; feed: { ready: boolean } };
+      return !store.ready && !feed.ready;
+    }, "store and feed not ready");
+    const anonymous = await fetch(`${replica.admin}/readyz`);
+    expect([anonymous.status, await anonymous.json()]).toEqual([503, { ready: false }]);
+    expect((await fetch(`${replica.admin}/livez`)).status).toBe(200);
+  } finally {
+    replicas.postgres.resume();
+  }
+  await until(async () => (await readiness(replicas, replica)).status === 200, "ready again");
+}, 120_000);

@@ -1,0 +1,345 @@
+// A hostile stdio server against the gateway that started it: the built command, in each of the ways it is run.
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { type Client, connect } from "../../src/client/index.js";
+import { openStorage, type ServerEntry } from "../../src/storage/index.js";
+import { root } from "./serving.js";
+
+const HOSTILE = join(import.meta.dirname, "hostile-server.mjs");
+const MAIN = join(root, "dist", "cli", "main.js");
+const linux = process.platform === "linux";
+const isRoot = process.getuid?.() === 0;
+const START_MS = 60_000;
+
+const POLICY = `
+permit (principal, action, resource);
+@id("ask") @outcome("challenge") @approvers("operators")
+forbid (principal, action == Action::"evil.outlive", resource) unless { context.approved };
+`;
+
+/** What is in the home directory of the gateway's user beforehand. */
+const HOME_FILES: Readonly<Record<string, string>> = {
+  ".bashrc": "# mine\n",
+  ".gitconfig": "[user]\n",
+  ".config/tool/settings": "mine",
+  ".config/systemd/user/own.service": "mine",
+  ".local/bin/mine": "mine",
+  ".local/share/tool/data": "mine",
+  ".npm/_npx/abc/node_modules/other-server/index.js": "mine",
+  "documents/note.txt": "mine",
+  "project/.git/config": "mine",
+};
+
+/** Read or run later by the user's shell, desktop, git, npx, Node or Python. */
+const PLANTED = [
+  ...[".bashrc", ".bash_profile", ".profile", ".zshenv", ".gitconfig", ".npmrc", ".pam_environment", ".vimrc"],
+  ...[".config/autostart/x.desktop", ".config/git/config", ".config/environment.d/x.conf", ".config/fish/config.fish"],
+  ...[".config/systemd/user/own.service", ".config/systemd/user/x.service", ".config/new/settings"],
+  ...[".local/bin/mine", ".local/bin/git", ".local/share/systemd/user/x.service", ".local/lib/python3/x.pth"],
+  ...[".npm/_npx/abc/node_modules/other-server/index.js", ".npm/_npx/def/package.json", ".node_modules/pg-native.js"],
+  ...[
+    "bin/ls",
+    ".ssh/authorized_keys",
+    ".ssh/rc",
+    "node_modules/pg-native/index.js",
+    ".cache/uv/x",
+    ".claude/settings.json",
+  ],
+];
+
+interface Running {
+  readonly child: ChildProcess;
+  readonly client: Client;
+  readonly admin: string;
+  readonly base: string;
+  readonly dir: string;
+  readonly home: string;
+}
+
+const clean: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of clean.splice(0).reverse()) await end();
+});
+
+interface Options {
+  readonly sandbox?: ServerEntry["sandbox"];
+  readonly entry?: Partial<ServerEntry>;
+  readonly args?: readonly string[];
+  readonly uid?: number;
+  readonly policy?: string;
+  readonly servers?: Readonly<Record<string, ServerEntry>>;
+}
+
+async function start({
+  sandbox,
+  entry = {},
+  args = [],
+  uid,
+  policy = POLICY,
+  servers,
+}: Options = {}): Promise<Running> {
+  const base = mkdtempSync(join(tmpdir(), "portcullis-hostile-"));
+  clean.push(() => rmSync(base, { recursive: true, force: true }));
+  const dir = join(base, "data");
+  mkdirSync(join(dir, "policy"), { recursive: true, mode: 0o700 });
+  writeFileSync(join(dir, "policy", "test.cedar"), policy);
+  const state = join(dir, "state", "other");
+  mkdirSync(state, { recursive: true });
+  writeFileSync(join(state, "memory.json"), "what another server remembers");
+  const own = join(dir, "state", "evil");
+  mkdirSync(own);
+  writeFileSync(join(base, "seal"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
+  const home = join(base, "home");
+  for (const [name, text] of Object.entries(HOME_FILES)) {
+    mkdirSync(dirname(join(home, name)), { recursive: true });
+    writeFileSync(join(home, name), text);
+  }
+  const storage = await openStorage(`sqlite:${join(base, "store.db")}`);
+  const server: ServerEntry = {
+    command: process.execPath,
+    args: [HOSTILE],
+    env: { OWN_STATE: own },
+    noGuardrail: ["*"],
+    ...(sandbox === undefined ? {} : { sandbox }),
+    ...entry,
+  };
+  const other = { ...server, env: { OTHER_STATE: state } };
+  await storage.applications.put("local", { servers: servers ?? { evil: server, other } }, "test");
+  await storage.close();
+  if (uid !== undefined) {
+    chmodSync(base, 0o755);
+    execFileSync("chown", ["-R", `${uid}:${uid}`, base]);
+  }
+  const store = ["--storage", `sqlite:${join(base, "store.db")}`, "--seal-key", `file:${join(base, "seal")}`];
+  const command = [
+    "--json",
+    "--dir",
+    dir,
+    "serve",
+    "--port",
+    "0",
+    "--admin-port",
+    "0",
+    "--log-level",
+    "error",
+    ...store,
+  ];
+  const child = spawn(process.execPath, [MAIN, ...command, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      PATH: process.env.PATH,
+      HOME: home,
+      SECRET_OF_THE_GATEWAY: "hunter2",
+    },
+    ...(uid === undefined ? {} : { uid, gid: uid }),
+  });
+  const exited = new Promise((resolve) => child.once("exit", resolve));
+  clean.push(async () => {
+    child.kill("SIGTERM");
+    await exited;
+  });
+  let stderr = "";
+  child.stderr?.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  const facts = await new Promise<{ urls: string[]; admin: string }>((resolve, reject) => {
+    let stdout = "";
+    child.stdout?.on("data", (chunk: Buffer) => {
+      stdout += chunk.toString();
+      if (stdout.trimEnd().endsWith("}")) resolve(JSON.parse(stdout));
+    });
+    void exited.then((code) => reject(new Error(`serve ended with ${code}: ${stderr}`)));
+  });
+  const client = await connect(facts.urls[0] as string);
+  clean.push(() => client.close());
+  return { child, client, admin: facts.admin, base, dir, home };
+}
+
+async function called(running: Running, name: string, args: object = {}): Promise<Record<string, unknown>> {
+  const result = await running.client.callTool(name, args as never);
+  expect(result.isError, JSON.stringify(result.content)).not.toBe(true);
+  return result.structuredContent as Record<string, unknown>;
+}
+
+/** What the attack got, without the attempts that got nothing. */
+async function attacked(running: Running, isConfined = true): Promise<Record<string, string>> {
+  const { dir, base, child, admin } = running;
+  const victim = await processOf(running, "other");
+  const ledger = join(dir, "ledger");
+  const ledgerFiles = readdirSync(ledger, { recursive: true, encoding: "utf8" });
+  const files = {
+    token: join(dir, "operator.token"),
+    seal: join(base, "seal"),
+    store: join(base, "store.db"),
+    log: join(base, "store.db-wal"),
+    policy: join(dir, "policy", "test.cedar"),
+    ...Object.fromEntries(ledgerFiles.map((name) => [`ledger ${name}`, join(ledger, name)])),
+  };
+  const got = await called(running, "evil.attack", {
+    dir,
+    files,
+    gatewayPid: child.pid,
+    otherState: join(dir, "state", "other"),
+    admin,
+    approval: await pendingApproval(running),
+    victim,
+    isConfined,
+  });
+  return Object.fromEntries(Object.entries(got as Record<string, string>).filter(([, text]) => text !== ""));
+}
+
+/** The number of another server's process as it is outside. */
+async function processOf(running: Running, server: string): Promise<number | undefined> {
+  await called(running, `${server}.who`);
+  const token = readFileSync(join(running.dir, "operator.token"), "utf8").trim();
+  const reply = await fetch(`${running.admin}/v1/servers`, { headers: { authorization: `Bearer ${token}` } });
+  const { servers } = (await reply.json()) as { servers: { server: string; pid: number }[] };
+  return servers.find((each) => each.server === server)?.pid;
+}
+
+/** A call of the hostile server's tool that waits for an operator. */
+async function pendingApproval(running: Running): Promise<string | undefined> {
+  void running.client.callTool("evil.outlive", { mark: "never" }).catch(() => {});
+  const token = readFileSync(join(running.dir, "operator.token"), "utf8").trim();
+  let id: string | undefined;
+  await expect
+    .poll(
+      async () => {
+        const reply = await fetch(`${running.admin}/v1/approvals`, { headers: { authorization: `Bearer ${token}` } });
+        id = ((await reply.json()) as { approvals: { id: string }[] }).approvals[0]?.id;
+        return id;
+      },
+      { timeout: START_MS },
+    )
+    .toBeDefined();
+  return id;
+}
+
+/** Processes with this word on their command line. */
+function marked(mark: string): string[] {
+  return readdirSync("/proc").filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, "utf8").endsWith(`\0${mark}\0`);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Every file below, by its path. */
+function contents(folder: string): Record<string, string> {
+  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  return Object.fromEntries(
+    names.map(({ parentPath, name }) => [join(parentPath, name), readFileSync(join(parentPath, name), "utf8")]),
+  );
+}
+
+const OPEN = "permit (principal, action, resource);";
+const UNPRIVILEGED = 65_534;
+const WAYS: [string, Options][] = [
+  ["as the user of the tests", {}],
+  ["with workers", { args: ["--workers", "2"] }],
+  ...(isRoot ? [["as an ordinary user", { uid: UNPRIVILEGED }] as [string, Options]] : []),
+];
+
+describe.runIf(linux)("a hostile stdio server", () => {
+  it.each(WAYS)("gets nothing of the gateway that started it, %s", { timeout: 3 * START_MS }, async (_, options) => {
+    const running = await start(options);
+    expect(await attacked(running)).toEqual({});
+  });
+
+  it("gets the gateway's secrets without a sandbox, so the attack is a real one", {
+    timeout: 3 * START_MS,
+  }, async () => {
+    const running = await start({ sandbox: "off" });
+    const got = await attacked(running, false);
+    expect(Object.keys(got)).toEqual(
+      // A signal needs the gateway's PID namespace, which a server of an ordinary user never has.
+      expect.arrayContaining(["read token", "read seal", "read store", "dataDirectory", "approve"]),
+    );
+  });
+
+  it.each(WAYS)(
+    "plants nothing that the user or another server runs later, %s",
+    {
+      timeout: 3 * START_MS,
+    },
+    async (_, options) => {
+      const running = await start({ ...options, policy: OPEN });
+      const { home } = running;
+      const before = contents(home);
+      const paths = PLANTED.map((name) => join(home, name));
+      await called(running, "evil.plant", { paths });
+      expect(contents(home)).toEqual(before);
+      const seen = await called(running, "other.look", { paths });
+      const expected = PLANTED.map((name) => (name.startsWith(".npm/") ? "" : (HOME_FILES[name] ?? "")));
+      expect(seen.found).toEqual(expected);
+    },
+  );
+
+  it("still reads the user's files, and finds again what it kept in the home directory", {
+    timeout: 3 * START_MS,
+  }, async () => {
+    const running = await start({ policy: OPEN });
+    const at = (name: string): string => join(running.home, name);
+    const own = [at(".evil/tokens.json"), at(".cache/evil/x"), at("documents/new.txt")];
+    expect((await called(running, "evil.plant", { paths: own })).written).toEqual(own);
+    expect(readFileSync(at("documents/new.txt"), "utf8")).toBe("planted");
+    const read = [at("documents/note.txt"), at(".config/tool/settings"), at(".bashrc")];
+    expect((await called(running, "evil.look", { paths: read })).found).toEqual(["mine", "mine", "# mine\n"]);
+    expect((await called(running, "other.look", { paths: own })).found).toEqual(["", "", "planted"]);
+  });
+
+  it("ends with a gateway that is killed, and so does everything it started", { timeout: 3 * START_MS }, async () => {
+    const running = await start({ policy: "permit (principal, action, resource);" });
+    const mark = `outlives-${process.pid}`;
+    await called(running, "evil.outlive", { mark });
+    expect(marked(mark)).toHaveLength(1);
+    running.child.kill("SIGKILL");
+    await expect.poll(() => marked(mark), { timeout: START_MS }).toEqual([]);
+  });
+});
+
+const SERVERS = join(root, "node_modules/@modelcontextprotocol");
+
+describe.runIf(linux)("the reference servers", () => {
+  it.each(WAYS.filter(([, options]) => options.args === undefined))(
+    "answer calls in the default sandbox, %s",
+    { timeout: 3 * START_MS },
+    async (_, options) => {
+      const files = mkdtempSync(join(tmpdir(), "portcullis-files-"));
+      clean.push(() => rmSync(files, { recursive: true, force: true }));
+      writeFileSync(join(files, "a.txt"), "hello");
+      if (options.uid !== undefined) execFileSync("chown", ["-R", `${options.uid}:${options.uid}`, files]);
+      const of = (name: string, ...args: string[]): ServerEntry => ({
+        command: process.execPath,
+        args: [join(SERVERS, name, "dist/index.js"), ...args],
+        noGuardrail: ["*"],
+      });
+      const running = await start({
+        ...options,
+        policy: OPEN,
+        servers: {
+          everything: of("server-everything"),
+          files: of("server-filesystem", files),
+          memory: { ...of("server-memory"), env: { MEMORY_FILE_PATH: join(files, "memory.jsonl") } },
+          thinking: of("server-sequential-thinking"),
+        },
+      });
+      const text = async (name: string, args: object): Promise<string> => {
+        const result = await running.client.callTool(name, args as never);
+        return JSON.stringify(result.content);
+      };
+      expect(await text("everything.echo", { message: "there" })).toContain("there");
+      expect(await text("files.read_text_file", { path: join(files, "a.txt") })).toContain("hello");
+      expect(await text("files.write_file", { path: join(files, "b.txt"), content: "new" })).toContain("Successfully");
+      expect(readFileSync(join(files, "b.txt"), "utf8")).toBe("new");
+      const entities = [{ name: "x", entityType: "y", observations: ["z"] }];
+      expect(await text("memory.create_entities", { entities })).toContain("x");
+      const thought = { thought: "t", nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 };
+      expect(await text("thinking.sequentialthinking", thought)).toContain("thoughtNumber");
+    },
+  );
+});
