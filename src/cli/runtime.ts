@@ -51,6 +51,8 @@ export interface RuntimeOptions {
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
+  /** Compress closed files of the ledger in the background. */
+  compressLedger?: boolean;
   /** Callers are its agents, and each holds what was delegated to it. */
   workflow?: WorkflowInForce;
   /** The store whose keys callers send; that of the data directory unless given. */
@@ -109,6 +111,7 @@ async function open(
     dir: state.ledgerDir,
     origin: LEDGER_ORIGIN,
     keepArguments: options.keepArguments ?? false,
+    compress: options.compressLedger ?? true,
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
   opened.push(() => ledger.close());

@@ -6,9 +6,9 @@ import { hash } from "node:crypto";
 import { dirname, join } from "node:path";
 import { parseRecord } from "./entry.js";
 import { errnoOf, LedgerReadError } from "./errors.js";
-import { type LedgerFile, type LedgerFs, syncFile, writeAt } from "./files.js";
+import { type LedgerFile, type LedgerFs, type ReadableFile, syncFile, writeAt } from "./files.js";
 import type { ReadRecord } from "./read.js";
-import { MAX_LINE_BYTES, readLines, type Segment } from "./segments.js";
+import { MAX_LINE_BYTES, openSegment, readLines, segmentBytes, type Segment } from "./segments.js";
 
 const MAGIC = Buffer.from("PCCALLS1");
 /** Magic, bytes of the segment, number of entries. */
@@ -38,7 +38,7 @@ export async function isIndexed(disk: LedgerFs, segment: Segment): Promise<boole
 /** Writes the index of a segment that no longer grows. */
 export async function indexCalls(disk: LedgerFs, segment: Segment, stop?: AbortSignal): Promise<void> {
   const entries: Buffer[] = [];
-  const file = await disk.openRead(segment.path);
+  const file = await openSegment(disk, segment);
   const size = await file.size();
   try {
     for await (const { lines } of readLines(file, segment.name)) {
@@ -68,7 +68,7 @@ export async function indexedRecords(
   const offsets = await offsetsOf(disk, segment, call);
   if (offsets === undefined || offsets.length === 0) return offsets && [];
   const found: ReadRecord[] = [];
-  const file = await disk.openRead(segment.path);
+  const file = await openSegment(disk, segment);
   try {
     for (const offset of offsets) {
       const bytes = await lineAt(file, offset);
@@ -88,7 +88,7 @@ export async function indexedRecords(
 /** The records of a call, found by reading the segment: only lines that contain the id are parsed. */
 export async function* scannedRecords(disk: LedgerFs, segment: Segment, call: string): AsyncGenerator<ReadRecord> {
   const text = Buffer.from(`"call":${JSON.stringify(call)}`);
-  const file = await disk.openRead(segment.path);
+  const file = await openSegment(disk, segment);
   try {
     for await (const { lines } of readLines(file, segment.name)) {
       for (const { bytes, number } of lines) {
@@ -120,9 +120,9 @@ function headerOf(segmentBytes: number, count: number): Buffer {
 /** Number of entries, or undefined when the index is of another state of the segment. */
 async function countIn(disk: LedgerFs, segment: Segment, file: LedgerFile): Promise<number | undefined> {
   const header = Buffer.alloc(HEADER_BYTES);
-  const [facts] = await Promise.all([disk.stat(segment.path), file.read(header, 0)]);
+  const [size] = await Promise.all([segmentBytes(disk, segment), file.read(header, 0)]);
   const count = Number(header.readBigUInt64BE(16));
-  return header.equals(headerOf(facts?.size ?? 0, count)) ? count : undefined;
+  return header.equals(headerOf(size, count)) ? count : undefined;
 }
 
 async function openIndex(disk: LedgerFs, segment: Segment): Promise<LedgerFile | undefined> {
@@ -183,7 +183,7 @@ async function search(file: LedgerFile, count: number, key: bigint): Promise<num
   }
 }
 
-async function lineAt(file: LedgerFile, offset: number): Promise<Buffer | undefined> {
+async function lineAt(file: ReadableFile, offset: number): Promise<Buffer | undefined> {
   for (let want = LINE_GUESS_BYTES; want <= MAX_LINE_BYTES; want *= 4) {
     const bytes = Buffer.alloc(want);
     const count = await file.read(bytes, offset);

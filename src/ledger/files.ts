@@ -9,18 +9,22 @@ import { acquireLock } from "./lock.js";
 
 type Done = (error: Error | null) => void;
 
-export interface LedgerFile {
+/** What readers of records need of a file; a compressed one gives its plain contents. */
+export interface ReadableFile {
+  /** Fills `bytes` from `position`; answers how many bytes there were. */
+  read(bytes: Buffer, position: number): Promise<number>;
+  size(): Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface LedgerFile extends ReadableFile {
   /** Writes `bytes[0..length)` at `position`, all of it; not durable before `sync` calls back. */
   write(bytes: Buffer, length: number, position: number, done: Done): void;
   /** Makes everything written so far durable (fdatasync). */
   sync(done: Done): void;
-  /** Fills `bytes` from `position`; answers how many bytes there were. */
-  read(bytes: Buffer, position: number): Promise<number>;
   truncate(size: number): Promise<void>;
-  size(): Promise<number>;
   /** False when the name leads to no file or to another one: what is written here nobody will find. */
   isAt(path: string): boolean;
-  close(): Promise<void>;
 }
 
 export interface FileFacts {

@@ -3,9 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Pending, Receipt } from "./batch.js";
 import { indexCalls, isIndexed } from "./call-index.js";
 import { Checkpointer } from "./checkpoints.js";
+import { compressSegment, removeUnfinished } from "./compress-segment.js";
 import type { Commitment } from "./commitments.js";
 import { type LedgerEntry, opensCall } from "./entry.js";
-import { errnoOf, LedgerRefused, LedgerUnavailable, unavailable } from "./errors.js";
+import { errnoOf, LedgerReadError, LedgerRefused, LedgerUnavailable, unavailable } from "./errors.js";
 import { type LedgerFs, type LedgerLock, nodeFs, readSmall, replaceFile } from "./files.js";
 import { Journal } from "./journal.js";
 import { finishRotation, type LedgerKeys, loadKeys, prepareRotation } from "./keys.js";
@@ -14,14 +15,15 @@ import type { Publish } from "./publish.js";
 import { recordsAt } from "./read.js";
 import { rebuildTiles, type TileRebuild } from "./rebuild.js";
 import { type Recovered, recover, type ResumePoint, resumePath } from "./recover.js";
-import { listSegments } from "./segments.js";
+import { RESTORE } from "./scan.js";
+import { isCompressed, listSegments } from "./segments.js";
 
 const MODE = 0o600;
 /** Tile hashes are written this many at a time, and appends stop when this many could not be written. */
 const FLUSH_TILES = 4_096;
 const MAX_UNWRITTEN_TILES = 65_536;
 const UNKNOWN_CHUNK = 1_000;
-const INDEX_CLOSE_MS = 1_000;
+const TENDING_CLOSE_MS = 1_000;
 const MAX_LINE_LIMIT = 4 << 20;
 
 export interface LedgerOptions {
@@ -44,6 +46,8 @@ export interface LedgerOptions {
   readonly maxPending?: number;
   /** Default 64 MiB. */
   readonly maxPendingBytes?: number;
+  /** Compress segments in the background once they are closed. Off by default. */
+  readonly compress?: boolean;
   /** Longest record. Default 1 MiB, at most 4 MiB. */
   readonly maxLineBytes?: number;
   /** Calls that may be without an outcome at one time. Default 100000. */
@@ -109,6 +113,7 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
     return await openLocked(options, disk, lock);
   } catch (error) {
     await lock?.release();
+    if (error instanceof LedgerReadError) throw new LedgerRefused(error.message, RESTORE, error);
     throw errnoOf(error).startsWith("E") ? unavailable(error, dir) : error;
   }
 }
@@ -179,7 +184,8 @@ class OpenLedger implements Ledger {
   #tileError: Error | undefined;
   #isFlushingTiles = false;
   readonly #stopBackground = new AbortController();
-  #indexing: Promise<void> = Promise.resolve();
+  #tending: Promise<void> = Promise.resolve();
+  #hasRotated = false;
   #rebuilding: Promise<void> | undefined;
   #rebuildError: Error | undefined;
   #rotating: Promise<{ old: string; new: string }> | undefined;
@@ -246,18 +252,23 @@ class OpenLedger implements Ledger {
     await this.checkpoint();
     if (this.#interrupted !== undefined) await this.rotateKey();
     if (rebuild !== undefined) this.#rebuildTiles(rebuild);
-    this.#indexCalls(segment.first);
+    this.#tending = removeUnfinished(this.#options.disk, this.dir).catch(() => {});
+    this.#tendSegments(segment.first);
   }
 
-  /** In the background, for every segment before this record that has no index. A failure costs later proofs time. */
-  #indexCalls(before: number): void {
-    const { disk } = this.#options;
+  /**
+   * In the background, for every segment before this record: builds the index that is missing, and compresses. A failure
+   * costs later proofs time, or space; the next turn tries again.
+   */
+  #tendSegments(before: number): void {
+    const { disk, compress = false } = this.#options;
     const { signal } = this.#stopBackground;
-    this.#indexing = this.#indexing
+    this.#tending = this.#tending
       .then(async () => {
         for (const segment of await listSegments(disk, this.dir)) {
           if (segment.first >= before || signal.aborted) return;
           if (!(await isIndexed(disk, segment))) await indexCalls(disk, segment, signal);
+          if (compress && !(await isCompressed(disk, segment))) await compressSegment(disk, segment, signal);
         }
       })
       .catch(() => {});
@@ -316,6 +327,10 @@ class OpenLedger implements Ledger {
       this.#tree.push(item.leaf);
     }
     if (this.#tiles.pending >= FLUSH_TILES) void this.#flushTiles();
+    if (this.#hasRotated) {
+      this.#hasRotated = false;
+      this.#tendSegments((items[0] as Pending).seq);
+    }
     this.#checkpointer.arm();
   }
 
@@ -348,7 +363,8 @@ class OpenLedger implements Ledger {
     })().catch((error: Error) => {
       this.#tileError = error;
     });
-    this.#indexCalls(this.#tree.size);
+    // Only when the next file holds a record: the last file is never compressed.
+    this.#hasRotated = true;
   }
 
   checkpoint(): Promise<string> {
@@ -399,8 +415,8 @@ class OpenLedger implements Ledger {
     this.#stopBackground.abort();
     try {
       await this.#rebuilding;
-      // An index can be built at any time, so a disk that does not answer must not delay this.
-      await Promise.race([this.#indexing, sleep(INDEX_CLOSE_MS, undefined, { ref: false })]);
+      // This work can be done at any time, so a disk that does not answer must not delay closing.
+      await Promise.race([this.#tending, sleep(TENDING_CLOSE_MS, undefined, { ref: false })]);
       await this.#journal.close();
     } finally {
       try {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type DecisionEntry, type LedgerRecord, parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import { type LedgerFs, nodeFs } from "./files.js";
-import { listSegments, readLines, type Segment, segmentOf } from "./segments.js";
+import { listSegments, openSegment, readLines, type Segment, segmentOf } from "./segments.js";
 
 const POLL_MS = 200;
 
@@ -70,7 +70,7 @@ async function* readSegment(
   filter: ReadOptions["filter"],
   signal: AbortSignal | undefined,
 ): AsyncGenerator<ReadRecord, { place: { offset: number; number: number }; next: number }> {
-  const file = await disk.openRead(segment.path);
+  const file = await openSegment(disk, segment);
   let place = start;
   let next = from;
   try {

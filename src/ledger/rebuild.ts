@@ -7,7 +7,7 @@ import type { LedgerFs } from "./files.js";
 import { leafHash } from "./hash.js";
 import { consistencyPath, consistent, type HashSource } from "./proof.js";
 import { changed, RESTORE, type Signed } from "./scan.js";
-import { readLines, type Segment } from "./segments.js";
+import { openSegment, readLines, type Segment } from "./segments.js";
 import { rebuildMarker, TileWriter, tileSource } from "./tiles.js";
 import { Tree } from "./tree.js";
 
@@ -62,7 +62,7 @@ export async function rebuildTiles(
   const tree = new Tree(tiles.sink);
   for (const segment of rebuild.segments) {
     if (segment.first >= size) break;
-    const file = await disk.openRead(segment.path);
+    const file = await openSegment(disk, segment);
     try {
       for await (const { lines } of readLines(file, segment.name)) {
         if (stop.aborted) return;

@@ -8,7 +8,7 @@ import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
 import { edgeAt, type HashSource, rootAt } from "./proof.js";
 import { checkConsistency, clearRebuild, markRebuild, type TileRebuild } from "./rebuild.js";
 import { missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
-import { listSegments, type Segment, segmentAt } from "./segments.js";
+import { isCompressed, listSegments, openSegment, type Segment, segmentAt, segmentBytes } from "./segments.js";
 import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
 import { Tree } from "./tree.js";
 
@@ -80,6 +80,10 @@ export async function recover(options: RecoverOptions): Promise<Recovered> {
     if (start.tiles.pending > options.maxHeldLeaves) await flushTiles();
   }
   scan.finish();
+  // No record is added to a compressed file. It is the last only where the next one was removed without a record in it.
+  if (end.offset > 0 && (await isCompressed(disk, end.segment))) {
+    end = { segment: segmentAt(dir, start.tree.size), offset: 0, torn: null };
+  }
   if (start.rebuild !== undefined) await markRebuild(disk, dir);
   await flushTiles();
   if (start.rebuild === undefined) await clearRebuild(disk, dir);
@@ -129,7 +133,7 @@ async function resume(
 ): Promise<Start | undefined> {
   const { disk, dir, keys, origin } = options;
   let bytes = 0;
-  for (const segment of segments) bytes += (await disk.stat(segment.path))?.size ?? 0;
+  for (const segment of segments) bytes += await segmentBytes(disk, segment);
   if (bytes <= options.fullCheckBytes) return undefined;
 
   const point = await readResumePoint(disk, dir, keys);
@@ -208,7 +212,7 @@ async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[],
 }
 
 async function lastLine(disk: LedgerFs, segment: Segment): Promise<Buffer | undefined> {
-  const file = await disk.openRead(segment.path);
+  const file = await openSegment(disk, segment);
   try {
     const size = await file.size();
     for (let want = TAIL_BYTES; ; want *= 2) {

@@ -5,7 +5,7 @@ import { LedgerRefused } from "./errors.js";
 import type { LedgerFs } from "./files.js";
 import { leafHash } from "./hash.js";
 import type { Checkpoint } from "./note.js";
-import { type Line, readLines, type Segment } from "./segments.js";
+import { type Line, openSegment, readLines, type Segment } from "./segments.js";
 import type { Tree } from "./tree.js";
 
 export const RESTORE = "restore the folder from a copy; `portcullis audit verify` names what is wrong";
@@ -63,7 +63,7 @@ export class Scan {
 
   async segment(segment: Segment, isLast: boolean): Promise<{ offset: number; torn: Torn | null }> {
     if (segment.first !== this.#tree.size) throw missing(this.#tree.size, segment.first - 1, segment.name);
-    const file = await this.#options.disk.openRead(segment.path);
+    const file = await openSegment(this.#options.disk, segment);
     const tail = new TornTail(segment, this.#options.maxLineBytes);
     let offset = 0;
     try {

@@ -1,16 +1,20 @@
 import { join } from "node:path";
-import { LedgerReadError } from "./errors.js";
-import type { LedgerFile, LedgerFs } from "./files.js";
+import { openCompressed } from "./compressed.js";
+import { errnoOf, LedgerReadError } from "./errors.js";
+import type { LedgerFs, ReadableFile } from "./files.js";
 
-// Records lie in files named after the first record they hold. A file is written only at its end, and only the last.
+// Records lie in files named after the first record they hold. A file is written only at its end, and only the last;
+// the others may be compressed.
 
-const NAME = /^seq-(\d{16})\.ndjson$/;
+const NAME = /^seq-(\d{16})\.ndjson(\.gz)?$/;
 const CHUNK_BYTES = 256 * 1024;
 /** The longest line that is read back; appending refuses longer ones far below this. */
 export const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
 export interface Segment {
   readonly name: string;
+  readonly dir: string;
+  /** The plain file; a compressed segment is at `closedPath` instead. */
   readonly path: string;
   /** Sequence number of the first record. */
   readonly first: number;
@@ -18,17 +22,58 @@ export interface Segment {
 
 export function segmentAt(dir: string, first: number): Segment {
   const name = `seq-${String(first).padStart(16, "0")}.ndjson`;
-  return { name, path: join(dir, name), first };
+  return { name, dir, path: join(dir, name), first };
+}
+
+/** Where a segment is once it was compressed. */
+export function closedPath(segment: Segment): string {
+  return `${segment.path}.gz`;
+}
+
+/** Opens a segment for reading, compressed or not. */
+export async function openSegment(disk: LedgerFs, segment: Segment): Promise<ReadableFile> {
+  try {
+    return await disk.openRead(segment.path);
+  } catch (error) {
+    if (errnoOf(error) !== "ENOENT") throw error;
+  }
+  // The plain file is removed only after the compressed one is there.
+  const file = await disk.openRead(closedPath(segment)).catch((error: unknown) => {
+    if (errnoOf(error) !== "ENOENT") throw error;
+    throw new LedgerReadError(`${segment.path} was removed while the ledger was read; try again`);
+  });
+  try {
+    return await openCompressed(file, segment.name);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+export async function isCompressed(disk: LedgerFs, segment: Segment): Promise<boolean> {
+  return (await disk.stat(segment.path)) === undefined;
+}
+
+/** Bytes of the plain contents. */
+export async function segmentBytes(disk: LedgerFs, segment: Segment): Promise<number> {
+  const facts = await disk.stat(segment.path);
+  if (facts !== undefined) return facts.size;
+  const file = await openSegment(disk, segment);
+  try {
+    return await file.size();
+  } finally {
+    await file.close();
+  }
 }
 
 /** All segments in order. */
 export async function listSegments(disk: LedgerFs, dir: string): Promise<Segment[]> {
-  const segments: Segment[] = [];
+  const found = new Map<number, Segment>();
   for (const name of await disk.list(dir)) {
     const match = NAME.exec(name);
-    if (match !== null) segments.push(segmentAt(dir, Number(match[1])));
+    if (match !== null) found.set(Number(match[1]), segmentAt(dir, Number(match[1])));
   }
-  return segments.sort((a, b) => a.first - b.first);
+  return [...found.values()].sort((a, b) => a.first - b.first);
 }
 
 /** The segment that holds record `seq`. */
@@ -54,7 +99,7 @@ export interface LineBatch {
 
 /** Reads a file line by line, a chunk at a time, from `offset` on. Memory is bounded by the longest line. */
 export async function* readLines(
-  file: LedgerFile,
+  file: ReadableFile,
   where: string,
   start: { offset: number; number: number } = { offset: 0, number: 1 },
 ): AsyncGenerator<LineBatch> {

@@ -3,10 +3,10 @@ import { type Commitment, storedCommitments } from "./commitments.js";
 import { parseHead } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import type { ExportHeader } from "./export.js";
-import type { LedgerFs } from "./files.js";
+import type { LedgerFs, ReadableFile } from "./files.js";
 import { HASH_BYTES } from "./hash.js";
 import { readVerifiers } from "./keys.js";
-import { type Line, listSegments, readLines } from "./segments.js";
+import { type Line, listSegments, openSegment, readLines } from "./segments.js";
 
 // What `verify` reads: a ledger folder, an export, or a bare file of records.
 
@@ -54,7 +54,7 @@ async function folderSource(disk: LedgerFs, dir: string): Promise<VerifySource> 
     async *lines() {
       for (const [i, segment] of segments.entries()) {
         const isLastSegment = i === segments.length - 1;
-        for await (const { lines, torn } of linesOf(disk, segment.path)) {
+        for await (const { lines, torn } of linesOf(await openSegment(disk, segment), segment.name)) {
           yield { segment: segment.name, lines, torn, isLastSegment };
         }
       }
@@ -62,10 +62,9 @@ async function folderSource(disk: LedgerFs, dir: string): Promise<VerifySource> 
   };
 }
 
-async function* linesOf(disk: LedgerFs, path: string): AsyncGenerator<{ lines: Line[]; torn: Buffer | undefined }> {
-  const file = await disk.openRead(path);
+async function* linesOf(file: ReadableFile, name: string): AsyncGenerator<{ lines: Line[]; torn: Buffer | undefined }> {
   try {
-    yield* readLines(file, basename(path));
+    yield* readLines(file, name);
   } finally {
     await file.close();
   }
@@ -85,7 +84,7 @@ async function fileSource(disk: LedgerFs, path: string): Promise<VerifySource> {
     dir: undefined,
     async *lines() {
       let isHeader = header !== undefined;
-      for await (const { lines, torn } of linesOf(disk, path)) {
+      for await (const { lines, torn } of linesOf(await disk.openRead(path), basename(path))) {
         yield { segment: basename(path), lines: isHeader ? lines.slice(1) : lines, torn, isLastSegment: true };
         isHeader = false;
       }
@@ -94,7 +93,8 @@ async function fileSource(disk: LedgerFs, path: string): Promise<VerifySource> {
 }
 
 async function firstLine(disk: LedgerFs, path: string): Promise<Buffer> {
-  for await (const { lines, torn } of linesOf(disk, path)) return Buffer.from(lines[0]?.bytes ?? torn ?? []);
+  for await (const { lines, torn } of linesOf(await disk.openRead(path), path))
+    return Buffer.from(lines[0]?.bytes ?? torn ?? []);
   return Buffer.alloc(0);
 }
 

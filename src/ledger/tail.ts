@@ -2,8 +2,8 @@
 
 import { type LedgerRecord, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
-import { type LedgerFile, type LedgerFs, nodeFs } from "./files.js";
-import { listSegments, MAX_LINE_BYTES } from "./segments.js";
+import { type LedgerFs, nodeFs, type ReadableFile } from "./files.js";
+import { listSegments, MAX_LINE_BYTES, openSegment } from "./segments.js";
 
 const CHUNK_BYTES = 64 * 1024;
 /** A filter that fits almost nothing must not lead through the whole log. */
@@ -33,7 +33,7 @@ export async function readLast(dir: string, count: number, options: TailOptions 
   let next: number | undefined;
   let left = options.maxBytes ?? DEFAULT_MAX_BYTES;
   for (const segment of (await listSegments(disk, dir)).reverse()) {
-    const file = await disk.openRead(segment.path);
+    const file = await openSegment(disk, segment);
     try {
       for await (const { bytes, offset } of linesBackwards(file, segment.name)) {
         if (found.length >= count && next !== undefined) return { records: found.reverse(), next, complete: true };
@@ -52,7 +52,7 @@ export async function readLast(dir: string, count: number, options: TailOptions 
 }
 
 /** The whole lines of a file, the last one first. Memory is bounded by a chunk and the longest line. */
-async function* linesBackwards(file: LedgerFile, where: string): AsyncGenerator<{ bytes: Buffer; offset: number }> {
+async function* linesBackwards(file: ReadableFile, where: string): AsyncGenerator<{ bytes: Buffer; offset: number }> {
   let start = await file.size();
   /** What lies between `start` and the end of the line that is being put together. */
   let rest = Buffer.alloc(0);

@@ -61,6 +61,7 @@ export function addServe(program: Command): void {
     .option("--observe", "decide and record, but enforce nothing of the policy")
     .option("--keep-arguments", "keep arguments in the ledger, for replay and policy suggest")
     .option("--read-only <tool...>", "tools whose decision need not wait for the disk")
+    .option("--no-compress-ledger", "leave closed files of the ledger uncompressed")
     .option("--publish <file>", "also write signed checkpoints to this file")
     .option("--allow-host <name...>", "names this server answers to, besides loopback")
     .option("--allow-origin <origin...>", "web origins that may call it")
@@ -138,6 +139,7 @@ export function addServe(program: Command): void {
         keepArguments: options.keepArguments,
         readOnlyTools: options.readOnly,
         publishCheckpoints: options.publish,
+        compressLedger: options.compressLedger,
         telemetry: { log: { level: options.logLevel as "info" } },
         limits: limitsFor(options),
         storage: options.storage,

@@ -74,6 +74,8 @@ export interface GatewayRuntimeOptions {
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
   publishCheckpoints?: string;
+  /** Compress closed files of the ledger in the background. */
+  compressLedger?: boolean;
   /** The callers of one application are the agents of a workflow. */
   workflow?: WorkflowInForce;
   /** Told of every call that waits for a person. */
@@ -172,6 +174,7 @@ async function open(
   const file = options.publishCheckpoints;
   const recording = {
     keepArguments: options.keepArguments ?? false,
+    compress: options.compressLedger ?? true,
     publish: [registry.publish, ...(file === undefined ? [] : [{ file }])],
   };
   const expected = (origin: string, dir: string) => registeredCheckpoint(storage.ledgers, origin, dir);

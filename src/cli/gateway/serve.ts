@@ -34,6 +34,7 @@ export interface ServeApplicationsOptions extends ServeLimits {
   keepArguments?: boolean;
   stdio?: boolean;
   publish?: string;
+  compressLedger: boolean;
   logLevel: string;
   allowHost?: string[];
   allowOrigin?: string[];
@@ -137,6 +138,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.oauth === undefined ? {} : { secretFiles: [options.oauth] }),
     ...(options.workflow === undefined ? {} : { ruleFiles: [options.workflow] }),
     ...(options.publish === undefined ? {} : { publishCheckpoints: options.publish }),
+    compressLedger: options.compressLedger,
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
     allow: options.allowPrivate ?? [],
