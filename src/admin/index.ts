@@ -1,4 +1,5 @@
 export { readOperatorToken } from "./operator-token.js";
 export type { ComponentChecks, ComponentState } from "./readiness.js";
+export { combineReports, type ProcessReport, type ReportPart } from "./reports.js";
 export { type AdminLimits, type AdminListener, type AdminOptions, startAdmin } from "./server.js";
 export { startWebhook, type Webhook, type WebhookOptions } from "./webhook.js";

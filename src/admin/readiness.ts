@@ -20,11 +20,10 @@ export interface Readiness {
   readonly report: JsonObject;
 }
 
-export function evaluateReadiness(checks: ComponentChecks): Readiness {
+export function evaluateReadiness(states: Readonly<Record<string, ComponentState>>): Readiness {
   const components: Record<string, JsonObject> = {};
   const reasons: string[] = [];
-  for (const [name, check] of Object.entries(checks)) {
-    const { problem, warning } = check();
+  for (const [name, { problem, warning }] of Object.entries(states)) {
     if (problem !== undefined) reasons.push(problem.slice(0, MAX_TEXT_CHARS));
     components[name] = {
       ready: problem === undefined,

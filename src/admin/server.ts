@@ -15,6 +15,7 @@ import { bearerOf, Guard } from "./guard.js";
 import { ensureOperatorToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
+import { MAX_REFUSED, type ProcessReport, type RefusedApplication, type ReportPart } from "./reports.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -30,7 +31,7 @@ export interface AdminOptions {
   /** Whether everything that serves calls has been started, for `/startupz`. */
   isStarted?: () => boolean;
   /** Applications that are not served as they should be. The others are, so this one port stays ready. */
-  refused?: () => readonly { readonly app: string; readonly reason: string }[];
+  refused?: () => readonly RefusedApplication[];
   /** Where the operator's credential is, or will be made. */
   tokenFile: string;
   /** Who the credential stands for. */
@@ -43,6 +44,11 @@ export interface AdminOptions {
   /** Names that clients may use for this port besides the loopback names and the address itself. */
   allowedHosts?: readonly string[];
   limits?: Partial<AdminLimits>;
+  /**
+   * Where worker processes share this port: the report over all of them. Every worker listens, so the port answers while
+   * any of them runs.
+   */
+  collect?: ((part: ReportPart) => Promise<ProcessReport>) | undefined;
 }
 
 export interface AdminLimits {
@@ -64,13 +70,13 @@ const DEFAULT_ADMIN_LIMITS: AdminLimits = {
 export interface AdminListener {
   readonly url: string;
   readonly port: number;
+  /** What this process alone reports. */
+  report(part: ReportPart): ProcessReport;
   close(graceMs?: number): Promise<void>;
 }
 
 /** Beside the operator's token. */
 const METRICS_TOKEN_FILE = "metrics.token";
-/** How many applications an answer names. */
-const MAX_REFUSED = 100;
 
 export async function startAdmin(options: AdminOptions): Promise<AdminListener> {
   const host = options.host ?? "127.0.0.1";
@@ -88,7 +94,7 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   server.headersTimeout = limits.headersMs;
   server.requestTimeout = limits.requestMs;
   server.keepAliveTimeout = 5_000;
-  await listen(server, host, options.port ?? 0);
+  await listen(server, host, options.port ?? 0, options.collect !== undefined);
   if (!isLoopbackHost(host)) {
     options.telemetry.log.warning(
       "the admin port is open beyond this machine, and its credential travels unencrypted",
@@ -99,7 +105,12 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   }
   const { port } = server.address() as AddressInfo;
   const shownHost = host.includes(":") ? `[${host}]` : host;
-  return { url: `http://${shownHost}:${port}`, port, close: (graceMs = 1_000) => close(server, graceMs) };
+  return {
+    url: `http://${shownHost}:${port}`,
+    port,
+    report: (part) => admin.report(part),
+    close: (graceMs = 1_000) => close(server, graceMs),
+  };
 }
 
 type Handler = (
@@ -173,10 +184,9 @@ class Admin {
     switch (path) {
       case "/metrics":
         return { method: "GET", isOpen: true, run: (request, response) => this.#metrics(request, response) };
-      // Both answer when the event loop runs, whatever the components report: restarting this process mends none of them.
       case "/healthz":
       case "/livez":
-        return { method: "GET", isOpen: true, run: (_request, response) => sendJson(response, 200, { status: "ok" }) };
+        return { method: "GET", isOpen: true, run: (_request, response) => this.#alive(response) };
       case "/readyz":
         return { method: "GET", isOpen: true, run: (request, response) => this.#ready(request, response) };
       case "/startupz":
@@ -209,30 +219,52 @@ class Admin {
     };
   }
 
-  /** Series of applications and tools need a credential; the process's own need none. */
-  #metrics(request: IncomingMessage, response: ServerResponse): void {
-    const processOnly = request.headers.authorization === undefined;
-    if (!processOnly) this.#guard.checkMetricsCredential(request);
-    const text = renderPrometheus(this.#options.telemetry.metrics, { processOnly });
-    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, text);
+  report(part: ReportPart): ProcessReport {
+    const { telemetry, isStarted, refused, servers } = this.#options;
+    const components = Object.entries(this.#checks()).map(([name, check]) => [name, check()] as const);
+    return {
+      isAlive: true,
+      isStarted: isStarted?.() ?? true,
+      components: Object.fromEntries(components),
+      refused: (refused?.() ?? []).slice(0, MAX_REFUSED),
+      families: part === "metrics" ? telemetry.metrics.families() : [],
+      servers: part === "servers" ? (servers?.() ?? []) : [],
+    };
   }
 
-  #started(response: ServerResponse): void {
-    const isStarted = this.#options.isStarted?.() ?? true;
+  async #collect(part: ReportPart): Promise<ProcessReport> {
+    return this.#options.collect ? this.#options.collect(part) : this.report(part);
+  }
+
+  /** Series of applications and tools need a credential; the process's own need none. */
+  async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const processOnly = request.headers.authorization === undefined;
+    if (!processOnly) this.#guard.checkMetricsCredential(request);
+    const { families } = await this.#collect("metrics");
+    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, renderPrometheus(families, { processOnly }));
+  }
+
+  /** Whether event loops run, whatever the components report: restarting the process mends none of them. */
+  async #alive(response: ServerResponse): Promise<void> {
+    const { isAlive } = await this.#collect("health");
+    sendJson(response, isAlive ? 200 : 503, { status: isAlive ? "ok" : "failed" });
+  }
+
+  async #started(response: ServerResponse): Promise<void> {
+    const { isStarted } = await this.#collect("health");
     sendJson(response, isStarted ? 200 : 503, { started: isStarted });
   }
 
   /** Without a credential the answer names neither components nor applications. */
-  #ready(request: IncomingMessage, response: ServerResponse): void {
+  async #ready(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const isAnonymous = request.headers.authorization === undefined;
     if (!isAnonymous) this.#guard.checkCredential(request);
-    const { isReady, report } = evaluateReadiness(this.#checks());
+    const { components, refused } = await this.#collect("health");
+    const { isReady, report } = evaluateReadiness(components);
     const status = isReady ? 200 : 503;
     if (isAnonymous) return sendJson(response, status, { ready: isReady });
-    const refused = (this.#options.refused?.() ?? [])
-      .slice(0, MAX_REFUSED)
-      .map(({ app, reason }) => ({ app, reason: reason.slice(0, MAX_REASON_CHARS) }));
-    sendJson(response, status, { ...report, ...(refused.length === 0 ? {} : { applications: refused }) });
+    const applications = refused.map(({ app, reason }) => ({ app, reason: reason.slice(0, MAX_REASON_CHARS) }));
+    sendJson(response, status, { ...report, ...(applications.length === 0 ? {} : { applications }) });
   }
 
   #checks(): ComponentChecks {
@@ -262,9 +294,10 @@ class Admin {
     if (by !== this.#operator) throw new Fault("AuthorizationError", "this is for the operator's own credential");
   }
 
-  #servers(response: ServerResponse, by: Approver): void {
+  async #servers(response: ServerResponse, by: Approver): Promise<void> {
     this.#checkOperator(by);
-    sendJson(response, 200, { servers: (this.#options.servers?.() ?? []) as unknown as JsonObject[] });
+    const { servers } = await this.#collect("servers");
+    sendJson(response, 200, { servers: servers as unknown as JsonObject[] });
   }
 
   async #list(request: IncomingMessage, response: ServerResponse, by: Approver): Promise<void> {
@@ -339,7 +372,7 @@ function readReason(body: JsonObject): string {
   });
 }
 
-function listen(server: Server, host: string, port: number): Promise<void> {
+function listen(server: Server, host: string, port: number, isShared: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", (error) => {
       reject(
@@ -348,8 +381,8 @@ function listen(server: Server, host: string, port: number): Promise<void> {
         }),
       );
     });
-    // Never shared with other processes of a cluster: what listens here is this process alone.
-    server.listen({ port, host, exclusive: true }, resolve);
+    // Shared only between workers, each of which answers for all of them.
+    server.listen({ port, host, exclusive: !isShared }, resolve);
   });
 }
 

@@ -1,3 +1,4 @@
+export { combineFamilies, countersOf } from "./combine.js";
 export type { Level, Logger, LogOptions } from "./log.js";
 export type { Family } from "./metrics.js";
 export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./prometheus.js";

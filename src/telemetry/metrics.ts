@@ -11,8 +11,18 @@ export interface Point {
   /** OpenTelemetry attribute names with their values. */
   readonly labels: readonly (readonly [name: string, value: string])[];
   readonly value: number;
-  readonly histogram?: Histogram;
+  readonly histogram?: HistogramValue;
 }
+
+export interface HistogramValue {
+  /** One more than the bounds: the last counts what is above all of them. */
+  readonly counts: readonly number[];
+  readonly sum: number;
+  readonly count: number;
+}
+
+/** How a gauge of several worker processes becomes one; `each` keeps them apart under the label `portcullis.worker`. */
+export type Across = "sum" | "max" | "min" | "each";
 
 /** One metric with all its series, in OpenTelemetry's naming. */
 export interface Family {
@@ -21,6 +31,8 @@ export interface Family {
   readonly type: "counter" | "gauge" | "histogram";
   /** UCUM: `s`, `By`, or "" for a plain count. */
   readonly unit: "s" | "By" | "";
+  /** For gauges; `sum` unless given. Counters and histograms are always added. */
+  readonly across?: Across;
   readonly points: readonly Point[];
 }
 
@@ -74,8 +86,7 @@ export const FINE_BOUNDS = [0.001, 0.002, 0.005] as const;
 export const CONVENTION_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300] as const;
 export const BOUNDS: readonly number[] = [...FINE_BOUNDS, ...CONVENTION_BOUNDS];
 
-export class Histogram {
-  /** One more than the bounds: the last counts what is above all of them. */
+export class Histogram implements HistogramValue {
   readonly counts: number[] = Array.from({ length: BOUNDS.length + 1 }, () => 0);
   sum = 0;
   count = 0;
@@ -303,7 +314,10 @@ function ledgerFamilies(now: LedgerFigures, sizeAtStart: number): Family[] {
     one("portcullis.ledger.appends", "Records made durable since the start", "counter", now.size - sizeAtStart),
     one("portcullis.ledger.pending", "Records that wait for the disk", "gauge", now.pending),
     one("portcullis.ledger.open_calls", "Permitted calls without an outcome yet", "gauge", now.openCalls),
-    one("portcullis.ledger.healthy", "1 while records can be written, otherwise 0", "gauge", now.healthy ? 1 : 0),
+    {
+      ...one("portcullis.ledger.healthy", "1 while records can be written, otherwise 0", "gauge", now.healthy ? 1 : 0),
+      across: "min",
+    },
   ];
 }
 

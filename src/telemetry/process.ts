@@ -52,7 +52,7 @@ export class ProcessMetrics {
 }
 
 function gauge(name: string, help: string, unit: Family["unit"], value: number): Family {
-  return { name, help, type: "gauge", unit, points: [{ labels: [], value }] };
+  return { name, help, type: "gauge", unit, across: "each", points: [{ labels: [], value }] };
 }
 
 /** From nanoseconds, with the sampling interval itself taken off; an empty histogram has no mean. */

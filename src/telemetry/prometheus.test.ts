@@ -143,7 +143,7 @@ describe("the scrape", () => {
     metrics.policyRefusals.inc();
     metrics.unauthenticated.inc();
     metrics.telemetryDropped.add(7, "traces");
-    const parsed = parse(renderPrometheus(metrics));
+    const parsed = parse(renderPrometheus(metrics.families()));
     const one = (name: string, labels?: Record<string, string>) => find(parsed, name, labels);
     expect(
       one("portcullis_calls_total", {
@@ -177,7 +177,7 @@ describe("the scrape", () => {
   it("counts a latency in the bucket it belongs to", () => {
     const metrics = new Metrics();
     for (const latencyMs of [0.5, 1, 7, 10, 10.1, 400_000, Number.NaN, -1]) call(metrics, {}, { latencyMs });
-    const parsed = parse(renderPrometheus(metrics));
+    const parsed = parse(renderPrometheus(metrics.families()));
     const below = (le: string) => find(parsed, "mcp_server_operation_duration_seconds_bucket", { le });
     expect(below("0.001")).toBe(4);
     expect(below("0.005")).toBe(4);
@@ -193,7 +193,7 @@ describe("the scrape", () => {
     const evil = 'x"} 1\nportcullis_calls_total{a="\\';
     call(metrics, { tool: evil }, { rule: evil, effect: "challenge", outcome: evil });
     call(metrics, { tool: "lone \ud800 surrogate" });
-    const parsed = parse(renderPrometheus(metrics));
+    const parsed = parse(renderPrometheus(metrics.families()));
     expect(find(parsed, "portcullis_challenges_total", { portcullis_rule: evil })).toBe(1);
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: evil })).toBe(1);
   });
@@ -203,7 +203,7 @@ describe("cardinality is bounded", () => {
   it("tools after the cap are counted as other", () => {
     const metrics = new Metrics(5);
     for (let i = 0; i < 100; i++) call(metrics, { tool: `t${i}` });
-    const parsed = parse(renderPrometheus(metrics));
+    const parsed = parse(renderPrometheus(metrics.families()));
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "t4" })).toBe(1);
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "t5" })).toBeUndefined();
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "other" })).toBe(95);
@@ -220,7 +220,7 @@ describe("cardinality is bounded", () => {
       );
     }
     call(metrics, { tool: "real" });
-    const text = renderPrometheus(metrics);
+    const text = renderPrometheus(metrics.families());
     expect(text).not.toContain("made");
     expect(find(parse(text), "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "real" })).toBe(1);
   });
@@ -228,7 +228,7 @@ describe("cardinality is bounded", () => {
   it("a tool that only ran because nothing is enforced has its own series", () => {
     const metrics = new Metrics();
     call(metrics, { tool: "observed" }, { effect: "deny", outcome: "ok", rule: "none" });
-    const parsed = parse(renderPrometheus(metrics));
+    const parsed = parse(renderPrometheus(metrics.families()));
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "observed" })).toBe(1);
   });
 
@@ -240,7 +240,7 @@ describe("cardinality is bounded", () => {
       call(metrics, { tool: `t${i}` }, { effect: "deny", rule: `r${i}`, errorType: "PolicyDeny" });
       metrics.connections.inc(`transport${i}`);
     }
-    const text = renderPrometheus(metrics);
+    const text = renderPrometheus(metrics.families());
     expect(text).not.toContain("file:///");
     const { samples } = parse(text);
     expect(

@@ -1,7 +1,7 @@
 // The Prometheus text format, version 0.0.4. OpenTelemetry's names are turned into Prometheus' by the usual rule: dots
 // become underscores, the unit is the suffix, counters end in `_total`.
 
-import { BOUNDS, type Family, type Metrics, type Point } from "./metrics.js";
+import { BOUNDS, type Family, type Point } from "./metrics.js";
 
 export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -13,11 +13,11 @@ const PROCESS_LABELS: ReadonlySet<string> = new Set([
   "portcullis.signal",
   "portcullis.state",
   "portcullis.transport",
+  "portcullis.worker",
 ]);
 
 /** `processOnly` leaves out every series with a label that could name an application, a tool, a rule or a caller. */
-export function renderPrometheus(metrics: Metrics, { processOnly = false } = {}): string {
-  const families = metrics.families();
+export function renderPrometheus(families: readonly Family[], { processOnly = false } = {}): string {
   return (processOnly ? families.map(ofProcess) : families).map(renderFamily).join("");
 }
 

@@ -1,7 +1,7 @@
 // A gateway as its user starts it: the built command in a process of its own, on ports of its own.
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -67,4 +67,16 @@ export async function serve(
     return code;
   };
   return { url: facts.urls[0] as string, urls: facts.urls, admin: facts.admin, dir, child, stderr: () => stderr, stop };
+}
+
+/** Processes whose parent is this one. */
+export function childrenOf(pid: number): number[] {
+  return readdirSync("/proc").flatMap((name) => {
+    try {
+      const fields = /^\d+$/.test(name) ? readFileSync(`/proc/${name}/stat`, "utf8").split(") ")[1] : undefined;
+      return Number(fields?.split(" ")[1]) === pid ? [Number(name)] : [];
+    } catch {
+      return [];
+    }
+  });
 }

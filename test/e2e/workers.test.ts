@@ -12,7 +12,7 @@ import { connect } from "../../src/client/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { ownIssuer } from "./own-issuer.js";
-import { portcullis, type Serving, serve } from "./serving.js";
+import { childrenOf, portcullis, type Serving, serve } from "./serving.js";
 
 let downstream: Counting;
 let serving: Serving;
@@ -32,18 +32,6 @@ afterAll(async () => {
   await downstream.close();
   rmSync(dir, { recursive: true, force: true });
 });
-
-/** Processes whose parent is this one. */
-function childrenOf(pid: number): number[] {
-  return readdirSync("/proc").flatMap((name) => {
-    try {
-      const fields = /^\d+$/.test(name) ? readFileSync(`/proc/${name}/stat`, "utf8").split(") ")[1] : undefined;
-      return Number(fields?.split(" ")[1]) === pid ? [Number(name)] : [];
-    } catch {
-      return [];
-    }
-  });
-}
 
 /** There is a call in its ledger. */
 function hasServed(worker: string): boolean {

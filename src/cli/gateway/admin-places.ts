@@ -25,12 +25,14 @@ export function knownAdmins(stateDir: string): string[] {
   } catch {
     return [];
   }
-  return names
+  const urls = names
     .map((name) => ({ file: join(folder, name), at: statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs }))
     .filter(({ at }) => at !== undefined)
     .sort((a, b) => (b.at as number) - (a.at as number))
     .slice(0, MAX_KNOWN)
     .map(({ file }) => readFileSync(file, "utf8"));
+  // Workers share one.
+  return [...new Set(urls)];
 }
 
 function isAlive(pid: number): boolean {

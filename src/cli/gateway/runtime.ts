@@ -44,6 +44,7 @@ import { referenceResolver } from "./references.js";
 import { replicaName } from "./replica-name.js";
 import { serverFacts, serverFamilies } from "./server-facts.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
+import { collectFromParent } from "./worker-reports.js";
 
 export interface GatewayRuntimeOptions {
   stateDir: string;
@@ -329,6 +330,7 @@ async function open(
         refused: () => applications.refused,
         components: health.components,
         isStarted: health.isStarted,
+        collect: collectFromParent(),
       })
     : undefined;
   opened.push(() => admin?.close());

@@ -1,5 +1,6 @@
 // `portcullis serve` for applications: the endpoint that all of them share.
 
+import cluster from "node:cluster";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { isLoopbackHost } from "../../protocol/index.js";
@@ -20,6 +21,7 @@ import { readOAuthFile } from "./oauth-file.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
+import { answerParent } from "./worker-reports.js";
 
 export interface ServeApplicationsOptions extends ServeLimits {
   host: string;
@@ -50,9 +52,8 @@ export interface ServeApplicationsOptions extends ServeLimits {
   trustGateway?: string[];
   approvalWebhook?: string;
   workers?: number;
-  /** Set for workers: another says for all of them that they are up, and has the admin port. */
+  /** Set for workers: another says for all of them that they are up. */
   isSilent?: boolean;
-  withoutAdmin?: boolean;
   oauth?: string;
   publicUrl?: string;
   localAccess?: boolean;
@@ -156,14 +157,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.wsPort === undefined ? {} : { websocket: { host, port: options.wsPort, ...allowed } }),
     ...(options.adminUrl === undefined ? {} : { adminUrl: options.adminUrl }),
     adminPort: options.stdio ? 0 : options.adminPort,
-    ...(options.withoutAdmin === true
-      ? {}
-      : {
-          admin: {
-            host: options.adminHost,
-            port: options.stdio ? 0 : options.adminPort,
-          },
-        }),
+    admin: { host: options.adminHost, port: options.stdio ? 0 : options.adminPort },
   };
 }
 
@@ -194,6 +188,8 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
     : undefined;
   if (file) noteServedWorkflow(dir, file);
   const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
+  const { admin } = runtime;
+  if (cluster.isWorker && admin) answerParent((part) => admin.report(part));
   process.on("SIGHUP", () => void runtime.watcher.reload());
   const stopped = untilSignalled();
   const unguard = guardAgainstStrays(() => runtime.close());

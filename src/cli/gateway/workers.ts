@@ -5,6 +5,7 @@ import cluster, { type Worker } from "node:cluster";
 import { join } from "node:path";
 import { statePaths } from "../state.js";
 import type { ServeApplicationsOptions } from "./serve.js";
+import { WorkerReports } from "./worker-reports.js";
 
 /** Set for a worker by its parent; the number stays with its place, so that its ledger goes on after a restart. */
 const PLACE = "PORTCULLIS_WORKER";
@@ -18,7 +19,7 @@ export function isOverseer(options: ServeApplicationsOptions): boolean {
   return (options.workers ?? 1) > 1 && process.env[PLACE] === undefined;
 }
 
-/** A worker's own settings: a name, a ledger, and the admin port for the first alone. */
+/** A worker's own settings: a name and a ledger. All of them listen on the admin port. */
 export function asWorker(dir: string, options: ServeApplicationsOptions): ServeApplicationsOptions {
   const place = process.env[PLACE];
   if (place === undefined) return options;
@@ -30,7 +31,6 @@ export function asWorker(dir: string, options: ServeApplicationsOptions): ServeA
     ledger: join(ledgers, `worker-${place}`),
     ...(adminUrl === undefined ? {} : { adminUrl }),
     isSilent: place !== "1" || process.env[AGAIN] === "1",
-    withoutAdmin: place !== "1",
   };
 }
 
@@ -46,9 +46,10 @@ export function leave(): void {
 export async function oversee(count: number): Promise<number> {
   const workers = new Map<number, Worker>();
   const pauses = new Map<number, number>();
+  const reports = new WorkerReports(count);
   let hasServed = false;
   let isEnding = false;
-  return new Promise((resolve) => {
+  return new Promise<number>((resolve) => {
     const tell = (signal: NodeJS.Signals): void => {
       for (const worker of workers.values()) worker.process.kill(signal);
     };
@@ -62,13 +63,14 @@ export async function oversee(count: number): Promise<number> {
       const began = Date.now();
       const worker = cluster.fork({ [PLACE]: String(place), [AGAIN]: again ? "1" : "0" });
       workers.set(place, worker);
-      worker.once("listening", () => {
+      reports.add(place, worker, () => {
         if (hasServed || isEnding) return;
         hasServed = true;
         for (let next = 2; next <= count; next++) start(next);
       });
       worker.on("exit", (code, signal) => {
         workers.delete(place);
+        reports.remove(place);
         if (isEnding) return;
         if (!hasServed) return resolve(code === 0 || code === null ? 1 : code);
         const pause = Date.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
@@ -84,5 +86,5 @@ export async function oversee(count: number): Promise<number> {
     process.on("SIGINT", () => (isEnding ? tell("SIGTERM") : end()));
     process.on("SIGTERM", () => (isEnding ? tell("SIGTERM") : end()));
     start(1);
-  });
+  }).finally(() => reports.close());
 }
