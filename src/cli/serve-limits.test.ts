@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { RetainedBytes } from "../protocol/index.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../gateway/index.js";
 import { runtimeOptions, type ServeApplicationsOptions } from "./gateway/serve.js";
-import { connectionCount, megabytes, retainedLimits } from "./serve-limits.js";
+import { connectionCount, listenAddress, megabytes, poolSize, retainedLimits } from "./serve-limits.js";
 
 const MIB = 1024 * 1024;
 const OPTIONS = {
@@ -41,5 +41,13 @@ describe("the limits of a serving process", () => {
     expect(() => megabytes("1.5")).toThrow(/at least 64/);
     expect(() => connectionCount("0")).toThrow(/from 1 to/);
     expect([megabytes("64"), connectionCount("5")]).toEqual([64, 5]);
+    expect(() => poolSize("1")).toThrow(/from 2 to 100/);
+    expect(() => listenAddress("mysql://user:password@host/db")).toThrow(/^(?!.*password).*postgres:\/\//);
+    expect([poolSize("2"), listenAddress("none")]).toEqual([2, "none"]);
+  });
+
+  it("reach the store: its connections and the address to listen at", () => {
+    const given = { ...OPTIONS, storageConnections: 3, storageListen: "none" } as unknown as ServeApplicationsOptions;
+    expect(runtimeOptions("/tmp", given)).toMatchObject({ storageConnections: 3, storageListen: "none" });
   });
 });

@@ -27,6 +27,19 @@ export function connectionCount(text: string): number {
   throw new InvalidArgumentError("write a number from 1 to 1000000");
 }
 
+/** Two at least: one for what callers wait for while another reads changes. */
+export function poolSize(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 2 && value <= 100) return value;
+  throw new InvalidArgumentError("write a number from 2 to 100");
+}
+
+/** The address may hold a password: it is not repeated. */
+export function listenAddress(text: string): string {
+  if (text === "none" || /^postgres(ql)?:\/\//.test(text)) return text;
+  throw new InvalidArgumentError("write an address that begins with postgres://, or none");
+}
+
 /** An application may use two fifths of the budget, an agent one fifth, as by default. */
 export function retainedLimits({ memoryBudget }: ServeLimits): Partial<GatewayLimits> {
   if (memoryBudget === undefined) return {};

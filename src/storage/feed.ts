@@ -5,7 +5,8 @@ import type { Engine, Row } from "./sql.js";
 import { checkName } from "./tables/bounds.js";
 import type { Change, Feed, FeedListener } from "./types.js";
 
-const AT_ONCE = 1_000;
+/** So many changes are read at once. */
+export const CHANGES_AT_ONCE = 1_000;
 
 export class StoredFeed implements Feed {
   readonly #engine: Engine;
@@ -37,13 +38,16 @@ export class StoredFeed implements Feed {
     return this.#engine.read(async (sql) => {
       // The number first: whatever is committed between the two statements is then among the rows.
       const [latest] = await sql.all(this.#engine.latestChange);
-      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [seq, AT_ONCE + 1]);
+      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [
+        seq,
+        CHANGES_AT_ONCE + 1,
+      ]);
       const known = rows[0]?.seq === seq ? read(rows.shift() as Row) : undefined;
       // A store that was restored or lost commits may have counted past `seq` again, with other changes.
       if (last && known && !isSame(last, known)) return undefined;
       const next = rows[0]?.seq as number | undefined;
       if (next === undefined) return (latest as Row).seq === seq ? [] : undefined;
-      return next === seq + 1 ? rows.slice(0, AT_ONCE).map(read) : undefined;
+      return next === seq + 1 ? rows.slice(0, CHANGES_AT_ONCE).map(read) : undefined;
     });
   }
 
@@ -61,7 +65,10 @@ export class StoredFeed implements Feed {
     return this.#engine.read(async (sql) => {
       // Numbers what is committed and has no number yet.
       await sql.all(this.#engine.latestChange);
-      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [from, AT_ONCE]);
+      const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [
+        from,
+        CHANGES_AT_ONCE,
+      ]);
       return rows.map(read);
     });
   }
@@ -198,7 +205,7 @@ class Watch {
           this.#last = change;
           this.#out.change(change);
         }
-        if (changes && changes.length === AT_ONCE) continue;
+        if (changes && changes.length === CHANGES_AT_ONCE) continue;
         this.#readAt = performance.now();
         if (this.#resync) {
           this.#resync = false;

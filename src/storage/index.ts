@@ -19,6 +19,7 @@ export {
   type Span,
 } from "./credentials/spans.js";
 export { type StorageCode, StorageError } from "./errors.js";
+export { CHANGES_AT_ONCE } from "./feed.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export { createSealer, type SealedAs, type Sealer } from "./seal.js";
 export { loadSealKeys, type SealKeyOptions } from "./seal-keys.js";

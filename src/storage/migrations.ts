@@ -16,7 +16,12 @@ interface Dialect {
   readonly own: readonly string[];
   /** How changes get their numbers, where writers do not take turns anyway. */
   readonly numbering: readonly string[];
+  /** The same, without a row that other clients could lock. */
+  readonly numberingWithoutRow: readonly string[];
 }
+
+/** Whoever numbers changes holds this advisory lock, for one statement. */
+const NUMBERING_LOCK = 7_042_161;
 
 export const SQLITE: Dialect = {
   name: "TEXT",
@@ -26,6 +31,7 @@ export const SQLITE: Dialect = {
   localAccess: "1",
   own: [],
   numbering: [],
+  numberingWithoutRow: [],
 };
 export const POSTGRES: Dialect = {
   name: 'TEXT COLLATE "C"',
@@ -74,11 +80,45 @@ export const POSTGRES: Dialect = {
        RETURN newest + numbered;
      END $$`,
   ],
+  numberingWithoutRow: [
+    // INVARIANT: changes is never empty after the first one: the newest of them has the latest number. No row is locked
+    // that another client could lock too; while the advisory lock is held by a client that stalls, changes wait for
+    // their numbers and nothing else waits.
+    `CREATE OR REPLACE FUNCTION portcullis_number_changes() RETURNS BIGINT LANGUAGE plpgsql VOLATILE
+     SET lock_timeout = '200ms' AS $$
+     DECLARE newest BIGINT; numbered BIGINT;
+     BEGIN
+       IF EXISTS (SELECT 1 FROM unnumbered_changes) THEN
+         BEGIN
+           PERFORM pg_advisory_xact_lock(${NUMBERING_LOCK});
+         EXCEPTION WHEN lock_not_available THEN
+           RETURN (SELECT greatest(max(seq), (SELECT seq FROM feed)) FROM changes);
+         END;
+       END IF;
+       SELECT greatest(max(seq), (SELECT seq FROM feed)) INTO newest FROM changes;
+       IF NOT EXISTS (SELECT 1 FROM unnumbered_changes) THEN
+         RETURN newest;
+       END IF;
+       WITH moved AS (
+         DELETE FROM unnumbered_changes WHERE id IN
+           (SELECT id FROM unnumbered_changes ORDER BY id LIMIT ${KEPT_CHANGES} FOR UPDATE SKIP LOCKED) RETURNING *
+       ), inserted AS (
+         INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
+         SELECT newest + row_number() OVER (ORDER BY id), topic, action, app, name, by_whom, at, origin FROM moved
+         RETURNING 1
+       ) SELECT count(*) INTO numbered FROM inserted;
+       IF newest / ${PRUNE_EVERY} <> (newest + numbered) / ${PRUNE_EVERY} THEN
+         DELETE FROM changes WHERE seq IN
+           (SELECT seq FROM changes WHERE seq <= newest + numbered - ${KEPT_CHANGES} FOR UPDATE SKIP LOCKED);
+       END IF;
+       RETURN newest + numbered;
+     END $$`,
+  ],
 };
 
 type Migration = (types: Dialect) => readonly string[];
 
-const MIGRATIONS: readonly Migration[] = [first, second, third, fourth, fifth, sixth, seventh, eighth];
+const MIGRATIONS: readonly Migration[] = [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth];
 
 function first({ name, integer, bytes, own }: Dialect): readonly string[] {
   return [
@@ -197,6 +237,10 @@ function eighth({ name, integer }: Dialect): readonly string[] {
        origin ${name} NOT NULL, place ${name} NOT NULL, note TEXT NOT NULL, size ${integer} NOT NULL,
        updated_at ${integer} NOT NULL, PRIMARY KEY (origin, place))`,
   ];
+}
+
+function ninth({ numberingWithoutRow }: Dialect): readonly string[] {
+  return numberingWithoutRow;
 }
 
 /** The tables as this program needs them. Runs inside a transaction that no other process shares. */

@@ -32,7 +32,10 @@ export interface StorageOptions {
   readonly waitMs?: number;
   /** Operations that may wait at once; more fail at once. */
   readonly maxWaiting?: number;
+  /** PostgreSQL: connections of this process, besides the one that listens for changes. */
   readonly maxConnections?: number;
+  /** PostgreSQL: the address of the connection that listens, where the store's is that of a pooler; `none` for polling only. */
+  readonly listenUrl?: string;
   readonly statementTimeoutMs?: number;
   /** PostgreSQL: how long a transaction whose client is silent may stay open, and the longest wait for a lock. */
   readonly stalledTransactionMs?: number;
@@ -47,7 +50,7 @@ export interface StorageOptions {
 const DEFAULTS = {
   waitMs: 5_000,
   maxWaiting: 10_000,
-  maxConnections: 8,
+  maxConnections: 4,
   statementTimeoutMs: 10_000,
   stalledTransactionMs: 1_000,
   sweepMs: 60_000,
@@ -124,6 +127,7 @@ async function openEngine(url: string | undefined, origin: string, options: Stor
     return openPostgres(address, {
       ...shared,
       maxConnections: options.maxConnections ?? DEFAULTS.maxConnections,
+      listenUrl: options.listenUrl,
       statementTimeoutMs: options.statementTimeoutMs ?? DEFAULTS.statementTimeoutMs,
       stalledTransactionMs: options.stalledTransactionMs ?? DEFAULTS.stalledTransactionMs,
     });

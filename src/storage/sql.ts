@@ -27,7 +27,10 @@ export interface Engine {
    * statements it must have no effect.
    */
   write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T>;
-  /** Statement whose `seq` is the number of the last change; every change committed before it began has its number then. */
+  /**
+   * Statement whose `seq` is the number of the last change; every change committed before it began has its number then,
+   * unless a client stalls that holds the lock of the numbering.
+   */
   readonly latestChange: string;
   /** Calls back when there may be news, sooner than polling would find it. `lost` when news may have been missed. */
   listen(heard: () => void, lost: () => void): Promise<() => Promise<void>>;

@@ -104,6 +104,7 @@ export interface ApiKey {
   readonly createdAt: number;
   readonly expiresAt?: number;
   readonly revokedAt?: number;
+  /** As of half a minute: see `Keys.used`. */
   readonly lastUsedAt?: number;
 }
 
@@ -119,7 +120,7 @@ export interface Keys {
   change(id: string, change: Pick<ApiKey, "permissions" | "limits">, by: Actor): Promise<ApiKey | undefined>;
   /** False when there is no such key or it was revoked before. */
   revoke(id: string, by: Actor): Promise<boolean>;
-  /** Last uses, gathered by the caller: at most 1,000 at a time. No part of the feed. */
+  /** Last uses, gathered by the caller: at most 1,000 at a time. Uses within half a minute count as one. No part of the feed. */
   used(lastUsed: ReadonlyMap<string, number>): Promise<void>;
 }
 

@@ -18,6 +18,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   jq: "jq",
   make: "make",
   minisign: "minisign",
+  pgbouncer: "pgbouncer",
   rg: "ripgrep",
   socat: "socat",
   sshfs: "sshfs",

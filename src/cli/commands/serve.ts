@@ -17,7 +17,7 @@ import { loadServer, outFor, portNumber, shared } from "../options.js";
 import { paintErr } from "../print.js";
 import { LOCAL_APP } from "../store/local-application.js";
 import { type Runtime, startRuntime } from "../runtime.js";
-import { connectionCount, listenerLimits, megabytes } from "../serve-limits.js";
+import { connectionCount, listenAddress, listenerLimits, megabytes, poolSize } from "../serve-limits.js";
 import { stopInOrder, untilSignalled } from "../shutdown.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
@@ -76,6 +76,22 @@ export function addServe(program: Command): void {
       new Option("--storage <url>", "serve the applications of this store: sqlite:FILE or postgres://…").env(
         "PORTCULLIS_STORAGE",
       ),
+    )
+    .addOption(
+      new Option(
+        "--storage-connections <number>",
+        "connections to PostgreSQL, besides the one that listens for changes (default: 4)",
+      )
+        .env("PORTCULLIS_STORAGE_CONNECTIONS")
+        .argParser(poolSize),
+    )
+    .addOption(
+      new Option(
+        "--storage-listen <url>",
+        "where to listen for changes when --storage is a pooler such as PgBouncer; none for polling only",
+      )
+        .env("PORTCULLIS_STORAGE_LISTEN")
+        .argParser(listenAddress),
     )
     .addOption(
       new Option(

@@ -26,8 +26,8 @@ afterEach(async () => {
   for (const each of cleanUp.splice(0).reverse()) await each();
 });
 
-async function start(origin = ORIGIN): Promise<ChangeRecorder> {
-  const recorder = await recordChanges({ storage, ledger, origin, telemetry, firstPauseMs: 5 });
+async function start(origin = ORIGIN, more: { gatherMs?: number } = { gatherMs: 5 }): Promise<ChangeRecorder> {
+  const recorder = await recordChanges({ storage, ledger, origin, telemetry, firstPauseMs: 5, ...more });
   cleanUp.push(() => recorder.close());
   return recorder;
 }
@@ -85,12 +85,39 @@ it("records changes made while the ledger could not be written, once it can", as
     (problem) => problem !== undefined,
   );
   renameSync(join(dir, "away"), join(dir, "ledger"));
-  const all = await until(recorded, (found) => found.length > 0);
-  expect(all[0]).toMatchObject({ actor: "cli:anna", detail: { app: "blog" } });
+  // The ledger records its own outage too.
+  const byAnna = async (): Promise<Recorded[]> => (await recorded()).filter(({ actor }) => actor === "cli:anna");
+  const all = await until(byAnna, (found) => found.length > 0);
+  expect(all[0]).toMatchObject({ action: "application.put", detail: { app: "blog" } });
   await until(
     async () => recorder.problem,
     (problem) => problem === undefined,
   );
+});
+
+it("writes its position once for changes that come soon after each other, and records all of them at its end", async () => {
+  let writes = 0;
+  const { setRecorded } = storage.feed;
+  storage.feed.setRecorded = (...args) => {
+    writes++;
+    return setRecorded.apply(storage.feed, args);
+  };
+  await storage.applications.put("first", {}, "cli:anna");
+  const recorder = await start(ORIGIN, { gatherMs: 60_000 });
+  await until(recorded, (all) => all.length === 1);
+  for (let i = 0; i < 20; i++) await storage.applications.put(`app-${i}`, {}, "cli:anna");
+  let last = "";
+  const stop = await storage.feed.watch({ change: ({ name }) => (last = name), resync: () => {} });
+  await storage.applications.put("last", {}, "cli:anna");
+  await until(
+    async () => last,
+    (name) => name === "last",
+  );
+  stop();
+  await recorder.close();
+  expect((await recorded()).map(({ detail }) => detail.app).at(-1)).toBe("last");
+  expect(await recorded()).toHaveLength(22);
+  expect(writes).toBe(2);
 });
 
 it("records that changes are missing when the store no longer keeps them", async () => {

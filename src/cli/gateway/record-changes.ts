@@ -3,7 +3,7 @@
 // loses none; what the store no longer keeps is recorded as missing.
 
 import type { Ledger } from "../../ledger/index.js";
-import type { Change, Storage, Topic } from "../../storage/index.js";
+import { type Change, CHANGES_AT_ONCE, type Storage, type Topic } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 
 export interface ChangeRecorderOptions {
@@ -13,6 +13,8 @@ export interface ChangeRecorderOptions {
   readonly origin: string;
   readonly telemetry: Pick<Telemetry, "log">;
   readonly firstPauseMs?: number;
+  /** Between two rounds: with many replicas, each change would otherwise be a write of every one of them. */
+  readonly gatherMs?: number;
 }
 
 export interface ChangeRecorder {
@@ -25,6 +27,7 @@ export interface ChangeRecorder {
 const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
 /** Far less than the store keeps: those not on record must not look like missing ones after a restart. */
 const NOTE_EVERY = 1_000;
+const GATHER_MS = 1_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2_000;
 
@@ -56,6 +59,7 @@ class Recorder {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
   #again = false;
+  #endedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
   constructor(options: ChangeRecorderOptions) {
@@ -74,6 +78,8 @@ class Recorder {
       return;
     }
     this.#again = false;
+    const restMs = this.#endedAt + (this.#options.gatherMs ?? GATHER_MS) - performance.now();
+    if (restMs > 0) return this.#later(restMs);
     this.#running = this.#recordAll().then(
       () => this.#recovered(),
       (error: Error) => this.#failed(error),
@@ -82,8 +88,11 @@ class Recorder {
 
   async close(): Promise<void> {
     this.#closed = true;
-    clearTimeout(this.#timer);
     await this.#running;
+    if (this.#timer === undefined && !this.#again) return;
+    clearTimeout(this.#timer);
+    // What waits for its turn is recorded now; where that fails, it is recorded after the next start.
+    if (this.#problem === undefined) await this.#recordAll().catch(() => {});
   }
 
   #recovered(): void {
@@ -91,7 +100,16 @@ class Recorder {
     if (this.#problem !== undefined) this.#options.telemetry.log.notice("changes recorded again");
     this.#problem = undefined;
     this.#pauseMs = this.#options.firstPauseMs ?? FIRST_PAUSE_MS;
+    this.#endedAt = performance.now();
     if (this.#again) this.wake();
+  }
+
+  #later(ms: number): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.wake();
+    }, ms);
+    this.#timer.unref();
   }
 
   #failed({ message }: Error): void {
@@ -101,17 +119,13 @@ class Recorder {
     }
     this.#problem = message;
     if (this.#closed) return;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.wake();
-    }, this.#pauseMs);
-    this.#timer.unref();
+    this.#later(this.#pauseMs);
     this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
 
   async #recordAll(): Promise<void> {
     const { storage, ledger, origin } = this.#options;
-    while (!this.#closed) {
+    for (let isFull = true; isFull; ) {
       // Read each time: a store that was restored counts from where it was.
       const next = (await storage.feed.recordedBy(origin)) + 1;
       const changes = await storage.feed.kept(next);
@@ -125,6 +139,7 @@ class Recorder {
       await Promise.all(recorded.map((change) => ledger.append(recordOf(change))));
       // A crash before this line records them a second time, which `detail.seq` shows; it never loses one.
       await storage.feed.setRecorded(origin, last.seq);
+      isFull = changes.length >= CHANGES_AT_ONCE;
     }
   }
 }

@@ -50,6 +50,9 @@ export interface GatewayRuntimeOptions {
   stateDir: string;
   /** `sqlite:path` or `postgres://…`; a file in the working folder unless given. */
   storage?: string;
+  /** PostgreSQL: connections of this process besides the one that listens, and the address of that one. */
+  storageConnections?: number;
+  storageListen?: string;
   sealKey?: string;
   policyPaths?: readonly string[];
   observe?: boolean;
@@ -123,7 +126,12 @@ export interface GatewayRuntime {
 type Opened = ((callMs?: number) => unknown)[];
 
 /** Read by now: the store's address holds a password, and headers for a collector a token. */
-const SECRET_VARIABLES = ["PORTCULLIS_SEAL_KEY", "PORTCULLIS_STORAGE", "OTEL_EXPORTER_OTLP_HEADERS"];
+const SECRET_VARIABLES = [
+  "PORTCULLIS_SEAL_KEY",
+  "PORTCULLIS_STORAGE",
+  "PORTCULLIS_STORAGE_LISTEN",
+  "OTEL_EXPORTER_OTLP_HEADERS",
+];
 const BEAT_MS = 5_000;
 /** Modules of a Core server; an App or Community server loads none of them. */
 export const MODULES = ["framework", "state", "llm", "linux", "filesystem"] as const;
@@ -155,6 +163,8 @@ async function open(
   const storage = await openStorage(options.storage, {
     defaultFile: join(state.dir, STORE_FILE),
     waitMs: STORE_WAIT_MS,
+    ...(options.storageConnections === undefined ? {} : { maxConnections: options.storageConnections }),
+    ...(options.storageListen === undefined ? {} : { listenUrl: options.storageListen }),
   });
   opened.push(() => storage.close());
   health.watchStore(storage);

@@ -41,6 +41,8 @@ export interface ServeApplicationsOptions extends ServeLimits {
   allowHost?: string[];
   allowOrigin?: string[];
   storage?: string;
+  storageConnections?: number;
+  storageListen?: string;
   sealKey?: string;
   app?: string;
   modules?: string;
@@ -131,6 +133,8 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
   return {
     stateDir: dir,
     ...(options.storage === undefined ? {} : { storage: options.storage }),
+    ...(options.storageConnections === undefined ? {} : { storageConnections: options.storageConnections }),
+    ...(options.storageListen === undefined ? {} : { storageListen: options.storageListen }),
     ...(options.sealKey === undefined ? {} : { sealKey: options.sealKey }),
     ...(options.policy ? { policyPaths: options.policy } : {}),
     ...(options.modules === undefined ? {} : { modules: options.modules.split(",").filter((name) => name !== "") }),

@@ -16,6 +16,8 @@ export interface PostgresOptions {
   readonly waitMs: number;
   readonly maxWaiting: number;
   readonly maxConnections: number;
+  /** Where notifications come from, when the address of everything else is that of a pooler; `none` for polling only. */
+  readonly listenUrl?: string | undefined;
   /** One statement, by the server's clock. */
   readonly statementTimeoutMs: number;
   /** How long a transaction whose client is silent may stay open, and how long a statement waits for its locks. */
@@ -47,6 +49,7 @@ class PostgresEngine implements Engine {
   readonly #pool: pg.Pool;
   readonly #options: PostgresOptions;
   readonly #settings: pg.ClientConfig;
+  readonly #timeouts: Readonly<Record<string, number>>;
   readonly #heard = new Set<() => void>();
   #closed = false;
   #marks = false;
@@ -59,15 +62,23 @@ class PostgresEngine implements Engine {
       connectionString: url,
       application_name: "portcullis",
       connectionTimeoutMillis: Math.min(5_000, options.waitMs),
-      statement_timeout: options.statementTimeoutMs,
-      // A statement that gives up its wait is tried again: by then the server has ended the client that stalled.
-      lock_timeout: options.stalledTransactionMs,
-      idle_in_transaction_session_timeout: options.stalledTransactionMs,
       query_timeout: options.statementTimeoutMs + 2_000,
       keepAlive: true,
       types: { getTypeParser: (id: number, format?: "text" | "binary") => parser(id, format) } as pg.CustomTypesConfig,
     };
-    this.#pool = new pg.Pool({ ...this.#settings, max: options.maxConnections, idleTimeoutMillis: 30_000 });
+    this.#timeouts = {
+      statement_timeout: options.statementTimeoutMs,
+      // A statement that gives up its wait is tried again: by then the server has ended the client that stalled.
+      lock_timeout: options.stalledTransactionMs,
+      idle_in_transaction_session_timeout: options.stalledTransactionMs,
+    };
+    this.#pool = new pg.Pool({
+      ...this.#settings,
+      max: options.maxConnections,
+      idleTimeoutMillis: 30_000,
+      // Not as parameters of the connection: PgBouncer refuses connections that have them.
+      onConnect: (client) => client.query(`SELECT ${this.#timeoutsFor("session")}`),
+    });
     // An idle connection that the server ends is simply one fewer.
     this.#pool.on("error", () => {});
     // One that breaks while it is used, or after it was given back as broken, fails its next statement by itself. Without
@@ -118,10 +129,12 @@ class PostgresEngine implements Engine {
 
   async listen(heard: () => void, lost: () => void): Promise<() => Promise<void>> {
     this.#heard.add(heard);
-    const stop = await listen(this.#settings, heard, lost);
+    const { listenUrl } = this.#options;
+    const settings = listenUrl === undefined ? this.#settings : { ...this.#settings, connectionString: listenUrl };
+    const stop = listenUrl === "none" ? undefined : await listen(settings, heard, lost);
     return async () => {
       this.#heard.delete(heard);
-      await stop();
+      await stop?.();
     };
   }
 
@@ -200,13 +213,19 @@ class PostgresEngine implements Engine {
     }
   }
 
+  /** Behind PgBouncer in transaction mode only those of a transaction are certain to be in force. */
+  #timeoutsFor(scope: "session" | "transaction"): string {
+    const each = Object.entries(this.#timeouts);
+    return each.map(([name, ms]) => `set_config('${name}', '${Math.ceil(ms)}', ${scope === "transaction"})`).join(", ");
+  }
+
   /** Begins, leaves the mark, and learns the transaction's number, in one round trip. */
   async #begin(client: pg.PoolClient): Promise<Mark> {
     const id = randomBytes(16).toString("hex");
     // Before the first migration there is no table for marks; the migration itself may well be run twice.
     const mark = this.#marks ? `INSERT INTO commits (id, at) VALUES ('${id}', ${NOW});` : "";
     const results = (await client.query(
-      `BEGIN; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
+      `BEGIN; SELECT ${this.#timeoutsFor("transaction")}; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
     )) as unknown as pg.QueryResult<{ number: string }>[];
     const [row] = results.at(-1)?.rows ?? [];
     if (!row) throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL began no transaction");

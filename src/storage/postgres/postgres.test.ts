@@ -143,6 +143,40 @@ describe("PostgreSQL", () => {
     expect(accepted).toBe(after);
   });
 
+  it("has a bounded number of connections through a proxy that accepts and closes, and the feed recovers", async () => {
+    const url = await cluster.database();
+    const line = await faultyLine(url);
+    const storage = await open(line.url, { waitMs: 200 });
+    const other = await open(url);
+    const seen = new Set<string>();
+    let resyncs = 0;
+    const stop = await storage.feed.watch({ change: ({ name }) => seen.add(name), resync: () => resyncs++ });
+    let running = true;
+    const callers = Array.from({ length: 20 }, async () => {
+      while (running) await storage.applications.get("x").catch(() => pause(10));
+    });
+    for (let round = 0; round < 3; round++) {
+      line.acceptAndClose();
+      const before = line.accepted;
+      await pause(1_500);
+      // The listener and each caller wait longer after each failure.
+      expect(line.accepted - before).toBeLessThan(1_000);
+      line.mend();
+      const [name, last] = [`round${round}`, resyncs];
+      await other.applications.put(name, {}, "test");
+      // A watcher that could not read meanwhile reads everything again, and is told of what comes after.
+      await vi.waitFor(() => expect(resyncs > last || seen.has(name)).toBe(true), 30_000);
+      await other.applications.put(`${name}-after`, {}, "test");
+      await vi.waitFor(() => expect(seen.has(`${name}-after`)).toBe(true), 30_000);
+    }
+    running = false;
+    await Promise.all(callers);
+    stop();
+    // Four of the pool and the one that listens.
+    expect(line.most).toBeLessThanOrEqual(5);
+    await line.close();
+  });
+
   it("that stays away fails clearly, within the bound, and works again when it is back", async () => {
     const url = await cluster.database();
     const storage = await open(url, { waitMs: 400 });
@@ -277,6 +311,52 @@ describe("PostgreSQL", () => {
       line.resume();
       expect(await late).toMatchObject({ revision: 3 });
       expect(await other.applications.get("shared")).toMatchObject({ revision: 3, document: { description: "1" } });
+    });
+  });
+
+  describe("a foreign client that holds locks in an open transaction", () => {
+    it("keeps no other write and no watcher from going on", async () => {
+      const url = await cluster.database();
+      const [one, two] = [await open(url), await open(url)];
+      await one.applications.put("locked", {}, "test");
+      await one.feed.latest();
+      const seen: string[] = [];
+      const stop = await two.feed.watch({ change: ({ name }) => seen.push(name), resync: () => {} });
+      const holder = new pg.Client({ connectionString: url });
+      await holder.connect();
+      await holder.query("BEGIN");
+      for (const table of ["feed", "changes", "unnumbered_changes", "commits", "applications", "recorded", "store"]) {
+        await holder.query(`SELECT * FROM ${table} FOR UPDATE`);
+      }
+      await holder.query(
+        "INSERT INTO unnumbered_changes (topic, action, app, name, by_whom, at, origin) VALUES ('key', 'put', 'x', 'late', 'x', 1, 'x')",
+      );
+      // It stays open until everything below has happened.
+      await one.applications.put("other", {}, "test");
+      await two.values.set("other", "n", 1);
+      await two.replicas.beat({ id: "r", ledgerOrigin: "o", detail: {} });
+      await one.leases.lease("k", 1, { tokens: 1, periodMs: 1, burst: 1 });
+      await vi.waitFor(() => expect(seen).toEqual(["other"]), 30_000);
+      expect((await one.applications.get("locked"))?.revision).toBe(1);
+      await holder.query("COMMIT");
+      await holder.end();
+      await vi.waitFor(() => expect(seen).toEqual(["other", "late"]), 30_000);
+      stop();
+    });
+
+    it("keeps only changes waiting when it holds the lock of the numbering", async () => {
+      const url = await cluster.database();
+      const storage = await open(url);
+      await storage.applications.put("first", {}, "test");
+      const before = await storage.feed.latest();
+      const holder = new pg.Client({ connectionString: url });
+      await holder.connect();
+      await holder.query("BEGIN; SELECT pg_advisory_xact_lock(7042161)");
+      await storage.applications.put("second", {}, "test");
+      expect(await storage.feed.latest()).toBe(before);
+      await holder.query("COMMIT");
+      await holder.end();
+      expect(await storage.feed.latest()).toBe(before + 1);
     });
   });
 

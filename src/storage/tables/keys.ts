@@ -7,6 +7,8 @@ import { asJson, asPage, checkBatch, checkName, optional, pageLimit } from "./bo
 const MAX_PERMISSION_BYTES = 64 * 1024;
 /** Rows changed under one lock; the next ones wait for the next transaction. */
 const USED_AT_ONCE = 100;
+/** Every replica tells of every key it was shown; one of them writes it down in so long. */
+const USED_PRECISION_MS = 30_000;
 
 export function keysIn(engine: Engine): Keys {
   return {
@@ -95,18 +97,21 @@ export function keysIn(engine: Engine): Keys {
 
     async used(lastUsed) {
       checkBatch("keys", lastUsed.size);
-      // Always in the same order: two replicas that write the same rows do not wait for each other in a circle.
-      const entries = [...lastUsed].sort(([a], [b]) => (a < b ? -1 : 1));
+      const entries = [...lastUsed];
       for (let i = 0; i < entries.length; i += USED_AT_ONCE) {
         const some = entries.slice(i, i + USED_AT_ONCE);
-        await engine.write(async (sql) => {
-          for (const [id, at] of some) {
-            await sql.all(
-              "UPDATE keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
-              [id, Math.floor(at)],
-            );
-          }
-        });
+        const places = some.map((_, n) => `(CAST($${2 * n + 1} AS TEXT), CAST($${2 * n + 2} AS BIGINT))`).join(", ");
+        // One that another replica is writing is as good as written.
+        const lock = engine.kind === "postgres" ? "FOR UPDATE OF keys SKIP LOCKED" : "";
+        await engine.write((sql) =>
+          sql.all(
+            `WITH due AS (SELECT keys.id AS id, given.column2 AS at FROM keys JOIN (VALUES ${places}) AS given
+               ON keys.id = given.column1
+               WHERE keys.last_used_at IS NULL OR keys.last_used_at < given.column2 - ${USED_PRECISION_MS} ${lock})
+             UPDATE keys SET last_used_at = due.at FROM due WHERE keys.id = due.id`,
+            some.flatMap(([id, at]) => [id, Math.floor(at)]),
+          ),
+        );
       }
     },
   };

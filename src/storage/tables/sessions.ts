@@ -56,17 +56,17 @@ export function sessionsIn(engine: Engine): Sessions {
 
     async touch(ids, ttlMs) {
       checkBatch("sessions", ids.length);
-      const sorted = [...ids].sort();
-      for (let i = 0; i < sorted.length; i += TOUCHED_AT_ONCE) {
-        const some = sorted.slice(i, i + TOUCHED_AT_ONCE);
-        await engine.write(async (sql) => {
-          for (const id of some) {
-            await sql.all(
-              "UPDATE sessions SET expires_at = @now + CAST($2 AS BIGINT) WHERE id = $1 AND expires_at > @now",
-              [id, Math.floor(ttlMs)],
-            );
-          }
-        });
+      const lock = engine.kind === "postgres" ? "ORDER BY id FOR UPDATE" : "";
+      for (let i = 0; i < ids.length; i += TOUCHED_AT_ONCE) {
+        const some = ids.slice(i, i + TOUCHED_AT_ONCE);
+        const places = some.map((_, n) => `$${n + 2}`).join(", ");
+        await engine.write((sql) =>
+          sql.all(
+            `UPDATE sessions SET expires_at = @now + CAST($1 AS BIGINT) WHERE id IN
+               (SELECT id FROM sessions WHERE id IN (${places}) AND expires_at > @now ${lock})`,
+            [Math.floor(ttlMs), ...some],
+          ),
+        );
       }
     },
 
