@@ -118,9 +118,10 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     const { contract, cases } = suite();
     const checks = encodeChecks(contract);
     const { files } = rust.emit(contract);
-    const needed = ["src/check.rs", "src/pattern.rs", "src/table.json"];
+    const needed = ["src/check.rs", "src/formats.rs", "src/pattern.rs", "src/table.json"];
     const main = `#![allow(dead_code)]
 mod check;
+mod formats;
 mod pattern;
 fn main() {
     for line in std::io::stdin().lines() {

@@ -121,11 +121,16 @@ class Compiler {
     return this.#constants[key];
   }
 
+  #both(...all: NodeId[]): NodeId {
+    return this.#table.nodes.push({ all, about: { ...this.#reports.owner, pointer: "" } }) - 1;
+  }
+
   #fill(schema: JsonObject, node: Node): void {
     const left = new Set(Object.keys(schema).filter((key) => schema[key] !== undefined && !SILENT.has(key)));
     const take = (key: string): JsonValue | undefined => {
       // What a dialect does not know is no keyword there; it stays among the leftovers.
-      if (NOT_IN[this.#document.dialect].has(key)) return undefined;
+      const isKept = key === "dependencies" && this.#document.isUndeclared;
+      if (NOT_IN[this.#document.dialect].has(key) && !isKept) return undefined;
       left.delete(key);
       return Object.hasOwn(schema, key) ? schema[key] : undefined;
     };
@@ -265,8 +270,12 @@ class Compiler {
       if (!isJsonObject(given)) this.#malformed(node, keyword, "an object");
       else {
         for (const [name, value] of Object.entries(given)) {
-          if (Array.isArray(value)) needed.set(name, value.map(String));
-          else schemas.set(name, this.#node(value as JsonValue, `${node.about.pointer}/${keyword}/${name}`));
+          if (Array.isArray(value)) needed.set(name, [...(needed.get(name) ?? []), ...value.map(String)]);
+          else {
+            const id = this.#node(value as JsonValue, `${node.about.pointer}/${keyword}/${name}`);
+            const other = schemas.get(name);
+            schemas.set(name, other === undefined ? id : this.#both(other, id));
+          }
         }
       }
     }

@@ -29,6 +29,8 @@ const HOME = "https://schema.invalid/";
 export class SchemaDocument {
   readonly root: JsonValue;
   readonly dialect: Dialect;
+  /** The schema names no dialect; `dependencies` of older ones holds in it too. */
+  readonly isUndeclared: boolean;
   /** Set when the declared dialect is not one of the two, and the nearest was taken. */
   readonly foreign: string | undefined;
   readonly #resources = new Map<string, JsonValue>();
@@ -41,6 +43,7 @@ export class SchemaDocument {
     const known = typeof declared === "string" ? DIALECTS.find(([form]) => form.test(declared)) : undefined;
     this.root = root;
     this.dialect = known?.[1] ?? "2020-12";
+    this.isUndeclared = declared === undefined;
     this.foreign = declared === undefined || known?.[2] === true ? undefined : String(declared);
     this.#resources.set(HOME, root);
     this.#index(where, limits);

@@ -78,6 +78,7 @@ export const BUILT_IN_FORMATS = [
   "date",
   "time",
   "date-time",
+  "hostname",
   "iso-time",
   "iso-date-time",
   "int32",

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
+use crate::formats::format_fits;
 use crate::pattern::Program;
 
 /// What does not fit, and where.
@@ -533,101 +534,6 @@ fn decimal(value: f64) -> Option<(u128, i32)> {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}").parse().ok()?;
     Some((digits, power.parse::<i32>().ok()? - fraction.len() as i32))
-}
-
-fn format_fits(name: &str, text: &str) -> bool {
-    match name {
-        "date" => is_date(text),
-        "time" => is_time(text, true),
-        "iso-time" => is_time(text, false),
-        "date-time" | "iso-date-time" => {
-            let parts: Vec<&str> = text.split(|c: char| c == 't' || c == 'T' || is_js_space(c)).collect();
-            parts.len() == 2 && is_date(parts[0]) && is_time(parts[1], name == "date-time")
-        }
-        _ => true,
-    }
-}
-
-fn is_js_space(c: char) -> bool {
-    c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}')
-}
-
-fn digits(text: &str) -> Option<u32> {
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [year, month, day] = parts[..] else { return false };
-    if (year.len(), month.len(), day.len()) != (4, 2, 2) {
-        return false;
-    }
-    let (Some(year), Some(month), Some(day)) = (digits(year), digits(month), digits(day)) else {
-        return false;
-    };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
-}
-
-fn is_time(text: &str, needs_zone: bool) -> bool {
-    time_parts(text, needs_zone).unwrap_or(false)
-}
-
-fn time_parts(text: &str, needs_zone: bool) -> Option<bool> {
-    if !text.is_ascii() || text.len() < 8 {
-        return None;
-    }
-    let bytes = text.as_bytes();
-    if bytes[2] != b':' || bytes[5] != b':' {
-        return None;
-    }
-    let (hour, minute) = (digits(&text[0..2])? as i32, digits(&text[3..5])? as i32);
-    let mut second = f64::from(digits(&text[6..8])?);
-    let mut rest = &text[8..];
-    if let Some(fraction) = rest.strip_prefix('.') {
-        let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
-        if end == 0 {
-            return None;
-        }
-        second = format!("{}.{}", &text[6..8], &fraction[..end]).parse().ok()?;
-        rest = &fraction[end..];
-    }
-    let (mut sign, mut zone_hour, mut zone_minute) = (1, 0, 0);
-    match rest.as_bytes().first() {
-        None if needs_zone => return None,
-        None => {}
-        Some(b'z' | b'Z') if rest.len() == 1 => {}
-        Some(first @ (b'+' | b'-')) => {
-            sign = if *first == b'-' { -1 } else { 1 };
-            zone_hour = digits(rest.get(1..3)?)? as i32;
-            let minutes = rest.get(3..)?;
-            let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
-            if rest.len() > 3 {
-                if minutes.len() != 2 {
-                    return None;
-                }
-                zone_minute = digits(minutes)? as i32;
-            }
-        }
-        Some(_) => return None,
-    }
-    if zone_hour > 23 || zone_minute > 59 {
-        return None;
-    }
-    if hour <= 23 && minute <= 59 && second < 60.0 {
-        return Some(true);
-    }
-    // A leap second stands at the end of a day in UTC.
-    let utc_minute = minute - zone_minute * sign;
-    let utc_hour = hour - zone_hour * sign - i32::from(utc_minute < 0);
-    Some((utc_hour == 23 || utc_hour == -1) && (utc_minute == 59 || utc_minute == -1) && second < 61.0)
 }
 `;
 

@@ -11,6 +11,7 @@ import { compilePattern } from "../../schema/pattern.js";
 import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
 import { circles } from "./boxes.js";
 import { CHECK_RS, PATTERN_RS } from "./check-rs.js";
+import { FORMATS_RS } from "./formats-rs.js";
 import { crateName, docs, identifier, quote, raw, RESERVED_TYPES } from "./names.js";
 import { CAPABILITY_RS, CLIENT_RS, ERROR_RS, SUPPORT_RS } from "./support-rs.js";
 import { declarationText, type RustScope } from "./types.js";
@@ -32,6 +33,7 @@ export const rust: Target = {
       { path: "src/types.rs", text: typesFile(contract, checks) },
       { path: "src/support.rs", text: generated(SUPPORT_RS) },
       { path: "src/check.rs", text: generated(CHECK_RS) },
+      { path: "src/formats.rs", text: generated(FORMATS_RS) },
       { path: "src/pattern.rs", text: generated(PATTERN_RS) },
       { path: "src/table.json", text: table },
       { path: "src/error.rs", text: generated(ERROR_RS) },
@@ -105,6 +107,7 @@ pub mod capability;
 pub mod check;
 pub mod client;
 mod error;
+mod formats;
 pub mod handlers;
 mod pattern;
 pub mod server;

@@ -281,16 +281,19 @@ function inWord(unit: number | undefined): boolean {
 function formats(name: string, value: string): boolean {
   switch (name) {
     case "date":
-      return isDate(value);
+      return dayOf(value) !== undefined;
     case "time":
-      return isTime(value, true);
-    case "iso-time":
-      return isTime(value, false);
+      return timeOf(value) !== undefined;
     case "date-time":
+      return isDateTime(value);
+    case "iso-time":
+      return isIsoTime(value);
     case "iso-date-time": {
       const parts = value.split(/t|\s/i);
-      return parts.length === 2 && isDate(parts[0] ?? "") && isTime(parts[1] ?? "", name === "date-time");
+      return parts.length === 2 && dayOf(parts[0] ?? "") !== undefined && isIsoTime(parts[1] ?? "");
     }
+    case "hostname":
+      return value.length <= 253 && value.split(".").every(isLabel);
     case "regex":
       return isRegex(value);
     default:
@@ -298,18 +301,42 @@ function formats(name: string, value: string): boolean {
   }
 }
 
-function isDate(value: string): boolean {
+/** A full-date of RFC 3339, as days since 1970. */
+function dayOf(value: string): number | undefined {
   const found = /^(\d\d\d\d)-(\d\d)-(\d\d)$/.exec(value);
-  if (!found) return false;
+  if (!found) return undefined;
   const [year, month, day] = [Number(found[1]), Number(found[2]), Number(found[3])];
-  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1];
-  return days !== undefined && day >= 1 && day <= days;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
+  return date.getTime() / 86_400_000;
 }
 
-function isTime(value: string, needsZone: boolean): boolean {
+/** A full-time of RFC 3339, in minutes after midnight in UTC. A leap second is the last second of a day in UTC. */
+function timeOf(value: string): { minute: number; leap: boolean } | undefined {
+  const found = /^(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|([+-])(\d\d):(\d\d))$/.exec(value);
+  if (!found) return undefined;
+  const [hour, minute, second] = [Number(found[1]), Number(found[2]), Number(found[3])];
+  const [zoneHour, zoneMinute] = [Number(found[5] ?? 0), Number(found[6] ?? 0)];
+  if (hour > 23 || minute > 59 || second > 60 || zoneHour > 23 || zoneMinute > 59) return undefined;
+  const utc = hour * 60 + minute - (found[4] === "-" ? -1 : 1) * (zoneHour * 60 + zoneMinute);
+  if (second === 60 && (utc + 1440) % 1440 !== 1439) return undefined;
+  return { minute: utc, leap: second === 60 };
+}
+
+function isDateTime(value: string): boolean {
+  if (value[10] !== "T" && value[10] !== "t") return false;
+  const day = dayOf(value.slice(0, 10));
+  const time = timeOf(value.slice(11));
+  if (day === undefined || time === undefined) return false;
+  // Leap seconds are added at the end of a month.
+  const nextDay = day + Math.floor(time.minute / 1440) + 1;
+  return !time.leap || new Date(nextDay * 86_400_000).getUTCDate() === 1;
+}
+
+function isIsoTime(value: string): boolean {
   const found = /^(\d\d):(\d\d):(\d\d(?:\.\d+)?)(z|([+-])(\d\d)(?::?(\d\d))?)?$/i.exec(value);
-  if (!found || (needsZone && found[4] === undefined)) return false;
+  if (!found) return false;
   const [hour, minute, second] = [Number(found[1]), Number(found[2]), Number(found[3])];
   const [zoneHour, zoneMinute] = [Number(found[6] ?? 0), Number(found[7] ?? 0)];
   if (zoneHour > 23 || zoneMinute > 59) return false;
@@ -319,6 +346,22 @@ function isTime(value: string, needsZone: boolean): boolean {
   const utcMinute = minute - zoneMinute * sign;
   const utcHour = hour - zoneHour * sign - (utcMinute < 0 ? 1 : 0);
   return (utcHour === 23 || utcHour === -1) && (utcMinute === 59 || utcMinute === -1) && second < 61;
+}
+
+/** In every runtime; not every TypeScript library declares it. */
+declare const URL: new (text: string) => unknown;
+
+/** A label of RFC 1123. Two hyphens in the third and fourth place are for internationalized labels alone (RFC 5890). */
+function isLabel(label: string): boolean {
+  if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/i.test(label)) return false;
+  if (label.slice(2, 4) !== "--") return true;
+  if (!/^xn--/i.test(label)) return false;
+  try {
+    new URL("ws://" + label);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function isRegex(value: string): boolean {
