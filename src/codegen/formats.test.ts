@@ -10,15 +10,15 @@ import { compareTypeScript } from "./fixtures/typescript.js";
 import { ownValidator } from "./fixtures/sample.js";
 import { writeFiles } from "./fixtures/compile.js";
 import { generate } from "./generate.js";
+import type { JsonObject } from "../protocol/index.js";
 import type { ManifestTool } from "./manifest.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-formats-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-const tools: ManifestTool[] = [...new Set(FORMAT_VECTORS.map(([format]) => format))].map((format) => ({
-  name: format,
-  inputSchema: { type: "object", properties: { text: { type: "string", format } } },
-}));
+const tools = [...new Set(FORMAT_VECTORS.map(([format]) => format))].map((format) =>
+  tool(format, { properties: { text: { type: "string", format } } }),
+);
 
 describe("formats in generated code", () => {
   it("are those of the validator in TypeScript", async () => {
@@ -80,7 +80,7 @@ describe("dependencies in generated code", () => {
       declared: { $schema: "https://json-schema.org/draft/2020-12/schema", ...rules },
       old: { $schema: "http://json-schema.org/draft-07/schema#", ...rules },
     };
-    const values = [
+    const values: JsonObject[] = [
       {},
       { card: 1 },
       { card: 1, name: "x" },
@@ -93,10 +93,7 @@ describe("dependencies in generated code", () => {
       { a: 1, b: 1 },
       { a: 1, c: 1 },
     ];
-    const named = Object.entries(schemas).map(([name, schema]) => ({
-      name,
-      inputSchema: { type: "object", ...schema },
-    }));
+    const named = Object.entries(schemas).map(([name, schema]) => tool(name, schema));
     const cases = named.flatMap(({ name, inputSchema }) => {
       const valid = ownValidator(inputSchema as never);
       return values.map((value) => ({ tool: name, side: "args" as const, value, valid: valid(value) }));
@@ -106,6 +103,11 @@ describe("dependencies in generated code", () => {
     expect(wrong).toEqual([]);
   });
 });
+
+function tool(name: string, schema: object): ManifestTool {
+  const inputSchema = { type: "object", ...schema } as JsonObject;
+  return { name, description: undefined, inputSchema, outputSchema: undefined };
+}
 
 /** A Rust string literal. */
 function rustText(text: string): string {
