@@ -3,6 +3,7 @@
 
 import { execFileSync } from "node:child_process";
 import {
+  chmodSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -12,7 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { MAX_REPOSITORIES } from "../../src/host/jail/repositories.js";
 import type { Without } from "../../src/host/sandbox/index.js";
@@ -165,7 +166,115 @@ describe("git", () => {
   });
 });
 
+/** Tries to write a hook and a setting, and to put another repository in the place of this one. */
+function plant(project: string): string {
+  const git = join(project, ".git");
+  return [
+    `mkdir -p ${git}/hooks; echo '#!/bin/sh' > ${hookOf(project)}; chmod +x ${hookOf(project)}`,
+    `printf '[core]\\n\\tfsmonitor = evil\\n' >> ${git}/config; printf x > ${git}/config.worktree; printf x > ${git}/info/attributes`,
+    `mkdir -p ${project}-copy/.git/hooks; cp -r ${git}/. ${project}-copy/.git; echo x > ${project}-copy/.git/hooks/post-checkout`,
+    `mv -f -T ${project}-copy/.git ${git}; mv -T --exchange ${project}-copy ${project}; cp -rf ${project}-copy/.git/. ${git}`,
+    `ln -sfn ${project}-copy/.git ${git}; ln ${git}/config ${project}-copy/config && echo x >> ${project}-copy/config`,
+    `tar -C ${project}-copy -cf x.tar .git; tar -C ${project} -xf x.tar --overwrite; rm -rf ${git}; mv ${project} ${project}-gone; mv ${project}-copy ${project}`,
+  ].join("; ");
+}
+
+/** What git would run or read as settings, and which directory that is. */
+function stateOf(project: string): unknown {
+  const git = join(project, ".git");
+  const read = (name: string): string | undefined =>
+    existsSync(join(git, name)) ? readFileSync(join(git, name), "utf8") : undefined;
+  return {
+    ino: lstatSync(git).ino,
+    hook: read("hooks/post-checkout"),
+    config: read("config"),
+    worktree: read("config.worktree"),
+    attributes: read("info/attributes"),
+  };
+}
+
 describe("a command", () => {
+  test.each(WAYS)(
+    "plants nothing by writing, copying, linking, unpacking or exchanging, held by %s",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.zone, "project"));
+      openModes(world.zone);
+      const before = stateOf(project);
+      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
+      expect(stateOf(project)).toEqual(before);
+    },
+  );
+
+  test("plants nothing in a repository among installed packages", async () => {
+    world = makeWorld(COMMANDS);
+    for (const name of ["node_modules/own", "node_modules/@scope/own", "a/node_modules/x/node_modules/own"]) {
+      const project = makeProject(join(world.zone, name));
+      openModes(world.zone);
+      const before = stateOf(project);
+      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
+      expect(stateOf(project), name).toEqual(before);
+      expect(rule(await world.write({ path: join(project, ".git/hooks/post-checkout"), data: "x" }))).toBe(
+        "writeRules.repositoryInternals",
+      );
+    }
+  });
+
+  test.each(["300", "400", "000"])(
+    "plants nothing in a repository after it set the directory above to mode %s",
+    async (mode) => {
+      world = makeWorld(COMMANDS);
+      const project = makeProject(join(world.zone, "a/project"));
+      const bare = join(world.zone, "a/bare");
+      git(world.zone, "init", "-q", "--bare", bare);
+      const before = [stateOf(project), readFileSync(join(bare, "config"), "utf8")];
+      for (const path of [project, bare, join(world.zone, "a")]) {
+        ok(await world.run("sh", ["-c", `chmod ${mode} ${path}`], { cwd: world.zone }));
+        const script = `chmod 700 ${path}; ${plant(project)}; echo x >> ${bare}/config`;
+        ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+        for (const at of [join(world.zone, "a"), project, bare]) chmodSync(at, 0o700);
+        expect([stateOf(project), readFileSync(join(bare, "config"), "utf8")], path).toEqual(before);
+      }
+    },
+  );
+
+  test.each(WAYS)("plants nothing in a repository made again under the same name, held by %s", async (_, without) => {
+    world = makeWorld(COMMANDS, "", without);
+    const project = makeProject(join(world.zone, "project"));
+    openModes(world.zone);
+    for (const remade of [join(project, ".git"), project, join(project, ".git"), project]) {
+      // The process container of the first command may be used for the second one.
+      ok(await world.run("sh", ["-c", "true"], { cwd: world.zone }));
+      rmSync(remade, { recursive: true });
+      makeProject(project);
+      openModes(world.zone);
+      const before = stateOf(project);
+      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
+      expect(stateOf(project), remade).toEqual(before);
+      rmSync(`${project}-copy`, { recursive: true, force: true });
+    }
+  });
+
+  test("plants nothing by way of a linked work tree or a submodule", async () => {
+    world = makeWorld(COMMANDS);
+    const project = makeProject(join(world.zone, "project"));
+    const inner = makeProject(join(world.outside, "inner"));
+    git(project, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", inner, "sub");
+    git(project, "worktree", "add", "-q", join(world.zone, "tree"));
+    const files = [join(project, "sub/.git"), join(world.zone, "tree/.git")];
+    const before = files.map((path) => [readFileSync(path, "utf8"), lstatSync(path).ino]);
+    const script = files
+      .map((path) => {
+        const above = dirname(path);
+        return `echo 'gitdir: ${world.zone}/fake' > ${path}; rm -f ${path}; mkdir ${path}; mv ${above} ${above}-old; mkdir -p ${above}/.git; echo x > ${project}/.git/modules/sub/hooks/post-checkout; echo x > ${project}/.git/worktrees/tree/config.worktree`;
+      })
+      .join("; ");
+    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    expect(files.map((path) => [readFileSync(path, "utf8"), lstatSync(path).ino])).toEqual(before);
+    expect(existsSync(join(project, ".git/modules/sub/hooks/post-checkout"))).toBe(false);
+    expect(existsSync(join(project, ".git/worktrees/tree/config.worktree"))).toBe(false);
+  });
+
   test.each(WAYS)("puts no other repository in the place of one, held by %s", async (_, without) => {
     world = makeWorld(COMMANDS, "", without);
     const projects = ["project", "a/b/c/project"].map((name) => makeProject(join(world.zone, name)));

@@ -11,8 +11,17 @@ export const MAX_DIRECTORIES = 20_000;
 /** Each is a mount of its own. A writable directory with more is read-only to commands. */
 export const MAX_REPOSITORIES = 256;
 
-/** Installed packages: many directories, none of them its owner's own repository. */
-const SKIPPED = new Set(["node_modules"]);
+/** Many directories. A package can be a repository; what lies deeper in one is part of it. */
+const PACKAGES = "node_modules";
+
+/** `packages` holds packages, by themselves or in a directory of a scope; `package` may hold more of them. */
+type Kind = "any" | "packages" | "package";
+
+function kindBelow(kind: Kind, name: string): Kind | undefined {
+  if (name === PACKAGES) return "packages";
+  if (kind === "packages") return /^[@.]/.test(name) ? "packages" : "package";
+  return kind === "any" ? "any" : undefined;
+}
 
 export type Repositories =
   | { readonly kind: "found"; readonly paths: readonly string[] }
@@ -23,22 +32,26 @@ export type Repositories =
 export function findRepositories(top: string, except: readonly string[] = []): Repositories {
   const paths: string[] = [];
   const skipped = new Set([...except, ...readMounts().map((mount) => mount.path)]);
-  const queue = [top];
+  const queue: { readonly directory: string; readonly kind: Kind }[] = [{ directory: top, kind: "any" }];
   for (let i = 0; i < queue.length; i++) {
-    const directory = queue[i] as string;
+    const { directory, kind } = queue[i] as (typeof queue)[number];
     const entries = list(directory);
-    const internal = entries.filter((entry) => isInternal(entry.name));
-    // Nothing can be mounted over a link, so everything beside it is closed too.
-    if (internal.some((entry) => entry.isSymbolicLink())) {
+    const internal = entries?.filter((entry) => isInternal(entry.name));
+    if (entries === undefined || internal === undefined) {
+      // A command of the same user can open it again, so it is closed with whatever is in it.
+      if (directory === top) return unprotected("it cannot be listed");
+      paths.push(directory);
+    } else if (internal.some((entry) => entry.isSymbolicLink())) {
+      // Nothing can be mounted over a link, so everything beside it is closed too.
       if (directory === top) return unprotected("its .git is a link");
       paths.push(directory);
     } else if (directory !== top && looksLikeGitDirectory(directory)) paths.push(directory);
     else {
       paths.push(...internal.map((entry) => join(directory, entry.name)));
-      const below = entries.filter((e) => e.isDirectory() && !SKIPPED.has(e.name) && !isInternal(e.name));
-      for (const { name } of below) {
+      for (const { name } of entries.filter((entry) => entry.isDirectory() && !isInternal(entry.name))) {
         const path = join(directory, name);
-        if (!skipped.has(path)) queue.push(path);
+        const below = kindBelow(kind, name);
+        if (below !== undefined && !skipped.has(path)) queue.push({ directory: path, kind: below });
       }
     }
     if (paths.length > MAX_REPOSITORIES) return unprotected(`more than ${MAX_REPOSITORIES} repositories lie in it`);
@@ -72,17 +85,19 @@ export function writablePieces(top: string, protectedPaths: readonly string[]): 
     const at = directory;
     if (protectedPaths.some((path) => isWithin(at, path))) continue;
     if (!protectedPaths.some((path) => isWithin(path, at))) pieces.push(at);
-    else for (const entry of list(at)) if (entry.isDirectory() || entry.isFile()) queue.push(join(at, entry.name));
+    else
+      for (const entry of list(at) ?? []) if (entry.isDirectory() || entry.isFile()) queue.push(join(at, entry.name));
     if (pieces.length + queue.length > MAX_PIECES) return [];
   }
   return pieces;
 }
 
-/** Empty when it is absent or not readable to us: then it is not shown to the command either. */
-function list(directory: string): Dirent[] {
+/** Empty when it is absent; undefined when it cannot be listed, which a command may change by its mode. */
+function list(directory: string): Dirent[] | undefined {
   try {
-    return lstatSync(directory).isDirectory() ? readdirSync(directory, { withFileTypes: true }) : [];
-  } catch {
-    return [];
+    const stats = lstatSync(directory, { throwIfNoEntry: false });
+    return stats?.isDirectory() === true ? readdirSync(directory, { withFileTypes: true }) : [];
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? [] : undefined;
   }
 }

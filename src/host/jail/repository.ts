@@ -25,7 +25,8 @@ export function looksLikeGitDirectory(path: string): boolean {
     if (typeOf("commondir")?.isFile() === true) return true;
     return ["objects", "refs"].every((name) => typeOf(name)?.isFile() === false);
   } catch {
-    return false;
+    // Not accessible now; its mode can be changed.
+    return true;
   }
 }
 

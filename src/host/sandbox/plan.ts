@@ -100,9 +100,10 @@ function ownProgram(command: Command): string[] {
   return [...new Set(shown)].filter((path) => !SYSTEM_FOLDERS.some((folder) => isWithin(path, folder)));
 }
 
+/** A number is used again for the next directory; its time of birth is not. */
 function identityOf(path: string): string {
   const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  return stats === undefined ? "absent" : `${stats.dev}:${stats.ino}`;
+  return stats === undefined ? "absent" : `${stats.dev}:${stats.ino}:${stats.birthtimeNs}`;
 }
 
 export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: number): Omit<LaunchLimits, "processes"> {
