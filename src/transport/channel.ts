@@ -9,6 +9,18 @@ import type { Admission, Channel, Handler, Malformed, Peer, Reply } from "./type
 
 /** How long a closed connection may take to hand over its last bytes. */
 const FLUSH_MS = 2_000;
+/** Messages of one connection that are handled in one turn of the event loop: one read may hold thousands. */
+const PER_TURN = 16;
+/** A message counts once more for each of these. */
+const CHARS_PER_SHARE = 4_096;
+/** What a message that waits for a later turn costs besides its text. */
+const WAITING_BYTES = 256;
+/** So many may wait although their budget is used up; a peer that sends more is cut off. */
+const MAX_UNCHARGED = 64;
+/** After a message that was refused because a budget is used up, the next ones wait this long. */
+const BUSY_PAUSE_MS = 100;
+/** Refused messages after which a caller that is not authenticated is disconnected. */
+const MAX_ANONYMOUS_REFUSALS = 16;
 
 export class ServerChannel implements Channel, Evictable {
   readonly peer: Peer;
@@ -27,6 +39,15 @@ export class ServerChannel implements Channel, Evictable {
   readonly #outbox: Outbox;
   readonly #underWay = new Set<ChannelReply>();
   #closeListeners: (() => void)[] = [];
+  /** Arrived, and waiting for a later turn; nothing more is read meanwhile. */
+  #later: (string | Malformed)[] = [];
+  readonly #laterCharge = new Charge(undefined);
+  #handled = 0;
+  #isScheduled = false;
+  /** The peer takes its answers too slowly. */
+  #isSlow = false;
+  #isBusy = false;
+  #refusals = 0;
   #closeWhenQuiet = false;
   #activeAt = Date.now();
   #lastWaiting = 0;
@@ -42,7 +63,10 @@ export class ServerChannel implements Channel, Evictable {
       port,
       limits,
       () => this.cut(),
-      () => port.resume(),
+      () => {
+        this.#isSlow = false;
+        this.#read();
+      },
     );
   }
 
@@ -55,7 +79,11 @@ export class ServerChannel implements Channel, Evictable {
     const { maxMessageBytes } = this.#limits;
     this.#admission = admission;
     this.maxBytes = Math.min(maxMessageBytes, admission.maxBytes ?? maxMessageBytes);
-    if (admission.budget) this.#outbox.chargeTo(admission.budget);
+    if (admission.budget) {
+      this.#outbox.chargeTo(admission.budget);
+      this.#laterCharge.move(admission.budget);
+    }
+    if (admission.fault === undefined) this.#refusals = 0;
     this.onAdmitted(admission.budget);
   }
 
@@ -79,7 +107,10 @@ export class ServerChannel implements Channel, Evictable {
     const more = this.#outbox.send(text);
     // Who does not take answers gets no more work done. (Only the serving side does this: if both did, two slow
     // readers would wait for each other for ever.)
-    if (!more && !this.closed) this.#port.pause();
+    if (!more && !this.closed) {
+      this.#isSlow = true;
+      this.#port.pause();
+    }
     return more;
   }
 
@@ -103,7 +134,11 @@ export class ServerChannel implements Channel, Evictable {
   /** Closes when nothing is under way any more. */
   closeWhenQuiet(): void {
     this.#closeWhenQuiet = true;
-    if (this.#underWay.size === 0) this.close();
+    this.#closeIfQuiet();
+  }
+
+  #closeIfQuiet(): void {
+    if (this.#closeWhenQuiet && this.#underWay.size === 0 && this.#later.length === 0) this.close();
   }
 
   onClose(listener: () => void): void {
@@ -116,6 +151,8 @@ export class ServerChannel implements Channel, Evictable {
     if (this.closed) return;
     this.closed = true;
     this.#outbox.close();
+    this.#later = [];
+    this.#laterCharge.set(0);
     for (const reply of this.#underWay) reply.abort();
     this.#underWay.clear();
     const listeners = this.#closeListeners;
@@ -123,34 +160,84 @@ export class ServerChannel implements Channel, Evictable {
     for (const listener of listeners) listener();
   }
 
-  /** A text arrived. */
+  /** A text arrived. It is handled in this turn, or in a later one when this peer has had its share. */
   receive(text: string): void {
+    this.#take(text, text.length);
+  }
+
+  /** Something arrived that is no text; a handler without `malformed` leaves the peer unanswered, so it is closed. */
+  receiveMalformed(problem: Malformed): void {
+    this.#take(problem, HEAD_BYTES);
+  }
+
+  #take(arrived: string | Malformed, chars: number): void {
     if (this.closed) return;
-    const reply = this.#begin();
-    if (this.#admission.fault === undefined) this.onMessage();
+    if (this.#handled < PER_TURN && this.#later.length === 0 && !this.#isBusy) this.#handle(arrived);
+    else {
+      this.#later.push(arrived);
+      const isCharged = this.#laterCharge.set(this.#laterCharge.bytes + WAITING_BYTES + 2 * chars);
+      if (!isCharged && this.#later.length > MAX_UNCHARGED) return this.cut();
+      if (this.#later.length === 1) this.#port.pause();
+    }
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.closed) return;
+    this.#isScheduled = true;
+    const wasBusy = this.#isBusy;
+    const next = (): void => {
+      this.#isScheduled = false;
+      if (wasBusy) this.#isBusy = false;
+      this.#next();
+    };
+    if (wasBusy) setTimeout(next, BUSY_PAUSE_MS);
+    else setImmediate(next);
+  }
+
+  #next(): void {
+    this.#handled = 0;
+    let taken = 0;
+    while (this.#handled < PER_TURN && taken < this.#later.length && !this.#isBusy && !this.closed) {
+      this.#handle(this.#later[taken++] as string | Malformed);
+    }
+    if (this.closed) return;
+    this.#later.splice(0, taken);
+    if (this.#isBusy || this.#later.length > 0) return this.#schedule();
+    if (taken === 0) return;
+    this.#laterCharge.set(0);
+    this.#read();
+    this.#closeIfQuiet();
+  }
+
+  /** Reads from the peer again, unless there is a reason to wait. */
+  #read(): void {
+    if (!this.#isSlow && this.#later.length === 0 && !this.closed) this.#port.resume();
+  }
+
+  #handle(arrived: string | Malformed): void {
+    this.#handled += 1 + (typeof arrived === "string" ? Math.floor(arrived.length / CHARS_PER_SHARE) : 0);
     try {
-      const { budget } = this.#admission;
-      if (budget && !reply.hold(budget, IN_FLIGHT_BYTES + 2 * text.length)) return this.#tooBusy(reply, text);
-      this.#handler.message({ text, peer: this.peer, channel: this, reply });
+      if (typeof arrived === "string") this.#handleText(arrived);
+      else this.#handleMalformed(arrived);
     } catch (error) {
       this.#broken(error);
     }
   }
 
-  /** Something arrived that is no text; a handler that does not care leaves the peer without an answer, so it goes. */
-  receiveMalformed(problem: Malformed): void {
-    if (this.closed) return;
+  #handleText(text: string): void {
+    const reply = this.#begin();
+    const { fault, budget } = this.#admission;
+    if (fault === undefined) this.onMessage();
+    if (budget && !reply.hold(budget, IN_FLIGHT_BYTES + 2 * text.length)) return this.#tooBusy(reply, text);
+    this.#handler.message({ text, peer: this.peer, channel: this, reply });
+  }
+
+  #handleMalformed(problem: Malformed): void {
     const { refuse } = this.#admission;
-    if (problem.kind === "too-large" && refuse) return refuse(this.#begin());
-    if (this.#handler.malformed === undefined) {
-      this.close(problem.message);
-      return;
-    }
-    try {
-      this.#handler.malformed(problem, this.peer, this.#begin());
-    } catch (error) {
-      this.#broken(error);
-    }
+    if (problem.kind === "too-large" && refuse) refuse(this.#begin());
+    else if (this.#handler.malformed) this.#handler.malformed(problem, this.peer, this.#begin());
+    else this.close(problem.message);
   }
 
   /** Called now and then: closes the connection when it is idle, cuts it off when the peer takes nothing any more. */
@@ -170,7 +257,8 @@ export class ServerChannel implements Channel, Evictable {
   settle(reply: ChannelReply): void {
     this.#underWay.delete(reply);
     this.#activeAt = Date.now();
-    if (this.#closeWhenQuiet && this.#underWay.size === 0) this.close();
+    if (this.#admission.fault && ++this.#refusals > MAX_ANONYMOUS_REFUSALS) return this.#turnAway();
+    this.#closeIfQuiet();
   }
 
   #begin(): ChannelReply {
@@ -180,7 +268,15 @@ export class ServerChannel implements Channel, Evictable {
     return reply;
   }
 
+  /** Nothing of what follows is read, so that it costs nothing. */
+  #turnAway(): void {
+    if (this.closed) return;
+    this.close("authentication required");
+    this.#port.pause();
+  }
+
   #tooBusy(reply: ChannelReply, text: string): void {
+    this.#isBusy = true;
     const message = "too many unanswered messages at once; send this one again later";
     const head = headOf(Buffer.from(text.slice(0, HEAD_BYTES)));
     if (this.#handler.malformed) this.#handler.malformed({ kind: "too-many", message, head }, this.peer, reply);

@@ -16,6 +16,17 @@ export class ServedRequest extends IncomingMessage {
   exchange: HttpExchange | undefined = undefined;
   /** Bytes of the body that were read and dropped. */
   discarded = 0;
+  discardedPieces = 0;
+
+  /**
+   * True on a connection that was cut off, which ends the parsing of requests that are read already: one read may hold
+   * thousands. On any other connection an upgrade is a plain request, as nothing here is upgraded.
+   */
+  get upgrade(): boolean {
+    return this.socket.destroyed || this.method === "CONNECT";
+  }
+
+  set upgrade(_asked: boolean | null) {}
 }
 
 /** One connection: who it is, what is under way on it, and whether it still moves. */
@@ -89,16 +100,31 @@ const DISCARD_BYTES = 64 * 1024;
 const DISCARD_PAUSE_MS = 10;
 const MAX_DISCARD_BYTES = 1024 * 1024;
 
+/** More pieces than this have to be of a reasonable size on average: each costs a callback, however small it is. */
+const MAX_SMALL_PIECES = 256;
+const SMALL_PIECE_BYTES = 64;
+
+function areTooSmall(pieces: number, bytes: number): boolean {
+  return pieces > MAX_SMALL_PIECES && bytes < pieces * SMALL_PIECE_BYTES;
+}
+
 /** Drops a piece of a body that is answered already; the connection ends when there is more than `maxBytes` of it. */
 export function discard(req: ServedRequest, chunk: Buffer, maxBytes: number): void {
   const before = req.discarded;
   req.discarded += chunk.length;
-  if (req.discarded > Math.max(maxBytes, MAX_DISCARD_BYTES)) {
-    req.socket.destroy();
+  req.discardedPieces++;
+  if (req.discarded > Math.max(maxBytes, MAX_DISCARD_BYTES) || areTooSmall(req.discardedPieces, req.discarded)) {
+    cutOff(req);
   } else if (Math.floor(req.discarded / DISCARD_BYTES) > Math.floor(before / DISCARD_BYTES)) {
     req.pause();
     setTimeout(() => req.resume(), DISCARD_PAUSE_MS).unref();
   }
+}
+
+/** Closes the connection at once. Pieces that were read already are no longer delivered. */
+function cutOff(req: ServedRequest): void {
+  req.removeAllListeners("data");
+  req.socket.destroy();
 }
 
 export class HttpExchange implements Reply, Inbound, HttpRequest {
@@ -129,6 +155,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   /** What the peer has not taken of the answer. */
   #unsent: Charge | undefined = undefined;
   #received = 0;
+  #pieces = 0;
   #begunAt = 0;
   #streaming = false;
   #aborted = false;
@@ -187,7 +214,9 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     if (this.#overLong || this.ended) return discard(this.#req, chunk, this.#house.limits.maxMessageBytes);
     if (this.#received === 0) this.#begunAt = Date.now();
     this.#received += chunk.length;
+    this.#pieces++;
     if (this.#received > this.#maxBytes) this.overLong();
+    else if (areTooSmall(this.#pieces, this.#received)) this.#tooManyPieces();
     else if (this.#store !== undefined) {
       if (!this.#store.append(chunk)) this.#tooBusy();
     } else if (this.#chunk !== undefined) this.#gather(this.#chunk, chunk);
@@ -261,6 +290,11 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   #tooBusy(): void {
     const message = "too many unfinished or unanswered messages at once; send this one again later";
     this.#giveUp(429, { kind: "too-many", message });
+  }
+
+  #tooManyPieces(): void {
+    const message = `the body arrives in pieces of less than ${SMALL_PIECE_BYTES} bytes; send larger chunks`;
+    this.#giveUp(400, { kind: "too-many", message });
   }
 
   #giveUp(status: number, problem: Malformed): void {

@@ -33,7 +33,7 @@ export interface HttpServerOptions extends ListenAt {
 }
 
 const MAX_HEADER_BYTES = 16 * 1024;
-/** Requests a client may send ahead on one connection. Hardly anybody does, and each may make an answer wait here. */
+/** Requests a client may send ahead on one connection. Few clients do, and each may make an answer wait here. */
 const MAX_PIPELINED = 16;
 const EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after";
 

@@ -1,6 +1,7 @@
 // What is particular to HTTP; what all transports share is in transport.test.ts.
 
 import { execFileSync, spawnSync } from "node:child_process";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { request as plainRequest } from "node:http";
@@ -417,6 +418,44 @@ describe("what is too much", () => {
     for (let i = 0; i < 200 && listener.connections > 0; i++) await sleep(10);
     if (listener.connections !== 0) expect(left).toBe(1);
     expect(listener.connections).toBe(0);
+  });
+});
+
+describe("what one read may hold", () => {
+  const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+
+  test("a body in chunks of one byte is refused and its connection closed", async () => {
+    const { port } = await serve();
+    const socket = await open(port);
+    const heard = toTheClose(socket);
+    socket.write(`${post}Transfer-Encoding: chunked\r\n\r\n${"1\r\n[\r\n".repeat(20_000)}0\r\n\r\n`);
+    expect(await heard).toMatch(/^HTTP\/1\.1 400 .*send larger chunks/s);
+    expect(reached).toEqual([]);
+  });
+
+  test("a small body in chunks of one byte is read", async () => {
+    const { port } = await serve();
+    const socket = await open(port);
+    const heard = toTheClose(socket);
+    const chunks = `1\r\n[\r\n${"1\r\n \r\n".repeat(200)}1\r\n]\r\n0\r\n\r\n`;
+    socket.write(`${post}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}`);
+    expect(await heard).toMatch(/^HTTP\/1\.1 200 /);
+    expect(reached).toHaveLength(1);
+  });
+
+  test("requests that were read together with too many others are not parsed", async () => {
+    let parsed = 0;
+    const count = (): void => {
+      parsed++;
+    };
+    subscribe("http.server.request.start", count);
+    cleanUp.push(() => unsubscribe("http.server.request.start", count));
+    const { port } = await serve({ message: () => {} });
+    const socket = await open(port);
+    const heard = toTheClose(socket);
+    socket.write(`${post}Content-Length: 2\r\n\r\n{}`.repeat(1_000));
+    await heard;
+    expect(parsed).toBeLessThanOrEqual(20);
   });
 });
 

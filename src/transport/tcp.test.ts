@@ -4,9 +4,9 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
-import { Fault } from "../protocol/index.js";
+import { ByteBudget, Fault } from "../protocol/index.js";
 import { listenTcp, type TcpServerOptions, tcpClient } from "./tcp.js";
-import type { Handler } from "./types.js";
+import type { Handler, Reply } from "./types.js";
 
 const cleanUp: (() => unknown)[] = [];
 afterEach(async () => {
@@ -139,4 +139,71 @@ test("a peer that is not authenticated may send lines of the small limit, and mo
   const long = `"${"x".repeat(5_000)}"`;
   expect(await say(port, `${long}\n"short"\n"key"\n${long}\n`)).toBe('"refused"\n"read"\n"read"\n"read"\n');
   expect(read).toEqual([7, 5, 5_002]);
+});
+
+test("messages that arrive in one read are handled over several turns of the event loop", async () => {
+  let inTurn = 0;
+  let most = 0;
+  let isCounting = false;
+  const port = await serve({
+    message({ text, reply }) {
+      most = Math.max(most, ++inTurn);
+      if (!isCounting) {
+        isCounting = true;
+        setImmediate(() => {
+          inTurn = 0;
+          isCounting = false;
+        });
+      }
+      reply.end(text);
+    },
+  });
+  expect(await say(port, "[1]\n".repeat(2_000))).toBe("[1]\n".repeat(2_000));
+  expect(most).toBeLessThanOrEqual(32);
+});
+
+test("a caller that is not authenticated is disconnected after a few refused messages", async () => {
+  let refused = 0;
+  const port = await serve({
+    admit: () => ({ fault: new Fault("AuthenticationError", "authentication required") }),
+    message({ reply }) {
+      refused++;
+      reply.end("no");
+    },
+    malformed({ kind }, _peer, reply) {
+      refused++;
+      reply.end(kind);
+    },
+  });
+  const heard = await say(port, "[1]\n".repeat(10_000));
+  expect(heard).toMatch(/^(no\n)+$/);
+  expect(refused).toBeLessThanOrEqual(17);
+  refused = 0;
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => {});
+  socket.resume();
+  socket.write(Buffer.from(Array.from({ length: 20_000 }, (_, i) => (i % 2 === 0 ? 0xff : 0x0a))));
+  await once(socket, "close");
+  expect(refused).toBeLessThanOrEqual(17);
+});
+
+test("a connection with more unanswered messages than its budget allows is read again after a pause", async () => {
+  const replies: Reply[] = [];
+  let refused = 0;
+  const port = await serve({
+    admit: () => ({ budget: new ByteBudget(10 * 17 * 1024) }),
+    message: ({ reply }) => void replies.push(reply),
+    malformed(_problem, _peer, reply) {
+      refused++;
+      reply.end("busy");
+    },
+  });
+  const socket = connect(port, "127.0.0.1");
+  cleanUp.push(() => socket.destroy());
+  socket.write("[1]\n".repeat(40));
+  await once(socket, "data");
+  // Only one more is refused before the pause.
+  expect(refused).toBe(1);
+  for (const reply of replies.splice(0)) reply.end("done");
+  while (replies.length === 0) await sleep(5);
 });

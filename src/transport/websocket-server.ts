@@ -90,6 +90,8 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
     noServer: true,
     clientTracking: false,
     maxPayload: limits.maxMessageBytes,
+    maxFragments: MAX_FRAGMENTS,
+    maxBufferedChunks: MAX_PIECES,
     perMessageDeflate: options.perMessageDeflate ?? false,
     handleProtocols: () => SUBPROTOCOL,
   });
@@ -186,11 +188,17 @@ export async function listenWebSocket(handler: Handler, options: WebSocketServer
 
 /** What each piece of an unfinished message costs besides its bytes: `ws` keeps the pieces as they came. */
 const PIECE_BYTES = 128;
+/** Pieces and fragments of one message. */
+const MAX_PIECES = 16_384;
+const MAX_FRAGMENTS = 256;
 const FRAME_HEAD_BYTES = 14;
-/** Answers to pings are not messages, and are counted here until the next message has come. */
-const PING_BYTES = 4_096;
-/** Heads of fragments and control frames between them. */
+/** The head of a control frame of a client. */
+const CONTROL_HEAD_BYTES = 6;
+/** Heads of fragments. */
 const SPARE_BYTES = 64 * 1024;
+/** Pings of one connection in a second. Each costs an answer. */
+const MAX_PINGS = 100;
+const SECOND = 1_000;
 
 /** Charges what `ws` holds of an unfinished message: every byte since the last complete message. */
 class UnfinishedMessage {
@@ -199,6 +207,10 @@ class UnfinishedMessage {
   readonly #charge: Charge;
   #bytes = 0;
   #delivered = 0;
+  /** Bytes of control frames in the piece being read. They are handled at once, and are part of no message. */
+  #control = 0;
+  #pings = 0;
+  #pingsSince = 0;
   #since = 0;
 
   constructor(visitor: Visitor, ws: WebSocket, budget: ByteBudget, connections: Connections<Visitor>) {
@@ -208,6 +220,13 @@ class UnfinishedMessage {
     ws.on("message", (data: Buffer) => {
       this.#delivered += data.length;
     });
+    ws.on("ping", (data: Buffer) => {
+      this.#control += data.length + CONTROL_HEAD_BYTES;
+      this.#countPing();
+    });
+    ws.on("pong", (data: Buffer) => {
+      this.#control += data.length + CONTROL_HEAD_BYTES;
+    });
     ws.on("close", () => this.#charge.set(0));
   }
 
@@ -216,11 +235,13 @@ class UnfinishedMessage {
   }
 
   /** Called after `ws` has read the piece. */
-  received(bytes: number): void {
+  received(pieceBytes: number): void {
     const { channel } = this.#visitor;
     const delivered = this.#delivered;
+    const bytes = Math.max(0, pieceBytes - this.#control);
     this.#delivered = 0;
-    if (channel === undefined || channel.closed) return;
+    this.#control = 0;
+    if (channel === undefined || channel.closed || bytes === 0) return;
     // After a complete message only the rest of this very piece can be held, and a rest as small as a frame's head
     // may be that head.
     const rest = delivered === 0 ? bytes : Math.max(0, bytes - delivered - FRAME_HEAD_BYTES);
@@ -228,7 +249,8 @@ class UnfinishedMessage {
     const before = delivered === 0 ? this.#bytes : 0;
     if (before === 0) this.#since = Date.now();
     this.#bytes = before + rest;
-    const cost = delivered === 0 ? this.#charge.bytes + rest + PIECE_BYTES : rest;
+    const fragments = before === 0 && rest > 0 ? MAX_FRAGMENTS * PIECE_BYTES : 0;
+    const cost = delivered === 0 ? this.#charge.bytes + rest + PIECE_BYTES + fragments : rest + fragments;
     if (this.#bytes > channel.maxBytes + SPARE_BYTES) {
       channel.receiveMalformed({
         kind: "too-large",
@@ -243,7 +265,16 @@ class UnfinishedMessage {
 
   /** A message has to arrive whole within `bodyMs`, as on TCP. */
   sweep(now: number, bodyMs: number): void {
-    if (this.#bytes > PING_BYTES && now - this.#since > bodyMs) this.#visitor.channel?.cut();
+    if (this.#bytes > 0 && now - this.#since > bodyMs) this.#visitor.channel?.cut();
+  }
+
+  #countPing(): void {
+    const now = Date.now();
+    if (now - this.#pingsSince > SECOND) {
+      this.#pings = 0;
+      this.#pingsSince = now;
+    }
+    if (++this.#pings > MAX_PINGS) this.#visitor.channel?.cut();
   }
 
   /** Nothing more is read: `ws` would keep the rest of the message until the peer has answered the close frame. */

@@ -229,3 +229,46 @@ test("a server that is not there, or is none of ours, is an error with its addre
   }
   await expect(webSocketClient({ url }).send("[1]")).rejects.toMatchObject({ kind: "closed" });
 });
+
+describe("frames that cost more than they carry", () => {
+  test("a message in more fragments than allowed ends the connection", async () => {
+    const { url } = await serve();
+    const ws = new WebSocket(url, ["mcp"]);
+    cleanUp.push(() => ws.terminate());
+    ws.on("error", () => {});
+    await once(ws, "open");
+    for (let i = 0; i < 300; i++) ws.send("[", { fin: false });
+    const [code] = await once(ws, "close");
+    expect(code).toBe(1008);
+    expect(texts).toEqual([]);
+  });
+
+  test("a peer that sends pings without pause is cut off", async () => {
+    const { url } = await serve();
+    const ws = new WebSocket(url, ["mcp"]);
+    cleanUp.push(() => ws.terminate());
+    ws.on("error", () => {});
+    await once(ws, "open");
+    let pongs = 0;
+    ws.on("pong", () => pongs++);
+    for (let i = 0; i < 5_000; i++) ws.ping("x");
+    await once(ws, "close");
+    expect(pongs).toBeLessThan(5_000);
+  });
+
+  test("pings between messages are answered, and count for none of them", async () => {
+    const { url } = await serve({ limits: { maxPartialBytes: 40 * 1024 } });
+    const ws = new WebSocket(url, ["mcp"]);
+    cleanUp.push(() => ws.terminate());
+    await once(ws, "open");
+    const answered = new Promise<void>((resolve) => {
+      let pongs = 0;
+      ws.on("pong", () => ++pongs === 90 && resolve());
+    });
+    for (let i = 0; i < 90; i++) ws.ping("x".repeat(120));
+    await answered;
+    ws.send("[1]");
+    const [answer] = await once(ws, "message");
+    expect(String(answer)).toBe("[1]");
+  });
+});

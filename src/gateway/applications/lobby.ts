@@ -65,17 +65,15 @@ export class Lobby implements Handler {
     this.#enter(inbound.peer, claimIn(inbound.text, maxValues), (house, known) => {
       const { text, peer, reply, channel } = inbound;
       const { outside } = this.#options;
+      const take = (app: string, run: () => void): void => this.#turns.take(app, run, text.length, () => reply.ended);
       const refuse = (by: Known) => (): void => outside.message({ text, peer, reply, known: by });
-      if (!house) return this.#turns.take(UNKNOWN, refuse(known), text.length);
-      if (!channel) {
-        return this.#turns.take(house.id, () => house.endpoint.message({ text, peer, reply, known }), text.length);
-      }
+      if (!house) return take(UNKNOWN, refuse(known));
+      if (!channel) return take(house.id, () => house.endpoint.message({ text, peer, reply, known }));
       if (this.#seat(channel, house)) {
         if (!(known instanceof Fault)) channel.authenticated?.(this.#options.retained.of(known));
-        const run = (): void => house.endpoint.message({ text, peer, reply, channel, known });
-        return this.#turns.take(house.id, run, text.length);
+        return take(house.id, () => house.endpoint.message({ text, peer, reply, channel, known }));
       }
-      this.#turns.take(UNKNOWN, refuse(unknownCaller()), text.length);
+      take(UNKNOWN, refuse(unknownCaller()));
     });
   }
 
@@ -92,7 +90,8 @@ export class Lobby implements Handler {
       const answer = (endpoint: Endpoint): void => {
         if (!endpoint.http({ method, path, query, peer, body, reply, known })) reply.end(undefined, { status: 404 });
       };
-      this.#turns.take(house?.id ?? UNKNOWN, () => answer(house?.endpoint ?? outside), body.length);
+      const run = (): void => answer(house?.endpoint ?? outside);
+      this.#turns.take(house?.id ?? UNKNOWN, run, body.length, () => reply.ended);
     });
     return true;
   }

@@ -96,4 +96,21 @@ describe("turns", () => {
     send(50);
     expect(ran).toBe(150);
   });
+
+  it("gives no turn to messages whose callers have left", async () => {
+    const turns = new Turns();
+    let ran = 0;
+    turns.take("loud", () => {});
+    turns.take("quiet", () => {});
+    turns.take("loud", () => {});
+    const run = (): void => {
+      ran++;
+    };
+    for (let i = 0; i < 5_000; i++) turns.take("loud", run, 0, () => true);
+    turns.take("loud", run);
+    await turn();
+    await turn();
+    await turn();
+    expect(ran).toBe(1);
+  });
 });

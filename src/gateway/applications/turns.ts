@@ -5,10 +5,16 @@
 interface Waiting {
   readonly run: () => void;
   readonly chars: number;
+  /** True once the caller has left: the message then costs no turn. */
+  readonly isOver: () => boolean;
 }
 
+const NEVER = (): boolean => false;
+
 interface Line {
-  readonly waiting: Waiting[];
+  /** Those before `first` have had their turn. */
+  waiting: Waiting[];
+  first: number;
   /** Let in since the others last had their turn. */
   taken: number;
   /** No message is let in before. */
@@ -27,6 +33,8 @@ const READ_MS_PER_CHAR = 3e-6;
 const PAUSE_FACTOR = 2;
 /** A machine that stalled is no reason to stop an application for longer. */
 const MAX_PAUSE_MS = 500;
+/** Entries that have had their turn are kept until there are so many. */
+const CUT_AFTER = 1_024;
 
 export class Turns {
   readonly #lines = new Map<string, Line>();
@@ -43,7 +51,7 @@ export class Turns {
   }
 
   /** Now, or when the messages of others that came before have had their turn. */
-  take(app: string, run: () => void, chars = 0): void {
+  take(app: string, run: () => void, chars = 0, isOver: () => boolean = NEVER): void {
     const now = this.#now();
     if (app !== this.#last) {
       if (this.#last !== "") this.#mixedAt = now;
@@ -52,12 +60,13 @@ export class Turns {
     if (now - this.#mixedAt > RECENT_MS && this.#lines.size === 0) return run();
     let line = this.#lines.get(app);
     if (!line) {
-      line = { waiting: [], taken: 0, readyAt: now };
+      line = { waiting: [], first: 0, taken: 0, readyAt: now };
       this.#lines.set(app, line);
     }
     this.#schedule(0);
-    if (line.taken < AT_ONCE && line.waiting.length === 0 && line.readyAt <= now) this.#run(line, { run, chars }, now);
-    else line.waiting.push({ run, chars });
+    const next = { run, chars, isOver };
+    if (line.taken < AT_ONCE && line.waiting.length === 0 && line.readyAt <= now) this.#run(line, next, now);
+    else line.waiting.push(next);
   }
 
   #run(line: Line, { run, chars }: Waiting, startedAt: number): void {
@@ -93,11 +102,31 @@ export class Turns {
     }
     let firstAt = Number.POSITIVE_INFINITY;
     for (const line of this.#lines.values()) {
-      // What is waiting is bounded by the connections and requests that the transport lets in.
-      const ready = line.readyAt <= now ? line.waiting.splice(0, AT_ONCE) : [];
-      for (const each of ready) this.#run(line, each, this.#now());
+      dropOver(line);
+      while (line.readyAt <= now && line.taken < AT_ONCE) {
+        const next = shift(line);
+        if (!next) break;
+        this.#run(line, next, this.#now());
+        dropOver(line);
+      }
       firstAt = Math.min(firstAt, line.readyAt);
     }
     if (this.#lines.size > 0) this.#schedule(firstAt - this.#now());
   }
+}
+
+/** INVARIANT: what waits is bounded by the connections and requests that the transport has open, because the rest goes here. */
+function dropOver(line: Line): void {
+  while (line.waiting[line.first]?.isOver()) shift(line);
+}
+
+/** The next in line. The array is cut now and then: shifting it each time would cost as much as it is long. */
+function shift(line: Line): Waiting | undefined {
+  const next = line.waiting[line.first];
+  if (next) line.first++;
+  if (line.first === line.waiting.length || line.first >= CUT_AFTER) {
+    line.waiting = line.waiting.slice(line.first);
+    line.first = 0;
+  }
+  return next;
 }
