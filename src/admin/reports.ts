@@ -1,6 +1,6 @@
 // What a process reports about itself on the admin port, and one report over several processes that share the port.
 
-import { combineFamilies, type Family } from "../telemetry/index.js";
+import { combineFamilies, type Family, gauge } from "../telemetry/index.js";
 import type { ComponentState } from "./readiness.js";
 
 /** What of a report is wanted: health is asked for often, so it carries nothing else. */
@@ -51,4 +51,24 @@ export function combineReports(reports: ReadonlyMap<string, ProcessReport>): Pro
     families: combineFamilies(all.map(([worker, { families }]) => ({ worker, families }))),
     servers: values.flatMap((report) => report.servers),
   };
+}
+
+/** Readiness as metrics: all of it, and each component. */
+export function readinessFamilies(components: ProcessReport["components"]): Family[] {
+  const states = Object.entries(components);
+  const isReady = states.every(([, { problem }]) => problem === undefined);
+  return [
+    gauge("portcullis.ready", "1 while calls can be served (`/readyz`), otherwise 0", "", isReady ? 1 : 0, "min"),
+    {
+      name: "portcullis.component.ready",
+      help: "1 while a component that calls depend on is usable, otherwise 0",
+      type: "gauge",
+      unit: "",
+      across: "min",
+      points: states.map(([name, { problem }]) => ({
+        labels: [["portcullis.component", name]],
+        value: problem === undefined ? 1 : 0,
+      })),
+    },
+  ];
 }

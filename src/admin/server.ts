@@ -15,7 +15,13 @@ import { bearerOf, Guard } from "./guard.js";
 import { ensureOperatorToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
-import { MAX_REFUSED, type ProcessReport, type RefusedApplication, type ReportPart } from "./reports.js";
+import {
+  MAX_REFUSED,
+  type ProcessReport,
+  readinessFamilies,
+  type RefusedApplication,
+  type ReportPart,
+} from "./reports.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -240,8 +246,9 @@ class Admin {
   async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const processOnly = request.headers.authorization === undefined;
     if (!processOnly) this.#guard.checkMetricsCredential(request);
-    const { families } = await this.#collect("metrics");
-    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, renderPrometheus(families, { processOnly }));
+    const { families, components } = await this.#collect("metrics");
+    const text = renderPrometheus([...families, ...readinessFamilies(components)], { processOnly });
+    sendText(response, 200, PROMETHEUS_CONTENT_TYPE, text);
   }
 
   /** Whether event loops run, whatever the components report: restarting the process mends none of them. */
@@ -321,6 +328,7 @@ class Admin {
     const reason = readReason(await readJson(request, this.#limits.maxBodyBytes));
     const challenge = await this.#answering.answer(id, verdict, reason, traceId, by);
     const { tool, app, agent, decidedBy } = challenge;
+    this.#options.telemetry.metrics.approvalsAnswered.inc(verdict);
     this.#options.telemetry.log.notice(
       `challenge ${verdict}`,
       { challenge: id, tool, app, agent, by: decidedBy },

@@ -14,7 +14,7 @@ import {
 import { createGateway, type Endpoint, type GatewayLimits, toolSummaries } from "../gateway/index.js";
 import { unknownCaller } from "../identity/index.js";
 import { type Ledger, openLedger } from "../ledger/index.js";
-import { openStorage } from "../storage/index.js";
+import { openStorage, type Storage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
@@ -23,6 +23,7 @@ import { pendingReasons, POLICY_PENDING, recordChanges } from "./gateway/record-
 import type { GatewayRuntimeOptions, IdentityHere } from "./gateway/runtime.js";
 import { Health } from "./health.js";
 import { watchLedger } from "./ledger-watch.js";
+import { observeStore, watchConnections, watchRuntime } from "./runtime-metrics.js";
 import { closeListeners } from "./shutdown.js";
 import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "./state.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
@@ -110,6 +111,7 @@ async function open(
   const ledger = await openLedger({
     dir: state.ledgerDir,
     origin: LEDGER_ORIGIN,
+    onAppended: (seconds) => telemetry.metrics.ledgerAppends.record(seconds),
     keepArguments: options.keepArguments ?? false,
     compress: options.compressLedger ?? true,
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
@@ -138,6 +140,15 @@ async function open(
   opened.push(unwatch);
   const who = options.identity && (await openIdentity(options, state, { telemetry, ledger, health }, opened));
   health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, 0, who?.recordingProblem()));
+  opened.push(
+    watchRuntime({
+      telemetry,
+      ledgerDir: ledger.dir,
+      watcher,
+      pendingPolicies: () => (watcher.pending ? 1 : 0),
+      storage: who?.storage,
+    }),
+  );
   const endpoint = createGateway({
     server,
     gate,
@@ -173,10 +184,7 @@ async function open(
   if (options.http) await listen(listenHttp(endpoint, options.http));
   if (options.tcp) await listen(listenTcp(endpoint, options.tcp));
   if (options.websocket) await listen(listenWebSocket(endpoint, options.websocket));
-  telemetry.metrics.addSource(() => {
-    telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
-    return [];
-  });
+  watchConnections(telemetry, listeners);
   health.started();
   const isLocalAccessOn = who?.isLocalAccessOn ?? true;
   const close = closeAll;
@@ -184,6 +192,7 @@ async function open(
 }
 
 interface KnownCallers extends IdentityHere {
+  readonly storage: Storage;
   onRevoked(listener: (credential: string) => void): void;
   recordingProblem(): string | undefined;
 }
@@ -198,6 +207,7 @@ async function openIdentity(
   const storage = await openStorage(options.storage, {
     defaultFile: join(state.dir, STORE_FILE),
     waitMs: STORE_WAIT_MS,
+    observe: observeStore(telemetry),
   });
   opened.push(() => storage.close());
   health.watchStore(storage);
@@ -221,6 +231,7 @@ async function openIdentity(
   };
   return {
     ...who,
+    storage,
     identify: (peer, auth, meta) => {
       const known = who.identify(peer, auth, meta);
       return known instanceof Promise ? known.then(ofThisApp) : ofThisApp(known);

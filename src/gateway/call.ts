@@ -29,7 +29,9 @@ export async function call(gateway: Gateway, proposal: Proposal): Promise<Answer
   const { principal, depth } = proposal;
   const started = performance.now();
   // A nested call belongs to one that is in flight: refusing it would waste what that one has done.
-  const exceeded = gateway.refusals.exceeded(principal) ?? (depth > 0 ? undefined : gateway.calls.refusal(principal));
+  const refused = gateway.refusals.exceeded(principal);
+  if (refused) gateway.telemetry.metrics.shed.inc("refusals");
+  const exceeded = refused ?? (depth > 0 ? undefined : gateway.calls.refusal(principal));
   if (exceeded) return { ok: false, fault: endUnseen(gateway, proposal, exceeded, started), route: undefined };
   gateway.calls.enter(principal);
   try {

@@ -12,6 +12,9 @@ export interface CallLimits {
   readonly maxAgentCalls: number;
 }
 
+/** The bound that a call was refused for. */
+export type CallBound = "agent" | "app" | "process";
+
 type Caller = Pick<Principal, "app" | "agent">;
 
 const RETRY_MS = 1_000;
@@ -21,21 +24,26 @@ export class CallsInFlight {
   readonly #apps = new Map<string, number>();
   readonly #agents = new Map<string, number>();
   #total = 0;
+  readonly #onRefused: (bound: CallBound) => void;
 
-  constructor(limits: CallLimits) {
+  constructor(limits: CallLimits, onRefused: (bound: CallBound) => void = () => {}) {
     this.#limits = limits;
+    this.#onRefused = onRefused;
   }
 
   /** Why one more call of this caller is refused now; undefined when it is not. */
   refusal(caller: Caller): Fault | undefined {
     const { maxCalls, maxAppCalls, maxAgentCalls } = this.#limits;
     if ((this.#agents.get(keyOf(caller)) ?? 0) >= maxAgentCalls) {
+      this.#onRefused("agent");
       return tooMany(`the agent has ${maxAgentCalls} calls in flight`);
     }
     if ((this.#apps.get(caller.app) ?? 0) >= maxAppCalls) {
+      this.#onRefused("app");
       return tooMany(`the application has ${maxAppCalls} calls in flight`);
     }
     if (this.#total < maxCalls) return undefined;
+    this.#onRefused("process");
     return new Fault("Unavailable", "the gateway is overloaded; try again after the time given", {
       extra: { retry_after_ms: RETRY_MS },
     });

@@ -48,7 +48,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     telemetry,
     limits,
     retained: options.retained ?? new RetainedBytes(limits),
-    calls: options.calls ?? new CallsInFlight(limits),
+    calls: options.calls ?? new CallsInFlight(limits, (bound) => options.telemetry?.metrics.shed.inc(bound)),
     plainMethods: new Set(options.plainMethods),
     readOnlyTools: new Set(options.readOnlyTools),
     unguardedTools: new Set(options.unguardedTools),

@@ -21,6 +21,8 @@ export interface Pending {
   readonly soon: LedgerEntry | undefined;
   readonly resolve: ((receipt: Receipt) => void) | undefined;
   readonly reject: ((error: LedgerUnavailable) => void) | undefined;
+  /** When it was taken, by the monotonic clock. */
+  readonly at: number;
 }
 
 // A nonce is 22 characters (132 random bits) cut from a long random text. It keeps a published leaf hash from being
@@ -98,6 +100,7 @@ export class Batch {
       soon: resolve === undefined ? entry : undefined,
       resolve,
       reject,
+      at: performance.now(),
     });
     return leaf;
   }

@@ -39,6 +39,8 @@ export interface JournalOptions {
   readonly onDurable: (items: readonly Pending[]) => void;
   /** Called when the next record begins a new segment and everything before it is durable. */
   readonly onRotate: () => void;
+  /** Called with the seconds that each awaited record took to become durable. */
+  readonly onAppended?: ((seconds: number) => void) | undefined;
   /** A reason not to take records now, other than the disk that holds them. */
   readonly admit: () => LedgerUnavailable | undefined;
 }
@@ -89,7 +91,7 @@ export class Journal {
 
   #trouble: Trouble | undefined;
   /** The stretch of time in which nothing could be written; it ends with a durable record that tells of it. */
-  #gap: { error: LedgerUnavailable; since: number; rejected: number; backoffMs: number } | undefined;
+  #gap: { error: LedgerUnavailable; since: number; startedAt: number; rejected: number; backoffMs: number } | undefined;
   #recovering: Promise<void> | undefined;
   #waiting = 0;
   #probe: NodeJS.Timeout | undefined;
@@ -113,6 +115,12 @@ export class Journal {
 
   get pending(): number {
     return this.#pending;
+  }
+
+  /** How long the oldest record that is not durable has waited, by the monotonic clock. */
+  get lagMs(): number {
+    const oldest = (this.#writing ?? this.#full[0] ?? this.#filling).items[0]?.at ?? this.#gap?.startedAt;
+    return oldest === undefined ? 0 : performance.now() - oldest;
   }
 
   get trouble(): LedgerUnavailable | undefined {
@@ -350,6 +358,11 @@ export class Journal {
     this.#writing = undefined;
     // Every caller hears before the tree is brought up to date; the next write starts right after this turn.
     for (const item of items) item.resolve?.({ seq: item.seq });
+    const { onAppended } = this.#options;
+    if (onAppended) {
+      const now = performance.now();
+      for (const { resolve, at } of items) if (resolve) onAppended((now - at) / 1_000);
+    }
     this.#options.onDurable(items);
     batch.clear();
     if (batch.isReusable) this.#spare = batch;
@@ -401,7 +414,7 @@ export class Journal {
     const error = unavailable(cause, this.#segment.path);
     const { retryMs } = this.#options;
     this.#trouble = { error, isFinal, nextTryAt: Date.now() + retryMs };
-    this.#gap ??= { error, since: Date.now(), rejected: 0, backoffMs: retryMs / 2 };
+    this.#gap ??= { error, since: Date.now(), startedAt: performance.now(), rejected: 0, backoffMs: retryMs / 2 };
     this.#gap.error = error;
     this.#gap.backoffMs = Math.min(MAX_RETRY_MS, this.#gap.backoffMs * 2);
     // The file is let go, so that the disk can be repaired or mounted anew meanwhile.

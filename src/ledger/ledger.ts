@@ -62,6 +62,8 @@ export interface LedgerOptions {
   readonly fullCheckBytes?: number;
   /** Tile hashes that a start holds in memory before it writes them. Default 524288. */
   readonly maxHeldLeaves?: number;
+  /** Called with the seconds that each awaited record took to become durable. */
+  readonly onAppended?: (seconds: number) => void;
   readonly disk?: LedgerFs;
 }
 
@@ -74,6 +76,8 @@ export interface LedgerStatus {
   readonly root: string;
   /** Records that wait for the disk. */
   readonly pending: number;
+  /** How long the oldest record that is not durable has waited. */
+  readonly flushLagMs: number;
   /** Permitted calls without an outcome. */
   readonly openCalls: number;
   /** Records covered by the last checkpoint on disk. */
@@ -216,6 +220,7 @@ class OpenLedger implements Ledger {
         retryMs: options.retryMs ?? 100,
         writeDeadlineMs: options.writeDeadlineMs ?? 5_000,
         keepArguments: options.keepArguments ?? false,
+        onAppended: options.onAppended,
         onDurable: (items) => this.#onDurable(items),
         onRotate: () => this.#onRotate(),
         admit: () => this.#admit(),
@@ -399,6 +404,7 @@ class OpenLedger implements Ledger {
       size: this.#tree.size,
       root: this.#tree.root(),
       pending: this.#journal.pending,
+      flushLagMs: this.#journal.lagMs,
       openCalls: this.#open.size,
       checkpointSize: this.#checkpointer.size,
       publicKey: this.#signer.vkey,

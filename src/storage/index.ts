@@ -20,6 +20,7 @@ export {
 } from "./credentials/spans.js";
 export { type StorageCode, StorageError } from "./errors.js";
 export { CHANGES_AT_ONCE } from "./feed.js";
+export type { StoreOperation } from "./observed.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export { createSealer, type SealedAs, type Sealer } from "./seal.js";
 export { loadSealKeys, type SealKeyOptions } from "./seal-keys.js";

@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { StorageError } from "./errors.js";
 import { StoredFeed } from "./feed.js";
+import { observed, type ObserveStore } from "./observed.js";
 import type { Engine, Row } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
@@ -45,6 +46,8 @@ export interface StorageOptions {
   readonly sweepMs?: number;
   /** Which of the SQLite libraries; the one that comes with Node, where it does, unless said. */
   readonly sqliteLibrary?: SqliteLibrary;
+  /** Called after each operation with its duration. */
+  readonly observe?: ObserveStore;
 }
 
 const DEFAULTS = {
@@ -60,7 +63,8 @@ const DEFAULTS = {
 export async function openStorage(url: string | undefined, options: StorageOptions = {}): Promise<Storage> {
   const origin = randomBytes(9).toString("base64url");
   const engine = await openEngine(url, origin, options);
-  const feed = new StoredFeed(engine);
+  const on = (table: string): Engine => observed(engine, table, options.observe);
+  const feed = new StoredFeed(on("feed"));
   const sweepMs = options.sweepMs ?? DEFAULTS.sweepMs;
   const stopSweeps = new AbortController();
   let round: Promise<void> | undefined;
@@ -75,24 +79,24 @@ export async function openStorage(url: string | undefined, options: StorageOptio
   return {
     kind: engine.kind,
     origin,
-    applications: applicationsIn(engine),
-    keys: keysIn(engine),
-    access: accessIn(engine),
-    secrets: secretsIn(engine),
-    pins: pinsIn(engine),
-    tokens: tokensIn(engine),
-    challenges: challengesIn(engine, feed),
-    sessions: sessionsIn(engine),
-    values: valuesIn(engine, options.maxValues),
-    repositories: repositoriesIn(engine),
-    leases: leasesIn(engine),
-    replicas: replicasIn(engine),
-    ledgers: ledgersIn(engine),
-    once: onceIn(engine),
-    letters: lettersIn(engine),
+    applications: applicationsIn(on("applications")),
+    keys: keysIn(on("keys")),
+    access: accessIn(on("access")),
+    secrets: secretsIn(on("secrets")),
+    pins: pinsIn(on("pins")),
+    tokens: tokensIn(on("tokens")),
+    challenges: challengesIn(on("challenges"), feed),
+    sessions: sessionsIn(on("sessions")),
+    values: valuesIn(on("values"), options.maxValues),
+    repositories: repositoriesIn(on("repositories")),
+    leases: leasesIn(on("leases")),
+    replicas: replicasIn(on("replicas")),
+    ledgers: ledgersIn(on("ledgers")),
+    once: onceIn(on("once")),
+    letters: lettersIn(on("letters")),
     feed,
     async ping() {
-      await engine.read((sql) => sql.all("SELECT seq FROM feed"));
+      await on("feed").read((sql) => sql.all("SELECT seq FROM feed"));
     },
     async now() {
       const [row] = await engine.read((sql) => sql.all("SELECT @now AS now"));

@@ -356,6 +356,19 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("challenges", () => {
+      it("are counted: those that wait, the age of the oldest, and those that expired unanswered", async () => {
+        const before = await a.challenges.figures();
+        const waiting = await a.challenges.open(newChallenge(newName()), MANY);
+        await a.challenges.open({ ...newChallenge(newName()), ttlMs: 1 }, MANY);
+        await pause(20);
+        const after = await b.challenges.figures();
+        expect([after.pending - before.pending, after.expired - before.expired]).toEqual([1, 1]);
+        expect(after.oldestMs).toBeGreaterThanOrEqual(20);
+        if (!("challenge" in waiting)) throw new Error("not opened");
+        await b.challenges.move(waiting.challenge.id, "pending", "denied");
+        expect((await a.challenges.figures()).pending).toBe(before.pending);
+      });
+
       it("of identical calls are one, wherever they arrive", async () => {
         const key = newName();
         const found = await Promise.all(

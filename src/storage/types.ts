@@ -312,6 +312,8 @@ export interface Challenges {
     max: number,
     filter?: { readonly app?: string | undefined; readonly state?: string | undefined },
   ): Promise<StoredChallenge[]>;
+  /** How many wait for an answer, for how long the oldest has, and how many expired unanswered in the last hour. */
+  figures(): Promise<{ readonly pending: number; readonly oldestMs: number; readonly expired: number }>;
   /** Calls back when a challenge was opened or has moved, here or elsewhere. */
   onChange(listener: (id: string) => void): () => void;
 }

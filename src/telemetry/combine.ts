@@ -1,7 +1,7 @@
 // One set of families from those of several processes that serve one port: counters and histograms are added, gauges
 // follow the rule of their family.
 
-import type { Across, Family, Point } from "./metrics.js";
+import type { Across, Family, Point } from "./series.js";
 
 export interface ProcessFamilies {
   /** Names the process in series that are kept apart. */

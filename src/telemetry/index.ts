@@ -1,7 +1,7 @@
 export { combineFamilies, countersOf } from "./combine.js";
 export type { Level, Logger, LogOptions } from "./log.js";
-export type { Family } from "./metrics.js";
 export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./prometheus.js";
+export { type Family, gauge } from "./series.js";
 export { createTelemetry } from "./telemetry.js";
 export { traceIdFrom } from "./trace-context.js";
 export type { CallEnd, CallInfo, CallSpan, OtlpSettings, Telemetry, TelemetryOptions } from "./types.js";

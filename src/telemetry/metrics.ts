@@ -1,103 +1,19 @@
 // Numbers in plain memory. A name that a caller can choose never makes memory or the scrape grow without end: every
 // family has a cap, and what comes after it is counted as `other`.
 
+import { LabelledCounter, LabelledHistogram } from "./labelled.js";
+import {
+  type Cell,
+  type Family,
+  gauge,
+  Histogram,
+  MAX_LABEL_CHARS,
+  openCell,
+  OTHER,
+  type Point,
+  Series,
+} from "./series.js";
 import type { CallEnd, CallInfo } from "./types.js";
-
-const OTHER = "other";
-/** Label values longer than this are cut. */
-const MAX_LABEL_CHARS = 128;
-
-export interface Point {
-  /** OpenTelemetry attribute names with their values. */
-  readonly labels: readonly (readonly [name: string, value: string])[];
-  readonly value: number;
-  readonly histogram?: HistogramValue;
-}
-
-export interface HistogramValue {
-  /** One more than the bounds: the last counts what is above all of them. */
-  readonly counts: readonly number[];
-  readonly sum: number;
-  readonly count: number;
-}
-
-/** How a gauge of several worker processes becomes one; `each` keeps them apart under the label `portcullis.worker`. */
-export type Across = "sum" | "max" | "min" | "each";
-
-/** One metric with all its series, in OpenTelemetry's naming. */
-export interface Family {
-  readonly name: string;
-  readonly help: string;
-  readonly type: "counter" | "gauge" | "histogram";
-  /** UCUM: `s`, `By`, or "" for a plain count. */
-  readonly unit: "s" | "By" | "";
-  /** For gauges; `sum` unless given. Counters and histograms are always added. */
-  readonly across?: Across;
-  readonly points: readonly Point[];
-}
-
-interface Cell {
-  value: number;
-}
-
-/** A counter or gauge with at most one label. */
-export class Series {
-  readonly #cells = new Map<string, Cell>();
-  readonly #max: number;
-  readonly #about: Omit<Family, "points">;
-  readonly #label: string | undefined;
-
-  constructor(about: Omit<Family, "points">, label?: string, max = 64) {
-    this.#about = about;
-    this.#label = label;
-    this.#max = max;
-    if (label === undefined) this.#cells.set("", { value: 0 });
-  }
-  add(by: number, label = ""): void {
-    this.#cell(label).value += by;
-  }
-  inc(label = ""): void {
-    this.#cell(label).value++;
-  }
-  set(value: number, label = ""): void {
-    this.#cell(label).value = value;
-  }
-  family(): Family {
-    const points = [...this.#cells].map(([label, cell]) => ({
-      labels: this.#label === undefined ? [] : [[this.#label, label] as const],
-      value: cell.value,
-    }));
-    return { ...this.#about, points };
-  }
-  #cell(label: string): Cell {
-    return this.#cells.get(label) ?? openCell(this.#cells, label, this.#max);
-  }
-}
-
-function openCell(cells: Map<string, Cell>, label: string, max: number): Cell {
-  const name = cells.size < max ? label.slice(0, MAX_LABEL_CHARS) : OTHER;
-  let cell = cells.get(name);
-  if (!cell) cells.set(name, (cell = { value: 0 }));
-  return cell;
-}
-
-/** Seconds. The convention's bounds begin at 0.01; a gateway wants to see below that as well. */
-export const FINE_BOUNDS = [0.001, 0.002, 0.005] as const;
-export const CONVENTION_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300] as const;
-export const BOUNDS: readonly number[] = [...FINE_BOUNDS, ...CONVENTION_BOUNDS];
-
-export class Histogram implements HistogramValue {
-  readonly counts: number[] = Array.from({ length: BOUNDS.length + 1 }, () => 0);
-  sum = 0;
-  count = 0;
-  record(seconds: number): void {
-    let i = 0;
-    while (i < BOUNDS.length && seconds > (BOUNDS[i] as number)) i++;
-    this.counts[i] = (this.counts[i] as number) + 1;
-    this.sum += seconds;
-    this.count++;
-  }
-}
 
 interface ToolSeries {
   readonly name: string;
@@ -120,6 +36,8 @@ export interface LedgerFigures {
   readonly pending: number;
   readonly openCalls: number;
   readonly healthy: boolean;
+  /** How long the oldest record that is not durable has waited. */
+  readonly flushLagMs: number;
 }
 
 /** Failures that can only follow the lookup of a real tool; others may carry a name that the caller made up. */
@@ -131,6 +49,10 @@ const MAX_ERROR_TYPES = 40;
 const MAX_RULES = 200;
 /** Histograms in all, whatever the mix of tools and errors. */
 const MAX_HISTOGRAMS = 1_000;
+/** Series of applications: a few for each of the first hundreds. */
+const MAX_APP_SERIES = 1_000;
+const MAX_UPSTREAM_SERIES = 300;
+const MAX_STORE_SERIES = 200;
 
 function counter(name: string, help: string, label?: string, max?: number): Series {
   return new Series({ name, help, type: "counter", unit: "" }, label, max);
@@ -140,11 +62,14 @@ export class Metrics {
   readonly denials = counter("portcullis.denials", "Calls denied, by deciding rule", "portcullis.rule", MAX_RULES);
   readonly challenges = counter(
     "portcullis.challenges",
-    "Calls that wait for a person, by rule",
+    "Calls that need an approval, by rule",
     "portcullis.rule",
     MAX_RULES,
   );
-  readonly unauthenticated = counter("portcullis.unauthenticated", "Requests refused for want of a valid credential");
+  readonly unauthenticated = counter(
+    "portcullis.unauthenticated",
+    "Requests refused because a valid credential is missing",
+  );
   readonly connections = new Series(
     { name: "portcullis.connections", help: "Open connections, by transport", type: "gauge", unit: "" },
     "portcullis.transport",
@@ -159,7 +84,50 @@ export class Metrics {
   );
   readonly policyReloads = counter("portcullis.policy.reloads", "Policies swapped in");
   readonly policyRefusals = counter("portcullis.policy.refusals", "New policies that were refused; the old one stayed");
-  readonly telemetryDropped = counter("portcullis.telemetry.dropped", "Items given up, by signal", "portcullis.signal");
+  readonly telemetryDropped = counter(
+    "portcullis.telemetry.dropped",
+    "Spans and metrics that could not be exported, by signal",
+    "portcullis.signal",
+  );
+  readonly approvalsOpened = counter(
+    "portcullis.approvals.opened",
+    "Approval requests opened by calls of this process",
+  );
+  readonly approvalsAnswered = counter(
+    "portcullis.approvals.answered",
+    "Approval requests answered on this admin port, by answer",
+    "portcullis.answer",
+  );
+  readonly shed = counter(
+    "portcullis.calls.shed",
+    "Calls refused before anything was decided for them, by the bound that was reached",
+    "portcullis.bound",
+  );
+  readonly applicationCalls = new LabelledCounter(
+    { name: "portcullis.application.calls", help: "Calls of each application, by what was decided and how they ended" },
+    ["portcullis.app", "portcullis.effect", "portcullis.outcome"],
+    MAX_APP_SERIES,
+  );
+  readonly limitsExceeded = new LabelledCounter(
+    { name: "portcullis.limits.exceeded", help: "Calls denied by a rate or concurrency limit, by application" },
+    ["portcullis.app", "portcullis.limit"],
+    MAX_APP_SERIES,
+  );
+  readonly storeOperations = new LabelledHistogram(
+    { name: "db.client.operation.duration", help: "Time of one operation of the store, waits and retries included" },
+    ["db.system.name", "db.collection.name", "db.operation.name", "error.type"],
+    MAX_STORE_SERIES,
+  );
+  readonly ledgerAppends = new LabelledHistogram(
+    { name: "portcullis.ledger.append.duration", help: "Time until a record that a call waits for is durable" },
+    [],
+    1,
+  );
+  readonly upstreamCalls = new LabelledHistogram(
+    { name: "mcp.client.operation.duration", help: "Time of one request to a downstream server, its queue included" },
+    ["portcullis.app", "portcullis.server", "mcp.method.name", "error.type"],
+    MAX_UPSTREAM_SERIES,
+  );
 
   #inFlight = 0;
   #histograms = 0;
@@ -195,6 +163,8 @@ export class Metrics {
     const outcomes = method[end.effect];
     (outcomes.get(end.outcome) ?? openCell(outcomes, end.outcome, MAX_OUTCOMES)).value++;
     method.bytes += end.bytes;
+    this.applicationCalls.inc(info.app, end.effect, end.outcome);
+    if (end.errorType === "RateLimited") this.limitsExceeded.inc(info.app, end.rule ?? "none");
     if (end.effect === "deny") this.denials.inc(end.rule ?? "none");
     else if (end.effect === "challenge") this.challenges.inc(end.rule ?? "none");
     const tool = method.tools.get(info.tool) ?? this.#openTool(method, info.tool, real);
@@ -207,6 +177,8 @@ export class Metrics {
 
   families(): Family[] {
     const methods = [...this.#methods.values()];
+    // Sources first: some of them set series.
+    const sources = this.#sources.flatMap((source) => source());
     return [
       {
         name: "portcullis.calls",
@@ -224,7 +196,7 @@ export class Metrics {
       },
       {
         name: "portcullis.response.size",
-        help: "Bytes answered",
+        help: "Bytes of responses",
         type: "counter",
         unit: "By",
         points: methods.map(({ name, bytes }) => ({ labels: [["mcp.method.name", name]], value: bytes })),
@@ -246,9 +218,17 @@ export class Metrics {
         this.policyReloads,
         this.policyRefusals,
         this.telemetryDropped,
+        this.approvalsOpened,
+        this.approvalsAnswered,
+        this.shed,
+        this.applicationCalls,
+        this.limitsExceeded,
+        this.storeOperations,
+        this.ledgerAppends,
+        this.upstreamCalls,
       ].map((series) => series.family()),
       ...this.#ledger(),
-      ...this.#sources.flatMap((source) => source()),
+      ...sources,
     ];
   }
 
@@ -307,17 +287,20 @@ export function hasTarget(method: string): boolean {
 }
 
 function ledgerFamilies(now: LedgerFigures, sizeAtStart: number): Family[] {
-  const one = (name: string, help: string, type: "counter" | "gauge", value: number): Family => {
-    return { name, help, type, unit: "", points: [{ labels: [], value }] };
-  };
+  const appended = now.size - sizeAtStart;
   return [
-    one("portcullis.ledger.appends", "Records made durable since the start", "counter", now.size - sizeAtStart),
-    one("portcullis.ledger.pending", "Records that wait for the disk", "gauge", now.pending),
-    one("portcullis.ledger.open_calls", "Permitted calls without an outcome yet", "gauge", now.openCalls),
-    {
-      ...one("portcullis.ledger.healthy", "1 while records can be written, otherwise 0", "gauge", now.healthy ? 1 : 0),
-      across: "min",
-    },
+    { ...gauge("portcullis.ledger.appends", "Records made durable since the start", "", appended), type: "counter" },
+    gauge("portcullis.ledger.records", "Durable records", "", now.size),
+    gauge("portcullis.ledger.pending", "Records that wait for the disk", "", now.pending),
+    gauge("portcullis.ledger.open_calls", "Permitted calls without an outcome yet", "", now.openCalls),
+    gauge("portcullis.ledger.healthy", "1 while records can be written, otherwise 0", "", now.healthy ? 1 : 0, "min"),
+    gauge(
+      "portcullis.ledger.flush.lag",
+      "How long the oldest record that is not durable has waited",
+      "s",
+      now.flushLagMs / 1_000,
+      "max",
+    ),
   ];
 }
 

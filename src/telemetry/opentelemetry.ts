@@ -10,7 +10,8 @@ import {
   spanName,
   startAttributes,
 } from "./conventions.js";
-import { CONVENTION_BOUNDS, failureOf, type Metrics } from "./metrics.js";
+import { failureOf, type Metrics } from "./metrics.js";
+import { CONVENTION_BOUNDS } from "./series.js";
 import { type Note, NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";

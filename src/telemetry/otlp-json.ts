@@ -1,7 +1,8 @@
 // OTLP's JSON form: ids in hex, enumerations as numbers, 64-bit integers as decimal strings, lowerCamelCase names.
 
 import { type Attributes, endAttributes, errorName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
-import { BOUNDS, CONVENTION_BOUNDS, failureOf, type Family, FINE_BOUNDS, type Point } from "./metrics.js";
+import { failureOf } from "./metrics.js";
+import { BOUNDS, CONVENTION_BOUNDS, type Family, FINE_BOUNDS, type Point } from "./series.js";
 import type { Note } from "./notes.js";
 import { NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";

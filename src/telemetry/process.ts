@@ -2,7 +2,7 @@
 // so that nobody pays for a number that nobody reads.
 
 import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
-import type { Family } from "./metrics.js";
+import { type Family, gauge } from "./series.js";
 
 const RESOLUTION_MS = 20;
 const WINDOW_MS = 10_000;
@@ -12,7 +12,12 @@ export class ProcessMetrics {
   #windowBegan = Number.NEGATIVE_INFINITY;
   #window = { mean: 0, p99: 0, max: 0 };
 
+  /** Each process of a gateway has its own. */
   families(): Family[] {
+    return this.#families().map((family) => ({ ...family, across: "each" }));
+  }
+
+  #families(): Family[] {
     const memory = process.memoryUsage();
     const cpu = process.cpuUsage();
     return [
@@ -49,10 +54,6 @@ export class ProcessMetrics {
       gauge("nodejs.eventloop.delay.max", "Longest delay of the event loop in the last window", "s", max),
     ];
   }
-}
-
-function gauge(name: string, help: string, unit: Family["unit"], value: number): Family {
-  return { name, help, type: "gauge", unit, across: "each", points: [{ labels: [], value }] };
 }
 
 /** From nanoseconds, with the sampling interval itself taken off; an empty histogram has no mean. */

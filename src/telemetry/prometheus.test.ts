@@ -135,7 +135,7 @@ describe("the scrape", () => {
     metrics.connections.add(2, "http");
     metrics.connections.add(-1, "http");
     let size = 10;
-    metrics.watchLedger(() => ({ size, pending: 2, openCalls: 3, healthy: true }));
+    metrics.watchLedger(() => ({ size, pending: 2, openCalls: 3, healthy: true, flushLagMs: 1_500 }));
     size = 14;
     metrics.ledgerFailures.inc();
     telemetry.startCall({ ...INFO, method: "m" }).end({ ...OK, outcome: "failed", errorType: "AuditFailure" });
@@ -158,6 +158,8 @@ describe("the scrape", () => {
     expect(one("portcullis_connections", { portcullis_transport: "http" })).toBe(1);
     expect(one("portcullis_ledger_appends_total")).toBe(4);
     expect(one("portcullis_ledger_pending")).toBe(2);
+    expect(one("portcullis_ledger_flush_lag_seconds")).toBe(1.5);
+    expect(one("portcullis_application_calls_total", { portcullis_app: "a", portcullis_effect: "deny" })).toBe(1);
     expect(one("portcullis_ledger_open_calls")).toBe(3);
     expect(one("portcullis_ledger_healthy")).toBe(1);
     expect(one("portcullis_ledger_failures_total")).toBe(2);
@@ -246,6 +248,6 @@ describe("cardinality is bounded", () => {
     expect(
       new Set(samples.map((s) => JSON.stringify([s.name.replace(/_(bucket|sum|count)$/, ""), { ...s.labels, le: "" }])))
         .size,
-    ).toBeLessThan(1_700);
+    ).toBeLessThan(1_700 + 2 * 1_065);
   });
 });

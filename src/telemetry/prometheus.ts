@@ -1,7 +1,7 @@
 // The Prometheus text format, version 0.0.4. OpenTelemetry's names are turned into Prometheus' by the usual rule: dots
 // become underscores, the unit is the suffix, counters end in `_total`.
 
-import { BOUNDS, type Family, type Point } from "./metrics.js";
+import { BOUNDS, type Family, type Point } from "./series.js";
 
 export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -10,6 +10,12 @@ const UNITS = { s: "_seconds", By: "_bytes", "": "" } as const;
 /** Labels whose values say nothing about applications, tools, rules or callers. */
 const PROCESS_LABELS: ReadonlySet<string> = new Set([
   "cpu.mode",
+  "db.collection.name",
+  "db.operation.name",
+  "db.system.name",
+  "error.type",
+  "portcullis.answer",
+  "portcullis.bound",
   "portcullis.signal",
   "portcullis.state",
   "portcullis.transport",

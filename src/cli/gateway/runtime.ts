@@ -30,6 +30,7 @@ import { allowanceFor, createDialer, createOutbound } from "../../upstream/index
 import { environment, takeVariable } from "../environment.js";
 import { Health } from "../health.js";
 import { watchLedger } from "../ledger-watch.js";
+import { observeStore, watchConnections, watchRuntime } from "../runtime-metrics.js";
 import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
@@ -42,7 +43,7 @@ import { pinKeeper } from "./pins.js";
 import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
 import { referenceResolver } from "./references.js";
 import { replicaName } from "./replica-name.js";
-import { serverFacts, serverFamilies } from "./server-facts.js";
+import { serverFacts, ServerMetrics } from "./server-facts.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
 import { collectFromParent } from "./worker-reports.js";
 
@@ -165,6 +166,7 @@ async function open(
     waitMs: STORE_WAIT_MS,
     ...(options.storageConnections === undefined ? {} : { maxConnections: options.storageConnections }),
     ...(options.storageListen === undefined ? {} : { listenUrl: options.storageListen }),
+    observe: observeStore(telemetry),
   });
   opened.push(() => storage.close());
   health.watchStore(storage);
@@ -184,6 +186,7 @@ async function open(
   const registry = new LedgerRegistry(storage.ledgers, telemetry);
   const file = options.publishCheckpoints;
   const recording = {
+    onAppended: (seconds: number) => telemetry.metrics.ledgerAppends.record(seconds),
     keepArguments: options.keepArguments ?? false,
     compress: options.compressLedger ?? true,
     publish: [registry.publish, ...(file === undefined ? [] : [{ file }])],
@@ -225,6 +228,7 @@ async function open(
     onSwap: async (swap) => {
       const { from, to, interim, files } = swap;
       await ledger.append({ kind: "policy", old: from, new: to, detail: { files, interim } });
+      telemetry.metrics.policyReloads.inc();
       telemetry.log.info("policy in force", { policy: to, files });
     },
     onPending: ({ to, problem }) => telemetry.log.error(POLICY_PENDING, { policy: to, problem }),
@@ -236,11 +240,12 @@ async function open(
   opened.push(() => watcher.close());
   health.watchPolicy(watcher);
   const approvals = new StoredApprovals(storage.challenges);
+  approvals.onOpen(() => telemetry.metrics.approvalsOpened.inc());
   const resolve = referenceResolver(storage, sealer);
   const allow = options.allow ?? [];
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
   const retained = new RetainedBytes(limits);
-  const calls = new CallsInFlight(limits);
+  const calls = new CallsInFlight(limits, (bound) => telemetry.metrics.shed.inc(bound));
   const sealKey = await sealKeyOf(storage, sealer);
   const post = isShared ? await Post.open({ storage, key: sealKey, retained }) : undefined;
   opened.push(() => post?.close());
@@ -275,6 +280,8 @@ async function open(
       allow,
       files: ownFiles(options, state),
       stores: join(state.dir, "servers"),
+      observe: (app, server, method, seconds, error) =>
+        telemetry.metrics.upstreamCalls.record(seconds, app, server, method, error),
       ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
     }),
     approvalAddresses: () => adminAddresses,
@@ -292,6 +299,16 @@ async function open(
   const recorder = await recordChanges({ storage, ledger, origin: originOf(nth), telemetry });
   opened.push(() => recorder.close());
   health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, applications.pendingPolicies, recorder.problem));
+  opened.push(
+    watchRuntime({
+      telemetry,
+      ledgerDir: ledger.dir,
+      watcher,
+      pendingPolicies: () => (watcher.pending ? 1 : 0) + applications.pendingPolicies,
+      storage,
+      retained: { bytes: retained, max: limits.maxRetainedBytes },
+    }),
+  );
   if (isShared) await beat(storage, replica, opened);
   const who = await options.identity({
     storage,
@@ -360,11 +377,9 @@ async function open(
   }
   const listeners = await listenAll(options, lobby, () => applications.endStreams(), opened);
   health.started();
-  telemetry.metrics.addSource(() => serverFamilies(applications));
-  telemetry.metrics.addSource(() => {
-    telemetry.metrics.connections.set(listeners.reduce((sum, listener) => sum + listener.connections, 0));
-    return [];
-  });
+  const servers = new ServerMetrics(applications);
+  telemetry.metrics.addSource(() => servers.families());
+  watchConnections(telemetry, listeners);
   return {
     state,
     storage,

@@ -1,7 +1,7 @@
 // How the servers behind this gateway are, for its operator.
 
 import type { Applications } from "../../gateway/index.js";
-import type { Family } from "../../telemetry/index.js";
+import { type Family, gauge } from "../../telemetry/index.js";
 import type { UpstreamHealth } from "../../upstream/index.js";
 
 export interface ServerFacts extends Omit<UpstreamHealth, "lastError" | "retryAt"> {
@@ -28,40 +28,67 @@ export function serverFacts(applications: Applications, replica: string): Server
   );
 }
 
-/** Numbers alone: whoever can read them need not learn whose servers these are. */
-export function serverFamilies(applications: Applications): Family[] {
-  const states = new Map<string, number>(["idle", "starting", "ready", "failed", "stopped"].map((state) => [state, 0]));
-  let open = 0;
-  let restarts = 0;
-  for (const house of applications.open) {
-    for (const link of house.links.values()) {
-      const health = link.health();
-      states.set(health.state, (states.get(health.state) ?? 0) + 1);
-      if (health.circuit !== "closed") open++;
-      restarts += health.restarts;
-    }
+const STATES = ["idle", "starting", "ready", "failed", "stopped"];
+/** Servers with a series of their own. */
+const MAX_SERVERS = 500;
+
+/** Counts restarts: a server that is no longer in use keeps what was counted for it. */
+export class ServerMetrics {
+  readonly #applications: Applications;
+  readonly #restartsOf = new WeakMap<object, number>();
+  #restarts = 0;
+
+  constructor(applications: Applications) {
+    this.#applications = applications;
   }
-  return [
-    {
-      name: "portcullis.servers",
-      help: "Downstream servers in use, by state",
-      type: "gauge",
-      unit: "",
-      points: [...states].map(([state, value]) => ({ labels: [["portcullis.state", state]], value })),
-    },
-    {
-      name: "portcullis.servers.circuit_open",
-      help: "Downstream servers that are given no calls for now because too many failed",
-      type: "gauge",
-      unit: "",
-      points: [{ labels: [], value: open }],
-    },
-    {
-      name: "portcullis.servers.restarts",
-      help: "How often connections to downstream servers in use were made anew",
-      type: "gauge",
-      unit: "",
-      points: [{ labels: [], value: restarts }],
-    },
-  ];
+
+  families(): Family[] {
+    const states = new Map<string, number>(STATES.map((state) => [state, 0]));
+    const available: Family["points"][number][] = [];
+    let open = 0;
+    for (const house of this.#applications.open) {
+      for (const link of house.links.values()) {
+        const { state, circuit, restarts } = link.health();
+        states.set(state, (states.get(state) ?? 0) + 1);
+        if (circuit !== "closed") open++;
+        this.#restarts += Math.max(0, restarts - (this.#restartsOf.get(link) ?? 0));
+        this.#restartsOf.set(link, restarts);
+        if (available.length >= MAX_SERVERS) continue;
+        const labels = [["portcullis.app", house.id] as const, ["portcullis.server", link.server] as const];
+        available.push({ labels, value: state === "failed" || circuit !== "closed" ? 0 : 1 });
+      }
+    }
+    return [
+      {
+        name: "portcullis.servers",
+        help: "Downstream servers in use, by state",
+        type: "gauge",
+        unit: "",
+        points: [...states].map(([state, value]) => ({ labels: [["portcullis.state", state]], value })),
+      },
+      gauge(
+        "portcullis.servers.circuit_open",
+        "Downstream servers that are sent no calls for now because too many failed",
+        "",
+        open,
+      ),
+      {
+        ...gauge(
+          "portcullis.server.restarts",
+          "Connections to downstream servers that were made again",
+          "",
+          this.#restarts,
+        ),
+        type: "counter",
+      },
+      {
+        name: "portcullis.server.available",
+        help: "1 while a downstream server is sent calls, 0 while it has failed or its circuit is open",
+        type: "gauge",
+        unit: "",
+        across: "min",
+        points: available,
+      },
+    ];
+  }
 }

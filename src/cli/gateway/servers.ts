@@ -1,7 +1,7 @@
 // From an entry of an application's document to a connection: references resolved, target and credentials made.
 
 import { join } from "node:path";
-import { deferredUpstream } from "../../gateway/index.js";
+import { deferredUpstream, type ObserveRequest } from "../../gateway/index.js";
 import type { ServerSandbox } from "../../host/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
 import {
@@ -36,6 +36,7 @@ export interface ConnectOptions {
   readonly files: Pick<ServerSandbox, "hidden" | "readOnly">;
   /** Directory in which each stdio server has one for what it adds to the home directory. */
   readonly stores: string;
+  readonly observe: (app: string, server: string, ...request: Parameters<ObserveRequest>) => void;
 }
 
 export function connector(options: ConnectOptions) {
@@ -64,7 +65,12 @@ export function connector(options: ConnectOptions) {
         dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
       });
     };
-    return deferredUpstream(server, make, (text) => without(secrets, text));
+    return deferredUpstream(
+      server,
+      make,
+      (text) => without(secrets, text),
+      (...request) => options.observe(application.id, server, ...request),
+    );
   };
 }
 

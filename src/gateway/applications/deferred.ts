@@ -1,6 +1,7 @@
 // A connection whose settings are still being read (secrets come from the store). To everyone else it is there already.
 
-import type { Upstream, UpstreamHealth } from "../../upstream/index.js";
+import { asFault } from "../../protocol/index.js";
+import type { Upstream, UpstreamAnswer, UpstreamCall, UpstreamHealth } from "../../upstream/index.js";
 import { callerFault } from "./caller-fault.js";
 
 const NOT_YET: UpstreamHealth = {
@@ -31,11 +32,15 @@ const NOT_YET: UpstreamHealth = {
   sandbox: undefined,
 };
 
+/** Called after each request; `error` is "" when the server returned a result. */
+export type ObserveRequest = (method: string, seconds: number, error: string) => void;
+
 /** `hide` takes out of a text what nobody may read. */
 export function deferredUpstream(
   name: string,
   make: () => Promise<Upstream>,
   hide: (text: string) => string = (text) => text,
+  observe: ObserveRequest = () => {},
 ): Upstream {
   let made: Upstream | undefined;
   let failure: Error | undefined;
@@ -63,6 +68,20 @@ export function deferredUpstream(
   const forCaller = (error: unknown): never => {
     throw callerFault(name, error);
   };
+  const request = (call: UpstreamCall): Promise<UpstreamAnswer> => {
+    const startedAt = performance.now();
+    const end = (error: string): void => observe(call.method, (performance.now() - startedAt) / 1_000, error);
+    return (made ? made.request(call) : ready().then((upstream) => upstream.request(call))).then(
+      (answer) => {
+        end(answer.kind === "error" ? "jsonrpc" : "");
+        return answer;
+      },
+      (error: unknown) => {
+        end(asFault(error).type);
+        return forCaller(error);
+      },
+    );
+  };
   return {
     name,
     get state() {
@@ -79,8 +98,7 @@ export function deferredUpstream(
       ready()
         .then((upstream) => upstream.catalogue())
         .catch(forCaller),
-    request: (call) =>
-      (made ? made.request(call) : ready().then((upstream) => upstream.request(call))).catch(forCaller),
+    request,
     watch: (uri) =>
       ready()
         .then((upstream) => upstream.watch(uri))

@@ -1,5 +1,5 @@
 export { Applications, type ApplicationsOptions } from "./applications.js";
-export { deferredUpstream } from "./deferred.js";
+export { deferredUpstream, type ObserveRequest } from "./deferred.js";
 export { matcher } from "./patterns.js";
 export { Lobby, type LobbyOptions } from "./lobby.js";
 export { PolicyBook } from "./policies.js";

@@ -7,6 +7,8 @@ import { asJson, checkName } from "./bounds.js";
 const MAX_DOCUMENT_BYTES = 256 * 1024;
 const MAX_PAYLOAD_BYTES = 8 * 1024 * 1024;
 const MAX_LIST = 1_000;
+/** Not longer than a sweep keeps them. */
+const EXPIRED_WITHIN_MS = 3_600_000;
 /** Two identical calls that arrive together and see the other's challenge come and go. */
 const MAX_ROUNDS = 5;
 
@@ -127,6 +129,20 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
         ),
       );
       return rows.map(read);
+    },
+
+    async figures() {
+      const [row] = await engine.read((sql) =>
+        sql.all(
+          `SELECT coalesce(sum(CASE WHEN expires_at > @now THEN 1 ELSE 0 END), 0) AS pending,
+             coalesce(sum(CASE WHEN expires_at > @now THEN 0 ELSE 1 END), 0) AS expired,
+             coalesce(@now - min(CASE WHEN expires_at > @now THEN created_at ELSE NULL END), 0) AS oldest
+           FROM challenges WHERE state = 'pending' AND expires_at > @now - CAST($1 AS BIGINT)`,
+          [EXPIRED_WITHIN_MS],
+        ),
+      );
+      const { pending, expired, oldest } = row as Row;
+      return { pending: Number(pending), oldestMs: Math.max(0, Number(oldest)), expired: Number(expired) };
     },
 
     onChange(listener) {
