@@ -61,6 +61,13 @@ export interface ServerEntry {
   readonly prefix?: string | undefined;
   /** How many processes or connections share the work. */
   readonly instances?: number | undefined;
+  /**
+   * When the process of a `command` is started: by the first call, where its definitions are known (`lazy`, unless
+   * given), or with its application (`eager`).
+   */
+  readonly start?: "eager" | "lazy" | undefined;
+  /** A process that was not used for so long is stopped until the next call; 0 for never, which is the default of `eager`. */
+  readonly idleStopMs?: number | undefined;
   readonly timeoutMs?: number | undefined;
   /** How long a resource that was read may be used again, where the server does not say. Not at all unless given. */
   readonly resourceTtlMs?: number | undefined;
@@ -232,6 +239,13 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
     }),
   ),
   instances: optional(count("how many share the work", 64)),
+  start: optional(oneOf("when its process is started: by the first call, or with its application", ["eager", "lazy"])),
+  idleStopMs: optional(
+    integer("a process that was not used for so long is stopped until the next call; 0 for never", {
+      min: 0,
+      max: 86_400_000,
+    }),
+  ),
   timeoutMs: optional(count("how long one call may take", 3_600_000)),
   resourceTtlMs: optional(count("how long a resource may be used again", 3_600_000)),
   readOnly: optional(patterns("tools that change nothing")),

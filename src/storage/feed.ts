@@ -123,6 +123,9 @@ export class StoredFeed implements Feed {
   }
 }
 
+/** While changes come one after the other they are read together: with many replicas each is read by all of them. */
+const GATHER_MS = 50;
+
 /** One loop for all listeners of this process. */
 class Watch {
   readonly #engine: Engine;
@@ -138,6 +141,8 @@ class Watch {
   #stopped = false;
   #stopListening: (() => Promise<void>) | undefined;
   #readAt = performance.now();
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #soon: NodeJS.Timeout | undefined;
 
   constructor(engine: Engine, feed: StoredFeed, out: FeedListener) {
     this.#engine = engine;
@@ -166,6 +171,7 @@ class Watch {
   async stop(): Promise<void> {
     this.#stopped = true;
     clearInterval(this.#timer);
+    clearTimeout(this.#soon);
     await this.#stopListening?.();
     await this.#polling;
   }
@@ -182,6 +188,16 @@ class Watch {
       this.#again = true;
       return;
     }
+    const restMs = this.#lookedAt + GATHER_MS - performance.now();
+    if (restMs > 0) {
+      this.#soon ??= setTimeout(() => {
+        this.#soon = undefined;
+        this.#poll();
+      }, restMs);
+      this.#soon.unref();
+      return;
+    }
+    this.#lookedAt = performance.now();
     this.#polling = this.#look().finally(() => {
       this.#polling = undefined;
       if (!this.#again) return;

@@ -125,6 +125,11 @@ export function addServe(program: Command): void {
     .option("--public-url <url>", "where the world reaches this gateway, to describe it to authorization servers")
     .option("--shutdown-delay <seconds>", "keep serving this long after /readyz fails at SIGTERM", seconds, 0)
     .option("--shutdown-timeout <seconds>", "time for calls under way at SIGTERM", seconds, 30)
+    .option(
+      "--idle-stop <seconds>",
+      "stop the process of a server that was not used for so long, until the next call (default 1800; 0 for never)",
+      seconds,
+    )
     .option("--max-calls <number>", "calls in flight in this process (default 4096)", callCount)
     .option("--max-app-calls <number>", "calls in flight of one application (default 2048)", callCount)
     .option("--max-agent-calls <number>", "calls in flight of one agent (default 1024)", callCount)

@@ -59,6 +59,8 @@ export interface GatewayRuntimeOptions {
   observe?: boolean;
   keepArguments?: boolean;
   modules?: readonly string[];
+  /** Processes of servers that were not used for so long are stopped until the next call; 0 for never. */
+  idleStopMs?: number;
   /** Private hosts and ranges that may be reached besides those named in documents. */
   allow?: readonly string[];
   /** Names this process among its replicas. */
@@ -282,6 +284,7 @@ async function open(
       stores: join(state.dir, "servers"),
       observe: (app, server, method, seconds, error) =>
         telemetry.metrics.upstreamCalls.record(seconds, app, server, method, error),
+      ...(options.idleStopMs === undefined ? {} : { idleStopMs: options.idleStopMs }),
       ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
     }),
     approvalAddresses: () => adminAddresses,

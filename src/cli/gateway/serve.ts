@@ -43,6 +43,8 @@ export interface ServeApplicationsOptions extends ServeLimits {
   storage?: string;
   storageConnections?: number;
   storageListen?: string;
+  /** Seconds. */
+  idleStop?: number;
   sealKey?: string;
   app?: string;
   modules?: string;
@@ -135,6 +137,7 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.storage === undefined ? {} : { storage: options.storage }),
     ...(options.storageConnections === undefined ? {} : { storageConnections: options.storageConnections }),
     ...(options.storageListen === undefined ? {} : { storageListen: options.storageListen }),
+    ...(options.idleStop === undefined ? {} : { idleStopMs: options.idleStop * 1_000 }),
     ...(options.sealKey === undefined ? {} : { sealKey: options.sealKey }),
     ...(options.policy ? { policyPaths: options.policy } : {}),
     ...(options.modules === undefined ? {} : { modules: options.modules.split(",").filter((name) => name !== "") }),

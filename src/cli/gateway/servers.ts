@@ -37,7 +37,12 @@ export interface ConnectOptions {
   /** Directory in which each stdio server has one for what it adds to the home directory. */
   readonly stores: string;
   readonly observe: (app: string, server: string, ...request: Parameters<ObserveRequest>) => void;
+  /** For processes that are started by their first call, where their entry does not say. */
+  readonly idleStopMs?: number;
 }
+
+/** As long as an application is kept open that is not used. */
+const IDLE_STOP_MS = 30 * 60_000;
 
 export function connector(options: ConnectOptions) {
   return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream => {
@@ -61,6 +66,7 @@ export function connector(options: ConnectOptions) {
         // Callers are asked through us; what a caller cannot do is refused there.
         clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
         ...(credentials ? { credentials } : {}),
+        timeouts: { idleMs: idleMsOf(entry, options.idleStopMs ?? IDLE_STOP_MS) },
         // What the operator wrote into the document is what the operator named.
         dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
       });
@@ -72,6 +78,12 @@ export function connector(options: ConnectOptions) {
       (...request) => options.observe(application.id, server, ...request),
     );
   };
+}
+
+/** Connections to a URL stay: they are cheap, and bring the news of changes. */
+function idleMsOf({ command, start, idleStopMs }: ServerEntry, defaultMs: number): number {
+  if (command === undefined) return 0;
+  return idleStopMs ?? (start === "eager" ? 0 : defaultMs);
 }
 
 /** Fewer letters of a secret give nothing away. */

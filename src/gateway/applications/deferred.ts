@@ -5,7 +5,7 @@ import type { Upstream, UpstreamAnswer, UpstreamCall, UpstreamHealth } from "../
 import { callerFault } from "./caller-fault.js";
 
 const NOT_YET: UpstreamHealth = {
-  state: "starting",
+  state: "idle",
   transport: "stdio",
   revision: undefined,
   circuit: "closed",
@@ -110,6 +110,7 @@ export function deferredUpstream(
     health: () => {
       const health = made?.health() ?? {
         ...NOT_YET,
+        ...(making ? { state: "starting" as const } : {}),
         ...(failure ? { state: "failed" as const, lastError: { at: Date.now(), message: failure.message } } : {}),
       };
       const { lastError, stderr } = health;

@@ -153,14 +153,14 @@ export class House {
   async resync(): Promise<void> {
     for (const link of this.#links.values()) {
       await link.forgetAll();
-      void link.refresh();
+      void link.reread();
     }
     await this.endpoint.resync();
   }
 
   /** An operator accepted a difference, here or elsewhere. */
   pinChanged(server: string): void {
-    void this.#links.get(server)?.refresh();
+    void this.#links.get(server)?.reread();
   }
 
   async close(): Promise<void> {
@@ -197,7 +197,7 @@ export class House {
     const fresh = wanted.filter(([server]) => !this.#links.has(server));
     const opening = fresh.map(([server, entry]) => this.#open(server, entry, isAlone).open());
     // Routes and terms may have changed for those that stay.
-    for (const [, link] of this.#links) if (!fresh.some(([server]) => server === link.server)) void link.refresh();
+    for (const [, link] of this.#links) if (!fresh.some(([server]) => server === link.server)) void link.reread();
     await Promise.race([
       Promise.allSettled(opening),
       new Promise((resolve) => setTimeout(resolve, FIRST_LOOK_MS).unref()),

@@ -13,6 +13,7 @@ import type { Link } from "../relay/relay.js";
 import { ResourceCache } from "../relay/resource-cache.js";
 import { matcher } from "./patterns.js";
 import { pool } from "./pool.js";
+import type { Remembered } from "./types.js";
 
 export interface LinkServices {
   /** What the application may keep. */
@@ -23,7 +24,7 @@ export interface LinkServices {
   /** What of it callers may see: what an operator accepted. Undefined where nothing is known of the server yet. */
   accept(server: string, entry: ServerEntry, offered: Catalogue): Promise<Catalogue>;
   /** What was accepted before, for the time until the server has started. */
-  remembered(server: string, entry: ServerEntry): Promise<Catalogue | undefined>;
+  remembered(server: string, entry: ServerEntry): Promise<Remembered | undefined>;
   offered(link: ServerLink, catalogue: Catalogue): Promise<void>;
   changed(link: ServerLink, change: UpstreamChange): void;
   failed(link: ServerLink, error: Error): void;
@@ -51,6 +52,9 @@ export class ServerLink implements Link {
   #retryMs = FIRST_RETRY_MS;
   #refreshing: Promise<void> | undefined;
   #again = false;
+  /** What the server offers was read from the server itself. */
+  #isRead = false;
+  #isRemembered = false;
   #closed = false;
 
   constructor(server: string, entry: ServerEntry, isAlone: boolean, parked: Parked, services: LinkServices) {
@@ -74,6 +78,8 @@ export class ServerLink implements Link {
   }
 
   upstream(principal: Principal): Upstream {
+    // The call starts the server: what it offers now is read beside it.
+    if (!this.#isRead && this.#isLazy) void this.refresh();
     if (this.entry.auth?.per !== "user") return this.#own;
     // An agent with a person's name is not that person: users' names have no `!` of their own.
     const user = principal.user ?? `!${principal.agent}`;
@@ -105,14 +111,22 @@ export class ServerLink implements Link {
     return this.#own.watch(uri);
   }
 
+  /** Its process is started by the first call that needs it. */
+  get #isLazy(): boolean {
+    return this.entry.command !== undefined && this.entry.start !== "eager";
+  }
+
   /** Resolves when something is known of the server, or it is known to be unreachable. */
   async open(): Promise<void> {
-    const remembered = await this.#services.remembered(this.server, this.entry);
-    if (remembered && !this.#closed) {
-      await this.#services.offered(this, remembered);
-      void this.refresh();
-      return;
-    }
+    const remembered = await this.#offerRemembered();
+    if (!remembered) return this.refresh();
+    if (!this.#isLazy || !remembered.isComplete) void this.refresh();
+  }
+
+  /** Something about the server was changed in the store. One that is not running is not started for that. */
+  async reread(): Promise<void> {
+    const isStopped = this.#isLazy && this.#own.state === "idle";
+    if (isStopped && (await this.#offerRemembered())?.isComplete) return;
     await this.refresh();
   }
 
@@ -150,6 +164,16 @@ export class ServerLink implements Link {
     await Promise.all([this.#own, ...this.#users.values()].map((upstream) => upstream.close()));
   }
 
+  /** Undefined when nothing of it was accepted before. */
+  async #offerRemembered(): Promise<Remembered | undefined> {
+    const remembered = await this.#services.remembered(this.server, this.entry);
+    if (!remembered || this.#closed) return undefined;
+    this.#isRead = false;
+    this.#isRemembered = true;
+    await this.#services.offered(this, remembered.catalogue);
+    return remembered;
+  }
+
   async #read(): Promise<void> {
     clearTimeout(this.#retry);
     try {
@@ -157,10 +181,13 @@ export class ServerLink implements Link {
       const accepted = await this.#services.accept(this.server, this.entry, offered);
       if (this.#closed) return;
       this.#retryMs = FIRST_RETRY_MS;
+      this.#isRead = true;
       await this.#services.offered(this, accepted);
     } catch (error) {
       if (this.#closed) return;
       this.#services.failed(this, error as Error);
+      // The next call tries again.
+      if (this.#isLazy && this.#isRemembered) return;
       this.#retry = setTimeout(() => void this.refresh(), this.#retryMs);
       this.#retry.unref();
       this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS);

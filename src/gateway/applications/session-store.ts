@@ -19,7 +19,9 @@ export function storedSessions(store: Sessions, replica: string, ttlMs: number):
           await store.add({ id, app, principal: agent, revision, state, owner: replica, ttlMs });
           return;
         }
-        const change = { state: { ...stored.state, ...state }, owner: replica, ttlMs };
+        // Every replica is notified of a new owner, and a handshake that stays at one concerns no other.
+        const owner = stored.owner === replica ? {} : { owner: replica };
+        const change = { state: { ...stored.state, ...state }, ...owner, ttlMs };
         if (await store.update(id, stored.version, change)) return;
       }
     },

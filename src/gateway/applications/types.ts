@@ -56,5 +56,12 @@ export type PinMode = NonNullable<ServerEntry["pin"]>;
 export interface PinKeeper {
   /** What of the offered definitions may be shown; the rest waits for an operator. */
   accept(app: string, server: string, mode: PinMode, offered: Catalogue): Promise<Catalogue>;
-  remembered(app: string, server: string, mode: PinMode): Promise<Catalogue | undefined>;
+  remembered(app: string, server: string, mode: PinMode): Promise<Remembered | undefined>;
+}
+
+/** What is known of a server that is not running. */
+export interface Remembered {
+  readonly catalogue: Catalogue;
+  /** False when it may offer more than that: resources are not pinned. */
+  readonly isComplete: boolean;
 }
