@@ -55,6 +55,31 @@ describe("limits of two replicas on one store", () => {
     expect(await shared.take("k", 10, rate)).toBe(60_000);
   });
 
+  it("let each of many replicas that use little have its part", async () => {
+    const [storage] = storages as [Storage];
+    const many = Array.from({ length: 60 }, () => sharedLimits(storage.leases));
+    const rate = { tokens: 100, periodMs: 60_000, burst: 100 };
+    const waits: number[] = [];
+    for (const each of many) waits.push(await each.take("k", 1, rate));
+    expect(waits.filter((ms) => ms > 0)).toEqual([]);
+  });
+
+  it("ask the store less and less often while much is used", async () => {
+    let asked = 0;
+    const { leases } = storages[0] as Storage;
+    const lease: typeof leases.lease = (...args) => {
+      asked++;
+      return leases.lease(...args);
+    };
+    const shared = sharedLimits({ lease, charge: leases.charge });
+    const rate = { tokens: 2_000, periodMs: 3_600_000, burst: 2_000 };
+    let taken = 0;
+    while ((await shared.take("k", 1, rate)) === 0) taken++;
+    expect(taken).toBe(2_000);
+    // 1, 2, 4, … 64, then a twentieth each; more where the machine is slow and a lease is over before it is used up.
+    expect(asked).toBeLessThan(60);
+  });
+
   it("let a call larger than the window run when the window is empty", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000 });
     expect(await isTaken(one, 50_000)).toBe(true);

@@ -6,7 +6,7 @@ import type { Leases } from "../../storage/index.js";
 
 /** What a lease holds is used soon or given up: tokens kept for later would come on top of a later window. */
 const LEASE_MS = 5_000;
-/** A lease is so much of the whole, at least one token. */
+/** A lease is at most so much of the whole, at least one token. */
 const SHARE = 20;
 const MAX_KEYS = 100_000;
 
@@ -16,6 +16,9 @@ const RETRY_CHARGE_MS = 1_000;
 
 interface Held {
   tokens: number;
+  /** How many the next lease is for, and how many were used since the last one that was over. */
+  size: number;
+  used: number;
   until: number;
   /** So many tokens, or more, are not to be had before then. */
   empty: { readonly tokens: number; readonly until: number };
@@ -33,13 +36,27 @@ export function sharedLimits(leases: Leases, now: () => number = () => performan
       if (held.size >= MAX_KEYS)
         for (const [each, { until, debt }] of held) if (until < now() && debt === 0) held.delete(each);
       if (held.size >= MAX_KEYS) throw new Error("too many callers to keep limits for");
-      entry = { tokens: 0, until: 0, empty: { tokens: 0, until: 0 }, asking: undefined, debt: 0, charging: undefined };
+      entry = {
+        tokens: 0,
+        size: 1,
+        used: 0,
+        until: 0,
+        empty: { tokens: 0, until: 0 },
+        asking: undefined,
+        debt: 0,
+        charging: undefined,
+      };
       held.set(key, entry);
     }
     return entry;
   };
   const ask = async (key: string, entry: Held, tokens: number, rate: TokenRate): Promise<void> => {
-    const want = Math.max(tokens, Math.ceil(rate.burst / SHARE));
+    // A replica that has used up a lease gets twice as much; one whose lease is over, what it used of it. Many replicas
+    // that use little of a limit would otherwise hold all of it.
+    entry.size = entry.until < now() ? entry.used : 2 * entry.size;
+    entry.size = Math.min(Math.max(1, entry.size), Math.ceil(rate.burst / SHARE));
+    if (entry.until < now()) entry.used = 0;
+    const want = Math.max(tokens, entry.size);
     const { granted, retryAfterMs } = await leases.lease(key, want, rate, tokens);
     if (granted === 0) {
       entry.empty = { tokens, until: now() + Math.max(1, retryAfterMs) };
@@ -53,6 +70,7 @@ export function sharedLimits(leases: Leases, now: () => number = () => performan
     if (entry.until < now()) entry.tokens = 0;
     const taken = Math.min(entry.tokens, tokens);
     entry.tokens -= taken;
+    entry.used += taken;
     return taken;
   };
   const takeNow = (entry: Held, tokens: number): boolean => {
