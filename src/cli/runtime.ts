@@ -25,7 +25,7 @@ import { Health } from "./health.js";
 import { watchLedger } from "./ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "./runtime-metrics.js";
 import { closeListeners } from "./shutdown.js";
-import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "./state.js";
+import { ensureState, type State, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "./state.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
 
 const LEDGER_ORIGIN = "portcullis.local/gateway";
@@ -206,7 +206,7 @@ async function openIdentity(
 ): Promise<KnownCallers | undefined> {
   const storage = await openStorage(options.storage, {
     defaultFile: join(state.dir, STORE_FILE),
-    waitMs: STORE_WAIT_MS,
+    waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
     observe: observeStore(telemetry),
   });
   opened.push(() => storage.close());

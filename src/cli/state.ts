@@ -17,6 +17,8 @@ export const DEFAULT_STATE_DIR = ".portcullis";
 export const STORE_FILE = "portcullis.db";
 /** A caller whose call needs the store learns within two seconds that it does not answer. */
 export const STORE_WAIT_MS = 1_500;
+/** No caller waits while a gateway starts, and the store may be starting as well. */
+export const STORE_START_WAIT_MS = 10_000;
 
 export function statePaths(dir: string): Omit<State, "isNew"> {
   const root = resolve(dir);

@@ -1,6 +1,6 @@
 // Storage of approval requests: in memory for one process; `storage/` has the same contract for several.
 
-import type { JsonObject } from "../protocol/index.js";
+import { type JsonObject, steadyNow } from "../protocol/index.js";
 
 export interface KeptChallenge {
   readonly id: string;
@@ -65,7 +65,7 @@ export class MemoryChallenges implements ChallengeStore {
   readonly #now: () => number;
   #chars = 0;
 
-  constructor(now: () => number = Date.now) {
+  constructor(now: () => number = steadyNow) {
     this.#now = now;
   }
 

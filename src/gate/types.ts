@@ -24,7 +24,7 @@ export interface Principal {
   readonly credential?: string;
   /** Where more scope can be had: what to say to a caller that needs it for this tool. */
   readonly stepUp?: (tool: string) => Fault | undefined;
-  /** When the key, token or delegation it came with ends, in milliseconds since 1970; undefined where it does not. */
+  /** When the key, token or delegation it came with ends, in steady time; undefined where it does not. */
   readonly expiresAt?: number;
   /** Limits of that credential. */
   readonly limits?: { readonly perMinute?: number; readonly perHour?: number };

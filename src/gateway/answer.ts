@@ -5,6 +5,7 @@ import {
   ASSUMED,
   Fault,
   httpStatus,
+  isGatewayOutage,
   isJsonObject,
   type JsonObject,
   type Request,
@@ -15,7 +16,15 @@ import type { Peer, ReplyHead } from "../transport/index.js";
 import { localRoute } from "./builtin.js";
 import { call } from "./call.js";
 import type { Cancel } from "./cancel.js";
-import { authenticateHeader, belongsInResult, type Dresser, errorText, failedResult, successText } from "./dress.js";
+import {
+  authenticateHeader,
+  belongsInResult,
+  type Dresser,
+  errorText,
+  failedResult,
+  retryHeader,
+  successText,
+} from "./dress.js";
 import type { Session } from "./session.js";
 import type { Conversation, Gateway, Route } from "./types.js";
 
@@ -96,6 +105,10 @@ function faulty(
   }
   if (fault.detail.authenticate !== undefined) {
     const head = { status: httpStatus(fault), headers: authenticateHeader(fault) };
+    return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
+  }
+  if (isGatewayOutage(fault)) {
+    const head = { status: httpStatus(fault), headers: retryHeader(fault) };
     return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
   }
   if (!asked.plain && belongsInResult(fault, request.method)) {

@@ -14,7 +14,7 @@ import {
 import { SILENT } from "./answer.js";
 import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
-import { authenticateHeader } from "./dress.js";
+import { authenticateHeader, retryHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
 import { refusedTrace } from "./refused.js";
 
@@ -52,7 +52,7 @@ async function withFaults({ gateway }: Endpoint, request: Asking, run: () => Pro
 }
 
 function fail(request: Asking, fault: Fault, traceId: string): void {
-  const headers = { ...JSON_TYPE, ...authenticateHeader(fault) };
+  const headers = { ...JSON_TYPE, ...authenticateHeader(fault), ...retryHeader(fault) };
   request.reply.end(JSON.stringify({ error: errorData(fault, traceId) }), { status: httpStatus(fault), headers });
 }
 

@@ -10,6 +10,7 @@ import {
   type ErrorType,
   Fault,
   httpStatus,
+  isGatewayOutage,
   isJsonObject,
   type JsonObject,
   type JsonValue,
@@ -25,6 +26,7 @@ import {
   type Response,
   type Revision,
   revisionNamed,
+  steadyNow,
   StrictJsonError,
   TooManyValuesError,
 } from "../protocol/index.js";
@@ -261,9 +263,10 @@ export class Endpoint implements Handler {
       case "invalid":
         return this.#refuse(inbound, message.id, message.fault, ASSUMED, 400);
       case "request":
-        this.#request(message.message, inbound).catch((error) =>
-          this.#refuse(inbound, message.message.id, asFault(error), ASSUMED, 200),
-        );
+        this.#request(message.message, inbound).catch((error) => {
+          const fault = asFault(error);
+          this.#refuse(inbound, message.message.id, fault, ASSUMED, isGatewayOutage(fault) ? httpStatus(fault) : 200);
+        });
         return;
       case "notification":
       case "response":
@@ -271,8 +274,7 @@ export class Endpoint implements Handler {
           () => inbound.reply.end(undefined, { status: 202 }),
           (error) => {
             const fault = asFault(error);
-            const traceId = refusedTrace(this.gateway, inbound.peer, fault);
-            inbound.reply.end(errorText(null, fault, ASSUMED, traceId), { status: httpStatus(fault) });
+            this.#refuse(inbound, null, fault, ASSUMED, httpStatus(fault));
           },
         );
     }
@@ -641,7 +643,7 @@ function changeBy(method: string, { uri, level }: JsonObject): SessionChange | u
 }
 
 function hasExpired({ expiresAt }: Principal): boolean {
-  return expiresAt !== undefined && expiresAt <= Date.now();
+  return expiresAt !== undefined && expiresAt <= steadyNow();
 }
 
 function note(method: string, params: JsonObject): string {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import type { Principal } from "../gate/index.js";
 import { createKey, keyIdentity, KeyRing } from "../identity/index.js";
-import { META } from "../protocol/index.js";
+import { META, steadyNow } from "../protocol/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openStorage, type Storage } from "../storage/index.js";
 import type { Channel, Reply } from "../transport/index.js";
@@ -41,7 +41,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
   });
 
   const newKey = async (lifeMs?: number): Promise<{ token: string; expiresAt: number }> => {
-    const expiresAt = lifeMs === undefined ? undefined : Date.now() + lifeMs;
+    const expiresAt = lifeMs === undefined ? undefined : steadyNow() + lifeMs;
     const made = {
       app: "blog",
       name: "k",
@@ -73,7 +73,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     const stream = await request(url, { method: "GET", headers: headers(short.token, id) });
     expect(stream.statusCode).toBe(200);
     await stream.body.text();
-    expect(Date.now()).toBeGreaterThanOrEqual(short.expiresAt);
+    expect(steadyNow()).toBeGreaterThanOrEqual(short.expiresAt);
     const again = await request(url, { method: "GET", headers: headers(lasting.token, id) });
     closing.push(() => again.body.destroy());
     expect(again.statusCode).toBe(200);
@@ -93,7 +93,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
       { "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen" },
     );
     expect(await answer.body.text()).toContain("acknowledged");
-    expect(Date.now()).toBeGreaterThanOrEqual(expiresAt);
+    expect(steadyNow()).toBeGreaterThanOrEqual(expiresAt);
   });
 
   it.concurrent("ends the stream of a call that is under way, and the answer is kept for a renewed key", async () => {
@@ -123,7 +123,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     };
     const answer = await post(url, short.token, call, id);
     const seen = await answer.body.text();
-    expect(Date.now()).toBeGreaterThanOrEqual(short.expiresAt);
+    expect(steadyNow()).toBeGreaterThanOrEqual(short.expiresAt);
     expect(seen).toContain("notifications/progress");
     const lastEvent = /^id: (.+)$/m.exec(seen)?.[1] as string;
     finish();
@@ -145,7 +145,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     socket.send(JSON.stringify(INITIALIZE));
     await answered;
     await closed;
-    expect(Date.now()).toBeGreaterThanOrEqual(expiresAt);
+    expect(steadyNow()).toBeGreaterThanOrEqual(expiresAt);
   });
 
   it.concurrent("closes its TCP connection", async () => {
@@ -158,7 +158,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     socket.write(`${JSON.stringify({ ...INITIALIZE, auth: { type: "bearer", token } })}\n`);
     await answered;
     await closed;
-    expect(Date.now()).toBeGreaterThanOrEqual(expiresAt);
+    expect(steadyNow()).toBeGreaterThanOrEqual(expiresAt);
   });
 });
 
@@ -180,7 +180,7 @@ describe("expiries", () => {
   it("prolong a connection for a renewed credential of the same caller only", async () => {
     const expiries = new Expiries();
     const [renewed, other, session] = [channel(), channel(), channel()];
-    const soon = Date.now() - 1;
+    const soon = steadyNow() - 1;
     for (const each of [renewed, other]) expiries.hold(each, principal({ expiresAt: soon }));
     expiries.hold(renewed, principal({ expiresAt: soon + 3_600_000 }));
     expiries.hold(other, principal({ expiresAt: soon + 3_600_000, credential: "another" }));
@@ -194,7 +194,7 @@ describe("expiries", () => {
   it("keep nothing of replies that have ended", () => {
     const expiries = new Expiries();
     const reply = { ended: false, end: () => {}, onAbort: () => {} } as unknown as Reply;
-    expiries.limit(reply, { expiresAt: Date.now() + 3_600_000 }).end();
+    expiries.limit(reply, { expiresAt: steadyNow() + 3_600_000 }).end();
     expect(expiries.size).toBe(0);
     expiries.close();
   });

@@ -2,6 +2,7 @@
 // connections. A call that was permitted before finishes.
 
 import type { Principal } from "../gate/index.js";
+import { steadyNow } from "../protocol/index.js";
 import type { Channel, Reply } from "../transport/index.js";
 
 interface Entry {
@@ -94,14 +95,14 @@ export class Expiries {
     if (at >= this.#due) return;
     clearTimeout(this.#timer);
     this.#due = at;
-    const pause = Math.min(MAX_PAUSE_MS, Math.max(MIN_PAUSE_MS, at - Date.now()));
+    const pause = Math.min(MAX_PAUSE_MS, Math.max(MIN_PAUSE_MS, at - steadyNow()));
     this.#timer = setTimeout(() => this.#fire(), pause);
     this.#timer.unref();
   }
 
   #fire(): void {
     this.#due = Number.POSITIVE_INFINITY;
-    const now = Date.now();
+    const now = steadyNow();
     let next = Number.POSITIVE_INFINITY;
     for (const entry of [...this.#entries]) {
       if (entry.at > now) next = Math.min(next, entry.at);

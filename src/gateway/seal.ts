@@ -3,7 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import { canonicalize, contentId, type Principal } from "../gate/index.js";
-import { Fault, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { Fault, type JsonObject, type JsonValue, storeUnavailable } from "../protocol/index.js";
 import type { Once } from "../storage/index.js";
 import { lock, unlock } from "./box.js";
 
@@ -59,7 +59,7 @@ export class Seal {
       .first(`requestState ${envelope.nonce}`, leftMs + this.#ttlMs)
       .catch((cause: unknown) => {
         if (cause instanceof Fault) throw cause;
-        throw new Fault("Unavailable", "whether `requestState` was used before cannot be told just now", { cause });
+        throw storeUnavailable(cause);
       });
     if (!isFirst) throw refused("it was already used; begin the call again");
     return { responses: envelope.responses, state: envelope.state };

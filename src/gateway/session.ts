@@ -43,7 +43,7 @@ export class Session {
   readonly streams: Streams;
   /** HTTP: the stream that a GET opened. */
   listening: EventStream | undefined;
-  lastUsed = Date.now();
+  lastUsed = performance.now();
   readonly #send: (text: string) => boolean;
   readonly #questions = new Map<RequestId, { resolve: (result: JsonObject) => void; reject: (fault: Fault) => void }>();
   #nextQuestion = 0;
@@ -197,7 +197,7 @@ export class Sessions {
   readonly #at: string | undefined;
   readonly #forget: (id: string) => void;
   readonly #touch: (ids: readonly string[]) => void;
-  #touchedAt = Date.now();
+  #touchedAt = performance.now();
 
   /** `forget` is told of sessions that are over for every replica, `touch` of those that were used since the last time. */
   constructor(
@@ -241,7 +241,7 @@ export class Sessions {
         field: "Mcp-Session-Id",
       });
     }
-    session.lastUsed = Date.now();
+    session.lastUsed = performance.now();
     return session;
   }
 
@@ -314,11 +314,11 @@ export class Sessions {
   }
 
   #sweep(): void {
-    const limit = Date.now() - this.#limits.sessionIdleMs;
+    const limit = performance.now() - this.#limits.sessionIdleMs;
     const isUsed = (session: Session): boolean =>
       session.lastUsed >= this.#touchedAt || session.underWay.size > 0 || session.listening?.live === true;
     this.#touch([...this.#sessions.values()].filter(isUsed).map(({ id }) => id));
-    this.#touchedAt = Date.now();
+    this.#touchedAt = performance.now();
     for (const session of [...this.#sessions.values()]) {
       if (session.lastUsed < limit && session.underWay.size === 0 && !session.listening?.live) {
         this.end(session, "the session was idle");

@@ -2,7 +2,7 @@
 // and what it may reach. A token never takes a caller into another application, and never adds to its credential.
 
 import { type Chain, type ChainReader, DelegationRefused, type Principal } from "../gate/index.js";
-import { Fault, isJsonObject, type JsonValue } from "../protocol/index.js";
+import { Fault, isJsonObject, type JsonValue, steadyTimeOf } from "../protocol/index.js";
 import type { Peer } from "../transport/index.js";
 import type { Identify } from "./index.js";
 
@@ -39,7 +39,7 @@ export function delegatedIdentity({ base, reader, toolOf, app }: DelegatedOption
     }
     const delegated = new Set([...chain.capabilities].flatMap((capability) => toolOf(capability) ?? []));
     const via = token === undefined ? known.via : "delegation";
-    const expiresAt = Math.min(known.expiresAt ?? Number.POSITIVE_INFINITY, chain.expires);
+    const expiresAt = Math.min(known.expiresAt ?? Number.POSITIVE_INFINITY, steadyTimeOf(chain.expires, Date.now()));
     return { ...known, ...within(known, delegated), agent: chain.agent, via, delegation: chain, expiresAt };
   };
 }

@@ -161,7 +161,7 @@ export class Journal {
     if (this.#closed) throw closedError();
     const mayTry =
       this.#recovering === undefined
-        ? this.#busySince === undefined && Date.now() >= nextTryAt
+        ? this.#busySince === undefined && performance.now() >= nextTryAt
         : this.#waiting < this.#options.maxPending;
     if (isFinal || !mayTry) {
       if (this.#gap !== undefined) this.#gap.rejected++;
@@ -413,7 +413,7 @@ export class Journal {
   #fail(cause: unknown, isFinal = false): void {
     const error = unavailable(cause, this.#segment.path);
     const { retryMs } = this.#options;
-    this.#trouble = { error, isFinal, nextTryAt: Date.now() + retryMs };
+    this.#trouble = { error, isFinal, nextTryAt: performance.now() + retryMs };
     this.#gap ??= { error, since: Date.now(), startedAt: performance.now(), rejected: 0, backoffMs: retryMs / 2 };
     this.#gap.error = error;
     this.#gap.backoffMs = Math.min(MAX_RETRY_MS, this.#gap.backoffMs * 2);

@@ -182,15 +182,21 @@ export function httpStatus(fault: Fault): number {
 
 /** Codes of a store that cannot be reached; by code, because this module knows nothing of stores. */
 const STORE_OUTAGES: ReadonlySet<unknown> = new Set(["STORAGE_UNAVAILABLE", "STORAGE_UNCERTAIN"]);
-const STORE_RETRY_MS = 1_000;
+/** Tells an outage of the gateway's own store from one of a server behind it. */
+export const STORE_OUTAGE = { component: "store", retry_after_ms: 1_000 } as const;
 
 /** The error of a caller whose call needs the store while it does not answer. Nothing was decided about the call. */
 export function storeUnavailable(cause?: unknown): Fault {
   return new Fault("Unavailable", "the gateway's store does not answer at the moment; the call did not run", {
     ...(cause === undefined ? {} : { cause }),
     suggestions: ["Try again in a moment"],
-    extra: { retry_after_ms: STORE_RETRY_MS },
+    extra: STORE_OUTAGE,
   });
+}
+
+/** The gateway cannot serve the call at the moment: over HTTP the answer has the status and `Retry-After` of the error. */
+export function isGatewayOutage(fault: Fault): boolean {
+  return fault.type === "Unavailable" && fault.detail.extra?.component === STORE_OUTAGE.component;
 }
 
 /**

@@ -8,3 +8,4 @@ export * from "./revisions/index.js";
 export * from "./sendable.js";
 export * from "./shape/index.js";
 export * from "./slices.js";
+export * from "./steady-time.js";

@@ -29,8 +29,8 @@ import type { Storage } from "./types.js";
 export interface StorageOptions {
   /** Where the store is when no address is given. */
   readonly defaultFile?: string;
-  /** How long an operation may wait for a store that is busy or away. */
-  readonly waitMs?: number;
+  /** How long an operation may take while the store is busy, away, or connected and silent. */
+  readonly waitMs?: number | (() => number);
   /** Operations that may wait at once; more fail at once. */
   readonly maxWaiting?: number;
   /** PostgreSQL: connections of this process, besides the one that listens for changes. */
@@ -114,9 +114,10 @@ export async function openStorage(url: string | undefined, options: StorageOptio
 
 async function openEngine(url: string | undefined, origin: string, options: StorageOptions): Promise<Engine> {
   const address = url ?? (options.defaultFile === undefined ? undefined : `sqlite:${options.defaultFile}`);
+  const { waitMs = DEFAULTS.waitMs } = options;
   const shared = {
     origin,
-    waitMs: options.waitMs ?? DEFAULTS.waitMs,
+    waitMs: typeof waitMs === "function" ? waitMs : () => waitMs,
     maxWaiting: options.maxWaiting ?? DEFAULTS.maxWaiting,
   };
   if (address?.startsWith("sqlite:")) {

@@ -73,13 +73,13 @@ export class OtlpExporter {
     clearInterval(this.#metricsTimer);
     this.#wake?.();
     const { shutdownMs } = this.#settings;
-    const deadline = Date.now() + shutdownMs;
+    const deadline = performance.now() + shutdownMs;
     // Nothing else of the exporter keeps the process alive; the last batch has to.
     const stay = setTimeout(() => {}, shutdownMs);
     await Promise.race([this.#sending, sleepUntil(deadline)]);
-    while (this.#queue.length > 0 && Date.now() < deadline) await this.#sendBatch(deadline);
+    while (this.#queue.length > 0 && performance.now() < deadline) await this.#sendBatch(deadline);
     this.#drop(this.#queue.splice(0).length);
-    if (this.#numbers && Date.now() < deadline) await this.#sendMetrics(deadline);
+    if (this.#numbers && performance.now() < deadline) await this.#sendMetrics(deadline);
     clearTimeout(stay);
     this.#traces?.close();
     this.#numbers?.close();
@@ -134,7 +134,7 @@ export class OtlpExporter {
 
   #attemptMs(deadline: number | undefined): number {
     const { timeoutMs } = this.#settings;
-    return deadline === undefined ? timeoutMs : Math.max(1, Math.min(timeoutMs, deadline - Date.now()));
+    return deadline === undefined ? timeoutMs : Math.max(1, Math.min(timeoutMs, deadline - performance.now()));
   }
 
   #pause(attempt: number, askedMs = 0): Promise<void> {
@@ -170,6 +170,6 @@ export class OtlpExporter {
 
 function sleepUntil(deadline: number): Promise<void> {
   return new Promise((resolve) => {
-    setTimeout(resolve, Math.max(0, deadline - Date.now())).unref();
+    setTimeout(resolve, Math.max(0, deadline - performance.now())).unref();
   });
 }

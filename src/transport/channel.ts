@@ -49,7 +49,7 @@ export class ServerChannel implements Channel, Evictable {
   #isBusy = false;
   #refusals = 0;
   #closeWhenQuiet = false;
-  #activeAt = Date.now();
+  #activeAt = performance.now();
   #lastWaiting = 0;
   #movedAt = 0;
 
@@ -103,7 +103,7 @@ export class ServerChannel implements Channel, Evictable {
   }
 
   send(text: string | Buffer): boolean {
-    this.#activeAt = Date.now();
+    this.#activeAt = performance.now();
     const more = this.#outbox.send(text);
     // Who does not take answers gets no more work done. (Only the serving side does this: if both did, two slow
     // readers would wait for each other for ever.)
@@ -256,13 +256,13 @@ export class ServerChannel implements Channel, Evictable {
 
   settle(reply: ChannelReply): void {
     this.#underWay.delete(reply);
-    this.#activeAt = Date.now();
+    this.#activeAt = performance.now();
     if (this.#admission.fault && ++this.#refusals > MAX_ANONYMOUS_REFUSALS) return this.#turnAway();
     this.#closeIfQuiet();
   }
 
   #begin(): ChannelReply {
-    this.#activeAt = Date.now();
+    this.#activeAt = performance.now();
     const reply = new ChannelReply(this);
     this.#underWay.add(reply);
     return reply;

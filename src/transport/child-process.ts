@@ -62,9 +62,9 @@ function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
 const LOOK_EVERY_MS = 20;
 
 async function goneWithin(pid: number, timeoutMs: number): Promise<boolean> {
-  const until = Date.now() + timeoutMs;
+  const until = performance.now() + timeoutMs;
   while (signalGroup(pid, 0)) {
-    if (Date.now() >= until) return false;
+    if (performance.now() >= until) return false;
     await sleep(LOOK_EVERY_MS);
   }
   return true;

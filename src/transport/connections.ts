@@ -42,7 +42,7 @@ export class Connections<T extends Evictable> {
   /** False when there is no room: the caller refuses the connection. */
   admit(connection: T): boolean {
     const { address } = connection;
-    const now = Date.now();
+    const now = performance.now();
     const same = this.#addresses.get(address) ?? { connections: new Set<T>(), lookAgainAt: 0 };
     if (this.size >= this.#max && !this.#makeRoom(now)) return false;
     if (same.connections.size >= this.#maxPerAddress && !this.#makeRoomFor(same, now)) return false;

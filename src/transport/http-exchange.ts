@@ -212,7 +212,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
   take(chunk: Buffer): void {
     // What follows an over-long start is read and dropped, so that the peer gets to see the answer.
     if (this.#overLong || this.ended) return discard(this.#req, chunk, this.#house.limits.maxMessageBytes);
-    if (this.#received === 0) this.#begunAt = Date.now();
+    if (this.#received === 0) this.#begunAt = performance.now();
     this.#received += chunk.length;
     this.#pieces++;
     if (this.#received > this.#maxBytes) this.overLong();

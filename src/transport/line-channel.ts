@@ -98,7 +98,7 @@ export function serveLines(input: Readable, output: Writable, options: LineChann
     reader.push(chunk);
     if (reader.held === 0) partialSince = 0;
     else if (partialSince === 0) {
-      partialSince = Date.now();
+      partialSince = performance.now();
       options.unfinished?.(channel);
     }
   });

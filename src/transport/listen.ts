@@ -73,7 +73,7 @@ function hostAndPort({ address, port }: AddressInfo): string {
 /** One timer for all connections of a listener; often enough for the shortest of the waits it serves. */
 export function every(shortestMs: number, sweep: (now: number) => void): NodeJS.Timeout {
   const periodMs = Math.min(5_000, Math.max(10, Math.floor(shortestMs / 4)));
-  return setInterval(() => sweep(Date.now()), periodMs).unref();
+  return setInterval(() => sweep(performance.now()), periodMs).unref();
 }
 
 /** Lets every channel finish what is under way, at most `graceMs`, then closes the rest. */

@@ -247,7 +247,7 @@ class UnfinishedMessage {
     const rest = delivered === 0 ? bytes : Math.max(0, bytes - delivered - FRAME_HEAD_BYTES);
     if (delivered === 0 || rest > 0) this.#connections.began(this.#visitor);
     const before = delivered === 0 ? this.#bytes : 0;
-    if (before === 0) this.#since = Date.now();
+    if (before === 0) this.#since = performance.now();
     this.#bytes = before + rest;
     const fragments = before === 0 && rest > 0 ? MAX_FRAGMENTS * PIECE_BYTES : 0;
     const cost = delivered === 0 ? this.#charge.bytes + rest + PIECE_BYTES + fragments : rest + fragments;
@@ -269,7 +269,7 @@ class UnfinishedMessage {
   }
 
   #countPing(): void {
-    const now = Date.now();
+    const now = performance.now();
     if (now - this.#pingsSince > SECOND) {
       this.#pings = 0;
       this.#pingsSince = now;

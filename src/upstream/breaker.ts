@@ -1,6 +1,8 @@
 // A server that keeps failing is given a rest: after so many failures in a row nothing is sent for a while, then one
 // call goes first, and what becomes of it decides. Each rest is longer than the one before, up to a limit.
 
+import { steadyNow } from "../protocol/index.js";
+
 export interface BreakerOptions {
   readonly failuresToOpen: number;
   readonly backoffMs: number;
@@ -15,7 +17,7 @@ export class Breaker {
   #openUntil: number | undefined;
   #probing = false;
 
-  constructor(options: BreakerOptions, now: () => number = Date.now) {
+  constructor(options: BreakerOptions, now: () => number = steadyNow) {
     this.#options = options;
     this.#now = now;
   }

@@ -2,7 +2,7 @@
 // failing, started again, and in the end gone with everything it had.
 
 import { createRequire } from "node:module";
-import { type Era, Fault } from "../protocol/index.js";
+import { type Era, Fault, steadyNow } from "../protocol/index.js";
 import { Announcements } from "./announcements.js";
 import { Breaker, pauseMs } from "./breaker.js";
 import { Changes } from "./changes.js";
@@ -192,7 +192,7 @@ class ManagedUpstream implements Upstream {
     if (call.cancel?.fault !== undefined) return call.cancel.fault;
     if (this.#state === "stopped") return unavailable(this.name, "it has been stopped");
     if (this.#breaker.admit()) return undefined;
-    const waitMs = Math.max(0, Math.ceil((this.#breaker.retryAt ?? 0) - Date.now()));
+    const waitMs = Math.max(0, Math.ceil((this.#breaker.retryAt ?? 0) - steadyNow()));
     const last = this.#lastError === undefined ? "" : `; last it was: ${this.#lastError.message}`;
     return unavailable(this.name, `it failed ${this.#breaker.failures} times in a row and is given a rest${last}`, {
       retry_after_ms: waitMs,

@@ -31,18 +31,34 @@ export interface Replicas {
 const main = join(root, "dist", "cli", "main.js");
 const START_TIMEOUT_MS = 60_000;
 
-export async function startReplicas(count: number, policy: string, more: readonly string[] = []): Promise<Replicas> {
+export interface ReplicaOptions {
+  /** Where replicas reach the store, when that is not its own address: a line that can be cut. */
+  readonly line?: (storage: string) => Promise<string>;
+  /** Where the ledger of a replica is. */
+  readonly ledgerDir?: (name: string) => string;
+  /** More of the environment of a replica. */
+  readonly env?: (name: string) => NodeJS.ProcessEnv;
+}
+
+export async function startReplicas(
+  count: number,
+  policy: string,
+  more: readonly string[] = [],
+  options: ReplicaOptions = {},
+): Promise<Replicas> {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-replicas-"));
   mkdirSync(join(dir, "policy"), { mode: 0o700 });
   writeFileSync(join(dir, "policy", "test.cedar"), policy);
   writeFileSync(join(dir, "seal.key"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
   const postgres = await startPostgres();
   const storage = await postgres.database();
+  const reached = (await options.line?.(storage)) ?? storage;
   const start = async (replica: Replica): Promise<void> => {
-    const args = ["--json", "--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--storage", storage];
+    const args = ["--json", "--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--storage", reached];
     const own = ["--replica", replica.name, "--ledger", replica.ledgerDir, "--challenge-wait", "0"];
     const child = spawn(process.execPath, [main, ...args, ...own, ...more, "--log-level", "error"], {
       stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...options.env?.(replica.name) },
     });
     let said = "";
     let told = "";
@@ -81,7 +97,8 @@ export async function startReplicas(count: number, policy: string, more: readonl
   };
   const all = Array.from({ length: count }, (_, i): Replica => {
     const name = `r${i + 1}`;
-    return { name, ledgerDir: join(dir, "ledgers", name), url: "", admin: "", child: undefined as never, isUp: false };
+    const ledgerDir = options.ledgerDir?.(name) ?? join(dir, "ledgers", name);
+    return { name, ledgerDir, url: "", admin: "", child: undefined as never, isUp: false };
   });
   mkdirSync(join(dir, "ledgers"));
   const close = async (): Promise<void> => {

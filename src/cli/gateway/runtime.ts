@@ -31,7 +31,7 @@ import { environment, takeVariable } from "../environment.js";
 import { Health } from "../health.js";
 import { watchLedger } from "../ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "../runtime-metrics.js";
-import { ensureState, type State, STORE_FILE, STORE_WAIT_MS } from "../state.js";
+import { ensureState, type State, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
 import { closeListeners } from "../shutdown.js";
@@ -165,7 +165,7 @@ async function open(
   opened.push(() => health.close());
   const storage = await openStorage(options.storage, {
     defaultFile: join(state.dir, STORE_FILE),
-    waitMs: STORE_WAIT_MS,
+    waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
     ...(options.storageConnections === undefined ? {} : { maxConnections: options.storageConnections }),
     ...(options.storageListen === undefined ? {} : { listenUrl: options.storageListen }),
     observe: observeStore(telemetry),

@@ -60,7 +60,7 @@ export async function oversee(count: number): Promise<number> {
       void Promise.all(left.map((worker) => new Promise((gone) => worker.once("exit", gone)))).then(() => resolve(0));
     };
     const start = (place: number, again = false): void => {
-      const began = Date.now();
+      const began = performance.now();
       const worker = cluster.fork({ [PLACE]: String(place), [AGAIN]: again ? "1" : "0" });
       workers.set(place, worker);
       reports.add(place, worker, () => {
@@ -73,7 +73,8 @@ export async function oversee(count: number): Promise<number> {
         reports.remove(place);
         if (isEnding) return;
         if (!hasServed) return resolve(code === 0 || code === null ? 1 : code);
-        const pause = Date.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
+        const pause =
+          performance.now() - began > WELL_AFTER_MS ? FIRST_PAUSE_MS : (pauses.get(place) ?? FIRST_PAUSE_MS);
         pauses.set(place, Math.min(pause * 2, LAST_PAUSE_MS));
         process.stderr.write(`worker ${place} ended (${signal ?? code}); it is started again in ${pause} ms\n`);
         setTimeout(() => {

@@ -6,7 +6,7 @@ import type { Command } from "commander";
 import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { CliError } from "../exit.js";
 import { shared } from "../options.js";
-import { statePaths, STORE_FILE } from "../state.js";
+import { statePaths, STORE_FILE, STORE_WAIT_MS } from "../state.js";
 
 export interface StoreOptions {
   storage?: string;
@@ -29,7 +29,13 @@ export async function withStore<T>(
 ): Promise<T> {
   const address = options.storage ?? process.env.PORTCULLIS_STORAGE;
   const { dir } = statePaths(shared(command).dir);
-  const storage = await openStorage(address, { defaultFile: join(dir, STORE_FILE), sweepMs: 0 });
+  // A file that another process writes is free again soon; a server that does not answer may stay away.
+  const isPostgres = address?.startsWith("postgres") === true;
+  const storage = await openStorage(address, {
+    defaultFile: join(dir, STORE_FILE),
+    sweepMs: 0,
+    ...(isPostgres ? { waitMs: STORE_WAIT_MS } : {}),
+  });
   try {
     return await work(storage);
   } finally {

@@ -1,7 +1,7 @@
 // The history of one application's definition files as all replicas share it. What arrives here can only reach one
 // application's.
 
-import { Fault } from "../../protocol/index.js";
+import { Fault, STORE_OUTAGE } from "../../protocol/index.js";
 import {
   type PackBytes,
   type Repositories,
@@ -48,7 +48,10 @@ async function told<T>(work: Promise<T>): Promise<T> {
 function faultOf(error: StorageError): unknown {
   switch (error.code) {
     case "STORAGE_UNAVAILABLE":
-      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", { cause: error });
+      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", {
+        cause: error,
+        extra: STORE_OUTAGE,
+      });
     case "STORAGE_UNCERTAIN":
       return new Fault("Unavailable", "the store went away during the change, which may or may not have happened", {
         suggestions: ["read the file again and decide anew"],

@@ -1,6 +1,6 @@
 // core.state.*: runtime values.
 
-import { Fault } from "../../protocol/index.js";
+import { Fault, STORE_OUTAGE } from "../../protocol/index.js";
 import { StorageError } from "../../storage/index.js";
 import type { Tool } from "../../tool/index.js";
 import { type Owner, ownTool } from "../own-tool.js";
@@ -160,7 +160,10 @@ function faultOf(error: StorageError): unknown {
     case "STORAGE_INVALID":
       return new Fault("ValidationError", "the store does not take this key or value", { rule: "runtimeValueKey" });
     case "STORAGE_UNAVAILABLE":
-      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", { cause: error });
+      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", {
+        cause: error,
+        extra: STORE_OUTAGE,
+      });
     default:
       return error;
   }

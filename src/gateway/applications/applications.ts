@@ -57,7 +57,7 @@ export class Applications {
   /** At once, when it is in use. */
   peek(id: string): House | undefined {
     const house = this.#open.get(id);
-    if (house) house.lastUsed = Date.now();
+    if (house) house.lastUsed = performance.now();
     return house;
   }
 
@@ -233,7 +233,7 @@ export class Applications {
   }
 
   #sweep(idleMs: number): void {
-    const limit = Date.now() - idleMs;
+    const limit = performance.now() - idleMs;
     for (const [id, house] of this.#open) if (house.lastUsed < limit && house.isIdle) this.#closeOne(id, house);
   }
 

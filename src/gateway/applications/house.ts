@@ -35,7 +35,7 @@ const POLICY_PAUSE_MS = 20;
 export class House {
   readonly id: string;
   readonly endpoint: Endpoint;
-  lastUsed = Date.now();
+  lastUsed = performance.now();
   readonly #services: HouseServices;
   /** Calls that wait for their clients. */
   readonly parked: Parked;

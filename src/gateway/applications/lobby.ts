@@ -145,7 +145,8 @@ export class Lobby implements Handler {
 
 /** Why is the operator's affair and in the log: it may speak of paths and addresses. */
 function unavailable(error: unknown): Fault {
-  return error instanceof Fault
-    ? error
+  const fault = asFault(error);
+  return fault.type !== "InternalError"
+    ? fault
     : new Fault("Unavailable", "the application cannot be opened now; its operator finds the reason in the log");
 }

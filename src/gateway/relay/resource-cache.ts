@@ -24,7 +24,7 @@ export class ResourceCache {
   readonly #charge: Charge;
 
   /** `defaultTtlMs`: for results that do not say themselves how long they hold. */
-  constructor(defaultTtlMs = 0, now: () => number = Date.now, budget?: ByteBudget) {
+  constructor(defaultTtlMs = 0, now: () => number = () => performance.now(), budget?: ByteBudget) {
     this.#charge = new Charge(budget);
     this.#defaultTtlMs = defaultTtlMs;
     this.#now = now;

@@ -2,7 +2,7 @@
 // The feed keeps it up to date; a revocation counts as soon as it is heard of.
 
 import type { Principal } from "../../gate/index.js";
-import { storeUnavailable } from "../../protocol/index.js";
+import { steadyTimeOf, storeUnavailable } from "../../protocol/index.js";
 import type { ApiKey, Change, Storage } from "../../storage/index.js";
 import { checkKeyAgent } from "./create.js";
 import { type KeyRights, readPermissions } from "./permissions.js";
@@ -225,7 +225,7 @@ export class KeyRing {
     try {
       checkKeyAgent(key.agent);
       const rights = readPermissions(key.permissions);
-      return { key, rights, principal: principalOf(key, rights) };
+      return { key, rights, principal: principalOf(key, rights, this.#storeNow()) };
     } catch (error) {
       // Written by a newer program, perhaps: a key that is not understood opens nothing.
       this.#problem(`key ${key.id} is not understood`, error);
@@ -262,7 +262,7 @@ export class KeyRing {
   }
 }
 
-function principalOf(key: ApiKey, rights: KeyRights): Principal | undefined {
+function principalOf(key: ApiKey, rights: KeyRights, storeNow: number): Principal | undefined {
   if (rights.approve.length > 0) return undefined;
   return {
     app: key.app,
@@ -272,7 +272,7 @@ function principalOf(key: ApiKey, rights: KeyRights): Principal | undefined {
     prompts: rights.prompts,
     shown: rights.read,
     credential: key.id,
-    ...(key.expiresAt === undefined ? {} : { expiresAt: key.expiresAt }),
+    ...(key.expiresAt === undefined ? {} : { expiresAt: steadyTimeOf(key.expiresAt, storeNow) }),
     ...(Object.keys(key.limits).length > 0 ? { limits: key.limits } : {}),
     scope: key.permissions,
     via: "key",

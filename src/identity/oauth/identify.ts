@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import type { Principal } from "../../gate/index.js";
 import type { Fetch } from "../../oauth/index.js";
-import { Fault, isJsonObject, type JsonValue } from "../../protocol/index.js";
+import { Fault, isJsonObject, type JsonValue, steadyNow } from "../../protocol/index.js";
 import type { HttpRequest, Peer } from "../../transport/index.js";
 import type { Identify } from "../index.js";
 import { boundTo } from "./binding.js";
@@ -63,7 +63,13 @@ export function oauthIdentity(options: OAuthIdentityOptions): OAuthIdentity {
   const tables = new Map<TrustedIssuer, ScopeTable>();
   for (const each of settings.issuers) {
     const { issuer, jwksUri } = each;
-    const keys = new IssuerKeys({ issuer, jwksUri, fetch, now, ...(pauseMs === undefined ? {} : { pauseMs }) });
+    const keys = new IssuerKeys({
+      issuer,
+      jwksUri,
+      fetch,
+      now: options.now ?? steadyNow,
+      ...(pauseMs === undefined ? {} : { pauseMs }),
+    });
     const trusted = { settings: each, keys };
     issuers.set(issuer, trusted);
     tables.set(trusted, new ScopeTable(each));

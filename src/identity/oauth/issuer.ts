@@ -3,6 +3,7 @@
 
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from "jose";
 import { discoverServer, type Fetch, fetchKeys, OAuthError, safeUrl, type ServerMetadata } from "../../oauth/index.js";
+import { steadyNow } from "../../protocol/index.js";
 
 export interface IssuerKeysOptions {
   readonly issuer: string;
@@ -31,7 +32,7 @@ export class IssuerKeys {
 
   constructor(options: IssuerKeysOptions) {
     this.#options = { ...DEFAULTS, ...options };
-    this.#now = options.now ?? Date.now;
+    this.#now = options.now ?? steadyNow;
   }
 
   /** For jose: the key a token names, within what this issuer published. */

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Principal } from "../../gate/index.js";
-import { Fault } from "../../protocol/index.js";
+import { Fault, steadyTimeOf } from "../../protocol/index.js";
 import { Granted } from "../granted.js";
 import { DEFAULT_SCOPES, type IssuerSettings } from "./settings.js";
 import { TokenRefused } from "./verify.js";
@@ -68,7 +68,7 @@ export function principalOf(
     tools,
     resources,
     prompts,
-    ...(claims.exp === undefined ? {} : { expiresAt: claims.exp * 1_000 }),
+    ...(claims.exp === undefined ? {} : { expiresAt: steadyTimeOf(claims.exp * 1_000, Date.now()) }),
     credential: credentialOf(settings.issuer, client ?? "", subject),
     ...(perMinute === undefined && perHour === undefined
       ? {}

@@ -2,6 +2,8 @@
 // commit, the mark says what became of it, and the write is neither lost nor done twice.
 
 import { randomBytes } from "node:crypto";
+import { Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { StorageError } from "../errors.js";
 import { migrate, POSTGRES } from "../migrations.js";
@@ -13,7 +15,7 @@ import { listen } from "./listen.js";
 export interface PostgresOptions {
   readonly origin: string;
   /** How long an operation tries again while the server is away. */
-  readonly waitMs: number;
+  readonly waitMs: () => number;
   readonly maxWaiting: number;
   readonly maxConnections: number;
   /** Where notifications come from, when the address of everything else is that of a pooler; `none` for polling only. */
@@ -30,6 +32,12 @@ const NOW = "CAST(extract(epoch from statement_timestamp()) * 1000 AS BIGINT)";
 /** Migrations of replicas that start together wait for each other on this number. */
 const MIGRATION_LOCK = 7_042_160;
 const INT8 = 20;
+/** For the answer of a statement that the server has ended after its timeout. */
+const GRACE_MS = 2_000;
+/** A connection that is not ready by then does not keep its place in the pool. */
+const CONNECT_MS = 2_000;
+/** How long connections get to end in order when the store is closed. */
+const END_MS = 500;
 
 export async function openPostgres(url: string, options: PostgresOptions): Promise<Engine> {
   const engine = new PostgresEngine(url, options);
@@ -51,6 +59,7 @@ class PostgresEngine implements Engine {
   readonly #settings: pg.ClientConfig;
   readonly #timeouts: Readonly<Record<string, number>>;
   readonly #heard = new Set<() => void>();
+  readonly #sockets = new Set<Socket>();
   #closed = false;
   #marks = false;
   #numbering: Promise<void> | undefined;
@@ -61,9 +70,10 @@ class PostgresEngine implements Engine {
     this.#settings = {
       connectionString: url,
       application_name: "portcullis",
-      connectionTimeoutMillis: Math.min(5_000, options.waitMs),
-      query_timeout: options.statementTimeoutMs + 2_000,
+      connectionTimeoutMillis: CONNECT_MS,
+      query_timeout: options.statementTimeoutMs + GRACE_MS,
       keepAlive: true,
+      stream: () => this.#socket(),
       types: { getTypeParser: (id: number, format?: "text" | "binary") => parser(id, format) } as pg.CustomTypesConfig,
     };
     this.#timeouts = {
@@ -77,7 +87,8 @@ class PostgresEngine implements Engine {
       max: options.maxConnections,
       idleTimeoutMillis: 30_000,
       // Not as parameters of the connection: PgBouncer refuses connections that have them.
-      onConnect: (client) => client.query(`SELECT ${this.#timeoutsFor("session")}`),
+      onConnect: (client) =>
+        client.query({ text: `SELECT ${this.#timeoutsFor("session")}`, query_timeout: CONNECT_MS } as pg.QueryConfig),
     });
     // An idle connection that the server ends is simply one fewer.
     this.#pool.on("error", () => {});
@@ -87,20 +98,27 @@ class PostgresEngine implements Engine {
   }
 
   async prepare(): Promise<void> {
-    await this.write(async (sql) => {
+    // A server that does not answer is reported as soon as for any other operation; a migration may take longer.
+    await this.read((sql) => sql.all("SELECT 1"));
+    const migrationMs = this.#options.statementTimeoutMs + GRACE_MS;
+    await this.#write(async (sql) => {
       // A migration may take longer than a statement usually waits.
       await sql.all(`SET LOCAL lock_timeout = ${Math.ceil(this.#options.statementTimeoutMs)}`);
       await sql.all("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
       await migrate(sql, POSTGRES);
-    });
+    }, migrationMs);
     this.#marks = true;
   }
 
   read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#retried(() => this.#connected((client) => work(sqlOn(client))));
+    return this.#retried((waits) => this.#connected((client) => work(sqlOn(client, waits)), waits));
   }
 
-  async write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+  write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+    return this.#write(work, this.#options.waitMs());
+  }
+
+  async #write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>, withinMs: number): Promise<T> {
     let announced = false;
     const result = await this.#retried(async (waits) => {
       const notes: Note[] = [];
@@ -108,21 +126,21 @@ class PostgresEngine implements Engine {
       let committing: Mark | undefined;
       try {
         await this.#connected(async (client) => {
-          const mark = await this.#begin(client);
-          const sql = sqlOn(client);
+          const mark = await this.#begin(client, waits);
+          const sql = sqlOn(client, waits);
           value = { done: await work(sql, (change) => notes.push(change)) };
           await this.#announce(sql, notes);
           committing = mark;
-          const { command } = await client.query("COMMIT");
+          const { command } = await client.query(bounded("COMMIT", waits));
           if (command !== "COMMIT") throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL rolled the write back");
-        });
+        }, waits);
       } catch (error) {
         if (committing === undefined || !isBroken(error)) throw error;
         if (!(await this.#hasCommitted(committing, waits))) throw error;
       }
       announced = notes.length > 0;
       return (value as { done: T }).done;
-    });
+    }, withinMs);
     if (announced) this.#number();
     return result;
   }
@@ -142,7 +160,15 @@ class PostgresEngine implements Engine {
     if (this.#closed) return;
     this.#closed = true;
     await this.#numbering;
-    await this.#pool.end();
+    // A connection whose peer is silent would not end by itself.
+    await Promise.race([this.#pool.end(), wait(END_MS, undefined, { ref: false })]);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #socket(): Socket {
+    const socket = new Socket();
+    this.#sockets.add(socket);
+    return socket.once("close", () => this.#sockets.delete(socket));
   }
 
   async #announce(sql: Sql, notes: readonly Note[]): Promise<void> {
@@ -164,7 +190,8 @@ class PostgresEngine implements Engine {
       this.#numberAgain = true;
       return;
     }
-    this.#numbering = this.#connected((client) => client.query(this.latestChange))
+    const waits = backoff(this.#options.waitMs());
+    this.#numbering = this.#connected((client) => client.query(bounded(this.latestChange, waits)), waits)
       .then(
         () => {
           for (const heard of this.#heard) heard();
@@ -179,34 +206,52 @@ class PostgresEngine implements Engine {
       });
   }
 
-  async #connected<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  async #connected<T>(work: (client: pg.PoolClient) => Promise<T>, waits: Backoff): Promise<T> {
     if (this.#closed) throw new StorageError("STORAGE_UNAVAILABLE", "the store is closed");
     if (this.#pool.waitingCount >= this.#options.maxWaiting) {
       const message = `${this.#pool.waitingCount} operations already wait for the store; try again in a moment`;
       throw new StorageError("STORAGE_UNAVAILABLE", message);
     }
-    const client = await this.#pool.connect();
+    const client = await this.#connect(waits.leftMs);
     let broken = false;
     try {
       return await work(client);
     } catch (error) {
       broken = isBroken(error) && !(error instanceof StorageError);
-      if (!broken) await client.query("ROLLBACK").catch(() => (broken = true));
+      if (!broken) await client.query(bounded("ROLLBACK", waits)).catch(() => (broken = true));
       throw error;
     } finally {
       client.release(broken);
     }
   }
 
-  async #retried<T>(work: (waits: Backoff) => Promise<T>): Promise<T> {
-    const waits = backoff(this.#options.waitMs);
+  /** The pool's own timeout begins anew with each attempt. */
+  async #connect(withinMs: number): Promise<pg.PoolClient> {
+    const connecting = this.#pool.connect();
+    const stop = new AbortController();
+    const late = wait(withinMs, undefined, { signal: stop.signal }).catch(() => undefined);
+    try {
+      const client = await Promise.race([connecting, late]);
+      if (client) return client;
+    } finally {
+      stop.abort();
+    }
+    void connecting.then(
+      (client) => client.release(),
+      () => {},
+    );
+    throw new StorageError("STORAGE_UNAVAILABLE", "timeout exceeded when trying to connect");
+  }
+
+  async #retried<T>(work: (waits: Backoff) => Promise<T>, withinMs = this.#options.waitMs()): Promise<T> {
+    const waits = backoff(withinMs);
     for (;;) {
       try {
         return await work(waits);
       } catch (error) {
         if (!isPassing(error)) throw explained(error);
         if (!(await waits.pause())) {
-          const message = `PostgreSQL has not answered for ${this.#options.waitMs} ms; nothing was written`;
+          const message = `PostgreSQL has not answered for ${withinMs} ms; nothing was written`;
           throw new StorageError("STORAGE_UNAVAILABLE", message, error);
         }
       }
@@ -220,12 +265,15 @@ class PostgresEngine implements Engine {
   }
 
   /** Begins, leaves the mark, and learns the transaction's number, in one round trip. */
-  async #begin(client: pg.PoolClient): Promise<Mark> {
+  async #begin(client: pg.PoolClient, waits: Backoff): Promise<Mark> {
     const id = randomBytes(16).toString("hex");
     // Before the first migration there is no table for marks; the migration itself may well be run twice.
     const mark = this.#marks ? `INSERT INTO commits (id, at) VALUES ('${id}', ${NOW});` : "";
     const results = (await client.query(
-      `BEGIN; SELECT ${this.#timeoutsFor("transaction")}; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
+      bounded(
+        `BEGIN; SELECT ${this.#timeoutsFor("transaction")}; ${mark} SELECT CAST(pg_current_xact_id() AS TEXT) AS number`,
+        waits,
+      ),
     )) as unknown as pg.QueryResult<{ number: string }>[];
     const [row] = results.at(-1)?.rows ?? [];
     if (!row) throw new StorageError("STORAGE_UNAVAILABLE", "PostgreSQL began no transaction");
@@ -233,10 +281,13 @@ class PostgresEngine implements Engine {
   }
 
   /** The number alone does not say what became of it: after a crash it may be given to another transaction. */
-  async #isUnderWay(number: string): Promise<boolean> {
+  async #isUnderWay(number: string, waits: Backoff): Promise<boolean> {
     try {
       const text = "SELECT pg_xact_status(CAST($1 AS xid8)) AS status";
-      const { rows } = await this.#pool.query<{ status: string | null }>(text, [number]);
+      const { rows } = await this.#connected(
+        (client) => client.query<{ status: string | null }>(bounded(text, waits), [number]),
+        waits,
+      );
       return rows[0]?.status === "in progress";
     } catch (error) {
       if ((error as { code?: string }).code === IN_THE_FUTURE) return false;
@@ -249,9 +300,10 @@ class PostgresEngine implements Engine {
     let last: unknown;
     do {
       try {
-        if (!(await this.#isUnderWay(number))) {
-          const found = await this.#pool.query("SELECT id FROM commits WHERE id = $1", [id]);
-          return found.rows.length > 0;
+        if (!(await this.#isUnderWay(number, waits))) {
+          const text = "SELECT id FROM commits WHERE id = $1";
+          const { rows } = await this.#connected((client) => client.query(bounded(text, waits), [id]), waits);
+          return rows.length > 0;
         }
         last = new Error(`transaction ${number} is in progress`);
       } catch (error) {
@@ -273,10 +325,15 @@ interface Mark {
   readonly number: string;
 }
 
-function sqlOn(client: pg.PoolClient): Sql {
+/** A statement that is given up when its operation has no time left: the server may be there and never answer. */
+function bounded(text: string, waits: Backoff): pg.QueryConfig {
+  return { text, query_timeout: waits.leftMs } as pg.QueryConfig;
+}
+
+function sqlOn(client: pg.PoolClient, waits: Backoff): Sql {
   return {
     async all(text, values = []) {
-      const { rows } = await client.query<Row>(text.replaceAll("@now", NOW), values as unknown[]);
+      const { rows } = await client.query<Row>(bounded(text.replaceAll("@now", NOW), waits), values as unknown[]);
       return rows;
     },
   };

@@ -1,6 +1,7 @@
 // A connection of its own that is notified of changes at once, and reconnects by itself when it breaks. One loop owns it:
 // at every moment there is at most one connection, and attempts are at least a pause apart, whatever closes them.
 
+import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { sleep } from "../retry.js";
 
@@ -9,6 +10,7 @@ const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
 /** A connection that lasted this long was sound: the next attempt follows soon. */
 const SOUND_MS = 5_000;
+const END_MS = 500;
 
 /** Resolves when it listens, or when the first attempt failed: polling covers for it until one succeeds. */
 export async function listen(
@@ -36,7 +38,8 @@ export async function listen(
     } catch {
       // The loop tries again.
     } finally {
-      await client.end().catch(() => {});
+      // The peer of a connection that hangs does not confirm its end.
+      await Promise.race([client.end().catch(() => {}), wait(END_MS, undefined, { ref: false })]);
     }
   };
 

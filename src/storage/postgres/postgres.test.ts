@@ -156,12 +156,12 @@ describe("PostgreSQL", () => {
       while (running) await storage.applications.get("x").catch(() => pause(10));
     });
     for (let round = 0; round < 3; round++) {
-      line.acceptAndClose();
+      await line.cut("close");
       const before = line.accepted;
       await pause(1_500);
       // The listener and each caller wait longer after each failure.
       expect(line.accepted - before).toBeLessThan(1_000);
-      line.mend();
+      await line.mend();
       const [name, last] = [`round${round}`, resyncs];
       await other.applications.put(name, {}, "test");
       // A watcher that could not read meanwhile reads everything again, and is told of what comes after.
@@ -173,8 +173,39 @@ describe("PostgreSQL", () => {
     await Promise.all(callers);
     stop();
     // Four of the pool and the one that listens.
-    expect(line.most).toBeLessThanOrEqual(5);
+    expect(line.mostOpen).toBeLessThanOrEqual(5);
     await line.close();
+  });
+
+  it("that accepts connections and never answers fails reads and writes within the bound, and works again", async () => {
+    const url = await cluster.database();
+    const line = await faultyLine(url);
+    const storage = await open(line.url, { waitMs: 1_000 });
+    try {
+      await storage.applications.put("blog", {}, "test");
+      await line.cut("swallow");
+      const began = performance.now();
+      const failures = await Promise.all(
+        // More than there are connections.
+        Array.from({ length: 12 }, (_, i) =>
+          (i % 2 === 0 ? storage.applications.get("blog") : storage.applications.put("blog", {}, "test")).then(
+            () => "answered",
+            ({ code }: { code: string }) => code,
+          ),
+        ),
+      );
+      expect(failures).toEqual(failures.map(() => "STORAGE_UNAVAILABLE"));
+      // One second, and room for a loaded machine; the statement timeout is 10 s.
+      expect(performance.now() - began).toBeLessThan(5_000);
+      await line.mend();
+      await vi.waitFor(() => storage.applications.put("blog", {}, "test"), 30_000);
+      await line.cut("swallow");
+      const closing = performance.now();
+      await storage.close();
+      expect(performance.now() - closing).toBeLessThan(10_000);
+    } finally {
+      await line.close();
+    }
   });
 
   it("that stays away fails clearly, within the bound, and works again when it is back", async () => {
@@ -227,7 +258,7 @@ describe("PostgreSQL", () => {
       const hasty = await open(line.url, { waitMs: 300 });
       line.breakAtCommit("after", 1, true);
       await expect(hasty.applications.put("unknown", {}, "test")).rejects.toMatchObject({ code: "STORAGE_UNCERTAIN" });
-      line.mend();
+      await line.mend();
       expect((await storage.applications.get("unknown"))?.revision).toBe(1);
     });
   });
@@ -247,7 +278,7 @@ describe("PostgreSQL", () => {
 
   it("removes a backlog of expired rows in one round while another replica does the same", async () => {
     const url = await cluster.database();
-    const settings = { waitMs: 30_000, maxWaiting: 100, maxConnections: 2, statementTimeoutMs: 10_000 };
+    const settings = { waitMs: () => 30_000, maxWaiting: 100, maxConnections: 2, statementTimeoutMs: 10_000 };
     const engines = await Promise.all(
       ["one", "two"].map((origin) => openPostgres(url, { ...settings, origin, stalledTransactionMs: 1_000 })),
     );

@@ -12,7 +12,7 @@ import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
 export interface SqliteOptions {
   readonly origin: string;
   /** How long an operation may wait for another process. */
-  readonly waitMs: number;
+  readonly waitMs: () => number;
   /** Operations that may wait for their turn. */
   readonly maxWaiting: number;
   readonly library?: SqliteLibrary | undefined;
@@ -166,14 +166,15 @@ class SqliteEngine implements Engine {
   }
 
   async #retried<T>(work: () => Promise<T>): Promise<T> {
-    const waits = backoff(this.#options.waitMs);
+    const withinMs = this.#options.waitMs();
+    const waits = backoff(withinMs);
     for (;;) {
       try {
         return await work();
       } catch (error) {
         if (!isBusy(error)) throw explained(error);
         if (!(await waits.pause())) {
-          const message = `another process has held the store for ${this.#options.waitMs} ms; nothing was written`;
+          const message = `another process has held the store for ${withinMs} ms; nothing was written`;
           throw new StorageError("STORAGE_UNAVAILABLE", message, error);
         }
       }

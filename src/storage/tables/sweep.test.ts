@@ -6,7 +6,7 @@ import { sweep } from "./sweep.js";
 describe("sweep", () => {
   let engine: Engine;
   beforeEach(async () => {
-    engine = await openSqlite(":memory:", { origin: "test", waitMs: 1_000, maxWaiting: 100 });
+    engine = await openSqlite(":memory:", { origin: "test", waitMs: () => 1_000, maxWaiting: 100 });
   });
   afterEach(() => engine.close());
 
