@@ -35,7 +35,7 @@ const INT8 = 20;
 /** For the answer of a statement that the server has ended after its timeout. */
 const GRACE_MS = 2_000;
 /** A connection that is not ready by then does not keep its place in the pool. */
-const CONNECT_MS = 2_000;
+const CONNECT_MS = 1_500;
 /** How long connections get to end in order when the store is closed. */
 const END_MS = 500;
 
@@ -99,7 +99,8 @@ class PostgresEngine implements Engine {
 
   async prepare(): Promise<void> {
     // A server that does not answer is reported as soon as for any other operation; a migration may take longer.
-    await this.read((sql) => sql.all("SELECT 1"));
+    const withinMs = Math.max(this.#options.waitMs(), CONNECT_MS);
+    await this.#retried((waits) => this.#connected((client) => sqlOn(client, waits).all("SELECT 1"), waits), withinMs);
     const migrationMs = this.#options.statementTimeoutMs + GRACE_MS;
     await this.#write(async (sql) => {
       // A migration may take longer than a statement usually waits.
