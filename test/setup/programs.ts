@@ -18,6 +18,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
   jq: "jq",
   make: "make",
   minisign: "minisign",
+  prometheus: "prometheus",
+  promtool: "prometheus",
   pgbouncer: "pgbouncer",
   rg: "ripgrep",
   socat: "socat",
