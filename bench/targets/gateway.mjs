@@ -16,7 +16,7 @@ writeFileSync(
   `@id("append") permit (principal, action == Action::"append", resource) when { context.arguments.text like "*" };
    @id("others") permit (principal, action in Action::"tools/call", resource) unless { resource.tags.contains("never") };`,
 );
-const { DOWNSTREAM } = process.env;
+const { DOWNSTREAM, CONNECTIONS } = process.env;
 const entry = DOWNSTREAM
   ? { url: DOWNSTREAM }
   : { command: process.execPath, args: [join(import.meta.dirname, "echo.mjs"), "--stdio"] };
@@ -51,7 +51,13 @@ await storage.close();
 const identity = keysOrLocal({ localApp: "local", isLoopback: true });
 const runtime = await startGateway({
   stateDir: dir,
-  http: { host: "127.0.0.1", port: 0 },
+  http: {
+    host: "127.0.0.1",
+    port: 0,
+    ...(CONNECTIONS
+      ? { limits: { maxConnections: Number(CONNECTIONS), maxConnectionsPerAddress: Number(CONNECTIONS) } }
+      : {}),
+  },
   telemetry: { log: { level: "error" } },
   identity: async (parts) => {
     // Keys are held as in service; the load itself comes as the local user.

@@ -6,7 +6,7 @@ import { type LedgerFile, type LedgerFs, syncFile } from "./files.js";
 import { type Segment, segmentAt } from "./segments.js";
 
 const MODE = 0o600;
-const MAX_RETRY_MS = 5_000;
+const MAX_RETRY_MS = 1_000;
 const HEAD_ROOM = 160;
 const CLOSING_TRIES = 3;
 /** So many records in one batch mean that many callers wait. */

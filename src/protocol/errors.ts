@@ -194,6 +194,10 @@ export function storeUnavailable(cause?: unknown): Fault {
   });
 }
 
+export function isStoreOutage(error: unknown): boolean {
+  return STORE_OUTAGES.has((error as { code?: unknown } | undefined)?.code);
+}
+
 /** The gateway cannot serve the call at the moment: over HTTP the answer has the status and `Retry-After` of the error. */
 export function isGatewayOutage(fault: Fault): boolean {
   return fault.type === "Unavailable" && fault.detail.extra?.component === STORE_OUTAGE.component;
@@ -205,7 +209,7 @@ export function isGatewayOutage(fault: Fault): boolean {
  */
 export function asFault(error: unknown): Fault {
   if (error instanceof Fault) return error;
-  if (STORE_OUTAGES.has((error as { code?: unknown } | undefined)?.code)) return storeUnavailable(error);
+  if (isStoreOutage(error)) return storeUnavailable(error);
   return new Fault("InternalError", "an unexpected error stopped this call; the trace id finds it in the log", {
     cause: error,
     suggestions: ["Look for the trace id in the server's log"],

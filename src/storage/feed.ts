@@ -61,6 +61,10 @@ export class StoredFeed implements Feed {
     return this.#watch?.lagMs ?? 0;
   }
 
+  resync(): void {
+    this.#watch?.resync();
+  }
+
   kept(from: number): Promise<readonly Change[]> {
     return this.#engine.read(async (sql) => {
       // Numbers what is committed and has no number yet.
@@ -166,6 +170,11 @@ class Watch {
     );
     this.#timer = setInterval(() => this.#poll(), this.#engine.pollMs);
     this.#timer.unref();
+  }
+
+  /** At the next poll, so that listeners that fail again and again do not cause more reads than that. */
+  resync(): void {
+    this.#resync = true;
   }
 
   async stop(): Promise<void> {

@@ -558,6 +558,8 @@ export interface Feed {
   latest(): Promise<number>;
   /** Milliseconds since the watch last read all changes, by the monotonic clock; 0 while nothing is watched. */
   readonly lagMs: number;
+  /** For a listener that could not read what it was told of: `resync` is called again after the next read of the feed. */
+  resync(): void;
   /** The changes from this number on that are still kept, oldest first, at most 1,000: earlier ones may be gone. */
   kept(from: number): Promise<readonly Change[]>;
   /** The last change that this ledger has recorded; for a ledger without one, that of the ledger furthest ahead. */

@@ -33,7 +33,7 @@ const START_TIMEOUT_MS = 60_000;
 
 export interface ReplicaOptions {
   /** Where replicas reach the store, when that is not its own address: a line that can be cut. */
-  readonly line?: (storage: string) => Promise<string>;
+  readonly line?: (storage: string, name: string) => Promise<string>;
   /** Where the ledger of a replica is. */
   readonly ledgerDir?: (name: string) => string;
   /** More of the environment of a replica. */
@@ -52,9 +52,22 @@ export async function startReplicas(
   writeFileSync(join(dir, "seal.key"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
   const postgres = await startPostgres();
   const storage = await postgres.database();
-  const reached = (await options.line?.(storage)) ?? storage;
+  const reached = new Map<string, string>();
   const start = async (replica: Replica): Promise<void> => {
-    const args = ["--json", "--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--storage", reached];
+    const { name } = replica;
+    if (!reached.has(name)) reached.set(name, (await options.line?.(storage, name)) ?? storage);
+    const args = [
+      "--json",
+      "--dir",
+      dir,
+      "serve",
+      "--port",
+      "0",
+      "--admin-port",
+      "0",
+      "--storage",
+      reached.get(name) as string,
+    ];
     const own = ["--replica", replica.name, "--ledger", replica.ledgerDir, "--challenge-wait", "0"];
     const child = spawn(process.execPath, [main, ...args, ...own, ...more, "--log-level", "error"], {
       stdio: ["ignore", "pipe", "pipe"],

@@ -6,6 +6,10 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "x86_64", arm64: "aarch64" };
+/** A library that shifts the wall clock of one process. */
+export const FAKETIME = `/usr/lib/${ARCHITECTURES[process.arch] ?? process.arch}-linux-gnu/faketime/libfaketime.so.1`;
+
 /** Program, or the path of one outside the search path → Debian package. */
 const PACKAGES: Readonly<Record<string, string>> = {
   bindfs: "bindfs",
@@ -27,6 +31,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   xz: "xz-utils",
   zstd: "zstd",
   "/usr/lib/openssh/sftp-server": "openssh-sftp-server",
+  [FAKETIME]: "libfaketime",
 };
 
 const DIRECTORIES = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"];

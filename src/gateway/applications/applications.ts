@@ -2,6 +2,7 @@
 // is closed when nobody has used it for a while.
 
 import type { PendingPolicy } from "../../gate/index.js";
+import { isStoreOutage } from "../../protocol/index.js";
 import type { Application, Change, Storage } from "../../storage/index.js";
 import { answerElsewhere } from "../relay/elsewhere.js";
 import { answerSessions } from "../sessions-elsewhere.js";
@@ -225,6 +226,7 @@ export class Applications {
     const before = this.#turns.get(id) ?? Promise.resolve();
     const mine = before.then(work).catch((error) => {
       log.error("a change of an application could not be taken over", { app: id, problem: (error as Error).message });
+      if (isStoreOutage(error)) this.#options.storage.feed.resync();
     });
     this.#turns.set(id, mine);
     void mine.then(() => {

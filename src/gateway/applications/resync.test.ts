@@ -15,6 +15,7 @@ function silentFeed(): { wrap: (feed: Feed) => Feed; resync: () => void } {
     wrap: (feed) => ({
       since: (seq, last) => feed.since(seq, last),
       lagMs: 0,
+      resync: () => {},
       latest: () => feed.latest(),
       kept: (from) => feed.kept(from),
       recordedBy: (ledger) => feed.recordedBy(ledger),

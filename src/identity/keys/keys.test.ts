@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Fault, type JsonValue } from "../../protocol/index.js";
-import { openStorage, type Storage } from "../../storage/index.js";
+import { openStorage, type Storage, StorageError } from "../../storage/index.js";
 import type { Peer } from "../../transport/index.js";
 import { approverOf } from "./approver.js";
 import { createKey, type KeyRequest } from "./create.js";
@@ -258,6 +258,28 @@ describe("the ring", () => {
     await there.keys.revoke(key.id, "cli:anna");
     expect(await within(1_000, async () => (await ring.find(token)) === undefined)).toBeLessThan(1_000);
     expect(ring.size).toBe(0);
+  });
+
+  it("reads keys again until it succeeds when the store was away for that read and for no read of the feed", async () => {
+    const [here, there] = (await stores(2)) as [Storage, Storage];
+    const { key, token } = await createKey(here.keys, request(), "test");
+    let failures = 0;
+    let isAway = false;
+    const away = async (): Promise<never> => {
+      failures++;
+      throw new StorageError("STORAGE_UNAVAILABLE", "the store is away");
+    };
+    const keys: Storage["keys"] = {
+      ...here.keys,
+      get: (id) => (isAway ? away() : here.keys.get(id)),
+      list: (...args) => (isAway ? away() : here.keys.list(...args)),
+    };
+    const ring = await ringOn({ ...here, keys });
+    isAway = true;
+    await there.keys.change(key.id, { permissions: ["list"], limits: {} }, "test");
+    await within(30_000, () => failures >= 2);
+    isAway = false;
+    await within(30_000, async () => (await ring.find(token))?.rights.invoke.has("core.x") === false);
   });
 
   it("knows approvers, who answer for their application and never for their own agent", async () => {

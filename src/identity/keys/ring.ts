@@ -2,7 +2,7 @@
 // The feed keeps it up to date; a revocation counts as soon as it is heard of.
 
 import type { Principal } from "../../gate/index.js";
-import { steadyTimeOf, storeUnavailable } from "../../protocol/index.js";
+import { isStoreOutage, steadyTimeOf, storeUnavailable } from "../../protocol/index.js";
 import type { ApiKey, Change, Storage } from "../../storage/index.js";
 import { checkKeyAgent } from "./create.js";
 import { type KeyRights, readPermissions } from "./permissions.js";
@@ -236,8 +236,9 @@ export class KeyRing {
   #inTurn(work: () => Promise<void>): void {
     this.#turn = this.#turn.then(work).catch(async (error) => {
       this.#problem("a change of keys could not be read; all of them are read anew", error);
-      await this.#load().catch(() => {
-        // The store is away. The feed says when it is back, and then everything is read anew.
+      await this.#load().catch((again) => {
+        // The feed may have been read meanwhile: without this, what was not read would not be read again.
+        if (isStoreOutage(again)) this.#options.storage.feed.resync();
       });
     });
   }
