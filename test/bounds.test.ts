@@ -116,9 +116,11 @@ describe("before its decision is on the disk", () => {
       dir: real.dir,
       origin: real.origin,
       append: (entry) => gone.then(() => real.append(entry)),
+      appendOutcome: (entry) => real.appendOutcome(entry),
       appendSoon: (entry) => real.appendSoon(entry),
       checkpoint: () => real.checkpoint(),
       rotateKey: () => real.rotateKey(),
+      prune: (options) => real.prune(options),
       status: () => real.status(),
       close: () => real.close(),
     };

@@ -13,7 +13,7 @@ import {
 } from "../gate/index.js";
 import { createGateway, type Endpoint, type GatewayLimits, toolSummaries } from "../gateway/index.js";
 import { unknownCaller } from "../identity/index.js";
-import { type Ledger, openLedger } from "../ledger/index.js";
+import { type Ledger, openLedger, type OutcomeDurability } from "../ledger/index.js";
 import { openStorage, type Storage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
@@ -21,6 +21,7 @@ import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transp
 import { announceAdmin } from "./gateway/admin-places.js";
 import { pendingReasons, POLICY_PENDING, recordChanges } from "./gateway/record-changes.js";
 import type { GatewayRuntimeOptions, IdentityHere } from "./gateway/runtime.js";
+import { type RetentionOptions, startRetention } from "./gateway/retention.js";
 import { Health } from "./health.js";
 import { watchLedger } from "./ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "./runtime-metrics.js";
@@ -54,6 +55,10 @@ export interface RuntimeOptions {
   publishCheckpoints?: string;
   /** Compress closed files of the ledger in the background. */
   compressLedger?: boolean;
+  /** Whether the answer of a call waits for its outcome to be durable; `lazy` unless given. */
+  outcomes?: OutcomeDurability | undefined;
+  /** Where closed files of the ledger are archived, and what stays. */
+  retention?: RetentionOptions | undefined;
   /** Callers are its agents, and each holds what was delegated to it. */
   workflow?: WorkflowInForce;
   /** The store whose keys callers send; that of the data directory unless given. */
@@ -114,9 +119,11 @@ async function open(
     onAppended: (seconds) => telemetry.metrics.ledgerAppends.record(seconds),
     keepArguments: options.keepArguments ?? false,
     compress: options.compressLedger ?? true,
+    outcomes: options.outcomes ?? ("lazy" as const),
     ...(options.publishCheckpoints === undefined ? {} : { publish: { file: options.publishCheckpoints } }),
   });
   opened.push(() => ledger.close());
+  if (options.retention) opened.push(startRetention(ledger, options.retention, telemetry));
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const gate = createGate({ observe: options.observe ?? false, voices: workflow?.voices() });

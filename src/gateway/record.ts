@@ -1,4 +1,4 @@
-// The pipeline's two records. The decision is durable before anything runs; the outcome rides the next flush.
+// The pipeline's two records. The decision is durable before anything runs; the outcome rides the next flush, or is waited for where the operator chose so.
 
 import { randomBytes } from "node:crypto";
 import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../gate/index.js";
@@ -153,13 +153,14 @@ export function recordOutcome(
   decision: Decision,
   answer: Answer,
   started: number,
-): Answer {
+): Answer | Promise<Answer> {
   const bytes = answer.ok ? answer.text.length : 0;
   const latencyMs = performance.now() - started;
   const { route, intent } = prepared;
   const outcome = outcomeOf(answer);
+  let written: Promise<void> | undefined;
   if (decision.permit && !isGreeting(route)) {
-    gateway.ledger?.appendSoon({
+    written = gateway.ledger?.appendOutcome({
       kind: "outcome",
       call: prepared.callId,
       trace: proposal.span.traceId,
@@ -180,7 +181,7 @@ export function recordOutcome(
     policyHash: decision.policyHash,
     rule: decision.rules[0]?.id,
   });
-  return answer;
+  return written === undefined ? answer : written.then(() => answer);
 }
 
 function outcomeOf(answer: Answer): Outcome {

@@ -13,7 +13,15 @@ export interface Seen {
   readonly line: number;
 }
 
-export type ProblemKind = "altered" | "missing" | "misplaced" | "truncated" | "checkpoint" | "tiles" | "unreadable";
+export type ProblemKind =
+  | "altered"
+  | "missing"
+  | "misplaced"
+  | "truncated"
+  | "checkpoint"
+  | "tiles"
+  | "pruned"
+  | "unreadable";
 
 export interface Problem {
   readonly kind: ProblemKind;

@@ -1,10 +1,10 @@
 import { LedgerReadError } from "./errors.js";
-import { checkpointPath } from "./checkpoints.js";
-import { type LedgerFs, nodeFs, readSmall } from "./files.js";
-import { readVerifiers } from "./keys.js";
-import { openCheckpoint } from "./note.js";
+import { type LastCheckpoint, lastCheckpoint } from "./commitments.js";
+import { type LedgerFs, nodeFs } from "./files.js";
 import { consistencyPath, edgeAt } from "./proof.js";
 import { read } from "./read.js";
+import { listSegments } from "./segments.js";
+import { readStatements, whereItWent } from "./statement.js";
 import { tileSource } from "./tiles.js";
 
 // An export is one file: a header line, then records exactly as they stand in the log. The header holds what the
@@ -25,6 +25,7 @@ export interface ExportHeader {
 }
 
 export interface ExportOptions {
+  /** The first record that the directory still holds unless given. */
   readonly from?: number;
   /** First record left out. By default, and at most, the size of the last checkpoint: what follows is not signed. */
   readonly to?: number;
@@ -33,27 +34,39 @@ export interface ExportOptions {
 
 /** The lines of an export, each with its newline. */
 export async function* exportRecords(dir: string, options: ExportOptions = {}): AsyncGenerator<string> {
-  const { from = 0, disk = nodeFs } = options;
-  const note = await readSmall(disk, checkpointPath(dir));
-  if (note === undefined) throw new LedgerReadError(`${dir} holds no checkpoint: is it a ledger folder?`);
-  const keys = await readVerifiers(disk, dir);
-  const checkpoint = openCheckpoint(note, keys);
+  const { disk = nodeFs } = options;
+  const from = options.from ?? (await listSegments(disk, dir))[0]?.first ?? 0;
+  const checkpoint = await lastCheckpoint(disk, dir);
   const to = Math.min(options.to ?? checkpoint.size, checkpoint.size);
+  const where = whereItWent(await readStatements(disk, dir), from);
+  if (where !== undefined && (await listSegments(disk, dir))[0]?.first !== 0) {
+    throw new LedgerReadError(`record ${from} is not in ${dir} any more: ${where}`);
+  }
   if (!(from >= 0 && from < to)) {
     throw new LedgerReadError(`there are no signed records from ${from} to ${to - 1} in ${dir}`);
   }
+  yield `${JSON.stringify(await exportHeader(disk, dir, checkpoint, from, to))}\n`;
+  for await (const { line } of read(dir, { from, to, disk })) yield `${line}\n`;
+}
+
+/** What an export of the records from `from` to `to` - 1 begins with. */
+export async function exportHeader(
+  disk: LedgerFs,
+  dir: string,
+  { origin, size, note, keys }: LastCheckpoint,
+  from: number,
+  to: number,
+): Promise<ExportHeader> {
   const source = tileSource(disk, dir);
   const encode = (hashes: Buffer[]): string[] => hashes.map((hash) => hash.toString("base64"));
-  const header: ExportHeader = {
+  return {
     portcullis_export: 1,
-    origin: checkpoint.origin,
+    origin,
     from,
     to,
     edge: encode(await edgeAt(source, from)),
-    consistency: encode(await consistencyPath(source, to, checkpoint.size)),
+    consistency: encode(await consistencyPath(source, to, size)),
     checkpoint: note,
     public_keys: keys.map((key) => key.vkey),
   };
-  yield `${JSON.stringify(header)}\n`;
-  for await (const { line } of read(dir, { from, to, disk })) yield `${line}\n`;
 }

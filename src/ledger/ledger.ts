@@ -5,12 +5,13 @@ import { indexCalls, isIndexed } from "./call-index.js";
 import { Checkpointer } from "./checkpoints.js";
 import { compressSegment, removeUnfinished } from "./compress-segment.js";
 import type { Commitment } from "./commitments.js";
-import { type LedgerEntry, opensCall } from "./entry.js";
+import { type LedgerEntry, opensCall, type OutcomeEntry } from "./entry.js";
 import { errnoOf, LedgerReadError, LedgerRefused, LedgerUnavailable, unavailable } from "./errors.js";
 import { type LedgerFs, type LedgerLock, nodeFs, readSmall, replaceFile } from "./files.js";
 import { Journal } from "./journal.js";
 import { finishRotation, type LedgerKeys, loadKeys, prepareRotation } from "./keys.js";
 import { isKeyName, type Signer } from "./note.js";
+import { type PruneOptions, type PruneResult, pruneSegments } from "./prune.js";
 import type { Publish } from "./publish.js";
 import { recordsAt } from "./read.js";
 import { rebuildTiles, type TileRebuild } from "./rebuild.js";
@@ -26,6 +27,8 @@ const UNKNOWN_CHUNK = 1_000;
 const TENDING_CLOSE_MS = 1_000;
 const MAX_LINE_LIMIT = 4 << 20;
 
+export type OutcomeDurability = "flush" | "lazy";
+
 export interface LedgerOptions {
   readonly dir: string;
   /** Name of this log in its checkpoints, for instance `example.com/gateway`: no spaces, no plus. */
@@ -34,6 +37,8 @@ export interface LedgerOptions {
   readonly keyFile?: string;
   /** Write the arguments of decisions too. Off by default: then only their content id is recorded. */
   readonly keepArguments?: boolean;
+  /** Whether the answer of a call waits until its outcome is durable (`flush`) or not (`lazy`, the default). */
+  readonly outcomes?: OutcomeDurability;
   /** Where checkpoints are handed out. */
   readonly publish?: Publish | readonly Publish[];
   /** Signed checkpoints kept elsewhere that the log must still agree with. */
@@ -92,12 +97,22 @@ export interface Ledger {
   readonly origin: string;
   /** Resolves when the record is durable; rejects with `LedgerUnavailable` when it is not and will not be. */
   append(entry: LedgerEntry): Promise<Receipt>;
+  /**
+   * Records how a call ended. With `outcomes: "flush"` the promise resolves when the record is durable, or is kept in
+   * memory because the disk does not take it; with `lazy` there is nothing to wait for.
+   */
+  appendOutcome(entry: OutcomeEntry): Promise<void> | undefined;
   /** Rides the next flush. A failure makes the ledger unhealthy, and the record is written after recovery. */
   appendSoon(entry: LedgerEntry): void;
   /** Signs what is durable now, without waiting for the next turn, and gives the note. */
   checkpoint(): Promise<string>;
   /** Changes to a new signing key; the change is itself a record, in a checkpoint that both keys sign. */
   rotateKey(): Promise<{ old: string; new: string }>;
+  /**
+   * Removes closed segments whose copies in the archive were read back and checked, under a signed statement. Segments
+   * with the decision of a call that has no outcome stay. Rejects with `LedgerReadError` when a copy is missing or differs.
+   */
+  prune(options: PruneOptions): Promise<PruneResult>;
   status(): LedgerStatus;
   /** Writes what waits, signs a last checkpoint and lets the folder go. */
   close(): Promise<void>;
@@ -321,6 +336,18 @@ class OpenLedger implements Ledger {
     return this.#journal.append(entry);
   }
 
+  appendOutcome(entry: OutcomeEntry): Promise<void> | undefined {
+    if (this.#options.outcomes === "flush") {
+      return this.append(entry).then(
+        () => {},
+        // The call has run, so its outcome is written when the disk takes records again.
+        () => this.appendSoon(entry),
+      );
+    }
+    this.appendSoon(entry);
+    return undefined;
+  }
+
   appendSoon(entry: LedgerEntry): void {
     this.#journal.appendSoon(entry);
   }
@@ -395,6 +422,46 @@ class OpenLedger implements Ledger {
     this.#interrupted = undefined;
     this.#checkpointer.use([next]);
     return { old: old.vkey, new: next.vkey };
+  }
+
+  prune(options: PruneOptions): Promise<PruneResult> {
+    const { disk } = this.#options;
+    // After what compresses and indexes: two must not work on one file.
+    const pruned = this.#tending.then(async () => {
+      await this.#rebuilding;
+      return pruneSegments(
+        {
+          disk,
+          dir: this.dir,
+          origin: this.origin,
+          signer: () => this.#signer,
+          append: (entry) => this.append(entry),
+          commit: () => this.#commit(),
+          oldestOpenCall: () => this.#oldestOpenCall(),
+          stop: this.#stopBackground.signal,
+        },
+        options,
+      );
+    });
+    this.#tending = pruned.then(
+      () => {},
+      () => {},
+    );
+    return pruned;
+  }
+
+  #oldestOpenCall(): number {
+    let oldest = Number.POSITIVE_INFINITY;
+    for (const seq of this.#open.values()) oldest = Math.min(oldest, seq);
+    return oldest;
+  }
+
+  async #commit(): Promise<number> {
+    await this.#checkpointer.run();
+    const size = this.#checkpointer.size;
+    await this.#tiles.flush();
+    await this.#tiles.sync();
+    return size;
   }
 
   status(): LedgerStatus {

@@ -1,13 +1,16 @@
+import { type Archive, archivedSegments } from "./archive.js";
 import { indexCalls, indexedRecords, scannedRecords } from "./call-index.js";
-import { checkpointPath } from "./checkpoints.js";
+import { type LastCheckpoint, lastCheckpoint } from "./commitments.js";
+import { parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
-import { type LedgerFs, nodeFs, readSmall } from "./files.js";
+import { type LedgerFs, nodeFs, type ReadableFile } from "./files.js";
 import { leafHash } from "./hash.js";
 import { readVerifiers } from "./keys.js";
-import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
+import { openCheckpoint, type Verifier } from "./note.js";
 import { consistencyPath, consistent, inclusionPath, rootFromInclusion } from "./proof.js";
 import { type ReadRecord, recordsAt } from "./read.js";
-import { listSegments, type Segment } from "./segments.js";
+import { listSegments, readLines, type Segment } from "./segments.js";
+import { type PrunedSegment, readStatements, type StoredStatement, whereItWent } from "./statement.js";
 import { tileSource } from "./tiles.js";
 
 const MAX_PROOFS = 1_000;
@@ -41,23 +44,24 @@ export interface ConsistencyProof {
   readonly path: readonly string[];
 }
 
-interface Signed extends Checkpoint {
-  readonly note: string;
-  readonly signedBy: readonly Verifier[];
-}
-
-async function lastCheckpoint(disk: LedgerFs, dir: string): Promise<Signed> {
-  const note = await readSmall(disk, checkpointPath(dir));
-  if (note === undefined) throw new LedgerReadError(`${dir} holds no checkpoint: is it a ledger folder?`);
-  return { ...openCheckpoint(note, await readVerifiers(disk, dir)), note };
+export interface ProveOptions {
+  readonly disk?: LedgerFs;
+  /** Where pruned records are found. */
+  readonly archive?: Archive | undefined;
 }
 
 /** Proofs for record number `which`, or for every record of the call with that id. */
-export async function prove(dir: string, which: number | string, disk: LedgerFs = nodeFs): Promise<InclusionProof[]> {
+export async function prove(
+  dir: string,
+  which: number | string,
+  { disk = nodeFs, archive }: ProveOptions = {},
+): Promise<InclusionProof[]> {
   const checkpoint = await lastCheckpoint(disk, dir);
+  const statements = await readStatements(disk, dir);
+  const first = (await listSegments(disk, dir))[0]?.first ?? 0;
+  const pruned = statements.filter((statement) => statement.from < first);
   const proofs: InclusionProof[] = [];
-  const found = typeof which === "number" ? recordsAt(disk, dir, [which]) : recordsOfCall(disk, dir, which);
-  for await (const record of found) {
+  for await (const record of recordsOf(disk, dir, which, pruned, first, archive)) {
     if (record.seq >= checkpoint.size) {
       throw new LedgerReadError(
         `record ${record.seq} is not under a checkpoint yet (the last one covers ${checkpoint.size} records); try again in a second`,
@@ -66,8 +70,55 @@ export async function prove(dir: string, which: number | string, disk: LedgerFs 
     proofs.push(await proveRecord(disk, dir, record, checkpoint));
     if (proofs.length >= MAX_PROOFS) break;
   }
-  if (proofs.length === 0) throw new LedgerReadError(`no record in ${dir} belongs to call "${which}"`);
+  if (proofs.length === 0) {
+    const where = archive === undefined && whereItWent(pruned, first - 1);
+    const hint = where
+      ? `; records 0 to ${first - 1} are not in it any more: ${where.replace("it was", "they were")}`
+      : "";
+    throw new LedgerReadError(`no record in ${dir} belongs to call "${which}"${hint}`);
+  }
   return proofs;
+}
+
+async function* recordsOf(
+  disk: LedgerFs,
+  dir: string,
+  which: number | string,
+  pruned: readonly StoredStatement[],
+  first: number,
+  archive: Archive | undefined,
+): AsyncGenerator<Pick<ReadRecord, "seq" | "line">> {
+  if (typeof which === "number" && which >= first) return yield* recordsAt(disk, dir, [which]);
+  const where = typeof which === "number" ? whereItWent(pruned, which) : undefined;
+  if (where !== undefined && archive === undefined) {
+    throw new LedgerReadError(`record ${which} is not in ${dir} any more: ${where}`);
+  }
+  if (archive !== undefined) {
+    const isWanted = ({ from, to }: PrunedSegment): boolean =>
+      from < first && (typeof which === "string" || (which >= from && which < to));
+    for await (const { object, file } of archivedSegments(archive, pruned, isWanted)) {
+      yield* recordsIn(file, object.name, which);
+    }
+  }
+  if (typeof which === "string") yield* recordsOfCall(disk, dir, which);
+}
+
+/** The record with that number, or the records of that call, in an archived segment. */
+async function* recordsIn(
+  file: ReadableFile,
+  name: string,
+  which: number | string,
+): AsyncGenerator<Pick<ReadRecord, "seq" | "line">> {
+  const text = typeof which === "string" ? Buffer.from(`"call":${JSON.stringify(which)}`) : undefined;
+  for await (const { lines } of readLines(file, name)) {
+    for (const { bytes } of lines) {
+      if (text === undefined ? parseHead(bytes)?.seq !== which : !bytes.includes(text)) continue;
+      const record = parseRecord(bytes);
+      if (record === undefined) throw new LedgerReadError(`${name} holds a line that is not a record`);
+      if (typeof which === "string" && !("call" in record && record.call === which)) continue;
+      yield { seq: record.seq, line: bytes.toString("utf8") };
+    }
+  }
 }
 
 /**
@@ -104,8 +155,8 @@ async function* recordsOfCall(disk: LedgerFs, dir: string, call: string): AsyncG
 async function proveRecord(
   disk: LedgerFs,
   dir: string,
-  { seq, line }: ReadRecord,
-  { note, origin, size, root, signedBy }: Signed,
+  { seq, line }: Pick<ReadRecord, "seq" | "line">,
+  { note, origin, size, root, signedBy }: LastCheckpoint,
 ): Promise<InclusionProof> {
   const path = await inclusionPath(tileSource(disk, dir), seq, size);
   const leaf = Buffer.from(leafHash(line), "base64");

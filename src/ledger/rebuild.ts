@@ -2,7 +2,7 @@
 // the right edge of the tree, which the resume point holds. Until the tiles are complete a marker file makes every
 // reader of them fail instead of proving from wrong hashes.
 
-import { LedgerRefused } from "./errors.js";
+import { LedgerReadError, LedgerRefused } from "./errors.js";
 import type { LedgerFs } from "./files.js";
 import { leafHash } from "./hash.js";
 import { consistencyPath, consistent, type HashSource } from "./proof.js";
@@ -58,6 +58,12 @@ export async function rebuildTiles(
   stop: AbortSignal,
 ): Promise<void> {
   const { size, root } = rebuild;
+  const first = rebuild.segments[0]?.first ?? 0;
+  if (first > 0) {
+    throw new LedgerReadError(
+      `the tiles of ${dir} are damaged, and records 0 to ${first - 1} were pruned: stop the gateway, run \`portcullis audit restore\`, and start it again`,
+    );
+  }
   const tiles = new TileWriter(disk, dir, 0);
   const tree = new Tree(tiles.sink);
   for (const segment of rebuild.segments) {

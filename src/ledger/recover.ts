@@ -8,15 +8,14 @@ import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
 import { edgeAt, type HashSource, rootAt } from "./proof.js";
 import { checkConsistency, clearRebuild, markRebuild, type TileRebuild } from "./rebuild.js";
 import { missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
-import { isCompressed, listSegments, openSegment, type Segment, segmentAt, segmentBytes } from "./segments.js";
+import { isCompressed, lastLine, listSegments, type Segment, segmentAt, segmentBytes } from "./segments.js";
+import { edgeOf as edgeOfStatement, type StoredStatement, trustedStatements } from "./statement.js";
 import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
 import { Tree } from "./tree.js";
 
 // What a start finds out about the log: where it ends, whether it still holds everything that was signed, and which
 // calls have no outcome. A small log is read whole; a large one from its last resume point, for which the signed
 // checkpoint stored with it and the tiles vouch.
-
-const TAIL_BYTES = 64 * 1024;
 
 export interface ResumePoint {
   /** Signed checkpoint at exactly the first record of a segment. */
@@ -61,9 +60,14 @@ interface Start extends ScanStart {
 
 export async function recover(options: RecoverOptions): Promise<Recovered> {
   const { disk, dir } = options;
-  const signed = await openCommitments(options);
+  const statements = await trustedStatements(disk, dir, options.origin, options.keys);
+  const signed = await openCommitments(options, statements);
   const segments = await listSegments(disk, dir);
-  const start = (await resume(options, segments, signed)) ?? emptyStart(disk, dir);
+  const pruned = prunedBefore(segments, statements);
+  const start =
+    (await resume(options, segments, signed, pruned)) ??
+    (await afterPruned(options, segments, signed, pruned)) ??
+    emptyStart(disk, dir);
   const from = start.tree.size;
   const scan = new Scan(options, start, signed);
   let end = { segment: segmentAt(dir, 0), offset: 0, torn: null as Torn | null };
@@ -107,7 +111,10 @@ async function cutFile(disk: LedgerFs, path: string, size: number): Promise<void
 }
 
 /** Opens every checkpoint the log has to agree with, smallest first. */
-async function openCommitments({ disk, dir, origin, keys, outside }: RecoverOptions): Promise<Signed[]> {
+async function openCommitments(
+  { disk, dir, origin, keys, outside }: RecoverOptions,
+  statements: readonly StoredStatement[],
+): Promise<Signed[]> {
   const signed = [...(await storedCommitments(disk, dir)), ...outside].map(({ from, note }) => {
     try {
       return { ...openCheckpoint(note, keys), from };
@@ -122,7 +129,8 @@ async function openCommitments({ disk, dir, origin, keys, outside }: RecoverOpti
       "open it under its own origin, or use another folder",
     );
   }
-  return signed.sort((a, b) => a.size - b.size);
+  const pruned = statements.map(({ to, root, path }) => ({ origin, size: to, root, from: path }));
+  return [...signed, ...pruned].sort((a, b) => a.size - b.size);
 }
 
 /** A start in the middle of a large log, or undefined when the log has to be read from its beginning. */
@@ -130,6 +138,7 @@ async function resume(
   options: RecoverOptions,
   segments: readonly Segment[],
   signed: readonly Signed[],
+  pruned: StoredStatement | undefined,
 ): Promise<Start | undefined> {
   const { disk, dir, keys, origin } = options;
   let bytes = 0;
@@ -144,7 +153,7 @@ async function resume(
   const edge = hasTiles ? await edgeAt(source, point.size) : edgeOf(point);
   if (edge === undefined) return undefined;
 
-  const prev = await checkSealedSegments(disk, segments, point.size);
+  const prev = await checkSealedSegments(disk, segments, point.size, pruned);
   const before = signed.filter((checkpoint) => checkpoint.size <= point.size);
   if (hasTiles) await checkConsistency(source, dir, point, before);
   const tiles = new TileWriter(disk, dir, point.size);
@@ -154,7 +163,37 @@ async function resume(
   return { tree, tiles, prev, open: new Map(point.open), rebuild };
 }
 
-async function hasRoot(source: HashSource, { size, root }: Checkpoint): Promise<boolean> {
+/** The statement under which the records before the first segment were removed. */
+function prunedBefore(
+  segments: readonly Segment[],
+  statements: readonly StoredStatement[],
+): StoredStatement | undefined {
+  const first = segments[0]?.first ?? 0;
+  const last = statements.at(-1);
+  return first > 0 && last !== undefined && first <= last.to ? last : undefined;
+}
+
+/** A start behind the pruned records, or undefined when none were pruned. */
+async function afterPruned(
+  { disk, dir }: RecoverOptions,
+  segments: readonly Segment[],
+  signed: readonly Signed[],
+  pruned: StoredStatement | undefined,
+): Promise<Start | undefined> {
+  if (pruned === undefined) return undefined;
+  const { to: size, root, prev } = pruned;
+  const source = tileSource(disk, dir);
+  const before = signed.filter((checkpoint) => checkpoint.size <= size);
+  const hasTiles = (await tilesReach(disk, dir, size)) && (await hasRoot(source, { size, root }));
+  if (hasTiles) await checkConsistency(source, dir, { size, root }, before);
+  const tiles = new TileWriter(disk, dir, size);
+  const tree = new Tree(tiles.sink);
+  tree.resume(size, edgeOfStatement(pruned));
+  const rebuild = hasTiles ? undefined : { size, root, segments, signed: before };
+  return { tree, tiles, prev, open: new Map(), rebuild };
+}
+
+async function hasRoot(source: HashSource, { size, root }: Pick<Checkpoint, "size" | "root">): Promise<boolean> {
   try {
     return (await rootAt(source, size)) === root;
   } catch {
@@ -194,14 +233,19 @@ async function readResumePoint(
  * Checks that each segment before `size` ends where the next one begins; `verify` checks their contents. Returns the leaf
  * hash of the last record before `size`.
  */
-async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[], size: number): Promise<string> {
-  let prev = NO_PREV;
+async function checkSealedSegments(
+  disk: LedgerFs,
+  segments: readonly Segment[],
+  size: number,
+  pruned: StoredStatement | undefined,
+): Promise<string> {
+  let prev = pruned?.to === size ? pruned.prev : NO_PREV;
   for (const [i, segment] of segments.entries()) {
     if (segment.first >= size) break;
     const next = segments[i + 1] as Segment;
     const line = await lastLine(disk, segment);
     const last = line && parseHead(line)?.seq;
-    if (i === 0 && segment.first !== 0) throw missing(0, segment.first - 1, segment.name);
+    if (i === 0 && segment.first > (pruned?.to ?? 0)) throw missing(0, segment.first - 1, segment.name);
     if (line === undefined || last !== next.first - 1) {
       const found = last === undefined ? "does not end with a record" : `ends with record ${last}`;
       throw new LedgerRefused(`${segment.name} ${found}, but ${next.name} begins with record ${next.first}`, RESTORE);
@@ -209,20 +253,4 @@ async function checkSealedSegments(disk: LedgerFs, segments: readonly Segment[],
     prev = leafHash(line);
   }
   return prev;
-}
-
-async function lastLine(disk: LedgerFs, segment: Segment): Promise<Buffer | undefined> {
-  const file = await openSegment(disk, segment);
-  try {
-    const size = await file.size();
-    for (let want = TAIL_BYTES; ; want *= 2) {
-      const tail = Buffer.alloc(Math.min(want, size));
-      await file.read(tail, size - tail.length);
-      if (tail[tail.length - 1] !== 10) return undefined;
-      const start = tail.lastIndexOf(10, tail.length - 2) + 1;
-      if (start > 0 || tail.length === size) return tail.subarray(start, tail.length - 1);
-    }
-  } finally {
-    await file.close();
-  }
 }

@@ -8,6 +8,7 @@ import type { LedgerFs, ReadableFile } from "./files.js";
 
 const NAME = /^seq-(\d{16})\.ndjson(\.gz)?$/;
 const CHUNK_BYTES = 256 * 1024;
+const TAIL_BYTES = 64 * 1024;
 /** The longest line that is read back; appending refuses longer ones far below this. */
 export const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
@@ -130,5 +131,22 @@ export async function* readLines(
     buffer.copyWithin(0, at, filled);
     filled -= at;
     base += at;
+  }
+}
+
+/** The last line, or undefined when the file does not end with a whole one. */
+export async function lastLine(disk: LedgerFs, segment: Segment): Promise<Buffer | undefined> {
+  const file = await openSegment(disk, segment);
+  try {
+    const size = await file.size();
+    for (let want = TAIL_BYTES; ; want *= 2) {
+      const tail = Buffer.alloc(Math.min(want, size));
+      await file.read(tail, size - tail.length);
+      if (tail[tail.length - 1] !== 10) return undefined;
+      const start = tail.lastIndexOf(10, tail.length - 2) + 1;
+      if (start > 0 || tail.length === size) return tail.subarray(start, tail.length - 1);
+    }
+  } finally {
+    await file.close();
   }
 }

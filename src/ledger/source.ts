@@ -1,12 +1,14 @@
 import { basename, join } from "node:path";
+import { type Archive, archivedSegments } from "./archive.js";
 import { type Commitment, storedCommitments } from "./commitments.js";
 import { parseHead } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import type { ExportHeader } from "./export.js";
 import type { LedgerFs, ReadableFile } from "./files.js";
-import { HASH_BYTES } from "./hash.js";
+import { HASH_BYTES, NO_PREV } from "./hash.js";
 import { readVerifiers } from "./keys.js";
 import { type Line, listSegments, openSegment, readLines } from "./segments.js";
+import { edgeOf, readStatements, type StoredStatement } from "./statement.js";
 
 // What `verify` reads: a ledger folder, an export, or a bare file of records.
 
@@ -21,6 +23,12 @@ export interface VerifySource {
   readonly keys: readonly string[];
   /** Folder with `tiles/`. */
   readonly dir: string | undefined;
+  /** Statements under which records were pruned. */
+  readonly pruned: readonly StoredStatement[];
+  /** Why they cannot be read. */
+  readonly prunedProblem: string | undefined;
+  /** Leaf hash of the record before the first, where it is known. */
+  readonly prev: string | undefined;
   lines(): AsyncGenerator<SourceBatch>;
 }
 
@@ -32,27 +40,50 @@ export interface SourceBatch {
   readonly isLastSegment: boolean;
 }
 
-export async function openSource(disk: LedgerFs, path: string): Promise<VerifySource> {
+export async function openSource(disk: LedgerFs, path: string, archive?: Archive): Promise<VerifySource> {
   const facts = await disk.stat(path);
   if (facts === undefined) throw new LedgerReadError(`there is nothing at ${path}`);
-  return facts.isDirectory ? folderSource(disk, path) : fileSource(disk, path);
+  return facts.isDirectory ? folderSource(disk, path, archive) : fileSource(disk, path);
 }
 
-async function folderSource(disk: LedgerFs, dir: string): Promise<VerifySource> {
+async function folderSource(disk: LedgerFs, dir: string, archive: Archive | undefined): Promise<VerifySource> {
   // Checkpoints first: what they cover is already there, even while another process goes on writing.
   const commitments = await storedCommitments(disk, dir);
   const keys = await readVerifiers(disk, dir);
   const segments = await listSegments(disk, dir);
+  let prunedProblem: string | undefined;
+  const pruned = await readStatements(disk, dir).catch((error: Error) => {
+    if (!(error instanceof LedgerReadError)) throw error;
+    prunedProblem = error.message;
+    return [];
+  });
+  const last = pruned.at(-1);
+  const first = segments[0]?.first ?? 0;
+  // Records that are missing without a statement are looked for from the beginning, and reported.
+  const isPruned = last !== undefined && first > 0 && first <= last.to;
+  const isFromArchive = isPruned && archive !== undefined;
+  const start = isPruned && !isFromArchive ? last : undefined;
   if (segments.length === 0 && commitments.length === 0) throw new LedgerReadError(`${dir} is not a ledger folder`);
   return {
-    from: 0,
-    edge: [],
+    from: start?.to ?? 0,
+    edge: start === undefined ? [] : edgeOf(start),
+    prev: start?.prev ?? NO_PREV,
     header: undefined,
     commitments,
     keys: keys.map((key) => key.vkey),
     dir,
+    pruned,
+    prunedProblem,
     async *lines() {
+      if (isFromArchive) {
+        for await (const { object, file } of archivedSegments(archive, pruned)) {
+          for await (const { lines, torn } of linesOf(file, object.name)) {
+            yield { segment: object.name, lines, torn, isLastSegment: false };
+          }
+        }
+      }
       for (const [i, segment] of segments.entries()) {
+        if (isPruned && segment.first < last.to) continue;
         const isLastSegment = i === segments.length - 1;
         for await (const { lines, torn } of linesOf(await openSegment(disk, segment), segment.name)) {
           yield { segment: segment.name, lines, torn, isLastSegment };
@@ -82,6 +113,9 @@ async function fileSource(disk: LedgerFs, path: string): Promise<VerifySource> {
     commitments: header === undefined ? [] : [{ from: path, note: header.checkpoint }],
     keys: header?.public_keys ?? [],
     dir: undefined,
+    pruned: [],
+    prunedProblem: undefined,
+    prev: from === 0 ? NO_PREV : undefined,
     async *lines() {
       let isHeader = header !== undefined;
       for await (const { lines, torn } of linesOf(await disk.openRead(path), basename(path))) {

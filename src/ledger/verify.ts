@@ -1,23 +1,29 @@
+import { basename } from "node:path";
+import type { Archive } from "./archive.js";
 import { Chain, type Problem, type Seen } from "./chain.js";
 import type { Commitment } from "./commitments.js";
 import { parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import { type LedgerFs, nodeFs } from "./files.js";
-import { HASH_BYTES, leafHash, NO_PREV } from "./hash.js";
+import { HASH_BYTES, leafHash } from "./hash.js";
 import { type Checkpoint, openCheckpoint, parseCheckpoint, parseVkey, type Verifier } from "./note.js";
-import { consistent, rootAt } from "./proof.js";
+import { consistencyPath, consistent, inclusionPath, rootAt, rootFromInclusion } from "./proof.js";
 import { openSource, type SourceBatch, tileLeaves, type VerifySource } from "./source.js";
+import { checkStatement, PRUNE_ACTION, statementHash } from "./statement.js";
 import { rebuildMarker, tileSource } from "./tiles.js";
 import { Tree } from "./tree.js";
 
 const MAX_PROBLEMS = 50;
 const MAX_KEY_RECORDS = 10_000;
+const MAX_PRUNE_NOTES = 10;
 
 export interface VerifyOptions {
   /** Signed checkpoints kept elsewhere. What they cover cannot have been changed without notice. */
   readonly checkpoints?: readonly string[];
   /** Verifier keys known from elsewhere. Without them the keys beside the log are believed. */
   readonly publicKeys?: readonly string[];
+  /** Where pruned records are read from, to check them too. */
+  readonly archive?: Archive | undefined;
   readonly disk?: LedgerFs;
 }
 
@@ -46,6 +52,8 @@ export interface Verification {
   /** At most 50; `problemCount` says how many there were. */
   readonly problems: readonly Problem[];
   readonly problemCount: number;
+  /** Records below this number were pruned under signed statements; 0 when none were, or all were read from the archive. */
+  readonly pruned: number;
   /** Things worth knowing that are not wrong. */
   readonly notes: readonly string[];
 }
@@ -53,7 +61,7 @@ export interface Verification {
 /** Checks a ledger folder or an exported file, reading it once with bounded memory. */
 export async function verify(path: string, options: VerifyOptions = {}): Promise<Verification> {
   const { disk = nodeFs } = options;
-  const source = await openSource(disk, path);
+  const source = await openSource(disk, path, options.archive);
   const outside = (options.checkpoints ?? []).map((note, i) => ({ from: `outside checkpoint ${i + 1}`, note }));
   const review = new Review(source, [...source.commitments, ...outside], disk);
   await review.readAll();
@@ -74,6 +82,7 @@ class Review {
   /** Keys that a record of the log brings in, and that record. */
   readonly #introduced = new Map<string, number>();
   readonly #tileMismatches: Seen[] = [];
+  readonly #recordedStatements = new Set<string>();
   #to: number;
   #pinned = false;
   #origin: string | undefined;
@@ -88,6 +97,7 @@ class Review {
       const size = sizeOf(note);
       if (size !== undefined) this.#roots.set(size, "");
     }
+    for (const { to } of source.pruned) this.#roots.set(to, "");
     try {
       this.#tree.resume(source.from, source.edge ?? []);
     } catch (error) {
@@ -107,7 +117,7 @@ class Review {
 
   async readAll(): Promise<void> {
     const { from } = this.#source;
-    const chain = new Chain(from, from === 0 ? NO_PREV : undefined, this.#report);
+    const chain = new Chain(from, this.#source.prev, this.#report);
     this.#noteRoot();
     try {
       for await (const batch of this.#source.lines()) await this.#readBatch(batch, chain);
@@ -116,6 +126,76 @@ class Review {
       this.#trouble("unreadable", error.message);
     }
     chain.end();
+    if (from > 0) await this.#followPruned();
+  }
+
+  /** Roots and keys of records that were pruned, by way of the tiles. They hold only if they lead to the statement's root. */
+  async #followPruned(): Promise<void> {
+    const { dir, pruned, from } = this.#source;
+    const last = pruned.at(-1);
+    if (dir === undefined || last === undefined) return;
+    const source = tileSource(this.#disk, dir);
+    const earlier = [
+      ...this.#commitments.flatMap(({ note }) => tryParse(note) ?? []),
+      ...pruned.map(({ to, root }) => ({ size: to, root })),
+    ];
+    try {
+      for (const { size, root } of earlier) {
+        if (size >= from) continue;
+        const path = await consistencyPath(source, size, last.to);
+        if (consistent(size, root, last.to, last.root, path)) this.#roots.set(size, root);
+      }
+      for (const line of pruned.flatMap((statement) => statement.keys)) {
+        const bytes = Buffer.from(line);
+        const seq = parseHead(bytes)?.seq ?? last.to;
+        const path = await inclusionPath(source, Math.min(seq, last.to - 1), last.to);
+        const leaf = Buffer.from(leafHash(bytes), "base64");
+        if (rootFromInclusion(leaf, seq, last.to, path)?.toString("base64") === last.root) this.#noteKey(bytes);
+      }
+    } catch (error) {
+      if (!(error instanceof LedgerReadError)) throw error;
+      this.#trouble("tiles", error.message);
+    }
+  }
+
+  /** Every statement is signed and holds the root of the records; the last is recorded in what remains. */
+  #checkStatements(trusted: readonly Verifier[]): void {
+    const { pruned, prunedProblem, from } = this.#source;
+    if (prunedProblem !== undefined) this.#trouble("pruned", prunedProblem);
+    for (const statement of pruned) {
+      const { path, to, root, origin } = statement;
+      try {
+        checkStatement(statement, trusted);
+      } catch (error) {
+        this.#trouble("pruned", `prune statement ${path} cannot be trusted: ${(error as Error).message}`);
+        continue;
+      }
+      this.#origin ??= origin;
+      if (origin !== this.#origin) {
+        this.#trouble("pruned", `prune statement ${path} is of ledger "${origin}", not of "${this.#origin}"`);
+      } else if (this.#roots.get(to) !== root) {
+        this.#trouble("pruned", `prune statement ${path} does not match: the first ${to} records have another root`);
+      }
+    }
+    const last = pruned.at(-1);
+    if (last === undefined) return;
+    if (!this.#recordedStatements.has(statementHash(last.note))) {
+      this.#trouble("pruned", `prune statement ${last.path} is not recorded in the ledger`);
+    }
+    if (from === 0) {
+      this.#notes.push(`records 0 to ${last.to - 1} were pruned, and are here or were read from the archive`);
+      return;
+    }
+    for (const { from: first, to, archive, by, at, path } of pruned.slice(-MAX_PRUNE_NOTES)) {
+      this.#notes.push(`records ${first} to ${to - 1} were pruned by ${by} at ${at} to ${archive} (${basename(path)})`);
+    }
+  }
+
+  #noteStatement(bytes: Buffer): void {
+    const record = parseRecord(bytes);
+    if (record?.kind !== "admin" || record.action !== PRUNE_ACTION) return;
+    const note = record.detail?.statement;
+    if (typeof note === "string") this.#recordedStatements.add(statementHash(note));
   }
 
   async #readBatch({ segment, lines, torn, isLastSegment }: SourceBatch, chain: Chain): Promise<void> {
@@ -130,6 +210,7 @@ class Review {
       const seen: Seen = { seq: head?.seq, prev: head?.prev, leaf, tile, segment, line: number };
       this.#add(seen, chain);
       if (bytes.includes('"kind":"key"')) this.#noteKey(bytes);
+      if (bytes.includes(PRUNE_ACTION)) this.#noteStatement(bytes);
     }
     if (torn === undefined) return;
     if (isLastSegment) {
@@ -166,6 +247,7 @@ class Review {
     this.#followRotations(trusted);
     this.#compareWithHeader();
     for (const commitment of this.#commitments) await this.#check(commitment, trusted);
+    this.#checkStatements(trusted);
     if (this.#commitments.length === 0) {
       if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the folder holds no checkpoint");
       else this.#notes.push("no checkpoint was given: only the chain could be checked");
@@ -177,6 +259,9 @@ class Review {
   async #checkTiles(): Promise<void> {
     const { dir } = this.#source;
     if (dir === undefined) return;
+    if ((await this.#disk.stat(rebuildMarker(dir))) !== undefined && this.#source.from > 0) {
+      return this.#trouble("tiles", "the tiles of pruned records are damaged; run `portcullis audit restore`");
+    }
     if ((await this.#disk.stat(rebuildMarker(dir))) !== undefined) {
       this.#notes.push("the tiles are being rebuilt: older records cannot be proved until that has finished");
       return;
@@ -232,7 +317,7 @@ class Review {
     if (edge === undefined || (header !== undefined && this.#to !== header.to)) return;
     if (header !== undefined && size > header.to) return this.#compareBeyond(from, { size, root }, header);
     if (size > this.#to) return this.#tellTruncated(from, size);
-    if (size < this.#source.from) {
+    if (size < this.#source.from && this.#source.pruned.length === 0) {
       this.#notes.push(`${from} covers only records before the first of this file`);
       return;
     }
@@ -304,6 +389,7 @@ class Review {
       covered,
       checkpoints: this.#checked,
       pinned: this.#pinned,
+      pruned: this.#source.pruned.length === 0 ? 0 : this.#source.from,
       problems: this.#problems,
       problemCount: this.#problemCount,
       notes: this.#notes,

@@ -2,6 +2,7 @@
 
 export { allowanceFor, createDialer, type Dialer, type DialerOptions, type DialTarget } from "./dialer.js";
 export { createOutbound, type Outbound } from "./outbound.js";
+export { createS3Client, type S3Client, type S3Options } from "./s3.js";
 export { ServerProcess } from "./process/server-process.js";
 export type { Difference, PinMode } from "./pins/keeper.js";
 export { PinKeeper } from "./pins/keeper.js";

@@ -14,18 +14,24 @@ import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
 import {
+  archiveSegments,
   exportRecords,
+  keptFrom,
+  type Ledger,
   LedgerLocked,
   type LedgerRecord,
   openLedger,
   prove,
   read,
   readLast,
+  restoreSegments,
   verify,
 } from "../../ledger/index.js";
+import { LOCATION_HELP, openArchive } from "../archive.js";
 import { CliError, EXIT } from "../exit.js";
 import { ledgersOf } from "../gateway/free-ledger.js";
 import { placeOf } from "../gateway/ledger-registry.js";
+import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../gateway/retention.js";
 import { ledgerDir, outFor, shared, toolsFor } from "../options.js";
 import { effectWord, paint } from "../print.js";
 import type { RegisteredLedger } from "../../storage/index.js";
@@ -38,7 +44,7 @@ const DEFAULT_LINES = 20;
 export function addAuditCommands(program: Command): void {
   const audit = program
     .command("audit")
-    .description("read, verify, prove, export and replay the ledger, and replace its key");
+    .description("read, verify, prove, export, archive and prune the ledger, replay it, and replace its key");
 
   audit
     .command("tail")
@@ -68,6 +74,7 @@ export function addAuditCommands(program: Command): void {
     .description("check every record of ledger folders or exported files; exit 1 when anything is wrong")
     .option("--checkpoint <file...>", "signed checkpoints kept elsewhere")
     .option("--key <verifier...>", "public keys known from elsewhere")
+    .option("--archive <location>", `also check pruned records in their archive: ${LOCATION_HELP}`)
     .option("--storage <address>", "the store whose registry says which ledgers there are, also PORTCULLIS_STORAGE")
     .action(async (paths: string[], options: VerifyFlags, command: Command) => {
       const out = outFor(command);
@@ -75,6 +82,7 @@ export function addAuditCommands(program: Command): void {
       // Several replicas write one ledger each; together they are one account.
       const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
       const registered = await registeredLedgers(command, options);
+      const opened = options.archive === undefined ? undefined : openArchive(options.archive);
       const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
       const checked = new Set<RegisteredLedger>();
       for (const path of ledgers) {
@@ -83,9 +91,14 @@ export function addAuditCommands(program: Command): void {
         const expected = found ? [found.note] : [];
         results.push({
           path,
-          ...(await verify(path, { checkpoints: [...checkpoints, ...expected], publicKeys: options.key })),
+          ...(await verify(path, {
+            checkpoints: [...checkpoints, ...expected],
+            publicKeys: options.key,
+            archive: opened?.archive,
+          })),
         });
       }
+      await opened?.close();
       const missing = registered.filter((each) => !checked.has(each));
       const isGood = results.every((result) => result.ok) && missing.length === 0;
       const facts = missing.map(({ origin, place, size }) => ({ origin, place, size }));
@@ -103,7 +116,7 @@ export function addAuditCommands(program: Command): void {
               ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
               ...result.notes.map((note) => `  ${note}`),
               result.ok
-                ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered} under a signed checkpoint`
+                ? `${paint.green("good")}: ${result.to - result.from} records, ${result.covered - result.from} under a signed checkpoint${result.pruned > 0 ? `, ${result.pruned} pruned before them` : ""}`
                 : paint.red(result.problemCount === 1 ? "1 problem" : `${result.problemCount} problems`),
             ]),
           ].join("\n"),
@@ -126,10 +139,9 @@ export function addAuditCommands(program: Command): void {
     .command("rotate-key [path...]")
     .description("replace the signing key of ledgers that no gateway is writing; the change is recorded")
     .action(async (paths: string[], _options: object, command: Command) => {
-      const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
       const out = outFor(command);
-      for (const path of ledgers) {
-        const { old, new: fresh } = await rotateKeyOf(path);
+      for (const path of await ledgersFor(command, paths)) {
+        const { old, new: fresh } = await withWriter(path, (ledger) => ledger.rotateKey());
         out.line({ path, old, new: fresh }, () => `${path}\n  old ${old}\n  new ${fresh}`);
       }
     });
@@ -138,8 +150,12 @@ export function addAuditCommands(program: Command): void {
     .command("prove <record>")
     .description("an inclusion proof for a record (its number, or a call id) that anyone can check")
     .option("-o, --out <file>", "write it here instead of to standard output")
-    .action(async (which: string, options: { out?: string }, command: Command) => {
-      const proofs = await prove(ledgerDir(command), /^\d+$/.test(which) ? Number(which) : which);
+    .option("--archive <location>", `where pruned records are: ${LOCATION_HELP}`)
+    .action(async (which: string, options: { out?: string; archive?: string }, command: Command) => {
+      const opened = options.archive === undefined ? undefined : openArchive(options.archive);
+      const record = /^\d+$/.test(which) ? Number(which) : which;
+      const proofs = await prove(ledgerDir(command), record, { archive: opened?.archive });
+      await opened?.close();
       if (proofs.length === 0) throw new CliError(`the ledger has no record ${which}`);
       const text = `${JSON.stringify(proofs.length === 1 ? proofs[0] : proofs, null, 2)}\n`;
       if (options.out === undefined) process.stdout.write(text);
@@ -147,6 +163,70 @@ export function addAuditCommands(program: Command): void {
         writeFileSync(options.out, text);
         outFor(command).note(`wrote ${options.out}; check it with: node examples/verify-proof.mjs ${options.out}`);
       }
+    });
+
+  audit
+    .command("archive [path...]")
+    .description("copy closed files of ledgers to an archive and check each copy; what is there already is left alone")
+    .requiredOption("--to <location>", LOCATION_HELP)
+    .action(async (paths: string[], options: { to: string }, command: Command) => {
+      const out = outFor(command);
+      const { archive, close } = openArchive(options.to);
+      for (const path of await ledgersFor(command, paths)) {
+        const result = await archiveSegments(path, archive);
+        const { copied, present, bytes, to, directory } = result;
+        out.line({ path, archive: archive.location, ...result }, () =>
+          [
+            `${path}: ${copied} files copied (${bytes} bytes), ${present} were there; records before ${to} are in`,
+            `  ${archive.location}/${directory}`,
+          ].join("\n"),
+        );
+      }
+      await close();
+    });
+
+  audit
+    .command("prune [path...]")
+    .description("remove archived files of ledgers that no gateway is writing, under a signed statement on record")
+    .requiredOption("--archive <location>", `where the copies are: ${LOCATION_HELP}`)
+    .option("--keep-days <number>", "keep files with a record that is younger than this", keepDays)
+    .option("--keep-size <mib>", "keep the newest files up to this many MiB", keepSize)
+    .option("--all", "remove every archived file; the last file always stays")
+    .action(async (paths: string[], options: PruneFlags, command: Command) => {
+      const out = outFor(command);
+      if (options.all !== true && options.keepDays === undefined && options.keepSize === undefined) {
+        throw new CliError("say what to keep", EXIT.usage, "add --keep-days, --keep-size or --all");
+      }
+      const { archive, close } = openArchive(options.archive);
+      for (const path of await ledgersFor(command, paths)) {
+        const result = await withWriter(path, async (ledger) => {
+          const before = options.all === true ? ledger.status().size : await keptFrom(path, retentionOf(options));
+          return ledger.prune({ archive, before, by: operator() });
+        });
+        out.line({ path, archive: archive.location, ...result }, () =>
+          [
+            `${path}: ${result.segments} files removed; its first record is ${result.from}`,
+            ...result.statements.map(
+              ({ from, to, root }) => `  statement over records ${from} to ${to - 1}, root ${root}`,
+            ),
+          ].join("\n"),
+        );
+      }
+      await close();
+    });
+
+  audit
+    .command("restore [path...]")
+    .description("put pruned files back from the archive, into ledgers that no gateway is writing")
+    .requiredOption("--archive <location>", `where the copies are: ${LOCATION_HELP}`)
+    .action(async (paths: string[], options: { archive: string }, command: Command) => {
+      const out = outFor(command);
+      const { archive, close } = openArchive(options.archive);
+      for (const path of await ledgersFor(command, paths)) {
+        const restored = await restoreSegments(path, archive).catch(unlessLocked(path));
+        out.line({ path, restored }, () => `${path}: ${restored} files restored`);
+      }
+      await close();
     });
 
   audit
@@ -194,18 +274,31 @@ export function addAuditCommands(program: Command): void {
     });
 }
 
-async function rotateKeyOf(path: string): Promise<{ old: string; new: string }> {
+interface PruneFlags extends RetentionFlags {
+  archive: string;
+  all?: boolean;
+}
+
+/** The ledgers that were named, or those of the data directory. */
+async function ledgersFor(command: Command, paths: readonly string[]): Promise<string[]> {
+  return (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
+}
+
+/** Opens a ledger that no gateway is writing, and closes it again. */
+async function withWriter<T>(path: string, work: (ledger: Ledger) => Promise<T>): Promise<T> {
   const note = join(path, "checkpoint");
   // The first line of a checkpoint is the ledger's name, under which it has to be opened.
   const [origin = ""] = existsSync(note) ? readFileSync(note, "utf8").split("\n") : [];
   if (origin === "") throw new CliError(`${path} holds no signed ledger`, EXIT.error, "name the directory of a ledger");
-  try {
-    const ledger = await openLedger({ dir: path, origin });
-    return await ledger.rotateKey().finally(() => ledger.close());
-  } catch (error) {
+  const ledger = await openLedger({ dir: path, origin }).catch(unlessLocked(path));
+  return work(ledger).finally(() => ledger.close());
+}
+
+function unlessLocked(path: string): (error: unknown) => never {
+  return (error) => {
     if (!(error instanceof LedgerLocked)) throw error;
     throw new CliError(`ledger ${path} is being written by another process`, EXIT.error, "stop the gateway first");
-  }
+  };
 }
 
 /** A line at a time, beside the file and then in its place: an export that fails leaves the old one as it was. */
@@ -260,6 +353,7 @@ function lineOf(record: LedgerRecord): string {
 }
 
 interface VerifyFlags {
+  archive?: string;
   checkpoint?: string[];
   key?: string[];
   storage?: string;

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { closeProcess } from "../../host/index.js";
 import { listenStdio } from "../../transport/index.js";
+import { LOCATION_HELP } from "../archive.js";
 import { guardAgainstStrays } from "../crash.js";
 import { hideCommandLine } from "../environment.js";
 import { CliError, EXIT } from "../exit.js";
@@ -8,6 +9,7 @@ import {
   accessHelp,
   identityFor,
   limitsFor,
+  retentionFor,
   type ServeApplicationsOptions,
   serveApplications,
   servesApplications,
@@ -19,6 +21,7 @@ import { LOCAL_APP } from "../store/local-application.js";
 import { type Runtime, startRuntime } from "../runtime.js";
 import { connectionCount, listenAddress, listenerLimits, megabytes, poolSize } from "../serve-limits.js";
 import { stopInOrder, untilSignalled } from "../shutdown.js";
+import { keepDays, keepSize } from "../gateway/retention.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 
@@ -62,6 +65,18 @@ export function addServe(program: Command): void {
     .option("--keep-arguments", "keep arguments in the ledger, for replay and policy suggest")
     .option("--read-only <tool...>", "tools whose decision need not wait for the disk")
     .option("--no-compress-ledger", "leave closed files of the ledger uncompressed")
+    .addOption(
+      new Option("--outcomes <durability>", "whether an answer waits until its outcome is on the disk (flush) or not")
+        .choices(["flush", "lazy"])
+        .default("lazy"),
+    )
+    .addOption(
+      new Option("--archive <location>", `copy closed files of the ledger to ${LOCATION_HELP}`).env(
+        "PORTCULLIS_ARCHIVE",
+      ),
+    )
+    .option("--keep-days <number>", "prune archived files of the ledger when all in them is older than this", keepDays)
+    .option("--keep-size <mib>", "prune the oldest archived files when all files have more than this", keepSize)
     .option("--publish <file>", "also write signed checkpoints to this file")
     .option("--allow-host <name...>", "names this server answers to, besides loopback")
     .option("--allow-origin <origin...>", "web origins that may call it")
@@ -161,6 +176,8 @@ export function addServe(program: Command): void {
         readOnlyTools: options.readOnly,
         publishCheckpoints: options.publish,
         compressLedger: options.compressLedger,
+        outcomes: options.outcomes,
+        retention: retentionFor(options),
         telemetry: { log: { level: options.logLevel as "info" } },
         limits: limitsFor(options),
         storage: options.storage,

@@ -20,7 +20,7 @@ import {
   storedSessions,
 } from "../../gateway/index.js";
 import type { Identify } from "../../identity/index.js";
-import type { Ledger } from "../../ledger/index.js";
+import type { Ledger, OutcomeDurability } from "../../ledger/index.js";
 import { RetainedBytes } from "../../protocol/index.js";
 import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
@@ -42,6 +42,7 @@ import { LedgerRegistry, registeredCheckpoint } from "./ledger-registry.js";
 import { pinKeeper } from "./pins.js";
 import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
 import { referenceResolver } from "./references.js";
+import { type RetentionOptions, startRetention } from "./retention.js";
 import { replicaName } from "./replica-name.js";
 import { serverFacts, ServerMetrics } from "./server-facts.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
@@ -83,6 +84,10 @@ export interface GatewayRuntimeOptions {
   publishCheckpoints?: string;
   /** Compress closed files of the ledger in the background. */
   compressLedger?: boolean;
+  /** Whether the answer of a call waits for its outcome to be durable; `lazy` unless given. */
+  outcomes?: OutcomeDurability | undefined;
+  /** Where closed files of the ledger are archived, and what stays. */
+  retention?: RetentionOptions | undefined;
   /** The callers of one application are the agents of a workflow. */
   workflow?: WorkflowInForce;
   /** Told of every call that waits for a person. */
@@ -191,6 +196,7 @@ async function open(
     onAppended: (seconds: number) => telemetry.metrics.ledgerAppends.record(seconds),
     keepArguments: options.keepArguments ?? false,
     compress: options.compressLedger ?? true,
+    outcomes: options.outcomes ?? ("lazy" as const),
     publish: [registry.publish, ...(file === undefined ? [] : [{ file }])],
   };
   const expected = (origin: string, dir: string) => registeredCheckpoint(storage.ledgers, origin, dir);
@@ -207,6 +213,7 @@ async function open(
     await endRegistration();
   });
   endRegistration = await registry.begin(ledger);
+  if (options.retention) opened.push(startRetention(ledger, options.retention, telemetry));
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const delegations = workflow?.voices(storage.once) ?? [];
@@ -409,7 +416,11 @@ function ownFiles(options: GatewayRuntimeOptions, state: State): { hidden: strin
   const keyFile = sealKey.startsWith("file:") ? [resolvePath(sealKey.slice("file:".length))] : [];
   // A worker's ledger lies beside those of the others.
   const ledgers = options.ledgerDir?.replace(/\/worker-\d+$/, "");
-  const further = [ledgers, ...(options.secretFiles ?? [])].flatMap((path) => (path ? [resolvePath(path)] : []));
+  const archive = options.retention?.archive.location;
+  const copies = archive?.startsWith("s3:") ? undefined : archive;
+  const further = [ledgers, copies, ...(options.secretFiles ?? [])].flatMap((path) =>
+    path ? [resolvePath(path)] : [],
+  );
   const rules = [...(options.policyPaths ?? []), ...(options.ruleFiles ?? []), publishCheckpoints ?? state.dir];
   return { hidden: [state.dir, ...database, ...keyFile, ...further], readOnly: rules.map((path) => resolvePath(path)) };
 }

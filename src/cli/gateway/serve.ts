@@ -3,9 +3,11 @@
 import cluster from "node:cluster";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { OutcomeDurability } from "../../ledger/index.js";
 import { isLoopbackHost } from "../../protocol/index.js";
 import { openStorage } from "../../storage/index.js";
 import { listenStdio } from "../../transport/index.js";
+import { openArchive } from "../archive.js";
 import { guardAgainstStrays } from "../crash.js";
 import { takeVariable } from "../environment.js";
 import { CliError, EXIT } from "../exit.js";
@@ -17,13 +19,14 @@ import { STORE_FILE } from "../state.js";
 import { isForKeysOnly, LOCAL_APP } from "../store/local-application.js";
 import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
+import { checkRetention, type RetentionFlags, retentionOf, type RetentionOptions } from "./retention.js";
 import { readOAuthFile } from "./oauth-file.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
 import { answerParent } from "./worker-reports.js";
 
-export interface ServeApplicationsOptions extends ServeLimits {
+export interface ServeApplicationsOptions extends ServeLimits, RetentionFlags {
   host: string;
   port: number;
   adminPort: number;
@@ -37,6 +40,8 @@ export interface ServeApplicationsOptions extends ServeLimits {
   stdio?: boolean;
   publish?: string;
   compressLedger: boolean;
+  outcomes: OutcomeDurability;
+  archive?: string;
   logLevel: string;
   allowHost?: string[];
   allowOrigin?: string[];
@@ -79,6 +84,12 @@ export function limitsFor(options: ServeApplicationsOptions): NonNullable<Gatewa
     ...(maxAgentCalls === undefined ? {} : { maxAgentCalls }),
     ...retainedLimits(options),
   };
+}
+
+/** Where the ledger's closed files go and what stays, or undefined when everything stays. */
+export function retentionFor(options: ServeApplicationsOptions): RetentionOptions | undefined {
+  checkRetention(options.archive, options);
+  return options.archive === undefined ? undefined : { ...retentionOf(options), ...openArchive(options.archive) };
 }
 
 const WEBHOOK_SECRET = "PORTCULLIS_WEBHOOK_SECRET";
@@ -147,6 +158,8 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     ...(options.workflow === undefined ? {} : { ruleFiles: [options.workflow] }),
     ...(options.publish === undefined ? {} : { publishCheckpoints: options.publish }),
     compressLedger: options.compressLedger,
+    outcomes: options.outcomes,
+    retention: retentionFor(options),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
     allow: options.allowPrivate ?? [],
