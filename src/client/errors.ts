@@ -3,12 +3,15 @@
 
 import type { Challenge, Rule } from "../gate/index.js";
 import {
+  ERROR_META,
   ERRORS,
   type ErrorFamily,
   type ErrorType,
+  GATEWAY_ORIGIN,
   isJsonObject,
   type JsonObject,
   type JsonValue,
+  ORIGIN_META,
 } from "../protocol/index.js";
 import type { ToolResult } from "../tool/index.js";
 
@@ -188,14 +191,13 @@ export function errorObjectIn(value: unknown): DescribedError | undefined {
   return ERRORS[value.error_type as ErrorType].code === value.code ? (value as DescribedError) : undefined;
 }
 
-/** The error object of a failed tool result: its structured content, or an entry of its `_meta`. */
-export function errorObjectOf(result: ToolResult): DescribedError | undefined {
-  if (result.isError !== true) return undefined;
-  const direct = errorObjectIn(result.structuredContent);
-  if (direct || !isJsonObject(result._meta)) return direct;
-  return Object.values(result._meta)
-    .map(errorObjectIn)
-    .find((found) => found !== undefined);
+/**
+ * The error object of a failed tool result that a gateway made: its structured content, or an entry of its `_meta`. A
+ * tool's own failure has none, whatever it looks like: gateways remove the mark from what servers send.
+ */
+export function errorObjectOf({ isError, structuredContent, _meta }: ToolResult): DescribedError | undefined {
+  if (isError !== true || !isJsonObject(_meta) || _meta[ORIGIN_META] !== GATEWAY_ORIGIN[ORIGIN_META]) return undefined;
+  return errorObjectIn(_meta[ERROR_META]) ?? errorObjectIn(structuredContent);
 }
 
 /** A failed tool result as an error: of the family its error object names, otherwise a tool failure. */

@@ -8,6 +8,8 @@ export {
   AuditFailure,
   type ChallengeInfo,
   ChallengeRequired,
+  type DescribedError,
+  errorObjectOf,
   McpError,
   PolicyViolation,
   ProtocolError,

@@ -254,6 +254,7 @@ describe("a challenge", () => {
         documentation_url: "",
         challenge: "ch_1",
       },
+      _meta: { "portcullis/origin": "gateway" },
     };
     const server = scripted(
       modern((exchange) => exchange.result(++asked < 3 ? pending : { content: [{ type: "text", text: "ran" }] })),
@@ -307,7 +308,12 @@ describe("the four families", () => {
     expect(asError).toBeInstanceOf(PolicyViolation);
     expect(asError).toMatchObject({ code: "RATE_LIMITED", wireCode: -31008, data, traceId: "t9" });
     const asResult = await failing((exchange) =>
-      exchange.result({ isError: true, content: [], structuredContent: data }),
+      exchange.result({
+        isError: true,
+        content: [],
+        structuredContent: data,
+        _meta: { "portcullis/origin": "gateway" },
+      }),
     );
     expect(asResult).toBeInstanceOf(PolicyViolation);
     expect(asResult).toMatchObject({ code: "RATE_LIMITED", message: "slow down", data });
@@ -316,10 +322,14 @@ describe("the four families", () => {
         isError: true,
         content: [],
         structuredContent: { own: 1 },
-        _meta: { "portcullis/error": data },
+        _meta: { "portcullis/origin": "gateway", "portcullis/error": data },
       }),
     );
     expect(inMeta).toBeInstanceOf(PolicyViolation);
+    const imitated = await failing((exchange) =>
+      exchange.result({ isError: true, content: [], structuredContent: data, _meta: { "portcullis/error": data } }),
+    );
+    expect(imitated).toBeInstanceOf(ToolFailure);
   });
 
   it("a call that cannot be put on record does not happen", async () => {

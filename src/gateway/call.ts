@@ -18,7 +18,7 @@ import {
   recordUnrouted,
 } from "./record.js";
 import { routeFor } from "./route.js";
-import type { Gateway, Proposal, RawResult, Route } from "./types.js";
+import { type Gateway, type Proposal, RawResult, type Route } from "./types.js";
 
 /** What the caller gets: a result, or a fault that the endpoint words for its revision and transport. */
 export type Answer =
@@ -277,5 +277,6 @@ export async function callInside(
   });
   outer.cancel.signal.removeEventListener("abort", stop);
   if (!answer.ok) throw answer.fault;
-  return answer.result as unknown as ToolResult;
+  const { result } = answer;
+  return (result instanceof RawResult ? result.value : result) as unknown as ToolResult;
 }

@@ -2,9 +2,8 @@
 // while, and is then told that nothing ran and that the same call can be repeated.
 
 import type { Challenge, Decision } from "../gate/index.js";
-import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { GATEWAY_ORIGIN, isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
 import type { Round } from "./execute.js";
-import { GATEWAY_ORIGIN } from "./forward.js";
 import { bindingOf } from "./seal.js";
 import type { Gateway, Proposal, Route } from "./types.js";
 

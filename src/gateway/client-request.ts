@@ -10,12 +10,12 @@ import {
   type Principal,
   serverAgent,
 } from "../gate/index.js";
-import { Fault, isJsonObject, type JsonObject } from "../protocol/index.js";
+import { Fault, isJsonObject, type JsonObject, ORIGIN_META } from "../protocol/index.js";
 import type { InputRequest, Problem, Validation } from "../tool/index.js";
 import { SILENT } from "./answer.js";
 import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
-import { isOwnMeta, ORIGIN_META } from "./forward.js";
+import { isOwnMeta } from "./forward.js";
 import type { Gateway, Proposal, Route } from "./types.js";
 
 export interface ClientRequest {

@@ -117,7 +117,7 @@ async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): P
       transport: peer.transport,
       conversation: SILENT,
       cancel,
-      render: JSON.stringify,
+      render: (result) => endpoint.dresser.result(result, revision, "tools/call"),
       span,
       depth: 0,
     });

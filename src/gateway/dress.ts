@@ -1,9 +1,11 @@
 // How an answer is worded for a revision: what is added to a result, and where a failure belongs.
 
 import {
+  ERROR_META,
   ERRORS,
   errorData,
   type Fault,
+  GATEWAY_ORIGIN,
   isJsonObject,
   type JsonObject,
   META,
@@ -92,11 +94,13 @@ export function failedResult(fault: Fault, traceId: string, route: Route | undef
   // Clients of earlier revisions check structured content against the tool's schema even when it failed, and then throw
   // the whole answer away, or know none: there the object is a text of its own for models, and in `_meta` for programs.
   const isChecked = route?.hasOutputSchema === true && revision.era === "legacy";
-  if (revision.structuredContent && !isChecked) return { content, isError: true, structuredContent: data };
+  if (revision.structuredContent && !isChecked) {
+    return { content, isError: true, structuredContent: data, _meta: GATEWAY_ORIGIN };
+  }
   return {
     content: [...content, { type: "text", text: JSON.stringify(data) }],
     isError: true,
-    _meta: { "portcullis/error": data },
+    _meta: { ...GATEWAY_ORIGIN, [ERROR_META]: data },
   };
 }
 

@@ -207,7 +207,8 @@ export class Endpoint implements Handler {
     this.subscriptions.endFor(credential);
     for (const session of this.sessions.all()) session.streams.detach(credential);
     for (const [channel, session] of [...this.#channels]) {
-      if (session.principal?.credential === credential) channel.close("the credential was revoked or changed");
+      const isItsOwn = session.principal?.credential === credential || this.expiries.isHeldBy(channel, credential);
+      if (isItsOwn) channel.close("the credential was revoked or changed");
     }
   }
 
@@ -242,6 +243,11 @@ export class Endpoint implements Handler {
     this.subscriptions.endAll();
     this.sessions.closeAll();
     for (const session of this.#channels.values()) session.close("the server is stopping");
+  }
+
+  /** Ends connections whose application is closed or was removed: nothing answers their messages any more. */
+  disconnect(): void {
+    for (const channel of [...this.#channels.keys()]) channel.close("the application is closed");
   }
 
   /** Whoever the peer is, or a Fault of type AuthenticationError. */

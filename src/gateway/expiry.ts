@@ -12,6 +12,7 @@ interface Entry {
 
 interface Held {
   readonly caller: string;
+  readonly credential: string | undefined;
   readonly at: number;
   readonly stop: () => void;
 }
@@ -83,7 +84,12 @@ export class Expiries {
     held?.stop();
     if (!held) channel.onClose(() => this.#channels.get(channel)?.stop());
     const stop = this.add(at, () => channel.close("the credential expired"));
-    this.#channels.set(channel, { caller, at, stop });
+    this.#channels.set(channel, { caller, credential, at, stop });
+  }
+
+  /** True when the connection lasts as long as this credential. */
+  isHeldBy(channel: Channel, credential: string): boolean {
+    return this.#channels.get(channel)?.credential === credential;
   }
 
   close(): void {

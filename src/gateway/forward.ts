@@ -31,17 +31,10 @@ const OWN_META = new Set<string>([
   DELEGATION_META,
 ]);
 
-/** `_meta` keys with this prefix are between callers and this gateway; nobody else writes or receives them. */
-const OWN_META_PREFIX = "portcullis/";
-
 /** True for keys that only this gateway writes, and for those that a person or a careless client takes for them. */
 export function isOwnMeta(key: string): boolean {
   return key.trim().toLowerCase().startsWith("portcullis");
 }
-
-/** `_meta` key of every elicitation that a client receives through us: `gateway`, or `server:NAME`. */
-export const ORIGIN_META = `${OWN_META_PREFIX}origin`;
-export const GATEWAY_ORIGIN: JsonObject = { [ORIGIN_META]: "gateway" };
 
 /** Which further fields of `params` and which foreign keys of `_meta` (as `_meta/KEY`) a server receives. */
 export type Forwards = (path: string) => boolean;

@@ -16,6 +16,7 @@ describe("the local identity", () => {
       peer({ address: "unix" }),
       peer({ transport: "stdio", address: "anna" }),
       peer({ transport: "memory", address: "memory" }),
+      peer({ httpVersion: "1.1", headers: { "x-api-key": "", "x-request-id": "", "mcp-session-id": "", cookie: "" } }),
     ]) {
       expect(await localIdentity()(each)).toMatchObject({ app: "local", via: "local" });
     }
@@ -44,7 +45,24 @@ describe("the local identity", () => {
         "akamai-origin-hop",
         "incap-client-ip",
         "cdn-loop",
+        "x-http-forwarded-for",
+        "z-forwarded-for",
+        "x-vercel-forwarded-for",
+        "x-devtunnel",
+        "x-localtunnel-agent-ips",
+        "x-true-ip",
+        "x-nginx-proxy",
+        "x-arr-log-id",
+        "x-varnish",
+        "fly-region",
+        "ngrok-trace-id",
+        "x-cloud-trace-context",
+        "ssl-client-cert",
+        "x-auth-request-user",
+        "x-goog-authenticated-user-email",
+        "front-end-https",
       ].map((name) => peer({ headers: { [name]: "" } })),
+      peer({ httpVersion: "1.0" }),
     ]) {
       expect(remoteReason(each)).toBeDefined();
       expect(() => localIdentity()(each)).toThrow("authentication required");

@@ -22,45 +22,62 @@ export const LOCAL_CREDENTIAL = "local";
 const PROXY_HEADERS: ReadonlySet<string> = new Set([
   "via",
   "cdn-loop",
-  "client-ip",
-  "incap-client-ip",
-  "wl-proxy-client-ip",
-  "true-client-ip",
-  "fastly-client-ip",
-  "fly-client-ip",
-  "x-host",
-  "x-scheme",
-  "x-rewrite-url",
-  "x-client-ip",
-  "x-cluster-client-ip",
-  "x-proxyuser-ip",
-  "x-originating-ip",
-  "x-remote-ip",
-  "x-remote-addr",
-  "x-appengine-user-ip",
+  "front-end-https",
+  "remote-user",
   "x-amzn-trace-id",
-  "x-nf-client-connection-ip",
-  "x-vercel-id",
+  "x-bluecoat-via",
+  "x-client-cert",
+  "x-client-dn",
+  "x-cloud-trace-context",
+  "x-coming-from",
+  "x-host",
+  "x-https",
+  "x-proto",
+  "x-request-start",
+  "x-rewrite-url",
+  "x-scheme",
+  "x-url-scheme",
+  "x-varnish",
 ]);
 const PROXY_PREFIXES = [
-  "forwarded",
-  "x-forward",
-  "x-original-",
-  "x-real-",
-  "x-envoy-",
-  "x-traefik-",
-  "x-azure-",
-  "x-amz-cf-",
-  "cloudfront-",
-  "cf-",
   "akamai-",
-  "x-akamai-",
-  "x-sucuri-",
-  "tailscale-",
-  "x-ngrok-",
-  "x-proxy-",
+  "cf-",
+  "cloudfront-",
+  "fly-",
+  "ngrok-",
   "proxy-",
+  "ssl-client-",
+  "surrogate-",
+  "tailscale-",
+  "x-akamai-",
+  "x-amz-cf-",
+  "x-appengine-",
+  "x-arr-",
+  "x-auth-request-",
+  "x-authentik-",
+  "x-azure-",
+  "x-cdn-",
+  "x-envoy-",
+  "x-goog-",
+  "x-haproxy-",
+  "x-nf-",
+  "x-ngrok-",
+  "x-original-",
+  "x-pomerium-",
+  "x-proxy",
+  "x-railway-",
+  "x-real-",
+  "x-remote-",
+  "x-replaced-",
+  "x-ssl-",
+  "x-sucuri-",
+  "x-traefik-",
+  "x-vercel-",
+  "x-webauth-",
+  "x-zrok-",
 ] as const;
+/** In any spelling: `x-http-forwarded-for`, `x-devtunnel`, `true-client-ip`, `x-nginx-proxy`. */
+const PROXY_WORDS = /forward|tunnel|-(?:ips?|proxy)$/;
 
 /** Identifies every caller on this machine as its user, and no other. */
 export function localIdentity(options: LocalOptions = {}): Identify {
@@ -85,11 +102,15 @@ export function remoteReason(peer: Peer): string | undefined {
   if (peer.transport === "stdio" || peer.transport === "memory") return undefined;
   if (!isLoopbackAddress(peer.address)) return "the request did not come from a loopback address";
   for (const name in peer.headers) {
-    if (PROXY_HEADERS.has(name) || PROXY_PREFIXES.some((prefix) => name.startsWith(prefix))) {
-      return `the request was forwarded by a proxy (header ${name})`;
-    }
+    if (isProxyHeader(name)) return `the request was forwarded by a proxy (header ${name})`;
   }
+  // Reverse proxies speak it unless they are told otherwise, also those that add no header.
+  if (peer.httpVersion === "1.0") return "the request was sent with HTTP/1.0, as reverse proxies do";
   return undefined;
+}
+
+function isProxyHeader(name: string): boolean {
+  return PROXY_HEADERS.has(name) || PROXY_WORDS.test(name) || PROXY_PREFIXES.some((prefix) => name.startsWith(prefix));
 }
 
 function localUser(): string {

@@ -80,6 +80,15 @@ export type ErrorType = keyof typeof ERRORS;
 /** Where the words behind a stable name are written down; relative to the package unless an operator sets a base. */
 export const DOCUMENTATION_BASE = "docs/errors.md";
 
+/**
+ * `_meta` key that names who made a message: `gateway`, or `server:NAME`. A gateway removes it from everything that
+ * servers send, so a client can tell the gateway's own denials and approval requests from a server's imitation.
+ */
+export const ORIGIN_META = "portcullis/origin";
+export const GATEWAY_ORIGIN: { readonly [ORIGIN_META]: "gateway" } = { [ORIGIN_META]: "gateway" };
+/** `_meta` key of the error object, where a failed result cannot carry it as structured content. */
+export const ERROR_META = "portcullis/error";
+
 /** The error object of G4: `error.data`, and the structured content of a failed tool result. */
 export interface ErrorData {
   code: string;

@@ -184,7 +184,8 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.path = target.path;
     this.query = target.query;
     const { method, path } = this;
-    this.peer = { transport: "http", address: connection.address, headers: req.headers, method, path };
+    const { headers, httpVersion } = req;
+    this.peer = { transport: "http", address: connection.address, headers, method, path, httpVersion };
     connection.open.push(this);
   }
 

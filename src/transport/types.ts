@@ -15,6 +15,8 @@ export interface Peer {
   /** What those headers came with: the method, and the path as it was written, without the query. */
   readonly method?: string;
   readonly path?: string;
+  /** `1.1` or `1.0`, where those headers came by HTTP. */
+  readonly httpVersion?: string;
 }
 
 /** A peer that stays connected: stdio, TCP, WebSocket, memory. */

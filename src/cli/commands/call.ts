@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type Client, connect, McpError } from "../../client/index.js";
+import { type Client, connect, errorObjectOf, McpError } from "../../client/index.js";
 import { spendDelegation } from "../../gate/index.js";
 import { DELEGATION_HEADER } from "../../identity/index.js";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
@@ -114,7 +114,7 @@ export function addCallCommands(program: Command): void {
         try {
           const meta = options.wait ? {} : AT_ONCE;
           const result = await client.callTool(tool, args, { timeoutMs: options.timeout, meta });
-          const failure = failureOf(result);
+          const failure = errorObjectOf(result) as Failure | undefined;
           if (failure) throw new CliError(failure.reason, exitFor(failure.code), remedy(failure));
           out.data(result, () => shown(result));
           if (result.isError === true) process.exitCode = EXIT.error;
@@ -139,13 +139,6 @@ interface Failure {
   rule?: string;
   challenge?: string;
   suggestions?: string[];
-}
-
-/** A gateway's refusal travels inside the result, where a model can read it. */
-function failureOf(result: ToolResult): Failure | undefined {
-  if (result.isError !== true) return undefined;
-  const data = result.structuredContent ?? result._meta?.["portcullis/error"];
-  return isJsonObject(data) && typeof data.error_type === "string" ? (data as unknown as Failure) : undefined;
 }
 
 function exitFor(code: string): ExitCode {

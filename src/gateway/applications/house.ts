@@ -169,6 +169,7 @@ export class House {
     this.#policy.close();
     for (const stop of this.#stops) stop();
     this.endpoint.close();
+    this.endpoint.disconnect();
     this.parked.endAll();
     await Promise.all([...this.#links.values()].map((link) => link.close()));
     await this.#core.close();

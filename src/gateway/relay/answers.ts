@@ -51,8 +51,8 @@ export function questionsIn(answer: UpstreamAnswer): ServerRequests | undefined 
 }
 
 /** `portcullis/*` in `_meta` is what this gateway itself says, such as that a call waits for approval and where. */
-function withoutOwnMeta(value: JsonObject): JsonObject {
-  const { _meta } = value;
+export function withoutOwnMeta<T extends object>(value: T): T {
+  const { _meta } = value as { _meta?: JsonValue };
   if (!isJsonObject(_meta) || !Object.keys(_meta).some(isOwnMeta)) return value;
   return { ...value, _meta: Object.fromEntries(Object.entries(_meta).filter(([key]) => !isOwnMeta(key))) };
 }
@@ -69,8 +69,8 @@ export function passedOn(
   }
   if (link.namespace.scheme !== "") {
     if (method === "resources/read") return renameContents(value, link.namespace);
-    // Most results link to nothing; only those that might are looked through.
-    if (text.includes('"resource')) return renameUris(value, link.namespace);
+    // Most results link to nothing; only those that might are looked through. An escape may spell any word.
+    if (text.includes('"resource') || text.includes("\\u")) return renameUris(value, link.namespace);
   }
   if (value !== answer.value) return value;
   const trimmed = text.trim();

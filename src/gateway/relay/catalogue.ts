@@ -21,6 +21,7 @@ import {
 } from "../../tool/index.js";
 import type { Catalogue, ExpectedDefinition } from "../../upstream/index.js";
 import type { Relayed } from "../types.js";
+import { withoutOwnMeta } from "./answers.js";
 import { shortName } from "./names.js";
 import { type HeadersFor, type Link, relayPrompt, relayResource, relayTool } from "./relay.js";
 
@@ -228,7 +229,7 @@ function namesOf(link: Link, terms: ServerTerms, name: string): [string, string]
 const VALID = { ok: true } as const;
 
 function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string, terms: ServerTerms): RelayedTool {
-  const definition = { ...offered, name: canonical } as unknown as ToolDefinition;
+  const definition = { ...withoutOwnMeta(offered), name: canonical } as unknown as ToolDefinition;
   // Servers may offer thousands; the schema of one is compiled when it is first called.
   let compiled: CompiledDefinition | undefined;
   let hash: string | undefined;
@@ -286,7 +287,7 @@ function headerText(value: string): string {
 
 function resourceOf(link: Link, offered: ResourceDefinition): Resource & { readonly relayed: Relayed } {
   return {
-    definition: { ...offered, uri: link.namespace.uri(offered.uri) },
+    definition: { ...withoutOwnMeta(offered), uri: link.namespace.uri(offered.uri) },
     read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
     // Single resources are data of the server and not pinned.
     relayed: relayResource({ link, expects: "any" }, offered.uri),
@@ -303,7 +304,7 @@ function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTe
   }
   const { namespace } = link;
   const matched: ResourceTemplate & { relayed: Relayed } = {
-    definition: { ...offered, uriTemplate: namespace.uri(offered.uriTemplate) },
+    definition: { ...withoutOwnMeta(offered), uriTemplate: namespace.uri(offered.uriTemplate) },
     match(uri) {
       const raw = namespace.rawUri(uri);
       return raw === undefined ? undefined : template.match(raw);
@@ -317,7 +318,7 @@ function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTe
 }
 
 function promptOf(link: Link, offered: PromptDefinition): Prompt & { readonly relayed: Relayed } {
-  const { arguments: asked, ...rest } = offered;
+  const { arguments: asked, ...rest } = withoutOwnMeta(offered);
   // A server may send anything; what is no list of arguments is none.
   const args = Array.isArray(asked) ? asked.filter((each) => isJsonObject(each) && typeof each.name === "string") : [];
   return {

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../protocol/index.js";
+import { passedOn } from "./answers.js";
+import type { Link } from "./relay.js";
 import { BARE, Namespace, renameContents, renameUris, schemeFor, shortName } from "./names.js";
 
 describe("a short name", () => {
@@ -25,6 +27,13 @@ describe("uris of a server among others", () => {
     expect(files.rawUri("other+file:///a")).toBeUndefined();
     expect(BARE.rawUri("file:///a")).toBe("file:///a");
     expect(schemeFor("9 Lives")).toMatch(/^[a-z][a-z0-9.-]*\+$/);
+  });
+  it("are renamed in links whatever the server's spelling of their type", () => {
+    const text = String.raw`{"content":[{"type":"\u0072esource_link","uri":"other+file:///a"}]}`;
+    const answer = { kind: "result", text, value: JSON.parse(text) } as const;
+    expect(passedOn({ namespace: files } as Link, "tools/call", answer)).toEqual({
+      content: [{ type: "resource_link", uri: "files+other+file:///a" }],
+    });
   });
   it("are renamed in links and embedded resources, and left alone in data", () => {
     const result = {
