@@ -215,6 +215,7 @@ export function addServe(program: Command): void {
       if (options.stdio) {
         const listener = await listenStdio(runtime.endpoint);
         await Promise.race([listener.closed, stopped]);
+        await listener.close(shutdownTimes(options).callMs);
       } else {
         const started = { ...startedFacts(runtime), ...workflowFacts(workflow) };
         out.data(started, () => `${welcome(runtime, options)}${workflowHelp(workflow)}`);

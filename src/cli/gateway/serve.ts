@@ -216,6 +216,7 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
   if (options.stdio) {
     const listener = await listenStdio(runtime.lobby);
     await Promise.race([listener.closed, stopped]);
+    await listener.close(shutdownTimes(options).callMs);
   } else {
     const { items } = await runtime.storage.applications.list({ limit: 100 });
     const facts = {
