@@ -1,6 +1,6 @@
 // What is particular to HTTP; what all transports share is in transport.test.ts.
 
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { CERTIFICATE, KEY } from "../upstream/fixtures/certificate.js";
 import { type HttpClientOptions, type HttpServerOptions, httpClient, listenHttp } from "./http.js";
 import type { ClientEvents, Handler, HttpRequest, Inbound, Listener, Malformed, Reply } from "./types.js";
 
@@ -479,32 +480,11 @@ describe("where it listens", () => {
   });
 
   test("with a certificate it speaks HTTPS", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "portcullis-tls-"));
-    cleanUp.push(() => rmSync(folder, { recursive: true }));
-    const [keyFile, certFile] = [join(folder, "key.pem"), join(folder, "cert.pem")];
-    const subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"];
-    execFileSync(
-      "openssl",
-      [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-keyout",
-        keyFile,
-        "-out",
-        certFile,
-        ...subject,
-      ],
-      { stdio: "ignore" },
-    );
-    const cert = readFileSync(certFile);
-    const listener = await serve(echo, { tls: { key: readFileSync(keyFile), cert }, limits: { maxConnections: 10 } });
+    const tls = { key: KEY, cert: CERTIFICATE };
+    const listener = await serve(echo, { tls, limits: { maxConnections: 10 } });
     expect(listener.url).toMatch(/^https:/);
-    const client = await started({ url: listener.url, tls: { ca: cert } });
+    const trusted = { ca: CERTIFICATE, servername: "localhost" };
+    const client = await started({ url: listener.url, tls: trusted });
     await (await client.send("[8]")).done;
     expect(client.messages).toEqual(["[8]"]);
     expect(listener.connections).toBe(1);

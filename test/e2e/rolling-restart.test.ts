@@ -1,6 +1,7 @@
 // Three replicas on one PostgreSQL behind a balancer that follows `/readyz` with a lag of one second.
 
 import { readFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
@@ -12,6 +13,8 @@ import { type Replica, type Replicas, startReplicas } from "./replicas.js";
 
 const CALLERS = 6;
 const LAG_MS = 1_000;
+/** Long enough for a busy machine: the balancer has to notice within it. */
+const DELAY_SECONDS = 5;
 const TEXT = { type: "object", properties: { text: { type: "string" } } } as const;
 
 const opened: (() => unknown)[] = [];
@@ -61,6 +64,17 @@ async function call(url: string, token: string, name: string, text: string): Pro
   }
 }
 
+async function isClosed(url: string): Promise<boolean> {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1");
+  try {
+    return await new Promise((resolve) => {
+      socket.once("connect", () => resolve(false)).once("error", () => resolve(true));
+    });
+  } finally {
+    socket.destroy();
+  }
+}
+
 async function readiness(replicas: Replicas, replica: Replica): Promise<{ status: number; components: object }> {
   const token = readFileSync(join(replicas.dir, "operator.token"), "utf8").trim();
   const answer = await fetch(`${replica.admin}/readyz`, { headers: { authorization: `Bearer ${token}` } });
@@ -70,14 +84,26 @@ async function readiness(replicas: Replicas, replica: Replica): Promise<{ status
 
 it("restarts three replicas one after the other under load behind a balancer, and no call fails", async () => {
   const reached = new Map<string, number>();
+  const begun = new Set<string | undefined>();
+  let end = (): void => undefined;
+  let over: Promise<void> = Promise.resolve();
   const downstream = await counting("rolling", (server) => {
     const options = { noGuardrailRequired: true } as const;
     const note = (text = ""): void => void reached.set(text, (reached.get(text) ?? 0) + 1);
     server.tool("count", "counts", TEXT, ({ text }) => (note(text), "counted"), options);
-    server.tool("slow", "takes long", TEXT, async ({ text }) => (await sleep(3_500), note(text), "done"), options);
+    server.tool(
+      "slow",
+      "takes long",
+      TEXT,
+      async ({ text }) => (begun.add(text), await over, note(text), "done"),
+      options,
+    );
   });
   opened.push(() => downstream.close());
-  const replicas = await startReplicas(3, "permit (principal, action, resource);", ["--shutdown-delay", "2"]);
+  const replicas = await startReplicas(3, "permit (principal, action, resource);", [
+    "--shutdown-delay",
+    String(DELAY_SECONDS),
+  ]);
   opened.push(() => replicas.close());
   const storage = await openStorage(replicas.storage);
   opened.push(() => storage.close());
@@ -108,11 +134,16 @@ it("restarts three replicas one after the other under load behind a balancer, an
   const slow: Promise<string>[] = [];
   for (const replica of replicas.all) {
     // Longer than the delay: it is still running when the listeners close.
+    over = new Promise((resolve) => {
+      end = resolve;
+    });
     slow.push(call(replica.url, token, "slow", `slow-${replica.name}`));
-    await sleep(200);
+    await until(() => begun.has(`slow-${replica.name}`), "the slow call has begun");
     const stopped = replicas.stop(replica);
     await until(async () => (await readiness(replicas, replica)).status === 503, "readiness fails first");
     expect(await call(replica.url, token, "count", `late-${replica.name}`)).toBe("ok");
+    await until(() => isClosed(replica.url), "the listener is closed");
+    end();
     expect(await stopped).toBe(0);
     expect(reached.get(`slow-${replica.name}`)).toBe(1);
     await replicas.start(replica);

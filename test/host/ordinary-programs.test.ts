@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { CmdRunResult } from "../../src/host/index.js";
 import { compiled } from "./support/compiled.js";
 import { asOrdinaryUser } from "./support/as-user.js";
-import { has } from "../setup/programs.js";
+import { has, missingPrograms } from "../setup/programs.js";
 import { isRoot, unreachableForOthers } from "./support/machine.js";
 import { makeWorld, ok, SECRET, type World } from "./support/world.js";
 
@@ -171,6 +171,8 @@ test.skipIf(closed !== undefined)(
 test.skipIf(closed !== undefined)(
   `where the machine covers parts of /proc, a command goes without it, and the answer says so${closed === undefined ? "" : ` [${closed}]`}`,
   async ({ skip }) => {
+    const missing = missingPrograms("setpriv", "unshare");
+    if (missing !== undefined) skip(missing);
     const body = `
       const world = makeWorld(${JSON.stringify(CATALOG)});
       const outcome = await world.run("sh", ["-c", "ls /proc; echo x > /tmp/f && cat /tmp/f"]);

@@ -1,8 +1,9 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { missingPrograms } from "../../../test/setup/programs.js";
 import { makeKey, parseSecret, publicKeyText, signFile } from "../../../scripts/release/signing.mjs";
 import { parsePublicKey, verifySignature } from "./minisign.js";
 
@@ -86,17 +87,13 @@ it.each(["", "RW", KEY.slice(0, -4), `${KEY}\n${KEY}\n${KEY}`, KEY.replace("RWR"
 describe("minisign itself", () => {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-minisign-"));
   const file = join(dir, "file");
-  const has = (): boolean => spawnSync("minisign", ["-v"]).error === undefined;
-  beforeAll(() => {
-    writeFileSync(file, MESSAGE);
-    if (has() || process.getuid?.() !== 0) return;
-    spawnSync("apt-get", ["install", "-y", "-qq", "minisign"], { stdio: "ignore", timeout: 100_000 });
-  }, 120_000);
+  const missing = missingPrograms("minisign");
+  beforeAll(() => writeFileSync(file, MESSAGE));
   afterAll(() => rmSync(dir, { recursive: true, force: true }));
   const minisign = (...args: string[]): string => execFileSync("minisign", args, { encoding: "utf8", cwd: dir });
 
   it("takes what we sign, and we what it signs, with its key and with ours", ({ skip }) => {
-    if (!has()) skip("minisign is not installed (Debian and Ubuntu: apt-get install minisign)");
+    if (missing !== undefined) skip(missing);
     minisign("-G", "-W", "-p", "its.pub", "-s", "its.key");
     const its = parsePublicKey(readFileSync(join(dir, "its.pub"), "utf8"));
     for (const kind of ["-H", "-l"]) {

@@ -16,6 +16,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { pidOf } from "./machine.js";
 
 export interface SetupOp {
   readonly op: string;
@@ -184,12 +185,10 @@ export async function carryOut(op: SetupOp): Promise<Undo | undefined> {
         execFileSync("fusermount3", ["-uz", path]);
       };
     case "sigstop_fuse": {
-      const pid = execFileSync("pgrep", ["-f", `bindfs .* ${path}$`], { encoding: "utf8" })
-        .trim()
-        .split("\n")[0];
-      process.kill(Number(pid), "SIGSTOP");
+      const pid = pidOf((line) => line.startsWith("bindfs ") && line.endsWith(` ${path}`));
+      process.kill(pid, "SIGSTOP");
       return () => {
-        process.kill(Number(pid), "SIGCONT");
+        process.kill(pid, "SIGCONT");
       };
     }
     case "race_exchange":

@@ -46,6 +46,13 @@ export function commandLinesWith(mark: string): string[] {
   return running().flatMap(({ commandLine }) => (commandLine.includes(mark) ? [commandLine] : []));
 }
 
+/** The one process whose command line is so; a random path in it makes it one of ours. */
+export function pidOf(isWanted: (commandLine: string) => boolean): number {
+  const found = running().find(({ commandLine }) => isWanted(commandLine));
+  if (found === undefined) throw new Error("no process with that command line");
+  return found.pid;
+}
+
 let adopts = false;
 
 /**
