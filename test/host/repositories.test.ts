@@ -255,6 +255,29 @@ describe("a command", () => {
     }
   });
 
+  test.each(WAYS)(
+    "writes no hook where the repository's settings say that hooks are, held by %s",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.zone, "project"));
+      mkdirSync(join(project, ".husky/_"), { recursive: true });
+      writeFileSync(join(project, ".husky/_/h"), "own\n");
+      git(project, "config", "core.hooksPath", ".husky/_");
+      openModes(world.zone);
+      const at = join(project, ".husky");
+      const script = `echo x > ${at}/_/h; echo x > ${at}/_/post-checkout; mv ${at}/_ ${at}/old; mv ${at} ${at}-old; mkdir -p ${at}/_; echo x > ${at}/_/h`;
+      ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+      expect(readFileSync(join(at, "_/h"), "utf8")).toBe("own\n");
+      expect(existsSync(join(at, "_/post-checkout"))).toBe(false);
+      for (const name of ["h", "post-checkout"]) {
+        const written = await world.write({ path: join(at, "_", name), data: "x", overwrite: true });
+        expect(rule(written)).toBe("writeRules.repositoryInternals");
+      }
+      // What a diff shows is a file like any other.
+      expect(ok(await world.write({ path: join(at, "pre-commit"), data: "x" })).bytesWritten).toBe(1);
+    },
+  );
+
   test("plants nothing by way of a linked work tree or a submodule", async () => {
     world = makeWorld(COMMANDS);
     const project = makeProject(join(world.zone, "project"));

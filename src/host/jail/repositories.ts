@@ -4,7 +4,7 @@
 import { type Dirent, lstatSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isWithin, readMounts } from "./mounts.js";
-import { isInternal, looksLikeGitDirectory } from "./repository.js";
+import { hookDirectories, isInternal, looksLikeGitDirectory } from "./repository.js";
 
 /** Read before every command, about 15 µs each. A writable directory with more is read-only to commands. */
 export const MAX_DIRECTORIES = 20_000;
@@ -47,7 +47,10 @@ export function findRepositories(top: string, except: readonly string[] = []): R
       paths.push(directory);
     } else if (directory !== top && looksLikeGitDirectory(directory)) paths.push(directory);
     else {
-      paths.push(...internal.map((entry) => join(directory, entry.name)));
+      const found = internal.map((entry) => join(directory, entry.name));
+      const hooks = found.flatMap(hookDirectories).filter((path) => path !== top && isWithin(path, top));
+      // A directory that is not there yet cannot be closed by itself.
+      paths.push(...found, ...hooks.filter((path) => lstatSync(path, { throwIfNoEntry: false })?.isDirectory()));
       for (const { name } of entries.filter((entry) => entry.isDirectory() && !isInternal(entry.name))) {
         const path = join(directory, name);
         const below = kindBelow(kind, name);
@@ -57,7 +60,7 @@ export function findRepositories(top: string, except: readonly string[] = []): R
     if (paths.length > MAX_REPOSITORIES) return unprotected(`more than ${MAX_REPOSITORIES} repositories lie in it`);
     if (queue.length > MAX_DIRECTORIES) return unprotected(`more than ${MAX_DIRECTORIES} directories lie in it`);
   }
-  return { kind: "found", paths: paths.sort() };
+  return { kind: "found", paths: [...new Set(paths)].sort() };
 }
 
 function unprotected(why: string): Repositories {

@@ -1,9 +1,10 @@
 // The insides of a repository: what is written there (hooks, settings, the file that says where the repository lies) is run by
 // the developer's own tools later, outside any sandbox, and no diff shows it.
 
-import { lstatSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { lstatSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { type Denial, denial, quote } from "../denial.js";
+import { isWithin } from "./mounts.js";
 import type { Zone } from "./target.js";
 
 /** Names of the systems that run commands from a working copy; Subversion has hooks on its server only. As git itself guards them: in any case, by the short name of FAT and NTFS, by a stream's name. */
@@ -30,6 +31,29 @@ export function looksLikeGitDirectory(path: string): boolean {
   }
 }
 
+/** Settings are small; of a larger file only this much is looked at. */
+const MAX_CONFIG_CHARS = 262_144;
+const HOOKS_PATH = /^[ \t]*hookspath[ \t]*=[ \t]*("?)([^"\n\r;#]+)\1/gim;
+
+/** Directories that a repository's own settings name for its hooks: git-ignored ones are shown by no diff. */
+export function hookDirectories(gitDirectory: string): string[] {
+  let text: string;
+  try {
+    text = readFileSync(join(gitDirectory, "config"), "utf8").slice(0, MAX_CONFIG_CHARS);
+  } catch {
+    return [];
+  }
+  return [...text.matchAll(HOOKS_PATH)].map(([, , path = ""]) => resolve(dirname(gitDirectory), path.trim()));
+}
+
+/** A hooks directory, named by a repository around the path, that the path lies in. */
+function hooksAround(real: string): string | undefined {
+  for (let at = dirname(real); ; at = dirname(at)) {
+    const found = hookDirectories(join(at, ".git")).find((hooks) => isWithin(real, hooks));
+    if (found !== undefined || at === dirname(at)) return found;
+  }
+}
+
 /** Directories of the zone that hold the path. The zone itself was named by its operator. */
 function gitDirectoryAbove(zone: string, real: string): string | undefined {
   for (let at = dirname(real); at.length > zone.length; at = dirname(at)) if (looksLikeGitDirectory(at)) return at;
@@ -39,7 +63,10 @@ function gitDirectoryAbove(zone: string, real: string): string | undefined {
 /** INVARIANT: `real` lies in the zone. A zone that itself lies inside a repository was named by its operator. */
 export function checkRepository(zone: Zone, real: string, path: string, field: string): Denial | undefined {
   if (zone.repositoryInternals) return undefined;
-  const name = real.slice(zone.path.length).split(/[\\/]/).find(isInternal) ?? gitDirectoryAbove(zone.path, real);
+  const name =
+    real.slice(zone.path.length).split(/[\\/]/).find(isInternal) ??
+    gitDirectoryAbove(zone.path, real) ??
+    hooksAround(real);
   if (name === undefined) return undefined;
   const reason = `${field} ${quote(path)} leads into ${quote(name)}: what is written there, the tools of the repository's owner would run`;
   return denial("POLICY_DENY", "writeRules.repositoryInternals", reason, {
