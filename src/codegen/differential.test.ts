@@ -51,9 +51,8 @@ describe("generated TypeScript decoders", () => {
     const { check } = (await import(pathToFileURL(join(folder, "check.js")).href)) as {
       check: (node: number, value: unknown) => { message: string } | undefined;
     };
-    const started = performance.now();
+    // A matcher that backtracks would not end; one that runs out of steps would give another message.
     expect(check(0, { a: `${"a".repeat(10_000)}!` })?.message).toContain("must match");
     expect(check(0, { a: "a".repeat(10_000) })).toBeUndefined();
-    expect(performance.now() - started).toBeLessThan(5_000);
   });
 });

@@ -44,7 +44,7 @@ it("reports a store outage as unavailable and retryable, not as a denial by poli
   await cluster.halt("immediate");
   const began = performance.now();
   const decision = await gate.decide(proposed, intent);
-  expect(performance.now() - began).toBeLessThan(4_000);
+  expect(performance.now() - began).toBeLessThan(30_000);
   expect(decision.permit).toBeUndefined();
   expect(decision.verdict).toMatchObject({ type: "Unavailable", extra: { retry_after_ms: 1_000 } });
   expect(decision.reason).not.toContain("PostgreSQL");

@@ -149,11 +149,9 @@ describe.skipIf(process.platform !== "linux")("core.linux.executeCommand", () =>
 
   it("a cancelled call ends the command", async () => {
     const stop = new AbortController();
-    const started = performance.now();
     const running = shop.call("linux.executeCommand", { command: "long" }, { signal: stop.signal });
     setTimeout(() => stop.abort(), 300);
     await expect(running).rejects.toThrow("the command and all its children were ended");
-    expect(performance.now() - started).toBeLessThan(20_000);
   });
 });
 
