@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { ByteBudget } from "../protocol/index.js";
 import { TransportError } from "./error.js";
 import { formatEvent, formatRetry, SseReader } from "./sse.js";
 
@@ -103,5 +104,31 @@ describe("writing an event stream", () => {
 
   test("a retry time is a whole number of milliseconds", () => {
     expect(read([formatRetry(99.6)]).reader.retryMs).toBe(100);
+  });
+});
+
+describe("an unfinished event", () => {
+  test("is charged to its budget until it is complete or dropped, line by line", () => {
+    const budget = new ByteBudget(10_000);
+    const seen: string[] = [];
+    const reader = new SseReader(1024 * 1024, { event: (data) => seen.push(data) }, budget);
+    reader.push(Buffer.from(`data: ${"x".repeat(1_000)}\ndata: ${"y".repeat(1_000)}`));
+    expect(budget.used).toBeGreaterThanOrEqual(3_000);
+    reader.push(Buffer.from("\n\n"));
+    expect(budget.used).toBe(0);
+    expect(seen).toHaveLength(1);
+    reader.push(Buffer.from(`data: ${"z".repeat(1_000)}\ndata: rest`));
+    reader.stop();
+    expect(budget.used).toBe(0);
+  });
+
+  test("ends the stream when many streams of one server together are over their budget", () => {
+    const budget = new ByteBudget(10_000);
+    const readers = Array.from({ length: 4 }, () => new SseReader(1024 * 1024, { event: () => {} }, budget));
+    const push = (): void => {
+      for (const reader of readers) reader.push(Buffer.from(`data: ${"x".repeat(1_500)}\n`));
+    };
+    expect(push).toThrow("not complete");
+    expect(budget.used).toBeLessThanOrEqual(10_000);
   });
 });

@@ -1,11 +1,14 @@
 // Server-sent events: writing them, and reading them from any bytes with bounded memory.
 
+import { type ByteBudget, Charge } from "../protocol/index.js";
 import { ByteStore, decodeUtf8 } from "./bytes.js";
 import { TransportError } from "./error.js";
 
 const LF = 0x0a;
 const CR = 0x0d;
 const MAX_LINES_APART = 1_024;
+/** Longest id or type of an event. */
+const MAX_ID_CHARS = 4_096;
 const BREAKS = /\r\n|\r|\n/g;
 
 /** One event with the text as its data; a text of several lines becomes several data lines. */
@@ -34,7 +37,9 @@ export class SseReader {
   retryMs: number | undefined;
   readonly #maxBytes: number;
   readonly #events: SseEvents;
-  readonly #held = new ByteStore();
+  readonly #held: ByteStore;
+  /** The lines of the event so far. */
+  readonly #charge: Charge;
   /** The lines of the event so far, and the last of them one by one. */
   #joined: string[] = [];
   #data: string[] = [];
@@ -45,9 +50,20 @@ export class SseReader {
   #afterCr = false;
   #atStart = true;
 
-  constructor(maxBytes: number, events: SseEvents) {
+  /** The unfinished event is charged to `budget`. */
+  constructor(maxBytes: number, events: SseEvents, budget?: ByteBudget) {
     this.#maxBytes = maxBytes;
     this.#events = events;
+    this.#held = new ByteStore(budget);
+    this.#charge = new Charge(budget);
+  }
+
+  /** The stream has ended: the unfinished event is dropped. */
+  stop(): void {
+    this.#held.clear();
+    this.#charge.set(0);
+    this.#data = [];
+    this.#joined = [];
   }
 
   /** Throws a TransportError when an event is over the cap or not UTF-8: the rest of the stream is then worthless. */
@@ -77,7 +93,7 @@ export class SseReader {
     if (this.#dataBytes + this.#held.length + end - start > this.#maxBytes + FIELD_NAME_BYTES) {
       throw new TransportError("too-large", `the server sent an event over the cap of ${this.#maxBytes} bytes`);
     }
-    this.#held.append(chunk, start, end);
+    if (!this.#held.append(chunk, start, end)) throw overBudget();
   }
 
   #endLine(chunk: Buffer, start: number, end: number): void {
@@ -106,15 +122,16 @@ export class SseReader {
         if (this.#dataBytes > this.#maxBytes) {
           throw new TransportError("too-large", `the server sent an event over the cap of ${this.#maxBytes} bytes`);
         }
+        if (!this.#charge.set(2 * this.#dataBytes)) throw overBudget();
         this.#data.push(value);
         // An event of many short lines would cost many times its bytes.
         if (this.#data.length >= MAX_LINES_APART) this.#join();
         break;
       case "event":
-        this.#type = value;
+        this.#type = value.slice(0, MAX_ID_CHARS);
         break;
       case "id":
-        if (!value.includes("\0")) this.#id = value;
+        if (!value.includes("\0") && value.length <= MAX_ID_CHARS) this.#id = value;
         break;
       case "retry":
         if (/^\d{1,9}$/.test(value)) this.retryMs = Number(value);
@@ -140,6 +157,7 @@ export class SseReader {
     const type = this.#type;
     this.#data = [];
     this.#dataBytes = 0;
+    this.#charge.set(0);
     this.#type = "";
     this.#id = undefined;
     if (id !== undefined) this.lastEventId = id;
@@ -151,3 +169,7 @@ export class SseReader {
 
 /** `data: ` before the text of an event. */
 const FIELD_NAME_BYTES = 6;
+
+function overBudget(): TransportError {
+  return new TransportError("too-large", "the server has sent too many events that are not complete");
+}

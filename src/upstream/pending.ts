@@ -1,7 +1,7 @@
 // One call at a server, from the moment it is sent until there is exactly one end to it: an answer, a failure, the
 // caller's change of mind, or the clock.
 
-import type { Fault, JsonObject } from "../protocol/index.js";
+import type { ByteBudget, Fault, JsonObject } from "../protocol/index.js";
 import { nonsense, timedOut } from "./faults.js";
 import { Rate } from "./rate.js";
 import type { UpstreamAnswer, UpstreamCall, UpstreamCounts, UpstreamLimits, UpstreamTimeouts } from "./types.js";
@@ -12,6 +12,8 @@ export interface Surroundings {
   readonly counts: UpstreamCounts;
   readonly limits: UpstreamLimits;
   readonly timeouts: UpstreamTimeouts;
+  /** What the server makes us keep of messages that are not complete. */
+  readonly budget: ByteBudget | undefined;
 }
 
 /** `gaveUp` says why nobody waits for the answer any more; undefined when it came, or never will. */

@@ -1,7 +1,7 @@
 // What the gateway sees of a downstream MCP server: one way to ask, whatever the server speaks and however it is
 // reached. Ids and progress tokens towards the server are made here and never leave this room.
 
-import type { Fault, JsonObject, JsonValue } from "../protocol/index.js";
+import type { ByteBudget, Fault, JsonObject, JsonValue } from "../protocol/index.js";
 import type { ServerProtections, ServerSandbox } from "../host/index.js";
 import type { Dialer } from "./dialer.js";
 
@@ -207,6 +207,8 @@ export interface UpstreamOptions {
   readonly dialer?: Dialer;
   readonly limits?: Partial<UpstreamLimits>;
   readonly timeouts?: Partial<UpstreamTimeouts>;
+  /** Charged with the messages of the server that are not complete. */
+  readonly budget?: ByteBudget | undefined;
 }
 
 export interface UpstreamLimits {

@@ -81,7 +81,7 @@ class ManagedUpstream implements Upstream {
       malformed: 0,
       refusedMessages: 0,
     };
-    this.#around = { server: options.name, counts, limits, timeouts };
+    this.#around = { server: options.name, counts, limits, timeouts, budget: options.budget };
     this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
     this.#turns = new Turns(limits.maxInFlight);
     this.#listings = new Listings(this.#around, {

@@ -292,6 +292,7 @@ async function open(
       observe: (app, server, method, seconds, error) =>
         telemetry.metrics.upstreamCalls.record(seconds, app, server, method, error),
       ...(options.idleStopMs === undefined ? {} : { idleStopMs: options.idleStopMs }),
+      budget: (app) => retained.ofApp(app),
       ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
     }),
     approvalAddresses: () => adminAddresses,

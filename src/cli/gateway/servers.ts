@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { deferredUpstream, type ObserveRequest } from "../../gateway/index.js";
+import type { ByteBudget } from "../../protocol/index.js";
 import type { ServerSandbox } from "../../host/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
 import {
@@ -39,6 +40,8 @@ export interface ConnectOptions {
   readonly observe: (app: string, server: string, ...request: Parameters<ObserveRequest>) => void;
   /** For processes that are started by their first call, where their entry does not say. */
   readonly idleStopMs?: number;
+  /** Charged with the unfinished messages of an application's servers. */
+  readonly budget: (app: string) => ByteBudget;
 }
 
 /** As long as an application is kept open that is not used. */
@@ -67,6 +70,7 @@ export function connector(options: ConnectOptions) {
         clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
         ...(credentials ? { credentials } : {}),
         timeouts: { idleMs: idleMsOf(entry, options.idleStopMs ?? IDLE_STOP_MS) },
+        budget: options.budget(application.id),
         // What the operator wrote into the document is what the operator named.
         dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
       });

@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import { createRequire } from "node:module";
+import { describe, expect, test, vi } from "vitest";
 import type { JsonObject } from "../../protocol/index.js";
 import {
   loadPolicy,
@@ -392,4 +393,53 @@ test("a policy that is loaded in slices is the one that is loaded at once, and l
   await expect(loadPolicyInSlices([{ file: "b.cedar", text: "permit (" }], tools)).rejects.toBeInstanceOf(
     PolicyInvalid,
   );
+});
+
+describe("thousands of tools with types of their own", () => {
+  const typed = (name: string, type: string): ToolSummary => ({
+    name,
+    server: "many",
+    inputSchema: {
+      type: "object",
+      required: ["at"],
+      properties: { at: { type: "object", required: [name, "id"], properties: { [name]: {}, id: { type } } } },
+      additionalProperties: false,
+    },
+  });
+  const many = Array.from({ length: 450 }, (_, i) => typed(`tool${i}`, "string"));
+
+  test("are checked a part at a time, so that others are served in between", async () => {
+    // Loaded at the first use.
+    loadPolicy([{ file: "a.cedar", text: "permit (principal, action, resource);" }], []);
+    const validate = vi.spyOn(createRequire(import.meta.url)("@cedar-policy/cedar-wasm/nodejs"), "validate");
+    const text = `permit (principal, action in Action::"tools/call", resource) when { context.arguments.at.id == "x" };
+      permit (principal, action == Action::"tool449", resource) when { context.arguments.at.id == "y" };`;
+    await loadPolicyInSlices([{ file: "a.cedar", text }], many);
+    const sizes = validate.mock.calls.map(([call]) => {
+      const { actions } = (call as { schema: Record<string, { actions: Record<string, { appliesTo?: unknown }> }> })
+        .schema[""] as { actions: Record<string, { appliesTo?: unknown }> };
+      return Object.values(actions).filter(({ appliesTo }) => appliesTo).length;
+    });
+    validate.mockRestore();
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(100);
+    expect(sizes.length).toBeGreaterThanOrEqual(5);
+  });
+
+  test("are all checked: a wrong type in one of them is found", () => {
+    const text = `permit (principal, action in Action::"tools/call", resource) when { context.arguments.at.id like "x*" };`;
+    const tools = [...many.slice(0, 300), typed("odd", "integer"), ...many.slice(300)];
+    const load = (): unknown => loadPolicy([{ file: "a.cedar", text }], tools).warnings;
+    let found: string;
+    try {
+      found = JSON.stringify(load());
+    } catch (error) {
+      found = (error as Error).message;
+    }
+    expect(found).toMatch(/String|Long/);
+  });
+
+  test("do not make a rule about one of them look as if it applied to nothing", () => {
+    const text = `permit (principal, action == Action::"tool7", resource) when { context.arguments.at.id == "y" };`;
+    expect(loadPolicy([{ file: "a.cedar", text }], many).warnings).toEqual([]);
+  });
 });

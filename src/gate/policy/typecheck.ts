@@ -10,7 +10,7 @@ import type { Read, Reads } from "./reads.js";
 import { cedarSchema } from "./schema.js";
 import { type RecordShape, shapeText } from "./shape.js";
 import type { Draft } from "./source.js";
-import { run, type Steps } from "./steps.js";
+import type { Steps } from "./steps.js";
 import type { PolicyProblem } from "./types.js";
 import { rewrite } from "./untyped.js";
 
@@ -40,7 +40,8 @@ export function* checkTyped(rules: readonly Checked[], catalog: Catalog): Steps<
   if (rules.length === 0) return [];
   const actions = yield* representing([...catalog.actions.values()], rules);
   const texts = Object.fromEntries(rules.map(({ draft }, index) => [`p${index}`, draft.text]));
-  const answer = askCedar(cedarSchema(actions, []), texts);
+  const mentioned = rules.flatMap(({ tree }) => mentionedBy(tree, catalog));
+  const answer = yield* askingCedar(actions, mentioned, {}, texts);
   return rules.map(({ draft }, index) => {
     if (typeof answer === "string") return { problems: [draft.where.problem(draft.start, answer)], warnings: [] };
     const own = (found: CedarAnswer["errors"]): PolicyProblem[] =>
@@ -54,32 +55,31 @@ export function* checkTyped(rules: readonly Checked[], catalog: Catalog): Steps<
 }
 
 /** One rule, for actions in which it reads the same things without a type. */
-export function checkUntyped(
+export function* checkUntyped(
   { draft, tree, reads }: Checked,
   actions: readonly Action[],
   open: readonly Read[],
   catalog: Catalog,
-): readonly PolicyProblem[] {
+): Steps<readonly PolicyProblem[]> {
   const [first, ...more] = actions;
   // Without positions there is nothing to rewrite; the rule then meets its first wrong type at run time, as a deny.
   if (!first || open.some((read) => !read.node.span)) return [];
   const { text, standIns, original } = rewrite(draft.text, draft.start, open, [first, ...more]);
-  const mentioned = entitiesOf(tree).flatMap(({ entity }) => catalog.actions.get(entity.id) ?? []);
-  const schema = cedarSchema(representatives(actions, [{ draft, tree, reads }]), mentioned, standIns);
-  const answer = askCedar(schema, { p0: text });
+  const checked = yield* representing(actions, [{ draft, tree, reads }]);
+  const answer = yield* askingCedar(checked, mentionedBy(tree, catalog), standIns, { p0: text });
   if (typeof answer === "string") return [draft.where.problem(draft.start, answer)];
   return distinct(answer.errors.map(({ error }) => located(draft, error, original, text)));
+}
+
+function mentionedBy(tree: PolicyTree, catalog: Catalog): Action[] {
+  return entitiesOf(tree).flatMap(({ entity }) => catalog.actions.get(entity.id) ?? []);
 }
 
 /**
  * Of the tools that no rule names and that look alike as far as any rule reads, one stands for all.
  * What a rule does not read cannot change how it types.
  */
-export function representatives(actions: readonly Action[], rules: readonly Checked[]): Action[] {
-  return run(representing(actions, rules));
-}
-
-function* representing(actions: readonly Action[], rules: readonly Checked[]): Steps<Action[]> {
+export function* representing(actions: readonly Action[], rules: readonly Checked[]): Steps<Action[]> {
   if (rules.some(({ tree }) => tree === EVERYTHING)) return [...actions];
   const named = new Set(rules.flatMap(({ tree }) => entitiesOf(tree).map(({ entity }) => entity.id)));
   const names = new Set(rules.flatMap(({ reads }) => reads.parts.map((read) => read.path[0] ?? "")));
@@ -102,9 +102,56 @@ function project(shape: RecordShape, names: ReadonlySet<string>): RecordShape {
   return { ...shape, attrs: new Map([...shape.attrs].filter(([name]) => names.has(name))) };
 }
 
+interface CedarFinding {
+  readonly policyId: string;
+  readonly error: DetailedError;
+}
+
 interface CedarAnswer {
-  readonly errors: readonly { policyId: string; error: DetailedError }[];
-  readonly warnings: readonly { policyId: string; error: DetailedError }[];
+  readonly errors: readonly CedarFinding[];
+  readonly warnings: readonly CedarFinding[];
+}
+
+/** Actions in one question to Cedar, which answers it without interruption: thousands would take seconds. */
+const ACTIONS_AT_ONCE = 100;
+
+/** A finding about all actions together: with some of them left out it says nothing. */
+const ABOUT_ALL = /unable to find an applicable action/;
+
+/**
+ * Asks about a part of the actions at a time. What is wrong for one part is wrong; that a rule applies to nothing, and
+ * every warning, has to be found for all parts.
+ */
+function* askingCedar(
+  actions: readonly Action[],
+  mentioned: readonly Action[],
+  standIns: Parameters<typeof cedarSchema>[2],
+  policies: Record<string, string>,
+): Steps<CedarAnswer | string> {
+  const errors: CedarAnswer["errors"][] = [];
+  const warnings: CedarAnswer["errors"][] = [];
+  for (let start = 0; start === 0 || start < actions.length; start += ACTIONS_AT_ONCE) {
+    const part = actions.slice(start, start + ACTIONS_AT_ONCE);
+    const answer = askCedar(cedarSchema(part, mentioned, standIns), policies);
+    if (typeof answer === "string") return answer;
+    errors.push(answer.errors);
+    warnings.push(answer.warnings);
+    yield;
+  }
+  const isAboutAll = ({ error }: CedarFinding): boolean => ABOUT_ALL.test(error.message);
+  return {
+    errors: [...errors.flat().filter((found) => !isAboutAll(found)), ...inAll(errors).filter(isAboutAll)],
+    warnings: inAll(warnings),
+  };
+}
+
+function inAll([first = [], ...others]: readonly CedarAnswer["errors"][]): CedarFinding[] {
+  const keys = others.map((findings) => new Set(findings.map(keyOf)));
+  return first.filter((found) => keys.every((known) => known.has(keyOf(found))));
+}
+
+function keyOf({ policyId, error }: CedarFinding): string {
+  return `${policyId}:${error.sourceLocations?.[0]?.start}:${error.message}`;
 }
 
 /** A text is what went wrong with the asking itself. */

@@ -5,7 +5,7 @@ import { actionsOf, entitiesOf, nameProblems } from "./names.js";
 import { type Read, readsOf, resolve } from "./reads.js";
 import type { Draft } from "./source.js";
 import type { Steps } from "./steps.js";
-import { type Checked, checkTyped, checkUntyped, EVERYTHING, isUnguarded, representatives } from "./typecheck.js";
+import { type Checked, checkTyped, checkUntyped, EVERYTHING, isUnguarded, representing } from "./typecheck.js";
 import type { PolicyProblem } from "./types.js";
 
 export interface Findings {
@@ -29,23 +29,24 @@ export function* validating(drafts: readonly Draft[], catalog: Catalog): Steps<F
     if (problems.length > 0) findings.problems.push(...problems);
     else if (groups.size === 1 && groups.has("")) typed.push(rule);
     else {
-      const found = [...groups.values()]
-        .slice(0, MAX_GROUPS)
-        .flatMap(({ actions, open }) => checkUntyped(rule, actions, open, catalog));
-      report(rule, found, catalog, findings);
+      const found: PolicyProblem[] = [];
+      for (const { actions, open } of [...groups.values()].slice(0, MAX_GROUPS)) {
+        found.push(...(yield* checkUntyped(rule, actions, open, catalog)));
+      }
+      yield* report(rule, found, catalog, findings);
     }
     yield;
   }
   for (const [index, { problems, warnings }] of (yield* checkTyped(typed, catalog)).entries()) {
     findings.warnings.push(...warnings);
-    report(typed[index] as Checked, problems, catalog, findings);
+    yield* report(typed[index] as Checked, problems, catalog, findings);
   }
   return findings;
 }
 
-function report(rule: Checked, problems: readonly PolicyProblem[], catalog: Catalog, findings: Findings): void {
+function* report(rule: Checked, problems: readonly PolicyProblem[], catalog: Catalog, findings: Findings): Steps<void> {
   if (problems.length === 0) return;
-  const excused = excuse(rule, problems, catalog);
+  const excused = yield* excuse(rule, problems, catalog);
   if (excused) findings.warnings.push(...excused);
   else findings.problems.push(...problems);
 }
@@ -54,14 +55,18 @@ function report(rule: Checked, problems: readonly PolicyProblem[], catalog: Cata
  * A rule about many tools that is right for some and names none of those it is wrong for. One server with an odd
  * `path` must not be able to keep the operator's rule from loading; calls to that tool are denied as errors.
  */
-function excuse(rule: Checked, problems: readonly PolicyProblem[], catalog: Catalog): PolicyProblem[] | undefined {
-  const kinds = representatives(actionsOf(rule.tree, catalog), [rule]);
+function* excuse(
+  rule: Checked,
+  problems: readonly PolicyProblem[],
+  catalog: Catalog,
+): Steps<PolicyProblem[] | undefined> {
+  const kinds = yield* representing(actionsOf(rule.tree, catalog), [rule]);
   if (problems.some(isUnguarded) || kinds.length > MAX_KINDS) return undefined;
   const named = new Set(entitiesOf(rule.tree).map(({ entity }) => entity.id));
   const warnings: PolicyProblem[] = [];
   let isRightSomewhere = false;
   for (const action of kinds) {
-    const found = checkUntyped(rule, [action], openReads(rule, action), catalog);
+    const found = yield* checkUntyped(rule, [action], openReads(rule, action), catalog);
     if (found.length > 0 && named.has(action.name)) return undefined;
     if (found.length === 0) {
       isRightSomewhere ||= rule.reads.parts.every((read) => resolve(action, read).status === "declared");

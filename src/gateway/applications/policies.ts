@@ -5,12 +5,16 @@ import { createHash } from "node:crypto";
 import { loadPolicyInSlices, type PolicySet, type PolicySource, type ToolSummary } from "../../gate/index.js";
 import { inSlices } from "../../protocol/index.js";
 
-/** Applications with the same rules and the same tools share one set. */
+/** Entries of sets that are no longer in use are removed above this number. */
 const MAX_SHARED = 256;
 
 export class PolicyBook {
   #common: readonly PolicySource[] = [];
-  readonly #sets = new Map<string, PolicySet>();
+  /**
+   * Applications with the same rules and the same tools share one set. Only what is in force somewhere is kept: a server
+   * that changes thousands of tools again and again would otherwise fill the memory with sets of before.
+   */
+  readonly #sets = new Map<string, WeakRef<PolicySet>>();
   readonly #listeners = new Set<() => void>();
 
   /** New rules for all; every application loads them when it is told. */
@@ -29,12 +33,16 @@ export class PolicyBook {
     const files = Object.entries(own).map(([file, text]): PolicySource => ({ file, text }));
     const sources = [...this.#common, ...files];
     const key = await keyOf(sources, tools);
-    const known = this.#sets.get(key);
+    const known = this.#sets.get(key)?.deref();
     if (known) return known;
     const set = await loadPolicyInSlices(sources, tools, { unknownTools: "warn" });
-    if (this.#sets.size >= MAX_SHARED) this.#sets.delete(this.#sets.keys().next().value as string);
-    this.#sets.set(key, set);
+    if (this.#sets.size >= MAX_SHARED) this.#dropUnused();
+    this.#sets.set(key, new WeakRef(set));
     return set;
+  }
+
+  #dropUnused(): void {
+    for (const [key, set] of this.#sets) if (set.deref() === undefined) this.#sets.delete(key);
   }
 }
 

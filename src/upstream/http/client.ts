@@ -34,6 +34,7 @@ export class HttpClient {
     dialer: Dialer,
     connections: number,
     maxBytes: number,
+    budget: ByteBudget | undefined,
     onDisconnected: (isByAgreement: boolean) => void = () => {},
   ): Promise<HttpClient> {
     // On first use: it takes a while to load, and stdio servers never need it.
@@ -53,15 +54,15 @@ export class HttpClient {
       const isByAgreement = (error as { code?: string }).code === "UND_ERR_INFO";
       if (!isByAgreement || open <= 0) onDisconnected(isByAgreement);
     });
-    return new HttpClient(url, pool, maxBytes);
+    return new HttpClient(url, pool, maxBytes, budget);
   }
 
-  private constructor(url: URL, pool: Pool, maxBytes: number) {
+  private constructor(url: URL, pool: Pool, maxBytes: number, budget: ByteBudget | undefined) {
     this.url = url;
     this.#path = url.pathname + url.search;
     this.#pool = pool;
     this.#maxBytes = maxBytes;
-    this.#unfinished = new ByteBudget(MAX_UNFINISHED * maxBytes);
+    this.#unfinished = new ByteBudget(MAX_UNFINISHED * maxBytes, budget);
   }
 
   send(line: HttpRequestLine, sink: ExchangeSink): Exchange {

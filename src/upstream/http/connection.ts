@@ -80,13 +80,15 @@ export class HttpConnection implements Connection {
   }
 
   async open(terms: Terms): Promise<void> {
-    const { connections, maxMessageBytes } = this.#around.limits;
+    const { limits, budget } = this.#around;
+    const { connections, maxMessageBytes } = limits;
     this.#terms = terms;
     this.#client = await HttpClient.open(
       this.#url,
       this.#dialer,
       connections,
       maxMessageBytes,
+      budget,
       // Also with a session: not every server that was started again answers 404 to the sessions of before.
       (isByAgreement) => this.#events.disconnected(isByAgreement),
     );

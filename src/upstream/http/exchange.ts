@@ -30,6 +30,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #reader: SseReader | undefined;
   /** An answer in one piece is not copied. */
   #first: Buffer | undefined;
+  readonly #budget: ByteBudget | undefined;
   readonly #store: ByteStore;
   #length = 0;
   #over = false;
@@ -37,6 +38,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** Unfinished answers are charged to `budget`, which the exchanges with one server share. */
   constructor(sink: ExchangeSink, maxBytes: number, budget?: ByteBudget) {
     this.#sink = sink;
+    this.#budget = budget;
     this.#store = new ByteStore(budget);
     this.#maxBytes = maxBytes;
   }
@@ -58,6 +60,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   abort(): void {
     this.#over = true;
     this.#store.clear();
+    this.#reader?.stop();
     this.#controller?.abort(new Error("nobody waits for this answer"));
   }
 
@@ -77,12 +80,13 @@ export class Exchange implements Dispatcher.DispatchHandler {
       return;
     }
     if (isType(headers, "text/event-stream")) {
-      this.#reader = new SseReader(this.#maxBytes, {
-        event: (data) => {
+      const events = {
+        event: (data: string) => {
           if (!this.#over) this.#sink.message(data, this);
         },
-        other: (type, data) => this.#sink.other?.(type, data),
-      });
+        other: (type: string, data: string) => this.#sink.other?.(type, data),
+      };
+      this.#reader = new SseReader(this.#maxBytes, events, this.#budget);
     }
     this.#sink.head?.(this);
   }
@@ -106,6 +110,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#reader?.stop();
     if (this.#reader === undefined) {
       const bytes = this.#first ?? this.#store.take();
       if (!isUtf8(bytes)) return this.#sink.done(this, new Error("it answered something that is not valid UTF-8"));
@@ -118,6 +123,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#over) return;
     this.#over = true;
     this.#store.clear();
+    this.#reader?.stop();
     this.#sink.done(this, error);
   }
 

@@ -1,6 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it } from "vitest";
+import { ByteBudget } from "../../protocol/index.js";
 import { LineReader } from "./line-reader.js";
 
 setFlagsFromString("--expose-gc");
@@ -42,4 +43,25 @@ it("keeps both ends of a line over the limit, however it is cut into pieces", ()
     expect(hints[0]).toMatch(/^\{"id":7,y/);
     expect(hints[0]).toMatch(/"end":1\}$/);
   }
+});
+
+it("charges an unfinished line to its budget, and gives up a line that the budget does not allow", () => {
+  const budget = new ByteBudget(2_000);
+  const seen: string[] = [];
+  let given = 0;
+  const reader = new LineReader(
+    1024 * 1024,
+    { message: (text) => seen.push(text), malformed: () => {}, oversized: () => given++ },
+    budget,
+  );
+  reader.push(Buffer.from("x".repeat(600)));
+  expect(budget.used).toBeGreaterThanOrEqual(600);
+  reader.push(Buffer.from("x".repeat(600)));
+  reader.push(Buffer.from("x".repeat(5_000)));
+  expect(budget.used).toBe(0);
+  reader.push(Buffer.from("\nnext\n"));
+  expect({ seen, given }).toEqual({ seen: ["next"], given: 1 });
+  reader.push(Buffer.from("rest"));
+  reader.stop();
+  expect(budget.used).toBe(0);
 });

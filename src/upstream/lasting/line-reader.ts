@@ -2,6 +2,7 @@
 // because they usually say whose answer it was.
 
 import { isUtf8 } from "node:buffer";
+import type { ByteBudget } from "../../protocol/index.js";
 import { ByteStore } from "../../transport/index.js";
 
 const LF = 0x0a;
@@ -19,14 +20,21 @@ export class LineReader {
   readonly #maxBytes: number;
   readonly #events: LineEvents;
   /** Bytes are copied: keeping the pieces would cost a hundred times what a server sends byte by byte. */
-  readonly #held = new ByteStore();
+  readonly #held: ByteStore;
   /** Of a line that was given up: how it began and how it goes on. */
   #head: string | undefined;
   #tail: Buffer = EMPTY;
 
-  constructor(maxBytes: number, events: LineEvents) {
+  /** The unfinished line is charged to `budget`. A line that it does not allow is given up like one that is too long. */
+  constructor(maxBytes: number, events: LineEvents, budget?: ByteBudget) {
     this.#maxBytes = maxBytes;
     this.#events = events;
+    this.#held = new ByteStore(budget);
+  }
+
+  /** The connection has ended: the unfinished line is dropped. */
+  stop(): void {
+    this.#clear();
   }
 
   push(chunk: Buffer): void {
@@ -41,8 +49,7 @@ export class LineReader {
   #endLine(last: Buffer): void {
     if (this.#head === undefined && this.#held.length + last.length <= this.#maxBytes) {
       if (this.#held.length === 0) return this.#deliver(last);
-      this.#held.append(last);
-      return this.#deliver(this.#held.take());
+      if (this.#held.append(last)) return this.#deliver(this.#held.take());
     }
     this.#hold(last);
     const hint = `${this.#head} ${this.#tail.toString("latin1")}`;
@@ -51,10 +58,8 @@ export class LineReader {
   }
 
   #hold(part: Buffer): void {
-    if (this.#head === undefined && this.#held.length + part.length <= this.#maxBytes) {
-      this.#held.append(part);
-      return;
-    }
+    const fits = this.#head === undefined && this.#held.length + part.length <= this.#maxBytes;
+    if (fits && this.#held.append(part)) return;
     if (this.#head === undefined) {
       const begun = Buffer.concat([this.#held.take().subarray(0, ENDS), part.subarray(0, ENDS)]);
       this.#head = begun.toString("latin1", 0, ENDS);

@@ -31,9 +31,10 @@ export class SseWire implements Wire {
   }
 
   async open(events: WireEvents): Promise<void> {
-    const { limits, server } = this.#around;
+    const { limits, server, budget } = this.#around;
     this.#events = events;
-    const client = await HttpClient.open(this.#url, this.#dialer, limits.connections, limits.maxMessageBytes);
+    const { connections, maxMessageBytes } = limits;
+    const client = await HttpClient.open(this.#url, this.#dialer, connections, maxMessageBytes, budget);
     this.#client = client;
     const headers = ["accept", "text/event-stream"];
     addHeaders(headers, await this.#credentials?.headers("GET"));

@@ -30,14 +30,15 @@ export class StdioWire implements Wire {
   }
 
   async open(events: WireEvents): Promise<void> {
-    const { limits, timeouts, server } = this.#around;
+    const { limits, timeouts, server, budget } = this.#around;
     const { leaveMs, graceMs } = timeouts;
     const started = await ServerProcess.start(this.#target, { leaveMs, graceMs, stderrBytes: limits.stderrBytes });
     this.#server = started;
-    const reader = new LineReader(limits.maxMessageBytes, events);
+    const reader = new LineReader(limits.maxMessageBytes, events, budget);
     started.stdout.on("data", (chunk: Buffer) => {
       if (!this.#closed) reader.push(chunk);
     });
+    started.stdout.once("close", () => reader.stop());
     this.#writer = new LineWriter(started.stdin, {
       maxUnsentBytes: limits.maxUnsentBytes,
       toFault: () => unavailable(server, `it does not read what is sent to it`),

@@ -23,20 +23,21 @@ export class TcpWire implements Wire {
   }
 
   async open(events: WireEvents): Promise<void> {
-    const { limits, server } = this.#around;
+    const { limits, server, budget } = this.#around;
     const socket = await this.#dialer.connect({ ...this.#to, tls: false });
     this.#socket = socket;
     if (this.#closed) {
       socket.destroy();
       throw unavailable(server, "it has been stopped");
     }
-    const reader = new LineReader(limits.maxMessageBytes, events);
+    const reader = new LineReader(limits.maxMessageBytes, events, budget);
     let why = "it closed the connection";
     socket.on("data", (chunk: Buffer) => reader.push(chunk));
     socket.on("error", (error) => {
       why = error.message;
     });
     socket.on("close", () => {
+      reader.stop();
       if (!this.#closed) events.closed(why);
       this.#closed = true;
     });
