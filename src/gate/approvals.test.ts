@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import type { JsonObject } from "../protocol/index.js";
-import { type Approver, MemoryApprovals, StoredApprovals } from "./approvals.js";
+import { ByteBudget, type JsonObject } from "../protocol/index.js";
+import { ApprovalsFull, type Approver, MemoryApprovals, StoredApprovals } from "./approvals.js";
 import { MemoryChallenges } from "./challenges.js";
 import { makeIntent } from "./intent.js";
 import type { Principal, Target } from "./types.js";
@@ -185,5 +185,34 @@ describe("calls that wait for an approver", () => {
     expect(subscriptions).toHaveBeenCalledTimes(1);
     // The one that denies reads it in full.
     expect(looks).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe("approval requests in memory", () => {
+  const big = (text: string) => request({ text: text.repeat(20_000) });
+
+  it("are charged to their caller while they are open, and refused when its budget is used up", async () => {
+    const budget = new ByteBudget(100_000);
+    const approvals = new MemoryApprovals();
+    approvals.chargeTo(() => budget);
+    const { challenge } = await approvals.open(big("a"));
+    expect(budget.used).toBeGreaterThanOrEqual(40_000);
+    await approvals.open(big("b"));
+    await expect(approvals.open(big("c"))).rejects.toThrow(ApprovalsFull);
+    await approvals.deny(challenge.id, { name: "olga", groups: ["operators"] }, "no");
+    await approvals.open(big("c"));
+    expect(budget.used).toBeLessThanOrEqual(100_000);
+  });
+
+  it("free their budget when they expire", async () => {
+    let now = 0;
+    const budget = new ByteBudget(100_000);
+    const approvals = new MemoryApprovals({ now: () => now, ttlMs: 1_000 });
+    approvals.chargeTo(() => budget);
+    await approvals.open(big("a"));
+    await approvals.open(big("b"));
+    now = 2_000;
+    await approvals.open(big("c"));
+    expect(budget.used).toBeLessThanOrEqual(50_000);
   });
 });

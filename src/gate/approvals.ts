@@ -6,6 +6,7 @@ import type { JsonObject } from "../protocol/index.js";
 import { canonicalize } from "./canonical.js";
 import { ApprovalWaits } from "./approval-waits.js";
 import {
+  type BudgetOf,
   type ChallengeFilter,
   type ChallengeStore,
   type KeptChallenge,
@@ -231,8 +232,17 @@ export class StoredApprovals implements Approvals {
 
 /** For one process. */
 export class MemoryApprovals extends StoredApprovals {
+  readonly #kept: MemoryChallenges;
+
   constructor(options: ApprovalOptions & { now?: () => number } = {}) {
-    super(new MemoryChallenges(options.now), options);
+    const kept = new MemoryChallenges(options.now);
+    super(kept, options);
+    this.#kept = kept;
+  }
+
+  /** Charges what open requests keep in memory. */
+  chargeTo(budgetOf: BudgetOf): void {
+    this.#kept.chargeTo(budgetOf);
   }
 }
 

@@ -1,6 +1,6 @@
 // Storage of approval requests: in memory for one process; `storage/` has the same contract for several.
 
-import { type JsonObject, steadyNow } from "../protocol/index.js";
+import { type ByteBudget, Charge, type JsonObject, steadyNow } from "../protocol/index.js";
 
 export interface KeptChallenge {
   readonly id: string;
@@ -53,20 +53,33 @@ export interface ChallengeStore {
 
 type Kept = KeptChallenge & WithPayload;
 
+/** Whose bytes an approval request of this caller are; undefined where nothing is charged. */
+export type BudgetOf = (caller: { readonly app: string; readonly agent: string }) => ByteBudget | undefined;
+
 /** Open ones, those that were denied (an identical retry reads the answer), and ended ones for whoever asks. */
 const MAX_KEPT = 10_000;
-/** Characters of payload in all. */
-const MAX_KEPT_CHARS = 64 * 1024 * 1024;
+/** Characters of payload in all. Open ones are charged to their callers besides. */
+const MAX_KEPT_CHARS = 16 * 1024 * 1024;
+/** What an approval request costs besides its payload. */
+const DOCUMENT_BYTES = 4_096;
 
 export class MemoryChallenges implements ChallengeStore {
   readonly #byId = new Map<string, Kept>();
   readonly #liveByKey = new Map<string, string>();
   readonly #listeners = new Set<(id: string) => void>();
   readonly #now: () => number;
+  /** Of those that are open, by id. */
+  readonly #charges = new Map<string, Charge>();
+  #budgetOf: BudgetOf = () => undefined;
   #chars = 0;
 
   constructor(now: () => number = steadyNow) {
     this.#now = now;
+  }
+
+  /** Charges what is opened from now on. */
+  chargeTo(budgetOf: BudgetOf): void {
+    this.#budgetOf = budgetOf;
   }
 
   async open({ ttlMs, ...challenge }: NewChallenge, bounds: OpenBounds): Promise<Opened> {
@@ -75,6 +88,9 @@ export class MemoryChallenges implements ChallengeStore {
     const full = this.#fullFor(challenge, bounds);
     if (full) return { full };
     if (!this.#makeRoom(charsOf(challenge))) return { full: "app" };
+    const charge = new Charge(this.#budgetOf(challenge));
+    if (!charge.set(DOCUMENT_BYTES + 2 * charsOf(challenge))) return { full: "agent" };
+    this.#charges.set(challenge.id, charge);
     const now = this.#now();
     this.#chars += charsOf(challenge);
     const kept = { ...challenge, createdAt: now, expiresAt: now + ttlMs };
@@ -92,6 +108,7 @@ export class MemoryChallenges implements ChallengeStore {
     if (to !== "redeemed" && live !== undefined && live !== id && this.#isLive(live)) return undefined;
     const after = { ...before, state: to, document: { ...before.document, ...merge } };
     this.#byId.set(id, after);
+    if (!isOpen(after)) this.#release(id);
     if (to === "redeemed") this.#liveByKey.delete(after.key);
     else this.#liveByKey.set(after.key, id);
     this.#tell(id);
@@ -128,6 +145,7 @@ export class MemoryChallenges implements ChallengeStore {
     let ofApp = 0;
     let ofAgent = 0;
     for (const each of this.#byId.values()) {
+      if (this.#hasExpired(each)) this.#release(each.id);
       if (each.app !== app || !isOpen(each) || this.#hasExpired(each)) continue;
       ofApp++;
       if (each.agent === agent) ofAgent++;
@@ -155,10 +173,16 @@ export class MemoryChallenges implements ChallengeStore {
       if (fits()) return true;
       if (isOpen(each) && !this.#hasExpired(each)) continue;
       this.#byId.delete(each.id);
+      this.#release(each.id);
       this.#chars -= charsOf(each);
       if (this.#liveByKey.get(each.key) === each.id) this.#liveByKey.delete(each.key);
     }
     return fits();
+  }
+
+  #release(id: string): void {
+    this.#charges.get(id)?.set(0);
+    this.#charges.delete(id);
   }
 
   #tell(id: string): void {

@@ -1,6 +1,13 @@
 // The gateway as others hold it: parts with safe defaults, and one endpoint that any transport can stand in front of.
 
-import { createGate, type Gate, type GateOptions, loadPolicy, type ToolSummary } from "../gate/index.js";
+import {
+  createGate,
+  type Gate,
+  type GateOptions,
+  loadPolicy,
+  MemoryApprovals,
+  type ToolSummary,
+} from "../gate/index.js";
 import { type Identify, localIdentity } from "../identity/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { RetainedBytes } from "../protocol/index.js";
@@ -40,6 +47,8 @@ export function createGateway(options: GatewayOptions): Endpoint {
   const telemetry = options.telemetry ?? createTelemetry({ log: { level: "error" } });
   const gate = isGate(options.gate) ? options.gate : gateFor(server, options.gate ?? {}, telemetry);
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
+  const retained = options.retained ?? new RetainedBytes(limits);
+  if (gate.approvals instanceof MemoryApprovals) gate.approvals.chargeTo((caller) => retained.of(caller));
   const gateway: Gateway = {
     server,
     gate,
@@ -47,7 +56,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     identify: options.identify ?? localIdentity(),
     telemetry,
     limits,
-    retained: options.retained ?? new RetainedBytes(limits),
+    retained,
     calls: options.calls ?? new CallsInFlight(limits, (bound) => options.telemetry?.metrics.shed.inc(bound)),
     plainMethods: new Set(options.plainMethods),
     readOnlyTools: new Set(options.readOnlyTools),

@@ -74,6 +74,27 @@ async function initialize(capabilities = {}) {
 const nested = `{"jsonrpc":"2.0","id":1,"method":"x","auth":1,"params":{"a":[${"[],".repeat(1_200_000)}0]}}`;
 const head = `POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
 
+function upgrade(more) {
+  return (
+    `GET /mcp HTTP/1.1\r\nHost: localhost\r\n${more}Connection: Upgrade\r\nUpgrade: websocket\r\n` +
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n\r\n"
+  );
+}
+
+/** A small frame of a client, with a mask of zeros. */
+function frame(first, text) {
+  return Buffer.concat([Buffer.from([first, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
+}
+
+/** Sends the same bytes again and again. */
+function pour(socket, bytes) {
+  const more = () => {
+    while (Date.now() < until && !socket.destroyed && socket.write(bytes)) {}
+  };
+  socket.on("drain", more);
+  more();
+}
+
 const attacks = {
   "bodies without a credential": () => loop(16, () => post(nested, {})),
   "bodies with a wrong credential": () => loop(16, () => post(nested, { authorization: "Bearer wrong" })),
@@ -114,15 +135,42 @@ const attacks = {
     hold(Math.round(10_000 * scale), at, (socket) => socket.write(`${head}Content-Length: 60000\r\n\r\n[`)),
   "unfinished WebSocket frames": () =>
     hold(Math.round(400 * scale), new URL(websocket), (socket) => {
-      socket.write(
-        `GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
-          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n\r\n",
-      );
-      const frame = Buffer.alloc(14 + 3_000_000);
-      frame[0] = 0x81;
-      frame[1] = 0xff;
-      frame.writeBigUInt64BE(4_000_000n, 2);
-      socket.write(frame);
+      socket.write(upgrade(`Authorization: Bearer ${key}\r\n`));
+      const unfinished = Buffer.alloc(14 + 3_000_000);
+      unfinished[0] = 0x81;
+      unfinished[1] = 0xff;
+      unfinished.writeBigUInt64BE(4_000_000n, 2);
+      socket.write(unfinished);
+    }),
+  "bodies in chunks of one byte": () =>
+    hold(100, at, (socket) => {
+      socket.write(`${head}Authorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+      pour(socket, "1\r\n[\r\n".repeat(2_000));
+    }),
+  "requests sent ahead": () =>
+    hold(50, at, (socket) => {
+      socket.resume();
+      pour(socket, `${head}Authorization: Bearer ${key}\r\nContent-Length: 2\r\n\r\n{}`.repeat(100));
+    }),
+  "pings on WebSockets": () =>
+    hold(50, new URL(websocket), (socket) => {
+      socket.resume();
+      socket.write(upgrade(`Authorization: Bearer ${key}\r\n`));
+      pour(socket, Buffer.concat(Array.from({ length: 500 }, () => frame(0x89, "p".repeat(100)))));
+    }),
+  "fragments on WebSockets": () =>
+    hold(50, new URL(websocket), (socket) => {
+      socket.resume();
+      socket.write(upgrade(`Authorization: Bearer ${key}\r\n`));
+      socket.write(frame(0x01, "["));
+      pour(socket, Buffer.concat(Array.from({ length: 2_000 }, () => frame(0x00, "["))));
+    }),
+  "messages without a credential on WebSockets": () =>
+    hold(50, new URL(websocket), (socket) => {
+      socket.resume();
+      socket.write(upgrade(""));
+      const message = frame(0x81, JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }));
+      pour(socket, Buffer.concat(Array.from({ length: 500 }, () => message)));
     }),
   "idle sockets at the admin port": () => hold(300, new URL(admin), () => {}),
   "answers byte by byte": () => loop(8, () => send("POST", "/tools/drip", { ...json, ...bearer }, "{}")),

@@ -29,6 +29,8 @@ export interface Measured {
   /** Answers other than 200, and failed connections. */
   readonly failures: readonly string[];
   readonly p99Ms: number;
+  /** Of the time, the share in which the gateway could have run and had to wait for a core; 0 where it is not known. */
+  readonly waitedShare: number;
 }
 
 export interface Neighbours {
@@ -87,13 +89,16 @@ export async function openNeighbours(): Promise<Neighbours> {
     measure: async (seconds) => {
       const times: number[] = [];
       const failures: string[] = [];
+      const started = performance.now();
+      const waitedMs = waitedForCoreMs(serving.child.pid);
       const until = Date.now() + seconds * 1_000;
       const one = async (): Promise<void> => {
         while (Date.now() < until) await call(times, failures);
       };
       await Promise.all([one(), one()]);
       times.sort((a, b) => a - b);
-      return { calls: times.length, failures, p99Ms: times[Math.floor(times.length * 0.99)] ?? 0 };
+      const waitedShare = (waitedForCoreMs(serving.child.pid) - waitedMs) / (performance.now() - started);
+      return { calls: times.length, failures, p99Ms: times[Math.floor(times.length * 0.99)] ?? 0, waitedShare };
     },
     attack: (attack, seconds, scale) => {
       const { url, admin } = serving;
@@ -132,4 +137,11 @@ export async function openNeighbours(): Promise<Neighbours> {
       rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** How long the main thread of a process has waited for a core, by the scheduler of Linux. */
+function waitedForCoreMs(pid: number | undefined): number {
+  if (process.platform !== "linux") return 0;
+  const [, waitedNs] = readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ");
+  return Number(waitedNs) / 1e6;
 }
