@@ -13,9 +13,10 @@ const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
 export interface GuardOptions {
   readonly listenHost: string;
   readonly allowedHosts: readonly string[];
-  readonly token: string;
+  /** The operator's credential as it is now: the file may be replaced while the port is open. */
+  readonly token: () => string;
   /** Reads metrics and nothing else: what a Prometheus server is given. */
-  readonly metricsToken: string;
+  readonly metricsToken: () => string;
   /** Wrong credentials a minute before they are answered with 429. */
   readonly maxFailuresPerMinute: number;
 }
@@ -27,16 +28,16 @@ export function bearerOf(request: IncomingMessage): string {
 
 export class Guard {
   readonly #hosts: ReadonlySet<string>;
-  readonly #tokenHash: Buffer;
-  readonly #metricsTokenHash: Buffer;
+  readonly #token: () => string;
+  readonly #metricsToken: () => string;
   readonly #perFailureMs: number;
   /** GCRA over all who fail: when the next failure would conform. */
   #nextFailureAt = 0;
 
   constructor(options: GuardOptions) {
     this.#hosts = new Set([...LOOPBACK, options.listenHost, ...options.allowedHosts].map((host) => host.toLowerCase()));
-    this.#tokenHash = sha256(options.token);
-    this.#metricsTokenHash = sha256(options.metricsToken);
+    this.#token = options.token;
+    this.#metricsToken = options.metricsToken;
     this.#perFailureMs = 60_000 / options.maxFailuresPerMinute;
   }
 
@@ -62,7 +63,7 @@ export class Guard {
 
   /** Throws unless the request carries the metrics token or the operator's credential. */
   checkMetricsCredential(request: IncomingMessage): void {
-    if (!timingSafeEqual(sha256(bearerOf(request)), this.#metricsTokenHash)) this.checkCredential(request);
+    if (!timingSafeEqual(sha256(bearerOf(request)), sha256(this.#metricsToken()))) this.checkCredential(request);
   }
 
   /**
@@ -71,7 +72,7 @@ export class Guard {
    */
   checkCredential(request: IncomingMessage): void {
     const given = bearerOf(request);
-    if (timingSafeEqual(sha256(given), this.#tokenHash)) return;
+    if (timingSafeEqual(sha256(given), sha256(this.#token()))) return;
     const now = performance.now();
     const next = Math.max(this.#nextFailureAt, now) + this.#perFailureMs;
     if (next - now > 60_000 + this.#perFailureMs / 2) {

@@ -1,4 +1,4 @@
-export { readOperatorToken } from "./operator-token.js";
+export { readOperatorToken, rotateOperatorToken } from "./operator-token.js";
 export type { ComponentChecks, ComponentState } from "./readiness.js";
 export { combineReports, type ProcessReport, type ReportPart } from "./reports.js";
 export { type AdminLimits, type AdminListener, type AdminOptions, startAdmin } from "./server.js";

@@ -11,7 +11,9 @@ import {
   mkdirSync,
   openSync,
   readFileSync,
+  renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from "node:fs";
 import { dirname } from "node:path";
@@ -37,7 +39,7 @@ export function ensureOperatorToken(path: string): string {
   }
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${randomBytes(6).toString("hex")}`;
-  writeDurably(draft, `pcop_${randomBytes(32).toString("base64url")}\n`);
+  writeDurably(draft, `${newToken()}\n`);
   try {
     // A link appears whole or not at all, and fails when another process was first: then its token counts.
     linkSync(draft, path);
@@ -47,6 +49,42 @@ export function ensureOperatorToken(path: string): string {
     rmSync(draft, { force: true });
   }
   return readOperatorToken(path);
+}
+
+/**
+ * Creates the file when there is none. The result answers with the token that is in it now; while the file cannot be used,
+ * with one that nobody has.
+ */
+export function followToken(path: string): () => string {
+  let token = ensureOperatorToken(path);
+  const versionOf = (): string => {
+    const facts = statSync(path, { bigint: true, throwIfNoEntry: false });
+    return facts ? `${facts.ino} ${facts.mtimeNs} ${facts.ctimeNs}` : "";
+  };
+  let seen = versionOf();
+  return () => {
+    const now = versionOf();
+    if (now === seen) return token;
+    seen = now;
+    try {
+      token = readOperatorToken(path);
+    } catch {
+      token = newToken();
+    }
+    return token;
+  };
+}
+
+/** Puts a new token in the place of the old one, which is refused from then on. */
+export function rotateOperatorToken(path: string): void {
+  const draft = `${path}.${randomBytes(6).toString("hex")}`;
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  writeDurably(draft, `${newToken()}\n`);
+  renameSync(draft, path);
+}
+
+function newToken(): string {
+  return `pcop_${randomBytes(32).toString("base64url")}`;
 }
 
 export function readOperatorToken(path: string): string {

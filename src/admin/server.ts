@@ -12,7 +12,7 @@ import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict
 import { boundConnections } from "./connections.js";
 import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard } from "./guard.js";
-import { ensureOperatorToken } from "./operator-token.js";
+import { followToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
 import {
@@ -88,8 +88,8 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const host = options.host ?? "127.0.0.1";
   const limits = { ...DEFAULT_ADMIN_LIMITS, ...options.limits };
   const { maxFailuresPerMinute } = limits;
-  const token = ensureOperatorToken(options.tokenFile);
-  const metricsToken = ensureOperatorToken(join(dirname(options.tokenFile), METRICS_TOKEN_FILE));
+  const token = followToken(options.tokenFile);
+  const metricsToken = followToken(join(dirname(options.tokenFile), METRICS_TOKEN_FILE));
   const allowedHosts = options.allowedHosts ?? [];
   const guard = new Guard({ listenHost: host, allowedHosts, token, metricsToken, maxFailuresPerMinute });
   const { ledger } = options;

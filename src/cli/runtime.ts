@@ -14,7 +14,7 @@ import {
 import { createGateway, type Endpoint, type GatewayLimits, toolSummaries } from "../gateway/index.js";
 import { unknownCaller } from "../identity/index.js";
 import { type Ledger, openLedger, type OutcomeDurability } from "../ledger/index.js";
-import { openStorage, type Storage } from "../storage/index.js";
+import type { Storage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import type { ServerDefinition } from "../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../transport/index.js";
@@ -26,7 +26,8 @@ import { Health } from "./health.js";
 import { watchLedger } from "./ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "./runtime-metrics.js";
 import { closeListeners } from "./shutdown.js";
-import { ensureState, type State, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "./state.js";
+import { ensureState, type State, STORE_START_WAIT_MS, STORE_WAIT_MS } from "./state.js";
+import { openStore } from "./store/open.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
 
 const LEDGER_ORIGIN = "portcullis.local/gateway";
@@ -211,8 +212,7 @@ async function openIdentity(
   { telemetry, ledger, health }: { telemetry: Telemetry; ledger: Ledger; health: Health },
   opened: Opened,
 ): Promise<KnownCallers | undefined> {
-  const storage = await openStorage(options.storage, {
-    defaultFile: join(state.dir, STORE_FILE),
+  const storage = await openStore(state.dir, options.storage, {
     waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
     observe: observeStore(telemetry),
   });

@@ -3,12 +3,11 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerProtections } from "../host/index.js";
-import { openStorage } from "../storage/index.js";
 import { ServerProcess } from "../upstream/index.js";
 import { sandboxText } from "./commands/server.js";
 import type { Finding } from "./finding.js";
 import { STORE_FILE } from "./state.js";
-import { allPages, pageAfter } from "./store/open.js";
+import { allPages, openStore, pageAfter } from "./store/open.js";
 
 const REMEDY =
   "run the gateway on Linux with user namespaces or Landlock, or as root; docs/platforms.md lists what each gives";
@@ -56,7 +55,7 @@ async function probe(dir: string): Promise<ServerProtections> {
 async function stdioServers(dir: string): Promise<StdioServer[]> {
   const file = join(dir, STORE_FILE);
   if (!existsSync(file)) return [];
-  const storage = await openStorage(`sqlite:${file}`, { sweepMs: 0 });
+  const storage = await openStore(dir, undefined, { sweepMs: 0 });
   try {
     const applications = await allPages((after) => storage.applications.list(pageAfter(after)));
     return applications.flatMap(({ id, document }) =>

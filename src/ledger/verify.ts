@@ -211,6 +211,7 @@ class Review {
       this.#add(seen, chain);
       if (bytes.includes('"kind":"key"')) this.#noteKey(bytes);
       if (bytes.includes(PRUNE_ACTION)) this.#noteStatement(bytes);
+      if (bytes.includes('"action":"ledger.restored"')) this.#noteRestore(bytes);
     }
     if (torn === undefined) return;
     if (isLastSegment) {
@@ -232,6 +233,17 @@ class Review {
 
   #noteRoot(): void {
     if (this.#roots.has(this.#to)) this.#roots.set(this.#to, this.#tree.root());
+  }
+
+  /** What was recorded after the backup is not here, whatever checkpoints kept elsewhere cover. */
+  #noteRestore(line: Buffer): void {
+    const record = parseRecord(line);
+    if (record?.kind !== "admin" || record.action !== "ledger.restored") return;
+    const { backup, created_at: at, registered } = (record.detail ?? {}) as Record<string, unknown>;
+    const lost = typeof registered === "number" && registered > record.seq ? `; ${registered} had been signed` : "";
+    this.#notes.push(
+      `record ${record.seq}: the ledger was restored from backup ${String(backup)} of ${String(at)} by ${record.actor}; what was recorded after that backup is missing${lost}`,
+    );
   }
 
   #noteKey(bytes: Buffer): void {

@@ -85,6 +85,11 @@ export class StoredFeed implements Feed {
     });
   }
 
+  async announce(change: Pick<Change, "topic" | "action" | "name" | "by">): Promise<void> {
+    checkName("the name", change.name, 512);
+    await this.#engine.write(async (_sql, note) => note({ ...change, app: "" }));
+  }
+
   async setRecorded(ledger: string, seq: number): Promise<void> {
     checkName("the ledger's origin", ledger, 512);
     await this.#engine.write((sql) =>

@@ -18,10 +18,11 @@ export {
   replaceSpans,
   type Span,
 } from "./credentials/spans.js";
+export { readDump } from "./dump.js";
 export { type StorageCode, StorageError } from "./errors.js";
 export { CHANGES_AT_ONCE } from "./feed.js";
 export type { StoreOperation } from "./observed.js";
 export { openStorage, type StorageOptions } from "./open.js";
-export { createSealer, type SealedAs, type Sealer } from "./seal.js";
-export { loadSealKeys, type SealKeyOptions } from "./seal-keys.js";
+export { createSealer, type SealedAs, type Sealer, sealKeyId } from "./seal.js";
+export { loadSealKeys, newSealKey, sealKeyFile, type SealKeyOptions, writeSealKeys } from "./seal-keys.js";
 export type * from "./types.js";

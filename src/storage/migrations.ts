@@ -116,9 +116,27 @@ export const POSTGRES: Dialect = {
   ],
 };
 
-type Migration = (types: Dialect) => readonly string[];
+interface Migration {
+  readonly up: (types: Dialect) => readonly string[];
+  /** Statements that lead back to the level before; undefined for those that were released before there was a way back. */
+  readonly down: ((types: Dialect) => readonly string[]) | undefined;
+}
 
-const MIGRATIONS: readonly Migration[] = [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth];
+/** A new migration brings its way back: `portcullis store downgrade` takes it. */
+const MIGRATIONS: readonly Migration[] = [
+  ...[first, second, third, fourth, fifth, sixth, seventh].map((up) => ({ up, down: undefined })),
+  { up: eighth, down: () => ["DROP TABLE ledgers"] },
+  { up: ninth, down: numberByRow },
+];
+
+/** What the store has after all migrations. */
+export const LEVEL = MIGRATIONS.length;
+
+/** The tables that a store of this level has. */
+export function tablesAt(level: number, types: Dialect): string[] {
+  const statements = MIGRATIONS.slice(0, level).flatMap(({ up }) => up(types));
+  return statements.flatMap((text) => /^\s*CREATE TABLE (\w+)/.exec(text)?.[1] ?? []);
+}
 
 function first({ name, integer, bytes, own }: Dialect): readonly string[] {
   return [
@@ -243,21 +261,53 @@ function ninth({ numberingWithoutRow }: Dialect): readonly string[] {
   return numberingWithoutRow;
 }
 
+/** The function of the sixth migration, which counts in the row of `feed`. */
+function numberByRow({ numbering }: Dialect): readonly string[] {
+  const before = numbering.filter((text) => text.startsWith("CREATE FUNCTION"));
+  return [
+    ...(before.length > 0 ? ["UPDATE feed SET seq = greatest(seq, (SELECT max(seq) FROM changes))"] : []),
+    ...before.flatMap((text) => ["DROP FUNCTION portcullis_number_changes()", text]),
+  ];
+}
+
+/** Called inside the transaction, before the first statement that changes a store of an older level. */
+export type BeforeMigration = (sql: Sql, from: number, to: number) => Promise<void>;
+
 /** The tables as this program needs them. Runs inside a transaction that no other process shares. */
-export async function migrate(sql: Sql, types: Dialect): Promise<void> {
+export async function migrate(
+  sql: Sql,
+  types: Dialect,
+  before: BeforeMigration = async () => {},
+  level: number = LEVEL,
+): Promise<void> {
   await sql.all(`CREATE TABLE IF NOT EXISTS portcullis_version (version ${types.integer} NOT NULL)`);
   const [row] = await sql.all("SELECT version FROM portcullis_version");
   const version = (row?.version ?? 0) as number;
-  if (version > MIGRATIONS.length) {
+  if (version > level) {
     throw new StorageError(
       "STORAGE_VERSION",
-      `the store has version ${version}, this program knows ${MIGRATIONS.length}; start the newer program, or restore a copy of the store from before it ran`,
+      `the store has level ${version}, this program knows ${level}; start the newer program, or run \`portcullis store downgrade\` with it first`,
     );
   }
-  if (version === MIGRATIONS.length) return;
-  for (const migration of MIGRATIONS.slice(version)) {
-    for (const statement of migration(types)) await sql.all(statement);
+  if (version === level) return;
+  if (version > 0) await before(sql, version, level);
+  for (const { up } of MIGRATIONS.slice(version, level)) {
+    for (const statement of up(types)) await sql.all(statement);
   }
-  if (row === undefined) await sql.all("INSERT INTO portcullis_version (version) VALUES ($1)", [MIGRATIONS.length]);
-  else await sql.all("UPDATE portcullis_version SET version = $1", [MIGRATIONS.length]);
+  if (row === undefined) await sql.all("INSERT INTO portcullis_version (version) VALUES ($1)", [level]);
+  else await sql.all("UPDATE portcullis_version SET version = $1", [level]);
+}
+
+/** Takes the newest migration back. Returns the level that the store has then. */
+export async function migrateBack(sql: Sql, types: Dialect): Promise<number> {
+  const { down } = MIGRATIONS.at(-1) as Migration;
+  if (down === undefined) {
+    throw new StorageError(
+      "STORAGE_VERSION",
+      `level ${LEVEL} of the store has no way back; restore a backup from before`,
+    );
+  }
+  for (const statement of down(types)) await sql.all(statement);
+  await sql.all("UPDATE portcullis_version SET version = $1", [LEVEL - 1]);
+  return LEVEL - 1;
 }

@@ -36,6 +36,7 @@ export function observed(engine: Engine, table: string, observe: ObserveStore | 
     pollMs: engine.pollMs,
     read: (work) => timed("read", () => engine.read(work)),
     write: (work) => timed("write", () => engine.write(work)),
+    snapshot: (work) => engine.snapshot(work),
     listen: (heard, lost) => engine.listen(heard, lost),
     close: () => engine.close(),
   };

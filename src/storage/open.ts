@@ -2,8 +2,10 @@
 
 import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
+import { dump, dumpsIn } from "./dump.js";
 import { StorageError } from "./errors.js";
 import { StoredFeed } from "./feed.js";
+import type { BeforeMigration } from "./migrations.js";
 import { observed, type ObserveStore } from "./observed.js";
 import type { Engine, Row } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
@@ -24,7 +26,7 @@ import { sessionsIn } from "./tables/sessions.js";
 import { sweep } from "./tables/sweep.js";
 import { tokensIn } from "./tables/tokens.js";
 import { valuesIn } from "./tables/values.js";
-import type { Storage } from "./types.js";
+import type { Dumps, Storage } from "./types.js";
 
 export interface StorageOptions {
   /** Where the store is when no address is given. */
@@ -44,6 +46,8 @@ export interface StorageOptions {
   readonly maxValues?: number;
   /** Between two rounds of removing what has expired; 0 for never. */
   readonly sweepMs?: number;
+  /** Called before an older store is changed, inside the transaction that changes it: `copy` hands the store out. */
+  readonly beforeMigration?: (copy: Dumps["write"], from: number, to: number) => Promise<void>;
   /** Which of the SQLite libraries; the one that comes with Node, where it does, unless said. */
   readonly sqliteLibrary?: SqliteLibrary;
   /** Called after each operation with its duration. */
@@ -94,6 +98,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     ledgers: ledgersIn(on("ledgers")),
     once: onceIn(on("once")),
     letters: lettersIn(on("letters")),
+    dumps: dumpsIn(engine),
     feed,
     async ping() {
       await on("feed").read((sql) => sql.all("SELECT seq FROM feed"));
@@ -120,17 +125,22 @@ async function openEngine(url: string | undefined, origin: string, options: Stor
     waitMs: typeof waitMs === "function" ? waitMs : () => waitMs,
     maxWaiting: options.maxWaiting ?? DEFAULTS.maxWaiting,
   };
+  const before =
+    (kind: Engine["kind"]): BeforeMigration =>
+    async (sql, from, to) =>
+      options.beforeMigration?.(async (line) => dump(sql, kind, from, line), from, to);
   if (address?.startsWith("sqlite:")) {
     const file = address.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
     if (file === "") throw new StorageError("STORAGE_INVALID", "sqlite: names no file; write sqlite:path/to/store.db");
     const path = file === ":memory:" ? file : resolve(file);
-    return openSqlite(path, { ...shared, library: options.sqliteLibrary });
+    return openSqlite(path, { ...shared, beforeMigration: before("sqlite"), library: options.sqliteLibrary });
   }
   if (address !== undefined && /^postgres(ql)?:\/\//.test(address)) {
     // Loaded only where it is used.
     const { openPostgres } = await import("./postgres/engine.js");
     return openPostgres(address, {
       ...shared,
+      beforeMigration: before("postgres"),
       maxConnections: options.maxConnections ?? DEFAULTS.maxConnections,
       listenUrl: options.listenUrl,
       statementTimeoutMs: options.statementTimeoutMs ?? DEFAULTS.statementTimeoutMs,

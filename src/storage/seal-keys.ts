@@ -3,7 +3,7 @@
 
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { closeSync, fstatSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { closeSync, fstatSync, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { StorageError } from "./errors.js";
 
@@ -13,27 +13,58 @@ export interface SealKeyOptions {
   /** Used when no source is named and the environment has no key; made when it is not there. */
   readonly defaultFile: string;
   readonly env?: NodeJS.ProcessEnv;
+  /** Throws instead of creating a key where there is none. */
+  readonly mustExist?: boolean;
 }
 
 const SEAL_KEY_VARIABLE = "PORTCULLIS_SEAL_KEY";
 const KEY_BYTES = 32;
 const TOOL_TIMEOUT_MS = 15_000;
 
-export function loadSealKeys({ source, defaultFile, env = process.env }: SealKeyOptions): Uint8Array[] {
-  if (source === undefined) {
-    return env[SEAL_KEY_VARIABLE] === undefined ? fromFile(defaultFile) : fromEnvironment(SEAL_KEY_VARIABLE, env);
-  }
-  const [kind, place = ""] = split(source);
+export function loadSealKeys(options: SealKeyOptions): Uint8Array[] {
+  const { env = process.env, mustExist = false } = options;
+  const { kind, place } = placeOf(options);
   switch (kind) {
     case "env":
       return fromEnvironment(place, env);
     case "file":
-      return fromFile(place);
+      return fromFile(place, mustExist);
     case "keyring":
-      return fromKeyring(place, env);
-    default:
-      throw new StorageError("STORAGE_SEAL", "a sealing key comes from env:NAME, file:PATH or keyring:NAME");
+      return fromKeyring(place, env, mustExist);
   }
+}
+
+/** The file that the keys are in, where they are in one. */
+export function sealKeyFile(options: SealKeyOptions): string | undefined {
+  const { kind, place } = placeOf(options);
+  return kind === "file" ? place : undefined;
+}
+
+/** Puts these keys into a file, the current one first; after a power cut it holds the old ones or the new ones. */
+export function writeSealKeys(file: string, keys: readonly Uint8Array[]): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  const next = `${file}.${randomBytes(6).toString("hex")}`;
+  const text = keys.map((key) => `${Buffer.from(key).toString("base64")}\n`).join("");
+  writeFileSync(next, text, { mode: 0o600, flag: "wx", flush: true });
+  renameSync(next, file);
+}
+
+export function newSealKey(): Uint8Array {
+  return randomBytes(KEY_BYTES);
+}
+
+function placeOf({ source, defaultFile, env = process.env }: SealKeyOptions): {
+  kind: "env" | "file" | "keyring";
+  place: string;
+} {
+  if (source === undefined) {
+    return env[SEAL_KEY_VARIABLE] === undefined
+      ? { kind: "file", place: defaultFile }
+      : { kind: "env", place: SEAL_KEY_VARIABLE };
+  }
+  const [kind, place = ""] = split(source);
+  if (kind === "env" || kind === "file" || kind === "keyring") return { kind, place };
+  throw new StorageError("STORAGE_SEAL", "a sealing key comes from env:NAME, file:PATH or keyring:NAME");
 }
 
 function split(source: string): [string, string?] {
@@ -49,12 +80,13 @@ function fromEnvironment(name: string, env: NodeJS.ProcessEnv): Uint8Array[] {
   return parse(text, `the variable ${name}`);
 }
 
-function fromFile(file: string): Uint8Array[] {
+function fromFile(file: string, mustExist: boolean): Uint8Array[] {
   let handle: number;
   try {
     handle = openSync(file, "r");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    if (mustExist) throw new StorageError("STORAGE_SEAL", `there is no sealing key at ${file}`);
     handle = make(file);
   }
   try {
@@ -85,7 +117,7 @@ function make(file: string): number {
 }
 
 function newKey(): string {
-  return randomBytes(KEY_BYTES).toString("base64");
+  return Buffer.from(newSealKey()).toString("base64");
 }
 
 function parse(text: string, where: string): Uint8Array[] {
@@ -124,13 +156,14 @@ function keyringFor(name: string): Keyring {
   };
 }
 
-function fromKeyring(name: string, env: NodeJS.ProcessEnv): Uint8Array[] {
+function fromKeyring(name: string, env: NodeJS.ProcessEnv, mustExist: boolean): Uint8Array[] {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(name)) {
     throw new StorageError("STORAGE_SEAL", "a name in the keyring has letters, digits, dots, - and _");
   }
   const keyring = keyringFor(name);
   const found = call(keyring.program, keyring.read, env);
   if (found.trim() !== "") return parse(found, `the keyring's entry ${name}`);
+  if (mustExist) throw new StorageError("STORAGE_SEAL", `the keyring has no entry ${name}`);
   const key = newKey();
   call(keyring.program, keyring.write.args, env, keyring.write.input(key));
   // Read again: it is of use only if it is really there.

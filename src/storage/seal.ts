@@ -17,6 +17,8 @@ export interface Sealer {
   open(as: SealedAs, sealed: Uint8Array): string;
   /** Sealed with a key that has been replaced: seal it again. */
   isOld(sealed: Uint8Array): boolean;
+  /** Sealed with a key that is here. */
+  knows(sealed: Uint8Array): boolean;
 }
 
 const VERSION = 1;
@@ -28,8 +30,29 @@ const HEADER_BYTES = 1 + ID_BYTES;
 const MAX_KEYS = 16;
 const MAX_PLAIN_BYTES = 64 * 1024;
 
-/** The first key seals; all of them open, so that keys can be replaced one after the other. */
-export function createSealer(keys: readonly Uint8Array[]): Sealer {
+/**
+ * The first key seals; all of them open, so that keys can be replaced one after the other. `reload` answers with the keys
+ * when they have changed since it was last called.
+ */
+export function createSealer(
+  keys: readonly Uint8Array[],
+  reload: () => readonly Uint8Array[] | undefined = () => undefined,
+): Sealer {
+  let current = withKeys(keys);
+  const newest = (): Sealer => {
+    const changed = reload();
+    if (changed) current = withKeys(changed);
+    return current;
+  };
+  return {
+    seal: (as, plain) => newest().seal(as, plain),
+    open: (as, sealed) => (current.knows(sealed) ? current : newest()).open(as, sealed),
+    isOld: (sealed) => newest().isOld(sealed),
+    knows: (sealed) => current.knows(sealed) || newest().knows(sealed),
+  };
+}
+
+function withKeys(keys: readonly Uint8Array[]): Sealer {
   if (keys.length === 0 || keys.length > MAX_KEYS) {
     throw new StorageError("STORAGE_SEAL", `1 to ${MAX_KEYS} sealing keys are needed, not ${keys.length}`);
   }
@@ -64,7 +87,7 @@ export function createSealer(keys: readonly Uint8Array[]): Sealer {
       if (!key) {
         throw new StorageError(
           "STORAGE_SEAL",
-          `\`${as.name}\` is sealed with key ${id}, which is not here; give every replica the same sealing key, or set the secret again`,
+          `\`${as.name}\` is sealed with key ${id}, which is not here; give every replica the same sealing key, or give up what it sealed: portcullis secret reset-seal`,
         );
       }
       const nonce = bytes.subarray(HEADER_BYTES, HEADER_BYTES + NONCE_BYTES);
@@ -79,6 +102,7 @@ export function createSealer(keys: readonly Uint8Array[]): Sealer {
       }
     },
 
+    knows: (sealed) => byId.has(Buffer.from(sealed).subarray(1, HEADER_BYTES).toString("hex")),
     isOld: (sealed) => !Buffer.from(sealed).subarray(0, HEADER_BYTES).equals(currentHeader),
   };
 }
@@ -96,6 +120,10 @@ function boundTo({ kind, app, name }: SealedAs, header: Uint8Array): Buffer {
 }
 
 /** Names a key without telling anything of it. */
+export function sealKeyId(key: Uint8Array): string {
+  return idOf(key).toString("hex");
+}
+
 function idOf(key: Uint8Array): Buffer {
   return createHash("sha256").update("portcullis seal key id\0").update(key).digest().subarray(0, ID_BYTES);
 }

@@ -27,6 +27,8 @@ export interface Engine {
    * statements it must have no effect.
    */
   write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T>;
+  /** All statements see the store at one moment; writers do not wait for it. Not run again. */
+  snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
    * Statement whose `seq` is the number of the last change; every change committed before it began has its number then,
    * unless a client stalls that holds the lock of the numbering.

@@ -32,6 +32,7 @@ export interface Storage {
   readonly ledgers: Ledgers;
   readonly once: Once;
   readonly letters: Letters;
+  readonly dumps: Dumps;
   readonly feed: Feed;
   /** Rejects when the store cannot be read. */
   ping(): Promise<void>;
@@ -116,8 +117,12 @@ export interface Keys {
   byHash(hash: string): Promise<ApiKey | undefined>;
   /** In the order of their ids, of one application or of all; revoked ones too unless `activeOnly`. */
   list(filter?: { app?: string; activeOnly?: boolean }, page?: PageRequest): Promise<Page<ApiKey>>;
-  /** Other permissions or limits for a key that is there and not revoked. */
-  change(id: string, change: Pick<ApiKey, "permissions" | "limits">, by: Actor): Promise<ApiKey | undefined>;
+  /** Other permissions, limits or, where it is given, another expiry for a key that is there and not revoked. */
+  change(
+    id: string,
+    change: Pick<ApiKey, "permissions" | "limits" | "expiresAt">,
+    by: Actor,
+  ): Promise<ApiKey | undefined>;
   /** False when there is no such key or it was revoked before. */
   revoke(id: string, by: Actor): Promise<boolean>;
   /** Last uses, gathered by the caller: at most 1,000 at a time. Uses within half a minute count as one. No part of the feed. */
@@ -261,6 +266,8 @@ export interface DownstreamTokens {
   /** Puts it when the version is still the one given (0: there is none yet); undefined when it is not. */
   put(id: TokenId, sealed: Uint8Array, version?: number): Promise<DownstreamToken | undefined>;
   remove(id: TokenId): Promise<boolean>;
+  /** Of all applications. */
+  list(page?: PageRequest): Promise<Page<DownstreamToken>>;
 }
 
 // ---- challenges -----------------------------------------------------------------------------------------------------
@@ -493,8 +500,8 @@ export interface Ledgers {
   get(origin: string, place: string): Promise<RegisteredLedger | undefined>;
   /** At most 10,000. */
   list(): Promise<RegisteredLedger[]>;
-  /** Ends the registration: a ledger that was given up is not expected any more. */
-  remove(origin: string, by: Actor): Promise<boolean>;
+  /** Ends the registration, at one place or at all: a ledger that was given up is not expected any more. */
+  remove(origin: string, by: Actor, place?: string): Promise<boolean>;
 }
 
 // ---- between replicas ----------------------------------------------------------------------------------------------
@@ -511,6 +518,60 @@ export interface Letters {
   read(id: string): Promise<string | undefined>;
 }
 
+// ---- copies of the whole store -----------------------------------------------------------------------------------------
+
+export interface DumpHeader {
+  /** How many migrations the store had. */
+  readonly level: number;
+  readonly kind: "sqlite" | "postgres";
+  /** Names the store since it was created or last restored. */
+  readonly epoch: string;
+  /** The last change that the copy holds. */
+  readonly seq: number;
+  /** When, by the clock of the store. */
+  readonly at: number;
+  readonly rows?: number;
+}
+
+export interface LoadOptions {
+  /** Names the copy, for the record. */
+  readonly name: string;
+  readonly by: Actor;
+  /** Keys that are known to have been revoked after the copy was made. */
+  readonly revoke?: readonly string[];
+}
+
+/** How the store differs from what it was before; names, at most 1,000 of each. */
+export interface LoadReport {
+  readonly applicationsGone: readonly string[];
+  readonly applicationsBack: readonly string[];
+  readonly applicationsChanged: readonly string[];
+  /** Were in force and are not known any more. */
+  readonly keysGone: readonly string[];
+  /** Are in force and were not known: each may have been removed, or be older than the store that was replaced. */
+  readonly keysBack: readonly string[];
+  /** In force in the copy, revoked since, and revoked now. */
+  readonly keysStayRevoked: readonly string[];
+  /** Approval requests that were open in the copy: each is expired, so that none is redeemed twice. */
+  readonly expiredApprovals: number;
+}
+
+export interface Dumps {
+  /** Hands out the store as it is at one moment, line by line; writers do not wait. */
+  write(line: (text: string) => Promise<void>): Promise<DumpHeader>;
+  /** How many migrations the store has. */
+  readonly level: number;
+  /** Takes the newest migration back, for the version before; returns the new level. The store has to be closed then. */
+  downgrade(): Promise<number>;
+  /** Whether the store was never used. */
+  isEmpty(): Promise<boolean>;
+  /**
+   * Puts a copy in the place of everything, in one transaction. Revoked keys stay revoked, spent nonces spent, used tokens
+   * of limits used, and access without a credential off; open approvals expire. `lines` may be called more than once.
+   */
+  load(lines: () => AsyncIterable<string>, options: LoadOptions): Promise<LoadReport>;
+}
+
 // ---- changes --------------------------------------------------------------------------------------------------------
 
 export type Topic =
@@ -523,13 +584,14 @@ export type Topic =
   | "challenge"
   | "session"
   | "letter"
-  | "ledger";
+  | "ledger"
+  | "store";
 
 export interface Change {
   /** Without gaps in the order of commits. */
   readonly seq: number;
   readonly topic: Topic;
-  readonly action: "put" | "remove" | "revoke" | "accept" | "changed" | "move";
+  readonly action: "put" | "remove" | "revoke" | "accept" | "changed" | "move" | "restored" | "rotate" | "reset";
   readonly app: string;
   /** Id or name of what has changed, inside its application. */
   readonly name: string;
@@ -564,6 +626,8 @@ export interface Feed {
   kept(from: number): Promise<readonly Change[]>;
   /** The last change that this ledger has recorded; for a ledger without one, that of the ledger furthest ahead. */
   recordedBy(ledger: string): Promise<number>;
+  /** Announces what concerns the whole store, or asks the writer of a ledger for something; it goes on record. */
+  announce(change: Pick<Change, "topic" | "action" | "name" | "by">): Promise<void>;
   /** Not part of the feed. */
   setRecorded(ledger: string, seq: number): Promise<void>;
 }

@@ -44,10 +44,10 @@ export interface Known {
 
 export const NOTHING_KNOWN: Known = { application: undefined, secret: async () => undefined };
 
-export function knownIn(storage: Storage, sealer: () => Sealer, app: string): Promise<Known> {
+export function knownIn(storage: Storage, sealer: () => Promise<Sealer>, app: string): Promise<Known> {
   const secret = async (name: string): Promise<string | undefined> => {
     const found = await storage.secrets.get(app, name);
-    return found && sealer().open({ kind: "secret", app, name }, found.sealed);
+    return found && (await sealer()).open({ kind: "secret", app, name }, found.sealed);
   };
   return storage.applications.get(app).then((application) => ({ application, secret }));
 }

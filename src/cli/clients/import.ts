@@ -44,7 +44,9 @@ export async function importServers(command: Command, options: ImportOptions): P
   if (mayChange) {
     await agreed("Make these changes?", options.yes);
     ensureState(shared(command).dir, "applications");
-    await withStore(command, options, (storage) => carryOutImport(storage, sealerFor(command, options), plan));
+    await withStore(command, options, async (storage) =>
+      carryOutImport(storage, await sealerFor(storage, command, options), plan),
+    );
   }
   if (out.json) out.data(asJson(plan, collected, mayChange), () => "");
   if (mayChange) out.note(next(options));
@@ -69,7 +71,7 @@ async function look(command: Command, options: ImportOptions, collected: Collect
   const isNamed = (options.storage ?? process.env.PORTCULLIS_STORAGE) !== undefined;
   if (!isNamed && !existsSync(join(dir, STORE_FILE))) return planImport(options.app, collected, NOTHING_KNOWN);
   return withStore(command, options, async (storage) => {
-    const known = await knownIn(storage, () => sealerFor(command, options), options.app);
+    const known = await knownIn(storage, () => sealerFor(storage, command, options), options.app);
     return planImport(options.app, collected, known);
   });
 }

@@ -10,6 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
@@ -135,13 +136,18 @@ export function addAuditCommands(program: Command): void {
     outFor(command).note(`ledger ${origin} is not expected any more`);
   });
 
-  audit
-    .command("rotate-key [path...]")
-    .description("replace the signing key of ledgers that no gateway is writing; the change is recorded")
-    .action(async (paths: string[], _options: object, command: Command) => {
+  withStoreOptions(audit.command("rotate-key [path...]"))
+    .description(
+      "replace the signing key of ledgers; a gateway that is writing one does it itself; the change is recorded",
+    )
+    .action(async (paths: string[], options: StoreOptions, command: Command) => {
       const out = outFor(command);
       for (const path of await ledgersFor(command, paths)) {
-        const { old, new: fresh } = await withWriter(path, (ledger) => ledger.rotateKey());
+        const { old, new: fresh } = await rotateKeyOf(path, (origin) =>
+          withStore(command, options, (storage) =>
+            storage.feed.announce({ topic: "ledger", action: "rotate", name: origin, by: operator() }),
+          ),
+        );
         out.line({ path, old, new: fresh }, () => `${path}\n  old ${old}\n  new ${fresh}`);
       }
     });
@@ -297,8 +303,58 @@ async function withWriter<T>(path: string, work: (ledger: Ledger) => Promise<T>)
 function unlessLocked(path: string): (error: unknown) => never {
   return (error) => {
     if (!(error instanceof LedgerLocked)) throw error;
-    throw new CliError(`ledger ${path} is being written by another process`, EXIT.error, "stop the gateway first");
+    const locked = new CliError(
+      `ledger ${path} is being written by another process`,
+      EXIT.error,
+      "stop the gateway first",
+    );
+    locked.cause = error;
+    throw locked;
   };
+}
+
+async function rotateKeyOf(
+  path: string,
+  ask: (origin: string) => Promise<void>,
+): Promise<{ old: string; new: string }> {
+  const known = introduced(path);
+  try {
+    return await withWriter(path, (ledger) => ledger.rotateKey());
+  } catch (error) {
+    if (!((error as Error).cause instanceof LedgerLocked)) throw error;
+    const [origin = ""] = readFileSync(join(path, "checkpoint"), "utf8").split("\n");
+    await ask(origin);
+    return awaitRotation(path, known);
+  }
+}
+
+/** The notes that introduced a key, by the id of the key. */
+function introduced(path: string): string[] {
+  const folder = join(path, "keys");
+  return existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(".note")) : [];
+}
+
+const ROTATION_MS = 30_000;
+
+/** The gateway that writes the ledger was asked by way of the store. */
+async function awaitRotation(path: string, known: readonly string[]): Promise<{ old: string; new: string }> {
+  for (let waited = 0; waited < ROTATION_MS; waited += 100) {
+    await sleep(100);
+    const note = introduced(path).find((name) => !known.includes(name));
+    if (note === undefined) continue;
+    let found: { old: string; new: string } | undefined;
+    for await (const { record } of read(path)) {
+      if (record.kind === "key" && record.new.includes(`+${note.slice(0, -".note".length)}+`)) {
+        found = { old: record.old ?? "", new: record.new };
+      }
+    }
+    if (found) return found;
+  }
+  throw new CliError(
+    `ledger ${path} is being written by a process that did not replace its key within ${ROTATION_MS / 1_000} seconds`,
+    EXIT.error,
+    "name the store that it uses with --storage, or stop it and try again",
+  );
 }
 
 /** A line at a time, beside the file and then in its place: an export that fails leaves the old one as it was. */

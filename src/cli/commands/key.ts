@@ -25,6 +25,11 @@ interface AddOptions extends StoreOptions {
   expires?: string;
 }
 
+interface RotateOptions extends StoreOptions {
+  keep?: string;
+  expires?: string;
+}
+
 export function addKeyCommands(program: Command): void {
   const key = program.command("key").description("API keys; each is shown once, when it is made");
 
@@ -74,12 +79,42 @@ export function addKeyCommands(program: Command): void {
       }),
     );
 
+  withStoreOptions(key.command("rotate <id>"))
+    .description("create a key with the same agent, permissions and limits, and revoke this one, at once or later")
+    .option("--keep <duration>", "how long the old key works beside the new one: 30m, 12h, 7d")
+    .option("--expires <when>", "when the new key expires: a date, or so long from now")
+    .action((id: string, options: RotateOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const old = await storage.keys.get(idIn(id));
+        if (!old || old.revokedAt !== undefined) {
+          throw new CliError(
+            old ? `key ${old.id} is revoked` : `there is no key ${idIn(id)}`,
+            undefined,
+            "portcullis key ls",
+          );
+        }
+        const { app, agent, name, permissions, limits } = old;
+        const until = options.keep === undefined ? undefined : expiry(options.keep);
+        const expiresAt = options.expires === undefined ? undefined : expiry(options.expires);
+        const request = { app, agent, name, permissions, limits, ...(expiresAt === undefined ? {} : { expiresAt }) };
+        const { key: made, token } = await createKey(storage.keys, request, operator());
+        if (until === undefined) await storage.keys.revoke(old.id, operator());
+        else {
+          const sooner = Math.min(until, old.expiresAt ?? until);
+          await storage.keys.change(old.id, { permissions, limits, expiresAt: sooner }, operator());
+        }
+        const out = outFor(command);
+        const end = until === undefined ? "is revoked" : `works until ${new Date(until).toISOString()}`;
+        out.note(`key ${made.id} for ${app}/${agent}: it is shown now and never again; ${old.id} ${end}`);
+        out.data({ token, key: shown(made), old: old.id }, () => token);
+      }),
+    );
+
   withStoreOptions(key.command("revoke <id>"))
     .description("end one, at once and everywhere")
     .action((id: string, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
-        // A whole key may be pasted: its first two parts are its id.
-        const wanted = id.split("_").slice(0, 2).join("_");
+        const wanted = idIn(id);
         if (!(await storage.keys.revoke(wanted, operator()))) {
           const known = await storage.keys.get(wanted);
           throw new CliError(known ? `key ${wanted} was revoked before` : `there is no key ${wanted}`);
@@ -87,6 +122,11 @@ export function addKeyCommands(program: Command): void {
         outFor(command).data({ revoked: wanted }, () => `revoked ${wanted}`);
       }),
     );
+}
+
+/** A whole key may be pasted: its first two parts are its id. */
+function idIn(text: string): string {
+  return text.split("_").slice(0, 2).join("_");
 }
 
 async function requestFor(storage: Storage, app: string, options: AddOptions): Promise<KeyRequest> {

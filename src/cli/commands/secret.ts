@@ -1,15 +1,17 @@
 import type { Command } from "commander";
-import type { Storage } from "../../storage/index.js";
+import { createSealer, loadSealKeys, type Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { outFor } from "../options.js";
 import { table } from "../print.js";
-import { secretValue } from "../store/ask.js";
+import { agreed, secretValue } from "../store/ask.js";
+import { isSharedKey, resealAll, sealedValues } from "../store/sealer.js";
 import {
   allPages,
   noApplication,
   operator,
   pageAfter,
   sealerFor,
+  sealKeySource,
   type StoreOptions,
   withStore,
   withStoreOptions,
@@ -30,7 +32,7 @@ export function addSecretCommands(program: Command): void {
       }
       return withStore(command, options, async (storage) => {
         if (!(await storage.applications.get(app))) throw noApplication(app);
-        const sealer = sealerFor(command, options);
+        const sealer = await sealerFor(storage, command, options);
         const sealed = sealer.seal({ kind: "secret", app, name }, await secretValue(name));
         await storage.secrets.put(app, name, sealed, operator());
         outFor(command).data({ app, name }, () => `stored ${name} for ${app}`);
@@ -67,21 +69,48 @@ export function addSecretCommands(program: Command): void {
       }),
     );
 
-  withStoreOptions(secret.command("reseal <app>"))
-    .description("seal again what was sealed with an older key, after a new one was put first")
-    .action((app: string, options: StoreOptions, command: Command) =>
+  withStoreOptions(secret.command("reseal [app]"))
+    .description(
+      "seal again what was sealed with an older key, after a new one was put first; of one application or all",
+    )
+    .action((app: string | undefined, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
-        if (!(await storage.applications.get(app))) throw noApplication(app);
-        const sealer = sealerFor(command, options);
-        const resealed: string[] = [];
-        for (const { name } of await namesOf(storage, app)) {
-          const found = await storage.secrets.get(app, name);
-          if (!found || !sealer.isOld(found.sealed)) continue;
-          const as = { kind: "secret", app, name } as const;
-          await storage.secrets.put(app, name, sealer.seal(as, sealer.open(as, found.sealed)), operator());
-          resealed.push(name);
-        }
+        if (app !== undefined && !(await storage.applications.get(app))) throw noApplication(app);
+        const resealed = await resealAll(storage, await sealerFor(storage, command, options), app);
         outFor(command).data({ resealed }, () => `sealed ${resealed.length} again`);
+      }),
+    );
+
+  withStoreOptions(secret.command("reset-seal"))
+    .description("start over after the seal key was lost: remove what it sealed, and nothing else")
+    .option("-y, --yes", "do not ask")
+    .action((options: StoreOptions & { yes?: boolean }, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const out = outFor(command);
+        // Creates a key where there is none.
+        const sealer = createSealer(loadSealKeys(sealKeySource(command, options)));
+        const lost = (await sealedValues(storage)).filter(({ sealed }) => !sealer.knows(sealed));
+        const titles = lost.filter((value) => !isSharedKey(value)).map(({ title }) => title);
+        if (lost.length === 0)
+          return out.data({ lost: [] }, () => "the seal key opens everything; nothing was changed");
+        out.note(
+          `sealed with a key that is not here:\n${titles.map((title) => `  ${title}`).join("\n") || "  nothing of yours"}`,
+        );
+        await agreed(`Remove these ${titles.length} values? They cannot be opened without the lost key.`, options.yes);
+        for (const value of lost) await value.remove(operator());
+        await storage.feed.announce({
+          topic: "store",
+          action: "reset",
+          name: `seal, ${lost.length} values`,
+          by: operator(),
+        });
+        out.data({ lost: titles }, () =>
+          [
+            `removed ${titles.length}; start the gateways again, then set each anew:`,
+            "  portcullis secret set APP NAME",
+            "  portcullis app login APP SERVER",
+          ].join("\n"),
+        );
       }),
     );
 }

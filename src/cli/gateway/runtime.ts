@@ -1,6 +1,5 @@
 // A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
 
-import { randomBytes } from "node:crypto";
 import { join, resolve as resolvePath } from "node:path";
 import { type AdminListener, startAdmin, startWebhook } from "../../admin/index.js";
 import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
@@ -22,7 +21,7 @@ import {
 import type { Identify } from "../../identity/index.js";
 import type { Ledger, OutcomeDurability } from "../../ledger/index.js";
 import { RetainedBytes } from "../../protocol/index.js";
-import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
+import type { Sealer, Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
 import { defineServer } from "../../tool/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../../transport/index.js";
@@ -31,7 +30,9 @@ import { environment, takeVariable } from "../environment.js";
 import { Health } from "../health.js";
 import { watchLedger } from "../ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "../runtime-metrics.js";
-import { ensureState, type State, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
+import { ensureState, type State, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
+import { openStore, SEAL_KEY_FILE } from "../store/open.js";
+import { newSharedKey, openSealer, SHARED_KEY } from "../store/sealer.js";
 import { VERSION } from "../version.js";
 import type { WorkflowInForce } from "../workflow/serving.js";
 import { closeListeners } from "../shutdown.js";
@@ -168,8 +169,7 @@ async function open(
 ): Promise<Omit<GatewayRuntime, "close">> {
   const health = new Health();
   opened.push(() => health.close());
-  const storage = await openStorage(options.storage, {
-    defaultFile: join(state.dir, STORE_FILE),
+  const storage = await openStore(state.dir, options.storage, {
     waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
     ...(options.storageConnections === undefined ? {} : { maxConnections: options.storageConnections }),
     ...(options.storageListen === undefined ? {} : { listenUrl: options.storageListen }),
@@ -177,13 +177,11 @@ async function open(
   });
   opened.push(() => storage.close());
   health.watchStore(storage);
-  const sealer = createSealer(
-    loadSealKeys({
-      defaultFile: join(state.dir, "seal.key"),
-      env: environment(),
-      ...(options.sealKey ? { source: options.sealKey } : {}),
-    }),
-  );
+  const sealer = await openSealer(storage, {
+    defaultFile: join(state.dir, SEAL_KEY_FILE),
+    env: environment(),
+    ...(options.sealKey ? { source: options.sealKey } : {}),
+  });
   for (const name of SECRET_VARIABLES) takeVariable(name);
   if (options.sealKey?.startsWith("env:")) takeVariable(options.sealKey.slice("env:".length));
   const isReplica = storage.kind === "postgres" || options.replica !== undefined;
@@ -255,7 +253,7 @@ async function open(
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
   const retained = new RetainedBytes(limits);
   const calls = new CallsInFlight(limits, (bound) => telemetry.metrics.shed.inc(bound));
-  const sealKey = await sealKeyOf(storage, sealer);
+  const sealKey = await followSharedKey(storage, sealer, telemetry, opened);
   const post = isShared ? await Post.open({ storage, key: sealKey, retained }) : undefined;
   opened.push(() => post?.close());
   let adminUrl = options.adminUrl;
@@ -307,6 +305,7 @@ async function open(
   };
   const applications = await Applications.start({ storage, services });
   opened.push(() => applications.close());
+  await followRotations(storage, ledger, telemetry, opened);
   const recorder = await recordChanges({ storage, ledger, origin: originOf(nth), telemetry });
   opened.push(() => recorder.close());
   health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, applications.pendingPolicies, recorder.problem));
@@ -448,18 +447,60 @@ async function listenAll(
  * encrypted with an older sealing key: whoever had that key and a copy of the store knows it.
  */
 async function sealKeyOf(storage: Storage, sealer: Sealer): Promise<Buffer> {
-  const id = { app: "~gateway", server: "portcullis", user: "request-state" };
-  const as = { kind: "token" as const, app: "~gateway", name: "portcullis/request-state" };
+  const id = SHARED_KEY;
+  const as = { kind: "token" as const, app: id.app, name: `${id.server}/${id.user}` };
   for (let i = 0; i < 3; i++) {
     const stored = await storage.tokens.get(id);
     if (stored && !sealer.isOld(stored.sealed)) return Buffer.from(sealer.open(as, stored.sealed), "base64");
     // Throws when none of the keys opens it: this gateway was given another key than the one before, or its replicas.
     if (stored) sealer.open(as, stored.sealed);
-    const fresh = randomBytes(32).toString("base64");
+    const fresh = newSharedKey();
     const put = await storage.tokens.put(id, sealer.seal(as, fresh), stored?.version ?? 0);
     if (put) return Buffer.from(fresh, "base64");
   }
   throw new Error("the store keeps no key for this gateway; is it writable?");
+}
+
+/**
+ * The bytes of the buffer are those of the key in the store, also after it was rotated. INVARIANT: everything that encrypts
+ * for other replicas reads them at each use.
+ */
+async function followSharedKey(
+  storage: Storage,
+  sealer: Sealer,
+  telemetry: Telemetry,
+  opened: Opened,
+): Promise<Buffer> {
+  const key = await sealKeyOf(storage, sealer);
+  const reload = (): void => {
+    sealKeyOf(storage, sealer).then(
+      (fresh) => fresh.copy(key),
+      (error: Error) => telemetry.log.error("the key of request states cannot be read", { problem: error.message }),
+    );
+  };
+  const unwatch = await storage.feed.watch({
+    change: ({ topic, app }) => {
+      if (topic === "token" && app === SHARED_KEY.app) reload();
+    },
+    resync: reload,
+  });
+  opened.push(unwatch);
+  return key;
+}
+
+/** `portcullis audit rotate-key` cannot open a ledger that is being written: it asks its writer. */
+async function followRotations(storage: Storage, ledger: Ledger, telemetry: Telemetry, opened: Opened): Promise<void> {
+  const unwatch = await storage.feed.watch({
+    change: ({ topic, action, name }) => {
+      if (topic !== "ledger" || action !== "rotate" || name !== ledger.origin) return;
+      ledger.rotateKey().then(
+        (keys) => telemetry.log.notice("the signing key of the ledger was replaced", keys),
+        (error: Error) => telemetry.log.error("the signing key could not be replaced", { problem: error.message }),
+      );
+    },
+    resync: () => {},
+  });
+  opened.push(unwatch);
 }
 
 async function beat(storage: Storage, replica: string, opened: (() => unknown)[]): Promise<void> {

@@ -5,7 +5,6 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { OutcomeDurability } from "../../ledger/index.js";
 import { isLoopbackHost } from "../../protocol/index.js";
-import { openStorage } from "../../storage/index.js";
 import { listenStdio } from "../../transport/index.js";
 import { openArchive } from "../archive.js";
 import { guardAgainstStrays } from "../crash.js";
@@ -16,6 +15,7 @@ import { type Out, paintErr } from "../print.js";
 import { listenerLimits, retainedLimits, type ServeLimits } from "../serve-limits.js";
 import { type ShutdownTimes, stopInOrder, untilSignalled } from "../shutdown.js";
 import { STORE_FILE } from "../state.js";
+import { openStore } from "../store/open.js";
 import { isForKeysOnly, LOCAL_APP } from "../store/local-application.js";
 import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
@@ -105,7 +105,7 @@ export async function servesApplications(
   if (storage !== undefined || app !== undefined || oauth !== undefined) return true;
   const file = join(dir, STORE_FILE);
   if (!existsSync(file)) return false;
-  const store = await openStorage(undefined, { defaultFile: file, sweepMs: 0 });
+  const store = await openStore(dir, undefined, { sweepMs: 0 });
   try {
     const { items } = await store.applications.list({ limit: 2 });
     return items.some((application) => !isForKeysOnly(application));

@@ -24,8 +24,8 @@ export interface LoginOptions extends StoreOptions {
 
 export async function login(command: Command, app: string, server: string, options: LoginOptions): Promise<void> {
   const out = outFor(command);
-  const sealer = sealerFor(command, options);
   await withStore(command, options, async (storage) => {
+    const sealer = await sealerFor(storage, command, options);
     const { auth, url: address } = await serverOf(storage, app, server);
     const resolve = referenceResolver(storage, sealer);
     const url = new URL(await resolve(app, address));

@@ -1,9 +1,16 @@
 // What `app`, `key` and `secret` share: the store that the gateway uses, and the name under which changes are made.
 
+import { readdirSync, rmSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { createSealer, loadSealKeys, openStorage, type Sealer, type Storage } from "../../storage/index.js";
+import {
+  openStorage,
+  type Sealer,
+  type SealKeyOptions,
+  type Storage,
+  type StorageOptions,
+} from "../../storage/index.js";
 import { CliError } from "../exit.js";
 import { shared } from "../options.js";
 import { statePaths, STORE_FILE, STORE_WAIT_MS } from "../state.js";
@@ -22,19 +29,53 @@ export function withStoreOptions(command: Command): Command {
     .option("--seal-key <source>", "env:NAME, file:PATH or keyring:NAME, also PORTCULLIS_SEAL_KEY_SOURCE");
 }
 
+const MAX_KEPT = 5;
+
+/** The store of a data directory. An older one is backed up there before it is changed. */
+export function openStore(
+  dir: string,
+  address: string | undefined,
+  options: Omit<StorageOptions, "defaultFile" | "beforeMigration"> = {},
+): Promise<Storage> {
+  return openStorage(address, {
+    ...options,
+    defaultFile: join(dir, STORE_FILE),
+    beforeMigration: async (copy, from) => void (await backUpBeforeMigration(join(dir, "backups"), copy, from)),
+  });
+}
+
+/** Beside the data: to go back to the version before, it is restored. The newest five are kept. */
+export async function backUpBeforeMigration(
+  folder: string,
+  copy: Storage["dumps"]["write"],
+  level: number,
+): Promise<string> {
+  const { backUpStore } = await import("../backup/create.js");
+  const stamp = new Date().toISOString().replaceAll(/[-:.]/g, "");
+  const file = join(folder, `store-level-${level}-${stamp}.backup`);
+  await backUpStore(file, copy);
+  const all = readdirSync(folder).filter((name) => /^store-level-\d+-\w+\.backup$/.test(name));
+  const byAge = all.sort((a, b) => (stampOf(a) < stampOf(b) ? 1 : -1));
+  for (const name of byAge.slice(MAX_KEPT)) rmSync(join(folder, name), { force: true });
+  return file;
+}
+
+const stampOf = (name: string): string => name.slice(name.lastIndexOf("-") + 1);
+
 export async function withStore<T>(
   command: Command,
   options: StoreOptions,
   work: (storage: Storage) => Promise<T>,
+  times: Pick<StorageOptions, "waitMs" | "statementTimeoutMs" | "stalledTransactionMs"> = {},
 ): Promise<T> {
-  const address = options.storage ?? process.env.PORTCULLIS_STORAGE;
   const { dir } = statePaths(shared(command).dir);
+  const address = addressOf(options);
   // A file that another process writes is free again soon; a server that does not answer may stay away.
   const isPostgres = address?.startsWith("postgres") === true;
-  const storage = await openStorage(address, {
-    defaultFile: join(dir, STORE_FILE),
+  const storage = await openStore(dir, address, {
     sweepMs: 0,
     ...(isPostgres ? { waitMs: STORE_WAIT_MS } : {}),
+    ...times,
   });
   try {
     return await work(storage);
@@ -43,11 +84,20 @@ export async function withStore<T>(
   }
 }
 
-export function sealerFor(command: Command, options: StoreOptions): Sealer {
+export function addressOf(options: StoreOptions): string | undefined {
+  return options.storage ?? process.env.PORTCULLIS_STORAGE;
+}
+
+/** Where the seal key of this data directory is. */
+export function sealKeySource(command: Command, options: StoreOptions): SealKeyOptions {
   const source = options.sealKey ?? process.env.PORTCULLIS_SEAL_KEY_SOURCE;
   const { dir } = statePaths(shared(command).dir);
-  const keys = loadSealKeys({ defaultFile: join(dir, SEAL_KEY_FILE), ...(source === undefined ? {} : { source }) });
-  return createSealer(keys);
+  return { defaultFile: join(dir, SEAL_KEY_FILE), ...(source === undefined ? {} : { source }) };
+}
+
+export async function sealerFor(storage: Storage, command: Command, options: StoreOptions): Promise<Sealer> {
+  const { openSealer } = await import("./sealer.js");
+  return openSealer(storage, sealKeySource(command, options));
 }
 
 /** Who is on record for a change made here. */

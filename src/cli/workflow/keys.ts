@@ -1,6 +1,6 @@
 // The keys that a gateway signs delegations with, kept in its working folder.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import {
   type DelegationKeys,
@@ -19,6 +19,17 @@ export function ensureDelegationKeys(dir: string): DelegationKeys {
   mkdirSync(resolve(dir), { recursive: true, mode: 0o700 });
   const keys = generateDelegationKeys();
   writeFileSync(file, exportDelegationKeys(keys), { mode: 0o600, flag: "wx" });
+  return keys;
+}
+
+/** Every token that was minted before is refused by gateways that start from now on. */
+export function rotateDelegationKeys(dir: string): DelegationKeys {
+  const file = fileIn(dir);
+  const keys = generateDelegationKeys();
+  const next = `${file}.${process.pid}`;
+  mkdirSync(resolve(dir), { recursive: true, mode: 0o700 });
+  writeFileSync(next, exportDelegationKeys(keys), { mode: 0o600, flag: "wx", flush: true });
+  renameSync(next, file);
   return keys;
 }
 

@@ -20,6 +20,7 @@ function silentFeed(): { wrap: (feed: Feed) => Feed; resync: () => void } {
       kept: (from) => feed.kept(from),
       recordedBy: (ledger) => feed.recordedBy(ledger),
       setRecorded: (ledger, seq) => feed.setRecorded(ledger, seq),
+      announce: (change) => feed.announce(change),
       watch: async (listener) => {
         listeners.push(listener);
         return () => {};

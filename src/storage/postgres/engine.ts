@@ -6,7 +6,7 @@ import { Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { StorageError } from "../errors.js";
-import { migrate, POSTGRES } from "../migrations.js";
+import { type BeforeMigration, migrate, POSTGRES } from "../migrations.js";
 import { type Backoff, backoff } from "../retry.js";
 import type { Engine, Note, Row, Sql } from "../sql.js";
 import { explained, isBroken, isPassing } from "./failure.js";
@@ -24,6 +24,7 @@ export interface PostgresOptions {
   readonly statementTimeoutMs: number;
   /** How long a transaction whose client is silent may stay open, and how long a statement waits for its locks. */
   readonly stalledTransactionMs: number;
+  readonly beforeMigration?: BeforeMigration | undefined;
 }
 
 /** The notification is quicker; this finds what it missed. */
@@ -105,8 +106,10 @@ class PostgresEngine implements Engine {
     await this.#write(async (sql) => {
       // A migration may take longer than a statement usually waits.
       await sql.all(`SET LOCAL lock_timeout = ${Math.ceil(this.#options.statementTimeoutMs)}`);
+      // A copy of the store may be written in between.
+      await sql.all("SET LOCAL idle_in_transaction_session_timeout = 60000");
       await sql.all("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
-      await migrate(sql, POSTGRES);
+      await migrate(sql, POSTGRES, this.#options.beforeMigration);
     }, migrationMs);
     this.#marks = true;
   }
@@ -144,6 +147,19 @@ class PostgresEngine implements Engine {
     }, withinMs);
     if (announced) this.#number();
     return result;
+  }
+
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    // What is committed gets its number first.
+    await this.read((sql) => sql.all(this.latestChange));
+    // A copy takes as long as its longest statement may, not as long as a caller waits.
+    const waits = backoff(this.#options.statementTimeoutMs);
+    return this.#connected(async (client) => {
+      await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+      const result = await work(sqlOn(client, waits));
+      await client.query("COMMIT");
+      return result;
+    }, waits);
   }
 
   async listen(heard: () => void, lost: () => void): Promise<() => Promise<void>> {

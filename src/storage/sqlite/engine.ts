@@ -4,7 +4,7 @@
 import { closeSync, type FSWatcher, mkdirSync, openSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import { StorageError } from "../errors.js";
-import { migrate, SQLITE } from "../migrations.js";
+import { type BeforeMigration, migrate, SQLITE } from "../migrations.js";
 import { backoff } from "../retry.js";
 import { type Engine, KEPT_CHANGES, type Note, PRUNE_EVERY, type Row, type Sql, type SqlValue } from "../sql.js";
 import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
@@ -16,6 +16,7 @@ export interface SqliteOptions {
   /** Operations that may wait for their turn. */
   readonly maxWaiting: number;
   readonly library?: SqliteLibrary | undefined;
+  readonly beforeMigration?: BeforeMigration | undefined;
 }
 
 const POLL_MS = 250;
@@ -77,7 +78,7 @@ class SqliteEngine implements Engine {
     // A revoked key stays revoked when the power fails.
     this.#driver.all("PRAGMA synchronous = FULL", []);
     this.#driver.all("PRAGMA trusted_schema = OFF", []);
-    await this.write((sql) => migrate(sql, SQLITE));
+    await this.write((sql) => migrate(sql, SQLITE, this.#options.beforeMigration));
   }
 
   read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -104,6 +105,18 @@ class SqliteEngine implements Engine {
     );
     if (announced) for (const heard of this.#heard) heard();
     return result;
+  }
+
+  snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#inTurn(async () => {
+      // A deferred transaction sees the store as its first statement found it.
+      await this.#retried(async () => this.#run("BEGIN", []));
+      try {
+        return await work(this.#sql);
+      } finally {
+        this.#rollBack();
+      }
+    });
   }
 
   async listen(heard: () => void): Promise<() => Promise<void>> {

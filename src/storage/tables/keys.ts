@@ -68,15 +68,16 @@ export function keysIn(engine: Engine): Keys {
       return asPage(rows, limit, read, (row) => row.id as string);
     },
 
-    async change(id, { permissions, limits }, by) {
+    async change(id, { permissions, limits, expiresAt }, by) {
       const texts = [
         asJson("the list of permissions", permissions, MAX_PERMISSION_BYTES),
         asJson("limits", limits, 1024),
       ];
       const rows = await engine.write(async (sql, note) => {
         const done = await sql.all(
-          "UPDATE keys SET permissions = $2, limits = $3 WHERE id = $1 AND revoked_at IS NULL RETURNING *",
-          [id, ...texts],
+          `UPDATE keys SET permissions = $2, limits = $3, expires_at = COALESCE(CAST($4 AS BIGINT), expires_at)
+           WHERE id = $1 AND revoked_at IS NULL RETURNING *`,
+          [id, ...texts, expiresAt === undefined ? null : Math.floor(expiresAt)],
         );
         if (done[0]) note({ topic: "key", action: "changed", app: done[0].app as string, name: id, by });
         return done;

@@ -35,9 +35,13 @@ export function ledgersIn(engine: Engine): Ledgers {
       return rows.map(read);
     },
 
-    remove(origin, by) {
+    remove(origin, by, place) {
       return engine.write(async (sql, note) => {
-        const rows = await sql.all("DELETE FROM ledgers WHERE origin = $1 RETURNING origin", [origin]);
+        const only = place === undefined ? "" : " AND place = $2";
+        const rows = await sql.all(
+          `DELETE FROM ledgers WHERE origin = $1${only} RETURNING origin`,
+          place === undefined ? [origin] : [origin, place],
+        );
         if (rows.length > 0) note({ topic: "ledger", action: "remove", app: "", name: origin, by });
         return rows.length > 0;
       });

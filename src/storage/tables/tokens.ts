@@ -1,6 +1,6 @@
 import type { Engine, Row } from "../sql.js";
 import type { DownstreamToken, DownstreamTokens, TokenId } from "../types.js";
-import { checkName, checkSize } from "./bounds.js";
+import { asPage, checkName, checkSize, pageLimit } from "./bounds.js";
 
 const MAX_SEALED_BYTES = 128 * 1024;
 const THIS_ONE = "app = $1 AND server = $2 AND subject = $3";
@@ -25,6 +25,18 @@ export function tokensIn(engine: Engine): DownstreamTokens {
         return done;
       });
       return rows[0] && read(rows[0]);
+    },
+
+    async list(page) {
+      const limit = pageLimit(page);
+      const [app = "", server = "", subject = ""] = (page?.after ?? "").split("\n");
+      const rows = await engine.read((sql) =>
+        sql.all(
+          `SELECT * FROM tokens WHERE (app, server, subject) > ($1, $2, $3) ORDER BY app, server, subject LIMIT $4`,
+          [app, server, subject, limit + 1],
+        ),
+      );
+      return asPage(rows, limit, read, (row) => [row.app, row.server, row.subject].join("\n"));
     },
 
     async remove(id) {

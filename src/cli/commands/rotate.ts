@@ -1,0 +1,121 @@
+// Every key of the system that this program can replace by itself; `docs/guides/operations.md` has all of them.
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { rotateOperatorToken } from "../../admin/index.js";
+import {
+  createSealer,
+  loadSealKeys,
+  newSealKey,
+  sealKeyFile,
+  sealKeyId,
+  type Storage,
+  writeSealKeys,
+} from "../../storage/index.js";
+import { CliError, EXIT } from "../exit.js";
+import { outFor, shared } from "../options.js";
+import { statePaths } from "../state.js";
+import { operator, sealerFor, sealKeySource, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
+import { newSharedKey, resealAll, SHARED_KEY } from "../store/sealer.js";
+import { rotateDelegationKeys } from "../workflow/keys.js";
+
+interface SealOptions extends StoreOptions {
+  add?: boolean;
+  use?: string;
+}
+
+export function addRotateCommands(program: Command): void {
+  const rotate = program
+    .command("rotate")
+    .description("replace a key; API keys: `key rotate`, signing keys of ledgers: `audit rotate-key`");
+
+  for (const [name, file, what] of [
+    ["operator-token", "operator.token", "the token that approves calls"],
+    ["metrics-token", "metrics.token", "the token that reads metrics"],
+  ] as const) {
+    rotate
+      .command(name)
+      .description(`replace ${what}; running gateways of this data directory refuse the old one at once`)
+      .action((_options: object, command: Command) => {
+        const path = join(statePaths(shared(command).dir).dir, file);
+        rotateOperatorToken(path);
+        outFor(command).data({ file: path }, () => `the new token is in ${path}; the old one is refused`);
+      });
+  }
+
+  withStoreOptions(rotate.command("seal-key"))
+    .description("replace the seal key in its file and seal everything again; running gateways read the file again")
+    .option("--add", "only add a key that opens: copy the file to every machine, then run this with --use")
+    .option("--use <id>", "seal with the key of this id, which --add printed, and remove the others")
+    .action((options: SealOptions, command: Command) =>
+      withStore(command, options, (storage) => rotateSealKey(storage, options, command)),
+    );
+
+  withStoreOptions(rotate.command("request-state-key"))
+    .description("replace the key of request states and of messages between replicas, at all replicas")
+    .action((options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        const sealer = await sealerFor(storage, command, options);
+        const as = { kind: "token", app: SHARED_KEY.app, name: `${SHARED_KEY.server}/${SHARED_KEY.user}` } as const;
+        await storage.tokens.put(SHARED_KEY, sealer.seal(as, newSharedKey()));
+        await storage.feed.announce({ topic: "store", action: "rotate", name: "request-state key", by: operator() });
+        outFor(command).data({ rotated: "request-state key" }, () => "replaced; calls that wait for input begin again");
+      }),
+    );
+
+  rotate
+    .command("delegation-keys")
+    .description("replace the keys of delegations; gateways refuse older tokens from their next start on")
+    .action((_options: object, command: Command) => {
+      const { gateway, publicKey } = rotateDelegationKeys(statePaths(shared(command).dir).dir);
+      outFor(command).data({ gateway, publicKey }, () =>
+        [
+          "replaced; start the gateways of this data directory again and mint new tokens",
+          `gateway  ${gateway}`,
+          `key      ${publicKey}  (for --trust-gateway of other gateways)`,
+        ].join("\n"),
+      );
+    });
+}
+
+async function rotateSealKey(storage: Storage, options: SealOptions, command: Command): Promise<void> {
+  const source = sealKeySource(command, options);
+  const file = sealKeyFile(source);
+  if (file === undefined) {
+    throw new CliError(
+      "the seal key is not in a file",
+      EXIT.usage,
+      "put a new key before the old one where it is, restart the gateways, run `portcullis secret reseal`, then remove the old one",
+    );
+  }
+  // Refuses a key that is not the one of this store.
+  await sealerFor(storage, command, options);
+  const keys = existsSync(file) ? loadSealKeys(source) : [];
+  const out = outFor(command);
+  if (options.add) {
+    const added = newSealKey();
+    writeSealKeys(file, [...keys, added]);
+    const id = sealKeyId(added);
+    out.data(
+      { file, added: id },
+      () => `added ${id}; copy ${file} to every machine, then: portcullis rotate seal-key --use ${id}`,
+    );
+    return;
+  }
+  const next = options.use === undefined ? newSealKey() : keys.find((key) => sealKeyId(key) === options.use);
+  if (!next)
+    throw new CliError(`${file} has no key ${options.use}`, EXIT.usage, "add one: portcullis rotate seal-key --add");
+  const id = sealKeyId(next);
+  const others = keys.filter((key) => sealKeyId(key) !== id);
+  writeSealKeys(file, [next, ...others]);
+  const resealed = await resealAll(storage, createSealer([next, ...others]));
+  // A gateway may have sealed with the old key until it read the file again.
+  const late = await resealAll(storage, createSealer([next, ...others]));
+  writeSealKeys(file, [next]);
+  await storage.feed.announce({ topic: "store", action: "rotate", name: `seal key ${id}`, by: operator() });
+  out.data(
+    { file, key: id, resealed: resealed.length + late.length },
+    () => `the seal key is ${id}; sealed ${resealed.length + late.length} values again`,
+  );
+}
