@@ -4,6 +4,7 @@
 import { readdir, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { PolicyWatcher } from "../gate/index.js";
+import type { Ledger } from "../ledger/index.js";
 import type { RetainedBytes } from "../protocol/index.js";
 import type { Storage, StoreOperation } from "../storage/index.js";
 import { type Family, gauge, type Telemetry } from "../telemetry/index.js";
@@ -23,7 +24,7 @@ export function observeStore({ metrics }: Pick<Telemetry, "metrics">): (operatio
 
 export interface MonitoredParts {
   readonly telemetry: Pick<Telemetry, "metrics">;
-  readonly ledgerDir: string;
+  readonly ledger: Pick<Ledger, "dir" | "status">;
   readonly watcher: Pick<PolicyWatcher, "ageMs" | "refusal">;
   /** Policy changes that wait for the ledger. */
   readonly pendingPolicies: () => number;
@@ -104,9 +105,10 @@ class Figures {
   }
 
   #askAll(): void {
-    const { storage, ledgerDir } = this.#parts;
+    const { storage, ledger } = this.#parts;
     if (storage) this.#ask("store", async () => (this.#store = await storeFamilies(storage)));
-    this.#ask("ledger", async () => (this.#ledger = await ledgerFamilies(ledgerDir)));
+    // A disk that does not answer would keep a thread busy that others need.
+    if (ledger.status().healthy) this.#ask("ledger", async () => (this.#ledger = await ledgerFamilies(ledger.dir)));
   }
 
   /** A store or a disk that does not answer is asked once; readiness reports it. */

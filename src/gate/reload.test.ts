@@ -397,3 +397,18 @@ it("1,000 reloads while calls are decided: each call's policy hash is one that w
   // Calls that began under one policy and ended under the next are what this is about.
   expect(crossed).toBeGreaterThan(100);
 });
+
+describe("the age of a policy", () => {
+  it("grows while its files cannot be read, and ends with the next read", async () => {
+    const { dir, watcher } = await watching(PERMIT, { debounceMs: 5, pollMs: 20 });
+    renameSync(dir, `${dir}-away`);
+    try {
+      await until(() => watcher.refusal !== undefined);
+      await pause(500);
+      expect(watcher.ageMs).toBeGreaterThan(400);
+    } finally {
+      renameSync(`${dir}-away`, dir);
+    }
+    await until(() => watcher.ageMs < 400 && watcher.refusal === undefined);
+  });
+});

@@ -219,7 +219,8 @@ class Watcher implements PolicyWatcher {
 
   async #look(): Promise<Look> {
     const look = await this.#read();
-    this.#lookedAt = performance.now();
+    // Files that cannot be read are as old as when they last could be.
+    if (!look.error) this.#lookedAt = performance.now();
     return look;
   }
 

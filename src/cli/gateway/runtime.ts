@@ -312,7 +312,7 @@ async function open(
   opened.push(
     watchRuntime({
       telemetry,
-      ledgerDir: ledger.dir,
+      ledger,
       watcher,
       pendingPolicies: () => (watcher.pending ? 1 : 0) + applications.pendingPolicies,
       storage,
