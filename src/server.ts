@@ -56,6 +56,11 @@ export class Server extends ServerBuilder {
     this.#options = options;
   }
 
+  /** What the author decided for these tools. `portcullis serve` applies it to the application that it serves. */
+  get runOptions(): Readonly<RunOptions> {
+    return this.#options;
+  }
+
   /**
    * What any transport can stand in front of. Made when it is first asked for: a policy is checked against the tools
    * that are there then, and a policy text again whenever tools come or go.

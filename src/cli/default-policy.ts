@@ -11,10 +11,10 @@ export const DEFAULT_POLICY = `// Who may call what. Save this file and the new 
 //       portcullis audit tail                        what was decided, and why
 
 @id("read-things")
-permit (principal, action in [Action::"clock.now", Action::"math.add", Action::"notes.list"], resource);
+permit (principal in App::"local", action in [Action::"clock.now", Action::"math.add", Action::"notes.list"], resource);
 
 @id("write-short-notes")
-permit (principal, action == Action::"notes.write", resource)
+permit (principal in App::"local", action == Action::"notes.write", resource)
 when { context.arguments.title like "demo/*" };
 
 // A person has to say yes first.
@@ -26,7 +26,7 @@ forbid (principal, action == Action::"notes.delete", resource)
 unless { context.approved };
 
 @id("delete-when-approved")
-permit (principal, action == Action::"notes.delete", resource);
+permit (principal in App::"local", action == Action::"notes.delete", resource);
 
 // Never, whatever else is permitted.
 @id("no-shell")
@@ -35,7 +35,7 @@ forbid (principal, action == Action::"shell.run", resource);
 
 // Resources and prompts that the demonstration offers.
 @id("read-resources")
-permit (principal, action in [Action::"resources/read", Action::"prompts/get"], resource);
+permit (principal in App::"local", action in [Action::"resources/read", Action::"prompts/get"], resource);
 `;
 
 /** What a gateway of applications begins with: nothing is permitted to all of them. */

@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { CliError, EXIT } from "./exit.js";
-import { COMMON_POLICY, DEFAULT_POLICY } from "./default-policy.js";
+import { COMMON_POLICY } from "./default-policy.js";
 
 export interface State {
   readonly dir: string;
@@ -30,11 +30,18 @@ export function statePaths(dir: string): Omit<State, "isNew"> {
   };
 }
 
+export interface StarterPolicy {
+  readonly name: string;
+  readonly text: string;
+}
+
+const NOTHING_PERMITTED: StarterPolicy = { name: "common.cedar", text: COMMON_POLICY };
+
 /** Makes what is not there; what is there is left as it is. */
-export function ensureState(dir: string, serves: "demonstration" | "applications" = "demonstration"): State {
+export function ensureState(dir: string, starter: StarterPolicy = NOTHING_PERMITTED): State {
   const paths = statePaths(dir);
   try {
-    return { ...paths, isNew: make(paths, serves) };
+    return { ...paths, isNew: make(paths, starter) };
   } catch (error) {
     const { code = "", message } = error as NodeJS.ErrnoException;
     throw new CliError(
@@ -63,12 +70,11 @@ function makeFolders(path: string): void {
 }
 
 /** True when there was none before. */
-function make(paths: Omit<State, "isNew">, serves: "demonstration" | "applications"): boolean {
+function make(paths: Omit<State, "isNew">, { name, text }: StarterPolicy): boolean {
   const isNew = !existsSync(paths.policyDir);
   makeFolders(paths.dir);
   if (isNew) {
     mkdirSync(paths.policyDir, { mode: 0o700 });
-    const [name, text] = serves === "applications" ? ["common.cedar", COMMON_POLICY] : ["demo.cedar", DEFAULT_POLICY];
     writeFileSync(join(paths.policyDir, name), text, { mode: 0o600, flag: "wx" });
   }
   return isNew;

@@ -225,10 +225,16 @@ describe("the rest", () => {
     expect(stdout).toContain("audit");
   });
 
-  it("a second gateway on the same folder is refused, clearly", () => {
-    const { code, stderr } = cli("serve", "--port", "0", "--admin-port", "0");
-    expect(code).toBe(1);
-    expect(stderr).toMatch(/ledger/);
+  it("lets a second gateway on the same data directory write a ledger of its own, verified with the first", async () => {
+    const second = await serve(["--observe"], { dir: gateway.dir });
+    try {
+      expect(cli("call", "math.add", '{"a":1,"b":2}', "--url", second.url).code).toBe(0);
+    } finally {
+      await second.stop();
+    }
+    const { code, stdout } = cli("--json", "audit", "verify");
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, ledgers: [{ ok: true }, { ok: true }] });
   });
 
   it("serves on stdio with nothing but JSON-RPC on stdout", async () => {

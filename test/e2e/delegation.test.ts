@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startRuntime, type Runtime } from "../../src/cli/runtime.js";
+import { type GatewayRuntime, startGateway } from "../../src/cli/gateway/runtime.js";
 import { loadWorkflow } from "../../src/cli/workflow/load.js";
 import { ensureDelegationKeys } from "../../src/cli/workflow/keys.js";
 import { type WorkflowInForce, workflowInForce } from "../../src/cli/workflow/serving.js";
@@ -50,7 +50,7 @@ delegations:
 
 interface Place {
   readonly dir: string;
-  readonly runtime: Runtime;
+  readonly runtime: GatewayRuntime;
   readonly workflow: WorkflowInForce;
   readonly ran: Ran[];
 }
@@ -63,9 +63,9 @@ async function open(name: string, trusted: readonly string[]): Promise<Place> {
   const dir = join(root, name);
   const workflow = await workflowInForce({ file, stateDir: dir, trusted });
   const ran: Ran[] = [];
-  const runtime = await startRuntime({
+  const runtime = await startGateway({
     stateDir: dir,
-    server: notingServer(await loadWorkflow(file), ran),
+    inProcess: { app: "local", server: notingServer(await loadWorkflow(file), ran) },
     workflow,
     http: { host: "127.0.0.1", port: 0 },
     telemetry: { log: { level: "critical" } },

@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { startRuntime } from "../../src/cli/runtime.js";
+import { startGateway } from "../../src/cli/gateway/runtime.js";
+import type { PolicySet } from "../../src/gate/index.js";
 import { connect } from "../../src/client/index.js";
 import { read } from "../../src/ledger/index.js";
 import { createServer } from "../../src/server.js";
@@ -30,14 +31,16 @@ it(`${RELOADS} reloads under load: each call's recorded policy was live, none is
       `@id("r${n}") permit (principal, action == Action::"count", resource) when { context.arguments.n >= 0 };`,
     );
   write(0);
-  const runtime = await startRuntime({
+  const runtime = await startGateway({
     stateDir: join(dir, "state"),
-    server,
+    inProcess: { app: "local", server },
     policyPaths: [policyFile],
     http: { host: "127.0.0.1", port: 0 },
     telemetry: { log: { level: "critical" } },
   });
-  const live = new Set([runtime.gate.policy.hash]);
+  const first = await runtime.applications.get("local");
+  const inForce = (): PolicySet => (runtime.applications.peek("local") ?? first)?.gate.policy as PolicySet;
+  const live = new Set([inForce().hash]);
   let stop = false;
   let answered = 0;
   const callers = Array.from({ length: CALLERS }, async () => {
@@ -51,11 +54,11 @@ it(`${RELOADS} reloads under load: each call's recorded policy was live, none is
   });
   for (let n = 1; n <= RELOADS; n++) {
     write(n);
-    const reload = await runtime.watcher.reload();
+    const reload = await runtime.reloadPolicies();
     // The watcher may have been first; what counts is that the new rules hold now.
     expect(reload.outcome).not.toBe("refused");
-    expect(runtime.gate.policy.rules.map((rule) => rule.id)).toEqual([`r${n}`]);
-    live.add(runtime.gate.policy.hash);
+    expect(inForce().rules.map((rule) => rule.id)).toEqual([`r${n}`]);
+    live.add(inForce().hash);
     if (n % 50 === 0) await sleep(5);
   }
   stop = true;

@@ -43,7 +43,7 @@ export async function importServers(command: Command, options: ImportOptions): P
   const mayChange = !plan.isEmpty && options.dryRun !== true;
   if (mayChange) {
     await agreed("Make these changes?", options.yes);
-    ensureState(shared(command).dir, "applications");
+    ensureState(shared(command).dir);
     await withStore(command, options, async (storage) =>
       carryOutImport(storage, await sealerFor(storage, command, options), plan),
     );

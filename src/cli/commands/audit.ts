@@ -1,13 +1,4 @@
-import {
-  createWriteStream,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { createWriteStream, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,11 +21,12 @@ import {
 } from "../../ledger/index.js";
 import { LOCATION_HELP, openArchive } from "../archive.js";
 import { CliError, EXIT } from "../exit.js";
-import { ledgersOf } from "../gateway/free-ledger.js";
+import { ledgersIn, ledgersOf } from "../gateway/free-ledger.js";
 import { placeOf } from "../gateway/ledger-registry.js";
 import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../gateway/retention.js";
-import { ledgerDir, outFor, shared, toolsFor } from "../options.js";
+import { ledgerDir, outFor, shared } from "../options.js";
 import { effectWord, paint } from "../print.js";
+import { type ServedOptions, servedBy } from "../served.js";
 import type { RegisteredLedger } from "../../storage/index.js";
 import { operator, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
 import { statePaths, STORE_FILE } from "../state.js";
@@ -82,7 +74,9 @@ export function addAuditCommands(program: Command): void {
       const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
       // Several replicas write one ledger each; together they are one account.
       const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
-      const registered = await registeredLedgers(command, options);
+      // A caller who names paths asks for those; the registry is then read only on request.
+      const isAll = paths.length === 0 || options.storage !== undefined;
+      const registered = isAll ? await registeredLedgers(command, options) : [];
       const opened = options.archive === undefined ? undefined : openArchive(options.archive);
       const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
       const checked = new Set<RegisteredLedger>();
@@ -251,15 +245,17 @@ export function addAuditCommands(program: Command): void {
   audit
     .command("replay <policy...>")
     .description("which recorded decisions would change under this policy")
-    .option("--tools <file>", "the tools it speaks of (default: what was served last)")
-    .action(async (paths: string[], options: { tools?: string }, command: Command) => {
+    .option("--app <name>", "the application (default: the only one)")
+    .option("--tools <file>", "an answer of tools/list (default: the tools that the application served last)")
+    .option("--storage <address>", "sqlite:path or postgres://…, also PORTCULLIS_STORAGE")
+    .action(async (paths: string[], options: Omit<ServedOptions, "policy">, command: Command) => {
       const out = outFor(command);
-      const tools = toolsFor(command, options.tools);
-      const candidate = await loadPolicyFiles(paths, tools);
+      const served = await servedBy(command, options);
+      const candidate = await loadPolicyFiles(paths, served.tools);
       let compared = 0;
       let skipped = 0;
       const changes: { seq: number; before: string; after: string; line: string }[] = [];
-      for await (const { seq, request, effect, hasArguments } of recorded(command, tools)) {
+      for await (const { seq, request, effect, hasArguments } of recorded(served)) {
         if (!hasArguments) {
           skipped++;
           continue;
@@ -432,16 +428,4 @@ function registeredAt(registered: readonly RegisteredLedger[], path: string): Re
 function originAt(path: string): string | undefined {
   const checkpoint = join(path, "checkpoint");
   return existsSync(checkpoint) ? readFileSync(checkpoint, "utf8").split("\n", 1)[0] : undefined;
-}
-
-/** A folder that holds ledgers instead of being one stands for all of them. */
-function ledgersIn(path: string): string[] {
-  if (!existsSync(path) || !statSync(path).isDirectory()) return [path];
-  const isLedger = (folder: string): boolean => readdirSync(folder).some((name) => name.endsWith(".ndjson"));
-  if (isLedger(path)) return [path];
-  const inside = readdirSync(path, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => join(path, entry.name))
-    .filter(isLedger);
-  return inside.length > 0 ? inside.sort() : [path];
 }

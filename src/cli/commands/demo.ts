@@ -13,7 +13,9 @@ import { demoServer } from "../demo-tools.js";
 import { CliError } from "../exit.js";
 import { outFor } from "../options.js";
 import { type Out, paint } from "../print.js";
-import { type Runtime, startRuntime } from "../runtime.js";
+import { type GatewayRuntime, startGateway } from "../gateway/runtime.js";
+import { DEFAULT_POLICY } from "../default-policy.js";
+import { LOCAL_APP } from "../store/local-application.js";
 import { VERSION } from "../version.js";
 
 export function addDemo(program: Command): void {
@@ -25,9 +27,10 @@ export function addDemo(program: Command): void {
       const out = outFor(command);
       const dir = mkdtempSync(join(tmpdir(), "portcullis-demo-"));
       const { server, notes } = demoServer(VERSION);
-      const runtime = await startRuntime({
+      const runtime = await startGateway({
         stateDir: dir,
-        server,
+        inProcess: { app: LOCAL_APP, server },
+        starterPolicy: { name: "demo.cedar", text: DEFAULT_POLICY },
         http: { host: "127.0.0.1", port: 0 },
         telemetry: { log: { level: "critical" } },
       });
@@ -42,7 +45,12 @@ export function addDemo(program: Command): void {
 
 type Steps = Record<string, unknown>;
 
-async function tell(out: Out, runtime: Runtime, notes: ReadonlyMap<string, string>, yes: boolean): Promise<void> {
+async function tell(
+  out: Out,
+  runtime: GatewayRuntime,
+  notes: ReadonlyMap<string, string>,
+  yes: boolean,
+): Promise<void> {
   const say = (text: string): void => {
     if (!out.json) process.stdout.write(`${text}\n`);
   };
@@ -59,7 +67,7 @@ async function tell(out: Out, runtime: Runtime, notes: ReadonlyMap<string, strin
 
     say(`\n${paint.bold("2. A denied one.")} The same agent tries a shell.`);
     const denied = await call(agent, "shell.run", { command: "rm -rf /" });
-    const rule = runtime.gate.policy.rules.find((each) => each.id === denied.error?.rule);
+    const rule = runtime.policy.rules.find((each) => each.id === denied.error?.rule);
     say(`   ${paint.red("deny")}    ${denied.error?.reason}`);
     say(`           rule ${denied.error?.rule}, ${rule ? `${rule.file}:${rule.line}` : ""}; nothing ran`);
     steps.deny = { reason: denied.error?.reason, rule: denied.error?.rule, line: rule?.line };
@@ -70,8 +78,8 @@ async function tell(out: Out, runtime: Runtime, notes: ReadonlyMap<string, strin
     const approved = yes || (await askPerson());
     const id = String(waiting.error?.challenge);
     const by = { name: "you", groups: ["operators"] };
-    if (approved) await runtime.gate.approvals.approve(id, by);
-    else await runtime.gate.approvals.deny(id, by, "not now");
+    if (approved) await runtime.approvals.approve(id, by);
+    else await runtime.approvals.deny(id, by, "not now");
     const after = await call(agent, "notes.delete", { title: "demo/plan" });
     say(
       approved
@@ -86,7 +94,7 @@ async function tell(out: Out, runtime: Runtime, notes: ReadonlyMap<string, strin
   out.data(steps, () => `\nThat is all of it. ${paint.bold("portcullis serve")} starts a gateway of your own.`);
 }
 
-async function proveIt(say: (text: string) => void, runtime: Runtime, steps: Steps): Promise<void> {
+async function proveIt(say: (text: string) => void, runtime: GatewayRuntime, steps: Steps): Promise<void> {
   say(`\n${paint.bold("4. The ledger.")} Every decision was written down before anything ran.`);
   await runtime.ledger.checkpoint();
   const good = await verify(runtime.state.ledgerDir);

@@ -4,19 +4,20 @@ import { existsSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { Argument, type Command } from "commander";
 import { connect } from "../../client/index.js";
-import { describeProblem, loadPolicyFiles, PolicyInvalid } from "../../gate/index.js";
+import { describeProblem, PolicyInvalid } from "../../gate/index.js";
 import { verify } from "../../ledger/index.js";
 import { askAdmin } from "../admin-client.js";
-import { demoServer } from "../demo-tools.js";
 import { EXIT, type ExitCode } from "../exit.js";
 import { type Finding, printFindings } from "../finding.js";
 import { knownAdmins } from "../gateway/admin-places.js";
 import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
-import { outFor, policyPaths, shared, toolsFor } from "../options.js";
-import { startRuntime } from "../runtime.js";
+import { outFor, shared } from "../options.js";
+import { servedApps, servedBy } from "../served.js";
+import { startGateway } from "../gateway/runtime.js";
+import { demonstration } from "../module.js";
+import { LOCAL_APP } from "../store/local-application.js";
 import { serverSandboxFindings } from "../server-sandbox.js";
 import { statePaths } from "../state.js";
-import { VERSION } from "../version.js";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -56,7 +57,7 @@ async function examineGateway(command: Command, port: number): Promise<Finding[]
     folder(dir),
     space(dir),
     await portFree(port),
-    await policy(command),
+    ...(await policies(command)),
     await ledger(command),
     ...(await running(command)),
     ...(await serverSandboxFindings(statePaths(dir).dir)),
@@ -118,16 +119,23 @@ function portFree(port: number): Promise<Finding> {
   });
 }
 
-async function policy(command: Command): Promise<Finding> {
-  const paths = policyPaths(command, undefined);
-  if (!existsSync(paths[0] as string)) return { check: "policy", ok: true, detail: "none yet; `serve` writes one" };
+/** The policies of every application, as `portcullis policy check` reads them. */
+async function policies(command: Command): Promise<Finding[]> {
+  if (!existsSync(statePaths(shared(command).dir).policyDir)) {
+    return [{ check: "policy", ok: true, detail: "none yet; `serve` writes one" }];
+  }
+  const apps = await servedApps(command, {});
+  return Promise.all(apps.map((app) => policyOf(command, app, apps.length === 1 ? "policy" : `policy of ${app}`)));
+}
+
+async function policyOf(command: Command, app: string, check: string): Promise<Finding> {
   try {
-    const set = await loadPolicyFiles(paths, toolsFor(command, undefined));
-    return { check: "policy", ok: true, detail: `${set.rules.length} rules` };
+    const set = (await servedBy(command, { app })).load();
+    return { check, ok: true, detail: `${set.rules.length} rules` };
   } catch (error) {
     const detail =
       error instanceof PolicyInvalid ? error.problems.map(describeProblem).join("; ") : (error as Error).message;
-    return { check: "policy", ok: false, detail, remedy: "correct it and run `portcullis policy check`" };
+    return { check, ok: false, detail, remedy: "correct it and run `portcullis policy check`" };
   }
 }
 
@@ -181,9 +189,11 @@ async function readiness(command: Command, url: string): Promise<Finding> {
 async function realCall(): Promise<Finding> {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-doctor-"));
   try {
-    const runtime = await startRuntime({
+    const { starterPolicy, ...served } = demonstration();
+    const runtime = await startGateway({
       stateDir: dir,
-      server: demoServer(VERSION).server,
+      inProcess: { ...served, app: LOCAL_APP },
+      ...(starterPolicy ? { starterPolicy } : {}),
       http: { host: "127.0.0.1", port: 0 },
       telemetry: { log: { level: "critical" } },
     });

@@ -25,56 +25,46 @@ import type { JsonObject } from "../../protocol/index.js";
 import type { Problem } from "../../tool/index.js";
 import { CliError, EXIT } from "../exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "../host-config/files.js";
-import { jsonArguments, ledgerDir, outFor, policyPaths, toolsFor } from "../options.js";
+import { jsonArguments, outFor } from "../options.js";
 import { effectWord, type Out, paint } from "../print.js";
+import { type Served, type ServedOptions, servedApps, servedBy, withServedOptions } from "../served.js";
 import { schemaProblems, type Voiced, voiced } from "../voices.js";
 import { addHostPolicyCommands } from "./host-policy.js";
 
 const HOST_TOOLS = new Set(["fs.read", "fs.write", "cmd.run"]);
 
 interface ExplainOptions {
-  agent: string;
+  agent?: string;
   client?: string;
   forwarded?: string;
   server?: string;
   during: string;
 }
 
-interface PolicyOptions {
-  policy?: string[];
-  tools?: string;
-}
+type PolicyOptions = ServedOptions;
 
 export function addPolicyCommands(program: Command): void {
   const policy = program
     .command("policy")
     .description("check, explain, test, compare and suggest policies; show and edit the host's policy.yaml");
-  const common = (command: Command): Command =>
-    command
-      .option("--policy <path...>", "policy files or folders (default: the working folder's)")
-      .option("--tools <file>", "the tools it speaks of: an answer of tools/list (default: what was served last)");
+  const common = withServedOptions;
 
   common(policy.command("check"))
-    .description("are the policy files right? (policy.yaml: --config)")
+    .description("validate the policies of every application, or of one with --app (policy.yaml: --config)")
     .option("--config <file>", "a host's policy.yaml instead")
     .option("--state <folder>", "where that host keeps its ledger")
     .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
       const yaml = yamlPolicy(options);
       if (yaml) return (await import("../host-config/policy-actions.js")).validatePolicy(command, yaml);
-      const out = outFor(command);
-      const set = await load(command, options);
-      const facts = { ok: true, hash: set.hash, rules: set.rules.length, warnings: set.warnings };
-      out.data(facts, () =>
-        [
-          ...set.warnings.map((warning) => paint.yellow(describeProblem(warning))),
-          `${paint.green("ok")}: ${set.rules.length} rules, ${set.hash.slice(0, 12)}`,
-        ].join("\n"),
-      );
+      await checkPolicies(command, options);
     });
 
   common(policy.command("explain <tool> [arguments]"))
     .description("what would be decided, by which rule and which condition")
-    .option("--agent <app/agent>", "who calls; for a request of a server, whose client would be asked", "local/local")
+    .option(
+      "--agent <app/agent>",
+      "the caller; for a request of a server, whose client would be asked (default: APP/local)",
+    )
     .option("--forwarded <json>", "what travels beside the arguments: _meta, inputResponses, further fields")
     .option("--server <name>", "the server that asks, for elicitation/create, sampling/createMessage and roots/list")
     .option("--during <tool>", "the tool of the call that such a request belongs to", "")
@@ -89,15 +79,16 @@ export function addPolicyCommands(program: Command): void {
         command: Command,
       ) => {
         const out = outFor(command);
-        const tools = toolsFor(command, options.tools);
+        const served = await servedBy(command, { ...options, app: options.app ?? appOf(options.agent) });
+        const { tools } = served;
         const yaml = yamlPolicy(options) ?? (isHostTool(tool, tools, options) ? hostFiles(options) : undefined);
         if (yaml) {
           const { explainFor } = await import("../host-config/policy-actions.js");
           explainFor(command, yaml, tool, text, options.client);
           return;
         }
-        const set = await load(command, options);
-        const request = requestFor(tools, tool, jsonArguments(text), options);
+        const set = load(command, served);
+        const request = requestFor(served, tool, jsonArguments(text), options);
         const explanation = voiced(tools, request, set.explain(request), await schemaProblems(tools, request));
         const { serverRequest: asks } = request;
         const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
@@ -114,9 +105,10 @@ export function addPolicyCommands(program: Command): void {
     .description("run the cases in these files")
     .action(async (files: string[], options: PolicyOptions, command: Command) => {
       const out = outFor(command);
-      const set = await load(command, options);
+      const served = await servedBy(command, options);
+      const { tools } = served;
+      const set = load(command, served);
       const results: CaseResult[] = [];
-      const tools = toolsFor(command, options.tools);
       for (const file of files) {
         const cases = await parseCases(file, readText(file));
         const problems = new Map<PolicyCase, readonly Problem[]>();
@@ -149,13 +141,14 @@ export function addPolicyCommands(program: Command): void {
         command: Command,
       ) => {
         const out = outFor(command);
-        const tools = toolsFor(command, options.tools);
+        const served = await servedBy(command, options);
+        const { tools } = served;
         const [old, now] = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
         const requests: PolicyRequest[] = [];
         for (const file of options.cases ?? []) {
           for (const each of await parseCases(file, readText(file))) requests.push(each.request);
         }
-        if (options.recorded) for await (const { request } of recorded(command, tools)) requests.push(request);
+        if (options.recorded) for await (const { request } of recorded(served)) requests.push(request);
         const diff = diffPolicies(old, now, requests);
         out.data(diff, () =>
           [
@@ -174,11 +167,11 @@ export function addPolicyCommands(program: Command): void {
     .option("--only-denied", "only what was not permitted")
     .action(async (options: PolicyOptions & { onlyDenied?: boolean }, command: Command) => {
       const out = outFor(command);
-      const tools = toolsFor(command, options.tools);
-      // Who was asked is not in the record, but the rules in force still say it.
-      const inForce = await load(command, options).catch(() => undefined);
+      const served = await servedBy(command, options);
+      // The record does not name the approvers; the rules in force do.
+      const inForce = loadedOrNothing(served);
       const calls: ObservedCall[] = [];
-      for await (const { request, effect, rules, hasArguments } of asAsked(recorded(command, tools))) {
+      for await (const { request, effect, rules, hasArguments } of asAsked(recorded(served))) {
         if (options.onlyDenied && effect === "permit") continue;
         const { app, agent, action, resource, arguments: args } = request;
         const approvers = effect === "challenge" ? inForce?.decide(request).approvers : undefined;
@@ -193,7 +186,7 @@ export function addPolicyCommands(program: Command): void {
           ...(hasArguments ? { arguments: args } : {}),
         });
       }
-      const text = suggestPolicy(calls, tools);
+      const text = suggestPolicy(calls, served.tools);
       out.data({ calls: calls.length, policy: text }, () => text);
       if (calls.length === 0)
         out.note("nothing was seen yet: run `portcullis serve --observe --keep-arguments` for a while");
@@ -213,12 +206,44 @@ function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: Po
   return HOST_TOOLS.has(tool) && policy === undefined && !served.some((each) => each.name === tool);
 }
 
-async function load(command: Command, options: PolicyOptions): Promise<PolicySet> {
+function load(command: Command, served: Served): PolicySet {
   try {
-    return await loadPolicyFiles(policyPaths(command, options.policy), toolsFor(command, options.tools));
+    return served.load();
   } catch (error) {
     throw invalid(outFor(command), error);
   }
+}
+
+function loadedOrNothing(served: Served): PolicySet | undefined {
+  try {
+    return served.load();
+  } catch {
+    return undefined;
+  }
+}
+
+async function checkPolicies(command: Command, options: PolicyOptions): Promise<void> {
+  const out = outFor(command);
+  const apps = options.app === undefined ? await servedApps(command, options) : [options.app];
+  const facts: { app: string; ok: true; hash: string; rules: number; warnings: PolicySet["warnings"] }[] = [];
+  for (const app of apps) {
+    const { hash, rules, warnings } = load(command, await servedBy(command, { ...options, app }));
+    facts.push({ app, ok: true, hash, rules: rules.length, warnings });
+  }
+  out.data(facts.length === 1 ? facts[0] : facts, () =>
+    facts
+      .flatMap(({ app, hash, rules, warnings }) => [
+        ...warnings.map((warning) => paint.yellow(describeProblem(warning))),
+        `${paint.green("ok")}: ${facts.length > 1 ? `${app}: ` : ""}${rules} rules, ${hash.slice(0, 12)}`,
+      ])
+      .join("\n"),
+  );
+}
+
+/** The application part of `app/agent`. */
+function appOf(agent: string | undefined): string | undefined {
+  const slash = agent?.indexOf("/") ?? -1;
+  return slash < 1 ? undefined : agent?.slice(0, slash);
 }
 
 function invalid(out: Out, error: unknown): unknown {
@@ -237,19 +262,19 @@ function readText(file: string): string {
 }
 
 function requestFor(
-  tools: readonly ToolSummary[],
+  { app, tools }: Served,
   name: string,
   args: JsonObject,
-  { agent, forwarded, server, during }: ExplainOptions,
+  { agent = `${app}/local`, forwarded, server, during }: ExplainOptions,
 ): PolicyRequest {
   const slash = agent.indexOf("/");
   if (slash < 1 || slash === agent.length - 1)
-    throw new CliError(`\`${agent}\` is no agent: write app/agent`, EXIT.usage);
+    throw new CliError(`invalid agent \`${agent}\`: expected app/agent`, EXIT.usage);
   const tool = tools.find((each) => each.name === name);
   const isMethod = Object.hasOwn(METHODS, name);
   if (!tool && !isMethod) {
     throw new CliError(
-      `there is no tool \`${name}\``,
+      `unknown tool \`${name}\` in application \`${app}\``,
       EXIT.usage,
       `known: ${tools.map((each) => each.name).join(", ")}`,
     );
@@ -286,7 +311,7 @@ function explained({ decision, rules, refusedBy, policy, problems }: Voiced): st
     lines.push(`    ${rule.decidedBy.part} at line ${rule.decidedBy.line}: ${rule.decidedBy.text}`);
     if (rule.error !== undefined) lines.push(paint.red(`    ${rule.error}`));
   }
-  if (rules.length === 0) lines.push("  no rule speaks of this");
+  if (rules.length === 0) lines.push("  no matching rule");
   return lines.join("\n");
 }
 
@@ -332,9 +357,18 @@ const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
   "subscriptions/listen": "Method",
 };
 
-/** Decisions of the ledger as requests that can be decided again. Built-in ones are no question of policy. */
-export async function* recorded(command: Command, tools: readonly ToolSummary[]): AsyncGenerator<RecordedRequest> {
-  for await (const intent of readIntents(ledgerDir(command))) {
+/** Decisions of the ledgers as requests that can be decided again. Built-in ones are not decided by policy. */
+export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator<RecordedRequest> {
+  for (const ledger of ledgers) yield* recordedIn(ledger, app, tools);
+}
+
+async function* recordedIn(
+  ledger: string,
+  app: string,
+  tools: readonly ToolSummary[],
+): AsyncGenerator<RecordedRequest> {
+  for await (const intent of readIntents(ledger)) {
+    if (intent.app !== app) continue;
     const type = TYPES[intent.method];
     if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
       continue;

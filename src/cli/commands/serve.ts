@@ -1,33 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { closeProcess } from "../../host/index.js";
-import { listenStdio } from "../../transport/index.js";
 import { LOCATION_HELP } from "../archive.js";
-import { guardAgainstStrays } from "../crash.js";
 import { hideCommandLine } from "../environment.js";
-import { CliError, EXIT } from "../exit.js";
-import {
-  accessHelp,
-  identityFor,
-  limitsFor,
-  retentionFor,
-  type ServeApplicationsOptions,
-  serveApplications,
-  servesApplications,
-  shutdownTimes,
-} from "../gateway/serve.js";
-import { loadServer, outFor, portNumber, shared } from "../options.js";
-import { paintErr } from "../print.js";
-import { LOCAL_APP } from "../store/local-application.js";
-import { type Runtime, startRuntime } from "../runtime.js";
-import { connectionCount, listenAddress, listenerLimits, megabytes, poolSize } from "../serve-limits.js";
-import { stopInOrder, untilSignalled } from "../shutdown.js";
+import { type ServeApplicationsOptions, serve } from "../gateway/serve.js";
+import { outFor, portNumber, shared } from "../options.js";
+import { connectionCount, listenAddress, megabytes, poolSize } from "../serve-limits.js";
 import { keepDays, keepSize } from "../gateway/retention.js";
-import { noteServedWorkflow } from "../served-workflow.js";
-import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
-
-interface ServeOptions extends ServeApplicationsOptions {
-  readOnly?: string[];
-}
 
 function seconds(text: string): number {
   const value = Number(text);
@@ -149,126 +127,11 @@ export function addServe(program: Command): void {
     .option("--max-app-calls <number>", "calls in flight of one application (default 2048)", callCount)
     .option("--max-agent-calls <number>", "calls in flight of one agent (default 1024)", callCount)
     .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
-    .action(async (module: string | undefined, options: ServeOptions, command: Command) => {
+    .action(async (module: string | undefined, options: ServeApplicationsOptions, command: Command) => {
       closeProcess();
       hideCommandLine();
       const { dir } = shared(command);
       const out = outFor(command);
-      if (module !== undefined && options.oauth !== undefined) {
-        const remedy = "make an application whose server the module is: portcullis app add";
-        throw new CliError("--oauth is for the applications of a store, not for a module", EXIT.usage, remedy);
-      }
-      if (module === undefined && (await servesApplications(dir, options))) {
-        return serveApplications(dir, options, out);
-      }
-      const { workflow: file, trustGateway: trusted, observe } = options;
-      const workflow = file
-        ? await workflowInForce({ file, stateDir: dir, trusted, despiteViolations: observe })
-        : undefined;
-      if (file) noteServedWorkflow(dir, file);
-      const runtime = await startRuntime({
-        stateDir: dir,
-        workflow,
-        server: await loadServer(module),
-        policyPaths: options.policy,
-        observe: options.observe,
-        keepArguments: options.keepArguments,
-        readOnlyTools: options.readOnly,
-        publishCheckpoints: options.publish,
-        compressLedger: options.compressLedger,
-        outcomes: options.outcomes,
-        retention: retentionFor(options),
-        telemetry: { log: { level: options.logLevel as "info" } },
-        limits: limitsFor(options),
-        storage: options.storage,
-        identity: identityFor({ ...options, app: LOCAL_APP }),
-        ...(options.stdio
-          ? {}
-          : {
-              http: {
-                host: options.host,
-                port: options.port,
-                allowedHosts: options.allowHost,
-                allowedOrigins: options.allowOrigin,
-                ...listenerLimits(options),
-              },
-            }),
-        ...(options.tcpPort === undefined
-          ? {}
-          : { tcp: { host: options.host, port: options.tcpPort, ...listenerLimits(options) } }),
-        ...(options.wsPort === undefined
-          ? {}
-          : {
-              websocket: {
-                host: options.host,
-                port: options.wsPort,
-                allowedHosts: options.allowHost,
-                allowedOrigins: options.allowOrigin,
-                ...listenerLimits(options),
-              },
-            }),
-        admin: { host: "127.0.0.1", port: options.stdio ? 0 : options.adminPort },
-      });
-      process.on("SIGHUP", () => void runtime.watcher.reload());
-      const stopped = untilSignalled();
-      const unguard = guardAgainstStrays(() => runtime.close());
-      if (options.stdio) {
-        const listener = await listenStdio(runtime.endpoint);
-        await Promise.race([listener.closed, stopped]);
-        await listener.close(shutdownTimes(options).callMs);
-      } else {
-        const started = { ...startedFacts(runtime), ...workflowFacts(workflow) };
-        out.data(started, () => `${welcome(runtime, options)}${workflowHelp(workflow)}`);
-        await stopped;
-      }
-      await stopInOrder(runtime, shutdownTimes(options));
-      unguard();
+      await serve(dir, module, options, out);
     });
-}
-
-function startedFacts(runtime: Runtime): Record<string, unknown> {
-  return {
-    urls: runtime.listeners.map((listener) => listener.url),
-    admin: runtime.admin?.url,
-    state: runtime.state.dir,
-    policy: runtime.gate.policy.hash,
-    localAccess: runtime.isLocalAccessOn,
-    pid: process.pid,
-  };
-}
-
-/** What a person needs next: where it is, how to connect, and what to try. */
-function welcome(runtime: Runtime, options: ServeOptions): string {
-  const url = runtime.listeners[0]?.url ?? "";
-  const { state, gate } = runtime;
-  const bold = paintErr.bold;
-  const config = JSON.stringify({ mcpServers: { portcullis: { type: "http", url } } }, null, 2);
-  const lines = [
-    `${bold("Portcullis")} is up${options.observe ? paintErr.yellow(" and only observing: nothing is denied") : ""}.`,
-    "",
-    ...runtime.listeners.map((listener) => `  MCP      ${listener.url}`),
-    `  admin    ${runtime.admin?.url}  (/metrics /livez /readyz)`,
-    `  policy   ${runtime.watcher.files.join(", ")}`,
-    `           ${gate.policy.rules.length} rules, ${gate.policy.hash.slice(0, 12)}; save the file and new rules hold at once`,
-    `  ledger   ${state.ledgerDir}`,
-    ...(state.isNew ? ["", `  A working folder was made: ${state.dir}`] : []),
-    "",
-    accessHelp(runtime.isLocalAccessOn, LOCAL_APP),
-    "",
-    "Paste into your client's configuration:",
-    "",
-    config,
-    "",
-    "Then, in another terminal (add --url if you chose another port):",
-    "",
-    `  portcullis ls                                            what may be called`,
-    `  portcullis call math.add '{"a":1,"b":2}'                 a permitted call`,
-    `  portcullis call shell.run '{"command":"ls"}'             a denied one`,
-    `  portcullis call notes.delete '{"title":"demo/x"}'        one that waits for you`,
-    `  portcullis approvals ls                                  answer it: portcullis approve ID`,
-    `  portcullis audit tail                                    what was decided, and why`,
-    "",
-    "From a clone, write `node dist/cli/main.js` for `portcullis`. Stop with Ctrl-C.",
-  ];
-  return lines.join("\n");
 }

@@ -1,6 +1,6 @@
 // Every client starts a gateway of its own on stdio, and a ledger has one writer: each takes the first that is free.
 
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Commitment, type Ledger, LedgerLocked, type LedgerOptions, openLedger } from "../../ledger/index.js";
 import { CliError } from "../exit.js";
@@ -49,4 +49,16 @@ export function ledgersOf(stateDir: string): string[] {
   const further = join(stateDir, FURTHER);
   const names = existsSync(further) ? readdirSync(further).filter((name) => /^\d{1,2}$/.test(name)) : [];
   return [join(stateDir, "ledger"), ...names.sort((a, b) => Number(a) - Number(b)).map((name) => join(further, name))];
+}
+
+/** A directory that contains ledgers instead of being one stands for all of them. */
+export function ledgersIn(path: string): string[] {
+  if (!existsSync(path) || !statSync(path).isDirectory()) return [path];
+  const isLedger = (directory: string): boolean => readdirSync(directory).some((name) => name.endsWith(".ndjson"));
+  if (isLedger(path)) return [path];
+  const inside = readdirSync(path, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => join(path, entry.name))
+    .filter(isLedger);
+  return inside.length > 0 ? inside.sort() : [path];
 }

@@ -1,9 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Command } from "commander";
 import { afterAll, expect, it } from "vitest";
-import { addServe } from "../commands/serve.js";
 import { readOAuthFile } from "./oauth-file.js";
 import { servesApplications } from "./serve.js";
 
@@ -37,11 +35,7 @@ it("names every problem with its line", () => {
   expect(() => readOAuthFile(join(dir, "none.yaml"))).toThrow("ENOENT");
 });
 
-it("is never ignored: a module cannot be served with it", async () => {
-  const program = new Command("portcullis").option("--json").option("--dir <folder>").exitOverride();
-  addServe(program);
-  const args = ["--dir", dir, "serve", "./module.js", "--oauth", file(WITH_SECRET("${env:X}"))];
-  await expect(program.parseAsync(["node", "portcullis", ...args])).rejects.toThrow("not for a module");
+it("is for applications: with it the demonstration is not served", async () => {
   expect(await servesApplications(dir, {})).toBe(false);
   expect(await servesApplications(dir, { oauth: "oauth.yaml" })).toBe(true);
 });

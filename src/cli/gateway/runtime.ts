@@ -2,7 +2,16 @@
 
 import { join, resolve as resolvePath } from "node:path";
 import { type AdminListener, startAdmin, startWebhook } from "../../admin/index.js";
-import { noPolicy, type PolicySet, type PolicyWatcher, StoredApprovals, watchPolicy } from "../../gate/index.js";
+import {
+  type Approvals,
+  noPolicy,
+  type PolicySet,
+  type PolicyWatcher,
+  type Reload,
+  StoredApprovals,
+  type ToolSummary,
+  watchPolicy,
+} from "../../gate/index.js";
 import {
   Applications,
   CallsInFlight,
@@ -10,6 +19,7 @@ import {
   DEFAULT_GATEWAY_LIMITS,
   type GatewayLimits,
   type HouseServices,
+  type InProcessApplication,
   Lobby,
   type LobbyOptions,
   PolicyBook,
@@ -17,8 +27,9 @@ import {
   Seal,
   sharedLimits,
   storedSessions,
+  toolSummaries,
 } from "../../gateway/index.js";
-import type { Identify } from "../../identity/index.js";
+import { type Identify, localIdentity } from "../../identity/index.js";
 import type { Ledger, OutcomeDurability } from "../../ledger/index.js";
 import { RetainedBytes } from "../../protocol/index.js";
 import type { Sealer, Storage } from "../../storage/index.js";
@@ -30,7 +41,8 @@ import { environment, takeVariable } from "../environment.js";
 import { Health } from "../health.js";
 import { watchLedger } from "../ledger-watch.js";
 import { observeStore, watchConnections, watchRuntime } from "../runtime-metrics.js";
-import { ensureState, type State, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
+import { ensureState, type StarterPolicy, type State, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
+import { LOCAL_APP } from "../store/local-application.js";
 import { openStore, SEAL_KEY_FILE } from "../store/open.js";
 import { newSharedKey, openSealer, SHARED_KEY } from "../store/sealer.js";
 import { VERSION } from "../version.js";
@@ -46,6 +58,7 @@ import { referenceResolver } from "./references.js";
 import { type RetentionOptions, startRetention } from "./retention.js";
 import { replicaName } from "./replica-name.js";
 import { serverFacts, ServerMetrics } from "./server-facts.js";
+import { ToolSnapshots } from "./tool-snapshots.js";
 import { connector, type OAuthFor, type ResolveText } from "./servers.js";
 import { collectFromParent } from "./worker-reports.js";
 
@@ -93,7 +106,12 @@ export interface GatewayRuntimeOptions {
   workflow?: WorkflowInForce;
   /** Told of every call that waits for a person. */
   webhook?: { readonly url: string; readonly secret: string };
-  identity: (parts: IdentityParts) => Promise<IdentityHere>;
+  /** An application whose tools run in this process; it is served beside those of the store. */
+  inProcess?: InProcessApplication & { readonly app: string };
+  /** The first policy file of a new data directory. */
+  starterPolicy?: StarterPolicy;
+  /** How callers are identified; the local user of the operating system unless given. */
+  identity?: (parts: IdentityParts) => Promise<IdentityHere>;
   oauth?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
 }
 
@@ -126,8 +144,11 @@ export interface GatewayRuntime {
   readonly admin: AdminListener | undefined;
   readonly watcher: PolicyWatcher;
   readonly policy: PolicySet;
+  readonly approvals: Approvals;
   readonly isLocalAccessOn: boolean;
   readonly health: Health;
+  /** Reads the policy files now; resolves when every open application decides by what was read. */
+  reloadPolicies(): Promise<Reload>;
   close(callMs?: number): Promise<void>;
 }
 
@@ -146,7 +167,7 @@ const BEAT_MS = 5_000;
 export const MODULES = ["framework", "state", "llm", "linux", "filesystem"] as const;
 
 export async function startGateway(options: GatewayRuntimeOptions): Promise<GatewayRuntime> {
-  const state = ensureState(options.stateDir, "applications");
+  const state = ensureState(options.stateDir, options.starterPolicy);
   const telemetry = createTelemetry({ serviceName: "portcullis", env: environment(), ...options.telemetry });
   // What has been opened is closed again, in reverse, when anything after it fails to open.
   const opened: Opened = [() => telemetry.shutdown()];
@@ -215,14 +236,21 @@ async function open(
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const delegations = workflow?.voices(storage.once) ?? [];
+  const { inProcess } = options;
+  const inProcessTools = (): ToolSummary[] =>
+    inProcess ? toolSummaries(inProcess.server, new Set(inProcess.readOnlyTools)) : [];
+  // Rules for all applications may name tools that only some of them have; with a single application that is a mistake.
+  const isAlone = inProcess !== undefined && !(await hasOthers(storage, inProcess.app));
+  const snapshots = new ToolSnapshots(state.dir, telemetry);
+  opened.push(() => snapshots.close());
   const book = new PolicyBook();
   let policy: PolicySet = noPolicy;
   const watcher = await watchPolicy({
     paths: options.policyPaths?.length
       ? options.policyPaths
-      : [state.policyDir, ...(workflow ? [workflow.policyFile(state.dir)] : [])],
-    tools: () => [],
-    unknownTools: "warn",
+      : [state.policyDir, ...(workflow ? [workflow.policyFile(state.dir, inProcess?.server.tools.keys())] : [])],
+    tools: inProcessTools,
+    unknownTools: isAlone ? "refuse" : "warn",
     gate: {
       get policy() {
         return policy;
@@ -246,6 +274,11 @@ async function open(
   });
   opened.push(() => watcher.close());
   health.watchPolicy(watcher);
+  opened.push(
+    inProcess?.server.onChange((change) => {
+      if (change.kind === "tools" && isAlone) void watcher.reload();
+    }) ?? (() => {}),
+  );
   const approvals = new StoredApprovals(storage.challenges);
   approvals.onOpen(() => telemetry.metrics.approvalsOpened.inc());
   const resolve = referenceResolver(storage, sealer);
@@ -268,6 +301,8 @@ async function open(
     calls,
     approvals,
     policies: book,
+    ...(inProcess ? { inProcess: (app: string) => (app === inProcess.app ? inProcess : undefined) } : {}),
+    onTools: (app, server, readOnly) => snapshots.put(app, server, readOnly),
     ...(workflow ? { voices: (app) => (app === workflow.app ? delegations : []) } : {}),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
@@ -306,6 +341,8 @@ async function open(
   const applications = await Applications.start({ storage, services });
   opened.push(() => applications.close());
   await followRotations(storage, ledger, telemetry, opened);
+  // Its policy is checked and its tools are known before the first caller.
+  if (inProcess) await applications.get(inProcess.app);
   const recorder = await recordChanges({ storage, ledger, origin: originOf(nth), telemetry });
   opened.push(() => recorder.close());
   health.watchRecords(() => pendingReasons(watcher.pending ? 1 : 0, applications.pendingPolicies, recorder.problem));
@@ -320,7 +357,7 @@ async function open(
     }),
   );
   if (isShared) await beat(storage, replica, opened);
-  const who = await options.identity({
+  const who = await (options.identity ?? localUser(inProcess?.app))({
     storage,
     onRevoked: (app, key) => applications.peek(app)?.endpoint.revoked(key),
     telemetry,
@@ -401,12 +438,28 @@ async function open(
     listeners,
     admin,
     watcher,
+    approvals,
     get policy() {
       return policy;
     },
     isLocalAccessOn: who.isLocalAccessOn,
     health,
+    reloadPolicies: async () => {
+      const reload = await watcher.reload();
+      await applications.policiesLoaded();
+      return reload;
+    },
   };
+}
+
+/** Who calls where no way to identify callers is configured: the local user, by loopback or stdio. */
+function localUser(app = LOCAL_APP): NonNullable<GatewayRuntimeOptions["identity"]> {
+  return async () => ({ isLocalAccessOn: true, identify: localIdentity({ app }), close: async () => {} });
+}
+
+async function hasOthers(storage: Storage, app: string): Promise<boolean> {
+  const { items } = await storage.applications.list({ limit: 2 });
+  return items.some(({ id }) => id !== app);
 }
 
 /** What a stdio server must not see, and what it must not change. */

@@ -21,6 +21,7 @@ import { asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { keysOrLocal } from "./identity.js";
 import { checkRetention, type RetentionFlags, retentionOf, type RetentionOptions } from "./retention.js";
 import { readOAuthFile } from "./oauth-file.js";
+import { demonstration, loadModule, type ServedModule } from "../module.js";
 import { noteServedWorkflow } from "../served-workflow.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "../workflow/serving.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./runtime.js";
@@ -61,6 +62,7 @@ export interface ServeApplicationsOptions extends ServeLimits, RetentionFlags {
   trustGateway?: string[];
   approvalWebhook?: string;
   workers?: number;
+  readOnly?: string[];
   /** Set for workers: another says for all of them that they are up. */
   isSilent?: boolean;
   oauth?: string;
@@ -75,7 +77,7 @@ export interface ServeApplicationsOptions extends ServeLimits, RetentionFlags {
 }
 
 /** The bounds that have a flag. */
-export function limitsFor(options: ServeApplicationsOptions): NonNullable<GatewayRuntimeOptions["limits"]> {
+function limitsFor(options: ServeApplicationsOptions): NonNullable<GatewayRuntimeOptions["limits"]> {
   const { challengeWait, maxCalls, maxAppCalls, maxAgentCalls } = options;
   return {
     challengeWaitMs: challengeWait * 1_000,
@@ -115,7 +117,7 @@ export async function servesApplications(
 }
 
 /** How callers are identified, for applications and for the server of a module alike. */
-export function identityFor(options: ServeApplicationsOptions): GatewayRuntimeOptions["identity"] {
+function identityFor(options: ServeApplicationsOptions): GatewayRuntimeOptions["identity"] {
   return keysOrLocal({
     localApp: options.app ?? LOCAL_APP,
     isLoopback: isLoopbackHost(options.host),
@@ -128,7 +130,7 @@ export function identityFor(options: ServeApplicationsOptions): GatewayRuntimeOp
 }
 
 /** For the start-up message: who may call, and how to change it. */
-export function accessHelp(isLocalAccessOn: boolean, app: string): string {
+function accessHelp(isLocalAccessOn: boolean, app: string): string {
   return isLocalAccessOn
     ? `Local access is on: programs on this machine call without a credential, as the user who started the gateway.
 It ends for good when the first API key or issuer is added: portcullis key add ${app} --name NAME --allow 'invoke(*)' list
@@ -136,7 +138,11 @@ Switch it off with \`portcullis serve --no-local-access\`.`
     : `Local access is off: callers send an API key. Create one: portcullis key add ${app} --name NAME --allow 'invoke(*)' list`;
 }
 
-export function runtimeOptions(dir: string, options: ServeApplicationsOptions): GatewayRuntimeOptions {
+export function runtimeOptions(
+  dir: string,
+  options: ServeApplicationsOptions,
+  served?: ServedModule,
+): GatewayRuntimeOptions {
   const { host } = options;
   const allowed = {
     ...(options.allowHost ? { allowedHosts: options.allowHost } : {}),
@@ -164,7 +170,8 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
     keepArguments: options.keepArguments ?? false,
     allow: options.allowPrivate ?? [],
     telemetry: { log: { level: options.logLevel as "info" } },
-    limits: limitsFor(options),
+    limits: { ...served?.gatewayLimits, ...limitsFor(options) },
+    ...inProcessOptions(options, served),
     ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
     oauth: downstreamOAuth({ allow: options.allowPrivate ?? [], publicUrl: options.publicUrl }),
     identity: identityFor(options),
@@ -181,6 +188,25 @@ export function runtimeOptions(dir: string, options: ServeApplicationsOptions): 
   };
 }
 
+function inProcessOptions(
+  options: ServeApplicationsOptions,
+  served: ServedModule | undefined,
+): Pick<GatewayRuntimeOptions, "inProcess" | "starterPolicy"> {
+  if (!served) return {};
+  const { policies, starterPolicy, ...rest } = served;
+  return {
+    inProcess: {
+      ...rest,
+      app: options.app ?? LOCAL_APP,
+      ...(options.readOnly ? { readOnlyTools: options.readOnly } : {}),
+      // The files that an operator names replace the module's own policy.
+      ...(policies && !options.policy ? { policies } : {}),
+    },
+    // A workflow brings its own policy.
+    ...(starterPolicy && options.workflow === undefined ? { starterPolicy } : {}),
+  };
+}
+
 function webhookOf(url: string): { url: string; secret: string } {
   const secret = takeVariable(WEBHOOK_SECRET) ?? "";
   if (secret.length >= 16) return { url, secret };
@@ -188,29 +214,52 @@ function webhookOf(url: string): { url: string; secret: string } {
   throw new CliError("a webhook has to be signed", EXIT.usage, remedy);
 }
 
-export async function serveApplications(dir: string, given: ServeApplicationsOptions, out: Out): Promise<void> {
+/** Serves the applications of the store, and beside them `module` or, where there are none, the demonstration. */
+export async function serve(
+  dir: string,
+  module: string | undefined,
+  given: ServeApplicationsOptions,
+  out: Out,
+): Promise<void> {
   if (isOverseer(given)) {
-    if (given.stdio) throw new CliError("stdio has one peer, so one process", EXIT.usage, "leave --workers away");
+    if (given.stdio) {
+      throw new CliError("--workers cannot be combined with --stdio", EXIT.usage, "remove one of them");
+    }
     process.exitCode = await oversee(given.workers ?? 1);
     return;
   }
   try {
-    await serveHere(dir, asWorker(dir, given), out);
+    await serveHere(dir, module, asWorker(dir, given), out);
   } finally {
     leave();
   }
 }
 
-async function serveHere(dir: string, options: ServeApplicationsOptions, out: Out): Promise<void> {
+async function inProcessFor(
+  dir: string,
+  module: string | undefined,
+  options: ServeApplicationsOptions,
+): Promise<ServedModule | undefined> {
+  if (module !== undefined) return loadModule(module, options.app ?? LOCAL_APP);
+  return (await servesApplications(dir, options)) ? undefined : demonstration();
+}
+
+async function serveHere(
+  dir: string,
+  module: string | undefined,
+  options: ServeApplicationsOptions,
+  out: Out,
+): Promise<void> {
   const { workflow: file, trustGateway: trusted, app, observe } = options;
   const workflow = file
     ? await workflowInForce({ file, stateDir: dir, trusted, app, despiteViolations: observe })
     : undefined;
   if (file) noteServedWorkflow(dir, file);
-  const runtime = await startGateway({ ...runtimeOptions(dir, options), workflow });
+  const served = await inProcessFor(dir, module, options);
+  const runtime = await startGateway({ ...runtimeOptions(dir, options, served), workflow });
   const { admin } = runtime;
   if (cluster.isWorker && admin) answerParent((part) => admin.report(part));
-  process.on("SIGHUP", () => void runtime.watcher.reload());
+  process.on("SIGHUP", () => void runtime.reloadPolicies());
   const stopped = untilSignalled();
   const unguard = guardAgainstStrays(() => runtime.close());
   if (options.stdio) {
@@ -218,34 +267,49 @@ async function serveHere(dir: string, options: ServeApplicationsOptions, out: Ou
     await Promise.race([listener.closed, stopped]);
     await listener.close(shutdownTimes(options).callMs);
   } else {
-    const { items } = await runtime.storage.applications.list({ limit: 100 });
+    const applications = await servedApplications(runtime, served && (app ?? LOCAL_APP));
     const facts = {
       urls: runtime.listeners.map((listener) => listener.url),
       admin: runtime.admin?.url,
       state: runtime.state.dir,
       storage: runtime.storage.kind,
-      applications: items.map((application) => application.id),
+      applications,
       policy: runtime.policy.hash,
       localAccess: runtime.isLocalAccessOn,
       pid: process.pid,
       ...workflowFacts(workflow),
     };
-    if (options.isSilent !== true)
-      out.data(facts, () => `${welcome(runtime, facts.applications, options)}${workflowHelp(workflow)}`);
+    if (options.isSilent !== true) {
+      const isDemonstration = served !== undefined && module === undefined;
+      const text = (): string => welcome(runtime, applications, options, isDemonstration);
+      out.data(facts, () => `${text()}${workflowHelp(workflow)}`);
+    }
     await stopped;
   }
   await stopInOrder(runtime, shutdownTimes(options));
   unguard();
 }
 
+async function servedApplications(runtime: GatewayRuntime, inProcess: string | undefined): Promise<string[]> {
+  const { items } = await runtime.storage.applications.list({ limit: 100 });
+  return [...new Set([...(inProcess === undefined ? [] : [inProcess]), ...items.map(({ id }) => id)])];
+}
+
 /** On stdio there is no balancer to wait for. */
-export function shutdownTimes(options: ServeApplicationsOptions): ShutdownTimes {
+function shutdownTimes(options: ServeApplicationsOptions): ShutdownTimes {
   const { shutdownDelay, shutdownTimeout, stdio } = options;
   return { delayMs: stdio ? 0 : shutdownDelay * 1_000, callMs: shutdownTimeout * 1_000 };
 }
 
-function welcome(runtime: GatewayRuntime, applications: readonly string[], options: ServeApplicationsOptions): string {
+/** What an operator needs next: the addresses, how to connect a client, and the first commands. */
+function welcome(
+  runtime: GatewayRuntime,
+  applications: readonly string[],
+  options: ServeApplicationsOptions,
+  isDemonstration: boolean,
+): string {
   const { bold, yellow } = paintErr;
+  const { state, policy, watcher } = runtime;
   const names = applications.length === 0 ? "none yet: portcullis app add NAME" : applications.join(", ");
   return [
     `${bold("Portcullis")} is up${options.observe ? yellow(" and only observing: nothing is denied") : ""}.`,
@@ -253,12 +317,39 @@ function welcome(runtime: GatewayRuntime, applications: readonly string[], optio
     ...runtime.listeners.map((listener) => `  MCP           ${listener.url}`),
     `  admin         ${runtime.admin?.url}  (/metrics /livez /readyz)`,
     `  applications  ${names}`,
-    `  policy        ${runtime.watcher.files.join(", ")}`,
-    `  ledger        ${runtime.state.ledgerDir}`,
+    `  policy        ${watcher.files.join(", ")}`,
+    `                ${policy.rules.length} rules, ${policy.hash.slice(0, 12)}; a saved change applies at once`,
+    `  ledger        ${state.ledgerDir}`,
+    ...(state.isNew ? ["", `  Created the data directory ${state.dir}`] : []),
     "",
     options.oauth === undefined
       ? accessHelp(runtime.isLocalAccessOn, applications[0] ?? "APP")
       : `Callers send a key of their application, or a token of an issuer in ${options.oauth}.`,
+    ...connectHelp(runtime),
+    ...(isDemonstration ? DEMONSTRATION_HELP : []),
+    "",
     "Stop with Ctrl-C.",
   ].join("\n");
 }
+
+/** Callers without a credential need no more than the address. */
+function connectHelp({ listeners, isLocalAccessOn }: GatewayRuntime): string[] {
+  const url = listeners.find((listener) => listener.url.startsWith("http"))?.url;
+  if (!isLocalAccessOn || url === undefined) return [];
+  const config = JSON.stringify({ mcpServers: { portcullis: { type: "http", url } } }, null, 2);
+  return ["", "Paste into your client's configuration:", "", config];
+}
+
+const DEMONSTRATION_HELP = [
+  "",
+  "Then, in another terminal (add --url if you chose another port):",
+  "",
+  `  portcullis ls                                            list the tools that may be called`,
+  `  portcullis call math.add '{"a":1,"b":2}'                 a permitted call`,
+  `  portcullis call shell.run '{"command":"ls"}'             a denied call`,
+  `  portcullis call notes.delete '{"title":"demo/x"}'        a call that needs your approval`,
+  `  portcullis approvals ls                                  approve it: portcullis approve ID`,
+  `  portcullis audit tail                                    what was decided, and why`,
+  "",
+  "From a clone, write `node dist/cli/main.js` for `portcullis`.",
+];

@@ -19,6 +19,7 @@ export interface ApplicationsOptions {
 
 const DEFAULT_IDLE_MS = 30 * 60_000;
 const DEFAULT_MAX_OPEN = 10_000;
+const UNSTORED: Omit<Application, "id"> = { document: {}, revision: 0, createdAt: 0, updatedAt: 0 };
 
 export class Applications {
   readonly #options: ApplicationsOptions;
@@ -99,6 +100,11 @@ export class Applications {
     return opening;
   }
 
+  /** Resolves when every open application decides by the policies as they are now. */
+  async policiesLoaded(): Promise<void> {
+    await Promise.all([...this.#open.values()].map((house) => house.loadPolicy()));
+  }
+
   /** Ends the streams of every application that have no end of their own. */
   endStreams(): void {
     for (const house of this.#open.values()) house.endpoint.endStreams();
@@ -114,8 +120,8 @@ export class Applications {
   }
 
   async #begin(id: string): Promise<House | undefined> {
-    const { storage, services, maxOpen = DEFAULT_MAX_OPEN } = this.#options;
-    const application = await storage.applications.get(id);
+    const { services, maxOpen = DEFAULT_MAX_OPEN } = this.#options;
+    const application = await this.#read(id);
     if (!application || this.#closed) return undefined;
     if (this.#open.size >= maxOpen) this.#closeOldest();
     await this.#readSecrets(id);
@@ -198,6 +204,13 @@ export class Applications {
     }
   }
 
+  /** An application with a server in this process exists also without a stored document. */
+  async #read(id: string): Promise<Application | undefined> {
+    const { storage, services } = this.#options;
+    const stored = await storage.applications.get(id);
+    return stored ?? (services.inProcess?.(id) ? { ...UNSTORED, id } : undefined);
+  }
+
   async #readSecrets(id: string): Promise<Map<string, number>> {
     const { secrets } = this.#options.storage;
     const found = new Map<string, number>();
@@ -214,7 +227,7 @@ export class Applications {
   async #reread(id: string): Promise<void> {
     const house = this.#open.get(id);
     if (!house) return;
-    const application: Application | undefined = await this.#options.storage.applications.get(id);
+    const application = await this.#read(id);
     if (application) return house.update(application);
     this.#open.delete(id);
     this.#secrets.delete(id);

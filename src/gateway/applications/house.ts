@@ -26,7 +26,7 @@ import { relayedBy } from "../route.js";
 import type { Gateway } from "../types.js";
 import { matcher } from "./patterns.js";
 import { type LinkServices, ServerLink } from "./server-link.js";
-import type { CoreTools, HouseServices } from "./types.js";
+import type { CoreTools, HouseServices, InProcessApplication } from "./types.js";
 
 /** How long the first caller waits for servers of which nothing is known yet. */
 const FIRST_LOOK_MS = 20_000;
@@ -37,6 +37,7 @@ export class House {
   readonly endpoint: Endpoint;
   lastUsed = performance.now();
   readonly #services: HouseServices;
+  readonly #inProcess: InProcessApplication | undefined;
   /** Calls that wait for their clients. */
   readonly parked: Parked;
   readonly #links = new Map<string, ServerLink>();
@@ -58,6 +59,7 @@ export class House {
     this.#application = application;
     this.#services = services;
     this.#core = core;
+    this.#inProcess = services.inProcess?.(application.id);
     this.parked = new Parked(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
@@ -72,7 +74,7 @@ export class House {
     const core = await services.coreTools(application);
     const house = new House(application, services, core);
     await house.#connect(application.document);
-    await house.#loadPolicy();
+    await house.loadPolicy();
     return house;
   }
 
@@ -130,7 +132,7 @@ export class House {
       void old.close();
     } else if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
     await this.#connect(document);
-    await this.#loadPolicy();
+    await this.loadPolicy();
   }
 
   /** A secret was changed: servers that were given it are connected anew. */
@@ -168,6 +170,7 @@ export class House {
     clearTimeout(this.#policyTimer);
     this.#policy.close();
     for (const stop of this.#stops) stop();
+    this.#catalogue.close();
     this.endpoint.close();
     this.endpoint.disconnect();
     this.parked.endAll();
@@ -179,7 +182,8 @@ export class House {
 
   #newCatalogue(tools: readonly Tool[]): AppCatalogue {
     const { info } = this.#services;
-    const catalogue = new AppCatalogue(info, tools, this.#application.document.names === "short");
+    const isShort = this.#application.document.names === "short";
+    const catalogue = new AppCatalogue(info, tools, isShort, this.#inProcess);
     catalogue.follow = (uri) => this.#follow(uri);
     catalogue.onChange((change) => {
       if (change.kind === "tools") this.#policyLater();
@@ -257,7 +261,9 @@ export class House {
 
   /** Several callers may follow one resource; the server is asked once. */
   #follow(uri: string): () => void {
+    const { server } = this.#inProcess ?? {};
     const owner = this.#catalogue.ownerOf(uri);
+    if (!owner && server?.follow) return server.follow(uri);
     const link = owner && this.#links.get(owner.link.server);
     if (!owner || !link) return () => {};
     let followed = this.#followed.get(uri);
@@ -281,16 +287,17 @@ export class House {
   // ---- the gate -----------------------------------------------------------------------------------------------
 
   #newGate(policy: PolicySet | undefined): Gate {
-    const { approvals, observe, sharedLimits, guardrails, voices } = this.#services;
+    const { approvals, observe, sharedLimits, voices } = this.#services;
+    const { checks = [], limits = [] } = this.#inProcess ?? {};
     return createGate({
       ...(policy ? { policy } : {}),
       approvals,
       observe,
-      voices: [...this.#core.voices, ...(voices?.(this.id) ?? [])],
-      limits: limitsOf(this.#application.document),
+      voices: [...this.#core.voices, ...checks, ...(voices?.(this.id) ?? [])],
+      limits: [...limits, ...limitsOf(this.#application.document)],
       approvalLimits: this.#application.document.limits?.approvals ?? {},
       ...(sharedLimits ? { shared: sharedLimits } : {}),
-      ...(guardrails ? { guardrails } : {}),
+      guardrails: [...(this.#services.guardrails ?? []), ...(this.#inProcess?.guardrails ?? [])],
     });
   }
 
@@ -298,7 +305,7 @@ export class House {
     if (this.#closed || this.#policyTimer !== undefined) return;
     this.#policyTimer = setTimeout(() => {
       this.#policyTimer = undefined;
-      void this.#loadPolicy();
+      void this.loadPolicy();
     }, POLICY_PAUSE_MS);
   }
 
@@ -314,7 +321,7 @@ export class House {
         if (before !== undefined && before !== policy.hash) this.#catalogue.announce({ kind: "tools" });
       },
       record: async ({ from, to, interim }) => {
-        const files = Object.keys(this.#application.document.policies ?? {});
+        const files = Object.keys({ ...this.#inProcess?.policies, ...this.#application.document.policies });
         await ledger?.append({ kind: "policy", old: from, new: to.hash, detail: { app: this.id, files, interim } });
         telemetry.metrics.policyReloads.inc();
         for (const { file, line, message } of to.warnings) {
@@ -331,7 +338,7 @@ export class House {
   }
 
   /** One after the other: each is loaded for the tools there are when its turn comes. */
-  #loadPolicy(): Promise<void> {
+  loadPolicy(): Promise<void> {
     this.#policyLoading = this.#policyLoading.then(() => this.#loadPolicyNow());
     return this.#policyLoading;
   }
@@ -340,9 +347,10 @@ export class House {
   async #loadPolicyNow(): Promise<void> {
     const { policies, telemetry } = this.#services;
     try {
-      const own = this.#application.document.policies ?? {};
+      const own = { ...this.#inProcess?.policies, ...this.#application.document.policies };
       const set = await policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
       this.#refusal = undefined;
+      if (!this.#closed) this.#services.onTools?.(this.id, this.#catalogue, this.#catalogue.readOnlyTools);
       if (!this.#closed) await this.#policy.put(set);
     } catch (error) {
       this.#refusal = (error as Error).message;
@@ -371,7 +379,7 @@ export class House {
       limits: services.limits,
       retained: services.retained,
       calls: services.calls,
-      plainMethods: new Set(),
+      plainMethods: this.#inProcess?.plainMethods ?? new Set(),
       readOnlyTools: this.#catalogue.readOnlyTools,
       unguardedTools: new Set(),
       keepArguments: services.keepArguments,

@@ -5,4 +5,4 @@ export { Lobby, type LobbyOptions } from "./lobby.js";
 export { PolicyBook } from "./policies.js";
 export { storedSessions } from "./session-store.js";
 export { sharedLimits } from "./shared-limits.js";
-export type { CoreTools, HouseServices, PinKeeper, PinMode } from "./types.js";
+export type { CoreTools, HouseServices, InProcessApplication, PinKeeper, PinMode } from "./types.js";

@@ -1,11 +1,12 @@
-import type { Approvals, Guardrail, SharedLimits, Voice } from "../../gate/index.js";
+import type { Approvals, Guardrail, Limit, SharedLimits, Voice } from "../../gate/index.js";
 import type { Ledger } from "../../ledger/index.js";
 import type { RetainedBytes } from "../../protocol/index.js";
 import type { Application, ServerEntry } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
-import type { Implementation, Tool } from "../../tool/index.js";
+import type { Implementation, ServerDefinition, Tool } from "../../tool/index.js";
 import type { Catalogue, Upstream } from "../../upstream/index.js";
 import type { Post } from "../post/post.js";
+import type { InProcessServer } from "../relay/catalogue.js";
 import type { Seal } from "../seal.js";
 import type { SessionKeeper } from "../session.js";
 import type { GatewayLimits } from "../types.js";
@@ -24,6 +25,10 @@ export interface HouseServices {
   readonly approvals: Approvals;
   readonly policies: PolicyBook;
   readonly guardrails?: readonly Guardrail[];
+  /** The server of an application that runs in this process, such as a module's; it needs no stored document. */
+  readonly inProcess?: (app: string) => InProcessApplication | undefined;
+  /** Called with the tools of an application whenever its policy was loaded for them. */
+  readonly onTools?: (app: string, server: ServerDefinition, readOnly: ReadonlySet<string>) => void;
   /** Who else has a say in an application's decisions. */
   readonly voices?: (app: string) => readonly Voice[];
   readonly sharedLimits?: SharedLimits;
@@ -40,6 +45,17 @@ export interface HouseServices {
   readonly pins: PinKeeper;
   coreTools(application: Application): Promise<CoreTools>;
   connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
+}
+
+/** An application whose tools run in this process, with what its author decided for them. */
+export interface InProcessApplication extends InProcessServer {
+  /** Cedar texts by file name, beside those for all applications. */
+  readonly policies?: Readonly<Record<string, string>>;
+  readonly guardrails?: readonly Guardrail[];
+  readonly checks?: readonly Voice[];
+  readonly limits?: readonly Limit[];
+  /** Tools that are also plain JSON-RPC methods. */
+  readonly plainMethods?: ReadonlySet<string>;
 }
 
 /** The modules of this deployment, as one application has them. */

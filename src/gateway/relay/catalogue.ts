@@ -22,7 +22,7 @@ import {
 import type { Catalogue, ExpectedDefinition } from "../../upstream/index.js";
 import type { Relayed } from "../types.js";
 import { withoutOwnMeta } from "./answers.js";
-import { shortName } from "./names.js";
+import { MAX_SHORT, type ShortNames, shortNamesOf } from "./names.js";
 import { type HeadersFor, type Link, relayPrompt, relayResource, relayTool } from "./relay.js";
 
 /** What the operator says of a server's tools. */
@@ -49,6 +49,13 @@ export type RelayedTool = Tool & { readonly relayed: Relayed };
 /** MCP's rule for the name of a tool; anything else could pass for something it is not. */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
+/** A server in this process, such as a module of `portcullis serve MODULE`. */
+export interface InProcessServer {
+  readonly server: ServerDefinition;
+  /** Tools that the operator declared read-only. */
+  readonly readOnlyTools?: readonly string[] | undefined;
+}
+
 export class AppCatalogue implements ServerDefinition {
   readonly info: Implementation;
   readonly tools = new Map<string, Tool>();
@@ -63,15 +70,29 @@ export class AppCatalogue implements ServerDefinition {
   /** Why something a server offers is not here. */
   readonly left: { readonly server: string; readonly name: string; readonly why: string }[] = [];
   #local: readonly Tool[];
+  readonly #inProcess: InProcessServer | undefined;
+  readonly #stop: () => void;
+  /** By a tool's name: what clients that take no dots or long names see. */
+  readonly #shown = new Map<string, string>();
   readonly #sections = new Map<string, Section>();
   readonly #listeners = new Set<(change: Change) => void>();
   readonly #shortNames: boolean;
 
-  constructor(info: Implementation, local: readonly Tool[], shortNames = false) {
-    this.info = info;
+  constructor(info: Implementation, local: readonly Tool[], shortNames = false, inProcess?: InProcessServer) {
+    this.info = inProcess?.server.info ?? info;
     this.#local = local;
     this.#shortNames = shortNames;
+    this.#inProcess = inProcess;
     this.#rebuild();
+    this.#stop =
+      inProcess?.server.onChange((change) => {
+        if (change.kind !== "resource") this.#rebuild();
+        this.announce(change);
+      }) ?? (() => {});
+  }
+
+  close(): void {
+    this.#stop();
   }
 
   onChange(listener: (change: Change) => void): () => void {
@@ -101,6 +122,8 @@ export class AppCatalogue implements ServerDefinition {
   }
 
   resourceAt(uri: string): Resource | undefined {
+    const own = this.#inProcess?.server.resourceAt?.(uri);
+    if (own) return own;
     for (const { link } of this.#sections.values()) {
       const raw = link.namespace.rawUri(uri);
       if (raw !== undefined && raw !== "") return resourceOf(link, { uri: raw, name: raw });
@@ -128,6 +151,7 @@ export class AppCatalogue implements ServerDefinition {
     this.readOnlyTools.clear();
     this.templates = [];
     for (const tool of this.#local) this.tools.set(tool.definition.name, tool);
+    this.#addInProcess();
     // In the order of their names, so that every replica settles a clash the same way.
     const sections = [...this.#sections.values()].sort((a, b) => (a.link.server < b.link.server ? -1 : 1));
     for (const section of sections) {
@@ -138,13 +162,42 @@ export class AppCatalogue implements ServerDefinition {
       this.templates.push(...section.templates);
       for (const name of section.readOnly) this.readOnlyTools.add(name);
     }
-    this.instructionParts = sections.filter(({ instructions }) => instructions !== "");
+    const parts: readonly InstructionPart[] = this.#inProcess
+      ? [inProcessPart(this.#inProcess), ...sections]
+      : sections;
+    this.instructionParts = parts.filter(({ instructions }) => instructions !== "");
+    this.#addAliases();
+  }
+
+  #addInProcess(): void {
+    if (!this.#inProcess) return;
+    const { server, readOnlyTools = [] } = this.#inProcess;
+    const { name } = server.info;
+    this.#add(name, [...server.tools.values()], this.tools, (tool) => tool.definition.name);
+    this.#add(name, [...server.prompts.values()], this.prompts, (prompt) => prompt.definition.name);
+    this.#add(name, [...server.resources.values()], this.resources, (resource) => resource.definition.uri);
+    this.templates.push(...server.templates);
+    for (const tool of readOnlyTools) this.readOnlyTools.add(tool);
+  }
+
+  /** The readable alias belongs to a tool only while no other tool has it, as its name or its alias. */
+  #addAliases(): void {
+    const claims = new Map<string, number>();
     for (const [name, tool] of this.tools) {
-      const short = shortOf(tool);
-      if (short === name) continue;
-      // An alias is ours: a tool that happens to be called so is not reached by it, nor hidden behind it.
-      if (this.tools.delete(short)) this.left.push({ server: "", name: short, why: "its name is an alias of another" });
-      this.aliases.set(short, name);
+      const { readable } = shortOf(tool);
+      if (readable !== name) claims.set(readable, (claims.get(readable) ?? 0) + 1);
+    }
+    this.#shown.clear();
+    for (const [name, tool] of this.tools) {
+      const { readable, hashed } = shortOf(tool);
+      if (readable === name) continue;
+      // The hashed alias is reserved: a tool with that name is not reached by it, nor hidden behind it.
+      if (this.tools.delete(hashed))
+        this.left.push({ server: "", name: hashed, why: "its name is an alias of another" });
+      this.aliases.set(hashed, name);
+      const isFree = claims.get(readable) === 1 && !this.tools.has(readable);
+      if (isFree) this.aliases.set(readable, name);
+      this.#shown.set(name, isFree ? readable : hashed);
     }
   }
 
@@ -165,7 +218,7 @@ export class AppCatalogue implements ServerDefinition {
 
   /** The name that lists show for a tool. */
   shownName(name: string): string {
-    return this.#shortNames || name.length > 64 ? shortName(name) : name;
+    return this.#shortNames || name.length > MAX_SHORT ? (this.#shown.get(name) ?? name) : name;
   }
 }
 
@@ -206,15 +259,20 @@ async function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Pr
 }
 
 /** Names are cut and hashed once for each tool, not each time the catalogue is put together. */
-const shortNames = new WeakMap<Tool, string>();
+const shortNames = new WeakMap<Tool, ShortNames>();
 
-function shortOf(tool: Tool): string {
+function shortOf(tool: Tool): ShortNames {
   let short = shortNames.get(tool);
   if (short === undefined) {
-    short = shortName(tool.definition.name);
+    short = shortNamesOf(tool.definition.name);
     shortNames.set(tool, short);
   }
   return short;
+}
+
+function inProcessPart({ server }: InProcessServer): InstructionPart {
+  const { instructions = "", tools, resources, templates, prompts } = server;
+  return { instructions, tools, resources, templates, prompts };
 }
 
 /** Under its server's prefix, or under the routes that lead to the server. */

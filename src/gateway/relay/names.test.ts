@@ -2,20 +2,23 @@ import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../protocol/index.js";
 import { passedOn } from "./answers.js";
 import type { Link } from "./relay.js";
-import { BARE, Namespace, renameContents, renameUris, schemeFor, shortName } from "./names.js";
+import { BARE, Namespace, renameContents, renameUris, schemeFor, shortNamesOf } from "./names.js";
 
-describe("a short name", () => {
-  it("is the name itself where every client can take it", () => {
-    expect(shortName("read_file-2")).toBe("read_file-2");
+describe("short names", () => {
+  it("are the name itself where every client can take it", () => {
+    expect(shortNamesOf("read_file-2")).toEqual({ readable: "read_file-2", hashed: "read_file-2" });
   });
-  it("has at most 64 characters and no dots, is always the same, and another for another name", () => {
+  it("keep the readable form of a name with dots", () => {
+    expect(shortNamesOf("fs.read_file").readable).toBe("fs_read_file");
+  });
+  it("have at most 64 characters and no dots, and the hashed one differs for different names", () => {
     const long = `community.aws.${"very".repeat(20)}.putObject`;
     for (const name of [long, "core.state.getRuntimeValue"]) {
-      expect(shortName(name)).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
-      expect(shortName(name)).toBe(shortName(name));
+      const { readable, hashed } = shortNamesOf(name);
+      for (const short of [readable, hashed]) expect(short).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
     }
-    expect(shortName("a.b")).not.toBe(shortName("a_b"));
-    expect(shortName("a.b")).not.toBe(shortName("a/b"));
+    expect(shortNamesOf("a.b").hashed).not.toBe(shortNamesOf("a_b").hashed);
+    expect(shortNamesOf("a.b").hashed).not.toBe(shortNamesOf("a/b").hashed);
   });
 });
 

@@ -6,15 +6,23 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/in
 
 /** What every client can take as the name of a tool. */
 const SHORT_NAME = /^[A-Za-z0-9_-]{1,64}$/;
-const MAX_SHORT = 64;
+export const MAX_SHORT = 64;
 const DIGEST_CHARS = 8;
 
-/** A name of at most 64 characters without dots: the same today and tomorrow, here and on every replica. */
-export function shortName(canonical: string): string {
-  if (SHORT_NAME.test(canonical)) return canonical;
+/** Names without dots for clients that take nothing else. Both depend on the name alone. */
+export interface ShortNames {
+  /** `fs_read_file` for `fs.read_file`; several names may share it. */
+  readonly readable: string;
+  /** The same with a digest of the full name, which no other name shares. */
+  readonly hashed: string;
+}
+
+export function shortNamesOf(canonical: string): ShortNames {
+  if (SHORT_NAME.test(canonical)) return { readable: canonical, hashed: canonical };
   const digest = createHash("sha256").update(canonical).digest("hex").slice(0, DIGEST_CHARS);
-  const readable = canonical.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, MAX_SHORT - DIGEST_CHARS - 1);
-  return `${readable}_${digest}`;
+  const clean = canonical.replace(/[^A-Za-z0-9_-]+/g, "_");
+  const hashed = `${clean.slice(0, MAX_SHORT - DIGEST_CHARS - 1)}_${digest}`;
+  return { readable: clean.length <= MAX_SHORT ? clean : hashed, hashed };
 }
 
 /** The names of one server as its callers see them; without a prefix they are the server's own. */
