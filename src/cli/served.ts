@@ -71,8 +71,8 @@ export async function servedBy(command: Command, options: ServedOptions): Promis
         ...(existsSync(policyDir) ? await readPolicyFiles([policyDir]) : []),
         ...Object.entries(own).map(([file, text]): PolicySource => ({ file, text })),
       ];
-  // A rule for all applications may name a tool that only another one has.
-  const unknownTools = stored.length > 1 ? "warn" : "refuse";
+  // A rule for all applications may name a tool that only another one has, and before it served anything it has none.
+  const unknownTools = stored.length > 1 || tools.length === 0 ? "warn" : "refuse";
   return {
     app,
     tools,
@@ -111,16 +111,12 @@ function knownApps(stored: readonly Stored[], served: readonly string[]): string
   return [...new Set([...stored.map(({ app }) => app), ...served])].sort();
 }
 
+/** Nothing where the application has not been served yet. */
 function knownTools(dir: string, app: string): readonly ServedTool[] {
   const known = readSnapshot(dir, app);
   if (known) return known;
   // A data directory that never served anything starts with the demonstration.
-  if (snapshotApps(dir).length === 0 && app === LOCAL_APP) return servedTools(demoServer(VERSION).server);
-  throw new CliError(
-    `the tools of application \`${app}\` are not known yet`,
-    EXIT.error,
-    "start the gateway and make one call, or name a file with an answer of tools/list: --tools FILE",
-  );
+  return snapshotApps(dir).length === 0 && app === LOCAL_APP ? servedTools(demoServer(VERSION).server) : [];
 }
 
 function toolsIn(file: string): ServedTool[] {

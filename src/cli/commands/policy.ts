@@ -276,7 +276,9 @@ function requestFor(
     throw new CliError(
       `unknown tool \`${name}\` in application \`${app}\``,
       EXIT.usage,
-      `known: ${tools.map((each) => each.name).join(", ")}`,
+      tools.length === 0
+        ? "its tools are not known yet: start the gateway, or name a file with an answer of tools/list (--tools FILE)"
+        : `known: ${tools.map((each) => each.name).join(", ")}`,
     );
   }
   const caller = { app: agent.slice(0, slash), agent: agent.slice(slash + 1), scope: [] };

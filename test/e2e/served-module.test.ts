@@ -1,0 +1,100 @@
+// `portcullis serve MODULE`: the module is the application `local`, with what its author decided for its tools.
+
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { portcullis, root, type Serving, serve } from "./serving.js";
+
+let home: string;
+let serving: Serving | undefined;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), "portcullis-module-"));
+});
+afterEach(async () => {
+  await serving?.stop();
+  serving = undefined;
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+const SERVER = JSON.stringify(pathToFileURL(join(root, "dist", "server.js")).href);
+
+/** Tools that write what they did to a file, so that a denied call can be shown to have done nothing. */
+function moduleFile(name: string, options: string): { file: string; effects: () => string } {
+  const file = join(home, `${name}.mjs`);
+  const log = join(home, `${name}.log`);
+  writeFileSync(
+    file,
+    `import { appendFileSync } from "node:fs";
+import { createServer } from ${SERVER};
+const ran = (name) => { appendFileSync(${JSON.stringify(log)}, name + "\\n"); return name + " ran"; };
+export default createServer("own", ${options})
+  .tool("look", "looks", { type: "object" }, () => ran("look"), { noGuardrailRequired: true, annotations: { readOnlyHint: true } })
+  .tool("change", "changes", { type: "object", properties: { to: { type: "string" } } }, () => ran("change"), { noGuardrailRequired: true })
+  .tool("guarded", "is guarded", { type: "object", properties: { n: { type: "integer" } } }, () => ran("guarded"));
+`,
+  );
+  return { file, effects: () => (existsSync(log) ? readFileSync(log, "utf8") : "") };
+}
+
+const call = (tool: string, args = "{}") => portcullis(["call", tool, args, "--url", (serving as Serving).url]);
+
+describe("portcullis serve MODULE", () => {
+  it("works at once in an empty directory: reading is permitted, everything else needs an approval", async () => {
+    const { file, effects } = moduleFile("starter", "{}");
+    serving = await serve([file]);
+    expect(call("look")).toMatchObject({ code: 0, stdout: "look ran\n" });
+    expect(call("change")).toMatchObject({ code: 5, stdout: "" });
+    expect(effects()).toBe("look\n");
+    const policy = readFileSync(join(serving.dir, "policy", "module.cedar"), "utf8");
+    expect(policy).toContain('Action::"change"');
+    expect(portcullis(["--dir", serving.dir, "policy", "check"])).toMatchObject({ code: 0 });
+    expect(portcullis(["--dir", serving.dir, "policy", "explain", "change", "{}"])).toMatchObject({ code: 5 });
+  });
+
+  it("applies the policy, the guardrails and the rate limits of the module's author", async () => {
+    const options = `{
+      policy: 'permit (principal, action in [Action::"guarded", Action::"look"], resource);',
+      guardrails: [{ id: "small", agent: "*", tool: "guarded", callback: ({ arguments: { n } }) => (n > 9 ? "n is over 9" : undefined) }],
+      rateLimits: [{ per: "tool", perMinute: 20 }],
+    }`;
+    const { file, effects } = moduleFile("author", options);
+    serving = await serve([file]);
+    expect(call("guarded", '{"n":1}')).toMatchObject({ code: 0 });
+    const blocked = call("guarded", '{"n":10}');
+    expect(blocked).toMatchObject({ code: 2 });
+    expect(blocked.stderr).toContain("n is over 9");
+    expect(call("change")).toMatchObject({ code: 2 });
+    expect(effects()).toBe("guarded\n");
+    const statuses: number[] = [];
+    for (let i = 0; i < 21; i++) {
+      const headers = { "content-type": "application/json" };
+      statuses.push((await fetch(new URL("/tools/look", serving.url), { method: "POST", headers, body: "{}" })).status);
+    }
+    expect(statuses.filter((status) => status === 200).length).toBe(20);
+    expect(statuses.at(-1)).toBe(429);
+  });
+
+  it("uses the operator's files instead of the module's policy when --policy names them", async () => {
+    const { file, effects } = moduleFile("operator", "{ policy: 'permit (principal, action, resource);' }");
+    const own = join(home, "own.cedar");
+    writeFileSync(own, 'permit (principal, action == Action::"look", resource);');
+    serving = await serve([file, "--policy", own]);
+    expect(call("look")).toMatchObject({ code: 0 });
+    expect(call("change")).toMatchObject({ code: 2 });
+    expect(effects()).toBe("look\n");
+  });
+
+  it("keeps approvals in the store: a call approved on the command line runs once", async () => {
+    const { file, effects } = moduleFile("approved", "{}");
+    serving = await serve([file]);
+    const waiting = call("change", '{"to":"x"}');
+    const id = /portcullis approve (\S+)/.exec(waiting.stderr)?.[1] ?? "";
+    const approve = portcullis(["--dir", serving.dir, "approve", id, "--admin", serving.admin]);
+    expect(approve.code, approve.stderr).toBe(0);
+    expect(call("change", '{"to":"x"}')).toMatchObject({ code: 0 });
+    expect(call("change", '{"to":"x"}')).toMatchObject({ code: 5 });
+    expect(effects()).toBe("change\n");
+  });
+});
