@@ -1,10 +1,10 @@
 // `portcullis/server`: a schema-first MCP server. What it offers is defined step by step; every call to it takes the
 // same way through the gate as everywhere else.
 
-import type { Approvals, Gate, Guardrail, Limit, PolicySet, Voice } from "./gate/index.js";
+import type { Approvals, Gate, Guardrail, Limit, PolicySet, Principal, Voice } from "./gate/index.js";
 import { createGateway, type Endpoint, type GatewayOptions } from "./gateway/index.js";
-import { isLoopbackHost } from "./protocol/index.js";
-import { ServerBuilder, type ServerOptions } from "./tool/index.js";
+import { isLoopbackHost, type JsonObject } from "./protocol/index.js";
+import { type InvokeOptions, ServerBuilder, type ServerOptions, type ToolResult } from "./tool/index.js";
 import type {
   Handler,
   HttpServerOptions,
@@ -74,6 +74,14 @@ export class Server extends ServerBuilder {
     const { gate, policy, guardrails, rateLimits, approvals, voices, observe, ...rest } = this.#options;
     const parts = { policy, guardrails, limits: rateLimits, approvals, voices, observe };
     return createGateway({ ...rest, server: this, gate: gate ?? parts });
+  }
+
+  /**
+   * Calls one of the tools from this process. The call passes the gate like a call of a client, as `principal` or as the
+   * caller that `identify` finds for a peer in memory, and is recorded. Throws a `Fault` when it is denied or fails.
+   */
+  invoke(name: string, input: JsonObject, options?: InvokeOptions & { principal?: Principal }): Promise<ToolResult> {
+    return this.handler.invoke(name, input, options);
   }
 
   /** Serves on stdio unless said otherwise. Each transport is loaded only when it is used. */

@@ -7,18 +7,20 @@ import {
   Fault,
   httpStatus,
   isJsonObject,
-  LEGACY,
+  type JsonObject,
   parseStrict,
-  type Revision,
 } from "../protocol/index.js";
-import { SILENT } from "./answer.js";
-import { call } from "./call.js";
 import { Cancel } from "./cancel.js";
 import { authenticateHeader, retryHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
+import { callNamed, PLAIN_REVISION, startNamedCall } from "./invoke.js";
+import type { DocumentKind } from "./lists.js";
 import { refusedTrace } from "./refused.js";
+import type { RawResult } from "./types.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
+
+const DOCUMENTS: Readonly<Record<string, DocumentKind>> = { "/openapi.json": "openapi", "/catalog.json": "catalog" };
 
 /** False for a path that is nobody's. */
 export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
@@ -26,11 +28,14 @@ export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
     void sessionDoor(endpoint, request);
     return true;
   }
-  if (request.path === "/openapi.json" && request.method === "GET") {
+  const document = request.method === "GET" ? DOCUMENTS[request.path] : undefined;
+  if (document !== undefined) {
     void withFaults(endpoint, request, async () => {
       const principal = await endpoint.identify(request);
       const asker = { principal, transport: request.peer.transport };
-      request.reply.end(await endpoint.gateway.lists.openApi(endpoint.gateway, asker), { headers: JSON_TYPE });
+      request.reply.end(await endpoint.gateway.lists.document(endpoint.gateway, asker, document), {
+        headers: JSON_TYPE,
+      });
     });
     return true;
   }
@@ -96,31 +101,14 @@ async function toolDoor(endpoint: Endpoint, request: Asking, encoded: string): P
     if (!isJsonObject(body)) throw new Fault("InvalidParams", "the body must be a JSON object of arguments");
     const cancel = new Cancel();
     reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client went away")));
-    const revision = LEGACY[0] as Revision;
     const traceparent = peer.headers?.traceparent;
-    const span = gateway.telemetry.startCall({
-      method: "tools/call",
-      tool: name,
-      app: principal.app,
-      agent: principal.agent,
-      transport: peer.transport,
-      revision: revision.name,
-      traceparent: typeof traceparent === "string" ? traceparent : undefined,
-    });
+    const { transport } = peer;
+    const from = typeof traceparent === "string" ? traceparent : undefined;
+    const span = startNamedCall(gateway, { principal, name, transport }, from);
     traceId = span.traceId;
-    const answer = await call(gateway, {
-      principal,
-      method: "tools/call",
-      params: { name, arguments: body },
-      requestId: undefined,
-      revision,
-      transport: peer.transport,
-      conversation: SILENT,
-      cancel,
-      render: (result) => endpoint.dresser.result(result, revision, "tools/call"),
-      span,
-      depth: 0,
-    });
+    const render = (result: JsonObject | RawResult): string =>
+      endpoint.dresser.result(result, PLAIN_REVISION, "tools/call");
+    const answer = await callNamed(gateway, { principal, name, args: body, transport, cancel, span, render });
     if (!answer.ok) return fail(request, answer.fault, traceId);
     reply.end(answer.text, { headers: JSON_TYPE });
   } catch (error) {

@@ -30,7 +30,7 @@ import {
   StrictJsonError,
   TooManyValuesError,
 } from "../protocol/index.js";
-import type { LogLevel } from "../tool/index.js";
+import type { InvokeOptions, LogLevel, ToolResult } from "../tool/index.js";
 import type { Admission, Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
 import { introduce } from "./introduction.js";
 import { Admissions } from "./admission.js";
@@ -41,6 +41,7 @@ import { httpDoor } from "./doors.js";
 import { authenticateHeader, Dresser, errorText, retryHeader, successText } from "./dress.js";
 import { Expiries } from "./expiry.js";
 import { mayFollow } from "./follow.js";
+import { callNamed, startNamedCall } from "./invoke.js";
 import { refusedTrace } from "./refused.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
 import { clip, findTool } from "./route.js";
@@ -48,7 +49,7 @@ import { Session, type SessionChange, type SessionKeeper, Sessions } from "./ses
 import { SessionConversation, takesStreams } from "./session-conversation.js";
 import { replicaIn, type SessionsElsewhere } from "./sessions-elsewhere.js";
 import { filterOf, Subscriptions } from "./subscriptions.js";
-import type { Conversation, Gateway } from "./types.js";
+import { type Conversation, type Gateway, RawResult } from "./types.js";
 
 /** Who a text is from, where somebody in front has found out already: a caller, or why nobody can be one. */
 export type Known = Principal | Fault;
@@ -113,6 +114,40 @@ export class Endpoint implements Handler {
     const isKnown = fault.type === "TooMany" || fault.type === "Unavailable";
     if (!isKnown) this.gateway.telemetry.metrics.unauthenticated.inc();
     this.#refuse({ reply, peer }, null, fault, ASSUMED, httpStatus(fault));
+  }
+
+  /** A call of the code that holds this endpoint: identified, decided, run and recorded like a call of any client. */
+  async invoke(
+    name: string,
+    args: JsonObject,
+    options: InvokeOptions & { principal?: Principal } = {},
+  ): Promise<ToolResult> {
+    const { gateway } = this;
+    const peer: Peer = { transport: "memory", address: "memory" };
+    const principal = options.principal ?? (await gateway.identify(peer));
+    const cancel = new Cancel();
+    const stop = (): void => cancel.abort(new Fault("Cancelled", `the call of \`${clip(name)}\` was cancelled`));
+    const { signal } = options;
+    if (signal?.aborted) stop();
+    signal?.addEventListener("abort", stop, { once: true });
+    const { transport } = peer;
+    const span = startNamedCall(gateway, { principal, name, transport });
+    try {
+      const answer = await callNamed(gateway, {
+        principal,
+        name,
+        args,
+        transport,
+        cancel,
+        span,
+        render: JSON.stringify,
+      });
+      if (!answer.ok) throw answer.fault;
+      const { result } = answer;
+      return (result instanceof RawResult ? result.value : result) as unknown as ToolResult;
+    } finally {
+      signal?.removeEventListener("abort", stop);
+    }
   }
 
   connected(channel: Channel): void {

@@ -53,7 +53,7 @@ describe("the list of 5,000 tools", () => {
     const { lists, gateway } = world();
     const listing = Promise.all([
       lists.page(gateway, by("ann"), "tools/list", undefined),
-      lists.openApi(gateway, by("ann")).catch(() => {}),
+      lists.document(gateway, by("ann"), "openapi").catch(() => {}),
     ]);
     expect(await turnsDuring(listing)).toBeGreaterThan(3);
   });
@@ -94,10 +94,10 @@ describe("the list of 5,000 tools", () => {
 
   it("is refused as a document that would be longer than a message may be", async () => {
     const { lists, gateway } = world();
-    await expect(lists.openApi(gateway, by("ann"))).rejects.toThrow(
+    await expect(lists.document(gateway, by("ann"), "openapi")).rejects.toThrow(
       /longer than 4000000 characters; use `tools\/list`/,
     );
-    const narrow = JSON.parse(await lists.openApi(gateway, by("narrow"))) as { paths: object };
+    const narrow = JSON.parse(await lists.document(gateway, by("narrow"), "openapi")) as { paths: object };
     expect(Object.keys(narrow.paths)).toEqual(["/tools/tool-7"]);
   });
 });

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { Outlook, PolicySet, Principal } from "../gate/index.js";
 import { Fault, isSliceOver, type JsonObject, type JsonValue, nextSlice } from "../protocol/index.js";
-import { openApiText, type ServerDefinition, type Tool } from "../tool/index.js";
+import { catalogText, openApiText, type ServerDefinition, type Tool } from "../tool/index.js";
 import { isRestricted } from "./introduction.js";
 import { mayGet, mayRead } from "./route.js";
 import type { Gateway, Relayed } from "./types.js";
@@ -38,12 +38,13 @@ export interface Asker {
   transport: string;
 }
 
-/** A list as one caller sees it: its pages, or the one text of the OpenAPI document (none when it is too long). */
+/** A list as one caller sees it: its pages, or the one text of a document (none when it is too long). */
 interface View {
   readonly pages: readonly string[];
 }
 
-type Described = ListMethod | "openapi";
+export type DocumentKind = "openapi" | "catalog";
+type Described = ListMethod | DocumentKind;
 
 export class Lists {
   readonly #server: ServerDefinition;
@@ -75,12 +76,12 @@ export class Lists {
     return view instanceof Promise ? view.then(inside) : inside(view);
   }
 
-  /** What `tools/list` shows to this caller, as an OpenAPI document. */
-  async openApi(gateway: Gateway, asker: Asker): Promise<string> {
-    const { pages } = await this.#view(gateway, asker, "openapi");
+  /** What `tools/list` shows to this caller, as an OpenAPI document or as a catalog. */
+  async document(gateway: Gateway, asker: Asker, kind: DocumentKind): Promise<string> {
+    const { pages } = await this.#view(gateway, asker, kind);
     const [text] = pages;
     if (text !== undefined) return text;
-    const reason = `the OpenAPI document of these tools is longer than ${MAX_DOCUMENT_CHARS} characters`;
+    const reason = `the ${kind} document of these tools is longer than ${MAX_DOCUMENT_CHARS} characters`;
     throw new Fault("TooLarge", `${reason}; use \`tools/list\`, or a key for fewer tools`);
   }
 
@@ -118,7 +119,8 @@ export class Lists {
     const visible = seen.digest("base64");
     const kept = version === this.#version ? this.#kept.get(visible) : undefined;
     if (kept) return kept;
-    const view = { pages: method === "openapi" ? await this.#document(shown) : await this.#texts(gateway, shown) };
+    const isDocument = method === "openapi" || method === "catalog";
+    const view = { pages: isDocument ? await this.#document(shown, method) : await this.#texts(gateway, shown) };
     if (version === this.#version) this.#keep(visible, view);
     return view;
   }
@@ -137,11 +139,12 @@ export class Lists {
     return pages;
   }
 
-  async #document(shown: readonly Shown[]): Promise<string[]> {
+  async #document(shown: readonly Shown[], kind: DocumentKind): Promise<string[]> {
     const { info } = this.#server;
     const tools = shown.flatMap(({ tool }) => tool ?? []);
     const options = { title: info.title ?? info.name, version: info.version };
-    const text = await openApiText(tools, options, MAX_DOCUMENT_CHARS);
+    const write = kind === "openapi" ? openApiText : catalogText;
+    const text = await write(tools, options, MAX_DOCUMENT_CHARS);
     return text === undefined ? [] : [text];
   }
 
@@ -162,8 +165,9 @@ export class Lists {
     switch (method) {
       case "tools/list":
       case "openapi":
+      case "catalog":
         for (const tool of this.#reachable(asker)) {
-          const definition = method === "openapi" ? {} : (this.#shown(tool) as JsonObject);
+          const definition = method === "tools/list" ? (this.#shown(tool) as JsonObject) : {};
           yield { id: tool.definition.name, definition, about: aboutTool(tool), tool };
         }
         return;

@@ -1,12 +1,13 @@
 // What a tool is, how it is defined, and everything that can be said about one before it runs.
 
-export { type Catalog, type CatalogEntry, type CatalogOptions, catalog } from "./catalog.js";
+export { type Catalog, type CatalogEntry, type CatalogOptions, catalog, catalogText } from "./catalog.js";
 export { type CompositeSpec, composeTools, type Progress, type Step } from "./compose.js";
 export { audio, failure, image, link, resource, structured, text } from "./content.js";
 export { DefinitionError, SchemaError } from "./errors.js";
 export { examples } from "./examples.js";
 export { definitionHash } from "./hash.js";
 export type { FromSchema } from "./infer.js";
+export type { InvokeOptions } from "./invoke.js";
 export { type OpenApiOptions, openApi, openApiText } from "./openapi.js";
 export { type ValidationReport, validateArguments, validationFault } from "./problems.js";
 export { ToolRegistry } from "./registry.js";

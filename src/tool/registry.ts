@@ -1,9 +1,11 @@
-// Tools by name and by tag. Calling one is not the registry's business: that goes through the gate.
+// Tools by name and by tag.
 
+import type { JsonObject } from "../protocol/index.js";
 import { type Catalog, type CatalogOptions, catalog } from "./catalog.js";
 import { DefinitionError } from "./errors.js";
+import { type InvokeOptions, invokeTool } from "./invoke.js";
 import { checkToolName } from "./tool.js";
-import type { Tool } from "./types.js";
+import type { Tool, ToolResult } from "./types.js";
 
 export class ToolRegistry {
   readonly #tools = new Map<string, Tool>();
@@ -45,6 +47,14 @@ export class ToolRegistry {
 
   byTag(tag: string): Tool[] {
     return this.list().filter((tool) => tool.tags.includes(tag));
+  }
+
+  /**
+   * Validates `input` and runs the tool in this process. The caller is the code that holds the registry, so no policy
+   * applies. A registry that is served is called with `Server.invoke`, which passes the gate.
+   */
+  invoke(name: string, input: JsonObject, options?: InvokeOptions): Promise<ToolResult> {
+    return invokeTool((other) => this.#tools.get(other), name, input, options);
   }
 
   catalog(options?: CatalogOptions): Catalog {

@@ -55,6 +55,36 @@ async function withClient<T>(reaching: Reaching, use: (client: Client) => Promis
   }
 }
 
+const DOCUMENT_TIMEOUT_MS = 30_000;
+
+async function documentOf(reaching: Reaching, file: string): Promise<string> {
+  const { url, keyEnv } = reaching;
+  const place = new URL(file, url);
+  let response: Response;
+  let text: string;
+  try {
+    const signal = AbortSignal.timeout(DOCUMENT_TIMEOUT_MS);
+    response = await fetch(place, { headers: keyIn(keyEnv), redirect: "error", signal });
+    text = await response.text();
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    throw turnedAway(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
+  }
+  if (response.ok) return text;
+  const isDenied = response.status === 401;
+  const remedy = isDenied ? "name the variable that holds your key with --key-env" : undefined;
+  const reason = reasonIn(text) ?? `status ${response.status}`;
+  throw new CliError(`${place.href} returned an error: ${reason}`, isDenied ? EXIT.auth : EXIT.error, remedy);
+}
+
+function reasonIn(text: string): string | undefined {
+  try {
+    return (JSON.parse(text) as { error?: { reason?: string } }).error?.reason;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Tried once before anybody is asked: what is no delegation at all is no matter of the server. */
 function spending(file: string, audience: string | undefined): () => string {
   const held = tokenIn(file);
@@ -97,6 +127,15 @@ export function addCallCommands(program: Command): void {
               ),
         );
       });
+    });
+  program
+    .command("catalog")
+    .description("print the catalog of the tools that may be called: schemas, tags, metadata and examples")
+    .option("--openapi", "print an OpenAPI 3.1 document instead")
+    .option("--url <url>", "the server; the key decides the application", DEFAULT_URL)
+    .option(...KEY)
+    .action(async (options: Reaching & { openapi?: boolean }) => {
+      process.stdout.write(`${await documentOf(options, options.openapi ? "openapi.json" : "catalog.json")}\n`);
     });
   program
     .command("call <tool> [arguments]")
