@@ -64,6 +64,39 @@ async function call(url: string, token: string, name: string, text: string): Pro
   }
 }
 
+/** A client of 2025-11-25: one session for all its calls, and its event stream, which it opens again when it ends. */
+async function legacyClient(url: string, token: string) {
+  const headers = (session?: string): Record<string, string> => ({
+    authorization: `Bearer ${token}`,
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+    "mcp-protocol-version": "2025-11-25",
+    ...(session === undefined ? {} : { "mcp-session-id": session }),
+  });
+  const post = (body: object, session?: string): Promise<Response> =>
+    fetch(url, { method: "POST", headers: headers(session), body: JSON.stringify({ jsonrpc: "2.0", ...body }) });
+  const clientInfo = { name: "test", version: "1.0.0" };
+  const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo };
+  const begun = await post({ id: nextId++, method: "initialize", params });
+  const session = begun.headers.get("mcp-session-id") as string;
+  await begun.text();
+  await (await post({ method: "notifications/initialized" }, session)).text();
+  return {
+    async call(name: string, text: string): Promise<string> {
+      const answer = await post({ id: nextId++, method: "tools/call", params: { name, arguments: { text } } }, session);
+      const body = await answer.text();
+      return body.includes('"counted"') ? "ok" : `${answer.status} ${body}`;
+    },
+    /** Resolves with the status when the stream has ended. */
+    async stream(onOpen: () => void): Promise<number> {
+      const answer = await fetch(url, { headers: { ...headers(session), accept: "text/event-stream" } });
+      if (answer.status === 200) onOpen();
+      await answer.text();
+      return answer.status;
+    },
+  };
+}
+
 async function isClosed(url: string): Promise<boolean> {
   const socket = connect(Number(new URL(url).port), "127.0.0.1");
   try {
@@ -82,7 +115,7 @@ async function readiness(replicas: Replicas, replica: Replica): Promise<{ status
   return { status: answer.status, components };
 }
 
-it("restarts three replicas one after the other under load behind a balancer, and no call fails", async () => {
+it("restarts three replicas one after the other under load behind a balancer, and no call, session or stream fails", async () => {
   const reached = new Map<string, number>();
   const begun = new Set<string | undefined>();
   let end = (): void => undefined;
@@ -130,7 +163,25 @@ it("restarts three replicas one after the other under load behind a balancer, an
       await sleep(5);
     }
   };
-  const callers = Array.from({ length: CALLERS }, (_, id) => caller(id));
+  const legacy = await legacyClient(balancer.url, token);
+  let streams = 0;
+  const streaming = async (): Promise<void> => {
+    while (!isOver) {
+      const status = await legacy.stream(() => streams++).catch((error: Error) => error.message);
+      // The balancer is closed in the end, with the stream open.
+      if (status !== 200 && !isOver) failed.push(`event stream: ${status}`);
+    }
+  };
+  void streaming();
+  const legacyCaller = async (): Promise<void> => {
+    for (let n = 0; !isOver; n++, sent++) {
+      const answer = await legacy.call("count", `legacy-${n}`).catch((error: Error) => error.message);
+      if (answer !== "ok") failed.push(`legacy: ${answer}`);
+      await sleep(20);
+    }
+  };
+  const callers = [...Array.from({ length: CALLERS }, (_, id) => caller(id)), legacyCaller()];
+  await until(() => streams === 1, "the event stream is open");
   const slow: Promise<string>[] = [];
   for (const replica of replicas.all) {
     // Longer than the delay: it is still running when the listeners close.
@@ -154,6 +205,8 @@ it("restarts three replicas one after the other under load behind a balancer, an
   expect(await Promise.all(slow)).toEqual(["ok", "ok", "ok"]);
   expect({ failed, failures: balancer.failures }).toEqual({ failed: [], failures: [] });
   expect(sent).toBeGreaterThan(100);
+  // Every replica was stopped, so the one that had the stream was: the client has it at another one.
+  expect(streams).toBeGreaterThan(1);
   expect([...reached.entries()].filter(([text, times]) => text !== "warm-up" && times !== 1)).toEqual([]);
 }, 240_000);
 

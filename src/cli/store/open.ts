@@ -13,7 +13,7 @@ import {
 } from "../../storage/index.js";
 import { CliError } from "../exit.js";
 import { shared } from "../options.js";
-import { statePaths, STORE_FILE, STORE_WAIT_MS } from "../state.js";
+import { statePaths, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../state.js";
 
 export interface StoreOptions {
   storage?: string;
@@ -70,13 +70,15 @@ export async function withStore<T>(
 ): Promise<T> {
   const { dir } = statePaths(shared(command).dir);
   const address = addressOf(options);
-  // A file that another process writes is free again soon; a server that does not answer may stay away.
+  // A file that another process writes is free again soon; a server that does not answer at first may stay away.
   const isPostgres = address?.startsWith("postgres") === true;
+  let isOpen = false;
   const storage = await openStore(dir, address, {
     sweepMs: 0,
-    ...(isPostgres ? { waitMs: STORE_WAIT_MS } : {}),
+    ...(isPostgres ? { waitMs: () => (isOpen ? STORE_START_WAIT_MS : STORE_WAIT_MS) } : {}),
     ...times,
   });
+  isOpen = true;
   try {
     return await work(storage);
   } finally {
