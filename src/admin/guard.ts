@@ -41,9 +41,9 @@ export class Guard {
     this.#perFailureMs = 60_000 / options.maxFailuresPerMinute;
   }
 
-  /** Throws when the request does not come from where it may come from. */
-  checkSource(request: IncomingMessage): void {
-    const { host, origin, "sec-fetch-site": site } = request.headers;
+  /** Throws when the request does not come from where it may come from. A link may lead to a page from anywhere. */
+  checkSource(request: IncomingMessage, isPage = false): void {
+    const { host, origin, "sec-fetch-site": site, "sec-fetch-mode": mode } = request.headers;
     if (host === undefined || !this.#isOurs(host.toLowerCase(), request.socket.localAddress)) {
       throw new Fault("AuthorizationError", "the Host header names no host of this admin port", {
         rule: "admin.host",
@@ -53,7 +53,8 @@ export class Guard {
     }
     const isSameOrigin = origin === undefined || origin === `http://${host}` || origin === `https://${host}`;
     const isSameSite = site === undefined || site === "same-origin" || site === "none";
-    if (!isSameOrigin || !isSameSite) {
+    const isLinked = isPage && mode === "navigate" && origin === undefined;
+    if (!isLinked && !(isSameOrigin && isSameSite)) {
       throw new Fault("AuthorizationError", "a page of another origin may not use the admin port", {
         rule: "admin.origin",
         field: "Origin",
@@ -73,19 +74,24 @@ export class Guard {
   checkCredential(request: IncomingMessage): void {
     const given = bearerOf(request);
     if (timingSafeEqual(sha256(given), sha256(this.#token()))) return;
+    throw this.failure(
+      "the operator's credential is missing or wrong",
+      "Send `Authorization: Bearer` with the token of the operator's token file",
+    );
+  }
+
+  /** The error for one more wrong credential, of which a minute has a limited number. */
+  failure(reason: string, suggestion: string): Fault {
     const now = performance.now();
     const next = Math.max(this.#nextFailureAt, now) + this.#perFailureMs;
     if (next - now > 60_000 + this.#perFailureMs / 2) {
-      throw new Fault("RateLimited", "too many wrong credentials", {
+      return new Fault("RateLimited", "too many wrong credentials", {
         rule: "admin.credential",
         extra: { retry_after_ms: Math.ceil(this.#perFailureMs) },
       });
     }
     this.#nextFailureAt = next;
-    throw new Fault("AuthenticationError", "the operator's credential is missing or wrong", {
-      rule: "admin.credential",
-      suggestions: ["Send `Authorization: Bearer` with the token of the operator's token file"],
-    });
+    return new Fault("AuthenticationError", reason, { rule: "admin.credential", suggestions: [suggestion] });
   }
 
   /** A name from the list, or the very address that was connected to: an address cannot be rebound. */

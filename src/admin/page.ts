@@ -17,16 +17,21 @@ export const APPROVAL_PAGE = `<!doctype html>
 <body>
 <header><strong>Portcullis</strong><span>approval</span></header>
 <main>
-<form id="credential" autocomplete="off">
-<h1>A call waits for a person</h1>
+<form id="credential" autocomplete="off" hidden>
+<h1>Calls wait for approval</h1>
 <label for="token">Your approver's credential</label>
 <div class="row">
 <input id="token" type="password" required autofocus autocomplete="off" spellcheck="false" aria-describedby="hint">
 <button type="submit" class="main">Show the call</button>
 </div>
-<p id="hint">The text in <code>operator.token</code> of the gateway's folder, or a key that may approve.</p>
+<p id="hint">The text in <code>operator.token</code> of the gateway's data directory, or a key that may approve. Without typing: <code>portcullis approvals open</code>.</p>
 </form>
 <p id="problem" role="alert" hidden></p>
+<section id="list" hidden aria-live="polite">
+<h1>Calls that wait for approval</h1>
+<p id="none">No call waits.</p>
+<ul id="calls"></ul>
+</section>
 <section id="call" hidden aria-live="polite">
 <p id="state"></p>
 <h1 id="tool"></h1>
@@ -94,6 +99,8 @@ h1#tool { font-family: ui-monospace, monospace; margin-bottom: .35rem; }
 h2 { margin-top: 1.5rem; }
 pre { margin: 0 0 1.25rem; padding: .8rem 1rem; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--code); border: 1px solid var(--line); border-radius: .5rem; font: .9rem/1.5 ui-monospace, monospace; }
 code { font: .95em ui-monospace, monospace; }
+#calls { margin: 0; padding-left: 1.25rem; overflow-wrap: anywhere; }
+#calls a { font-family: ui-monospace, monospace; color: inherit; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.25rem; margin: 0; font-size: .95rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 #answer { margin-top: 1.5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
@@ -109,17 +116,25 @@ dd { margin: 0; overflow-wrap: anywhere; }
 
 export const APPROVAL_SCRIPT = `"use strict";
 (() => {
-  const id = location.pathname.split("/").pop();
+  const id = location.pathname.startsWith("/approve/") ? location.pathname.split("/").pop() : undefined;
+  const LIST_MS = 2000;
   const at = (name) => document.getElementById(name);
   let token = "";
   const problem = (text) => {
     at("problem").textContent = text;
     at("problem").hidden = text === "";
   };
+  // Half of what a signed-in browser has; the other half is a cookie that no script reads.
+  const credential = () =>
+    token ? { authorization: "Bearer " + token } : { "portcullis-page-key": localStorage.getItem("page-key") || "" };
+  async function signIn(code) {
+    localStorage.setItem("page-key", (await ask("/v1/sign-in", { code })).page_key);
+    token = "";
+  }
   async function ask(path, body) {
     const response = await fetch(path, {
       method: body ? "POST" : "GET",
-      headers: { authorization: "Bearer " + token, "content-type": "application/json" },
+      headers: { ...credential(), "content-type": "application/json" },
       body: body ? JSON.stringify(body) : undefined,
       cache: "no-store",
     });
@@ -178,16 +193,58 @@ export const APPROVAL_SCRIPT = `"use strict";
     }
     for (const name of ["approve", "deny"]) at(name).disabled = false;
   }
+  async function list() {
+    const { approvals } = await ask("/v1/approvals?state=pending");
+    at("credential").hidden = true;
+    at("list").hidden = false;
+    at("none").hidden = approvals.length > 0;
+    at("calls").replaceChildren(
+      ...approvals.map((call) => {
+        const link = document.createElement("a");
+        link.href = "/approve/" + encodeURIComponent(call.id);
+        link.textContent = call.tool + " " + call.arguments_preview;
+        const item = document.createElement("li");
+        item.append(link, " " + call.agent + " of " + call.app + ". " + call.reason);
+        return item;
+      }),
+    );
+  }
+  async function start() {
+    if (id) return show(await ask("/v1/approvals/" + encodeURIComponent(id)));
+    await list();
+    setInterval(() => list().catch((error) => problem(error.message)), LIST_MS);
+  }
   at("credential").addEventListener("submit", async (event) => {
     event.preventDefault();
     token = at("token").value.trim();
     problem("");
     try {
-      show(await ask("/v1/approvals/" + encodeURIComponent(id)));
+      // The list leads to other pages: they need a session, which only the operator can have.
+      if (!id) await ask("/v1/sign-in-links", {}).then(({ code }) => signIn(code)).catch(() => {});
+      await start();
     } catch (error) {
       problem(error.message);
     }
   });
+  async function open() {
+    const code = location.hash.slice(1);
+    let refused = "";
+    if (code) {
+      history.replaceState(null, "", location.pathname);
+      await signIn(code).catch((error) => { refused = error.message; });
+    }
+    if (localStorage.getItem("page-key")) {
+      try {
+        return await start();
+      } catch {
+        localStorage.removeItem("page-key");
+      }
+    }
+    at("credential").hidden = false;
+    at("token").focus();
+    problem(refused);
+  }
+  void open();
   at("approve").addEventListener("click", () => answer("approve"));
   at("deny").addEventListener("click", () => answer("deny"));
 })();

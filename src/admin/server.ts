@@ -12,6 +12,7 @@ import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict
 import { boundConnections } from "./connections.js";
 import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard } from "./guard.js";
+import { type NonceUse, SignIn } from "./sign-in.js";
 import { followToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
@@ -44,6 +45,8 @@ export interface AdminOptions {
   approver?: { name?: string; groups?: readonly string[] };
   /** Whose key this is, where approvers have keys of their own. */
   approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
+  /** Where used sign-in codes are kept; without it there are no sign-in links. */
+  nonces?: NonceUse;
   policyFiles?: () => readonly string[];
   /** How the servers behind the gateway are; for the operator alone. */
   servers?: () => readonly object[];
@@ -95,7 +98,9 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const { ledger } = options;
   if (ledger) options.telemetry.metrics.watchLedger(() => ledger.status());
   const server = createServer({ maxHeaderSize: 8 * 1024 });
-  const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections));
+  const { nonces } = options;
+  const signIn = nonces && new SignIn(token, nonces, () => (server.address() as AddressInfo).port);
+  const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections), signIn);
   server.on("request", (request, response) => void admin.handle(request, response));
   server.headersTimeout = limits.headersMs;
   server.requestTimeout = limits.requestMs;
@@ -129,10 +134,12 @@ type Handler = (
 interface Route {
   readonly method: "GET" | "POST";
   readonly isOpen?: true;
+  /** Shows nothing by itself, so a link on a page of another origin may lead to it. */
+  readonly isPage?: true;
   readonly run: Handler;
 }
 
-const PAGE = /^\/approve\/[A-Za-z0-9_-]{1,64}$/;
+const PAGE = /^\/(?:approvals|approve\/[A-Za-z0-9_-]{1,64})$/;
 const CHALLENGE = /^\/v1\/approvals\/([A-Za-z0-9_-]{1,64})(?:\/(approve|deny))?$/;
 
 class Admin {
@@ -141,6 +148,7 @@ class Admin {
   readonly #limits: AdminLimits;
   readonly #answering: Answering;
   readonly #operator: Approver;
+  readonly #signIn: SignIn | undefined;
   /** Called for each request whose credential was accepted. */
   readonly #authenticated: (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -149,7 +157,9 @@ class Admin {
     guard: Guard,
     limits: AdminLimits,
     authenticated: ReturnType<typeof boundConnections>,
+    signIn: SignIn | undefined,
   ) {
+    this.#signIn = signIn;
     this.#authenticated = authenticated;
     this.#options = options;
     this.#guard = guard;
@@ -162,8 +172,8 @@ class Admin {
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const traceId = traceIdFrom(request.headers.traceparent);
     try {
-      this.#guard.checkSource(request);
       const route = this.#route(request.url ?? "");
+      this.#guard.checkSource(request, route?.isPage);
       if (!route) throw new Fault("ResourceNotFound", "the admin port has nothing at this path");
       if (request.method !== route.method) {
         response.setHeader("allow", route.method);
@@ -177,8 +187,9 @@ class Admin {
     }
   }
 
-  /** The operator's own token, or the key of an approver. */
+  /** The operator's own token, the key of an approver, or the session of a signed-in browser. */
   async #credentialOf(request: IncomingMessage): Promise<Approver> {
+    if (request.headers.authorization === undefined && this.#signIn?.accepts(request)) return this.#operator;
     const approver = await this.#options.approverFor?.(bearerOf(request));
     if (approver) return approver;
     this.#guard.checkCredential(request);
@@ -201,6 +212,10 @@ class Admin {
         return { method: "GET", run: (_request, response, _traceId, by) => this.#policy(response, by) };
       case "/v1/servers":
         return { method: "GET", run: (_request, response, _traceId, by) => this.#servers(response, by) };
+      case "/v1/sign-in-links":
+        return { method: "POST", run: (_request, response, _traceId, by) => this.#signInLink(response, by) };
+      case "/v1/sign-in":
+        return { method: "POST", isOpen: true, run: (request, response) => this.#redeem(request, response) };
       case "/v1/approvals":
         return { method: "GET", run: (request, response, _traceId, by) => this.#list(request, response, by) };
     }
@@ -307,6 +322,24 @@ class Admin {
     sendJson(response, 200, { servers: servers as unknown as JsonObject[] });
   }
 
+  #signInLink(response: ServerResponse, by: Approver): void {
+    this.#checkOperator(by);
+    if (!this.#signIn) throw new Fault("ResourceNotFound", "this admin port has no sign-in links");
+    const { code, expiresAt } = this.#signIn.issue();
+    sendJson(response, 200, { code, expires_at: new Date(expiresAt).toISOString() });
+  }
+
+  async #redeem(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { code } = await readJson(request, this.#limits.maxBodyBytes);
+    const signedIn = typeof code === "string" ? await this.#signIn?.redeem(code) : undefined;
+    if (!signedIn) {
+      throw this.#guard.failure("the sign-in link is wrong, expired or used", "Run `portcullis approvals open` again");
+    }
+    this.#options.telemetry.log.notice("a browser signed in at the admin port", { by: this.#operator.name });
+    response.setHeader("set-cookie", signedIn.setCookie);
+    sendJson(response, 200, { page_key: signedIn.pageKey });
+  }
+
   async #list(request: IncomingMessage, response: ServerResponse, by: Approver): Promise<void> {
     const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
     const all = await this.#answering.list(by, state ?? undefined);
@@ -361,6 +394,7 @@ function still(type: string, text: string): Route {
   return {
     method: "GET",
     isOpen: true,
+    isPage: true,
     run: (_request, response) => sendText(response, 200, type, text, PAGE_HEADERS),
   };
 }

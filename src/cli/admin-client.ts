@@ -15,6 +15,11 @@ export function withAdmin(command: Command): Command {
   return command.option("--admin <url>", `the admin port (default: of the running gateway, or ${DEFAULT_ADMIN})`);
 }
 
+/** Every gateway on this data directory has every approval; the one that started last is asked unless another is named. */
+export function adminUrl(command: Command, admin: string | undefined): string {
+  return admin ?? knownAdmins(statePaths(shared(command).dir).dir)[0] ?? DEFAULT_ADMIN;
+}
+
 export async function askAdmin(
   command: Command,
   admin: string | undefined,
@@ -23,7 +28,7 @@ export async function askAdmin(
   /** Further statuses whose body is an answer. */
   answers: readonly number[] = [],
 ): Promise<unknown> {
-  const { operatorToken, dir } = statePaths(shared(command).dir);
+  const { operatorToken } = statePaths(shared(command).dir);
   let token: string;
   try {
     token = readOperatorToken(operatorToken);
@@ -35,8 +40,7 @@ export async function askAdmin(
       missing ? "run this where the gateway runs, or name its working folder with --dir" : undefined,
     );
   }
-  // Every gateway on this folder knows of every approval; the one that started last is asked unless another is named.
-  const url = admin ?? knownAdmins(dir)[0] ?? DEFAULT_ADMIN;
+  const url = adminUrl(command, admin);
   const response = await request(new URL(path, url), {
     method: body ? "POST" : "GET",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },

@@ -71,11 +71,12 @@ describe("configured", () => {
   });
   guard.listensOn("https", 443);
 
-  test("only the named hosts pass; a name with a port means that port", () => {
+  test("the named hosts pass besides loopback; a name with a port means that port", () => {
     expect(passes(guard, "gate.example:8443")).toBe(true);
     expect(passes(guard, "inner:99")).toBe(true);
     expect(passes(guard, "gate.example")).toBe(false);
-    expect(passes(guard, "localhost")).toBe(false);
+    expect(passes(guard, "localhost")).toBe(true);
+    expect(passes(guard, "evil.example")).toBe(false);
   });
 
   test("the named origins and the listener's own pass, and the named ones may read the answers", () => {

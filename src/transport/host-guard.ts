@@ -14,9 +14,9 @@ const OWN_SITES: ReadonlySet<string> = new Set(["same-origin", "none"]);
 const DEFAULT_PORTS = { http: 80, https: 443 } as const;
 
 export interface HostGuardOptions {
-  /** Where the server listens; allowed by itself, with the loopback names, unless `allowedHosts` says otherwise. */
+  /** Where the server listens; allowed by itself, with the loopback names. */
   listenHost: string;
-  /** `gate.example.com` (any port) or `gate.example.com:8443`. */
+  /** Further names: `gate.example.com` (any port) or `gate.example.com:8443`. */
   allowedHosts?: readonly string[] | undefined;
   /** `https://app.example.com`, exactly as a browser writes it, besides the listener's own. Only these get CORS headers. */
   allowedOrigins?: readonly string[] | undefined;
@@ -32,7 +32,7 @@ export class HostGuard {
 
   constructor(options: HostGuardOptions) {
     const listenHost = options.listenHost.includes(":") ? `[${options.listenHost}]` : options.listenHost;
-    this.#hosts = new Set((options.allowedHosts ?? [...LOOPBACK, listenHost]).map((host) => host.toLowerCase()));
+    this.#hosts = new Set([...LOOPBACK, listenHost, ...(options.allowedHosts ?? [])].map((host) => host.toLowerCase()));
     this.#origins = new Set(options.allowedOrigins?.map((origin) => origin.toLowerCase()));
   }
 

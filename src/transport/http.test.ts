@@ -125,7 +125,7 @@ describe("who may call", () => {
     ).toBe(200);
   });
 
-  test("configured hosts and origins replace the defaults", async () => {
+  test("configured hosts and origins add to loopback", async () => {
     const { port } = await serve(echo, { allowedHosts: ["gate.example"], allowedOrigins: ["https://app.example"] });
     const good = { host: "gate.example:8443", origin: "https://app.example" };
     const answer = await ask(port, { headers: good });
@@ -133,7 +133,8 @@ describe("who may call", () => {
     expect(answer.headers["access-control-allow-origin"]).toBe("https://app.example");
     expect(answer.headers.vary).toBe("Origin");
     expect((await ask(port, { headers: { ...good, origin: "http://localhost" } })).status).toBe(403);
-    expect((await ask(port)).status).toBe(403);
+    expect((await ask(port)).status).toBe(200);
+    expect((await ask(port, { headers: { host: "evil.example" } })).status).toBe(403);
   });
 
   test("a preflight is answered for configured origins alone", async () => {

@@ -98,6 +98,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
       const [open] = JSON.parse(run("--json", "approvals", "ls").stdout);
       expect(open).toMatchObject({ tool: "memory.create_entities", state: "pending" });
       expect(JSON.stringify(challenged.content)).toContain(open.id);
+      expect(JSON.stringify(challenged)).toMatch(/"approval_url":"http:\/\/127\.0\.0\.1:\d+\/approve\/ch_/);
       expect(run("approve", open.id).code).toBe(0);
       const done = await client.callTool(create);
       expect(done.isError).not.toBe(true);

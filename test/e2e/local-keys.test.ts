@@ -130,6 +130,14 @@ describe("a key of the application `local`", () => {
   });
 });
 
+it("the first key names the applications that need a key from then on, and how clients send it", () => {
+  expect(cli("app", "add", "blog").code).toBe(0);
+  const first = cli("key", "add", "local", "--name", "me", "--allow", "list");
+  expect(first.stderr).toContain("callers of blog, local now need a key each");
+  expect(first.stderr).toContain("Authorization: Bearer KEY");
+  expect(cli("key", "add", "local", "--name", "two", "--allow", "list").stderr).not.toContain("now need a key");
+});
+
 describe("what a local caller has open when the first key is added", () => {
   it.each([
     ["the demonstration", (): string[] => []],

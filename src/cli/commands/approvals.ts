@@ -1,7 +1,11 @@
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
-import { askAdmin, withAdmin } from "../admin-client.js";
-import { outFor } from "../options.js";
+import { adminUrl, askAdmin, withAdmin } from "../admin-client.js";
+import { openInBrowser } from "../browser.js";
+import { outFor, shared } from "../options.js";
 import { type Out, paint, table } from "../print.js";
 import { visible } from "../../telemetry/index.js";
 
@@ -50,6 +54,16 @@ export function addApprovalCommands(program: Command): void {
     .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       show(outFor(command), (await askAdmin(command, admin, `/v1/approvals/${encodeURIComponent(id)}`)) as Shown);
     });
+  withAdmin(approvals.command("open [id]"))
+    .description("open the approval page in a browser, signed in; prints the link where no browser can be opened")
+    .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
+      const link = (await askAdmin(command, admin, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
+      const path = id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`;
+      const url = `${new URL(path, adminUrl(command, admin)).href}#${link.code}`;
+      const opened = await openInBrowser(redirectTo(url, shared(command).dir));
+      const text = `${opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser"} within a minute (it works once):\n${url}`;
+      outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
+    });
   withAdmin(approvals.command("watch"))
     .description("say each as it comes, until stopped")
     .action(async ({ admin }: { admin?: string }, command: Command) => {
@@ -81,6 +95,19 @@ export function addApprovalCommands(program: Command): void {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await askAdmin(command, options.admin, path, { reason: options.reason })) as Shown);
     });
+}
+
+/** A file that only its owner can read: the arguments of a process, and with them a link, are visible to every user. */
+function redirectTo(url: string, dir: string): string {
+  const folder = join(resolve(dir), "admin");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const file = join(folder, "sign-in.html");
+  rmSync(file, { force: true });
+  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0;url=${url}"><title>Portcullis</title>\n`, {
+    mode: 0o600,
+    flag: "wx",
+  });
+  return pathToFileURL(file).href;
 }
 
 function waitingLine({ id, app, agent, tool, arguments_preview: preview, reason }: Shown): string {

@@ -45,9 +45,11 @@ export function addKeyCommands(program: Command): void {
       withStore(command, options, async (storage) => {
         const request = await requestFor(storage, app, options);
         if (app === LOCAL_APP) await ensureLocalApplication(storage, operator());
+        const { hasCredentials: hadKeys } = await storage.access.get();
         const { key: made, token } = await createKey(storage.keys, request, operator());
         const out = outFor(command);
         out.note(`key ${made.id} for ${made.app}/${made.agent}: it is shown now and never again`);
+        if (!hadKeys) out.note(await firstKeyNote(storage));
         out.data({ token, key: shown(made) }, () => token);
       }),
     );
@@ -122,6 +124,20 @@ export function addKeyCommands(program: Command): void {
         outFor(command).data({ revoked: wanted }, () => `revoked ${wanted}`);
       }),
     );
+}
+
+const MAX_NAMED = 20;
+
+/** The first key ends local access for every application of the store, not only for its own. */
+async function firstKeyNote(storage: Storage): Promise<string> {
+  const { items } = await storage.applications.list({ limit: MAX_NAMED + 1 });
+  const names = items.slice(0, MAX_NAMED).map(({ id }) => id);
+  const more = items.length > MAX_NAMED ? " and more" : "";
+  return [
+    `this is the first key: callers of ${names.join(", ")}${more} now need a key each (portcullis key add APP --name NAME)`,
+    "clients send it as the header `Authorization: Bearer KEY`; `portcullis ls` and `call` read it from a variable that --key-env names",
+    "clients that start the gateway themselves (stdio) need none",
+  ].join("\n");
 }
 
 /** A whole key may be pasted: its first two parts are its id. */

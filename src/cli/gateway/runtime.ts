@@ -145,6 +145,8 @@ export interface GatewayRuntime {
   readonly watcher: PolicyWatcher;
   readonly policy: PolicySet;
   readonly approvals: Approvals;
+  /** Where this approval request is answered, where an admin port is known. */
+  approvalUrl(challenge: string): string | undefined;
   readonly isLocalAccessOn: boolean;
   readonly health: Health;
   /** Reads the policy files now; resolves when every open application decides by what was read. */
@@ -291,6 +293,8 @@ async function open(
   opened.push(() => post?.close());
   let adminUrl = options.adminUrl;
   const adminAddresses: string[] = options.adminPort ? [`http://127.0.0.1:${options.adminPort}`] : [];
+  const approvalUrl = (challenge: string): string | undefined =>
+    adminUrl === undefined ? undefined : `${adminUrl}/approve/${challenge}`;
   const services: HouseServices = {
     info: { name: "portcullis", version: VERSION },
     mcpPath: options.http?.path ?? "/mcp",
@@ -329,7 +333,7 @@ async function open(
       ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
     }),
     approvalAddresses: () => adminAddresses,
-    approvalUrl: (challenge) => (adminUrl === undefined ? undefined : `${adminUrl}/approve/${challenge}`),
+    approvalUrl,
     ...(isShared
       ? {
           post,
@@ -394,6 +398,7 @@ async function open(
         },
         ledger,
         tokenFile: state.operatorToken,
+        nonces: storage.once,
         // People come by this name, which may be a proxy's.
         ...(options.adminUrl === undefined
           ? {}
@@ -417,7 +422,7 @@ async function open(
       ...options.webhook,
       approvals,
       telemetry,
-      approvalUrl: services.approvalUrl,
+      approvalUrl,
       fetch,
     });
     opened.push(() => webhook.close());
@@ -439,6 +444,7 @@ async function open(
     admin,
     watcher,
     approvals,
+    approvalUrl,
     get policy() {
       return policy;
     },

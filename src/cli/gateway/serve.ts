@@ -4,6 +4,8 @@ import cluster from "node:cluster";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { OutcomeDurability } from "../../ledger/index.js";
+import { visible } from "../../telemetry/index.js";
+import type { Challenge } from "../../gate/index.js";
 import { isLoopbackHost } from "../../protocol/index.js";
 import { listenStdio } from "../../transport/index.js";
 import { openArchive } from "../archive.js";
@@ -258,6 +260,7 @@ async function serveHere(
   const served = await inProcessFor(dir, module, options);
   const runtime = await startGateway({ ...runtimeOptions(dir, options, served), workflow });
   const { admin } = runtime;
+  runtime.approvals.onOpen((challenge) => noteWaiting(runtime, challenge));
   if (cluster.isWorker && admin) answerParent((part) => admin.report(part));
   process.on("SIGHUP", () => void runtime.reloadPolicies());
   const stopped = untilSignalled();
@@ -288,6 +291,19 @@ async function serveHere(
   }
   await stopInOrder(runtime, shutdownTimes(options));
   unguard();
+}
+
+/** At once when a call waits: as a line for the operator at a terminal, and as a log record everywhere else. */
+function noteWaiting({ telemetry, approvalUrl }: GatewayRuntime, challenge: Challenge): void {
+  const { id, tool, app, agent } = challenge;
+  const url = approvalUrl(id);
+  const command = `portcullis approve ${id}`;
+  if (process.stderr.isTTY !== true) {
+    return telemetry.log.notice("a call waits for approval", { challenge: id, tool, app, agent, url, command });
+  }
+  const call = `${visible(tool)} of ${visible(`${app}/${agent}`)} waits for approval`;
+  const answer = `${url === undefined ? "" : `${url} or `}\`portcullis approvals open ${id}\` or \`${command}\``;
+  process.stderr.write(`${paintErr.yellow(call)}: ${answer}\n`);
 }
 
 async function servedApplications(runtime: GatewayRuntime, inProcess: string | undefined): Promise<string[]> {

