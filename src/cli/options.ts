@@ -5,7 +5,6 @@ import { type Command, InvalidArgumentError } from "commander";
 import { isJsonObject, type JsonObject, parseStrict } from "../protocol/index.js";
 import { CliError, EXIT } from "./exit.js";
 import { createOut, type Out } from "./print.js";
-import { statePaths } from "./state.js";
 
 export interface Shared {
   json: boolean;
@@ -40,8 +39,4 @@ export function jsonArguments(text: string | undefined): JsonObject {
     );
   }
   throw new CliError("the arguments must be a JSON object", EXIT.usage, `write them like '{"a":1}'`);
-}
-
-export function ledgerDir(command: Command): string {
-  return statePaths(shared(command).dir).ledgerDir;
 }

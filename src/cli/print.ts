@@ -60,6 +60,34 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return out.toString();
 }
 
+export interface Cell {
+  readonly text: string;
+  readonly paint?: (text: string) => string;
+}
+
+/** One line of cells, cut where the terminal ends; whole where the output is not a terminal. */
+export function fitted(cells: readonly Cell[], width: number = terminalWidth()): string {
+  let left = width;
+  const parts: string[] = [];
+  for (const { text, paint: painted = (same: string) => same } of cells) {
+    if (left <= 0) break;
+    const clean = visible(text);
+    const shown = clean.length <= left ? clean : `${clean.slice(0, left - 1)}…`;
+    parts.push(painted(shown));
+    left -= shown.length + 1;
+  }
+  return parts.join(" ");
+}
+
+function terminalWidth(): number {
+  return process.stdout.columns ?? (Number(process.env.COLUMNS) || Number.POSITIVE_INFINITY);
+}
+
+/** A word as a POSIX shell reads it back. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_.,:/@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 export function effectWord(effect: string): string {
   switch (effect) {
     case "permit":

@@ -4,11 +4,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { loadPolicy, PolicyInvalid, type PolicySet, type PolicySource, readPolicyFiles } from "../gate/index.js";
+import type { NamedLedger } from "../ledger/index.js";
 import { isJsonObject, type JsonObject } from "../protocol/index.js";
 import { demoServer } from "./demo-tools.js";
 import { CliError, EXIT } from "./exit.js";
-import { ledgersIn, ledgersOf } from "./gateway/free-ledger.js";
 import { readSnapshot, servedTools, snapshotApps } from "./gateway/tool-snapshots.js";
+import { knownLedgers } from "./ledgers.js";
 import { shared } from "./options.js";
 import { statePaths, STORE_FILE } from "./state.js";
 import { LOCAL_APP } from "./store/local-application.js";
@@ -41,8 +42,8 @@ export interface Served {
   readonly tools: readonly ServedTool[];
   /** The policy texts that apply to this application. */
   readonly sources: readonly PolicySource[];
-  /** Directories of the ledgers of this data directory. */
-  readonly ledgers: readonly string[];
+  /** The ledgers of this data directory. */
+  readonly ledgers: readonly NamedLedger[];
   /** Throws PolicyInvalid. */
   load(): PolicySet;
 }
@@ -77,9 +78,7 @@ export async function servedBy(command: Command, options: ServedOptions): Promis
     app,
     tools,
     sources,
-    ledgers: ledgersOf(dir)
-      .flatMap(ledgersIn)
-      .filter((path) => existsSync(path)),
+    ledgers: knownLedgers(command),
     load: () => {
       if (sources.length > 0) return loadPolicy(sources, tools, { unknownTools });
       const help = "portcullis serve creates a first policy; --policy names other files";

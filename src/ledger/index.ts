@@ -28,6 +28,14 @@ export type { Publish } from "./publish.js";
 export { type ReadOptions, type ReadRecord, type RecordedIntent, read, readIntents } from "./read.js";
 export { restoreSegments } from "./restore.js";
 export { keptFrom, type Retention } from "./retention.js";
+export {
+  followSeveral,
+  type NamedLedger,
+  readLastOfSeveral,
+  readSeveral,
+  type RecordOfLedger,
+  type TailOfSeveral,
+} from "./several.js";
 export type { PrunedSegment, PruneStatement } from "./statement.js";
 export { readLast, type Tail, type TailOptions } from "./tail.js";
 export { type CheckedCheckpoint, type Verification, type VerifyOptions, verify } from "./verify.js";

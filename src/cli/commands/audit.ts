@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import {
   createWriteStream,
   existsSync,
@@ -12,29 +13,36 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pipeline } from "node:stream/promises";
+import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../gate/index.js";
 import {
+  type Archive,
   archiveSegments,
   exportRecords,
+  followSeveral,
+  type InclusionProof,
   keptFrom,
   type Ledger,
   LedgerLocked,
   type LedgerRecord,
+  type NamedLedger,
   openLedger,
   prove,
   read,
-  readLast,
+  readLastOfSeveral,
+  type RecordOfLedger,
   restoreSegments,
   verify,
 } from "../../ledger/index.js";
 import { LOCATION_HELP, openArchive } from "../archive.js";
 import { CliError, EXIT } from "../exit.js";
-import { ledgersIn, ledgersOf } from "../gateway/free-ledger.js";
 import { placeOf } from "../gateway/ledger-registry.js";
 import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../gateway/retention.js";
-import { ledgerDir, outFor, shared } from "../options.js";
-import { effectWord, paint } from "../print.js";
+import { explainCall } from "../explain-command.js";
+import { knownLedgers, ledgersFor, oneLedger } from "../ledgers.js";
+import { outFor, shared } from "../options.js";
+import { type Cell, effectWord, fitted, paint, shellWord } from "../print.js";
 import { type ServedOptions, servedBy } from "../served.js";
 import type { RegisteredLedger } from "../../storage/index.js";
 import { operator, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
@@ -42,6 +50,7 @@ import { statePaths, STORE_FILE } from "../state.js";
 import { changeLine, recorded } from "./policy.js";
 
 const DEFAULT_LINES = 20;
+const VERIFY_PROOF = fileURLToPath(new URL("../../../examples/verify-proof.mjs", import.meta.url));
 
 export function addAuditCommands(program: Command): void {
   const audit = program
@@ -49,26 +58,32 @@ export function addAuditCommands(program: Command): void {
     .description("read, verify, prove, export, archive and prune the ledger, replay it, and replace its key");
 
   audit
-    .command("tail")
-    .description("the last records")
+    .command("tail [ledger...]")
+    .description(
+      "show the last records of all ledgers by time, or of those that are named; `audit prove` takes the numbers",
+    )
     .option("-n, --lines <number>", "how many", Number, DEFAULT_LINES)
     .option("-f, --follow", "go on as records come")
     .option("--all", "also starts, keys and lists")
-    .action(async (options: { lines: number; follow?: boolean; all?: boolean }, command: Command) => {
+    .action(async (names: string[], options: { lines: number; follow?: boolean; all?: boolean }, command: Command) => {
       const out = outFor(command);
-      const dir = ledgerDir(command);
-      const wanted = (record: LedgerRecord): boolean => options.all === true || isOfInterest(record);
-      const { records, next, complete } = await readLast(dir, wholeNumber("--lines", options.lines), {
-        filter: wanted,
+      const ledgers = ledgersFor(command, names);
+      const filter = (record: LedgerRecord): boolean => options.all === true || isOfInterest(record);
+      const show = ({ ledger, record }: RecordOfLedger): void => {
+        const id = ledgers.length === 1 ? `${record.seq}` : `${ledger.name}#${record.seq}`;
+        const explain = explainCommand(command, record);
+        const facts = { ledger: ledger.name, ...record, ...(explain === undefined ? {} : { explain }) };
+        out.line(facts, () => recordLines(id, record, explain));
+      };
+      const { records, next, complete } = await readLastOfSeveral(ledgers, wholeNumber("--lines", options.lines), {
+        filter,
       });
       if (!complete) out.note("there may be older ones: `audit export` has them all");
-      for (const record of records) out.line(record, () => lineOf(record));
+      for (const each of records) show(each);
       if (!options.follow) return;
       const stop = new AbortController();
       process.once("SIGINT", () => stop.abort());
-      for await (const { record } of read(dir, { from: next, follow: true, signal: stop.signal })) {
-        if (wanted(record)) out.line(record, () => lineOf(record));
-      }
+      for await (const each of followSeveral(next, { filter, signal: stop.signal })) show(each);
     });
 
   audit
@@ -82,18 +97,19 @@ export function addAuditCommands(program: Command): void {
       const out = outFor(command);
       const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
       // Several replicas write one ledger each; together they are one account.
-      const ledgers = (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
+      const ledgers = verified(command, paths);
       // A caller who names paths asks for those; the registry is then read only on request.
       const isAll = paths.length === 0 || options.storage !== undefined;
       const registered = isAll ? await registeredLedgers(command, options) : [];
       const opened = options.archive === undefined ? undefined : openArchive(options.archive);
-      const results: ({ path: string } & Awaited<ReturnType<typeof verify>>)[] = [];
+      const results: (NamedLedger & Awaited<ReturnType<typeof verify>>)[] = [];
       const checked = new Set<RegisteredLedger>();
-      for (const path of ledgers) {
+      for (const { name, path } of ledgers) {
         const found = registeredAt(registered, path);
         if (found) checked.add(found);
         const expected = found ? [found.note] : [];
         results.push({
+          name,
           path,
           ...(await verify(path, {
             checkpoints: [...checkpoints, ...expected],
@@ -116,7 +132,7 @@ export function addAuditCommands(program: Command): void {
               ),
             ),
             ...results.flatMap((result) => [
-              ...(results.length > 1 ? [result.path] : []),
+              result.path,
               ...result.problems.map((problem) => paint.red(`✗ ${problem.message}`)),
               ...result.notes.map((note) => `  ${note}`),
               result.ok
@@ -145,7 +161,7 @@ export function addAuditCommands(program: Command): void {
     )
     .action(async (paths: string[], options: StoreOptions, command: Command) => {
       const out = outFor(command);
-      for (const path of await ledgersFor(command, paths)) {
+      for (const { path } of ledgersFor(command, paths)) {
         const { old, new: fresh } = await rotateKeyOf(path, (origin) =>
           withStore(command, options, (storage) =>
             storage.feed.announce({ topic: "ledger", action: "rotate", name: origin, by: operator() }),
@@ -157,21 +173,30 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("prove <record>")
-    .description("an inclusion proof for a record (its number, or a call id) that anyone can check")
+    .description("write an inclusion proof for a record (its number as `audit tail` shows it, or a call id)")
     .option("-o, --out <file>", "write it here instead of to standard output")
     .option("--archive <location>", `where pruned records are: ${LOCATION_HELP}`)
     .action(async (which: string, options: { out?: string; archive?: string }, command: Command) => {
       const opened = options.archive === undefined ? undefined : openArchive(options.archive);
-      const record = /^\d+$/.test(which) ? Number(which) : which;
-      const proofs = await prove(ledgerDir(command), record, { archive: opened?.archive });
-      await opened?.close();
-      if (proofs.length === 0) throw new CliError(`the ledger has no record ${which}`);
+      const proofs = await proofsOf(command, which, opened?.archive).finally(() => opened?.close());
       const text = `${JSON.stringify(proofs.length === 1 ? proofs[0] : proofs, null, 2)}\n`;
       if (options.out === undefined) process.stdout.write(text);
       else {
         writeFileSync(options.out, text);
-        outFor(command).note(`wrote ${options.out}; check it with: node examples/verify-proof.mjs ${options.out}`);
+        const check = `portcullis audit verify-proof ${shellWord(options.out)}`;
+        outFor(command).note(`wrote ${options.out}; check it with: ${check}`);
       }
+    });
+
+  audit
+    .command("verify-proof <file>")
+    .description("check an inclusion proof (- for standard input); exit 1 when it does not hold")
+    .option("--key <verifier>", "the ledger's public key, known from another source than the proof")
+    .action((file: string, options: { key?: string }) => {
+      // The stand-alone script is what an auditor reads and runs without this package.
+      const args = [VERIFY_PROOF, file, ...(options.key === undefined ? [] : [options.key])];
+      const { status } = spawnSync(process.execPath, args, { stdio: "inherit" });
+      if (status !== 0) process.exitCode = EXIT.error;
     });
 
   audit
@@ -181,7 +206,7 @@ export function addAuditCommands(program: Command): void {
     .action(async (paths: string[], options: { to: string }, command: Command) => {
       const out = outFor(command);
       const { archive, close } = openArchive(options.to);
-      for (const path of await ledgersFor(command, paths)) {
+      for (const { path } of ledgersFor(command, paths)) {
         const result = await archiveSegments(path, archive);
         const { copied, present, bytes, to, directory } = result;
         out.line({ path, archive: archive.location, ...result }, () =>
@@ -207,7 +232,7 @@ export function addAuditCommands(program: Command): void {
         throw new CliError("say what to keep", EXIT.usage, "add --keep-days, --keep-size or --all");
       }
       const { archive, close } = openArchive(options.archive);
-      for (const path of await ledgersFor(command, paths)) {
+      for (const { path } of ledgersFor(command, paths)) {
         const result = await withWriter(path, async (ledger) => {
           const before = options.all === true ? ledger.status().size : await keptFrom(path, retentionOf(options));
           return ledger.prune({ archive, before, by: operator() });
@@ -231,7 +256,7 @@ export function addAuditCommands(program: Command): void {
     .action(async (paths: string[], options: { archive: string }, command: Command) => {
       const out = outFor(command);
       const { archive, close } = openArchive(options.archive);
-      for (const path of await ledgersFor(command, paths)) {
+      for (const { path } of ledgersFor(command, paths)) {
         const restored = await restoreSegments(path, archive).catch(unlessLocked(path));
         out.line({ path, restored }, () => `${path}: ${restored} files restored`);
       }
@@ -240,12 +265,14 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("export")
-    .description("the ledger as one file that `audit verify` and others can read")
+    .description("write one ledger as a file that `audit verify` and other programs can read")
+    .option("--ledger <name>", "which one, as `audit verify` names it (default: the only one)")
     .option("-o, --out <file>", "write it here instead of to standard output")
     .option("--from <number>", "first record", Number)
     .option("--to <number>", "the record after the last", Number)
-    .action(async (options: { out?: string; from?: number; to?: number }, command: Command) => {
-      const lines = exportRecords(ledgerDir(command), { from: options.from, to: options.to });
+    .action(async (options: { ledger?: string; out?: string; from?: number; to?: number }, command: Command) => {
+      const { path } = oneLedger(command, options.ledger);
+      const lines = exportRecords(path, { from: options.from, to: options.to });
       if (options.out === undefined)
         await pipeline(Readable.from(lines), process.stdout, { end: false }).catch(unlessFull);
       else await writeWhole(options.out, lines);
@@ -263,19 +290,20 @@ export function addAuditCommands(program: Command): void {
       const candidate = await loadPolicyFiles(paths, served.tools);
       let compared = 0;
       let skipped = 0;
-      const changes: { seq: number; before: string; after: string; line: string }[] = [];
-      for await (const { seq, request, effect, hasArguments } of recorded(served)) {
+      const changes: { ledger: string; seq: number; before: string; after: string; line: string }[] = [];
+      for await (const { ledger, seq, request, effect, hasArguments } of recorded(served)) {
         if (!hasArguments) {
           skipped++;
           continue;
         }
         compared++;
         const after = candidate.decide(request).effect;
-        if (after !== effect) changes.push({ seq, before: effect, after, line: changeLine(request, effect, after) });
+        if (after === effect) continue;
+        changes.push({ ledger, seq, before: effect, after, line: changeLine(request, effect, after) });
       }
       out.data({ compared, skipped, changes }, () =>
         [
-          ...changes.map((change) => `#${change.seq} ${change.line}`),
+          ...changes.map(({ ledger, seq, line }) => `${served.ledgers.length === 1 ? "" : ledger}#${seq} ${line}`),
           `${changes.length} of ${compared} decisions would change`,
           ...(skipped > 0
             ? [`${skipped} were recorded without arguments and cannot be replayed (serve --keep-arguments)`]
@@ -290,9 +318,34 @@ interface PruneFlags extends RetentionFlags {
   all?: boolean;
 }
 
-/** The ledgers that were named, or those of the data directory. */
-async function ledgersFor(command: Command, paths: readonly string[]): Promise<string[]> {
-  return (paths.length > 0 ? paths : ledgersOf(statePaths(shared(command).dir).dir)).flatMap(ledgersIn);
+/** What `audit verify` reads; before anything was recorded, the place where the first ledger will be. */
+function verified(command: Command, paths: readonly string[]): NamedLedger[] {
+  if (paths.length > 0 || knownLedgers(command).length > 0) return ledgersFor(command, paths);
+  return [{ name: "ledger", path: statePaths(shared(command).dir).ledgerDir }];
+}
+
+/** `which` is a number of the only ledger, LEDGER#NUMBER, or a call id, which is looked for in every ledger. */
+async function proofsOf(command: Command, which: string, archive: Archive | undefined): Promise<InclusionProof[]> {
+  const [, name, number] = /^(?:(.*)#)?(\d+)$/.exec(which) ?? [];
+  if (number !== undefined) {
+    const found = ledgersFor(command, name === undefined ? [] : [name]);
+    if (found.length > 1) {
+      const ids = found.map((each) => `${each.name}#${number}`).join(", ");
+      throw new CliError(`several ledgers have a record ${number}: name the ledger`, EXIT.usage, `known: ${ids}`);
+    }
+    return prove((found[0] as NamedLedger).path, Number(number), { archive });
+  }
+  const proofs: InclusionProof[] = [];
+  let failure: unknown;
+  for (const { path } of ledgersFor(command, [])) {
+    try {
+      proofs.push(...(await prove(path, which, { archive })));
+    } catch (error) {
+      failure ??= error;
+    }
+  }
+  if (proofs.length === 0) throw failure;
+  return proofs;
 }
 
 /** Opens a ledger that no gateway is writing, and closes it again. */
@@ -393,24 +446,52 @@ function isOfInterest(record: LedgerRecord): boolean {
   return record.kind !== "start" && record.kind !== "key";
 }
 
-function lineOf(record: LedgerRecord): string {
-  const time = record.ts.slice(11, 23);
+/** One line per record that fits the terminal; below a denial, the command that explains it. */
+function recordLines(id: string, record: LedgerRecord, explain: string | undefined): string {
+  const time = `${record.ts.slice(0, 10)} ${record.ts.slice(11, 23)}`;
+  const call = "call" in record ? record.call : "-";
+  const client = "actor" in record ? record.actor : "-";
+  const line = fitted([
+    { text: id },
+    { text: time },
+    { text: call },
+    { text: client },
+    ...("tool" in record ? [{ text: record.tool, paint: paint.bold }] : []),
+    ...eventCells(record),
+  ]);
+  return explain === undefined ? line : `${line}\n    explain: ${explain}`;
+}
+
+function eventCells(record: LedgerRecord): Cell[] {
   switch (record.kind) {
     case "decision": {
       const why = record.rules.join(", ") || record.reason;
-      return `${time} ${effectWord(record.effect)} ${record.actor} ${paint.bold(record.tool)} ${why}${record.mode === "observe" ? " (observed)" : ""}`;
+      const isObserved = record.mode === "observe";
+      return [
+        { text: record.effect, paint: effectWord },
+        ...(isObserved ? [{ text: "(observed)" }] : []),
+        { text: why },
+      ];
     }
     case "outcome":
-      return `${time}   ${record.outcome} ${record.tool} ${record.latency_ms ?? "?"} ms`;
+      return [{ text: `${record.outcome} ${record.latency_ms ?? "?"} ms` }];
     case "challenge":
-      return `${time} challenge ${record.event} ${record.challenge} ${record.actor} ${record.tool}`;
+      return [{ text: `challenge ${record.event} ${record.challenge}` }];
     case "approval":
-      return `${time} ${record.verdict} ${record.challenge} by ${record.approver} ${record.reason}`;
+      return [{ text: `${record.verdict} ${record.challenge} by ${record.approver} ${record.reason}` }];
     case "policy":
-      return `${time} policy ${record.new.slice(0, 12)}`;
+      return [{ text: `policy ${record.new.slice(0, 12)}` }];
     default:
-      return `${time} ${record.kind} ${JSON.stringify("detail" in record ? (record.detail ?? {}) : {})}`;
+      return [{ text: `${record.kind} ${JSON.stringify("detail" in record ? (record.detail ?? {}) : {})}` }];
   }
+}
+
+/** The command that explains a denied call of a tool; undefined for everything else. */
+function explainCommand(command: Command, record: LedgerRecord): string | undefined {
+  if (record.kind !== "decision" || record.effect !== "deny" || record.method !== "tools/call") return undefined;
+  if (record.rules.includes("route")) return undefined;
+  const { app, actor, tool, args } = record;
+  return explainCall(command, { app, agent: actor, tool, ...(args === undefined ? {} : { arguments: args }) });
 }
 
 interface VerifyFlags {

@@ -20,7 +20,7 @@ import {
   suggestPolicy,
   type ToolSummary,
 } from "../../gate/index.js";
-import { readIntents } from "../../ledger/index.js";
+import { readSeveral } from "../../ledger/index.js";
 import type { JsonObject } from "../../protocol/index.js";
 import type { Problem } from "../../tool/index.js";
 import { CliError, EXIT } from "../exit.js";
@@ -327,6 +327,7 @@ export function changeLine(request: PolicyRequest, before: string, after: string
 }
 
 export interface RecordedRequest {
+  ledger: string;
   seq: number;
   request: PolicyRequest;
   effect: PolicyDecision["effect"];
@@ -361,22 +362,15 @@ const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
 
 /** Decisions of the ledgers as requests that can be decided again. Built-in ones are not decided by policy. */
 export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator<RecordedRequest> {
-  for (const ledger of ledgers) yield* recordedIn(ledger, app, tools);
-}
-
-async function* recordedIn(
-  ledger: string,
-  app: string,
-  tools: readonly ToolSummary[],
-): AsyncGenerator<RecordedRequest> {
-  for await (const intent of readIntents(ledger)) {
-    if (intent.app !== app) continue;
+  for await (const { ledger, record: intent } of readSeveral(ledgers)) {
+    if (intent.kind !== "decision" || intent.app !== app) continue;
     const type = TYPES[intent.method];
     if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
       continue;
     const tool = type === "Tool" ? tools.find((each) => each.name === intent.tool) : undefined;
     if (type === "Tool" && !tool) continue;
     yield {
+      ledger: ledger.name,
       seq: intent.seq,
       effect: intent.effect,
       rules: intent.rules,

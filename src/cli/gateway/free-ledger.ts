@@ -1,12 +1,11 @@
 // Every client starts a gateway of its own on stdio, and a ledger has one writer: each takes the first that is free.
 
-import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Commitment, type Ledger, LedgerLocked, type LedgerOptions, openLedger } from "../../ledger/index.js";
 import { CliError } from "../exit.js";
+import { FURTHER_LEDGERS } from "../ledgers.js";
 
 const MAX_LEDGERS = 64;
-const FURTHER = "ledgers";
 
 export interface OpenedLedger {
   readonly ledger: Ledger;
@@ -22,7 +21,7 @@ export async function openFreeLedger(
   outside: (origin: string, dir: string) => Promise<readonly Commitment[]> = async () => [],
 ): Promise<OpenedLedger> {
   for (let nth = 1; nth <= MAX_LEDGERS; nth++) {
-    const dir = nth === 1 ? join(stateDir, "ledger") : join(stateDir, FURTHER, String(nth));
+    const dir = nth === 1 ? join(stateDir, "ledger") : join(stateDir, FURTHER_LEDGERS, String(nth));
     try {
       const origin = named(nth);
       const all = { ...options, dir, origin, outside: await outside(origin, dir), lockTimeoutMs: 100 };
@@ -42,23 +41,4 @@ export async function openNamedLedger(
   outside: (origin: string, dir: string) => Promise<readonly Commitment[]>,
 ): Promise<Ledger> {
   return openLedger({ ...options, dir, origin, outside: await outside(origin, dir) });
-}
-
-/** The working folder's own, and those of gateways that ran beside it. */
-export function ledgersOf(stateDir: string): string[] {
-  const further = join(stateDir, FURTHER);
-  const names = existsSync(further) ? readdirSync(further).filter((name) => /^\d{1,2}$/.test(name)) : [];
-  return [join(stateDir, "ledger"), ...names.sort((a, b) => Number(a) - Number(b)).map((name) => join(further, name))];
-}
-
-/** A directory that contains ledgers instead of being one stands for all of them. */
-export function ledgersIn(path: string): string[] {
-  if (!existsSync(path) || !statSync(path).isDirectory()) return [path];
-  const isLedger = (directory: string): boolean => readdirSync(directory).some((name) => name.endsWith(".ndjson"));
-  if (isLedger(path)) return [path];
-  const inside = readdirSync(path, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => join(path, entry.name))
-    .filter(isLedger);
-  return inside.length > 0 ? inside.sort() : [path];
 }

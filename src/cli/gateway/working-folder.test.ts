@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { announceAdmin, knownAdmins } from "./admin-places.js";
-import { ledgersOf, openFreeLedger } from "./free-ledger.js";
+import { openFreeLedger } from "./free-ledger.js";
 import { replicaName } from "./replica-name.js";
 
 let dir: string;
@@ -33,7 +33,7 @@ describe("a working folder", () => {
     const first = await open();
     const second = await open();
     expect([first.nth, second.nth]).toEqual([1, 2]);
-    expect(ledgersOf(dir)).toEqual([join(dir, "ledger"), join(dir, "ledgers", "2")]);
+    expect([first.ledger.dir, second.ledger.dir]).toEqual([join(dir, "ledger"), join(dir, "ledgers", "2")]);
     await first.ledger.close();
     const third = await open();
     expect(third.nth).toBe(1);

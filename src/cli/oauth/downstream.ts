@@ -8,6 +8,7 @@ import { allowanceFor, createDialer, createOutbound, type Outbound } from "../..
 import type { OAuthFor, ResolveText } from "../gateway/servers.js";
 import { storedGrants } from "./grants.js";
 import { clientIdentity } from "./identity.js";
+import { shellWord } from "../print.js";
 
 export interface DownstreamOAuthOptions {
   /** Private hosts that authorization servers may be at: a server's own word is not enough. */
@@ -91,7 +92,7 @@ export function addressesOf(url: URL, { issuer, tokenEndpoint }: ClientIdentity)
 function explained(error: unknown, app: string, server: string, user: string): Fault {
   if (error instanceof Fault) return error;
   const why = (error as Error)?.message ?? String(error);
-  const login = `portcullis app login ${app} ${server}${user === "" ? "" : ` --user ${quoted(user)}`}`;
+  const login = `portcullis app login ${app} ${server}${user === "" ? "" : ` --user ${shellWord(user)}`}`;
   return new Fault("Unavailable", `server \`${server}\` wants an access token: ${why}`, {
     extra: { server, delivered: false },
     ...(error instanceof OAuthError && error.code === "OAUTH_LOGIN_NEEDED"
@@ -99,9 +100,4 @@ function explained(error: unknown, app: string, server: string, user: string): F
       : {}),
     cause: error,
   });
-}
-
-/** As a shell takes it. */
-function quoted(text: string): string {
-  return /^[\w.@-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
