@@ -25,7 +25,7 @@ class Pipe implements Port {
   broken: () => void = () => {};
   /** The other direction: what its writer's peer stops and starts reading. */
   back: Pipe | undefined;
-  #queue: string[] = [];
+  #queue: (string | undefined)[] = [];
   #next = 0;
   #taken: () => void = () => {};
   #scheduled = false;
@@ -82,7 +82,7 @@ class Pipe implements Port {
     for (let i = 0; i < TEXTS_A_TURN && !this.#paused && !this.#dead; i++) {
       const text = this.#queue[this.#next];
       if (text === undefined) break;
-      this.#next++;
+      this.#queue[this.#next++] = undefined;
       this.waiting -= cost(text);
       this.deliver(text);
     }

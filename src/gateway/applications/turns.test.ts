@@ -1,6 +1,11 @@
 import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { Turns } from "./turns.js";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
 
 describe("turns", () => {
   it("lets others in between the messages of one that sends without pause", async () => {
@@ -112,5 +117,28 @@ describe("turns", () => {
     await turn();
     await turn();
     expect(ran).toBe(1);
+  });
+
+  it("releases a message that has had its turn while others still wait", async () => {
+    const turns = new Turns();
+    const texts: WeakRef<object>[] = [];
+    let ran = 0;
+    const send = (): void => {
+      const text = {};
+      texts.push(new WeakRef(text));
+      turns.take("loud", () => {
+        if (text !== undefined) ran++;
+      });
+    };
+    turns.take("loud", () => {});
+    turns.take("quiet", () => {});
+    turns.take("loud", () => {});
+    for (let i = 0; i < 500; i++) send();
+    while (ran < 400) await turn();
+    const waiting = 500 - ran;
+    await turn();
+    collect();
+    expect(waiting).toBeGreaterThan(0);
+    expect(texts.filter((text) => text.deref() !== undefined).length).toBeLessThanOrEqual(waiting + 2);
   });
 });

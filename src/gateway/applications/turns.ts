@@ -12,8 +12,8 @@ interface Waiting {
 const NEVER = (): boolean => false;
 
 interface Line {
-  /** Those before `first` have had their turn. */
-  waiting: Waiting[];
+  /** Those before `first` have had their turn and are released. */
+  waiting: (Waiting | undefined)[];
   first: number;
   /** Let in since the others last had their turn. */
   taken: number;
@@ -33,7 +33,7 @@ const READ_MS_PER_CHAR = 3e-6;
 const PAUSE_FACTOR = 2;
 /** A machine that stalled is no reason to stop an application for longer. */
 const MAX_PAUSE_MS = 500;
-/** Entries that have had their turn are kept until there are so many. */
+/** The released places of the array are kept until there are so many. */
 const CUT_AFTER = 1_024;
 
 export class Turns {
@@ -123,7 +123,8 @@ function dropOver(line: Line): void {
 /** The next in line. The array is cut now and then: shifting it each time would cost as much as it is long. */
 function shift(line: Line): Waiting | undefined {
   const next = line.waiting[line.first];
-  if (next) line.first++;
+  // A closure holds the whole text of its message, which is charged to no budget once it has been answered.
+  if (next) line.waiting[line.first++] = undefined;
   if (line.first === line.waiting.length || line.first >= CUT_AFTER) {
     line.waiting = line.waiting.slice(line.first);
     line.first = 0;
