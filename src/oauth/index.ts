@@ -7,4 +7,5 @@ export { type EnterpriseIdentity, exchangeIdToken } from "./exchange.js";
 export { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
 export { clientMetadata } from "./registration.js";
 export { discoverServer, fetchKeys, type ServerMetadata } from "./server-metadata.js";
+export { checkOrigin } from "./token-endpoint.js";
 export { type ClientIdentity, type Grant, type GrantStore, type KeptGrant, memoryGrants } from "./types.js";

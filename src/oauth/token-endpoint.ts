@@ -82,10 +82,15 @@ async function post(
 /** Secrets, assertions and refresh tokens of a registration go to its issuer's origin, or to the address named for it. */
 function checkEndpoint(endpoint: URL, { issuer, tokenEndpoint }: ClientIdentity): void {
   const isKnown = tokenEndpoint !== undefined && endpoint.href === new URL(tokenEndpoint).href;
-  if (issuer === undefined || isKnown || endpoint.origin === new URL(issuer).origin) return;
+  if (issuer !== undefined && !isKnown) checkOrigin(endpoint, issuer, "tokenEndpoint");
+}
+
+/** Metadata alone never sends a credential to another origin than the issuer's: the operator names that address. */
+export function checkOrigin(endpoint: URL, issuer: string, setting: string): void {
+  if (endpoint.origin === new URL(issuer).origin) return;
   throw new OAuthError(
     "OAUTH_METADATA",
-    `the token endpoint of ${issuer} is at ${endpoint.origin}: if that is right, set \`tokenEndpoint\` to ${endpoint.href}`,
+    `the metadata of ${issuer} names ${endpoint.href}, which is at another origin: if that is right, set \`${setting}\` to it`,
   );
 }
 

@@ -11,9 +11,14 @@ export interface OwnIssuer {
   /** Changes what is signed with and what is published. */
   rotate(kid: string): Promise<void>;
   sign(claims: Record<string, unknown>, header?: Record<string, unknown>): Promise<string>;
-  readonly key: CryptoKey;
   readonly revoked: Set<string>;
   fail: boolean;
+  /** What the metadata names instead of its own address. */
+  introspectionEndpoint: string | undefined;
+  /** Where requests for introspection are redirected to. */
+  redirect: string | undefined;
+  /** Requests for introspection that carried a credential. */
+  readonly credentials: string[];
   close(): Promise<void>;
 }
 
@@ -23,14 +28,23 @@ export async function ownIssuer(alg = "ES256"): Promise<OwnIssuer> {
   const jwks: { keys: JWK[] } = { keys: [] };
   let key: CryptoKey;
   let kid = "";
-  const own = { fail: false };
+  const credentials: string[] = [];
+  const own: Pick<OwnIssuer, "fail" | "introspectionEndpoint" | "redirect"> = {
+    fail: false,
+    introspectionEndpoint: undefined,
+    redirect: undefined,
+  };
   const http = createServer((req, res) => {
     asked.push(req.url ?? "");
     if (own.fail) return void res.writeHead(503).end();
     if (req.url === "/introspect") return void introspect(req, res);
     const body =
       req.url === "/.well-known/oauth-authorization-server"
-        ? { issuer, jwks_uri: `${issuer}/keys`, introspection_endpoint: `${issuer}/introspect` }
+        ? {
+            issuer,
+            jwks_uri: `${issuer}/keys`,
+            introspection_endpoint: own.introspectionEndpoint ?? `${issuer}/introspect`,
+          }
         : req.url === "/keys"
           ? jwks
           : undefined;
@@ -40,6 +54,8 @@ export async function ownIssuer(alg = "ES256"): Promise<OwnIssuer> {
   const introspect = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     let text = "";
     for await (const chunk of req) text += String(chunk);
+    if (req.headers.authorization !== undefined || text !== "") credentials.push(req.headers.authorization ?? text);
+    if (own.redirect !== undefined) return void res.writeHead(307, { location: own.redirect }).end();
     // The name and the secret are form-encoded, then joined: RFC 6749, 2.3.1.
     const known = `Basic ${Buffer.from("gateway:a+secret%3A+100%25").toString("base64")}`;
     if (req.headers.authorization !== known) return void res.writeHead(401).end();
@@ -54,27 +70,19 @@ export async function ownIssuer(alg = "ES256"): Promise<OwnIssuer> {
     jwks.keys = [{ ...(await exportJWK(pair.publicKey)), kid, alg, use: "sig" }];
   };
   await rotate("first");
-  return {
+  return Object.assign(own, {
     issuer,
     asked,
+    credentials,
     jwks,
     rotate,
     revoked,
-    sign: (claims, header = {}) =>
+    sign: (claims: Record<string, unknown>, header: Record<string, unknown> = {}) =>
       new SignJWT(claims).setProtectedHeader({ alg, kid, typ: "at+jwt", ...header }).sign(key),
-    get key() {
-      return key;
-    },
-    get fail() {
-      return own.fail;
-    },
-    set fail(value) {
-      own.fail = value;
-    },
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         http.close(() => resolve());
         http.closeAllConnections();
       }),
-  };
+  }) as OwnIssuer;
 }

@@ -130,6 +130,31 @@ describe("a verified token", () => {
     expect(await who(first)).not.toBe(principal);
   });
 
+  it("is never sent, with our secret, to another origin that the metadata or a redirect names", async () => {
+    const secret = { clientId: "gateway", clientSecret: "a secret: 100%" };
+    const other = await ownIssuer();
+    try {
+      const [, port = ""] = other.issuer.split("127.0.0.1:");
+      const named = [other.issuer, `http://localhost:${port}`, `http://LOCALHOST:${port}`];
+      for (const address of [...named, issuer.issuer.replace("127.0.0.1", "localhost")]) {
+        issuer.introspectionEndpoint = `${address}/introspect`;
+        await expect(identity({ introspection: secret })(await sign())).rejects.toMatchObject({ type: "Unavailable" });
+      }
+      const host = new URL(issuer.issuer).host;
+      issuer.introspectionEndpoint = `http://${host}@127.0.0.1:${port}/introspect`;
+      await expect(identity({ introspection: secret })(await sign())).rejects.toThrow();
+      issuer.introspectionEndpoint = undefined;
+      issuer.redirect = `${other.issuer}/introspect`;
+      await expect(identity({ introspection: secret })(await sign())).rejects.toMatchObject({ type: "Unavailable" });
+      expect(other.credentials).toEqual([]);
+      const endpoint = `${other.issuer}/introspect`;
+      await identity({ introspection: { ...secret, endpoint } })(await sign());
+      expect(other.credentials).toHaveLength(1);
+    } finally {
+      await other.close();
+    }
+  });
+
   it("is refused when the issuer cannot be asked", async () => {
     const who = identity({ introspection: { clientId: "gateway", clientSecret: "wrong" } });
     await expect(who(await sign())).rejects.toMatchObject({ type: "Unavailable" });

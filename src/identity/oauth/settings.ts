@@ -83,6 +83,7 @@ const issuer = object("an authorization server whose tokens count here", {
     object("ask the issuer whether a token was revoked, at most once in 60 s for each", {
       clientId: required(claim("our client there")),
       clientSecret: required(text("its secret; write ${env:NAME}", { min: 1, max: 4_096 })),
+      endpoint: optional(address("the introspection endpoint, where it is at another origin than the issuer")),
     }),
   ),
 });
