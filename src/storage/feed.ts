@@ -132,9 +132,6 @@ export class StoredFeed implements Feed {
   }
 }
 
-/** While changes come one after the other they are read together: with many replicas each is read by all of them. */
-const GATHER_MS = 50;
-
 /** One loop for all listeners of this process. */
 class Watch {
   readonly #engine: Engine;
@@ -202,7 +199,7 @@ class Watch {
       this.#again = true;
       return;
     }
-    const restMs = this.#lookedAt + GATHER_MS - performance.now();
+    const restMs = this.#lookedAt + this.#engine.gatherMs - performance.now();
     if (restMs > 0) {
       this.#soon ??= setTimeout(() => {
         this.#soon = undefined;

@@ -34,6 +34,7 @@ export function observed(engine: Engine, table: string, observe: ObserveStore | 
     kind: engine.kind,
     latestChange: engine.latestChange,
     pollMs: engine.pollMs,
+    gatherMs: engine.gatherMs,
     read: (work) => timed("read", () => engine.read(work)),
     write: (work) => timed("write", () => engine.write(work)),
     snapshot: (work) => engine.snapshot(work),

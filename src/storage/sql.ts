@@ -38,6 +38,8 @@ export interface Engine {
   listen(heard: () => void, lost: () => void): Promise<() => Promise<void>>;
   /** How often to look when nothing was heard. */
   readonly pollMs: number;
+  /** Changes that follow each other within this time are read together. */
+  readonly gatherMs: number;
   close(): Promise<void>;
 }
 

@@ -64,6 +64,8 @@ async function call(serving: Serving, headers: Record<string, string> = {}, tool
 }
 /** Both entry points answer 401 with the remedy, and nothing reached the server. */
 async function expectRefused(serving: Serving, headers: Record<string, string> = {}): Promise<void> {
+  // The gateway reads a change when the file of the store changes, which may be a moment after the command has ended.
+  await expect.poll(async () => (await call(serving, headers)).status, { timeout: 5_000 }).toBe(401);
   upstream.calls.length = 0;
   const answer = await call(serving, headers);
   expect([answer.status, upstream.calls]).toEqual([401, []]);
@@ -274,7 +276,7 @@ export default server;
     expect(cli("app", "add", "other").code).toBe(0);
     const made = cli("key", "add", "other", "--name", "me", "--allow", "invoke(*)");
     const { token } = JSON.parse(made.stdout) as { token: string };
-    expect((await call(serving, {}, "math.add")).status).toBe(401);
+    await expect.poll(async () => (await call(serving, {}, "math.add")).status, { timeout: 5_000 }).toBe(401);
     expect(await overTcp(serving.urls[1] as string, CALL)).toContain("UNAUTHENTICATED");
     expect((await call(serving, { authorization: `Bearer ${token}` }, "math.add")).status).toBe(404);
   });

@@ -103,7 +103,7 @@ describe.runIf(process.platform === "linux")("the admin port of several workers"
   it("names no tool, method or server without a credential", async () => {
     const { text } = await get("/metrics");
     expect(text).toContain(`portcullis_workers{portcullis_state="serving"} ${WORKERS}`);
-    expect(text).not.toMatch(/gen_ai_tool_name|mcp_method_name|portcullis_app/);
+    expect(text).not.toMatch(/gen_ai_tool_name|mcp_method_name|portcullis_app=/);
   });
 
   it("keeps what a killed worker had counted, and answers while it is replaced", async () => {

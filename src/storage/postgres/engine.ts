@@ -54,6 +54,8 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
 class PostgresEngine implements Engine {
   readonly kind = "postgres";
   readonly pollMs = POLL_MS;
+  /** Every replica reads every change. */
+  readonly gatherMs = 50;
   readonly latestChange = "SELECT portcullis_number_changes() AS seq";
   readonly #pool: pg.Pool;
   readonly #options: PostgresOptions;

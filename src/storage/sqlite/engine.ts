@@ -53,6 +53,8 @@ function create(file: string): void {
 class SqliteEngine implements Engine {
   readonly kind = "sqlite";
   readonly pollMs = POLL_MS;
+  /** A key that was added or revoked on the command line counts when the command has ended. */
+  readonly gatherMs = 0;
   readonly latestChange = "SELECT seq FROM feed";
   readonly #file: string;
   readonly #driver: SqliteDriver;
