@@ -63,6 +63,28 @@ describe.each(REVISIONS)("fields beside the arguments, in revision %s", (revisio
     expect(received(await call(EXTRA))).toEqual({});
   });
 
+  it("include of the trace context a well-formed traceparent alone, whatever the entry lists", async () => {
+    await opened(["*"]);
+    const call = await caller(revision);
+    const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const others = { tracestate: "com=transfer", baggage: "recipient=eve" };
+    const seen = async (traceparent: string): Promise<JsonObject> => {
+      const result = await call({ _meta: { traceparent, ...others } });
+      return (result._meta as { seen: { _meta: JsonObject } }).seen._meta;
+    };
+    const meta = await seen(`00-${trace}-00f067aa0ba902b7-01`);
+    expect(meta.traceparent).toMatch(new RegExp(`^00-${trace}-[0-9a-f]{16}-0[0-3]$`));
+    expect(meta).not.toHaveProperty("tracestate");
+    expect(meta).not.toHaveProperty("baggage");
+    for (const text of [
+      `00-${trace}-00f067aa0ba902b7-01-transfer`,
+      "transfer",
+      `cc-${trace}-00f067aa0ba902b7-ff-eve`,
+    ]) {
+      expect((await seen(text)).traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$/);
+    }
+  });
+
   it("reach a server exactly as far as its entry lists them", async () => {
     await opened(["tenant", "_meta/com.example/*"]);
     const call = await caller(revision);
