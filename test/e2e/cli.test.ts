@@ -180,6 +180,25 @@ describe("policies", () => {
   });
 });
 
+describe("a denial", () => {
+  it("prints the command that explains that call of that caller, and the command shows the values", () => {
+    const denied = cli("call", "notes.write", '{"title":"it\'s","text":"y"}', "--url", gateway.url);
+    expect(denied.code).toBe(2);
+    const [, line = ""] = /^explain it with: (.*)$/m.exec(denied.stderr) ?? [];
+    expect(line).toContain("--app local --agent local/");
+    // Run by a shell as it stands, with the built program under its name.
+    const script = `portcullis() { "$NODE" "$MAIN" "$@"; }; ${line}`;
+    const env = { ...process.env, NODE: process.execPath, MAIN: join(root, "dist/cli/main.js"), NO_COLOR: "1" };
+    const explained = spawnSync("sh", ["-c", script], { encoding: "utf8", timeout: 60_000, env });
+    expect(explained.status, explained.stderr).toBe(2);
+    expect(explained.stdout).toContain(`context.arguments.title = "it's"`);
+    const away = portcullis(["call", "notes.write", '{"title":"x","text":"y"}', "--url", gateway.url], {
+      cwd: tmpdir(),
+    });
+    expect(away.stderr).toContain("--agent APP/AGENT");
+  });
+});
+
 describe("the audit log", () => {
   it("is tailed, verified, proved to an outsider and exported", () => {
     remote("call", "clock.now");

@@ -5,6 +5,7 @@ import { DELEGATION_HEADER } from "../../identity/index.js";
 import { isJsonObject, type JsonObject } from "../../protocol/index.js";
 import type { ToolResult } from "../../tool/index.js";
 import { CliError, EXIT, type ExitCode } from "../exit.js";
+import { explainDenied } from "../explain-command.js";
 import { jsonArguments, outFor } from "../options.js";
 import { paint, table } from "../print.js";
 import { isUnauthenticated, turnedAway, unusableDelegation } from "../turned-away.js";
@@ -154,14 +155,29 @@ export function addCallCommands(program: Command): void {
           const meta = options.wait ? {} : AT_ONCE;
           const result = await client.callTool(tool, args, { timeoutMs: options.timeout, meta });
           const failure = errorObjectOf(result) as Failure | undefined;
-          if (failure) throw new CliError(failure.reason, exitFor(failure.code), remedy(failure));
+          if (failure) {
+            const help = [remedy(failure), ...(await explanation(command, failure, tool, args))];
+            throw new CliError(failure.reason, exitFor(failure.code), help.filter((line) => line !== "").join("\n"));
+          }
           out.data(result, () => shown(result));
           if (result.isError === true) process.exitCode = EXIT.error;
         } catch (error) {
-          throw refused(error);
+          const denial = refused(error);
+          if (error instanceof McpError && denial instanceof CliError && isJsonObject(error.data)) {
+            const lines = await explanation(command, error.data as unknown as Failure, tool, args);
+            throw new CliError(denial.message, denial.exitCode, [denial.help ?? "", ...lines].join("\n").trim());
+          }
+          throw denial;
         }
       });
     });
+}
+
+/** For a denial by policy: the command that explains it. */
+async function explanation(command: Command, failure: Failure, tool: string, args: JsonObject): Promise<string[]> {
+  if (failure.code !== "POLICY_DENY") return [];
+  const { trace_id: trace = "" } = failure;
+  return [`explain it with: ${await explainDenied(command, { tool, arguments: JSON.stringify(args), trace })}`];
 }
 
 function shown(result: ToolResult): string {
@@ -178,6 +194,7 @@ interface Failure {
   rule?: string;
   challenge?: string;
   suggestions?: string[];
+  trace_id?: string;
 }
 
 function exitFor(code: string): ExitCode {

@@ -311,6 +311,9 @@ function explained({ decision, rules, refusedBy, policy, problems }: Voiced): st
     const mark = rule.matched ? paint.bold("matched") : "no match";
     lines.push(`  ${rule.effect} ${rule.id} (${rule.file}:${rule.line}) ${mark}`);
     lines.push(`    ${rule.decidedBy.part} at line ${rule.decidedBy.line}: ${rule.decidedBy.text}`);
+    for (const { expression, value, problem } of rule.values) {
+      lines.push(`      ${expression}${value === undefined ? `: ${problem}` : ` = ${value}`}`);
+    }
     if (rule.error !== undefined) lines.push(paint.red(`    ${rule.error}`));
   }
   if (rules.length === 0) lines.push("  no matching rule");

@@ -125,3 +125,30 @@ test("under a negation it is the part inside that made the difference", () => {
 test("a request that cannot be decided is explained as such", () => {
   expect(explain({ path: { __entity: 1 } })).toMatchObject({ decision: { effect: "deny" }, rules: [] });
 });
+
+function values(id: string, args: JsonObject, more: Partial<PolicyRequest> = {}): string[] {
+  const rule = explain(args, more).rules.find((each) => each.id === id);
+  return (rule?.values ?? []).map(({ expression, value, problem }) => `${expression} = ${value ?? problem}`);
+}
+
+test("the values that made a condition true or false are shown", () => {
+  expect(values("docs", { path: "/etc/passwd" })).toEqual(['context.arguments.path = "/etc/passwd"']);
+  expect(values("docs", { path: "/srv/a", limit: 100 })).toEqual(["context.arguments.limit = 100"]);
+  expect(values("docs", { path: "/srv/a" }, { scope: ["narrow"] })).toEqual(['principal.scope = ["narrow"]']);
+  expect(values("docs", { path: "/srv/a", limit: 1 }, { app: "x" })).toEqual(['principal = Agent::"x/a"']);
+});
+
+test("a rule that matches by several clauses shows the values of all of them, each once", () => {
+  expect(values("docs", { path: "/srv/a", limit: 1 })).toEqual([
+    'context.arguments.path = "/srv/a"',
+    "context.arguments.limit = 1",
+  ]);
+});
+
+test("an attribute that is missing is named, and a long value is cut", () => {
+  expect(values("docs", {})).toEqual(["context.arguments.path = argument path is missing"]);
+  expect(values("sum", { path: "/srv/a" })).toEqual(["context.arguments.any = argument any is missing"]);
+  const [long = ""] = values("docs", { path: "x".repeat(5_000) });
+  expect(long.length).toBeLessThan(260);
+  expect(long.endsWith("…")).toBe(true);
+});

@@ -1,41 +1,97 @@
 // Why: for every rule that the action brings into play, whether it matched and which part of it settled that.
 // Runs when somebody asks, so it compiles what it looks at and is in no hurry.
 
-import { type Test, compileTest } from "./compile.js";
+import { type Test, compile, compileTest } from "./compile.js";
 import type { Frame } from "./frame.js";
-import type { Clause, Node, Span } from "./language/ast.js";
+import { chainOf, childrenOf, type Node, type Span } from "./language/ast.js";
 import type { Rule } from "./rule.js";
 import { compileScope, SCOPE_PARTS } from "./scope.js";
-import type { DecidingPart, ExplainedRule } from "./types.js";
+import type { DecidingPart, ExplainedRule, ExplainedValue } from "./types.js";
+import { CedarRecord, CedarSet, Entity, Unencodable, type Value } from "./value/value.js";
+
+const MAX_VALUES = 20;
+const MAX_VALUE_LENGTH = 200;
 
 export function explainRule(rule: Rule, frame: Frame): ExplainedRule {
   const { id, file, line, effect } = rule;
-  const settled = settle(rule, frame);
+  const { decidedBy, nodes } = settle(rule, frame);
   const result = attempt(rule.test, frame);
   const error = typeof result === "string" ? { error: result } : {};
-  return { id, file, line, effect, matched: result === true, decidedBy: settled, ...error };
+  const values = valuesOf(nodes, frame);
+  return { id, file, line, effect, matched: result === true, decidedBy, values, ...error };
 }
 
-function settle(rule: Rule, frame: Frame): DecidingPart {
+interface Settled {
+  readonly decidedBy: DecidingPart;
+  /** The expressions whose values settled it. */
+  readonly nodes: readonly Node[];
+}
+
+function settle(rule: Rule, frame: Frame): Settled {
   const { tree } = rule;
-  if (!tree) return part(rule, "rule", undefined);
+  const whole = part(rule, "rule", undefined);
+  if (!tree) return { decidedBy: whole, nodes: [] };
   for (const name of SCOPE_PARTS) {
     const test = compileScope(name, tree[name]);
-    if (test && !test(frame)) return part(rule, name, tree[name].span);
+    if (test && !test(frame)) {
+      return { decidedBy: part(rule, name, tree[name].span), nodes: [{ kind: "var", name }] };
+    }
   }
-  if (rule.byCedar) return part(rule, "rule", undefined);
+  if (rule.byCedar) return { decidedBy: whole, nodes: [] };
+  const nodes: Node[] = [];
   for (const clause of tree.clauses) {
-    const wanted = clause.kind === "when";
+    const node = decisive(clause.body, frame);
+    const decidedBy = part(rule, clause.kind, node.span ?? clause.span);
     const result = attempt(compileTest(clause.body), frame);
-    if (result !== wanted) return part(rule, clause.kind, decisive(clause.body, frame).span ?? clause.span);
+    if (result !== (clause.kind === "when") || tree.clauses.length === 1) return { decidedBy, nodes: [node] };
+    nodes.push(node);
   }
-  const [only] = tree.clauses;
-  if (only && tree.clauses.length === 1) return part(rule, only.kind, decisiveClause(only, frame));
-  return part(rule, "rule", undefined);
+  return { decidedBy: whole, nodes };
 }
 
-function decisiveClause(clause: Clause, frame: Frame): Span | undefined {
-  return decisive(clause.body, frame).span ?? clause.span;
+/** What the attributes and variables in these expressions are in this request, each once. */
+function valuesOf(nodes: readonly Node[], frame: Frame): ExplainedValue[] {
+  const found = new Map<string, ExplainedValue>();
+  const visit = (node: Node): void => {
+    if (found.size >= MAX_VALUES) return;
+    const asked: Node =
+      node.kind === "has" ? node.attrs.reduce<Node>((left, attr) => ({ kind: "get", left, attr }), node.left) : node;
+    const chain = chainOf(asked);
+    if (!chain) {
+      // An expression that is not evaluated has no part in the result.
+      if (asked.kind === "if") {
+        visit(asked.test);
+        const test = attempt(compileTest(asked.test), frame);
+        if (typeof test === "boolean") visit(test ? asked.yes : asked.no);
+      } else for (const child of childrenOf(asked)) visit(child);
+      return;
+    }
+    const expression = [chain.root, ...chain.path].join(".");
+    if (found.has(expression)) return;
+    try {
+      found.set(expression, { expression, value: cut(textOf(compile(asked)(frame))) });
+    } catch (error) {
+      found.set(expression, { expression, problem: (error as Error).message });
+    }
+  };
+  for (const node of nodes) visit(node);
+  return [...found.values()];
+}
+
+/** A value in Cedar's notation. */
+function textOf(value: Value): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (value instanceof Entity) return `${value.type}::${JSON.stringify(value.id)}`;
+  if (value instanceof CedarSet) return `[${value.items.map(textOf).join(", ")}]`;
+  if (value instanceof CedarRecord) {
+    return `{${[...value.attrs].map(([name, each]) => `${JSON.stringify(name)}: ${textOf(each)}`).join(", ")}}`;
+  }
+  if (value instanceof Unencodable) return value.why;
+  return String(value);
+}
+
+function cut(text: string): string {
+  return text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}…`;
 }
 
 /** The smallest part of a bool expression that by itself makes it come out as it does, or makes it an error. */

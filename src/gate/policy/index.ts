@@ -10,6 +10,7 @@ export {
   type DecidingPart,
   describeProblem,
   type ExplainedRule,
+  type ExplainedValue,
   type Explanation,
   type Obligation,
   type Outlook,

@@ -88,10 +88,21 @@ export interface DecidingPart {
   readonly column: number;
 }
 
+/** What a part of a condition came to in this request. */
+export interface ExplainedValue {
+  readonly expression: string;
+  /** In Cedar's notation, cut where it is long; undefined when there is none. */
+  readonly value?: string;
+  /** Why there is no value: the attribute is missing or has no Cedar form. */
+  readonly problem?: string;
+}
+
 export interface ExplainedRule extends PolicyRule {
   readonly effect: "permit" | "forbid";
   readonly matched: boolean;
   readonly decidedBy: DecidingPart;
+  /** The values that the deciding part read. */
+  readonly values: readonly ExplainedValue[];
   readonly error?: string;
 }
 
