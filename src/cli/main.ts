@@ -91,12 +91,35 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
   }
 }
 
+const SYSTEM_ERROR_HELP: Readonly<Record<string, string>> = {
+  EADDRINUSE:
+    "another process listens there, perhaps another gateway such as `npm start`: stop it, or choose free ports with --port 0 --admin-port 0",
+  ECONNREFUSED: "no process listens there: start the gateway with `portcullis serve`, or check the address",
+  EACCES: "run as a user who may use it, change its permissions, or for a port choose one above 1023",
+  EPERM: "run as a user who may use it, or change its permissions",
+  EROFS: "the file system is read-only: choose another path, or another data directory with --dir",
+  ENOSPC: "the disk is full: free space, or choose another data directory with --dir",
+  ENOENT: "check the path; the data directory is chosen with --dir or PORTCULLIS_DIR",
+};
+const MAX_CAUSES = 5;
+
+/** The next step for an error of the operating system, however deep it is in the causes. */
+function systemErrorHelp(error: unknown): string | undefined {
+  let each = error;
+  for (let i = 0; i < MAX_CAUSES && each instanceof Error; i++) {
+    const { code = "" } = each as NodeJS.ErrnoException;
+    if (Object.hasOwn(SYSTEM_ERROR_HELP, code)) return SYSTEM_ERROR_HELP[code];
+    each = each.cause;
+  }
+  return undefined;
+}
+
 /** On stderr, as everything that is no data: for people, or as one line of JSON where that was asked for. */
 function complain(error: unknown, asJson: boolean): ExitCode {
   const { message, code } = error as Error & { code?: string };
   const exitCode =
     error instanceof CliError ? error.exitCode : code === "POLICY_INVALID" ? EXIT.invalidPolicy : EXIT.error;
-  const help = error instanceof CliError ? error.help : undefined;
+  const help = (error instanceof CliError ? error.help : undefined) ?? systemErrorHelp(error);
   if (asJson) process.stderr.write(`${JSON.stringify({ error: { message, help, exit_code: exitCode } })}\n`);
   else process.stderr.write(`${paintErr.red("error:")} ${message}\n${help === undefined ? "" : `${help}\n`}`);
   return exitCode;

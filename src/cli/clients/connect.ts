@@ -1,6 +1,7 @@
 // `portcullis connect` and `disconnect`.
 
-import { resolve } from "node:path";
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import type { JsonObject } from "../../protocol/index.js";
 import type { Storage } from "../../storage/index.js";
@@ -9,9 +10,9 @@ import { CliError, EXIT } from "../exit.js";
 import { launchWith } from "../host-config/client-snippet.js";
 import { outFor, shared } from "../options.js";
 import { paint } from "../print.js";
-import { statePaths } from "../state.js";
+import { STORE_FILE, statePaths } from "../state.js";
 import { agreed } from "../store/ask.js";
-import { noApplication, operator, type StoreOptions, withStore } from "../store/open.js";
+import { addressOf, noApplication, operator, type StoreOptions, withStore } from "../store/open.js";
 import { type Collected, collect, here } from "./collect.js";
 import { type Around, type ConnectPlan, OUR_NAME, planConnect, planDisconnect } from "./connect-plan.js";
 import { CLIENTS, type ClientName, isClient, placesOf } from "./places.js";
@@ -32,19 +33,20 @@ export async function connectClient(command: Command, name: string, options: Con
   const { dir } = statePaths(shared(command).dir);
   const file = fileOf(client, options.project === true);
   const entry = entryFor(client, dir, options);
-  await withStore(command, options, async (storage) => {
-    const application = await storage.applications.get(options.app);
-    if (!application) throw noApplication(options.app);
-    const behind = application.document.servers ?? {};
+  const connect = async (storage: Storage | undefined): Promise<void> => {
+    const application = await storage?.applications.get(options.app);
+    // What a gateway at a URL serves is its own affair: it may be the demonstration, or on another machine.
+    if (!application && options.url === undefined) throw noApplication(options.app);
+    const behind = application?.document.servers ?? {};
     const { servers, shadowed, elsewhere } = await serversOf(client);
     const also = options.project === true ? [] : projectFiles(client);
     const plan = planConnect({ stateDir: dir, client, file, also, entry, servers, shadowed, behind });
-    const isShort = application.document.names === "short";
+    const isShort = !application || application.document.names === "short";
     if (!out.json) out.data(plan, () => planText(plan, elsewhere, options.app, isShort));
     const mayChange = !(plan.isEmpty && isShort) && options.dryRun !== true;
     if (mayChange) {
       await agreed("Make these changes?", options.yes);
-      if (!isShort) await useShortNames(storage, options.app);
+      if (storage && !isShort) await useShortNames(storage, options.app);
       if (!plan.isEmpty) plan.carryOut();
     }
     if (out.json) {
@@ -55,7 +57,10 @@ export async function connectClient(command: Command, name: string, options: Con
     }
     if (mayChange)
       out.note(`${paint.green("done")}\nRestart ${client}. \`portcullis disconnect ${client}\` undoes it.`);
-  });
+  };
+  const hasStore = addressOf(options) !== undefined || existsSync(join(dir, STORE_FILE));
+  if (options.url !== undefined && !hasStore) return connect(undefined);
+  await withStore(command, options, connect);
 }
 
 export async function disconnectClient(command: Command, name: string, options: { yes?: boolean }): Promise<void> {

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { type Client, connect, errorObjectOf, McpError } from "../../client/index.js";
 import { spendDelegation } from "../../gate/index.js";
 import { DELEGATION_HEADER } from "../../identity/index.js";
@@ -24,6 +24,14 @@ const DELEGATION = ["--delegation <file>", "call as the agent that holds this de
 const GATEWAY = ["--gateway <id>", "the gateway that is asked, where another one minted the delegation"] as const;
 
 const KEY = ["--key-env <name>", "the variable that holds your key"] as const;
+
+const MAX_TIMEOUT_MS = 3_600_000;
+
+function milliseconds(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= MAX_TIMEOUT_MS) return value;
+  throw new InvalidArgumentError(`write a whole number of milliseconds from 1 to ${MAX_TIMEOUT_MS}, such as 5000`);
+}
 
 /** Never an argument: every process of this machine can read those. */
 function keyIn(name: string | undefined): Record<string, string> {
@@ -142,7 +150,7 @@ export function addCallCommands(program: Command): void {
     .command("call <tool> [arguments]")
     .description("call a tool; arguments are a JSON object, or - for standard input")
     .option("--url <url>", "the server", DEFAULT_URL)
-    .option("--timeout <ms>", "how long to wait", Number)
+    .option("--timeout <ms>", "how long to wait, in milliseconds", milliseconds)
     .option("--wait", "where a person has to approve it, wait for that instead of saying so")
     .option(...DELEGATION)
     .option(...GATEWAY)
