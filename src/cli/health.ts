@@ -90,6 +90,14 @@ export class Health {
     };
   }
 
+  /** A failed archive is a warning: the ledger keeps everything until a later turn succeeds. */
+  watchArchive(retention: { readonly problem: string | undefined }): void {
+    this.#checks.archive = () => {
+      const { problem } = retention;
+      return { warning: problem === undefined ? undefined : `the ledger is not archived or pruned: ${problem}` };
+    };
+  }
+
   /** Changes that wait for the ledger; see `pendingReasons`. */
   watchRecords(pending: () => readonly string[]): void {
     this.#checks.records = () => {

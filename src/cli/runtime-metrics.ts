@@ -28,6 +28,8 @@ export interface MonitoredParts {
   readonly watcher: Pick<PolicyWatcher, "ageMs" | "refusal">;
   /** Policy changes that wait for the ledger. */
   readonly pendingPolicies: () => number;
+  /** Why the ledger could not be archived or pruned the last time. */
+  readonly archiveProblem: () => string | undefined;
   readonly storage?: Pick<Storage, "challenges" | "replicas" | "feed"> | undefined;
   readonly retained?: { readonly bytes: RetainedBytes; readonly max: number };
 }
@@ -50,6 +52,13 @@ export function watchRuntime(parts: MonitoredParts): () => void {
       "1 while the policy files are invalid and an earlier policy is in force, otherwise 0",
       "",
       watcher.refusal === undefined ? 0 : 1,
+      "max",
+    ),
+    gauge(
+      "portcullis.ledger.archive.failing",
+      "1 while closed files of the ledger could not be archived or pruned the last time, otherwise 0",
+      "",
+      parts.archiveProblem() === undefined ? 0 : 1,
       "max",
     ),
     ...(retained

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { startRetention } from "../../src/cli/gateway/retention.js";
 import { directoryArchive, type Ledger, openLedger, verify } from "../../src/ledger/index.js";
 import { createTelemetry } from "../../src/telemetry/index.js";
-import { root } from "./serving.js";
+import { portcullis, root, serve } from "./serving.js";
 
 const S3rver = createRequire(import.meta.url)("s3rver");
 const ORIGIN = "example.com/archive";
@@ -161,16 +161,63 @@ describe("retention", () => {
     const archive = directoryArchive(join(scratch, "retained-copies"));
     const telemetry = createTelemetry({ serviceName: "test", log: { level: "critical" } });
     const ledger = await openLedger({ dir: ledgerDir, origin: ORIGIN, maxSegmentBytes: 20_000, compress: true });
-    const stop = startRetention(ledger, { archive, keepBytes: 10_000, close: async () => {} }, telemetry, 20);
+    const retention = startRetention(ledger, { archive, keepBytes: 10_000, close: async () => {} }, telemetry, 20);
     await write(ledger, 200);
     await vi.waitFor(() => expect(existsSync(join(ledgerDir, "pruned"))).toBe(true), { timeout: 30_000 });
-    await stop();
+    await retention.close();
     await ledger.close();
     await telemetry.shutdown();
     expect((await verify(ledgerDir)).pruned).toBeGreaterThan(0);
     const whole = await verify(ledgerDir, { archive });
     expect(whole).toMatchObject({ ok: true, from: 0 });
     expect(whole.to).toBeGreaterThan(400);
+  });
+
+  it("reports an archive that fails as a warning and a metric, and a later start archives and prunes", async () => {
+    const dir = join(scratch, "failing");
+    const blocked = join(scratch, "a-file");
+    writeFileSync(blocked, "not a directory");
+    const first = await serve(["--log-level", "critical"], { dir });
+    await first.stop();
+    // A second file, so that the first is closed and has to be archived.
+    const ledgerDir = join(dir, "ledger");
+    const origin = readFileSync(join(ledgerDir, "checkpoint"), "utf8").split("\n")[0] as string;
+    const ledger = await openLedger({ dir: ledgerDir, origin, maxSegmentBytes: 2_000 });
+    for (let i = 0; i < 4; i++) await write(ledger, 10);
+    await ledger.close();
+    const serving = await serve(["--log-level", "critical", "--archive", join(blocked, "x"), "--outcomes", "flush"], {
+      dir,
+    });
+    try {
+      const authorization = `Bearer ${readFileSync(join(dir, "operator.token"), "utf8").trim()}`;
+      const get = (path: string): Promise<Response> =>
+        fetch(new URL(path, serving.admin), { headers: { authorization } });
+      await vi.waitFor(
+        async () => {
+          const ready = await get("/readyz");
+          expect(ready.status).toBe(200);
+          const { components } = (await ready.json()) as { components: Record<string, { warning?: string }> };
+          expect(components.archive?.warning).toContain("the ledger is not archived or pruned");
+        },
+        { timeout: 30_000 },
+      );
+      expect(await (await get("/metrics")).text()).toContain("\nportcullis_ledger_archive_failing 1");
+    } finally {
+      await serving.stop();
+    }
+    const copies = join(scratch, "failing-copies");
+    const again = await serve(["--log-level", "critical", "--archive", copies, "--keep-size", "0"], { dir });
+    try {
+      await vi.waitFor(() => expect(existsSync(join(ledgerDir, "pruned"))).toBe(true), { timeout: 30_000 });
+      expect(portcullis(["--dir", dir, "audit", "tail", "--all", "-n", "5"])).toMatchObject({ code: 0 });
+      expect(portcullis(["--dir", dir, "audit", "rotate-key"])).toMatchObject({ code: 0, stderr: "" });
+    } finally {
+      await again.stop();
+    }
+    expect(await verify(ledgerDir)).toMatchObject({ ok: true });
+    expect(await verify(ledgerDir, { archive: directoryArchive(copies) })).toMatchObject({ ok: true, from: 0 });
+    // What was pruned does not keep the ledger from starting under the checkpoint that the store has.
+    await (await serve(["--log-level", "critical"], { dir })).stop();
   });
 
   it("refuses to prune without a place where pruned records go", async () => {

@@ -57,30 +57,36 @@ async function retain(ledger: Ledger, options: RetentionOptions, from: number, s
   return to;
 }
 
+export interface RunningRetention {
+  /** Why the last turn failed; undefined after one that succeeded. */
+  readonly problem: string | undefined;
+  close(): Promise<void>;
+}
+
 /** Retains now and every minute. A failure is logged and tried again; the ledger keeps everything meanwhile. */
 export function startRetention(
   ledger: Ledger,
   options: RetentionOptions,
   { log }: Pick<Telemetry, "log">,
   everyMs = EVERY_MS,
-): () => Promise<void> {
+): RunningRetention {
   const stop = new AbortController();
-  let failed = false;
+  let problem: string | undefined;
   let from = 0;
   let running: Promise<void> | undefined;
   const turn = (): void => {
     running ??= retain(ledger, options, from, stop.signal)
       .then((next) => {
-        if (failed) log.notice("archiving the ledger recovered");
-        failed = false;
+        if (problem !== undefined) log.notice("archiving the ledger recovered");
+        problem = undefined;
         from = next;
       })
       .catch((error: Error) => {
         if (stop.signal.aborted) return;
         // What was taken for archived may not be: look at all of it again.
         from = 0;
-        failed = true;
-        log.error("the ledger could not be archived or pruned", { problem: error.message });
+        problem = error.message;
+        log.error("the ledger could not be archived or pruned", { problem });
       })
       .finally(() => {
         running = undefined;
@@ -89,10 +95,15 @@ export function startRetention(
   turn();
   const timer = setInterval(turn, everyMs);
   timer.unref();
-  return async () => {
-    clearInterval(timer);
-    stop.abort();
-    await Promise.race([running, new Promise((resolve) => setTimeout(resolve, 1_000).unref())]);
-    await options.close();
+  return {
+    get problem() {
+      return problem;
+    },
+    async close() {
+      clearInterval(timer);
+      stop.abort();
+      await Promise.race([running, new Promise((resolve) => setTimeout(resolve, 1_000).unref())]);
+      await options.close();
+    },
   };
 }

@@ -234,7 +234,9 @@ async function open(
     await endRegistration();
   });
   endRegistration = await registry.begin(ledger);
-  if (options.retention) opened.push(startRetention(ledger, options.retention, telemetry));
+  const retention = options.retention && startRetention(ledger, options.retention, telemetry);
+  opened.push(() => retention?.close());
+  if (retention) health.watchArchive(retention);
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
   const delegations = workflow?.voices(storage.once) ?? [];
@@ -356,6 +358,7 @@ async function open(
       ledger,
       watcher,
       pendingPolicies: () => (watcher.pending ? 1 : 0) + applications.pendingPolicies,
+      archiveProblem: () => retention?.problem,
       storage,
       retained: { bytes: retained, max: limits.maxRetainedBytes },
     }),
