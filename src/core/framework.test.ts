@@ -6,14 +6,14 @@ import { coreTools } from "./core-tools.js";
 import { callTool, ruleOf } from "./fixtures/calling.js";
 import { memoryValues } from "./fixtures/memory-values.js";
 
-function logInto(lines: string[]) {
+function logInto(lines: string[], level: "debug" | "notice" = "debug") {
   const stream = new Writable({
     write(chunk, _, done) {
       lines.push(String(chunk));
       done();
     },
   });
-  return createTelemetry({ log: { stream, format: "json", level: "debug" }, env: {} }).log;
+  return createTelemetry({ log: { stream, format: "json", level }, env: {} }).log;
 }
 
 describe("core.framework.getConfigValue", () => {
@@ -62,6 +62,14 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(lines[0]).not.toContain("s3cret-value");
   });
 
+  it("is written at the default log level of a gateway when the caller names no level", async () => {
+    const written: string[] = [];
+    const quiet = coreTools({ id: "blog" }, { log: logInto(written, "notice") });
+    await callTool(quiet, "core.framework.logFrameworkMessage", { message: "half way" });
+    expect(written).toHaveLength(1);
+    expect(JSON.parse(written[0] ?? "")).toMatchObject({ level: "notice", fields: { source: "agent" } });
+  });
+
   it("is in the trace of the call too, and in no other application's", async () => {
     const exporter = new InMemorySpanExporter();
     const tracer = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }).getTracer("test");
@@ -77,7 +85,7 @@ describe("core.framework.logFrameworkMessage", () => {
     other.end(end);
     span.end(end);
     const said = exporter.getFinishedSpans().map(({ events }) => events.map(({ attributes }) => attributes));
-    expect(said).toEqual([[], [{ "portcullis.note.level": "info", "portcullis.note.message": "half way" }]]);
+    expect(said).toEqual([[], [{ "portcullis.note.level": "notice", "portcullis.note.message": "half way" }]]);
   });
 
   it("is bounded", async () => {

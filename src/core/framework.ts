@@ -47,7 +47,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       input: {
         type: "object",
         properties: {
-          level: { enum: LEVELS, description: "info by default." },
+          level: { enum: LEVELS, description: "notice by default." },
           message: { type: "string", minLength: 1, maxLength: MAX_MESSAGE_CHARS },
           fields: {
             type: "object",
@@ -69,8 +69,13 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       handler: ({ level, message, fields }, { agent, traceId }) => {
         // The gateway's own facts stand outside of `said`, where no name of the caller's can take their place.
         const said = fields === undefined ? {} : { said: escaped(fields as JsonObject) };
-        services.log.log(level ?? "info", visible(message), { app: app.id, agent, source: "agent", ...said }, traceId);
-        services.note?.(app.id, traceId, level ?? "info", message);
+        services.log.log(
+          level ?? "notice",
+          visible(message),
+          { app: app.id, agent, source: "agent", ...said },
+          traceId,
+        );
+        services.note?.(app.id, traceId, level ?? "notice", message);
         return { structuredContent: { logged: true } };
       },
     }),

@@ -135,6 +135,7 @@ function rendered(gateway: Gateway, proposal: Proposal, route: Route, result: Js
     `\`${route.name}\` ran, but ${told}: ask for less at once, or raise maxResultBytes`,
     {
       suggestions: ["Ask for less at once", "Raise maxResultBytes"],
+      retryable: false,
       extra: { tool_name: route.name, bytes, max_bytes: maxResultBytes },
     },
   );

@@ -3,6 +3,7 @@
 
 import {
   asFault,
+  ERROR_PAGE_PATH,
   errorData,
   Fault,
   httpStatus,
@@ -13,6 +14,7 @@ import {
 import { Cancel } from "./cancel.js";
 import { authenticateHeader, retryHeader } from "./dress.js";
 import type { Asking, Endpoint } from "./endpoint.js";
+import { ERROR_PAGE_HEADERS, errorPage } from "./error-page.js";
 import { callNamed, PLAIN_REVISION, startNamedCall } from "./invoke.js";
 import type { DocumentKind } from "./lists.js";
 import { refusedTrace } from "./refused.js";
@@ -26,6 +28,10 @@ const DOCUMENTS: Readonly<Record<string, DocumentKind>> = { "/openapi.json": "op
 export function httpDoor(endpoint: Endpoint, request: Asking): boolean {
   if (request.path === endpoint.mcpPath) {
     void sessionDoor(endpoint, request);
+    return true;
+  }
+  if (request.path === ERROR_PAGE_PATH && request.method === "GET") {
+    request.reply.end(errorPage(), { headers: ERROR_PAGE_HEADERS });
     return true;
   }
   const document = request.method === "GET" ? DOCUMENTS[request.path] : undefined;

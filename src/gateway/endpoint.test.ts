@@ -236,6 +236,25 @@ describe("a call", () => {
     expect(answer.result.structuredContent.suggestions.length).toBeGreaterThan(0);
   });
 
+  it("that crashes can be retried, and its author can name a page about the error", async () => {
+    const failing = (documentationUrl: unknown) => () => {
+      throw Object.assign(new Error("disk full"), { documentationUrl });
+    };
+    const open = { noGuardrailRequired: true };
+    const server = createServer("crashing", { policy: "permit (principal, action, resource);" })
+      .tool("own", "", {}, failing("https://example.com/disk"), open)
+      .tool("script", "", {}, failing("javascript:alert(1)"), open);
+    const line = await rawLine(server);
+    const own = await line.ask("tools/call", modern(callOf("own")));
+    expect(own.result.structuredContent).toMatchObject({
+      code: "TOOL_FAILURE",
+      retryable: true,
+      documentation_url: "https://example.com/disk",
+    });
+    const script = await line.ask("tools/call", modern(callOf("script")));
+    expect(script.result.structuredContent.documentation_url).toBe("/docs/errors#tool_failure");
+  });
+
   it("to a tool that calls tools passes the gate at every step, to a bounded depth", async () => {
     const policy = 'permit (principal, action in [Action::"twice", Action::"forever"], resource);';
     const denied = await rawLine(testServer({ policy }));

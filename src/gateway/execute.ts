@@ -125,7 +125,20 @@ function inputRequired(gateway: Gateway, grant: Grant, route: Route, round: Roun
 
 function toolFailed(error: unknown): Fault {
   const message = error instanceof Error ? error.message : String(error);
-  return new Fault("ToolExecution", message === "" ? "the tool failed without a message" : message, { cause: error });
+  const documentation = documentationOf(error);
+  return new Fault("ToolExecution", message === "" ? "the tool failed without a message" : message, {
+    cause: error,
+    ...(documentation === undefined ? {} : { extra: { documentation_url: documentation } }),
+  });
+}
+
+const MAX_URL_CHARS = 2_048;
+
+/** The page that the author of a tool names for an error: its `documentationUrl`, where that is a URL of the web. */
+function documentationOf(error: unknown): string | undefined {
+  const url = (error as { documentationUrl?: unknown } | null | undefined)?.documentationUrl;
+  if (typeof url !== "string" || url.length > MAX_URL_CHARS || !URL.canParse(url)) return undefined;
+  return /^https?:$/.test(new URL(url).protocol) ? url : undefined;
 }
 
 /** A tool's time. It stands still while the call waits for an answer from the client. */

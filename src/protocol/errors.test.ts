@@ -52,7 +52,7 @@ describe("an error object", () => {
       trace_id: "t1",
       retryable: false,
       suggestions: ["Use a path under ~/code"],
-      documentation_url: "docs/errors.md#policy_deny",
+      documentation_url: "/docs/errors#policy_deny",
       path: "/etc/passwd",
     });
   });

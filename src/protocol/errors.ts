@@ -64,7 +64,7 @@ export const ERRORS = {
   ChallengePending: row("policy", "CHALLENGE", -32006, -31006, 403, "retry model", "Action requires approval"),
   GuardrailBlocked: row("policy", "GUARDRAIL_BLOCKED", -32007, -31007, 403, "model", "Blocked by a guardrail"),
   RateLimited: row("policy", "RATE_LIMITED", -32008, -31008, 429, "retry model", "Over a rate limit"),
-  ToolExecution: row("tool", "TOOL_FAILURE", -32003, -31003, 502, "model", "Tool failed"),
+  ToolExecution: row("tool", "TOOL_FAILURE", -32003, -31003, 502, "retry model", "Tool failed"),
   ToolTimeout: row("tool", "TIMEOUT", -32003, -31003, 504, "retry model", "Tool timed out"),
   Unavailable: row("tool", "UNAVAILABLE", -32003, -31003, 503, "retry model", "The server behind it is unavailable"),
   Downstream: row("tool", "DOWNSTREAM_ERROR", -32003, -31003, 502, "", "The server behind it answered with an error"),
@@ -77,8 +77,14 @@ export const ERRORS = {
 
 export type ErrorType = keyof typeof ERRORS;
 
-/** Where the words behind a stable name are written down; relative to the package unless an operator sets a base. */
-export const DOCUMENTATION_BASE = "docs/errors.md";
+/** The path where every HTTP endpoint serves the page about errors, without a credential. */
+export const ERROR_PAGE_PATH = "/docs/errors";
+let documentationBase = ERROR_PAGE_PATH;
+
+/** Sets the address of the page that `documentation_url` names; until then it is relative to the server's own address. */
+export function setDocumentationBase(url: string): void {
+  documentationBase = url;
+}
 
 /**
  * `_meta` key that names who made a message: `gateway`, or `server:NAME`. A gateway removes it from everything that
@@ -107,6 +113,8 @@ export interface FaultDetail {
   rule?: string;
   field?: string;
   suggestions?: readonly string[];
+  /** Where this failure differs from others of its type. */
+  retryable?: boolean;
   /** More facts for the caller, e.g. `tool_name`, `timeout_ms`, `challenge`. */
   extra?: Readonly<Record<string, unknown>>;
   /** HTTP's `WWW-Authenticate`: where to get a credential that would do. */
@@ -137,8 +145,8 @@ export class Fault extends Error {
 }
 
 export function errorData(fault: Fault, traceId: string): ErrorData {
-  const { code, retryable } = ERRORS[fault.type];
-  const { rule, field, suggestions, extra } = fault.detail;
+  const { code } = ERRORS[fault.type];
+  const { rule, field, suggestions, extra, retryable = ERRORS[fault.type].retryable } = fault.detail;
   return {
     code,
     error_type: fault.type,
@@ -148,7 +156,7 @@ export function errorData(fault: Fault, traceId: string): ErrorData {
     trace_id: traceId,
     retryable,
     suggestions: [...(suggestions ?? [])],
-    documentation_url: `${DOCUMENTATION_BASE}#${code.toLowerCase()}`,
+    documentation_url: `${documentationBase}#${code.toLowerCase()}`,
     ...extra,
   };
 }

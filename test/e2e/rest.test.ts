@@ -4,6 +4,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ERRORS } from "../../src/protocol/index.js";
 import { permitAll } from "../../src/server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { root } from "./serving.js";
@@ -110,6 +111,27 @@ describe("POST /tools/{name}", () => {
       { content: [{ type: "text", text: "http says a" }] },
     ]);
     expect(await post("missing")).toMatchObject([404, { error: { code: "TOOL_NOT_FOUND" } }]);
+  });
+});
+
+describe("documentation_url", () => {
+  it("leads to a section of a page that the gateway serves without a credential", async () => {
+    const [, { error }] = (await post("missing")) as [number, { error: { documentation_url: string } }];
+    expect(error.documentation_url).toBe("/docs/errors#tool_not_found");
+    const page = await fetch(new URL(error.documentation_url, world.url));
+    expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    const html = await page.text();
+    for (const { code } of Object.values(ERRORS)) expect(html).toContain(`<h2 id="${code.toLowerCase()}">${code}</h2>`);
+    expect(html).toContain("<code>ToolNotFound</code>");
+  });
+
+  it.each([
+    [{ publicUrl: "https://gateway.example/mcp" }, "https://gateway.example/docs/errors#unauthenticated"],
+    [{ documentationUrl: "https://docs.example/errors" }, "https://docs.example/errors#unauthenticated"],
+  ])("has the configured base %o", async (options, expected) => {
+    await using configured = await deploy(permitAll, options);
+    const response = await fetch(new URL("/catalog.json", configured.url), { headers: { authorization: "Bearer x" } });
+    expect(await response.json()).toMatchObject({ error: { documentation_url: expected } });
   });
 });
 

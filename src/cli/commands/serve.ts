@@ -116,6 +116,11 @@ export function addServe(program: Command): void {
     .option("--approval-webhook <url>", "tell this address, signed, when a call waits for a person")
     .option("--oauth <file>", "accept access tokens of the issuers in this file, for applications")
     .option("--public-url <url>", "where the world reaches this gateway, to describe it to authorization servers")
+    .option(
+      "--documentation-url <url>",
+      "the page that error objects refer to (default: /docs/errors of this gateway)",
+      webUrl,
+    )
     .option("--shutdown-delay <seconds>", "keep serving this long after /readyz fails at SIGTERM", seconds, 0)
     .option("--shutdown-timeout <seconds>", "time for calls under way at SIGTERM", seconds, 30)
     .option(
@@ -134,4 +139,9 @@ export function addServe(program: Command): void {
       const out = outFor(command);
       await serve(dir, module, options, out);
     });
+}
+
+function webUrl(text: string): string {
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
+  throw new InvalidArgumentError(`\`${text}\` is not a valid URL: expected http:// or https://`);
 }

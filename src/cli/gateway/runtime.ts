@@ -31,7 +31,7 @@ import {
 } from "../../gateway/index.js";
 import { type Identify, localIdentity } from "../../identity/index.js";
 import type { Ledger, OutcomeDurability } from "../../ledger/index.js";
-import { RetainedBytes } from "../../protocol/index.js";
+import { ERROR_PAGE_PATH, RetainedBytes, setDocumentationBase } from "../../protocol/index.js";
 import type { Sealer, Storage } from "../../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../../telemetry/index.js";
 import { defineServer } from "../../tool/index.js";
@@ -89,6 +89,10 @@ export interface GatewayRuntimeOptions {
   tcp?: Parameters<typeof listenTcp>[1];
   websocket?: Parameters<typeof listenWebSocket>[1];
   admin?: { host: string; port: number };
+  /** The address under which clients reach this gateway, where it is not the one it listens on. */
+  publicUrl?: string;
+  /** The page that `documentation_url` of errors leads to; the gateway's own unless given. */
+  documentationUrl?: string;
   /** Where people reach the admin port; its own address unless given. */
   adminUrl?: string;
   /** The admin port of this machine, also where another worker serves it. */
@@ -431,6 +435,7 @@ async function open(
     opened.push(() => webhook.close());
   }
   const listeners = await listenAll(options, lobby, () => applications.endStreams(), opened);
+  setDocumentationBase(options.documentationUrl ?? documentationPage(options.publicUrl, listeners.length > 0));
   health.started();
   const servers = new ServerMetrics(applications);
   telemetry.metrics.addSource(() => servers.families());
@@ -459,6 +464,15 @@ async function open(
       return reload;
     },
   };
+}
+
+/**
+ * Never the address that the gateway listens on, which is internal behind a proxy: without a public address the URL is
+ * relative to the one that the caller used. A caller on stdio runs on this machine and can read the file of the package.
+ */
+function documentationPage(publicUrl: string | undefined, isListening: boolean): string {
+  if (publicUrl !== undefined) return `${new URL(publicUrl).origin}${ERROR_PAGE_PATH}`;
+  return isListening ? ERROR_PAGE_PATH : new URL("../../../docs/errors.md", import.meta.url).href;
 }
 
 /** Who calls where no way to identify callers is configured: the local user, by loopback or stdio. */

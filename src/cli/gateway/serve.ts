@@ -69,6 +69,7 @@ export interface ServeApplicationsOptions extends ServeLimits, RetentionFlags {
   isSilent?: boolean;
   oauth?: string;
   publicUrl?: string;
+  documentationUrl?: string;
   localAccess?: boolean;
   /** Seconds. */
   shutdownDelay: number;
@@ -175,6 +176,8 @@ export function runtimeOptions(
     limits: { ...served?.gatewayLimits, ...limitsFor(options) },
     ...inProcessOptions(options, served),
     ...(options.approvalWebhook === undefined ? {} : { webhook: webhookOf(options.approvalWebhook) }),
+    ...(options.publicUrl === undefined ? {} : { publicUrl: options.publicUrl }),
+    ...(options.documentationUrl === undefined ? {} : { documentationUrl: options.documentationUrl }),
     oauth: downstreamOAuth({ allow: options.allowPrivate ?? [], publicUrl: options.publicUrl }),
     identity: identityFor(options),
     ...(options.stdio
