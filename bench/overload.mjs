@@ -175,6 +175,8 @@ else {
     `goodput: ${goodput.toFixed(0)}/s of ${capacity.toFixed(0)}/s at capacity, ${((100 * goodput) / capacity).toFixed(1)} %`,
   );
   console.log(
-    `p99 of the quiet application: ${beside.toFixed(1)} ms, ${(beside / alone).toFixed(2)} × of ${alone.toFixed(1)} ms alone`,
+    beside === undefined
+      ? "the quiet application had no successful call beside the overload"
+      : `p99 of the quiet application: ${beside.toFixed(1)} ms, ${(beside / alone).toFixed(2)} × of ${alone.toFixed(1)} ms alone`,
   );
 }
