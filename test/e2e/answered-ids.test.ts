@@ -116,6 +116,8 @@ async function stdio(): Promise<Line> {
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const answers = new Answers();
+  // A large message is answered before all of it is written; the rest fails when the process is ended.
+  child.stdin?.on("error", () => {});
   readLines(child.stdout as NodeJS.ReadableStream, answers);
   return {
     send: (text) => void child.stdin?.write(endLine(text)),
@@ -130,6 +132,7 @@ async function stdio(): Promise<Line> {
 async function tcp(): Promise<Line> {
   const { hostname, port } = new URL(serving.urls[1] as string);
   const socket: Socket = connect(Number(port), hostname);
+  socket.on("error", () => {});
   const answers = new Answers();
   readLines(socket, answers);
   return {
