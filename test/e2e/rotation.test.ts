@@ -1,5 +1,6 @@
 // Keys are replaced while gateways run, the seal key is lost, and the store is led back by one level.
 
+import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -197,5 +198,27 @@ describe("the way back by one version", { timeout: 120_000 }, () => {
     const again = await open();
     expect((await again.applications.get("blog"))?.revision).toBe(1);
     await again.close();
+  });
+});
+
+describe("portcullis secret reseal", () => {
+  it("seals secrets again with the first key, so that the older key is not needed any more", async () => {
+    const at = (...args: string[]): string[] => ["--dir", base, ...args];
+    ok(at("app", "add", "blog"));
+    ok(at("secret", "set", "blog", "db"), "hunter2");
+    const file = join(base, "seal.key");
+    const old = readFileSync(file, "utf8").trim();
+    const fresh = randomBytes(32).toString("base64");
+    writeFileSync(file, `${fresh}\n${old}\n`, { mode: 0o600 });
+    expect(ok(at("secret", "reseal", "blog")).resealed).toHaveLength(1);
+    expect(ok(at("secret", "reseal", "blog")).resealed).toEqual([]);
+    const store = await openStorage(`sqlite:${join(base, "portcullis.db")}`, { sweepMs: 0 });
+    try {
+      const found = await store.secrets.get("blog", "db");
+      const sealer = createSealer([Buffer.from(fresh, "base64")]);
+      expect(found && sealer.open({ kind: "secret", app: "blog", name: "db" }, found.sealed)).toBe("hunter2");
+    } finally {
+      await store.close();
+    }
   });
 });
