@@ -61,3 +61,19 @@ it("names the next step when the port of `serve --observe` is in use", async () 
     other.close();
   }
 });
+
+it("imports the other servers when a variable of one is not set, and names the one that is left out", () => {
+  const file = join(world.folder, "servers.json");
+  const servers = { good: { command: "x" }, bad: { command: "x", args: ["${NOT_SET_HERE}"] } };
+  writeFileSync(file, JSON.stringify({ mcpServers: servers }));
+  const imported = world.run("--json", "import", "--from", file, "--yes");
+  expect(imported.code, imported.stderr).toBe(0);
+  const plan = JSON.parse(imported.stdout) as { servers: { name: string }[]; skipped: { name: string; why: string }[] };
+  expect(plan.servers.map(({ name }) => name)).toEqual(["good"]);
+  expect(plan.skipped).toEqual([
+    expect.objectContaining({ name: "bad", why: expect.stringContaining("NOT_SET_HERE") }),
+  ]);
+  const named = world.run("import", "--from", file, "--only", "bad", "--yes");
+  expect(named.code).toBe(1);
+  expect(named.stderr).toContain("NOT_SET_HERE");
+});

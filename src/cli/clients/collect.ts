@@ -17,6 +17,8 @@ export interface Collected {
   readonly skipped: readonly { readonly name: string; readonly file: string; readonly why: string }[];
   /** Variables and inputs without a value, and what to do. */
   readonly missing: readonly string[];
+  /** The same by the server's name in the client's file. */
+  readonly unset: ReadonlyMap<string, readonly string[]>;
   /** Another of the same name counts before them; without it, they would. */
   readonly shadowed: readonly Converted[];
   /** Servers of other projects in the same files, which count only there. */
@@ -54,6 +56,7 @@ export async function collect(options: CollectOptions, around: Surroundings = he
   if (unknown !== undefined) throw new CliError(`there is no server \`${unknown}\` in ${read.files.join(", ")}`);
   const answers = options.mayAsk ? await askInputs(wanted, read.inputs, around) : new Map<string, string>();
   const missing = new Set<string>();
+  const unsetOf = new Map<string, readonly string[]>();
   const converting = (found: FoundServer): { converted: Converted; unset: readonly string[] } => {
     const variables = new Variables(
       { env: around.env, home: around.home, workspace: found.project ?? around.cwd, inputs: read.inputs, answers },
@@ -70,6 +73,7 @@ export async function collect(options: CollectOptions, around: Surroundings = he
       skipped.push({ name: found.name, file: found.file, why: `it is disabled, and ${why}` });
       return [];
     }
+    if (unset.length > 0) unsetOf.set(found.name, unset);
     for (const each of unset) missing.add(`${found.name}: ${each}`);
     return [converted];
   });
@@ -78,6 +82,7 @@ export async function collect(options: CollectOptions, around: Surroundings = he
     servers: distinct(servers),
     skipped,
     missing: [...missing],
+    unset: unsetOf,
     shadowed: behind.map((found) => converting(found).converted),
     elsewhere: read.elsewhere,
     warnings: read.warnings,

@@ -36,7 +36,7 @@ export interface ImportOptions extends StoreOptions {
 export async function importServers(command: Command, options: ImportOptions): Promise<void> {
   const out = outFor(command);
   const mayAsk = process.stdin.isTTY === true && options.yes !== true;
-  const collected = await collect({ from: options.from, only: options.only, mayAsk });
+  const collected = withoutUnset(await collect({ from: options.from, only: options.only, mayAsk }), options.only);
   refuse(collected);
   const plan = await look(command, options, collected);
   if (!out.json) out.data(plan, () => planText(plan, collected));
@@ -52,7 +52,18 @@ export async function importServers(command: Command, options: ImportOptions): P
   if (mayChange) out.note(next(options));
 }
 
-/** All that stands in the way, at once; nothing is imported by halves. */
+/** A server that lacks a value is left out and named; it stops the import only when no other is left or --only names it. */
+function withoutUnset(collected: Collected, only: readonly string[] | undefined): Collected {
+  const { servers, unset, skipped } = collected;
+  const ready = servers.filter(({ found }) => !unset.has(found.name));
+  if (only !== undefined || ready.length === 0 || ready.length === servers.length) return collected;
+  const leftOut = servers
+    .filter(({ found }) => unset.has(found.name))
+    .map(({ found: { name, file } }) => ({ name, file, why: (unset.get(name) ?? []).join("; ") }));
+  return { ...collected, servers: ready, missing: [], unset: new Map(), skipped: [...skipped, ...leftOut] };
+}
+
+/** Everything that stops the import, in one error; nothing is changed then. */
 function refuse({ servers, missing, files }: Collected): void {
   const problems = [
     ...missing,
