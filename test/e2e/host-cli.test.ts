@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { programOf } from "./in-process.js";
-import { root } from "./serving.js";
+import { portcullis, root } from "./serving.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-host-cli-")));
 const code = join(base, "code");
@@ -84,6 +84,12 @@ function piped(args: readonly string[], input: string) {
 }
 
 describe("policy", () => {
+  it("prints the schema of policy.yaml as the package ships it", () => {
+    const { code, stdout } = portcullis(["policy", "schema"]);
+    expect(code).toBe(0);
+    expect(stdout).toBe(readFileSync(join(root, "policy.schema.json"), "utf8"));
+  });
+
   it("show prints the file; as data, what it comes to on this machine", async () => {
     expect(await cli("policy show")).toMatchObject({ code: 0, stdout: POLICY });
     expect(await data("policy show")).toMatchObject({

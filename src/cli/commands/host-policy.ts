@@ -14,6 +14,14 @@ export function addHostPolicyCommands(policy: Command): void {
       (await actions()).showPolicy(command, hostFiles(options));
     });
 
+  policy
+    .command("schema")
+    .description("print the JSON Schema of policy.yaml, for editors and checks")
+    .action(async () => {
+      const { policySchemaText } = await import("../../host/index.js");
+      process.stdout.write(policySchemaText());
+    });
+
   withHostFiles(policy.command("validate"))
     .description("is the host's policy.yaml right? exit code 3 when not")
     .action(async (options: HostFileOptions, command: Command) => {
