@@ -169,3 +169,18 @@ describe("audit verify", () => {
     expect(stdout).toMatch(/replica-a\n✗/);
   });
 });
+
+describe("doctor", () => {
+  it("verifies every ledger, names each and the one that is damaged", () => {
+    const dir = join(data, "ledgers", "2");
+    const segment = join(dir, readdirSync(dir).find((name) => name.endsWith(".ndjson")) as string);
+    const before = readFileSync(segment, "utf8");
+    writeFileSync(segment, before.replace("call-2", "call-9"));
+    const { stdout } = run(project, ["--json", "doctor", "gateway", "--port", "0"]);
+    writeFileSync(segment, before);
+    const findings = JSON.parse(stdout) as { check: string; ok: boolean }[];
+    const checked = findings.filter(({ check }) => check.startsWith("ledger "));
+    expect(checked.map(({ check }) => check)).toEqual(NAMES.map((name) => `ledger ${name}`));
+    expect(checked.filter(({ ok }) => !ok).map(({ check }) => check)).toEqual(["ledger ledgers/2"]);
+  });
+});

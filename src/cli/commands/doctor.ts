@@ -11,6 +11,7 @@ import { EXIT, type ExitCode } from "../exit.js";
 import { type Finding, printFindings } from "../finding.js";
 import { knownAdmins } from "../gateway/admin-places.js";
 import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
+import { knownLedgers } from "../ledgers.js";
 import { outFor, shared } from "../options.js";
 import { servedApps, servedBy } from "../served.js";
 import { startGateway } from "../gateway/runtime.js";
@@ -58,7 +59,7 @@ async function examineGateway(command: Command, port: number): Promise<Finding[]
     space(dir),
     await portFree(port),
     ...(await policies(command)),
-    await ledger(command),
+    ...(await ledgers(command)),
     ...(await running(command)),
     ...(await serverSandboxFindings(statePaths(dir).dir)),
     await realCall(),
@@ -139,20 +140,21 @@ async function policyOf(command: Command, app: string, check: string): Promise<F
   }
 }
 
-async function ledger(command: Command): Promise<Finding> {
-  const { ledgerDir } = statePaths(shared(command).dir);
-  if (!existsSync(ledgerDir)) return { check: "ledger", ok: true, detail: "none yet" };
+/** Every ledger of the data directory and of hosts, as `portcullis audit verify` reads them. */
+async function ledgers(command: Command): Promise<Finding[]> {
+  const known = knownLedgers(command);
+  if (known.length === 0) return [{ check: "ledger", ok: true, detail: "none yet" }];
+  return Promise.all(known.map(({ name, path }) => ledgerAt(path, known.length === 1 ? "ledger" : `ledger ${name}`)));
+}
+
+async function ledgerAt(path: string, check: string): Promise<Finding> {
   try {
-    const result = await verify(ledgerDir);
+    const result = await verify(path);
     const detail = result.ok ? `${result.to} records, all good` : (result.problems[0]?.message ?? "does not verify");
-    return {
-      check: "ledger",
-      ok: result.ok,
-      detail,
-      remedy: "run `portcullis audit verify` and keep a copy before you touch it",
-    };
+    const remedy = "run `portcullis audit verify` and keep a copy before you touch it";
+    return { check, ok: result.ok, detail, remedy };
   } catch (error) {
-    return { check: "ledger", ok: false, detail: (error as Error).message, remedy: "run `portcullis audit verify`" };
+    return { check, ok: false, detail: (error as Error).message, remedy: "run `portcullis audit verify`" };
   }
 }
 
