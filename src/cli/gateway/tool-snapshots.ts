@@ -1,10 +1,12 @@
 // The tools that each application served last, in the data directory: commands that check, explain and test policies read
 // them, also while no gateway runs.
 
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toolSummaries } from "../../gateway/index.js";
+import { inSlices } from "../../protocol/index.js";
 import type { ServerDefinition } from "../../tool/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 import type { ServedTool } from "../voices.js";
@@ -19,12 +21,20 @@ export function servedTools(server: ServerDefinition, readOnly: ReadonlySet<stri
   }));
 }
 
-/** `ToolSnapshots` writes one file per application, and only when its tools have changed. */
+/** More than this is not written: a server chooses how much it lists. */
+const MAX_BYTES = 16 * 1024 * 1024;
+
+/**
+ * `ToolSnapshots` writes one file per application, and only when its tools have changed. Of changes that follow each other
+ * the last one is written.
+ */
 export class ToolSnapshots {
   readonly #directory: string;
   readonly #telemetry: Telemetry;
+  /** Digest of what was written, by application. */
   readonly #written = new Map<string, string>();
-  #writing: Promise<void> = Promise.resolve();
+  readonly #pending = new Map<string, () => readonly ServedTool[]>();
+  #writing: Promise<void> | undefined;
 
   constructor(dataDirectory: string, telemetry: Telemetry) {
     this.#directory = join(dataDirectory, DIRECTORY);
@@ -32,28 +42,55 @@ export class ToolSnapshots {
   }
 
   put(app: string, server: ServerDefinition, readOnly: ReadonlySet<string>): void {
-    const text = `${JSON.stringify(servedTools(server, readOnly))}\n`;
-    if (this.#written.get(app) === text) return;
-    this.#written.set(app, text);
-    this.#writing = this.#writing.then(() => this.#write(app, text));
+    this.#pending.set(app, () => servedTools(server, readOnly));
+    this.#start();
   }
 
   /** Resolves when everything that was put is written. */
   async close(): Promise<void> {
-    await this.#writing;
+    while (this.#writing) await this.#writing;
   }
 
-  async #write(app: string, text: string): Promise<void> {
-    const file = fileOf(this.#directory, app);
-    try {
-      mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-      const part = `${file}.${process.pid}`;
-      await writeFile(part, text, { mode: 0o600 });
-      await rename(part, file);
-    } catch (error) {
-      // Served calls do not need it: the commands that read it report what is missing.
-      this.#telemetry.log.debug("tool snapshot not written", { app, problem: (error as Error).message });
+  #start(): void {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+      if (this.#pending.size > 0) this.#start();
+    });
+  }
+
+  async #writeAll(): Promise<void> {
+    for (const [app, tools] of this.#pending) {
+      this.#pending.delete(app);
+      try {
+        await this.#write(app, tools());
+      } catch (error) {
+        // Served calls do not need it: the commands that read it report what is missing.
+        this.#telemetry.log.debug("tool snapshot not written", { app, problem: (error as Error).message });
+      }
     }
+  }
+
+  async #write(app: string, tools: readonly ServedTool[]): Promise<void> {
+    const parts: string[] = [];
+    const hash = createHash("sha256");
+    let bytes = 0;
+    // In slices: an application may have thousands of tools, and others are served meanwhile.
+    await inSlices(tools, (tool) => {
+      if (bytes > MAX_BYTES) return;
+      const text = JSON.stringify(tool);
+      bytes += Buffer.byteLength(text);
+      hash.update(text);
+      parts.push(text);
+    });
+    if (bytes > MAX_BYTES) throw new Error(`the definitions have more than ${MAX_BYTES} bytes`);
+    const digest = hash.digest("base64url");
+    if (this.#written.get(app) === digest) return;
+    const file = fileOf(this.#directory, app);
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    const part = `${file}.${process.pid}`;
+    await writeFile(part, `[${parts.join(",\n")}]\n`, { mode: 0o600 });
+    await rename(part, file);
+    this.#written.set(app, digest);
   }
 }
 
