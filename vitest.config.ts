@@ -1,26 +1,41 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/setup/order.js";
 
 // Long runs (soak, a million cases, chaos) are `*.long.test.ts`; they run only when LONG is set (npm run test:long).
 const long = process.env.LONG === "1";
+const name = long ? "*.long.test.ts" : "*.test.ts";
+const MAX_WORKERS = 4;
 
 export default defineConfig({
   test: {
-    include: long ? ["src/**/*.long.test.ts", "test/**/*.long.test.ts"] : ["src/**/*.test.ts", "test/**/*.test.ts"],
     // Measurements print figures and judge nothing; they are run by name.
     exclude: [
       "**/node_modules/**",
       ...(long ? [] : ["**/*.long.test.ts"]),
       ...(process.env.CI ? ["**/measure.long.test.ts"] : []),
     ],
-    globalSetup: ["test/setup/programs.ts"],
     // Generous, because a busy machine is slow and a deadline is not a measurement.
-    testTimeout: long ? 3_600_000 : 180_000,
+    testTimeout: long ? 3_600_000 : 300_000,
     hookTimeout: 240_000,
+    expect: { poll: { timeout: 60_000 } },
     // Long runs fill limits that are counted for the whole machine, such as the processes of the sandbox's user: in CI
-    // they run one after the other.
-    maxWorkers: long && process.env.CI ? 1 : 2,
+    // they run one after the other. The others wait for processes and timers now and then: one more than there are cores.
+    maxWorkers: long && process.env.CI ? 1 : Math.min(availableParallelism() + 1, MAX_WORKERS),
+    sequence: { sequencer: LongestFirst },
     // A shared machine stalls now and then; what fails twice in a row has failed.
     retry: process.env.CI ? 1 : 0,
     reporters: ["default"],
+    projects: [
+      {
+        extends: true,
+        // The modules are loaded once a worker, not once a file: tests in src/ leave no global state behind.
+        test: { name: "unit", include: [`src/**/${name}`], isolate: long },
+      },
+      {
+        extends: true,
+        test: { name: "system", include: [`test/**/${name}`], globalSetup: ["test/setup/programs.ts"] },
+      },
+    ],
   },
 });

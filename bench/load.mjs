@@ -32,8 +32,21 @@ function post(body, headers) {
 }
 
 let next = 0;
+/** Without a handshake: each request says what it is. */
+const isModern = revision === "2026-07-28";
+const meta = isModern
+  ? {
+      _meta: {
+        "io.modelcontextprotocol/protocolVersion": revision,
+        "io.modelcontextprotocol/clientCapabilities": {},
+      },
+    }
+  : {};
 async function session() {
   if (revision === "none") return base;
+  if (isModern) {
+    return { ...base, "mcp-protocol-version": revision, "mcp-method": "tools/call", "mcp-name": "append" };
+  }
   const opened = await post(
     JSON.stringify({
       jsonrpc: "2.0",
@@ -62,7 +75,7 @@ async function worker() {
       jsonrpc: "2.0",
       id,
       method: "tools/call",
-      params: { name: "append", arguments: { text } },
+      params: { name: "append", arguments: { text }, ...meta },
     });
     const began = performance.now();
     const answer = await post(body, headers);

@@ -7,7 +7,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const types = new URL("client/index.js", new URL(process.env.PORTCULLIS_DIST ?? "../dist/", import.meta.url));
+const types = new URL("mcp/client/index.js", new URL(process.env.PORTCULLIS_DIST ?? "../dist/", import.meta.url));
 const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
 const ROUNDS = 3;
 const given = process.argv.slice(2).map(Number);

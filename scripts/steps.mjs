@@ -1,7 +1,7 @@
 // What the two commands have in common. Only Node's own modules: this runs before anything is installed.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -64,5 +64,7 @@ export function build({ force = false } = {}) {
   say("compiling …");
   rmSync(join(root, "dist"), { recursive: true, force: true });
   run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"]);
+  // What `portcullis gen` emits as it is: sources in three languages, not part of the program.
+  cpSync(join(root, "src/codegen/runtimes"), join(root, "dist/codegen/runtimes"), { recursive: true });
   writeFileSync(mark, "");
 }

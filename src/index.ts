@@ -1,6 +1,6 @@
 // The whole package through one door. Import a subpath (`portcullis/client`, `portcullis/server`, …) to load less.
 
-export * from "./client/index.js";
+export * from "./mcp/client/index.js";
 export {
   canonicalize,
   contentId,
@@ -9,7 +9,7 @@ export {
   type GateOptions,
   loadPolicy,
   MemoryApprovals,
-} from "./gate/index.js";
+} from "./policy/index.js";
 export { type Ledger, openLedger, prove, verify } from "./ledger/index.js";
 export { createServer, permitAll, Server } from "./server.js";
-export { defineTool } from "./tool/index.js";
+export { defineTool } from "./mcp/server/index.js";

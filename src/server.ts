@@ -1,23 +1,23 @@
 // `portcullis/server`: a schema-first MCP server. What it offers is defined step by step; every call to it takes the
 // same way through the gate as everywhere else.
 
-import type { Approvals, Gate, Guardrail, Limit, PolicySet, Principal, Voice } from "./gate/index.js";
+import type { Approvals, Gate, Guardrail, Limit, PolicySet, Principal, Check } from "./policy/index.js";
 import { createGateway, type Endpoint, type GatewayOptions } from "./gateway/index.js";
-import { isLoopbackHost, type JsonObject } from "./protocol/index.js";
-import { type InvokeOptions, ServerBuilder, type ServerOptions, type ToolResult } from "./tool/index.js";
+import { isLoopbackHost, type JsonObject } from "./mcp/index.js";
+import { type InvokeOptions, ServerBuilder, type ServerOptions, type ToolResult } from "./mcp/server/index.js";
 import type {
-  Handler,
+  TransportHandler,
   HttpServerOptions,
   Listener,
   StdioServerOptions,
   TcpServerOptions,
   WebSocketServerOptions,
-} from "./transport/index.js";
+} from "./mcp/transports/index.js";
 
-export type { Guardrail, GuardrailCall, Limit, Principal } from "./gate/index.js";
+export type { Guardrail, GuardrailCall, Limit, Principal } from "./policy/index.js";
 export type { GatewayLimits } from "./gateway/index.js";
-export * from "./tool/index.js";
-export type { Listener } from "./transport/index.js";
+export * from "./mcp/server/index.js";
+export type { Listener } from "./mcp/transports/index.js";
 
 /** Everyone may call everything: an explicit choice, because no policy at all denies every call. */
 export const permitAll = "permit (principal, action, resource);";
@@ -29,7 +29,7 @@ export interface RunOptions extends Omit<GatewayOptions, "server" | "gate"> {
   rateLimits?: readonly Limit[];
   approvals?: Approvals;
   /** More voices in every decision. */
-  voices?: readonly Voice[];
+  voices?: readonly Check[];
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
   /** A gate made elsewhere, in place of all the above. */
@@ -109,16 +109,16 @@ function requireLocal(options: ListenOptions): void {
   );
 }
 
-async function listenOn(handler: Handler, options: ListenOptions): Promise<Listener> {
+async function listenOn(handler: TransportHandler, options: ListenOptions): Promise<Listener> {
   switch (options.transport) {
     case "stdio":
-      return (await import("./transport/stdio.js")).listenStdio(handler, options);
+      return (await import("./mcp/transports/stdio.js")).listenStdio(handler, options);
     case "http":
-      return (await import("./transport/http.js")).listenHttp(handler, options);
+      return (await import("./mcp/transports/http.js")).listenHttp(handler, options);
     case "websocket":
-      return (await import("./transport/websocket.js")).listenWebSocket(handler, options);
+      return (await import("./mcp/transports/websocket.js")).listenWebSocket(handler, options);
     case "tcp":
-      return (await import("./transport/tcp.js")).listenTcp(handler, options);
+      return (await import("./mcp/transports/tcp.js")).listenTcp(handler, options);
     default:
       throw new TypeError(
         `listen: there is no transport ${JSON.stringify((options as { transport?: unknown }).transport)}; known are "stdio", "http", "websocket" and "tcp"`,

@@ -2,71 +2,16 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { builtinModules } from "node:module";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { describe, expect, it } from "vitest";
+import { MODULES, moduleOf } from "./modules.js";
 
-// The import map: which room may enter which. A room is entered by its index.ts; pure rooms do no I/O.
-const ROOMS: Readonly<Record<string, { pure?: true; mayEnter: readonly string[] }>> = {
-  protocol: { pure: true, mayEnter: [] },
-  lib: { mayEnter: [] },
-  lattice: { pure: true, mayEnter: ["protocol"] },
-  codegen: { pure: true, mayEnter: ["protocol", "lattice"] },
-  transport: { mayEnter: ["protocol"] },
-  gate: { mayEnter: ["protocol"] },
-  tool: { mayEnter: ["protocol"] },
-  ledger: { mayEnter: ["protocol", "lib"] },
-  telemetry: { mayEnter: ["protocol"] },
-  storage: { mayEnter: ["protocol"] },
-  oauth: { mayEnter: ["protocol"] },
-  identity: { mayEnter: ["protocol", "transport", "gate", "storage", "oauth"] },
-  host: { mayEnter: ["protocol", "gate", "tool", "lib"] },
-  core: { mayEnter: ["protocol", "gate", "tool", "host", "storage", "upstream", "telemetry"] },
-  upstream: { mayEnter: ["protocol", "transport", "telemetry", "host"] },
-  gateway: {
-    mayEnter: [
-      "protocol",
-      "transport",
-      "gate",
-      "tool",
-      "ledger",
-      "telemetry",
-      "identity",
-      "storage",
-      "upstream",
-      "core",
-    ],
-  },
-  client: { mayEnter: ["protocol", "transport", "gate", "tool", "ledger", "oauth"] },
-  admin: { mayEnter: ["protocol", "transport", "gate", "ledger", "telemetry", "storage"] },
-  cli: {
-    mayEnter: [
-      "protocol",
-      "transport",
-      "gate",
-      "tool",
-      "ledger",
-      "telemetry",
-      "identity",
-      "storage",
-      "host",
-      "core",
-      "gateway",
-      "client",
-      "admin",
-      "lattice",
-      "upstream",
-      "codegen",
-      "oauth",
-    ],
-  },
-};
-
-/** Files outside any room: the doors of the package. */
-const DOORS = new Set(["index.ts", "server.ts"]);
+/** Entry points of the package, outside every module. */
+const ENTRIES = new Set(["index.ts", "server.ts"]);
 
 function sources(root: string): string[] {
   return (
     readdirSync(root, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && entry.name.endsWith(".ts") && !/\.(test|contract)\.ts$/.test(entry.name))
-      // What tests alone use is no part of the product, and may read files.
+      // Fixtures are used by tests alone.
       .filter((entry) => !/[\\/]fixtures([\\/]|$)/.test(entry.parentPath))
       .map((entry) => join(entry.parentPath, entry.name))
   );
@@ -79,35 +24,47 @@ function importsOf(text: string): string[] {
   return [...text.matchAll(SPECIFIER)].map((match) => (match[1] ?? match[2] ?? match[3]) as string);
 }
 
-/** Everything that breaks the map, in words. Takes the tree as data, so that the check itself can be tested. */
+/** Everything that breaks the map. Takes the tree as data, so that the check itself can be tested. */
 export function violations(files: ReadonlyMap<string, string>): string[] {
   const found: string[] = [];
   for (const [file, text] of files) {
-    const room = file.includes("/") ? (file.split("/")[0] as string) : undefined;
-    if (room === undefined) {
-      if (!DOORS.has(file)) found.push(`${file} stands outside every room`);
-      continue;
-    }
-    const rules = ROOMS[room];
-    if (!rules) {
-      found.push(`${file}: room ${room} is not on the map`);
+    const module = moduleOf(file);
+    if (module === undefined) {
+      if (!ENTRIES.has(file)) found.push(`${file} belongs to no module of the map`);
       continue;
     }
     for (const specifier of importsOf(text)) {
-      if (specifier.startsWith(".")) found.push(...checkInside(file, room, rules, specifier));
-      else if (rules.pure && isBuiltin(specifier)) found.push(`${file}: pure room ${room} imports ${specifier}`);
+      if (specifier.startsWith(".")) found.push(...checkImport(file, module, specifier));
+      else if (MODULES[module]?.pure && isBuiltin(specifier)) {
+        found.push(`${file}: pure module ${module} imports ${specifier}`);
+      }
     }
   }
   return found;
 }
 
-function checkInside(file: string, room: string, rules: { mayEnter: readonly string[] }, specifier: string): string[] {
+function checkImport(file: string, module: string, specifier: string): string[] {
   const target = join(dirname(file), specifier).split(sep).join("/");
-  const [targetRoom, ...rest] = target.split("/");
-  if (rest.length === 0) return [`${file}: a room imports the package's own door ${target}`];
-  if (targetRoom === room) return [];
-  if (!rules.mayEnter.includes(targetRoom as string)) return [`${file}: ${room} may not enter ${targetRoom}`];
-  return rest.join("/") === "index.js" ? [] : [`${file}: ${targetRoom} is entered by its index.ts, not by ${target}`];
+  const targetModule = moduleOf(target);
+  if (targetModule === undefined) return [`${file}: a module imports the package's own entry point ${target}`];
+  if (targetModule === module) return [];
+  if (!MODULES[module]?.imports.includes(targetModule)) return [`${file}: ${module} may not import ${targetModule}`];
+  if (MODULES[targetModule]?.open || target === `${targetModule}/index.js`) return [];
+  return [`${file}: ${targetModule} is entered by its index.ts, not by ${target}`];
+}
+
+/** The edges that the files really have, as `from → to`. */
+function edges(files: ReadonlyMap<string, string>): Set<string> {
+  const found = new Set<string>();
+  for (const [file, text] of files) {
+    const module = moduleOf(file);
+    for (const specifier of importsOf(text)) {
+      if (module === undefined || !specifier.startsWith(".")) continue;
+      const target = moduleOf(join(dirname(file), specifier).split(sep).join("/"));
+      if (target !== undefined && target !== module) found.add(`${module} → ${target}`);
+    }
+  }
+  return found;
 }
 
 function isBuiltin(specifier: string): boolean {
@@ -120,39 +77,69 @@ function tree(root: string): Map<string, string> {
   return files;
 }
 
+/** The modules that a module reaches through the map, itself only through a cycle. */
+function reach(module: string, seen = new Set<string>()): Set<string> {
+  for (const next of MODULES[module]?.imports ?? []) {
+    if (seen.has(next)) continue;
+    seen.add(next);
+    reach(next, seen);
+  }
+  return seen;
+}
+
 describe("the import map", () => {
   const src = resolve(import.meta.dirname, "../src");
+  const files = tree(src);
 
-  it("holds for every source file", () => {
-    expect(violations(tree(src))).toEqual([]);
+  it("is followed by every source file", () => {
+    expect(violations(files)).toEqual([]);
   });
 
-  it("has a folder for every room that it names, with one door", () => {
-    for (const room of Object.keys(ROOMS)) {
-      const door = room === "cli" ? "main.ts" : "index.ts";
-      expect(existsSync(join(src, room, door)), `src/${room}/${door}`).toBe(true);
+  it("lists exactly the edges that exist", () => {
+    const listed = Object.entries(MODULES).flatMap(([name, { imports }]) => imports.map((to) => `${name} → ${to}`));
+    expect(listed.toSorted()).toEqual([...edges(files)].toSorted());
+  });
+
+  it("has no cycle", () => {
+    expect(Object.keys(MODULES).filter((name) => reach(name).has(name))).toEqual([]);
+  });
+
+  it("names directories that exist, each with one entry file unless it is open", () => {
+    for (const [name, { open }] of Object.entries(MODULES)) {
+      const entry = name === "cli" ? "main.ts" : open ? "." : "index.ts";
+      expect(existsSync(join(src, name, entry)), `src/${name}/${entry}`).toBe(true);
+    }
+  });
+
+  it("is the table of ARCHITECTURE.md", () => {
+    const page = readFileSync(resolve(import.meta.dirname, "../ARCHITECTURE.md"), "utf8");
+    for (const [name, { imports }] of Object.entries(MODULES)) {
+      const row = page.split("\n").find((line) => line.startsWith(`| \`${name}\` `));
+      expect(row, `the row of ${name}`).toBeDefined();
+      expect(row?.split("|").at(-2)?.trim()).toBe(imports.length === 0 ? "–" : imports.join(", "));
     }
   });
 
   it.each([
-    ["gate/a.ts", 'import { x } from "../gateway/index.js";', "gate may not enter gateway"],
-    ["gate/a.ts", 'import { x } from "../protocol/json.js";', "entered by its index.ts"],
-    ["gate/policy/a.ts", 'import type { x } from "../../transport/index.js";', "gate may not enter transport"],
-    ["attic/a.ts", "", "room attic is not on the map"],
-    ["loose.ts", "", "stands outside every room"],
-    ["protocol/a.ts", 'import { readFileSync } from "node:fs";', "pure room protocol imports node:fs"],
-    ["lattice/a.ts", 'import fs from "fs/promises";', "pure room lattice imports fs/promises"],
-    ["protocol/a.ts", 'const fs = await import("node:fs");', "pure room protocol imports node:fs"],
-    ["client/a.ts", 'export { x } from "../server.js";', "imports the package's own door"],
-  ])("finds what is wrong with %s: %s", (file, text, problem) => {
+    ["policy/a.ts", 'import { x } from "../gateway/index.js";', "policy may not import gateway"],
+    ["policy/a.ts", 'import { x } from "../mcp/json.js";', "entered by its index.ts"],
+    ["policy/cedar/a.ts", 'import type { x } from "../../mcp/transports/index.js";', "may not import mcp/transports"],
+    ["attic/a.ts", "", "belongs to no module"],
+    ["loose.ts", "", "belongs to no module"],
+    ["mcp/a.ts", 'import { readFileSync } from "node:fs";', "pure module mcp imports node:fs"],
+    ["lattice/a.ts", 'import fs from "fs/promises";', "pure module lattice imports fs/promises"],
+    ["mcp/a.ts", 'const fs = await import("node:fs");', "pure module mcp imports node:fs"],
+    ["mcp/client/a.ts", 'export { x } from "../../server.js";', "imports the package's own entry point"],
+  ])("rejects %s with %s", (file, text, problem) => {
     expect(violations(new Map([[file, text]])).join()).toContain(problem);
   });
 
-  it("accepts what is right", () => {
+  it("accepts imports that the map lists", () => {
     const fine = new Map([
-      ["gate/a.ts", 'import { x } from "../protocol/index.js";\nimport { y } from "./b.js";\nimport "node:fs";'],
+      ["policy/a.ts", 'import { x } from "../mcp/index.js";\nimport { y } from "./b.js";\nimport "node:fs";'],
+      ["cli/a.ts", 'import { z } from "../runtime/store/open.js";'],
       ["lattice/a.ts", 'import { z } from "refa";'],
-      ["server.ts", 'import { call } from "./gateway/call.js";'],
+      ["server.ts", 'import { call } from "./pipeline/index.js";'],
     ]);
     expect(violations(fine)).toEqual([]);
   });

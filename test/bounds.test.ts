@@ -2,7 +2,7 @@
 // and what may run before its record is on the disk.
 
 import { describe, expect, it } from "vitest";
-import { MemoryApprovals } from "../src/gate/index.js";
+import { MemoryApprovals } from "../src/policy/index.js";
 import type { Ledger } from "../src/ledger/index.js";
 import { anything, connected, newLedger, open, started } from "./whole.js";
 

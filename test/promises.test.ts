@@ -7,13 +7,13 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { describe, expect, it } from "vitest";
-import { DEFAULT_TIMEOUTS, McpError } from "../src/client/index.js";
-import { type Intent, MemoryApprovals, type Verdict } from "../src/gate/index.js";
+import { DEFAULT_TIMEOUTS, McpError } from "../src/mcp/client/index.js";
+import { type Intent, MemoryApprovals, type CheckResult } from "../src/policy/index.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../src/gateway/index.js";
 import { openLedger } from "../src/ledger/index.js";
 import type { RunOptions, Server } from "../src/server.js";
 import { createTelemetry } from "../src/telemetry/index.js";
-import { type CallContext, DEFAULT_SCHEMA_LIMITS } from "../src/tool/index.js";
+import { type CallContext, DEFAULT_SCHEMA_LIMITS } from "../src/mcp/server/index.js";
 import { anything, cleanups, connected, folder, META, newLedger, open, raw, recorded, started } from "./whole.js";
 
 /** CIDv1, json codec, sha2-256, in base32: written down here once more, from the specification. */
@@ -60,7 +60,7 @@ it("stdio_roundtrip", { timeout: 120_000 }, async () => {
 });
 
 /** A voice that agrees to everything and hears what was proposed. */
-function listening(hear: (intent: Intent) => void): (proposed: unknown, intent: Intent) => Verdict {
+function listening(hear: (intent: Intent) => void): (proposed: unknown, intent: Intent) => CheckResult {
   return (_, intent) => {
     hear(intent);
     return { effect: "permit", rules: [], reason: "" };
@@ -93,7 +93,7 @@ describe("one id for one call", () => {
 
     expect(ran).toEqual([canonical]);
     const records = (await recorded(ledger)).filter((record) => "args_cid" in record);
-    expect(records.map((record) => record.kind)).toEqual(["challenge", "decision", "decision", "outcome"]);
+    expect(records.map((record) => record.kind)).toEqual(["challenge", "decision", "challenge", "decision", "outcome"]);
     for (const record of records) expect(record).toMatchObject({ args_cid: cidOf(canonical) });
     expect([...intents]).toEqual([approved.intentId]);
     for (const record of records) if (record.kind === "decision") expect(record.intent).toBe(approved.intentId);

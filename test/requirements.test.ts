@@ -71,6 +71,19 @@ describe("the list of promises", () => {
     expect(problemsOf(row, readFile)).toEqual([]);
   });
 
+  it("names tests of recovery that are there", () => {
+    const text = readFileSync(join(ROOT, "docs/recovery.md"), "utf8");
+    const cited = [...text.matchAll(/`((?:src|test)\/[^`]+\.ts)`: ((?:"[^"]*"(?:, )?)+)/g)];
+    expect(cited.length).toBeGreaterThan(40);
+    const missing = cited.flatMap(([, file = "", names = ""]) =>
+      [...names.matchAll(/"([^"]*)"/g)]
+        .map(([, name = ""]) => name)
+        .filter((name) => !isTestName(readFile(file) ?? "", name))
+        .map((name) => `${file}: ${name}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
   it("has the ids of the gathered requirements", ({ skip }) => {
     if (!existsSync(GATHERED)) return skip("the gathered requirements are not beside this repository");
     const ids = [...readFileSync(GATHERED, "utf8").matchAll(/^\| ([A-Z]\d+) \|/gm)].map(([, id]) => id);
@@ -108,7 +121,7 @@ describe("a row that is wrong is found", () => {
 
 describe("the threat model", () => {
   const text = readFileSync(join(ROOT, "docs/threat-model.md"), "utf8");
-  const rows = [...text.matchAll(/^\| (?!attack |-)(.*?) \| (.*) \| (.*) \|$/gm)];
+  const rows = [...text.matchAll(/^\| (?!attack |item |\d|-)(.*?) \| (.*) \| (.*) \|$/gm)];
 
   it("names, for every attack, tests that exist", () => {
     expect(rows.length).toBeGreaterThan(30);
@@ -117,5 +130,13 @@ describe("the threat model", () => {
       expect([attack, files.length > 0]).toEqual([attack, true]);
       expect([attack, files.filter((file) => !existsSync(join(ROOT, file)))]).toEqual([attack, []]);
     }
+  });
+
+  it("names, for every clause, a test that has this title", () => {
+    const clauses = [...text.matchAll(/^\| (\d+) \| (.*) \| `([^`]+)`: "(.*)" \|$/gm)];
+    const items = new Set(clauses.map(([, item]) => Number(item)));
+    expect([...items].sort((a, b) => a - b)).toEqual(Array.from({ length: 23 }, (_, i) => i + 1));
+    const missing = clauses.filter(([, , , file = "", title = ""]) => !isTestName(readFile(file) ?? "", title));
+    expect(missing.map(([row]) => row)).toEqual([]);
   });
 });

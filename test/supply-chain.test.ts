@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type Sbom, sbomOf } from "../scripts/release/sbom.mjs";
-import { unpack } from "../src/cli/install/unpack.js";
+import { unpack } from "../src/lib/unpack.js";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall"];
@@ -71,6 +71,19 @@ describe("the lock file", () => {
       ),
     );
     expect(missing).toEqual([]);
+  });
+});
+
+describe("the image", () => {
+  it("is built from images named by digest and from the lock file, without scripts", () => {
+    const text = readFileSync(join(ROOT, "deploy/Dockerfile"), "utf8");
+    const [, digest = ""] = /^ARG NODE_IMAGE_DIGEST=(\S+)$/m.exec(text) ?? [];
+    expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    const images = [...text.matchAll(/^FROM (\S+)/gm)].map(([, image = ""]) => image);
+    expect(images.length).toBeGreaterThan(0);
+    expect(images.filter((image) => !image.endsWith("@${NODE_IMAGE_DIGEST}"))).toEqual([]);
+    const installs = [...text.matchAll(/npm (?:ci|install|i|prune)\b[^\n]*/g)].map(([command]) => command);
+    expect(installs.filter((command) => !/^npm (ci|prune) .*--ignore-scripts/.test(command))).toEqual([]);
   });
 });
 

@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
+import { moduleOf } from "./modules.js";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const readJson = (file: string): unknown => JSON.parse(readFileSync(join(ROOT, file), "utf8"));
@@ -15,7 +16,7 @@ interface Entry {
 }
 interface Surface {
   exports: string[];
-  /** Rooms of ours and packages of others that importing it may load at once. */
+  /** Our modules and packages of others that importing it may load at once. */
   mayLoad: string[];
 }
 const manifest = readJson("package.json") as {
@@ -57,25 +58,25 @@ function node(args: string[]): string {
   return done.stdout;
 }
 
-/** Rooms as `src/gate`, doors as `src/server.js`, packages by their names. */
+/** Modules as `src/policy`, entry points as `src/server.js`, packages by their names. */
 function partsOf(urls: readonly string[]): string[] {
   const parts = urls.map((url) => {
     const [, dependency] = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url) ?? [];
     if (dependency !== undefined) return dependency;
-    const [, ours] = /\/dist\/([^/]+)/.exec(url) ?? [];
-    return ours === undefined ? "" : `src/${ours}`;
+    const [, ours] = /\/dist\/(.+)/.exec(url) ?? [];
+    return ours === undefined ? "" : `src/${moduleOf(ours) ?? ours}`;
   });
   return [...new Set(parts)].filter((part) => part !== "").sort();
 }
 
-it("what is loaded is seen: modules, CommonJS and rooms", () => {
+it("what is loaded is seen: ES modules, CommonJS and our modules", () => {
   const urls = [
-    "file:///a/dist/gate/x.js",
+    "file:///a/dist/policy/x.js",
     "file:///a/node_modules/ws/lib/y.js",
     "file:///a/node_modules/@b/c/z.cjs",
     "",
   ];
-  expect(partsOf(urls)).toEqual(["@b/c", "src/gate", "ws"]);
+  expect(partsOf(urls)).toEqual(["@b/c", "src/policy", "ws"]);
   const loaded = partsOf(node([join(import.meta.dirname, "surface", "loaded.mjs"), "ws"]).split("\n"));
   expect(loaded).toEqual(["ws"]);
 });

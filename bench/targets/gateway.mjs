@@ -2,8 +2,8 @@
 // validation, and the ledger on a real disk. APPS and KEYS fill the store with others.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { keysOrLocal } from "../../dist/cli/gateway/identity.js";
-import { startGateway } from "../../dist/cli/gateway/runtime.js";
+import { keysOrLocal } from "../../dist/runtime/identity.js";
+import { startGateway } from "../../dist/runtime/start.js";
 import { read } from "../../dist/ledger/index.js";
 import { openStorage } from "../../dist/storage/index.js";
 import { ready } from "./child.mjs";

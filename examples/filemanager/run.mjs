@@ -2,7 +2,7 @@
 // The FileManager example: from its manifest to code, to a program that runs.
 //   node examples/filemanager/run.mjs ts       needs typescript
 //   node examples/filemanager/run.mjs rust     needs cargo; the Rust client talks to the TypeScript server
-//   node examples/filemanager/run.mjs csharp   only generates; build it with `dotnet build`
+//   node examples/filemanager/run.mjs csharp   needs the .NET 8 SDK or later; without it, only generates
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -12,7 +12,7 @@ import { dirname, join } from "node:path";
 const here = import.meta.dirname;
 const generated = join(here, ".generated");
 const main = join(here, "../../dist/cli/main.js");
-const steps = { ts: typescript, rust, csharp: () => generate("csharp", "csharp", "csharp") };
+const steps = { ts: typescript, rust, csharp };
 const language = process.argv[2] ?? "ts";
 if (!Object.hasOwn(steps, language)) throw new Error(`choose ${Object.keys(steps).join(", ")}, not ${language}`);
 steps[/** @type {keyof typeof steps} */ (language)]();
@@ -56,6 +56,24 @@ function rust() {
     run(program, ["client", process.execPath, join(buildTypeScript(), "main.js"), "--serve", root]);
     // And to itself: the handlers as a server.
     run(program, ["client", program, "serve", root]);
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+
+function csharp() {
+  const folder = generate("csharp", "csharp", "csharp");
+  if (spawnSync("dotnet", ["--version"], { cwd: folder }).status !== 0) {
+    return console.log(`C#: generated in ${folder}; install the .NET SDK to run it`);
+  }
+  run("dotnet", ["build", "--nologo", "--verbosity", "quiet", "-p:OutputType=Exe"], folder);
+  const program = readdirSync(join(folder, "bin/Debug")).map((framework) =>
+    join(folder, "bin/Debug", framework, "FileManager.dll"),
+  )[0];
+  const root = mkdtempSync(join(tmpdir(), "filemanager-"));
+  try {
+    run("dotnet", [program, "client", "dotnet", program, "serve", root]);
+    run("dotnet", [program, "client", process.execPath, join(buildTypeScript(), "main.js"), "--serve", root]);
   } finally {
     rmSync(root, { recursive: true, force: true });
   }

@@ -4,9 +4,16 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { createGate, type Gate, makeIntent, MemoryApprovals, NOTHING_FORWARDED, type Target } from "../gate/index.js";
+import {
+  createGate,
+  type Gate,
+  makeIntent,
+  MemoryApprovals,
+  NOTHING_FORWARDED,
+  type CallTarget,
+} from "../policy/index.js";
 import { type Ledger, type LedgerRecord, openLedger, read } from "../ledger/index.js";
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import { type AdminListener, type AdminOptions, startAdmin } from "./index.js";
 
@@ -16,7 +23,7 @@ permit (principal, action == Action::"notes.add", resource);
 forbid (principal, action == Action::"notes.add", resource) unless { context.approved };
 `;
 const TOOLS = [{ name: "notes.add", server: "local", inputSchema: { type: "object" } }];
-const TARGET: Target = {
+const TARGET: CallTarget = {
   type: "Tool",
   name: "notes.add",
   action: "notes.add",

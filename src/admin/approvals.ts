@@ -1,8 +1,8 @@
 // Challenges as the operator sees and answers them. An answer is on record before it takes effect.
 
-import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../gate/index.js";
+import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
-import { Fault } from "../protocol/index.js";
+import { Fault } from "../mcp/index.js";
 import { visible } from "../telemetry/index.js";
 
 export const MAX_REASON_CHARS = 2_000;
@@ -15,6 +15,7 @@ export function listed(challenge: ChallengeSummary): object {
     state: challenge.state,
     app: visible(challenge.app),
     agent: visible(challenge.agent),
+    holder: challenge.holder === undefined ? undefined : visible(challenge.holder),
     method: visible(challenge.method),
     tool: visible(challenge.tool),
     binding: visible(challenge.binding),
@@ -41,7 +42,7 @@ export function shown(challenge: Challenge): object {
   return { ...listed(challenge), arguments: visible(argumentsText), forwarded: visible(forwardedText) };
 }
 
-export type Verdict = "approved" | "denied";
+export type ApprovalAnswer = "approved" | "denied";
 
 /** The challenge is not open for this answer; HTTP has a status of its own for that. */
 export class NotAnswerable extends Fault {}
@@ -57,7 +58,7 @@ export class Answering {
     this.#ledger = ledger;
   }
 
-  async answer(id: string, verdict: Verdict, reason: string, traceId: string, by: Approver): Promise<Challenge> {
+  async answer(id: string, verdict: ApprovalAnswer, reason: string, traceId: string, by: Approver): Promise<Challenge> {
     const challenge = await this.find(id, by);
     this.#checkAnswerable(challenge, by);
     this.#busy.add(id);
@@ -100,7 +101,13 @@ export class Answering {
   }
 
   /** Written before it takes effect: no record, no approval. */
-  async #record(challenge: Challenge, verdict: Verdict, reason: string, traceId: string, by: Approver): Promise<void> {
+  async #record(
+    challenge: Challenge,
+    verdict: ApprovalAnswer,
+    reason: string,
+    traceId: string,
+    by: Approver,
+  ): Promise<void> {
     await this.#append(
       {
         kind: "approval",
@@ -120,7 +127,7 @@ export class Answering {
   /** The challenge expired between the record and the answer: the record must not stand alone. */
   async #withdraw(
     challenge: Challenge,
-    verdict: Verdict,
+    verdict: ApprovalAnswer,
     reason: string,
     traceId: string,
     by: Approver,

@@ -3,7 +3,7 @@
 
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { Connections, type Evictable } from "../transport/index.js";
+import { Connections, type Evictable } from "../mcp/transports/index.js";
 
 class AdminConnection implements Evictable {
   readonly address: string;

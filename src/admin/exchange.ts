@@ -1,7 +1,7 @@
 // One HTTP exchange of the admin port: JSON in, JSON out, nothing cached, nothing framed, nothing sniffed.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { errorData, Fault, httpStatus, isJsonObject, type JsonObject, parseStrict } from "../protocol/index.js";
+import { errorData, Fault, httpStatus, isJsonObject, type JsonObject, parseStrict } from "../mcp/index.js";
 
 const HEADERS = {
   "cache-control": "no-store",

@@ -4,7 +4,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { Fault } from "../protocol/index.js";
+import { Fault } from "../mcp/index.js";
 
 const LOOPBACK = ["localhost", "127.0.0.1", "::1"];
 const HOST = /^(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::\d{1,5})?$/;

@@ -1,7 +1,7 @@
 // Whether this process can serve calls, component by component. The operator is told which one is not usable and why;
 // a caller without a credential learns only the result.
 
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 
 /** The state of one component. A `problem` means that calls cannot be served; a `warning` is for the operator. */
 export interface ComponentState {

@@ -4,11 +4,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
-import { type Approver, type Gate, noPolicy } from "../gate/index.js";
+import { type Approver, type Gate, noPolicy } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
-import { asFault, Fault, isLoopbackHost, type JsonObject } from "../protocol/index.js";
+import { asFault, Fault, isLoopbackHost, type JsonObject } from "../mcp/index.js";
 import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
-import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type Verdict } from "./approvals.js";
+import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type ApprovalAnswer } from "./approvals.js";
 import { boundConnections } from "./connections.js";
 import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard } from "./guard.js";
@@ -352,7 +352,7 @@ class Admin {
 
   async #answer(
     id: string,
-    verdict: Verdict,
+    verdict: ApprovalAnswer,
     request: IncomingMessage,
     response: ServerResponse,
     traceId: string,

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Challenge } from "../gate/index.js";
+import type { Challenge } from "../policy/index.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { startWebhook } from "./webhook.js";
 

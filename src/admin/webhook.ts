@@ -2,7 +2,7 @@
 // and holds none of its arguments: whoever may see those sees them on the page.
 
 import { createHmac, randomUUID } from "node:crypto";
-import type { Approvals, Challenge } from "../gate/index.js";
+import type { Approvals, Challenge } from "../policy/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 
 export interface WebhookOptions {

@@ -1,7 +1,7 @@
 // Opens a page in the user's browser.
 
 import { spawn } from "node:child_process";
-import { environment } from "./environment.js";
+import { environment } from "../runtime/environment.js";
 
 /** The program that opens an address, or undefined where no browser can be expected. */
 function opener(): readonly string[] | undefined {

@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AWKWARD, awkwardManifest } from "./fixtures/awkward.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
-import { generate } from "./generate.js";
+import { generateCode } from "../cli/generate.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-awkward-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -16,7 +16,7 @@ type Handlers = Record<string, (args: object, context: unknown) => Promise<unkno
 describe("tools and arguments whose names mean something elsewhere", () => {
   let problems: string;
   beforeAll(() => {
-    writeFiles(dir, generate("ts", awkwardManifest()).files);
+    writeFiles(dir, generateCode("ts", awkwardManifest()).files);
     problems = compileTypeScript(dir, true);
   });
   const load = async <T>(file: string): Promise<T> => (await import(pathToFileURL(join(dir, file)).href)) as T;
@@ -36,7 +36,7 @@ describe("tools and arguments whose names mean something elsewhere", () => {
       },
     });
     const text = readFileSync(join(dir, "caller.ts"), "utf8");
-    const methods = [...text.matchAll(/^ {2}async (\w+)\(args: .*\n.*this\.#ask\(("(?:[^"\\]|\\.)*")/gm)].map(
+    const methods = [...text.matchAll(/^ {2}async (\w+)\(args: .*\n.*this\[CALL\]\(("(?:[^"\\]|\\.)*")/gm)].map(
       ([, method, tool]) => [method as string, JSON.parse(tool as string) as string] as const,
     );
     expect(new Set(methods.map(([, tool]) => tool))).toEqual(new Set([...AWKWARD, "all of them", "one of them"]));
@@ -84,6 +84,6 @@ describe("tools and arguments whose names mean something elsewhere", () => {
   });
 
   it("need a name", () => {
-    expect(() => generate("ts", { tools: [{ name: "" }] })).toThrow("has no name");
+    expect(() => generateCode("ts", { tools: [{ name: "" }] })).toThrow("has no name");
   });
 });

@@ -1,28 +1,24 @@
 // The table of nodes as data: what generated code carries along to decide with. Equal nodes appear once.
 
-import type { Contract } from "./contract.js";
-import type { Node, NodeId, Pattern } from "./schema/node.js";
+import { type Contract, sidesOf } from "./contract.js";
+import { DEFAULT_CODEGEN_LIMITS } from "./limits.js";
+import { type Node, type NodeId, ONE_SCHEMA, type Pattern } from "./schema/node.js";
+import { compilePattern, type PatternProgram } from "./schema/pattern.js";
 
 export interface Checks {
   /** Plain JSON; maps are lists of pairs, references are places in this list. */
   readonly nodes: readonly Readonly<Record<string, unknown>>[];
-  readonly patterns: readonly Pattern[];
+  readonly patterns: readonly CompiledPattern[];
   /** Where a node of the contract went. */
   place(id: NodeId): number;
 }
 
-const CHILD = [
-  "additionalProperties",
-  "unevaluatedProperties",
-  "propertyNames",
-  "items",
-  "unevaluatedItems",
-  "contains",
-  "not",
-  "if",
-  "then",
-  "else",
-] as const;
+/** A pattern with the program that it was compiled to, or the reason why it has none. */
+export interface CompiledPattern extends Pattern {
+  readonly program: PatternProgram | string;
+}
+
+const CHILD = [...ONE_SCHEMA, "items"] as const;
 const CHILDREN = ["prefixItems", "all", "any", "one"] as const;
 const NAMED_CHILDREN = ["properties", "patternProperties", "dependentSchemas"] as const;
 const MAX_ROUNDS = 12;
@@ -51,12 +47,19 @@ export function encodeChecks(contract: Contract): Checks {
     if (found === undefined) throw new Error(`node ${id} is in no table`);
     return found;
   };
-  return { nodes: kept.map((id) => encode(nodes[id] as Node, place)), patterns, place };
+  return {
+    nodes: kept.map((id) => encode(nodes[id] as Node, place)),
+    patterns: patterns.map((pattern) => ({
+      ...pattern,
+      program: compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize),
+    })),
+    place,
+  };
 }
 
 /** Everything that decides: both sides of each tool, and what tells the variants of a union apart. */
 function rootsOf({ tools, declarations }: Contract): NodeId[] {
-  const sides = tools.flatMap(({ args, result }) => [args.node, ...(result ? [result.node] : [])]);
+  const sides = sidesOf(tools).map(({ node }) => node);
   const variants = declarations.flatMap((declaration) => (declaration.kind === "union" ? declaration.variants : []));
   return [...sides, ...variants.flatMap(({ match }) => match.flatMap((each) => ("node" in each ? [each.node] : [])))];
 }

@@ -5,7 +5,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { HOSTILE, hostileManifest, REPORTED } from "./fixtures/hostile.js";
 import { MANIFESTS, manifestFiles } from "./fixtures/sample.js";
-import { generate, LANGUAGES } from "./generate.js";
+import { generateCode } from "../cli/generate.js";
+import { LANGUAGES } from "./generate.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-codegen-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -16,9 +17,9 @@ describe("code from real manifests", () => {
   it.each(LANGUAGES)("is generated for %s, twice the same, with hardly an opaque field", (language) => {
     const total = { tools: 0, typed: 0, opaque: 0, unsupported: 0 };
     for (const [i, { name, manifest }] of all.entries()) {
-      const first = generate(language, manifest, { name });
+      const first = generateCode(language, manifest, { name });
       if (i % 4 === 0) {
-        const again = generate(language, structuredClone(manifest), { name });
+        const again = generateCode(language, structuredClone(manifest), { name });
         expect(JSON.stringify(again) === JSON.stringify(first), name).toBe(true);
       }
       total.tools += first.tools;
@@ -37,7 +38,7 @@ describe("code from real manifests", () => {
 
   it("compiles as strict TypeScript", () => {
     const folder = join(dir, "real");
-    for (const { name, manifest } of all) writeFiles(join(folder, name), generate("ts", manifest, { name }).files);
+    for (const { name, manifest } of all) writeFiles(join(folder, name), generateCode("ts", manifest, { name }).files);
     expect(compileTypeScript(folder)).toBe("");
   });
 });
@@ -45,7 +46,7 @@ describe("code from real manifests", () => {
 describe("capabilities", () => {
   // The compiler at hand makes one assembly of everything, so that it cannot show what another one is refused.
   it("are made by no other C# assembly: nothing that carries authority has a constructor for others", () => {
-    const { files } = generate("csharp", { name: "files", tools: [{ name: "read" }] }, { unguarded: ["read"] });
+    const { files } = generateCode("csharp", { name: "files", tools: [{ name: "read" }] }, { unguarded: ["read"] });
     const text = files.flatMap(({ path, text }) => (/^(?:Capability|Tools)\.cs$/.test(path) ? [text] : [])).join("\n");
     const classes = [...text.matchAll(/public (?:sealed |abstract )class (\w+)/g)].map(([, name]) => name as string);
     const made = Object.fromEntries(
@@ -68,8 +69,8 @@ describe("capabilities", () => {
 
   it("are sealed in Rust: only the crate itself says that a type is a tool (the long tests compile attempts)", () => {
     const text = (path: string): string =>
-      generate("rust", { name: "files", tools: [{ name: "read" }] }).files.find((file) => file.path === path)?.text ??
-      "";
+      generateCode("rust", { name: "files", tools: [{ name: "read" }] }).files.find((file) => file.path === path)
+        ?.text ?? "";
     expect(text("src/capability.rs")).toContain("pub trait ToolCap: sealed::Tool + ");
     expect(text("src/capability.rs")).toContain("pub(crate) mod sealed {");
     expect(text("src/tools.rs")).toContain("impl sealed::Tool for Read {}");
@@ -79,12 +80,12 @@ describe("capabilities", () => {
 describe("code from a hostile manifest", () => {
   it("compiles as strict TypeScript", () => {
     const folder = join(dir, "hostile");
-    writeFiles(folder, generate("ts", hostileManifest()).files);
+    writeFiles(folder, generateCode("ts", hostileManifest()).files);
     expect(compileTypeScript(folder)).toBe("");
   });
 
   it.each(LANGUAGES)("shows %s nothing hidden", (language) => {
-    for (const { path, text } of generate(language, hostileManifest()).files) {
+    for (const { path, text } of generateCode(language, hostileManifest()).files) {
       if (path.endsWith(".json")) continue;
       expect(
         // oxlint-disable-next-line no-control-regex -- those are what is looked for
@@ -95,7 +96,7 @@ describe("code from a hostile manifest", () => {
   });
 
   it("reports every part that is not honoured, and where it is", () => {
-    const { reports } = generate("ts", hostileManifest());
+    const { reports } = generateCode("ts", hostileManifest());
     const hard = reports.filter(({ level }) => level === "unsupported");
     expect(new Set(hard.map(({ tool }) => tool))).toEqual(REPORTED);
     expect(hard).toContainEqual(
@@ -108,7 +109,7 @@ describe("code from a hostile manifest", () => {
     expect(reports).toContainEqual(
       expect.objectContaining({ level: "note", tool: "annotations", path: "/inputSchema/properties/a/nullable" }),
     );
-    const rust = generate("rust", hostileManifest()).reports.filter(({ level }) => level === "unsupported");
+    const rust = generateCode("rust", hostileManifest()).reports.filter(({ level }) => level === "unsupported");
     expect(rust).toContainEqual(
       expect.objectContaining({ tool: "backref", message: expect.stringContaining("refers back") }),
     );
@@ -129,21 +130,21 @@ describe("a manifest that cannot be generated from", () => {
       "more than 50000 values (maxValues)",
     ],
   ])("says what is wrong with it: %#", (manifest, problem) => {
-    expect(() => generate("ts", manifest)).toThrow(problem);
+    expect(() => generateCode("ts", manifest)).toThrow(problem);
   });
 
   it("names the languages there are", () => {
-    expect(() => generate("cobol", HOSTILE)).toThrow("there is no target `cobol`; choose ts, rust, csharp");
+    expect(() => generateCode("cobol", HOSTILE)).toThrow("there is no target `cobol`; choose ts, rust, csharp");
   });
 
   it("leaves no tool unguarded that does not exist", () => {
-    expect(() => generate("rust", { tools: [] }, { unguarded: ["x"] })).toThrow("there is no tool `x`");
+    expect(() => generateCode("rust", { tools: [] }, { unguarded: ["x"] })).toThrow("there is no tool `x`");
   });
 });
 
 it("asks serde_json for floats that come back as they were sent", () => {
   const manifest = { tools: [{ name: "a", inputSchema: { type: "object", properties: { x: { type: "number" } } } }] };
-  const cargo = generate("rust", manifest, { name: "a" }).files.find(({ path }) => path === "Cargo.toml");
+  const cargo = generateCode("rust", manifest, { name: "a" }).files.find(({ path }) => path === "Cargo.toml");
   // Without it 122.416294033786585 is read as 122.4162940337866.
   expect(cargo?.text).toContain('serde_json = { version = "1", features = ["float_roundtrip"] }');
 });

@@ -1,6 +1,6 @@
 // The intermediate form: everything a target needs to know about a server, and nothing of how a language writes it.
 
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import { CodegenError } from "./errors.js";
 import { type CodegenLimits, DEFAULT_CODEGEN_LIMITS } from "./limits.js";
 import { readManifest } from "./manifest.js";
@@ -32,6 +32,11 @@ export interface ToolContract {
   readonly unguarded: boolean;
   /** What the server publishes about it. */
   readonly definition: JsonObject;
+}
+
+/** Both sides of each tool. */
+export function sidesOf(tools: readonly ToolContract[]): Side[] {
+  return tools.flatMap(({ args, result }) => (result === undefined ? [args] : [args, result]));
 }
 
 export interface Contract {

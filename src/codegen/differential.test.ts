@@ -8,7 +8,7 @@ import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
 import { randomCases, randomTools } from "./fixtures/random.js";
 import { casesFor, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { compareTypeScript } from "./fixtures/typescript.js";
-import { generate } from "./generate.js";
+import { generateCode } from "../cli/generate.js";
 import type { ManifestTool } from "./manifest.js";
 
 /** One in this many tools; the long test takes more than 300. */
@@ -46,7 +46,7 @@ describe("generated TypeScript decoders", () => {
   it("take no longer for a pattern that makes others backtrack", async () => {
     const folder = join(dir, "slow");
     const inputSchema = { type: "object", properties: { a: { type: "string", pattern: "^(a+)+$" } } };
-    writeFiles(folder, generate("ts", { name: "slow", tools: [{ name: "t", inputSchema }] }).files);
+    writeFiles(folder, generateCode("ts", { name: "slow", tools: [{ name: "t", inputSchema }] }).files);
     expect(compileTypeScript(folder, true)).toBe("");
     const { check } = (await import(pathToFileURL(join(folder, "check.js")).href)) as {
       check: (node: number, value: unknown) => { message: string } | undefined;

@@ -5,12 +5,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { FORMAT_VECTORS } from "../tool/fixtures/format-vectors.js";
+import { FORMAT_VECTORS } from "../schema/fixtures/format-vectors.js";
 import { compareTypeScript } from "./fixtures/typescript.js";
 import { ownValidator } from "./fixtures/sample.js";
 import { writeFiles } from "./fixtures/compile.js";
-import { generate } from "./generate.js";
-import type { JsonObject } from "../protocol/index.js";
+import { generateCode } from "../cli/generate.js";
+import type { JsonObject } from "../mcp/index.js";
 import type { ManifestTool } from "./manifest.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-formats-"));
@@ -36,7 +36,9 @@ describe("formats in generated code", () => {
     const version = spawnSync("rustc", ["--version"], { encoding: "utf8" });
     if (version.status !== 0) skip("skipped: rustc is not installed");
     const folder = join(dir, "rust");
-    const formats = generate("rust", { name: "formats", tools }).files.filter(({ path }) => path === "src/formats.rs");
+    const formats = generateCode("rust", { name: "formats", tools }).files.filter(
+      ({ path }) => path === "src/formats.rs",
+    );
     mkdirSync(folder);
     writeFiles(folder, formats);
     const rows = FORMAT_VECTORS.map(([format, text]) => `    (${JSON.stringify(format)}, ${rustText(text)}),\n`);

@@ -1,7 +1,7 @@
 import { buildContract, type ContractOptions } from "./contract.js";
 import { CodegenError } from "./errors.js";
 import type { Report } from "./report.js";
-import type { GeneratedFile, Output, Target } from "./targets/target.js";
+import type { GeneratedFile, Output, Runtime, Target } from "./targets/target.js";
 import { csharp } from "./targets/csharp/csharp.js";
 import { rust } from "./targets/rust/rust.js";
 import { typescript } from "./targets/typescript/typescript.js";
@@ -18,13 +18,26 @@ export interface Generated {
   readonly tools: number;
 }
 
-/** The same manifest and options always make the same files. */
-export function generate(language: string, manifest: unknown, options: ContractOptions = {}): Generated {
+function targetFor(language: string): Target {
   const target = Object.hasOwn(TARGETS, language) ? TARGETS[language] : undefined;
-  if (target === undefined) {
-    throw new CodegenError("CODEGEN_TARGET", `there is no target \`${language}\`; choose ${LANGUAGES.join(", ")}`);
-  }
+  if (target !== undefined) return target;
+  throw new CodegenError("CODEGEN_TARGET", `there is no target \`${language}\`; choose ${LANGUAGES.join(", ")}`);
+}
+
+/** Where the files are that `generate` takes as the runtime of a language. This module reads nothing itself. */
+export function runtimeDirectory(language: string): URL {
+  return new URL(`./runtimes/${targetFor(language).runtime}/`, import.meta.url);
+}
+
+/** The same manifest, runtime and options always make the same files. */
+export function generate(
+  language: string,
+  manifest: unknown,
+  runtime: Runtime,
+  options: ContractOptions = {},
+): Generated {
+  const target = targetFor(language);
   const contract = buildContract(manifest, target.reserved, options);
-  const { files, reports, fields } = target.emit(contract);
+  const { files, reports, fields } = target.emit(contract, runtime);
   return { files, reports: [...contract.reports, ...reports], fields, tools: contract.tools.length };
 }

@@ -2,7 +2,7 @@
 
 export type { ContractOptions } from "./contract.js";
 export { CodegenError, type CodegenErrorCode } from "./errors.js";
-export { type Generated, generate } from "./generate.js";
+export { type Generated, generate, runtimeDirectory } from "./generate.js";
 export type { CodegenLimits } from "./limits.js";
 export type { Report } from "./report.js";
-export type { GeneratedFile } from "./targets/target.js";
+export type { GeneratedFile, Runtime } from "./targets/target.js";

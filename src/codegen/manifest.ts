@@ -1,6 +1,6 @@
 // What is generated from: the answer to tools/list, however it was saved.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import { CodegenError } from "./errors.js";
 import type { CodegenLimits } from "./limits.js";
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { cargo, whyNoCargo, writeFiles } from "./fixtures/compile.js";
-import { generate } from "./generate.js";
+import { generateCode } from "../cli/generate.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-rust-types-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -85,7 +85,7 @@ describe.skipIf(missing !== undefined)(
       const manifest: unknown = JSON.parse(
         readFileSync(join(import.meta.dirname, "../../examples/filemanager/manifest.json"), "utf8"),
       );
-      const { files } = generate("rust", manifest, { unguarded: ["readFile"] });
+      const { files } = generateCode("rust", manifest, { unguarded: ["readFile"] });
       const fine =
         'let _ = owner.invoke(token); let free = UncheckedInvocation::<ReadFile>::new().token(&reader, ReadFileArgs::new("a".into())); let _ = reader.invoke(free);';
       const programs = Object.entries({ ...MISUSE, what_is_allowed: [fine, ""] as const });
@@ -104,7 +104,7 @@ describe.skipIf(missing !== undefined)(
     });
 
     it("do not wait for ever for a server that says nothing", () => {
-      const { files } = generate("rust", { name: "quiet", tools: [] });
+      const { files } = generateCode("rust", { name: "quiet", tools: [] });
       const main = `use std::time::Duration;
 fn main() {
     let transport = quiet::client::StdioTransport::start(std::process::Command::new("sleep").arg("60")).unwrap();
@@ -114,7 +114,10 @@ fn main() {
 `;
       writeFiles(join(dir, "quiet"), [...files, { path: "src/main.rs", text: main }]);
       const { stdout, stderr } = cargo(join(dir, "quiet"), ["run", "--quiet"]);
-      expect({ stdout, stderr }).toEqual({ stdout: "No answer: no answer in time\n", stderr: "" });
+      expect({ stdout, stderr }).toEqual({
+        stdout: "The server behind it is unavailable: no answer in time\n",
+        stderr: "",
+      });
     });
   },
 );

@@ -10,7 +10,7 @@ import { randomCases, randomTools } from "./fixtures/random.js";
 import { type Case, casesFor, manifestFiles, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { suite } from "./fixtures/suite.js";
 import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
-import { generate } from "./generate.js";
+import { generateCode, readRuntime } from "../cli/generate.js";
 import { encodeChecks } from "./checks.js";
 import type { ManifestTool } from "./manifest.js";
 import { rust } from "./targets/rust/rust.js";
@@ -30,7 +30,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     const members: string[] = [];
     const fields = { typed: 0, opaque: 0 };
     for (const [i, { name, manifest }] of manifestFiles().entries()) {
-      const generated = generate("rust", manifest, { name: `m${i}-${name}` });
+      const generated = generateCode("rust", manifest, { name: `m${i}-${name}` });
       writeFiles(join(folder, `m${i}`), generated.files);
       fields.typed += generated.fields.typed;
       fields.opaque += generated.fields.opaque;
@@ -53,7 +53,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     const one = { tools: [{ name: "t", inputSchema: {}, outputSchema: false }] };
     for (const name of ["type", "serde", "core", "test", "self", "1", "日本"]) odd[name] = one;
     const members = Object.entries(odd).map(([name, manifest], i) => {
-      writeFiles(join(folder, `o${i}`), generate("rust", manifest, name === "hostile" ? {} : { name }).files);
+      writeFiles(join(folder, `o${i}`), generateCode("rust", manifest, name === "hostile" ? {} : { name }).files);
       return `o${i}`;
     });
     workspace(folder, members);
@@ -117,7 +117,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
   it("judges the JSON Schema test suite as it says", () => {
     const { contract, cases } = suite();
     const checks = encodeChecks(contract);
-    const { files } = rust.emit(contract);
+    const { files } = rust.emit(contract, readRuntime("rust"));
     const needed = ["src/check.rs", "src/formats.rs", "src/pattern.rs", "src/table.json"];
     const main = `#![allow(dead_code)]
 mod check;

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
+import { readRuntime } from "../cli/generate.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { suite } from "./fixtures/suite.js";
 import { typescript } from "./targets/typescript/typescript.js";
@@ -13,8 +14,8 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 describe("the JSON Schema test suite", () => {
   it("is judged by the generated TypeScript as it says", async () => {
     const { contract, cases, unsupported } = suite();
-    const { files } = typescript.emit(contract);
-    const needed = ["check.ts", "table.ts"];
+    const { files } = typescript.emit(contract, readRuntime("ts"));
+    const needed = ["check.ts", "error-table.ts", "errors.ts", "table.ts"];
     writeFiles(
       dir,
       files.filter(({ path }) => needed.includes(path)),

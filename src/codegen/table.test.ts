@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { generate } from "./generate.js";
+import { generateCode } from "../cli/generate.js";
 
 const properties = {
   text: { type: "string" },
@@ -13,7 +13,7 @@ const properties = {
 const required = Object.keys(properties);
 
 function typesOf(language: string, schema: unknown): string {
-  const { files } = generate(language, { name: "s", tools: [{ name: "use", inputSchema: schema }] });
+  const { files } = generateCode(language, { name: "s", tools: [{ name: "use", inputSchema: schema }] });
   return files.find(({ path }) => /types\.\w+$/i.test(path))?.text ?? "";
 }
 

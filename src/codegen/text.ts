@@ -23,3 +23,10 @@ function spellHidden(line: string): string {
     return `<U+${(char.codePointAt(0) as number).toString(16).toUpperCase().padStart(4, "0")}>`;
   });
 }
+
+/** JSON in plain ASCII, which is a literal in TypeScript and C# too: nothing hidden, nothing that turns the reading direction. */
+export function literal(value: unknown): string {
+  return JSON.stringify(value).replaceAll(/[^\x20-\x7e]/g, (unit) => {
+    return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+}

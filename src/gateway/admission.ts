@@ -1,11 +1,12 @@
 // What a caller may send before its message is read: the credential in the head of a request decides, so the body of an
 // unknown caller is neither kept nor parsed beyond a small limit.
 
-import type { Principal } from "../gate/index.js";
-import type { Identify } from "../identity/index.js";
-import { asFault, Fault, type RetainedBytes } from "../protocol/index.js";
-import type { Admission, Peer, Reply } from "../transport/index.js";
-import type { CallsInFlight } from "./calls-in-flight.js";
+import type { Principal } from "../policy/index.js";
+import type { Identify } from "../auth/index.js";
+import { asFault, Fault, type RetainedBytes } from "../mcp/index.js";
+import type { Admission, Peer, Reply } from "../mcp/transports/index.js";
+import type { CallsInFlight } from "../pipeline/index.js";
+import { ANONYMOUS_APP, type Flow, type FlowControl } from "./flow-control.js";
 
 /** Largest message of a caller that is not authenticated. It may carry the credential itself, as `auth`. */
 export const MAX_ANONYMOUS_MESSAGE_BYTES = 64 * 1024;
@@ -17,6 +18,7 @@ export class Admissions {
   readonly #identify: Identify;
   readonly #retained: RetainedBytes;
   readonly #calls: CallsInFlight;
+  readonly #flow: FlowControl;
   readonly #refuse: (fault: Fault, peer: Peer, reply: Reply) => void;
   /** Of HTTP requests, each of which has a peer of its own; on connections every message is identified anew. */
   readonly #known = new WeakMap<Peer, { readonly known: Principal | Fault; readonly at: number }>();
@@ -25,11 +27,13 @@ export class Admissions {
     identify: Identify,
     retained: RetainedBytes,
     calls: CallsInFlight,
+    flow: FlowControl,
     refuse: (fault: Fault, peer: Peer, reply: Reply) => void,
   ) {
     this.#identify = identify;
     this.#retained = retained;
     this.#calls = calls;
+    this.#flow = flow;
     this.#refuse = refuse;
   }
 
@@ -55,9 +59,12 @@ export class Admissions {
   #admission(peer: Peer, known: Principal | Fault): Admission {
     if (peer.transport === "http") this.#known.set(peer, { known, at: performance.now() });
     if (!(known instanceof Fault)) return this.#ofKnown(peer, known);
+    const flow = this.#flow.of({ app: ANONYMOUS_APP, agent: peer.address });
+    flow.arrived();
     return {
       maxBytes: MAX_ANONYMOUS_MESSAGE_BYTES,
       budget: this.#retained.anonymous,
+      flow,
       fault: known,
       refuse: (reply) => this.#refuse(known, peer, reply),
     };
@@ -66,9 +73,18 @@ export class Admissions {
   /** A call over a bound is answered before its body is read. Answers and cancellations of calls in flight are not. */
   #ofKnown(peer: Peer, principal: Principal): Admission {
     const budget = this.#retained.of(principal);
-    const overload = isCall(peer) ? this.#calls.refusal(principal) : undefined;
-    if (overload === undefined) return { budget };
-    return { budget, maxBytes: 0, fault: overload, refuse: (reply) => this.#refuse(overload, peer, reply) };
+    const flow = this.#flow.of(principal);
+    const overload = isCall(peer) ? this.#overload(principal, flow) : undefined;
+    flow.arrived();
+    if (overload === undefined) return { budget, flow };
+    return { budget, flow, maxBytes: 0, fault: overload, refuse: (reply) => this.#refuse(overload, peer, reply) };
+  }
+
+  #overload(principal: Principal, flow: Flow): Fault | undefined {
+    const fault =
+      this.#calls.refusal(principal) ?? (this.#flow.isOverfull(principal.app) ? this.#calls.queueFull() : undefined);
+    if (fault) flow.refused();
+    return fault;
   }
 }
 

@@ -1,6 +1,6 @@
 // From a request that may be asked to the text of its answer.
 
-import type { Principal } from "../gate/index.js";
+import type { Principal } from "../policy/index.js";
 import {
   ASSUMED,
   Fault,
@@ -11,31 +11,22 @@ import {
   type Request,
   type RequestId,
   type Revision,
-} from "../protocol/index.js";
-import type { Peer, ReplyHead } from "../transport/index.js";
+} from "../mcp/index.js";
+import type { Peer, ReplyHead } from "../mcp/transports/index.js";
 import { localRoute } from "./builtin.js";
-import { call } from "./call.js";
-import type { Cancel } from "./cancel.js";
+import { call, type Cancel, type Conversation, type Gateway, type Route } from "../pipeline/index.js";
 import {
   authenticateHeader,
   belongsInResult,
-  type Dresser,
+  type ResultSerializer,
   errorText,
   failedResult,
   retryHeader,
   successText,
-} from "./dress.js";
+} from "./result-serializer.js";
 import type { Session } from "./session.js";
-import type { Conversation, Gateway, Route } from "./types.js";
 
-export const SILENT: Conversation = {
-  clientCapabilities: {},
-  logLevel: undefined,
-  notify: () => true,
-  drained: () => Promise.resolve(),
-};
-
-export interface Asked {
+export interface IncomingRequest {
   request: Request;
   principal: Principal;
   revision: Revision;
@@ -47,16 +38,20 @@ export interface Asked {
   plain?: boolean;
 }
 
-export interface Answered {
+export interface RequestOutcome {
   ok: boolean;
   /** Undefined when the caller took its request back: nothing is sent, the exchange ends all the same. */
   text: string | undefined;
   head: ReplyHead | undefined;
 }
 
-export const UNANSWERED: Answered = { ok: false, text: undefined, head: { status: 202 } };
+export const UNANSWERED: RequestOutcome = { ok: false, text: undefined, head: { status: 202 } };
 
-export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: Asked): Promise<Answered> {
+export async function answerRequest(
+  gateway: Gateway,
+  serializer: ResultSerializer,
+  asked: IncomingRequest,
+): Promise<RequestOutcome> {
   const { request, principal, revision, peer, conversation, cancel, session } = asked;
   const params = request.params ?? {};
   const meta = isJsonObject(params._meta) ? params._meta : undefined;
@@ -83,22 +78,22 @@ export async function answerRequest(gateway: Gateway, dresser: Dresser, asked: A
     conversation,
     cancel,
     render: (result) =>
-      asked.plain ? plainText(result as JsonObject) : dresser.result(result, revision, request.method),
+      asked.plain ? plainText(result as JsonObject) : serializer.result(result, revision, request.method),
     span,
     depth: 0,
   });
-  if (!answer.ok) return faulty(gateway, dresser, asked, answer.fault, answer.route, span.traceId);
+  if (!answer.ok) return faulty(gateway, serializer, asked, answer.fault, answer.route, span.traceId);
   return { ok: true, text: successText(request.id, answer.text), head: undefined };
 }
 
 function faulty(
   gateway: Gateway,
-  dresser: Dresser,
-  asked: Asked,
+  serializer: ResultSerializer,
+  asked: IncomingRequest,
   fault: Fault,
   route: Route | undefined,
   traceId: string,
-): Answered {
+): RequestOutcome {
   const { request, revision } = asked;
   if (fault.type === "InternalError") {
     gateway.telemetry.log.error("a call failed unexpectedly", { error: String(fault.cause) }, traceId);
@@ -113,14 +108,14 @@ function faulty(
   }
   if (!asked.plain && belongsInResult(fault, request.method)) {
     const result = failedResult(fault, traceId, route, revision);
-    const text = successText(request.id, dresser.result(result, revision, request.method));
+    const text = successText(request.id, serializer.result(result, revision, request.method));
     return { ok: false, text, head: undefined };
   }
   const status = revision.era === "modern" ? modernStatus(fault) : 200;
   return { ok: false, text: errorText(request.id, fault, revision, traceId), head: { status } };
 }
 
-export function failed(id: RequestId, fault: Fault, traceId: string): Answered {
+export function failed(id: RequestId, fault: Fault, traceId: string): RequestOutcome {
   return { ok: false, text: errorText(id, fault, ASSUMED, traceId), head: undefined };
 }
 

@@ -1,15 +1,26 @@
 // Requests that the endpoint itself answers: lists, validation without running, log levels, discovery. They take the
 // same way through `call` as everything else; being harmless by construction, a built-in rule permits them.
 
-import type { Principal } from "../gate/index.js";
-import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../protocol/index.js";
-import { type ServerDefinition, type Validation, validateArguments } from "../tool/index.js";
-import { capabilitiesOf, introduce } from "./introduction.js";
-import { LIST_METHODS, type ListMethod } from "./lists.js";
-import { isLogLevel, LOG_LEVELS } from "./log-levels.js";
-import { argumentsOf, clip, routeFor, stringField, visibleTool } from "./route.js";
+import type { Principal } from "../policy/index.js";
+import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../mcp/index.js";
+import { type ServerDefinition, type Validation, validateArguments } from "../mcp/server/index.js";
+import {
+  serverCapabilitiesOf,
+  introduce,
+  LIST_METHODS,
+  type ListMethod,
+  isLogLevel,
+  LOG_LEVELS,
+  argumentsOf,
+  clip,
+  routeFor,
+  stringField,
+  visibleTool,
+  type Gateway,
+  RawResult,
+  type Route,
+} from "../pipeline/index.js";
 import type { Session } from "./session.js";
-import { type Gateway, RawResult, type Route } from "./types.js";
 
 const VALID: Validation = { ok: true };
 
@@ -79,7 +90,7 @@ function builtin(gateway: Gateway, method: string, run: Route["run"]): Route {
 function offers(server: ServerDefinition, revision: Revision, method: string): boolean {
   if (!revision.methods.has(method)) return false;
   if (method.startsWith("tools/")) return true;
-  const capabilities = capabilitiesOf(server, revision);
+  const capabilities = serverCapabilitiesOf(server, revision);
   if (method.startsWith("prompts/")) return capabilities.prompts !== undefined;
   if (method.startsWith("resources/")) return capabilities.resources !== undefined;
   if (method === "completion/complete") return capabilities.completions !== undefined;

@@ -1,7 +1,7 @@
 // What is kept of the capabilities that a client declares, with `initialize` or with each request: the ones that the
 // protocol defines, and the names of extensions. A session lives for long, so what the client wrote besides is dropped.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 
 const DEFINED = ["roots", "sampling", "elicitation", "tasks"];
 const NAMED = ["experimental", "extensions"];

@@ -1,12 +1,13 @@
-import { Cancel } from "./cancel.js";
+import { Cancel } from "../pipeline/cancel.js";
+import { StateCipher } from "../pipeline/encrypted-state.js";
 import { Sessions } from "./session.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request as httpRequest } from "undici";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { META, RetainedBytes } from "../protocol/index.js";
+import { META, RetainedBytes } from "../mcp/index.js";
 import { createServer, permitAll, type RunOptions, type Server } from "../server.js";
-import { listenMemory } from "../transport/index.js";
-import { DEFAULT_GATEWAY_LIMITS } from "./types.js";
+import { listenMemory } from "../mcp/transports/index.js";
+import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 
 const open = { noGuardrailRequired: true } as const;
 const none = { type: "object", properties: {} } as const;
@@ -219,7 +220,7 @@ describe("a call", () => {
     await vi.waitFor(async () => {
       const again = await line.ask("tools/call", callOf("echo", { x: 1 }), 5);
       expect(again).toMatchObject({ id: 5, result: { content: [{ text: "1" }] } });
-    });
+    }, 60_000);
   });
 
   it("that runs out of time is stopped and says so", async () => {
@@ -372,6 +373,50 @@ describe("a question in 2026-07-28", () => {
     return { state: first.requestState as string, again };
   };
 
+  it("keeps its state through an attempt that policy denies, and is then answered once", async () => {
+    const server = testServer({
+      policy: `permit (principal, action, resource);
+        forbid (principal, action == Action::"ask", resource)
+        when { context.forwarded has inputResponses && context.forwarded.inputResponses.name.content.n == 2 };`,
+    });
+    const line = await rawLine(server);
+    const first = (await line.ask("tools/call", modern(callOf("ask"), withForms))).result;
+    const again = (n: number) =>
+      line.ask(
+        "tools/call",
+        modern(
+          {
+            ...callOf("ask"),
+            inputResponses: { name: { action: "accept", content: { n } } },
+            requestState: first.requestState,
+          },
+          withForms,
+        ),
+      );
+    expect((await again(2)).result).toMatchObject({ isError: true, structuredContent: { code: "POLICY_DENY" } });
+    expect((await again(1)).result.content[0].text).toContain('"n":1');
+    expect((await again(1)).error.data.reason).toContain("already used");
+    expect((await again(2)).result).toMatchObject({ isError: true, structuredContent: { code: "POLICY_DENY" } });
+  });
+
+  it("has one use in common with the approval request that it led to", async () => {
+    const seal = new StateCipher();
+    const { use } = await seal.open("call", seal.close("call", { responses: {} }));
+    const asked = await seal.open("call", seal.close("call", { responses: {} }, use));
+    await seal.use(asked.use);
+    await expect(seal.use(use)).rejects.toThrow("already used");
+    // The call was not started: the ledger could not be written, or the server was not reached.
+    await seal.restore(asked.use);
+    await seal.use(use);
+    await expect(seal.use(asked.use)).rejects.toThrow("already used");
+  });
+
+  it("is answered once by many attempts at the same time", async () => {
+    const { state, again } = await begin(testServer());
+    const answers = await Promise.all(Array.from({ length: 20 }, () => again(state)));
+    expect(answers.filter(({ result }) => result !== undefined)).toHaveLength(1);
+  });
+
   it("is answered by repeating the call with the sealed state, once", async () => {
     const { state, again } = await begin(testServer());
     expect((await again(state)).result.content[0].text).toContain('"n":1');
@@ -425,6 +470,22 @@ describe("lists", () => {
     for (const wrong of ["x", "", 5, "MC45OTk"]) {
       expect((await line.ask("tools/list", modern({ cursor: wrong }))).error.code).toBe(-32602);
     }
+  });
+
+  it("give one agent a part of the listen streams of its application", async () => {
+    const server = testServer({ limits: { maxListenStreams: 8 } });
+    const line = await rawLine(server);
+    const listen = async (id: number): Promise<Record<string, unknown>> => {
+      const answer = line.next();
+      const params = modern({ notifications: { toolsListChanged: true } });
+      await line.send({ jsonrpc: "2.0", id, method: "subscriptions/listen", params });
+      return answer;
+    };
+    for (const id of [1, 2]) expect(await listen(id)).toHaveProperty("method");
+    expect(await listen(3)).toMatchObject({ id: 3, error: { message: expect.stringContaining("this agent") } });
+    const cancelled = { jsonrpc: "2.0", method: "notifications/cancelled", params: modern({ requestId: 1 }) };
+    await line.send(cancelled);
+    expect(await listen(4)).toHaveProperty("method");
   });
 
   it("announce changes to sessions and to listen streams, and to nobody else", async () => {

@@ -1,7 +1,7 @@
 // Bytes become proposals here, and answers become bytes. The endpoint knows revisions, phases and sessions;
 // what a call may do is none of its business: that is `call`.
 
-import type { Principal, Verdict } from "../gate/index.js";
+import type { Principal, CheckResult } from "../policy/index.js";
 import {
   ASSUMED,
   asFault,
@@ -29,32 +29,52 @@ import {
   steadyNow,
   StrictJsonError,
   TooManyValuesError,
-} from "../protocol/index.js";
-import type { InvokeOptions, LogLevel, ToolResult } from "../tool/index.js";
-import type { Admission, Channel, Handler, HttpRequest, Inbound, Malformed, Peer, Reply } from "../transport/index.js";
-import { introduce } from "./introduction.js";
+} from "../mcp/index.js";
+import type { InvokeOptions, LogLevel, ToolResult } from "../mcp/server/index.js";
+import type {
+  Admission,
+  Channel,
+  TransportHandler,
+  HttpRequest,
+  Inbound,
+  Malformed,
+  Peer,
+  Reply,
+} from "../mcp/transports/index.js";
+import {
+  introduce,
+  SILENT,
+  Cancel,
+  clip,
+  findTool,
+  type Conversation,
+  type Gateway,
+  RawResult,
+} from "../pipeline/index.js";
 import { Admissions } from "./admission.js";
-import { type Answered, type Asked, answerRequest, failed, SILENT, UNANSWERED } from "./answer.js";
-import { Cancel } from "./cancel.js";
+import { type RequestOutcome, type IncomingRequest, answerRequest, failed, UNANSWERED } from "./answer.js";
 import { keptCapabilities } from "./client-capabilities.js";
-import { httpDoor } from "./doors.js";
-import { authenticateHeader, Dresser, errorText, retryHeader, successText } from "./dress.js";
+import { httpRoute } from "./http-routes.js";
+import { authenticateHeader, ResultSerializer, errorText, retryHeader, successText } from "./result-serializer.js";
 import { Expiries } from "./expiry.js";
+import { FlowControl } from "./flow-control.js";
 import { mayFollow } from "./follow.js";
 import { callNamed, startNamedCall } from "./invoke.js";
-import { refusedTrace } from "./refused.js";
+import { refusedTrace } from "./rejected.js";
 import { checkModern, checkParamHeaders, type ModernFacts, speaksModern } from "./modern.js";
-import { clip, findTool } from "./route.js";
-import { Session, type SessionChange, type SessionKeeper, Sessions } from "./session.js";
+import { callerOf, Session, type SessionChange, type SessionKeeper, Sessions } from "./session.js";
 import { SessionConversation, takesStreams } from "./session-conversation.js";
-import { replicaIn, type SessionsElsewhere } from "./sessions-elsewhere.js";
+import { replicaIn, type RemoteSessions } from "./remote-sessions.js";
 import { filterOf, Subscriptions } from "./subscriptions.js";
-import { type Conversation, type Gateway, RawResult } from "./types.js";
 
 /** Who a text is from, where somebody in front has found out already: a caller, or why nobody can be one. */
-export type Known = Principal | Fault;
-export type Arrived = Inbound & { readonly known?: Known | undefined };
-export type Asking = HttpRequest & { readonly known?: Known | undefined };
+export type KnownPeer = Principal | Fault;
+export type Arrived = Inbound & {
+  readonly known?: KnownPeer | undefined;
+  /** How long it waited for its turn. */
+  readonly queuedMs?: number;
+};
+export type EndpointRequest = HttpRequest & { readonly known?: KnownPeer | undefined };
 
 /** Requests that are not calls. */
 const UNDECIDED: ReadonlySet<string> = new Set(["initialize", "ping"]);
@@ -68,11 +88,11 @@ const MALFORMED: Readonly<Record<Malformed["kind"], ErrorType>> = {
   "binary-frame": "ParseError",
 };
 
-export class Endpoint implements Handler {
+export class Endpoint implements TransportHandler {
   readonly gateway: Gateway;
   readonly sessions: Sessions;
   readonly subscriptions: Subscriptions;
-  readonly dresser: Dresser;
+  readonly serializer: ResultSerializer;
   readonly expiries = new Expiries();
   /** Where the HTTP transport mounts MCP. */
   readonly mcpPath: string;
@@ -81,32 +101,37 @@ export class Endpoint implements Handler {
   readonly #handshakes = new WeakMap<Channel, Promise<void>>();
   readonly #stopWatching: () => void;
   readonly #keeper: SessionKeeper | undefined;
-  readonly #elsewhere: SessionsElsewhere | undefined;
-  readonly #admissions: Admissions;
+  readonly #remote: RemoteSessions | undefined;
+  /** Made on first use: an endpoint behind a router admits nothing itself. */
+  #admissions: Admissions | undefined;
 
-  constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper, elsewhere?: SessionsElsewhere) {
+  constructor(gateway: Gateway, mcpPath = "/mcp", keeper?: SessionKeeper, remote?: RemoteSessions) {
     this.gateway = gateway;
     this.mcpPath = mcpPath;
     this.#keeper = keeper;
-    this.#elsewhere = elsewhere;
-    const { retained, calls, identify } = gateway;
-    this.#admissions = new Admissions(identify, retained, calls, (fault, peer, reply) =>
-      this.refused(fault, peer, reply),
-    );
+    this.#remote = remote;
+    const { retained } = gateway;
     this.sessions = new Sessions(
       gateway.limits,
       retained,
-      elsewhere?.here,
+      remote?.here,
       (id) => this.#keeper?.remove(id),
       (ids) => this.#keeper?.touch(ids),
     );
     this.subscriptions = new Subscriptions(gateway.limits.maxListenStreams);
-    this.dresser = new Dresser(gateway.server.info);
+    this.serializer = new ResultSerializer(gateway.server.info);
     this.#stopWatching = gateway.server.onChange((change) => this.subscriptions.announce(change, this.#active()));
   }
 
   admit(peer: Peer): Admission | Promise<Admission> {
+    this.#admissions ??= this.#newAdmissions();
     return this.#admissions.admit(peer);
+  }
+
+  #newAdmissions(): Admissions {
+    const { identify, retained, calls } = this.gateway;
+    const flow = new FlowControl(calls);
+    return new Admissions(identify, retained, calls, flow, (fault, peer, reply) => this.refused(fault, peer, reply));
   }
 
   /** Answers a caller whose message was not read: it is not known, or has too many calls in flight. */
@@ -184,8 +209,8 @@ export class Endpoint implements Handler {
     this.#refuse({ reply, peer }, isPlain ? (id ?? null) : null, fault, ASSUMED, httpStatus(fault));
   }
 
-  http(request: Asking): boolean {
-    return httpDoor(this, request);
+  http(request: EndpointRequest): boolean {
+    return httpRoute(this, request);
   }
 
   /** Sessions and connections that somebody may come back to. */
@@ -199,12 +224,18 @@ export class Endpoint implements Handler {
   }
 
   /** A session that began at another replica, when it is this caller's. */
-  async adopt(id: string, { app, agent }: Principal): Promise<void> {
+  async adopt(id: string, principal: Principal): Promise<void> {
     const saved = await this.#keeper?.load(id);
     const revision = saved && revisionNamed(saved.revision);
-    if (!saved || !revision || saved.app !== app || saved.agent !== agent) return;
+    const { app, agent, holder } = principal;
+    if (!saved || !revision || saved.app !== app || saved.caller !== callerOf(principal)) return;
     const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
-    this.sessions.adopt(saved, revision, { app, agent, scope: [], via: "session" }, follow);
+    this.sessions.adopt(
+      saved,
+      revision,
+      { app, agent, ...(holder === undefined ? {} : { holder }), scope: [], via: "session" },
+      follow,
+    );
   }
 
   /** Changes may have been missed: sessions are read again, and those that a restored store lacks are saved again. */
@@ -230,8 +261,8 @@ export class Endpoint implements Handler {
     { credential }: Pick<Principal, "credential">,
   ): void | Promise<void> {
     const at = replicaIn(lastEventId);
-    if (this.#elsewhere && at !== undefined && at !== this.#elsewhere.here) {
-      return this.#elsewhere.resume(at, session, lastEventId, reply, credential);
+    if (this.#remote && at !== undefined && at !== this.#remote.here) {
+      return this.#remote.resume(at, session, lastEventId, reply, credential);
     }
     const { stream, seq } = session.streams.find(lastEventId);
     stream.resume(reply, seq, credential);
@@ -261,8 +292,9 @@ export class Endpoint implements Handler {
   async #save(session: Session): Promise<void> {
     const { id, principal, revision, phase, clientCapabilities, logLevel } = session;
     if (!this.#keeper || !principal) return;
-    const { app, agent } = principal;
-    await this.#keeper.save({ id, app, agent, revision: revision.name, phase, clientCapabilities, logLevel });
+    const { app } = principal;
+    const caller = callerOf(principal);
+    await this.#keeper.save({ id, app, caller, revision: revision.name, phase, clientCapabilities, logLevel });
   }
 
   /** Ends streams that have no end of their own, so that clients open them at another replica. Calls continue. */
@@ -367,11 +399,11 @@ export class Endpoint implements Handler {
         ? undefined
         : await this.#knownSession(inbound);
     if (!session) return;
-    const elsewhere = inbound.channel ? undefined : this.#elsewhere;
+    const remote = inbound.channel ? undefined : this.#remote;
     if (!("method" in message)) {
       const at = replicaIn(message.id);
-      if (session.answer(message) || !elsewhere || at === undefined || at === elsewhere.here) return;
-      return elsewhere.answer(at, session, message);
+      if (session.answer(message) || !remote || at === undefined || at === remote.here) return;
+      return remote.answer(at, session, message);
     }
     switch (message.method) {
       case "notifications/initialized":
@@ -386,7 +418,7 @@ export class Endpoint implements Handler {
         const reason = `the client cancelled this call${said}`;
         const cancel = session.underWay.get(id);
         if (cancel) cancel.withdraw(new Fault("Cancelled", reason));
-        else await elsewhere?.cancel(session, id, reason);
+        else await remote?.cancel(session, id, reason);
         return;
       }
       default: {
@@ -399,6 +431,12 @@ export class Endpoint implements Handler {
   // ---- requests ---------------------------------------------------------------------------------------------
 
   #request(request: Request, inbound: Arrived): Promise<void> {
+    const { calls, limits } = this.gateway;
+    if ((inbound.queuedMs ?? 0) > limits.queueDeadlineMs) {
+      const fault = calls.overdue();
+      this.#refuse(inbound, request.id, fault, ASSUMED, httpStatus(fault));
+      return Promise.resolve();
+    }
     const refused = (error: unknown): void => {
       this.gateway.telemetry.metrics.unauthenticated.inc();
       const fault = asFault(error);
@@ -509,7 +547,8 @@ export class Endpoint implements Handler {
       }
       if (cancel.fault) return;
       const follow = (uri: string): (() => void) => this.gateway.server.follow?.(uri) ?? (() => {});
-      const unsubscribe = this.subscriptions.listen(request.id, filter, reply, finish, follow, principal.credential);
+      const { credential, agent } = principal;
+      const unsubscribe = this.subscriptions.listen(request.id, filter, reply, finish, follow, credential, agent);
       const forget = this.expiries.add(principal.expiresAt, finish);
       stop = () => {
         forget();
@@ -635,7 +674,7 @@ export class Endpoint implements Handler {
   // ---- answering --------------------------------------------------------------------------------------------
 
   /** Keeps a request where it can be cancelled, within the bound on open requests, until it is answered. */
-  async #answer(underWay: Map<RequestId, Cancel> | undefined, asked: Asked): Promise<Answered> {
+  async #answer(underWay: Map<RequestId, Cancel> | undefined, asked: IncomingRequest): Promise<RequestOutcome> {
     const { id } = asked.request;
     if (underWay?.has(id)) {
       return this.#failed(
@@ -648,14 +687,14 @@ export class Endpoint implements Handler {
     }
     underWay?.set(id, asked.cancel);
     try {
-      const answered = await answerRequest(this.gateway, this.dresser, asked);
+      const answered = await answerRequest(this.gateway, this.serializer, asked);
       return asked.cancel.withdrawn ? UNANSWERED : answered;
     } finally {
       underWay?.delete(id);
     }
   }
 
-  #failed({ request, peer }: Asked, fault: Fault): Answered {
+  #failed({ request, peer }: IncomingRequest, fault: Fault): RequestOutcome {
     return failed(request.id, fault, refusedTrace(this.gateway, peer, fault));
   }
 
@@ -672,7 +711,7 @@ export class Endpoint implements Handler {
   }
 }
 
-function limitFault({ reason, suggestions, extra }: Verdict): Fault {
+function limitFault({ reason, suggestions, extra }: CheckResult): Fault {
   return new Fault("RateLimited", reason, { suggestions, extra });
 }
 

@@ -1,7 +1,7 @@
 // The page that `documentation_url` leads to: one section for each error, from the table and the text of docs/errors.md.
 
 import { readFileSync } from "node:fs";
-import { ERRORS } from "../protocol/index.js";
+import { ERRORS } from "../mcp/index.js";
 
 let page: string | undefined;
 

@@ -4,12 +4,12 @@ import { connect as connectTcp } from "node:net";
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import type { Principal } from "../gate/index.js";
-import { createKey, keyIdentity, KeyRing } from "../identity/index.js";
-import { META, steadyNow } from "../protocol/index.js";
+import type { Principal } from "../policy/index.js";
+import { createKey, keyIdentity, ApiKeyCache } from "../auth/index.js";
+import { META, steadyNow } from "../mcp/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openStorage, type Storage } from "../storage/index.js";
-import type { Channel, Reply } from "../transport/index.js";
+import type { Channel, Reply } from "../mcp/transports/index.js";
 import { Expiries } from "./expiry.js";
 
 /** Long enough to open a stream on a loaded machine. */
@@ -23,13 +23,13 @@ const INITIALIZE = {
 
 describe("when a key expires", { timeout: 60_000 }, () => {
   let storage: Storage;
-  let ring: KeyRing;
+  let ring: ApiKeyCache;
   let server: Server;
   const closing: (() => unknown)[] = [];
   beforeAll(async () => {
     storage = await openStorage("sqlite::memory:");
     await storage.applications.put("blog", {}, "test");
-    ring = await KeyRing.open({ storage });
+    ring = await ApiKeyCache.open({ storage });
     server = createServer({ name: "t", version: "1" }, { policy: permitAll, identify: keyIdentity(ring) });
     server.resource("t://r", "r", "text");
   });

@@ -1,11 +1,9 @@
 // The resources of a listen stream. Following one is a call of its own, as `resources/subscribe` is in the older
 // revisions: decided and recorded for each, and what was not permitted is not part of what the stream is granted.
 
-import type { Principal } from "../gate/index.js";
-import { asFault, type JsonObject, MODERN, type RequestId } from "../protocol/index.js";
-import { call } from "./call.js";
-import type { Cancel } from "./cancel.js";
-import type { Conversation, Gateway } from "./types.js";
+import type { Principal } from "../policy/index.js";
+import { asFault, type JsonObject, MODERN, type RequestId } from "../mcp/index.js";
+import { call, type Cancel, type Conversation, type Gateway } from "../pipeline/index.js";
 
 export interface Following {
   readonly principal: Principal;

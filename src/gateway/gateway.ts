@@ -7,20 +7,25 @@ import {
   loadPolicy,
   MemoryApprovals,
   type ToolSummary,
-} from "../gate/index.js";
-import { type Identify, localIdentity } from "../identity/index.js";
+} from "../policy/index.js";
+import { type Identify, localIdentity } from "../auth/index.js";
 import type { Ledger } from "../ledger/index.js";
-import { RetainedBytes } from "../protocol/index.js";
+import { RetainedBytes } from "../mcp/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
-import type { ServerDefinition } from "../tool/index.js";
-import { callInside } from "./call.js";
-import { CallsInFlight } from "./calls-in-flight.js";
-import { askClient } from "./client-request.js";
+import type { ServerDefinition } from "../mcp/server/index.js";
+import {
+  callInside,
+  CallsInFlight,
+  askClient,
+  Lists,
+  Refusals,
+  StateCipher,
+  DEFAULT_GATEWAY_LIMITS,
+  type Gateway,
+  type GatewayLimits,
+  type Relayed,
+} from "../pipeline/index.js";
 import { Endpoint } from "./endpoint.js";
-import { Lists } from "./lists.js";
-import { Refusals } from "./refusals.js";
-import { Seal } from "./seal.js";
-import { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits, type Relayed } from "./types.js";
 
 export interface GatewayOptions {
   server: ServerDefinition;
@@ -63,7 +68,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     unguardedTools: new Set(options.unguardedTools),
     keepArguments: options.keepArguments ?? false,
     approvalUrl: options.approvalUrl,
-    seal: new Seal(),
+    seal: new StateCipher(),
     lists: new Lists(server),
     refusals: new Refusals({ perMinute: limits.refusalsPerMinute, ledger: options.ledger, telemetry }),
     callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),

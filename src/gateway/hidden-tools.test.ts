@@ -2,8 +2,8 @@
 
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Chain, Principal } from "../gate/index.js";
-import { Fault, META } from "../protocol/index.js";
+import type { DelegationChain, Principal } from "../policy/index.js";
+import { Fault, META } from "../mcp/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openWorld, type World } from "./fixtures/world.js";
 
@@ -13,7 +13,7 @@ const base = { app: "shop", agent: "bot", scope: [], via: "key", credential: "pk
 const delegated = (...capabilities: string[]): Principal => ({
   ...base,
   tools: only(...capabilities),
-  delegation: { agent: "bot", app: "shop", capabilities: new Set(capabilities) } as unknown as Chain,
+  delegation: { agent: "bot", app: "shop", capabilities: new Set(capabilities) } as unknown as DelegationChain,
 });
 const CALLERS: Record<string, Principal> = {
   all: { ...base, credential: "pk_2" },

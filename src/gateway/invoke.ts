@@ -1,12 +1,9 @@
 // A call of a tool by its name, without MCP: `POST /tools/{name}` and `Server.invoke`.
 
-import type { Principal } from "../gate/index.js";
-import { type JsonObject, LEGACY, type Revision } from "../protocol/index.js";
+import type { Principal } from "../policy/index.js";
+import { type JsonObject, LEGACY, type Revision } from "../mcp/index.js";
 import type { CallSpan } from "../telemetry/index.js";
-import { SILENT } from "./answer.js";
-import { type Answer, call } from "./call.js";
-import type { Cancel } from "./cancel.js";
-import type { Gateway, RawResult } from "./types.js";
+import { SILENT, type Answer, call, type Cancel, type Gateway, type RawResult } from "../pipeline/index.js";
 
 /** The revision whose result form such callers receive. */
 export const PLAIN_REVISION = LEGACY[0] as Revision;

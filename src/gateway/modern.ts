@@ -1,18 +1,10 @@
 // 2026-07-28: no handshake. What a request carries decides: its `_meta`, and on HTTP the headers that must agree.
 
 import type { IncomingHttpHeaders } from "node:http";
-import {
-  Fault,
-  isJsonObject,
-  type JsonObject,
-  META,
-  MODERN,
-  type Request,
-  SUPPORTED_VERSIONS,
-} from "../protocol/index.js";
-import type { LogLevel } from "../tool/index.js";
+import { Fault, isJsonObject, type JsonObject, META, MODERN, type Request, SUPPORTED_VERSIONS } from "../mcp/index.js";
+import type { LogLevel } from "../mcp/server/index.js";
 import { keptCapabilities } from "./client-capabilities.js";
-import { isLogLevel, LOG_LEVELS } from "./log-levels.js";
+import { isLogLevel, LOG_LEVELS } from "../pipeline/index.js";
 
 /** Does this message speak the revision without a handshake? */
 export function speaksModern(params: JsonObject | undefined, headers: IncomingHttpHeaders | undefined): boolean {

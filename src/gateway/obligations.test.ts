@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { connect } from "../client/index.js";
+import { connect } from "../mcp/client/index.js";
 import { createServer } from "../server.js";
-import { listenMemory } from "../transport/index.js";
-import { applyObligations, applyToText, cutText } from "../gate/index.js";
+import { listenMemory } from "../mcp/transports/index.js";
+import { applyObligations, applyToText, cutText } from "../policy/index.js";
 
 describe("obligations", () => {
   const result = {
@@ -142,7 +142,7 @@ describe("obligations", () => {
         },
         open,
       );
-    const { connect } = await import("../client/index.js");
+    const { connect } = await import("../mcp/client/index.js");
     const heard: unknown[] = [];
     const client = await connect(await listenMemory(server.handler), {
       revision: "2025-11-25",

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import { resultJson } from "./result-json.js";
 
 const long = 'a "line"\n\u2028ü\u0007'.repeat(10_000);

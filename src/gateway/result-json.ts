@@ -1,7 +1,7 @@
 // The JSON of a tool's result. A tool that reads says the same long text twice, once as content and once in its
 // structured content; quoting it is most of what such an answer costs, so it is quoted once.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 
 /** Below this nothing is gained. */
 const LONG_TEXT = 64 * 1024;

@@ -1,11 +1,14 @@
 // What callers make the gateway keep: one accounting per agent, per application and per process.
 
 import { afterEach, describe, expect, it } from "vitest";
-import { RetainedBytes } from "../protocol/index.js";
+import { z } from "zod";
+import { type Fault, RetainedBytes } from "../mcp/index.js";
+import { createServer, permitAll, type Server } from "../server.js";
+import { createTelemetry } from "../telemetry/index.js";
 import { keptCapabilities } from "./client-capabilities.js";
 import { openWorld, type World } from "./fixtures/world.js";
 import { Sessions } from "./session.js";
-import { DEFAULT_GATEWAY_LIMITS } from "./types.js";
+import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 
 const MIB = 1024 * 1024;
 const LIMITS = {
@@ -74,6 +77,45 @@ describe("the budget of an application", () => {
     expect(retained.of(caller("one", "other")).take(4 * MIB)).toBe(true);
     retained.of(caller("one")).give(8 * MIB);
     expect(retained.used).toBe(8 * MIB);
+  });
+});
+
+describe("calls in flight", () => {
+  let server: Server | undefined;
+  afterEach(() => server?.close());
+
+  it("are charged by their values, and refused over what the agent may keep", async () => {
+    const open: (() => void)[] = [];
+    server = createServer("own", {
+      policy: permitAll,
+      limits: { maxAgentRetainedBytes: 4 * MIB },
+      telemetry: createTelemetry({ log: { level: "emergency" }, env: {} }),
+    }).tool(
+      "wait",
+      "Waits",
+      z.object({ values: z.array(z.array(z.number())) }),
+      async () => {
+        await new Promise<void>((resolve) => open.push(resolve));
+        return "done";
+      },
+      { noGuardrailRequired: true },
+    );
+    // 60 kB of text each, and about a megabyte of memory.
+    const args = { values: Array.from({ length: 20_000 }, () => []) };
+    const calls = Array.from({ length: 8 }, () =>
+      (server as Server).invoke("wait", args).then(
+        () => "done",
+        (fault: Fault) => fault.type,
+      ),
+    );
+    expect(await Promise.race(calls)).toBe("TooMany");
+    await expect.poll(() => open.length).toBe(4);
+    for (const each of open.splice(0)) each();
+    expect((await Promise.all(calls)).sort()).toEqual([...Array(4).fill("TooMany"), ...Array(4).fill("done")]);
+    const next = server.invoke("wait", args);
+    await expect.poll(() => open.length).toBe(1);
+    open[0]?.();
+    await next;
   });
 });
 

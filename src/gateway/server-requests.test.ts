@@ -3,9 +3,9 @@ import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it } from "vitest";
-import { connect } from "../client/index.js";
+import { connect } from "../mcp/client/index.js";
 import { type Ledger, type LedgerRecord, openLedger, read } from "../ledger/index.js";
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import { createServer } from "../server.js";
 import { openWorld, PERMIT_ALL, type World, type WorldOptions } from "./fixtures/world.js";
 

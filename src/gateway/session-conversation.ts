@@ -1,14 +1,13 @@
 // The way back within a handshake session. On HTTP the answer may be lost on its way and asked for again, so whatever
 // comes before it goes through a stream that is kept; elsewhere the connection is the stream.
 
-import type { JsonObject } from "../protocol/index.js";
-import type { LogLevel } from "../tool/index.js";
-import type { Inbound } from "../transport/index.js";
-import type { Answered } from "./answer.js";
-import type { Cancel } from "./cancel.js";
+import type { JsonObject } from "../mcp/index.js";
+import type { LogLevel } from "../mcp/server/index.js";
+import type { Inbound } from "../mcp/transports/index.js";
+import type { RequestOutcome } from "./answer.js";
+import type { Cancel, Conversation } from "../pipeline/index.js";
 import type { Session } from "./session.js";
 import type { EventStream } from "./streams.js";
-import type { Conversation } from "./types.js";
 
 export class SessionConversation implements Conversation {
   readonly #session: Session;
@@ -45,7 +44,7 @@ export class SessionConversation implements Conversation {
     return this.#session.ask(method, params, (text) => this.#push(text), this.#askTimeoutMs, cancel);
   }
 
-  end(answer: Answered): void {
+  end(answer: RequestOutcome): void {
     if (this.#stream) this.#stream.end(answer.text);
     else this.#inbound.reply.end(answer.text, answer.head);
   }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { RetainedBytes } from "../protocol/index.js";
+import { RetainedBytes } from "../mcp/index.js";
 import { Sessions } from "./session.js";
-import { DEFAULT_GATEWAY_LIMITS } from "./types.js";
+import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -2,7 +2,7 @@
 // On stdio, TCP, WebSocket and memory it is the connection; on HTTP it is named by `Mcp-Session-Id`.
 
 import { randomBytes } from "node:crypto";
-import type { Principal } from "../gate/index.js";
+import type { Principal } from "../policy/index.js";
 import {
   ByteBudget,
   Charge,
@@ -14,11 +14,10 @@ import {
   type Response,
   type RetainedBytes,
   type Revision,
-} from "../protocol/index.js";
-import type { LogLevel } from "../tool/index.js";
-import type { Cancel } from "./cancel.js";
+} from "../mcp/index.js";
+import type { LogLevel } from "../mcp/server/index.js";
+import type { Cancel, GatewayLimits } from "../pipeline/index.js";
 import { type EventStream, type Replay, Streams } from "./streams.js";
-import type { GatewayLimits } from "./types.js";
 
 const MAX_QUESTIONS = 64;
 const MAX_SUBSCRIPTIONS = 1_000;
@@ -161,7 +160,8 @@ function subscriptionCost(uri: string): number {
 export interface SavedSession {
   readonly id: string;
   readonly app: string;
-  readonly agent: string;
+  /** As `callerOf` gives it. */
+  readonly caller: string;
   readonly revision: string;
   readonly phase: Phase;
   readonly clientCapabilities: JsonObject;
@@ -236,7 +236,7 @@ export class Sessions {
   /** Another caller's session and no session at all are the same answer. */
   find(id: string, principal: Principal): Session {
     const session = this.#sessions.get(id);
-    if (!session || session.principal?.app !== principal.app || session.principal.agent !== principal.agent) {
+    if (session?.principal?.app !== principal.app || callerOf(session.principal) !== callerOf(principal)) {
       throw new Fault("SessionNotFound", "there is no such session; begin again with `initialize`", {
         field: "Mcp-Session-Id",
       });
@@ -347,6 +347,11 @@ type SessionLimits = Pick<
   GatewayLimits,
   "maxSessions" | "maxAgentSessions" | "sessionIdleMs" | "maxAgentRetainedBytes"
 >;
+
+/** Whose session it is. Names have no line breaks. */
+export function callerOf({ agent, holder }: Pick<Principal, "agent" | "holder">): string {
+  return holder === undefined ? agent : `${agent}\n${holder}`;
+}
 
 function agentOf({ app, agent }: Principal): string {
   return JSON.stringify([app, agent]);

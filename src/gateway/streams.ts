@@ -1,8 +1,8 @@
 // Event streams of a session that a client can take up again where it lost them: every event has an id, and a
 // bounded number of them is kept, within the budget for replay of the agent that the session belongs to.
 
-import { type ByteBudget, Charge, Fault } from "../protocol/index.js";
-import type { Reply } from "../transport/index.js";
+import { type ByteBudget, Charge, Fault } from "../mcp/index.js";
+import type { Reply } from "../mcp/transports/index.js";
 
 interface KeptEvent {
   seq: number;

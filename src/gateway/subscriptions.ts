@@ -1,9 +1,9 @@
 // Changes reach whoever asked to hear of them: handshake sessions by notification, 2026-07-28 clients on the listen
 // streams they opened, and nobody else.
 
-import { Fault, isJsonObject, type JsonObject, META, type RequestId } from "../protocol/index.js";
-import type { Change } from "../tool/index.js";
-import type { Reply } from "../transport/index.js";
+import { Fault, isJsonObject, type JsonObject, META, type RequestId } from "../mcp/index.js";
+import type { ListChange } from "../mcp/server/index.js";
+import type { Reply } from "../mcp/transports/index.js";
 import type { Session } from "./session.js";
 
 export interface Filter {
@@ -20,15 +20,19 @@ interface Listener {
   readonly end: () => void;
   /** What it is known by. */
   readonly credential: string | undefined;
+  readonly agent: string;
 }
 
 const MAX_URIS = 1_000;
-const NOTIFICATION: Readonly<Record<Change["kind"], string>> = {
+const NOTIFICATION: Readonly<Record<ListChange["kind"], string>> = {
   tools: "notifications/tools/list_changed",
   prompts: "notifications/prompts/list_changed",
   resources: "notifications/resources/list_changed",
   resource: "notifications/resources/updated",
 };
+
+/** Of the listen streams of an application, so many are for one agent at most. */
+const AGENT_SHARE = 1 / 4;
 
 export class Subscriptions {
   readonly #listeners = new Set<Listener>();
@@ -45,11 +49,16 @@ export class Subscriptions {
     finish: () => void,
     follow: (uri: string) => () => void = () => () => {},
     credential?: string,
+    agent = "",
   ): () => void {
     if (this.#listeners.size >= this.#maxStreams) {
       throw new Fault("TooMany", `${this.#maxStreams} listen streams are open`);
     }
-    const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish, credential };
+    const most = Math.ceil(this.#maxStreams * AGENT_SHARE);
+    if ([...this.#listeners].filter((each) => each.agent === agent).length >= most) {
+      throw new Fault("TooMany", `${most} listen streams of this agent are open; close some`);
+    }
+    const listener: Listener = { id, filter, send: (text) => reply.send(text), end: finish, credential, agent };
     reply.open();
     reply.send(
       JSON.stringify({
@@ -70,7 +79,7 @@ export class Subscriptions {
     return this.#listeners.size;
   }
 
-  announce(change: Change, sessions: Iterable<Session>): void {
+  announce(change: ListChange, sessions: Iterable<Session>): void {
     const method = NOTIFICATION[change.kind];
     const params = change.kind === "resource" ? { uri: change.uri } : undefined;
     for (const session of sessions) {
@@ -93,7 +102,7 @@ export class Subscriptions {
   }
 }
 
-function wants(filter: Filter, change: Change): boolean {
+function wants(filter: Filter, change: ListChange): boolean {
   switch (change.kind) {
     case "tools":
       return filter.toolsListChanged === true;

@@ -1,7 +1,6 @@
 // One line per call in the form of the host document: what was asked, what was decided, hashes instead of contents.
 
 import { createHash } from "node:crypto";
-import type { Denial } from "./denial.js";
 import type { Policy } from "./policy/index.js";
 
 export type ToolName = "fs.read" | "fs.write" | "cmd.run";
@@ -43,6 +42,9 @@ export interface AuditFacts {
   truncated?: boolean | undefined;
 }
 
+/** Why a call was denied: by the host itself, or by another check. */
+type Denied = { readonly code: string; readonly rule: string };
+
 const MAX_LOGGED_CHARS = 1024;
 const REDACTED = "[redacted]";
 
@@ -55,7 +57,7 @@ export class AuditClock {
     tool: ToolName,
     policy: Policy,
     facts: AuditFacts,
-    denied: Denial | undefined,
+    denied: Denied | undefined,
     reqId: string | undefined,
   ): AuditSummary {
     const isDeny = denied !== undefined && denied.code !== "TIMEOUT" && facts.exitCode === undefined;
@@ -92,7 +94,7 @@ export function deniedSummary(
   tool: ToolName,
   policy: Policy,
   args: unknown,
-  denied: Denial,
+  denied: Denied,
   reqId: string | undefined,
 ): AuditSummary {
   const asked = (field: string): string | undefined => {

@@ -28,7 +28,7 @@ export function denial(
 }
 
 /** Caller's text made safe for one line of a log or a terminal. */
-export function quote(text: string): string {
+export function quoteValue(text: string): string {
   const cut = text.length > MAX_QUOTED_CHARS ? `${text.slice(0, MAX_QUOTED_CHARS)}…` : text;
   const plain = cut.replace(/[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, escapeCharacter);
   return `\`${plain}\``;

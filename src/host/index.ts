@@ -5,28 +5,28 @@ export { type Denial, type DenialCode, isDenial } from "./denial.js";
 export {
   decideBy,
   executeBy,
-  type FolderDecision,
+  type DirectoryDecision,
   type ListArguments,
   type MoveArguments,
   type Prepare,
   prepareDeleteFile,
-  prepareDeleteFolder,
+  prepareDeleteDirectory,
   prepareList,
-  prepareMakeFolder,
+  prepareMakeDirectory,
   prepareMove,
   prepareStat,
-} from "./folders/index.js";
-export { isNetworkType, isWithin, mountOf, type OpeningMethod, openingMethod, readMounts } from "./jail/index.js";
+} from "./directories/index.js";
+export { isNetworkType, isWithin, mountOf, type OpeningMethod, openingMethod, readMounts } from "./paths/index.js";
 export {
   type Command,
-  type LoadOptions,
+  type HostPolicyLoadOptions,
   type LoadResult,
-  loadPolicy,
+  loadYamlPolicy,
   parsePolicy,
   placed,
   type Policy,
   policyFor,
-  type PolicyProblem,
+  type HostPolicyProblem,
   policySchema,
   policySchemaText,
   type Positions,
@@ -65,5 +65,5 @@ export {
 export { type HostToolDefinition, hostTools } from "./tools/definitions.js";
 export { decideFsRead, executeFsRead, fsRead } from "./tools/fs-read.js";
 export { decideFsWrite, executeFsWrite, fsWrite } from "./tools/fs-write.js";
-export type { CallContext, Decision, Outcome, Would } from "./tools/outcome.js";
+export type { HostCallContext, HostDecision, HostOutcome, Would } from "./tools/outcome.js";
 export type { FsReadResult, FsWriteResult } from "./tools/shapes.js";

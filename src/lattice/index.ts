@@ -18,7 +18,8 @@ export {
   TOP,
 } from "./capability/set.js";
 export { LatticeError, type LatticeErrorCode } from "./errors.js";
-export type { Dialect, JsonSchema } from "./inclusion/document.js";
+export type { Dialect } from "../schema/documents/index.js";
+export type { JsonSchema } from "./inclusion/document.js";
 export {
   INCLUSION_LIMITS,
   type Inclusion,
@@ -27,7 +28,7 @@ export {
   includes,
   includesType,
   isEmpty,
-  type Validator,
+  type InclusionValidator,
 } from "./inclusion/includes.js";
 export { toSchema, typeOf, type ValueType } from "./inclusion/type.js";
 export { type SarifOptions, toSarif } from "./report/sarif.js";
@@ -35,11 +36,11 @@ export { tell } from "./report/story.js";
 export { toSvg } from "./report/svg.js";
 export { toDot, toJson, toMermaid } from "./report/text.js";
 export { findCycle } from "./workflow/cycle.js";
-export { ANALYSIS_LIMITS, Analysis, type AnalysisOptions, analyse, type Change } from "./workflow/analyse.js";
+export { ANALYSIS_LIMITS, Analysis, type AnalysisOptions, analyse, type WorkflowChange } from "./workflow/analyse.js";
 export { DelegationCheck, type DelegationGraph, type NumberedChange, words } from "./workflow/delegation-check.js";
 export {
   type Delegation,
-  type Grant,
+  type CapabilityGrant,
   type RuleEvidence,
   type RuleTerm,
   type Violation,

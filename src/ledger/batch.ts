@@ -12,7 +12,7 @@ export interface Receipt {
 }
 
 /** One record on its way to the disk. */
-export interface Pending {
+export interface PendingBatch {
   readonly seq: number;
   readonly leaf: string;
   readonly opens: string | undefined;
@@ -43,7 +43,7 @@ function nextNonce(): string {
 
 /** Lines that go to disk in one write and one sync. */
 export class Batch {
-  readonly items: Pending[] = [];
+  readonly items: PendingBatch[] = [];
   // The first byte is never written: leaf hashing borrows the byte before a line.
   readonly #buffer: Buffer;
   #end = 1;
@@ -84,8 +84,8 @@ export class Batch {
     body: string,
     seq: number,
     prev: string,
-    resolve: Pending["resolve"],
-    reject: Pending["reject"],
+    resolve: PendingBatch["resolve"],
+    reject: PendingBatch["reject"],
   ): string {
     const start = this.#end;
     const end = start + this.#buffer.write(encodeHead(seq, prev, nextNonce()) + body, start);

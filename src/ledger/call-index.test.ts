@@ -18,7 +18,7 @@ async function sample(dir: string): Promise<void> {
   await Promise.all(Array.from({ length: CALLS }, (_, i) => ledger.append(outcome(`call-${i}`))));
   const closed = (await listSegments(nodeFs, dir)).slice(0, -1);
   const isDone = () => closed.every((segment) => existsSync(callIndexPath(segment)));
-  await expect.poll(isDone, { timeout: 30_000 }).toBe(true);
+  await expect.poll(isDone).toBe(true);
   await ledger.close();
 }
 
@@ -68,9 +68,7 @@ describe("the index of calls", () => {
   it("is rebuilt by the next start when it is missing, and leaves no other file", async () => {
     for (const segment of closed) rmSync(callIndexPath(segment));
     const ledger = await openLedger({ dir, origin: ORIGIN, maxSegmentBytes: 1 << 20 });
-    await expect
-      .poll(() => closed.every((segment) => existsSync(callIndexPath(segment))), { timeout: 30_000 })
-      .toBe(true);
+    await expect.poll(() => closed.every((segment) => existsSync(callIndexPath(segment)))).toBe(true);
     await ledger.close();
     expect(readdirSync(dir).filter((name) => /\.index\../.test(name))).toEqual([]);
   });

@@ -2,7 +2,7 @@
 // was changed; which one, the line after them tells. So every line is judged when the next one is known.
 
 /** One line as it was found. */
-export interface Seen {
+export interface SeenRecords {
   /** Undefined when the line is not a record. */
   readonly seq: number | undefined;
   readonly prev: string | undefined;
@@ -23,7 +23,7 @@ export type ProblemKind =
   | "pruned"
   | "unreadable";
 
-export interface Problem {
+export interface LedgerProblem {
   readonly kind: ProblemKind;
   /** The record concerned, where it can be told. */
   readonly seq: number | undefined;
@@ -33,21 +33,21 @@ export interface Problem {
   readonly message: string;
 }
 
-export class Chain {
-  readonly #report: (problem: Problem) => void;
+export class HashChain {
+  readonly #report: (problem: LedgerProblem) => void;
   #expected: number;
   /** What the next record has to name as its `prev`; undefined after a line already found wrong. */
   #leaf: string | undefined;
-  #last: Seen | undefined;
-  #held: Seen | undefined;
+  #last: SeenRecords | undefined;
+  #held: SeenRecords | undefined;
 
-  constructor(first: number, prev: string | undefined, report: (problem: Problem) => void) {
+  constructor(first: number, prev: string | undefined, report: (problem: LedgerProblem) => void) {
     this.#expected = first;
     this.#leaf = prev;
     this.#report = report;
   }
 
-  push(next: Seen): void {
+  push(next: SeenRecords): void {
     if (this.#held !== undefined) this.#judge(this.#held, next);
     this.#held = next;
   }
@@ -57,7 +57,7 @@ export class Chain {
     this.#held = undefined;
   }
 
-  #judge(line: Seen, next: Seen | undefined): void {
+  #judge(line: SeenRecords, next: SeenRecords | undefined): void {
     if (line.seq === undefined) {
       this.#tell("altered", this.#expected, line, "is not a record any more: the line was changed");
       this.#advance(line, undefined);
@@ -68,21 +68,21 @@ export class Chain {
     }
   }
 
-  #judgeLink(line: Seen, next: Seen | undefined): void {
+  #judgeLink(line: SeenRecords, next: SeenRecords | undefined): void {
     const seq = this.#expected;
     if (this.#leaf === undefined || line.prev === this.#leaf) return this.#advance(line, line.leaf);
     const last = this.#last;
     const isVouchedFor = next === undefined ? line.tile === line.leaf : next.prev === line.leaf;
     const lastIsVouchedFor = last === undefined || (last.tile === last.leaf && !isVouchedFor);
     if (next !== undefined ? isVouchedFor && last !== undefined : !lastIsVouchedFor) {
-      this.#tell("altered", seq - 1, last as Seen, `was changed: record ${seq} names another hash for it`);
+      this.#tell("altered", seq - 1, last as SeenRecords, `was changed: record ${seq} names another hash for it`);
       return this.#advance(line, line.leaf);
     }
     this.#tell("altered", seq, line, `was changed: it does not continue record ${seq - 1}`);
     this.#advance(line, undefined);
   }
 
-  #judgeOrder(line: Seen, seq: number, next: Seen | undefined): void {
+  #judgeOrder(line: SeenRecords, seq: number, next: SeenRecords | undefined): void {
     const expected = this.#expected;
     // The last record has nobody after it to vouch for its place; that it continues the one before does.
     const continues = next === undefined && this.#leaf !== undefined && line.prev === this.#leaf;
@@ -104,13 +104,13 @@ export class Chain {
     this.#advance(line, line.leaf);
   }
 
-  #advance(line: Seen, leaf: string | undefined): void {
+  #advance(line: SeenRecords, leaf: string | undefined): void {
     this.#expected++;
     this.#leaf = leaf;
     this.#last = line;
   }
 
-  #tell(kind: ProblemKind, seq: number, { segment, line }: Seen, what: string): void {
+  #tell(kind: ProblemKind, seq: number, { segment, line }: SeenRecords, what: string): void {
     this.#report({ kind, seq, segment, line, message: `record ${seq} (${segment} line ${line}) ${what}` });
   }
 }

@@ -31,7 +31,7 @@ async function write(calls: number, from = 0, compress = false): Promise<void> {
     await Promise.all(some.map((call) => ledger.append(decision(call))));
     await Promise.all(some.map((call) => ledger.append(outcome(call))));
   }
-  if (compress) await vi.waitFor(() => expect(plain()).toHaveLength(1), { timeout: 20_000 });
+  if (compress) await vi.waitFor(() => expect(plain()).toHaveLength(1), { timeout: 60_000 });
   await ledger.close();
 }
 
@@ -100,7 +100,7 @@ describe("compressed segments", () => {
     writeFileSync(segment?.path as string, gunzipSync(readFileSync(closedPath(segment as never))));
     expect(await verify(copy)).toMatchObject({ ok: true });
     const ledger = await openLedger({ ...OPTIONS, dir: copy, compress: true });
-    await vi.waitFor(() => expect(existsSync(segment?.path as string)).toBe(false), { timeout: 20_000 });
+    await vi.waitFor(() => expect(existsSync(segment?.path as string)).toBe(false), { timeout: 60_000 });
     await ledger.close();
     expect(readdirSync(copy).filter((name) => /\.gz\./.test(name))).toEqual([]);
     expect(await verify(copy)).toMatchObject({ ok: true });

@@ -65,7 +65,8 @@ export interface OutcomeEntry extends Base {
 export interface ChallengeEntry extends Base {
   readonly kind: "challenge";
   readonly challenge: string;
-  readonly event: "opened" | "joined" | "expired" | "redeemed";
+  /** `restored`: redeemed for a call that never started, and given back. */
+  readonly event: "opened" | "joined" | "expired" | "redeemed" | "restored";
   readonly call: string;
   readonly trace: string;
   readonly actor: string;
@@ -159,7 +160,7 @@ const MAX_RULES = 256;
 /** Larger arguments are known by `args_cid` alone. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
 
-export function cutText(text: string, max: number = MAX_NAME_CHARS): string {
+export function cutEntryText(text: string, max: number = MAX_NAME_CHARS): string {
   if (text.length <= max) return text;
   // Half of a surrogate pair is not text.
   const end = /[\uD800-\uDBFF]/.test(text[max - 1] as string) ? max - 1 : max;
@@ -179,7 +180,7 @@ const MAX_REMEMBERED = 2_048;
 const remembered = new Map<string, string>();
 
 function quoteName(text: string): string {
-  if (text.length > MAX_NAME_CHARS) return quote(cutText(text));
+  if (text.length > MAX_NAME_CHARS) return quote(cutEntryText(text));
   let quoted = remembered.get(text);
   if (quoted === undefined) {
     quoted = quote(text);
@@ -190,7 +191,7 @@ function quoteName(text: string): string {
 }
 
 function quoteReason(text: string): string {
-  return text.length <= MAX_NAME_CHARS ? quoteName(text) : quote(cutText(text, MAX_REASON_CHARS));
+  return text.length <= MAX_NAME_CHARS ? quoteName(text) : quote(cutEntryText(text, MAX_REASON_CHARS));
 }
 
 function quoteAll(texts: readonly string[]): string {
@@ -242,8 +243,8 @@ function otherFields(entry: LedgerEntry): string {
   let fields = "";
   for (const [name, value] of Object.entries(entry)) {
     if (RESERVED.has(name) || value === undefined) continue;
-    const text = typeof value === "string" ? cutText(value, MAX_REASON_CHARS) : value;
-    fields += `,${quote(name)}:${JSON.stringify(NAMES.has(name) ? cutText(String(value)) : text)}`;
+    const text = typeof value === "string" ? cutEntryText(value, MAX_REASON_CHARS) : value;
+    fields += `,${quote(name)}:${JSON.stringify(NAMES.has(name) ? cutEntryText(String(value)) : text)}`;
   }
   return fields;
 }

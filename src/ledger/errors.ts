@@ -85,7 +85,7 @@ export function errnoOf(error: unknown): string {
 }
 
 /** Says in words what the operating system answered, and what to do about it. */
-export function unavailable(error: unknown, path: string): LedgerUnavailable {
+export function ledgerUnavailable(error: unknown, path: string): LedgerUnavailable {
   if (error instanceof LedgerUnavailable) return error;
   const code = errnoOf(error);
   const known = KNOWN_ERRNO[code];

@@ -24,7 +24,7 @@ export interface ExportHeader {
   readonly public_keys: readonly string[];
 }
 
-export interface ExportOptions {
+export interface LedgerExportOptions {
   /** The first record that the directory still holds unless given. */
   readonly from?: number;
   /** First record left out. By default, and at most, the size of the last checkpoint: what follows is not signed. */
@@ -33,7 +33,7 @@ export interface ExportOptions {
 }
 
 /** The lines of an export, each with its newline. */
-export async function* exportRecords(dir: string, options: ExportOptions = {}): AsyncGenerator<string> {
+export async function* exportRecords(dir: string, options: LedgerExportOptions = {}): AsyncGenerator<string> {
   const { disk = nodeFs } = options;
   const from = options.from ?? (await listSegments(disk, dir))[0]?.first ?? 0;
   const checkpoint = await lastCheckpoint(disk, dir);

@@ -1,6 +1,6 @@
 export { type Archive, archiveSegments, type ArchiveOptions, type ArchiveResult } from "./archive.js";
 export type { Receipt } from "./batch.js";
-export type { Problem, ProblemKind } from "./chain.js";
+export type { LedgerProblem, ProblemKind } from "./chain.js";
 export type { Commitment } from "./commitments.js";
 export { directoryArchive } from "./directory-archive.js";
 export type {
@@ -19,7 +19,7 @@ export type {
   StartEntry,
 } from "./entry.js";
 export { LedgerLocked, LedgerReadError, LedgerRefused, LedgerUnavailable, type UnavailableReason } from "./errors.js";
-export { type ExportHeader, type ExportOptions, exportRecords } from "./export.js";
+export { type ExportHeader, type LedgerExportOptions, exportRecords } from "./export.js";
 export { type Ledger, type LedgerOptions, type LedgerStatus, openLedger, type OutcomeDurability } from "./ledger.js";
 export { NoteError } from "./note.js";
 export { type ConsistencyProof, type InclusionProof, prove, proveConsistency, type ProveOptions } from "./prove.js";

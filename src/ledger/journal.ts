@@ -1,7 +1,7 @@
 import { Backlog, ownRecord } from "./backlog.js";
-import { BATCH_BYTES, Batch, type Pending, type Receipt } from "./batch.js";
+import { BATCH_BYTES, Batch, type PendingBatch, type Receipt } from "./batch.js";
 import { encodeBody, type LedgerEntry } from "./entry.js";
-import { LedgerUnavailable, unavailable } from "./errors.js";
+import { LedgerUnavailable, ledgerUnavailable } from "./errors.js";
 import { type LedgerFile, type LedgerFs, syncFile } from "./files.js";
 import { type Segment, segmentAt } from "./segments.js";
 
@@ -36,7 +36,7 @@ export interface JournalOptions {
   readonly writeDeadlineMs: number;
   readonly keepArguments: boolean;
   /** Called for each batch once it is durable, in order. */
-  readonly onDurable: (items: readonly Pending[]) => void;
+  readonly onDurable: (items: readonly PendingBatch[]) => void;
   /** Called when the next record begins a new segment and everything before it is durable. */
   readonly onRotate: () => void;
   /** Called with the seconds that each awaited record took to become durable. */
@@ -216,7 +216,7 @@ export class Journal {
     return body;
   }
 
-  #enqueue(entry: LedgerEntry, body: string, resolve: Pending["resolve"], reject: Pending["reject"]): void {
+  #enqueue(entry: LedgerEntry, body: string, resolve: PendingBatch["resolve"], reject: PendingBatch["reject"]): void {
     const room = Batch.room(HEAD_ROOM + body.length);
     if (!this.#filling.fits(room)) {
       if (this.#filling.items.length > 0) this.#full.push(this.#filling);
@@ -349,7 +349,7 @@ export class Journal {
   #commit(batch: Batch): void {
     this.#end();
     const { items, length } = batch;
-    const last = items[items.length - 1] as Pending;
+    const last = items[items.length - 1] as PendingBatch;
     this.#size = last.seq + 1;
     this.#prev = last.leaf;
     this.#offset += length;
@@ -411,7 +411,7 @@ export class Journal {
   }
 
   #fail(cause: unknown, isFinal = false): void {
-    const error = unavailable(cause, this.#segment.path);
+    const error = ledgerUnavailable(cause, this.#segment.path);
     const { retryMs } = this.#options;
     this.#trouble = { error, isFinal, nextTryAt: performance.now() + retryMs };
     this.#gap ??= { error, since: Date.now(), startedAt: performance.now(), rejected: 0, backoffMs: retryMs / 2 };

@@ -7,7 +7,7 @@ import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
 import { scratchFolder } from "./fixtures/folder.js";
 import { sampleLedger } from "./fixtures/sample.js";
 import { readLog, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
-import { cutText } from "./entry.js";
+import { cutEntryText } from "./entry.js";
 import { leafHash } from "./hash.js";
 import { openLedger } from "./ledger.js";
 import { verify } from "./verify.js";
@@ -76,7 +76,11 @@ describe("a record", () => {
     await ledger.close();
     const records = readLog(dir).map(parse);
     for (const [i, text] of texts.entries()) {
-      expect(records[i + 2]).toMatchObject({ reason: cutText(text, 2_048), args: text, rules: [cutText(text)] });
+      expect(records[i + 2]).toMatchObject({
+        reason: cutEntryText(text, 2_048),
+        args: text,
+        rules: [cutEntryText(text)],
+      });
     }
     expect((await verify(dir)).problems).toEqual([]);
   });

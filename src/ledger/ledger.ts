@@ -1,12 +1,12 @@
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pending, Receipt } from "./batch.js";
+import type { PendingBatch, Receipt } from "./batch.js";
 import { indexCalls, isIndexed } from "./call-index.js";
 import { Checkpointer } from "./checkpoints.js";
 import { compressSegment, removeUnfinished } from "./compress-segment.js";
 import type { Commitment } from "./commitments.js";
 import { type LedgerEntry, opensCall, type OutcomeEntry } from "./entry.js";
-import { errnoOf, LedgerReadError, LedgerRefused, LedgerUnavailable, unavailable } from "./errors.js";
+import { errnoOf, LedgerReadError, LedgerRefused, LedgerUnavailable, ledgerUnavailable } from "./errors.js";
 import { type LedgerFs, type LedgerLock, nodeFs, readSmall, replaceFile } from "./files.js";
 import { Journal } from "./journal.js";
 import { finishRotation, type LedgerKeys, loadKeys, prepareRotation } from "./keys.js";
@@ -133,7 +133,7 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   } catch (error) {
     await lock?.release();
     if (error instanceof LedgerReadError) throw new LedgerRefused(error.message, RESTORE, error);
-    throw errnoOf(error).startsWith("E") ? unavailable(error, dir) : error;
+    throw errnoOf(error).startsWith("E") ? ledgerUnavailable(error, dir) : error;
   }
 }
 
@@ -352,7 +352,7 @@ class OpenLedger implements Ledger {
     this.#journal.appendSoon(entry);
   }
 
-  #onDurable(items: readonly Pending[]): void {
+  #onDurable(items: readonly PendingBatch[]): void {
     for (const item of items) {
       if (item.opens !== undefined) this.#open.set(item.opens, item.seq);
       else if (item.closes !== undefined) this.#open.delete(item.closes);
@@ -361,7 +361,7 @@ class OpenLedger implements Ledger {
     if (this.#tiles.pending >= FLUSH_TILES) void this.#flushTiles();
     if (this.#hasRotated) {
       this.#hasRotated = false;
-      this.#tendSegments((items[0] as Pending).seq);
+      this.#tendSegments((items[0] as PendingBatch).seq);
     }
     this.#checkpointer.arm();
   }
@@ -381,7 +381,7 @@ class OpenLedger implements Ledger {
 
   #admit(): LedgerUnavailable | undefined {
     if (this.#tiles.pending <= MAX_UNWRITTEN_TILES) return undefined;
-    return unavailable(this.#tileError ?? new Error("the disk is too slow for them"), join(this.dir, "tiles"));
+    return ledgerUnavailable(this.#tileError ?? new Error("the disk is too slow for them"), join(this.dir, "tiles"));
   }
 
   /** Leaves a note for the next start, so that it need not read what lies before this segment. */

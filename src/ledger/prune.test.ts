@@ -212,7 +212,7 @@ describe("pruning", () => {
     await withLedger(
       async (ledger) => {
         await write(ledger, "a", 150);
-        await vi.waitFor(() => expect(segments().filter((name) => name.endsWith(".ndjson"))).toHaveLength(1));
+        await vi.waitFor(() => expect(segments().filter((name) => name.endsWith(".ndjson"))).toHaveLength(1), 60_000);
         const more = write(ledger, "b", 100);
         await ledger.checkpoint();
         await archiveSegments(dir, archive);
@@ -252,7 +252,7 @@ describe("pruning", () => {
     writeFileSync(join(dir, "tiles", "0"), Buffer.alloc(100));
     await withLedger(async (ledger) => {
       await write(ledger, "c", 10);
-      await vi.waitFor(() => expect(ledger.status().lastError?.message).toContain("audit restore"));
+      await vi.waitFor(() => expect(ledger.status().lastError?.message).toContain("audit restore"), 60_000);
     });
     const { ok, problems } = await verify(dir);
     expect(ok).toBe(false);

@@ -7,7 +7,7 @@ import { leafHash, NO_PREV } from "./hash.js";
 import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
 import { edgeAt, type HashSource, rootAt } from "./proof.js";
 import { checkConsistency, clearRebuild, markRebuild, type TileRebuild } from "./rebuild.js";
-import { missing, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
+import { missingSegment, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
 import { isCompressed, lastLine, listSegments, type Segment, segmentAt, segmentBytes } from "./segments.js";
 import { edgeOf as edgeOfStatement, type StoredStatement, trustedStatements } from "./statement.js";
 import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
@@ -245,7 +245,7 @@ async function checkSealedSegments(
     const next = segments[i + 1] as Segment;
     const line = await lastLine(disk, segment);
     const last = line && parseHead(line)?.seq;
-    if (i === 0 && segment.first > (pruned?.to ?? 0)) throw missing(0, segment.first - 1, segment.name);
+    if (i === 0 && segment.first > (pruned?.to ?? 0)) throw missingSegment(0, segment.first - 1, segment.name);
     if (line === undefined || last !== next.first - 1) {
       const found = last === undefined ? "does not end with a record" : `ends with record ${last}`;
       throw new LedgerRefused(`${segment.name} ${found}, but ${next.name} begins with record ${next.first}`, RESTORE);

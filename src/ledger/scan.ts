@@ -5,7 +5,7 @@ import { LedgerRefused } from "./errors.js";
 import type { LedgerFs } from "./files.js";
 import { leafHash } from "./hash.js";
 import type { Checkpoint } from "./note.js";
-import { type Line, openSegment, readLines, type Segment } from "./segments.js";
+import { type SegmentLine, openSegment, readLines, type Segment } from "./segments.js";
 import type { Tree } from "./tree.js";
 
 export const RESTORE = "restore the folder from a copy; `portcullis audit verify` names what is wrong";
@@ -33,7 +33,7 @@ export interface ScanStart {
   readonly open: Map<string, number>;
 }
 
-export function missing(first: number, last: number, before: string): LedgerRefused {
+export function missingSegment(first: number, last: number, before: string): LedgerRefused {
   const which = first === last ? `record ${first} is` : `records ${first} to ${last} are`;
   return new LedgerRefused(`${which} missing before ${before}`, RESTORE);
 }
@@ -62,7 +62,7 @@ export class Scan {
   }
 
   async segment(segment: Segment, isLast: boolean): Promise<{ offset: number; torn: Torn | null }> {
-    if (segment.first !== this.#tree.size) throw missing(this.#tree.size, segment.first - 1, segment.name);
+    if (segment.first !== this.#tree.size) throw missingSegment(this.#tree.size, segment.first - 1, segment.name);
     const file = await openSegment(this.#options.disk, segment);
     const tail = new TornTail(segment, this.#options.maxLineBytes);
     let offset = 0;
@@ -85,7 +85,7 @@ export class Scan {
     return { offset, torn: tail.result() };
   }
 
-  #record(segment: Segment, line: Line, record: LedgerRecord): void {
+  #record(segment: Segment, line: SegmentLine, record: LedgerRecord): void {
     const seq = this.#tree.size;
     const where = `${segment.name} line ${line.number}`;
     if (record.seq !== seq) {
@@ -141,7 +141,7 @@ export class Scan {
 class TornTail {
   readonly #segment: Segment;
   readonly #limit: number;
-  #first: Line | undefined;
+  #first: SegmentLine | undefined;
   #seq = 0;
   #parts: Buffer[] = [];
   #bytes = 0;
@@ -155,7 +155,7 @@ class TornTail {
     return this.#bytes > 0;
   }
 
-  take(line: Line, record: LedgerRecord | undefined, seq: number): void {
+  take(line: SegmentLine, record: LedgerRecord | undefined, seq: number): void {
     this.#first ??= line;
     this.#seq = seq;
     if (record !== undefined) throw this.damaged(`record ${record.seq} follows it`);

@@ -82,7 +82,7 @@ export function segmentOf(segments: readonly Segment[], seq: number): Segment | 
   return segments.findLast((segment) => segment.first <= seq);
 }
 
-export interface Line {
+export interface SegmentLine {
   /** Without the newline. A view into a buffer that is used again: valid until the next batch. */
   readonly bytes: Buffer;
   /** Byte offset of the line in its file. */
@@ -92,7 +92,7 @@ export interface Line {
 }
 
 export interface LineBatch {
-  readonly lines: Line[];
+  readonly lines: SegmentLine[];
   /** Bytes at the very end of the file that no newline ends; only in the last batch. */
   readonly torn: Buffer | undefined;
   readonly tornOffset: number;
@@ -117,7 +117,7 @@ export async function* readLines(
     }
     const count = await file.read(buffer.subarray(filled), base + filled);
     filled += count;
-    const lines: Line[] = [];
+    const lines: SegmentLine[] = [];
     let at = 0;
     for (let end = buffer.indexOf(10, at); end >= 0 && end < filled; end = buffer.indexOf(10, at)) {
       lines.push({ bytes: buffer.subarray(at, end), offset: base + at, number });

@@ -7,7 +7,7 @@ import type { ExportHeader } from "./export.js";
 import type { LedgerFs, ReadableFile } from "./files.js";
 import { HASH_BYTES, NO_PREV } from "./hash.js";
 import { readVerifiers } from "./keys.js";
-import { type Line, listSegments, openSegment, readLines } from "./segments.js";
+import { type SegmentLine, listSegments, openSegment, readLines } from "./segments.js";
 import { edgeOf, readStatements, type StoredStatement } from "./statement.js";
 
 // What `verify` reads: a ledger folder, an export, or a bare file of records.
@@ -34,7 +34,7 @@ export interface VerifySource {
 
 export interface SourceBatch {
   readonly segment: string;
-  readonly lines: readonly Line[];
+  readonly lines: readonly SegmentLine[];
   /** Bytes without a newline at the end of the file. */
   readonly torn: Buffer | undefined;
   readonly isLastSegment: boolean;
@@ -93,7 +93,10 @@ async function folderSource(disk: LedgerFs, dir: string, archive: Archive | unde
   };
 }
 
-async function* linesOf(file: ReadableFile, name: string): AsyncGenerator<{ lines: Line[]; torn: Buffer | undefined }> {
+async function* linesOf(
+  file: ReadableFile,
+  name: string,
+): AsyncGenerator<{ lines: SegmentLine[]; torn: Buffer | undefined }> {
   try {
     yield* readLines(file, name);
   } finally {

@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import type { Archive } from "./archive.js";
-import { Chain, type Problem, type Seen } from "./chain.js";
+import { HashChain, type LedgerProblem, type SeenRecords } from "./chain.js";
 import type { Commitment } from "./commitments.js";
 import { parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
@@ -50,7 +50,7 @@ export interface Verification {
   /** Whether the keys came from the caller instead of from beside the log. */
   readonly pinned: boolean;
   /** At most 50; `problemCount` says how many there were. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly LedgerProblem[];
   readonly problemCount: number;
   /** Records below this number were pruned under signed statements; 0 when none were, or all were read from the archive. */
   readonly pruned: number;
@@ -73,7 +73,7 @@ class Review {
   readonly #disk: LedgerFs;
   readonly #source: VerifySource;
   readonly #commitments: readonly Commitment[];
-  readonly #problems: Problem[] = [];
+  readonly #problems: LedgerProblem[] = [];
   #problemCount = 0;
   readonly #notes: string[] = [];
   readonly #tree = new Tree();
@@ -81,7 +81,7 @@ class Review {
   readonly #roots = new Map<number, string>();
   /** Keys that a record of the log brings in, and that record. */
   readonly #introduced = new Map<string, number>();
-  readonly #tileMismatches: Seen[] = [];
+  readonly #tileMismatches: SeenRecords[] = [];
   readonly #recordedStatements = new Set<string>();
   #to: number;
   #pinned = false;
@@ -106,18 +106,18 @@ class Review {
     }
   }
 
-  readonly #report = (problem: Problem): void => {
+  readonly #report = (problem: LedgerProblem): void => {
     this.#problemCount++;
     if (this.#problems.length < MAX_PROBLEMS) this.#problems.push(problem);
   };
 
-  #trouble(kind: Problem["kind"], message: string, seq?: number): void {
+  #trouble(kind: LedgerProblem["kind"], message: string, seq?: number): void {
     this.#report({ kind, seq, segment: undefined, line: undefined, message });
   }
 
   async readAll(): Promise<void> {
     const { from } = this.#source;
-    const chain = new Chain(from, this.#source.prev, this.#report);
+    const chain = new HashChain(from, this.#source.prev, this.#report);
     this.#noteRoot();
     try {
       for await (const batch of this.#source.lines()) await this.#readBatch(batch, chain);
@@ -198,7 +198,7 @@ class Review {
     if (typeof note === "string") this.#recordedStatements.add(statementHash(note));
   }
 
-  async #readBatch({ segment, lines, torn, isLastSegment }: SourceBatch, chain: Chain): Promise<void> {
+  async #readBatch({ segment, lines, torn, isLastSegment }: SourceBatch, chain: HashChain): Promise<void> {
     const { dir } = this.#source;
     const tiles = dir === undefined ? undefined : await tileLeaves(this.#disk, dir, this.#to, lines.length);
     const first = this.#to;
@@ -207,7 +207,7 @@ class Review {
       const at = (this.#to - first) * HASH_BYTES;
       const tile = tiles !== undefined && at < tiles.length ? tiles.toString("base64", at, at + HASH_BYTES) : undefined;
       const leaf = leafHash(bytes);
-      const seen: Seen = { seq: head?.seq, prev: head?.prev, leaf, tile, segment, line: number };
+      const seen: SeenRecords = { seq: head?.seq, prev: head?.prev, leaf, tile, segment, line: number };
       this.#add(seen, chain);
       if (bytes.includes('"kind":"key"')) this.#noteKey(bytes);
       if (bytes.includes(PRUNE_ACTION)) this.#noteStatement(bytes);
@@ -221,7 +221,7 @@ class Review {
     }
   }
 
-  #add(seen: Seen, chain: Chain): void {
+  #add(seen: SeenRecords, chain: HashChain): void {
     chain.push(seen);
     if (seen.tile !== undefined && seen.tile !== seen.leaf && this.#tileMismatches.length < MAX_PROBLEMS) {
       this.#tileMismatches.push({ ...seen, seq: this.#to });

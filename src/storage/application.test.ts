@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { pathText } from "../protocol/index.js";
+import { pathText } from "../mcp/index.js";
 import { applicationProblems, checkApplication } from "./application.js";
 
 const problems = (value: unknown): string[] =>
@@ -32,9 +32,8 @@ describe("an application", () => {
     [{ servers: { s3: { command: "x", headers: {} } } }, "servers.s3.headers: belongs to a server with `url`"],
     [{ servers: { s3: { url: "https://x", args: [] } } }, "servers.s3.args: belongs to a server with `command`"],
     [{ servers: { "s 3": { command: "x" } } }, "servers.s 3: as a name, it has letters, digits, - and _"],
-    [{ servers: { core: { command: "x" } } }, "servers.core.prefix: names under core are served by the gateway itself"],
+    [{ servers: { core: { command: "x" } } }, "servers.core.prefix: names under core are reserved"],
     [{ servers: { x: { command: "x", prefix: "core.llm" } } }, "servers.x.prefix: names under core are"],
-    [{ routes: { "core.x": { server: "s" } }, servers: { s: { command: "x" } } }, "routes.core.x: names under core"],
     [{ routes: { "community.s3": { server: "s4" } } }, "routes.community.s3.server: there is no server `s4`"],
     [{ limits: { app: { perMinute: "60" } } }, "limits.app.perMinute: must be a whole number, not a string"],
     [{ limits: { app: { perMinute: 0 } } }, "limits.app.perMinute: is 0; it must lie between 1 and"],

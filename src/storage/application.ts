@@ -11,13 +11,13 @@ import {
   oneOf,
   optional,
   type Path,
-  type Problem,
+  type ShapeProblem,
   pathText,
   record,
   required,
   type Shape,
   text,
-} from "../protocol/index.js";
+} from "../mcp/index.js";
 import { credentialsInUrl } from "./credentials/spans.js";
 import { StorageError } from "./errors.js";
 
@@ -36,8 +36,10 @@ export interface ApplicationDocument {
   readonly limits?: ApplicationLimits | undefined;
   /** Cedar, by file name. The text itself is stored, so that every replica decides by the same words. */
   readonly policies?: Readonly<Record<string, string>> | undefined;
+  /** Callbacks that run before a tool does, beside those of a module's author. */
+  readonly guardrails?: readonly GuardrailEntry[] | undefined;
   /** What keys of these names may do; `key add` and `app apply` follow it. */
-  readonly keys?: Readonly<Record<string, KeyEntry>> | undefined;
+  readonly keys?: Readonly<Record<string, ApplicationKeyEntry>> | undefined;
   /** For `core.llm.*`, `core.linux.*` and `core.filesystem.*`; checked by those modules. */
   readonly llm?: JsonObject | undefined;
   readonly linux?: JsonObject | undefined;
@@ -141,6 +143,17 @@ export interface ApplicationLimits {
   readonly costs?: Readonly<Record<string, number>> | undefined;
 }
 
+/** A guardrail by a JavaScript file of the data directory (`module`) or by a tool of the application (`call`). */
+export interface GuardrailEntry {
+  readonly id: string;
+  /** Exact agent, or `*` for every agent, which is the default. */
+  readonly agent?: string | undefined;
+  /** Exact tool name, a prefix ending in `*`, or `*`. */
+  readonly tool: string;
+  readonly module?: string | undefined;
+  readonly call?: string | undefined;
+}
+
 /** Bounds of approval requests; the gate's defaults apply to what is not named. */
 export interface ApprovalBounds {
   /** Open at once: of the application, of one agent. */
@@ -150,7 +163,7 @@ export interface ApprovalBounds {
   readonly maxBytes?: number | undefined;
 }
 
-export interface KeyEntry {
+export interface ApplicationKeyEntry {
   readonly agent?: string | undefined;
   readonly permissions: readonly string[];
   readonly perMinute?: number | undefined;
@@ -292,11 +305,25 @@ const limits: Shape<ApplicationLimits> = object("limits", {
   ),
 });
 
-const keyEntry: Shape<KeyEntry> = object("what keys of this name may do", {
+const keyEntry: Shape<ApplicationKeyEntry> = object("what keys of this name may do", {
   agent: optional(text("the agent; the key's name unless given", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
   permissions: required(list("permissions", line("a permission", 300), { max: 1000 })),
   perMinute: optional(count("calls in a minute")),
   perHour: optional(count("calls in an hour")),
+});
+
+const guardrail: Shape<GuardrailEntry> = object("a guardrail", {
+  id: required(text("its name in records", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  agent: optional(line("an agent, or * for every agent", 256)),
+  tool: required(pattern("a tool, a prefix ending in *, or *")),
+  module: optional(
+    text("a file of the directory `guardrails` of the data directory", {
+      max: 128,
+      pattern: "^[A-Za-z0-9_][A-Za-z0-9_-]{0,100}\\.m?js$",
+      patternSays: "must be a file name like check.mjs, without a directory",
+    }),
+  ),
+  call: optional(pattern('a tool of this application that answers {"allow": true}')),
 });
 
 const names = { names: NAME, namesSay: NAME_SAYS };
@@ -326,6 +353,7 @@ export const applicationFields = {
       namesSay: "it is a relative file name",
     }),
   ),
+  guardrails: optional(list("callbacks that run before a tool does", guardrail, { max: 100 })),
   keys: optional(record("keys by name", keyEntry, { max: 1000, ...names })),
   llm: optional(anyObject("the provider for core.llm")),
   linux: optional(anyObject("commands for core.linux")),
@@ -335,8 +363,8 @@ export const applicationFields = {
 const applicationShape: Shape<ApplicationDocument> = object("an application", applicationFields);
 
 export class ApplicationInvalid extends StorageError {
-  readonly problems: readonly Problem[];
-  constructor(what: string, problems: readonly Problem[]) {
+  readonly problems: readonly ShapeProblem[];
+  constructor(what: string, problems: readonly ShapeProblem[]) {
     const said = problems.slice(0, 20).map(({ path, message }) => `${pathText(path) || "the document"}: ${message}`);
     super("STORAGE_INVALID", `${what} is not valid: ${said.join("; ")}`);
     this.name = "ApplicationInvalid";
@@ -345,8 +373,8 @@ export class ApplicationInvalid extends StorageError {
 }
 
 /** Everything that is wrong with it, or nothing. */
-export function applicationProblems(value: unknown, at: Path = []): Problem[] {
-  const problems: Problem[] = [];
+export function applicationProblems(value: unknown, at: Path = []): ShapeProblem[] {
+  const problems: ShapeProblem[] = [];
   const document = applicationShape.check(value, at, problems);
   if (document) problems.push(...contradictions(document, at));
   return problems;
@@ -367,8 +395,8 @@ export function checkApplication(id: string, value: unknown): ApplicationDocumen
   return value as ApplicationDocument;
 }
 
-function contradictions(document: ApplicationDocument, at: Path): Problem[] {
-  const problems: Problem[] = [];
+function contradictions(document: ApplicationDocument, at: Path): ShapeProblem[] {
+  const problems: ShapeProblem[] = [];
   for (const [name, entry] of Object.entries(document.servers ?? {})) {
     problems.push(...serverProblems(entry, entry.prefix ?? name, [...at, "servers", name]));
   }
@@ -378,13 +406,15 @@ function contradictions(document: ApplicationDocument, at: Path): Problem[] {
     const message = `there is no server \`${route.server}\` in this application; known: ${known}`;
     problems.push({ path: [...at, "routes", prefix, "server"], message });
   }
-  for (const prefix of Object.keys(document.routes ?? {})) {
-    if (isCore(prefix)) problems.push({ path: [...at, "routes", prefix], message: CORE_SAYS, atKey: true });
+  for (const [index, { id, module, call }] of (document.guardrails ?? []).entries()) {
+    if ((module === undefined) !== (call === undefined)) continue;
+    const message = `guardrail \`${id}\` needs either \`module\` or \`call\``;
+    problems.push({ path: [...at, "guardrails", index], message });
   }
   return problems;
 }
 
-const CORE_SAYS = "names under core are served by the gateway itself; choose another prefix";
+const CORE_SAYS = "names under core are reserved; choose another prefix, or route core to a Core server under routes";
 
 function isCore(prefix: string): boolean {
   return prefix === "core" || prefix.startsWith("core.");
@@ -417,13 +447,13 @@ function isReference(value: string): boolean {
 const OF_A_PROCESS = ["args", "env", "cwd", "sandbox"] as const;
 const OF_AN_ADDRESS = ["transport", "headers", "auth"] as const;
 
-function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem[] {
+function serverProblems(entry: ServerEntry, prefix: string, path: Path): ShapeProblem[] {
   if ((entry.command === undefined) === (entry.url === undefined)) {
     return [{ path, message: "must have either `command` or `url`" }];
   }
   const foreign = entry.command === undefined ? OF_A_PROCESS : OF_AN_ADDRESS;
   const needs = entry.command === undefined ? "command" : "url";
-  const problems: Problem[] = foreign
+  const problems: ShapeProblem[] = foreign
     .filter((field) => entry[field] !== undefined)
     .map((field) => ({ path: [...path, field], message: `belongs to a server with \`${needs}\``, atKey: true }));
   if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
@@ -441,13 +471,13 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): Problem
 }
 
 /** What a stored document from before `issuer` was required lacks; undefined when nothing is missing. */
-export function missingIssuer({ clientId, clientSecret, privateKey, issuer }: ServerAuth): string | undefined {
+function missingIssuer({ clientId, clientSecret, privateKey, issuer }: ServerAuth): string | undefined {
   if (issuer !== undefined || (clientId ?? clientSecret ?? privateKey) === undefined) return undefined;
   return "field `issuer` is missing: name the authorization server that the client is registered with, such as https://login.example; its credentials are sent to no other";
 }
 
-function clientProblems(auth: ServerAuth, path: Path): Problem[] {
-  const problems: Problem[] = [];
+function clientProblems(auth: ServerAuth, path: Path): ShapeProblem[] {
+  const problems: ShapeProblem[] = [];
   const missing = missingIssuer(auth);
   if (missing !== undefined) problems.push({ path, message: missing });
   if (auth.clientId === undefined && (auth.clientSecret ?? auth.privateKey) !== undefined) {

@@ -4,12 +4,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { makeIntent, type Principal, StoredApprovals, type Target } from "../gate/index.js";
+import { makeIntent, type Principal, StoredApprovals, type CallTarget } from "../policy/index.js";
 import { openStorage } from "./open.js";
 import type { Storage } from "./types.js";
 
 const alice: Principal = { app: "blog", agent: "alice", scope: [], via: "test" };
-const target = { name: "t", binding: "b", definitionHash: "h" } as Target;
+const target = { name: "t", binding: "b", definitionHash: "h" } as CallTarget;
 const olga = { name: "olga", groups: ["operators"] };
 
 function request(text: string, rule = "r1") {

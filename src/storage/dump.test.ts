@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PostgresCluster, startPostgres } from "./fixtures/postgres.js";
 import { openStorage } from "./open.js";
-import type { Change, LoadReport, Storage } from "./types.js";
+import type { StoreChange, LoadReport, Storage } from "./types.js";
 
 const folder = mkdtempSync(join(tmpdir(), "portcullis-dump-"));
 let postgres: PostgresCluster;
@@ -140,8 +140,8 @@ describe.each(["sqlite", "postgres"] as const)("loading an older copy into %s", 
     let resyncs = 0;
     await other.feed.watch({ change: () => {}, resync: () => resyncs++ });
     await load(one, lines);
-    await expect.poll(() => resyncs, { timeout: 10_000 }).toBeGreaterThan(0);
-    const last = (await other.feed.kept(0)).at(-1) as Change;
+    await expect.poll(() => resyncs).toBeGreaterThan(0);
+    const last = (await other.feed.kept(0)).at(-1) as StoreChange;
     expect(last).toMatchObject({ topic: "store", action: "restored", name: "b1", by: "cli:test" });
     await one.close();
     await other.close();

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { StorageError } from "./errors.js";
 import { LEVEL, migrateBack, POSTGRES, SQLITE, tablesAt } from "./migrations.js";
 import type { Engine, Row, Sql, SqlValue } from "./sql.js";
-import type { DumpHeader, Dumps, LoadOptions, LoadReport } from "./types.js";
+import type { DumpHeader, Dumps, StoreLoadOptions, LoadReport } from "./types.js";
 
 const FORMAT = 1;
 const ROWS_AT_ONCE = 200;
@@ -24,7 +24,8 @@ const MERGED = new Set(["spent", "leases", "ledgers", "recorded", "access", "sto
 const FIRST = ["applications", "repositories"];
 /** Of the changes that have a number. */
 const LATEST = "SELECT max(seq) AS seq FROM (SELECT seq FROM feed UNION ALL SELECT seq FROM changes) AS numbered";
-const SHARED_KEY_APP = "~gateway";
+/** Has the key that replicas share as its token; no application can have this name. */
+export const SHARED_KEY_APP = "~gateway";
 
 type Encoded = string | number | null | { readonly b: string };
 
@@ -190,7 +191,7 @@ function damaged(why: string): StorageError {
 
 // ---- loading --------------------------------------------------------------------------------------------------------
 
-function load(engine: Engine, lines: () => AsyncIterable<string>, options: LoadOptions): Promise<LoadReport> {
+function load(engine: Engine, lines: () => AsyncIterable<string>, options: StoreLoadOptions): Promise<LoadReport> {
   return engine.write(async (sql, note) => {
     const types = engine.kind === "sqlite" ? SQLITE : POSTGRES;
     const tables = inOrder(tablesAt(LEVEL, types));

@@ -1,16 +1,42 @@
 // Changes, as everybody hears of them: numbered in the order of commits, so that whoever knows the last number it has
 // seen can always ask for the rest. Notifications only say when to ask.
 
-import type { Engine, Row } from "./sql.js";
+import { StorageError } from "./errors.js";
+import { sleep } from "./retry.js";
+import { settleRollback } from "./rollback.js";
+import type { Engine, Row, Sql } from "./sql.js";
 import { checkName } from "./tables/bounds.js";
-import type { Change, Feed, FeedListener } from "./types.js";
+import type { StoreChange, Feed, FeedListener } from "./types.js";
 
 /** So many changes are read at once. */
 export const CHANGES_AT_ONCE = 1_000;
+/**
+ * After a lost connection nothing that counts once is used up for this long: the server may be another copy, and a replica
+ * that knows better finds it out at its next poll.
+ */
+const COMPARING_MS = 1_500;
+const COMPARE_TRIES = 3;
+const COMPARE_PAUSE_MS = 200;
+/** Changes get their number after their time: one that is numbered later may be so much older. */
+const NUMBERED_WITHIN_MS = 60_000;
+
+class NotCompared extends StorageError {
+  constructor() {
+    super("STORAGE_UNAVAILABLE", "the store may be an older copy of itself; its history is compared first");
+  }
+}
+
+/** What this process has written and a store that was put back would not have. */
+export interface Evidence {
+  isKept(sql: Sql): Promise<boolean>;
+  /** Writes what must not be forgotten, before anything is read from a store that was put back. */
+  writeAgain?(): Promise<void>;
+}
 
 export class StoredFeed implements Feed {
   readonly #engine: Engine;
   readonly #listeners = new Set<FeedListener>();
+  readonly #evidence = new Set<Evidence>();
   #running: Promise<Watch> | undefined;
   #watch: Watch | undefined;
 
@@ -34,7 +60,7 @@ export class StoredFeed implements Feed {
     };
   }
 
-  since(seq: number, last?: Change): Promise<readonly Change[] | undefined> {
+  since(seq: number, last?: StoreChange): Promise<readonly StoreChange[] | undefined> {
     return this.#engine.read(async (sql) => {
       // The number first: whatever is committed between the two statements is then among the rows.
       const [latest] = await sql.all(this.#engine.latestChange);
@@ -51,6 +77,58 @@ export class StoredFeed implements Feed {
     });
   }
 
+  /**
+   * Throws unless the store still has the last change that was read. INVARIANT: part of every transaction that uses up
+   * something that counts once, because an older copy of the store would hand it out again.
+   */
+  async checkHistory(sql: Sql): Promise<void> {
+    if (this.#comparingMs > 0) throw new NotCompared();
+    const last = this.#watch?.last;
+    if (!last) return;
+    const [row] = await sql.all("SELECT * FROM changes WHERE seq = $1", [last.seq]);
+    if (row && isSame(last, read(row))) return;
+    throw new NotCompared();
+  }
+
+  /** Runs a write that checks the history, again when replicas have had the time to compare the store with what they know. */
+  async compared<T>(write: () => Promise<T>): Promise<T> {
+    for (let left = COMPARE_TRIES; ; left--) {
+      try {
+        return await write();
+      } catch (error) {
+        if (!(error instanceof NotCompared) || left === 0) throw error;
+        await sleep(Math.max(COMPARE_PAUSE_MS, this.#comparingMs));
+      }
+    }
+  }
+
+  get #comparingMs(): number {
+    return this.#engine.reconnectedAt + COMPARING_MS - performance.now();
+  }
+
+  addEvidence(evidence: Evidence): void {
+    this.#evidence.add(evidence);
+  }
+
+  /** Whether the store was put back to before what this process knows; it may also just have gone on without it. */
+  async settleIfOlder(last: StoreChange | undefined): Promise<void> {
+    const isOlder = await this.#engine.read(async (sql) => {
+      for (const each of this.#evidence) if (!(await each.isKept(sql))) return true;
+      if (!last) return false;
+      const [same] = await sql.all("SELECT * FROM changes WHERE seq = $1", [last.seq]);
+      if (same) return !isSame(last, read(same));
+      const [latest] = await sql.all(this.#engine.latestChange);
+      if (((latest as Row).seq as number) < last.seq) return true;
+      // It has counted past that number again.
+      const older = "SELECT 1 AS one FROM changes WHERE seq > $1 AND at < CAST($2 AS BIGINT) LIMIT 1";
+      return (await sql.all(older, [last.seq, last.at - NUMBERED_WITHIN_MS])).length > 0;
+    });
+    if (!isOlder) return;
+    for (const each of this.#evidence) await each.writeAgain?.();
+    const proof = last ? `change ${last.seq} or a later one` : "the first change";
+    await settleRollback(this.#engine, last?.at ?? 0, `${proof} is not in the store any more`);
+  }
+
   latest(): Promise<number> {
     return this.#engine.read(
       async (sql) => (((await sql.all(this.#engine.latestChange))[0] as Row).seq as number) ?? 0,
@@ -65,7 +143,7 @@ export class StoredFeed implements Feed {
     this.#watch?.resync();
   }
 
-  kept(from: number): Promise<readonly Change[]> {
+  kept(from: number): Promise<readonly StoreChange[]> {
     return this.#engine.read(async (sql) => {
       // Numbers what is committed and has no number yet.
       await sql.all(this.#engine.latestChange);
@@ -85,7 +163,7 @@ export class StoredFeed implements Feed {
     });
   }
 
-  async announce(change: Pick<Change, "topic" | "action" | "name" | "by">): Promise<void> {
+  async announce(change: Pick<StoreChange, "topic" | "action" | "name" | "by">): Promise<void> {
     checkName("the name", change.name, 512);
     await this.#engine.write(async (_sql, note) => note({ ...change, app: "" }));
   }
@@ -139,7 +217,7 @@ class Watch {
   readonly #out: FeedListener;
   #seen = 0;
   /** The change with that number, where it is known. */
-  #last: Change | undefined;
+  #last: StoreChange | undefined;
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
   #again = false;
@@ -149,6 +227,7 @@ class Watch {
   #readAt = performance.now();
   #lookedAt = Number.NEGATIVE_INFINITY;
   #soon: NodeJS.Timeout | undefined;
+  #comparedAt = Number.NEGATIVE_INFINITY;
 
   constructor(engine: Engine, feed: StoredFeed, out: FeedListener) {
     this.#engine = engine;
@@ -158,6 +237,10 @@ class Watch {
 
   get lagMs(): number {
     return performance.now() - this.#readAt;
+  }
+
+  get last(): StoreChange | undefined {
+    return this.#last;
   }
 
   async start(): Promise<void> {
@@ -219,11 +302,17 @@ class Watch {
 
   async #look(): Promise<void> {
     try {
+      const { reconnectedAt } = this.#engine;
+      if (reconnectedAt !== this.#comparedAt) {
+        await this.#feed.settleIfOlder(this.#last);
+        this.#comparedAt = reconnectedAt;
+      }
       for (;;) {
         const changes = await this.#feed.since(this.#seen, this.#last);
         if (this.#stopped) return;
         if (changes === undefined) {
           // Further behind than is kept, or the store is an older copy of itself.
+          await this.#feed.settleIfOlder(this.#last);
           await this.#begin();
           this.#resync = true;
         }
@@ -247,15 +336,15 @@ class Watch {
   }
 }
 
-function isSame(a: Change, b: Change): boolean {
+function isSame(a: StoreChange, b: StoreChange): boolean {
   return a.at === b.at && a.origin === b.origin && a.topic === b.topic && a.action === b.action && a.name === b.name;
 }
 
-function read(row: Row): Change {
+function read(row: Row): StoreChange {
   return {
     seq: row.seq as number,
-    topic: row.topic as Change["topic"],
-    action: row.action as Change["action"],
+    topic: row.topic as StoreChange["topic"],
+    action: row.action as StoreChange["action"],
     app: row.app as string,
     name: row.name as string,
     by: row.by_whom as string,

@@ -3,11 +3,11 @@ export {
   applicationFields,
   type ApplicationLimits,
   applicationProblems,
-  type KeyEntry,
-  missingIssuer,
+  type ApplicationKeyEntry,
   type RateEntry,
   type RouteEntry,
   type ServerAuth,
+  type GuardrailEntry,
   type ServerEntry,
 } from "./application.js";
 export { hasCredentialForm, isCredentialHeader, isCredentialName } from "./credentials/looks.js";
@@ -16,7 +16,7 @@ export {
   credentialsInText,
   credentialsInUrl,
   replaceSpans,
-  type Span,
+  type CredentialSpan,
 } from "./credentials/spans.js";
 export { readDump } from "./dump.js";
 export { type StorageCode, StorageError } from "./errors.js";

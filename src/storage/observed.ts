@@ -35,6 +35,9 @@ export function observed(engine: Engine, table: string, observe: ObserveStore | 
     latestChange: engine.latestChange,
     pollMs: engine.pollMs,
     gatherMs: engine.gatherMs,
+    get reconnectedAt() {
+      return engine.reconnectedAt;
+    },
     read: (work) => timed("read", () => engine.read(work)),
     write: (work) => timed("write", () => engine.write(work)),
     snapshot: (work) => engine.snapshot(work),

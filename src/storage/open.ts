@@ -7,6 +7,7 @@ import { StorageError } from "./errors.js";
 import { StoredFeed } from "./feed.js";
 import type { BeforeMigration } from "./migrations.js";
 import { observed, type ObserveStore } from "./observed.js";
+import { settleRollback } from "./rollback.js";
 import type { Engine, Row } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
@@ -96,10 +97,11 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     leases: leasesIn(on("leases")),
     replicas: replicasIn(on("replicas")),
     ledgers: ledgersIn(on("ledgers")),
-    once: onceIn(on("once")),
+    once: onceIn(on("once"), feed),
     letters: lettersIn(on("letters")),
     dumps: dumpsIn(engine),
     feed,
+    settleRollback: (after, proof) => settleRollback(engine, after, proof),
     async ping() {
       await on("feed").read((sql) => sql.all("SELECT seq FROM feed"));
     },

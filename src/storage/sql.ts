@@ -10,7 +10,7 @@ export interface Sql {
 }
 
 /** A change to announce; it is numbered when the transaction ends. */
-export interface Note {
+export interface SqlNote {
   readonly topic: string;
   readonly action: string;
   readonly app: string;
@@ -26,7 +26,7 @@ export interface Engine {
    * One transaction that happens once or not at all. `work` may be run again after a rollback: apart from its
    * statements it must have no effect.
    */
-  write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T>;
+  write<T>(work: (sql: Sql, note: (change: SqlNote) => void) => Promise<T>): Promise<T>;
   /** All statements see the store at one moment; writers do not wait for it. Not run again. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
@@ -36,6 +36,8 @@ export interface Engine {
   readonly latestChange: string;
   /** Calls back when there may be news, sooner than polling would find it. `lost` when news may have been missed. */
   listen(heard: () => void, lost: () => void): Promise<() => Promise<void>>;
+  /** When a lost connection to the server was made again, by the monotonic clock; counts up with each time. */
+  readonly reconnectedAt: number;
   /** How often to look when nothing was heard. */
   readonly pollMs: number;
   /** Changes that follow each other within this time are read together. */

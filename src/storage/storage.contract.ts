@@ -3,10 +3,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { JsonObject, JsonValue } from "../protocol/index.js";
+import type { JsonObject, JsonValue } from "../mcp/index.js";
 import { StorageError } from "./errors.js";
 import type { StorageOptions } from "./open.js";
-import type { Change, NewKey, Storage, StoredPack, StoredRepository } from "./types.js";
+import type { StoreChange, NewKey, Storage, StoredPack, StoredRepository } from "./types.js";
 
 export interface StoreUnderTest {
   /** Another connection to the same store. */
@@ -656,6 +656,13 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.once.first(ids[0] as string, 60_000)).toBe(false);
       });
 
+      it("counts again when it was forgotten", async () => {
+        const id = newName();
+        expect(await a.once.first(id, 60_000)).toBe(true);
+        await b.once.forget(id);
+        expect([await a.once.first(id, 60_000), await b.once.first(id, 60_000)]).toEqual([true, false]);
+      });
+
       it("counts again when its time has passed", async () => {
         const id = newName();
         expect(await a.once.first(id, 1_000)).toBe(true);
@@ -673,7 +680,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     it("a letter reaches its addressee within a second, and is gone when its time has passed", async () => {
-      const heard: Change[] = [];
+      const heard: StoreChange[] = [];
       const stop = await b.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
       await a.letters.post(b.origin, "hello é", 60_000);
       await a.letters.post(b.origin, "soon gone", 1);
@@ -831,7 +838,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     describe("the feed", () => {
       it("tells within a second what others did, who did it, in order, each once", async () => {
         const app = await application();
-        const heard: Change[] = [];
+        const heard: StoreChange[] = [];
         const stop = await b.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
         const before = await a.feed.latest();
         const key = await a.keys.add(newKey(app), "cli:anna");

@@ -7,7 +7,7 @@
 // - every list is paged; every statement and every wait is bounded;
 // - times are milliseconds since 1970 by the clock of the store, so that replicas agree on what has expired.
 
-import type { JsonObject, JsonValue } from "../protocol/index.js";
+import type { JsonObject, JsonValue } from "../mcp/index.js";
 import type { ApplicationDocument } from "./application.js";
 
 /** Who made a change, for the record: `cli:anna`, `admin:operator`, `app:blog`. */
@@ -17,23 +17,28 @@ export interface Storage {
   readonly kind: "sqlite" | "postgres";
   /** Names this process in the feed: a listener can tell its own changes from those of others. */
   readonly origin: string;
-  readonly applications: Applications;
+  readonly applications: ApplicationTable;
   readonly keys: Keys;
   readonly access: Access;
   readonly secrets: Secrets;
   readonly pins: Pins;
   readonly tokens: DownstreamTokens;
   readonly challenges: Challenges;
-  readonly sessions: Sessions;
+  readonly sessions: SessionTable;
   readonly values: Values;
-  readonly repositories: Repositories;
+  readonly repositories: RepositoryTable;
   readonly leases: Leases;
   readonly replicas: Replicas;
   readonly ledgers: Ledgers;
-  readonly once: Once;
-  readonly letters: Letters;
+  readonly once: NonceTable;
+  readonly letters: ReplicaMessages;
   readonly dumps: Dumps;
   readonly feed: Feed;
+  /**
+   * For whoever has proof that the store was put back to an older copy: ends open approvals and request states, which
+   * could count a second time. False when it was done later than `after`, by the clock of the store.
+   */
+  settleRollback(after: number, proof: string): Promise<boolean>;
   /** Rejects when the store cannot be read. */
   ping(): Promise<void>;
   /** Milliseconds since 1970 by the clock of the store. */
@@ -65,7 +70,7 @@ export interface Application {
   readonly updatedAt: number;
 }
 
-export interface Applications {
+export interface ApplicationTable {
   get(id: string): Promise<Application | undefined>;
   list(page?: PageRequest): Promise<Page<Application>>;
   /**
@@ -168,14 +173,14 @@ export interface Secrets {
 
 export type PinKind = "tool" | "prompt" | "resource" | "template" | "instructions";
 
-export interface PinId {
+export interface StoredPinId {
   readonly app: string;
   readonly server: string;
   readonly kind: PinKind;
   readonly name: string;
 }
 
-export interface Pin extends PinId {
+export interface Pin extends StoredPinId {
   readonly hash: string;
   /** The definition in canonical form, to show the difference. */
   readonly definition: string;
@@ -222,7 +227,7 @@ export interface RecordPins {
 }
 
 export interface Pins {
-  get(id: PinId): Promise<Pin | undefined>;
+  get(id: StoredPinId): Promise<Pin | undefined>;
   list(app: string, server: string, page?: PageRequest): Promise<Page<Pin>>;
   /** All pins of a server, without their texts. */
   states(app: string, server: string): Promise<PinState[]>;
@@ -232,7 +237,7 @@ export interface Pins {
    */
   record(app: string, server: string, offered: readonly OfferedPin[], options: RecordPins): Promise<RefusedPin[]>;
   /** Accepts the change with this hash; undefined when the server has said something else again. */
-  accept(id: PinId, hash: string, by: Actor): Promise<Pin | undefined>;
+  accept(id: StoredPinId, hash: string, by: Actor): Promise<Pin | undefined>;
   /** Accepts many in one transaction; what has another hash by now is left as it is. */
   acceptAll(
     app: string,
@@ -240,7 +245,7 @@ export interface Pins {
     pins: readonly { readonly kind: PinKind; readonly name: string; readonly hash: string; readonly by?: Actor }[],
     by: Actor,
   ): Promise<void>;
-  remove(id: PinId, by: Actor): Promise<boolean>;
+  remove(id: StoredPinId, by: Actor): Promise<boolean>;
   /** Removes all pins of a server; answers with how many there were. */
   clear(app: string, server: string, by: Actor): Promise<number>;
 }
@@ -291,7 +296,7 @@ export interface NewStoredChallenge extends Omit<StoredChallenge, "createdAt" | 
   readonly ttlMs: number;
 }
 
-/** Satisfied by the gate's in-memory store too; see `gate/challenges.ts`. */
+/** Satisfied by the gate's in-memory store too; see `policy/challenges.ts`. */
 export interface Challenges {
   /**
    * The live challenge with this key (neither redeemed nor expired), or this one, now stored. `full` when as many are
@@ -340,7 +345,7 @@ export interface StoredSession {
   readonly expiresAt: number;
 }
 
-export interface Sessions {
+export interface SessionTable {
   add(session: Omit<StoredSession, "version" | "expiresAt"> & { readonly ttlMs: number }): Promise<StoredSession>;
   get(id: string): Promise<StoredSession | undefined>;
   /** Compare-and-set on `version`: takes it over, changes its state, and prolongs it. */
@@ -410,7 +415,7 @@ export interface PackBytes {
   subarray(begin: number, end: number): Uint8Array;
 }
 
-export interface Repositories {
+export interface RepositoryTable {
   /** One statement, cheap enough for every read. `store` names this store among all there are. */
   state(app: string): Promise<{ readonly store: string; readonly repository?: StoredRepository }>;
   /**
@@ -437,7 +442,7 @@ export interface Repositories {
 
 // ---- limits shared by replicas --------------------------------------------------------------------------------------
 
-export interface Rate {
+export interface RateLimitTable {
   /** So many tokens… */
   readonly tokens: number;
   /** …in so many milliseconds, refilled evenly. */
@@ -458,9 +463,9 @@ export interface Leases {
    * Atomic. A lost answer loses tokens and never makes any. Grants `want` or what there is, and nothing when that is less
    * than `atLeast` (1 unless given).
    */
-  lease(key: string, want: number, rate: Rate, atLeast?: number): Promise<Lease>;
+  lease(key: string, want: number, rate: RateLimitTable, atLeast?: number): Promise<Lease>;
   /** Takes tokens that were used already, whether there are so many or not: later leases wait for them. */
-  charge(key: string, tokens: number, rate: Rate): Promise<void>;
+  charge(key: string, tokens: number, rate: RateLimitTable): Promise<void>;
 }
 
 // ---- replicas -------------------------------------------------------------------------------------------------------
@@ -506,12 +511,14 @@ export interface Ledgers {
 
 // ---- between replicas ----------------------------------------------------------------------------------------------
 
-export interface Once {
+export interface NonceTable {
   /** True to exactly one caller, of all replicas, until `ttlMs` have passed. */
   first(id: string, ttlMs: number): Promise<boolean>;
+  /** The next `first` of this id is true again. */
+  forget(id: string): Promise<void>;
 }
 
-export interface Letters {
+export interface ReplicaMessages {
   /** The addressee hears of it by the feed: topic `letter`, its address as `app`, the letter's id as `name`. */
   post(to: string, text: string, ttlMs: number): Promise<void>;
   /** Undefined when it has expired. */
@@ -533,7 +540,7 @@ export interface DumpHeader {
   readonly rows?: number;
 }
 
-export interface LoadOptions {
+export interface StoreLoadOptions {
   /** Names the copy, for the record. */
   readonly name: string;
   readonly by: Actor;
@@ -569,7 +576,7 @@ export interface Dumps {
    * Puts a copy in the place of everything, in one transaction. Revoked keys stay revoked, spent nonces spent, used tokens
    * of limits used, and access without a credential off; open approvals expire. `lines` may be called more than once.
    */
-  load(lines: () => AsyncIterable<string>, options: LoadOptions): Promise<LoadReport>;
+  load(lines: () => AsyncIterable<string>, options: StoreLoadOptions): Promise<LoadReport>;
 }
 
 // ---- changes --------------------------------------------------------------------------------------------------------
@@ -587,7 +594,7 @@ export type Topic =
   | "ledger"
   | "store";
 
-export interface Change {
+export interface StoreChange {
   /** Without gaps in the order of commits. */
   readonly seq: number;
   readonly topic: Topic;
@@ -603,7 +610,7 @@ export interface Change {
 
 export interface FeedListener {
   /** In order, each once; one's own too. */
-  change(change: Change): void;
+  change(change: StoreChange): void;
   /** Changes may have been missed: read anew whatever is kept in memory. */
   resync(): void;
 }
@@ -615,7 +622,7 @@ export interface Feed {
    * What happened after `seq`, oldest first, at most 1,000; undefined when that is no longer known, or when the change
    * numbered `seq` is not `last` any more, because the store was restored or lost commits.
    */
-  since(seq: number, last?: Change): Promise<readonly Change[] | undefined>;
+  since(seq: number, last?: StoreChange): Promise<readonly StoreChange[] | undefined>;
   /** The number of the last change; 0 when there was none. */
   latest(): Promise<number>;
   /** Milliseconds since the watch last read all changes, by the monotonic clock; 0 while nothing is watched. */
@@ -623,11 +630,11 @@ export interface Feed {
   /** For a listener that could not read what it was told of: `resync` is called again after the next read of the feed. */
   resync(): void;
   /** The changes from this number on that are still kept, oldest first, at most 1,000: earlier ones may be gone. */
-  kept(from: number): Promise<readonly Change[]>;
+  kept(from: number): Promise<readonly StoreChange[]>;
   /** The last change that this ledger has recorded; for a ledger without one, that of the ledger furthest ahead. */
   recordedBy(ledger: string): Promise<number>;
   /** Announces what concerns the whole store, or asks the writer of a ledger for something; it goes on record. */
-  announce(change: Pick<Change, "topic" | "action" | "name" | "by">): Promise<void>;
+  announce(change: Pick<StoreChange, "topic" | "action" | "name" | "by">): Promise<void>;
   /** Not part of the feed. */
   setRecorded(ledger: string, seq: number): Promise<void>;
 }

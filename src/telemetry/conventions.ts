@@ -2,7 +2,7 @@
 // `portcullis.*`. Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md.
 
 import { createHash } from "node:crypto";
-import { failureOf, hasTarget } from "./metrics.js";
+import { metricFailureOf, hasTarget } from "./metrics.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
 export const SCOPE_NAME = "portcullis";
@@ -52,8 +52,9 @@ export function endAttributes(end: CallEnd): Attributes {
     "portcullis.policy": clip(end.policyHash),
   };
   if (end.rule !== undefined) attributes["portcullis.rule"] = clip(end.rule);
-  const failure = failureOf(end);
-  if (failure !== undefined) attributes["error.type"] = errorName(failure);
+  if (end.serverTraceId !== undefined) attributes["portcullis.server_trace"] = end.serverTraceId;
+  const failure = metricFailureOf(end);
+  if (failure !== undefined) attributes["error.type"] = errorTypeName(failure);
   return attributes;
 }
 
@@ -63,13 +64,13 @@ export function durationAttributes(info: CallInfo, end: CallEnd): Attributes {
     "mcp.protocol.version": clip(info.revision),
   };
   if (!MADE_UP.has(end.errorType ?? "")) Object.assign(attributes, target(info));
-  const failure = failureOf(end);
-  if (failure !== undefined) attributes["error.type"] = errorName(failure);
+  const failure = metricFailureOf(end);
+  if (failure !== undefined) attributes["error.type"] = errorTypeName(failure);
   return Object.assign(attributes, network(info.transport));
 }
 
 /** The convention's own word for a result with `isError`; otherwise the stable names of the error table. */
-export function errorName(errorType: string): string {
+export function errorTypeName(errorType: string): string {
   return errorType === "ToolExecution" ? "tool_error" : clip(errorType);
 }
 

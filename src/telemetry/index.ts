@@ -5,4 +5,4 @@ export { type Family, gauge } from "./series.js";
 export { createTelemetry } from "./telemetry.js";
 export { traceIdFrom } from "./trace-context.js";
 export type { CallEnd, CallInfo, CallSpan, OtlpSettings, Telemetry, TelemetryOptions } from "./types.js";
-export { visible } from "./visible.js";
+export { visible } from "../lib/visible.js";

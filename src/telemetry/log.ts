@@ -1,7 +1,7 @@
 // Structured lines on stderr. What a caller sends can be in a line but can never make one: every value is JSON, and
 // what JSON leaves raw (bidirectional marks, C1 controls, line separators) is escaped as well.
 
-import { visible } from "./visible.js";
+import { visible } from "../lib/visible.js";
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"] as const;
 /** The level names of MCP. */

@@ -3,7 +3,7 @@
 
 import { LabelledCounter, LabelledHistogram } from "./labelled.js";
 import {
-  type Cell,
+  type SeriesCell,
   type Family,
   gauge,
   Histogram,
@@ -23,9 +23,9 @@ interface ToolSeries {
 
 interface MethodSeries {
   readonly name: string;
-  readonly permit: Map<string, Cell>;
-  readonly deny: Map<string, Cell>;
-  readonly challenge: Map<string, Cell>;
+  readonly permit: Map<string, SeriesCell>;
+  readonly deny: Map<string, SeriesCell>;
+  readonly challenge: Map<string, SeriesCell>;
   readonly tools: Map<string, ToolSeries>;
   bytes: number;
 }
@@ -168,7 +168,7 @@ export class Metrics {
     if (end.effect === "deny") this.denials.inc(end.rule ?? "none");
     else if (end.effect === "challenge") this.challenges.inc(end.rule ?? "none");
     const tool = method.tools.get(info.tool) ?? this.#openTool(method, info.tool, real);
-    const failure = failureOf(end);
+    const failure = metricFailureOf(end);
     if (failure === "AuditFailure") this.ledgerFailures.inc();
     const histogram = failure === undefined ? tool.ok : this.#failures(tool, failure);
     const seconds = end.latencyMs / 1000;
@@ -277,7 +277,7 @@ export class Metrics {
 }
 
 /** A tool that answered with `isError` has failed, though the protocol has not. */
-export function failureOf(end: CallEnd): string | undefined {
+export function metricFailureOf(end: CallEnd): string | undefined {
   return end.errorType ?? (end.outcome === "tool_error" ? "ToolExecution" : undefined);
 }
 

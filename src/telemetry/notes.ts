@@ -1,9 +1,9 @@
 // Notes: lines that an agent puts into the span of its own call.
 
 import { hideSecrets, type Level } from "./log.js";
-import { visible } from "./visible.js";
+import { visible } from "../lib/visible.js";
 
-export interface Note {
+export interface OperatorNote {
   readonly atMs: number;
   readonly level: Level;
   readonly message: string;
@@ -14,13 +14,13 @@ const MAX_CHARS = 1_024;
 
 export const NOTE_EVENT = "log";
 
-export function noteAttributes(note: Note): Record<string, string> {
+export function noteAttributes(note: OperatorNote): Record<string, string> {
   return { "portcullis.note.level": note.level, "portcullis.note.message": note.message };
 }
 
 /** A span that is under way and takes notes. */
 export interface Noting {
-  take(note: Note): void;
+  take(note: OperatorNote): void;
 }
 
 /** The spans under way, by whose call it is. As many as there are calls. */
@@ -55,14 +55,14 @@ function nameOf(app: string, traceId: string): string {
 
 /** Takes the first so many and lets the rest go. */
 export class Notes implements Noting {
-  readonly all: Note[] = [];
-  readonly #onNote: ((note: Note) => void) | undefined;
+  readonly all: OperatorNote[] = [];
+  readonly #onNote: ((note: OperatorNote) => void) | undefined;
 
-  constructor(onNote?: (note: Note) => void) {
+  constructor(onNote?: (note: OperatorNote) => void) {
     this.#onNote = onNote;
   }
 
-  take(note: Note): void {
+  take(note: OperatorNote): void {
     if (this.all.length >= MAX_NOTES) return;
     this.all.push(note);
     this.#onNote?.(note);

@@ -10,9 +10,9 @@ import {
   spanName,
   startAttributes,
 } from "./conventions.js";
-import { failureOf, type Metrics } from "./metrics.js";
+import { metricFailureOf, type Metrics } from "./metrics.js";
 import { CONVENTION_BOUNDS } from "./series.js";
-import { type Note, NOTE_EVENT, noteAttributes } from "./notes.js";
+import { type OperatorNote, NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -23,7 +23,7 @@ function loadApi(): typeof Api {
 
 export interface TracedCall {
   readonly context: TraceContext;
-  take(note: Note): void;
+  take(note: OperatorNote): void;
   end(info: CallInfo, end: CallEnd): void;
 }
 
@@ -61,7 +61,7 @@ export class TracerSpans {
   #finish(span: Api.Span, info: CallInfo, end: CallEnd): void {
     if (span.isRecording()) {
       span.setAttributes(endAttributes(end));
-      if (failureOf(end) !== undefined) {
+      if (metricFailureOf(end) !== undefined) {
         span.updateName(spanName(info, end.errorType));
         span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
       }

@@ -3,7 +3,7 @@
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 
-export type Answer =
+export type OtlpResponse =
   | { readonly kind: "taken"; readonly rejected: number }
   /** It may work later. */
   | { readonly kind: "away"; readonly reason: string; readonly afterMs?: number }
@@ -27,7 +27,7 @@ export class Collector {
     this.#agent = url.protocol === "https:" ? new HttpsAgent(options) : new HttpAgent(options);
   }
 
-  async post(body: string, timeoutMs: number = this.#timeoutMs): Promise<Answer> {
+  async post(body: string, timeoutMs: number = this.#timeoutMs): Promise<OtlpResponse> {
     try {
       return await this.#exchange(body, timeoutMs);
     } catch (error) {
@@ -36,7 +36,7 @@ export class Collector {
     }
   }
 
-  #exchange(body: string, timeoutMs: number): Promise<Answer> {
+  #exchange(body: string, timeoutMs: number): Promise<OtlpResponse> {
     return new Promise((resolve) => {
       const request = (this.#url.protocol === "https:" ? httpsRequest : httpRequest)(this.#url, {
         method: "POST",
@@ -50,7 +50,7 @@ export class Collector {
       // Counts the whole exchange, where a socket's own timeout counts silence alone.
       const timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
       timer.unref();
-      const done = (answer: Answer): void => {
+      const done = (answer: OtlpResponse): void => {
         clearTimeout(timer);
         resolve(answer);
       };
@@ -75,7 +75,7 @@ export class Collector {
   }
 }
 
-function judge(status: number, retryAfter: string | undefined, text: string): Answer {
+function judge(status: number, retryAfter: string | undefined, text: string): OtlpResponse {
   if (status >= 200 && status < 300) return { kind: "taken", rejected: rejectedItems(text) };
   const reason = `status ${status}`;
   if (!RETRYABLE.has(status)) return { kind: "refused", reason };

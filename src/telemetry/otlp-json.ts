@@ -1,9 +1,9 @@
 // OTLP's JSON form: ids in hex, enumerations as numbers, 64-bit integers as decimal strings, lowerCamelCase names.
 
-import { type Attributes, endAttributes, errorName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
-import { failureOf } from "./metrics.js";
+import { type Attributes, endAttributes, errorTypeName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
+import { metricFailureOf } from "./metrics.js";
 import { BOUNDS, CONVENTION_BOUNDS, type Family, FINE_BOUNDS, type Point } from "./series.js";
-import type { Note } from "./notes.js";
+import type { OperatorNote } from "./notes.js";
 import { NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
@@ -22,20 +22,25 @@ export interface SpanRecord {
   readonly parentSpanId: string | undefined;
   readonly traceState: string | undefined;
   readonly startedMs: number;
-  readonly notes: readonly Note[];
+  readonly notes: readonly OperatorNote[];
 }
 
-export interface Resource {
+export interface OtlpResource {
   readonly attributes: Attributes;
   readonly version: string;
 }
 
-export function spansBody(resource: Resource, records: readonly SpanRecord[]): string {
+export function spansBody(resource: OtlpResource, records: readonly SpanRecord[]): string {
   const scopeSpans = [{ scope: { name: SCOPE_NAME, version: resource.version }, spans: records.map(encodeSpan) }];
   return JSON.stringify({ resourceSpans: [{ resource: encodeResource(resource), scopeSpans }] });
 }
 
-export function metricsBody(resource: Resource, families: readonly Family[], startedMs: number, nowMs: number): string {
+export function metricsBody(
+  resource: OtlpResource,
+  families: readonly Family[],
+  startedMs: number,
+  nowMs: number,
+): string {
   const metrics = families
     .filter((family) => family.points.length > 0)
     .map((family) => encodeFamily(family, nanos(startedMs), nanos(nowMs)));
@@ -43,7 +48,7 @@ export function metricsBody(resource: Resource, families: readonly Family[], sta
   return JSON.stringify({ resourceMetrics: [{ resource: encodeResource(resource), scopeMetrics }] });
 }
 
-function encodeResource(resource: Resource): object {
+function encodeResource(resource: OtlpResource): object {
   return { attributes: encodeAttributes(resource.attributes) };
 }
 
@@ -61,11 +66,11 @@ function encodeSpan(record: SpanRecord): object {
     endTimeUnixNano: nanos(record.startedMs + (end.latencyMs > 0 ? end.latencyMs : 0)),
     attributes: encodeAttributes({ ...startAttributes(info), ...endAttributes(end) }),
     events: record.notes.length === 0 ? undefined : record.notes.map(encodeNote),
-    status: failureOf(end) === undefined ? {} : { code: STATUS_ERROR },
+    status: metricFailureOf(end) === undefined ? {} : { code: STATUS_ERROR },
   };
 }
 
-function encodeNote(note: Note): object {
+function encodeNote(note: OperatorNote): object {
   return { timeUnixNano: nanos(note.atMs), name: NOTE_EVENT, attributes: encodeAttributes(noteAttributes(note)) };
 }
 
@@ -114,7 +119,7 @@ function encodeHistogram(point: Point, start: string, now: string): object {
 
 function encodePoint(point: Point, start: string, now: string): object {
   const attributes: Attributes = {};
-  for (const [name, value] of point.labels) attributes[name] = name === "error.type" ? errorName(value) : value;
+  for (const [name, value] of point.labels) attributes[name] = name === "error.type" ? errorTypeName(value) : value;
   return { startTimeUnixNano: start, timeUnixNano: now, attributes: encodeAttributes(attributes) };
 }
 

@@ -3,8 +3,8 @@
 
 import type { Logger } from "./log.js";
 import type { Metrics } from "./metrics.js";
-import { type Answer, Collector } from "./otlp-http.js";
-import { metricsBody, type Resource, type SpanRecord, spansBody } from "./otlp-json.js";
+import { type OtlpResponse, Collector } from "./otlp-http.js";
+import { metricsBody, type OtlpResource, type SpanRecord, spansBody } from "./otlp-json.js";
 import type { OtlpSettings } from "./types.js";
 
 export const DEFAULT_OTLP: OtlpSettings = {
@@ -27,7 +27,7 @@ export interface OtlpTargets {
 
 export class OtlpExporter {
   readonly #settings: OtlpSettings;
-  readonly #resource: Resource;
+  readonly #resource: OtlpResource;
   readonly #metrics: Metrics;
   readonly #log: Logger;
   readonly #traces: Collector | undefined;
@@ -41,7 +41,7 @@ export class OtlpExporter {
   #closing = false;
   #away = false;
 
-  constructor(targets: OtlpTargets, settings: OtlpSettings, resource: Resource, metrics: Metrics, log: Logger) {
+  constructor(targets: OtlpTargets, settings: OtlpSettings, resource: OtlpResource, metrics: Metrics, log: Logger) {
     this.#settings = settings;
     this.#resource = resource;
     this.#metrics = metrics;
@@ -155,7 +155,7 @@ export class OtlpExporter {
   }
 
   /** One line when the collector goes and one when it is back, not one for every batch. */
-  #report(answer: Answer): void {
+  #report(answer: OtlpResponse): void {
     const away = answer.kind !== "taken";
     if (away && !this.#away) {
       this.#log.warning("the telemetry collector does not take data; what does not fit the queue is dropped", {

@@ -33,13 +33,13 @@ export interface Family {
   readonly points: readonly Point[];
 }
 
-export interface Cell {
+export interface SeriesCell {
   value: number;
 }
 
 /** A counter or gauge with at most one label. */
 export class Series {
-  readonly #cells = new Map<string, Cell>();
+  readonly #cells = new Map<string, SeriesCell>();
   readonly #max: number;
   readonly #about: Omit<Family, "points">;
   readonly #label: string | undefined;
@@ -66,12 +66,12 @@ export class Series {
     }));
     return { ...this.#about, points };
   }
-  #cell(label: string): Cell {
+  #cell(label: string): SeriesCell {
     return this.#cells.get(label) ?? openCell(this.#cells, label, this.#max);
   }
 }
 
-export function openCell(cells: Map<string, Cell>, label: string, max: number): Cell {
+export function openCell(cells: Map<string, SeriesCell>, label: string, max: number): SeriesCell {
   const name = cells.size < max ? label.slice(0, MAX_LABEL_CHARS) : OTHER;
   let cell = cells.get(name);
   if (!cell) cells.set(name, (cell = { value: 0 }));

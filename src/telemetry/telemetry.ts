@@ -85,6 +85,7 @@ class QuietCall implements CallSpan {
   readonly parent: TraceContext | undefined;
   #ended = false;
   #header: string | undefined;
+  #server: TraceContext | undefined;
 
   constructor(parts: Parts, info: CallInfo, parent: TraceContext | undefined, traceId?: string) {
     this.parts = parts;
@@ -99,6 +100,11 @@ class QuietCall implements CallSpan {
     return this.#header;
   }
 
+  get serverTraceparent(): string {
+    this.#server ??= { traceId: newTraceId(), spanId: newSpanId(), flags: SAMPLED };
+    return formatTraceparent(this.#server);
+  }
+
   get tracestate(): string | undefined {
     return this.parent === undefined ? undefined : checkTracestate(this.info.tracestate);
   }
@@ -111,9 +117,10 @@ class QuietCall implements CallSpan {
     return this.parent ?? { traceId: this.traceId, spanId: newSpanId(), flags: SAMPLED };
   }
 
-  end(end: CallEnd): void {
+  end(given: CallEnd): void {
     if (this.#ended) return;
     this.#ended = true;
+    const end = this.#server === undefined ? given : { ...given, serverTraceId: this.#server.traceId };
     const { metrics, log, measure } = this.parts;
     metrics.callEnded(this.info, end);
     measure?.(this.info, end);
@@ -227,6 +234,7 @@ function logCall(log: Logger, level: Level, info: CallInfo, end: CallEnd, traceI
       rule: end.rule,
       policy: end.policyHash,
       latency_ms: end.latencyMs,
+      server_trace: end.serverTraceId,
     },
     traceId,
   );

@@ -33,6 +33,8 @@ export interface CallEnd {
   bytes: number;
   policyHash: string;
   rule?: string;
+  /** The trace that the server was given, where the call reached one. */
+  serverTraceId?: string;
   /** One of many that are told of together: it has no log line of its own. */
   isSummarized?: boolean;
 }
@@ -40,8 +42,13 @@ export interface CallEnd {
 export interface CallSpan {
   /** The one trace id of this call: in its error, its log lines, its span and the ledger. */
   readonly traceId: string;
-  /** W3C header for what goes downstream. */
+  /** W3C header for calls inside this process that belong to this one. */
   readonly traceparent: string;
+  /**
+   * W3C header for servers. Its trace begins here: a caller chooses its trace id, and nothing that it chooses may reach a
+   * server beside the intent. The span and the log line of the call name this trace.
+   */
+  readonly serverTraceparent: string;
   /** The caller's `tracestate` when it may travel on: well formed, and beside a valid `traceparent`. */
   readonly tracestate: string | undefined;
   /** Counts and exports the call. A second `end` does nothing. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { visible } from "./visible.js";
+import { visible } from "../lib/visible.js";
 
 it("plain text stays as it is", () => {
   expect(visible('{"path":"notes/été — 日本.txt","n":1}')).toBe('{"path":"notes/été — 日本.txt","n":1}');

@@ -109,14 +109,14 @@ const CARRIERS: readonly (readonly [Range, number])[] = [
 /** Teredo and IPv4-compatible addresses are nobody's server. */
 const NEVER_V6 = ranges(["2001::/32", "::/96"]);
 
-export function kindOf(address: Address): AddressKind {
+export function addressKindOf(address: Address): AddressKind {
   const within = (list: readonly Range[]): boolean => list.some((range) => inRange(address, range));
   if (within(SPECIAL)) return "special";
   if (within(LOOPBACK)) return "loopback";
   if (within(PRIVATE)) return "private";
   if (inRange(address, V4_MAPPED)) return "public";
   for (const [range, at] of CARRIERS) {
-    if (inRange(address, range)) return kindOf(mapped(Array.from(address.subarray(at, at + 4))));
+    if (inRange(address, range)) return addressKindOf(mapped(Array.from(address.subarray(at, at + 4))));
   }
   if (within(NEVER_V6) || within(SPECIAL_V6)) return "special";
   return inRange(address, GLOBAL_V6) ? "public" : "special";

@@ -1,7 +1,7 @@
 // A server that keeps failing is given a rest: after so many failures in a row nothing is sent for a while, then one
 // call goes first, and what becomes of it decides. Each rest is longer than the one before, up to a limit.
 
-import { steadyNow } from "../protocol/index.js";
+import { steadyNow } from "../mcp/index.js";
 
 export interface BreakerOptions {
   readonly failuresToOpen: number;

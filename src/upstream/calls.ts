@@ -9,20 +9,20 @@ import {
   type Notification,
   type Request,
   type Response,
-} from "../protocol/index.js";
+} from "../mcp/index.js";
 import { nonsense, tooLarge, tooMany } from "./faults.js";
-import { type OnOver, Pending, type Surroundings } from "./pending.js";
+import { type OnOver, PendingRequest, type PendingContext } from "./pending.js";
 import { PendingTable } from "./pending-table.js";
-import { Questions } from "./questions.js";
-import { Rate } from "./rate.js";
-import { type Received, readMessage, TooManyValues } from "./text.js";
+import { UpstreamClientRequests } from "./client-requests.js";
+import { ByteRate } from "./rate.js";
+import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooManyValues } from "./text.js";
 import type { UpstreamCall, UpstreamChange } from "./types.js";
 
 export interface CallsEvents {
   change(change: UpstreamChange): void;
   /** An answer to the server, or our word that nobody waits for a call. */
   send(text: string): void;
-  gaveUp(pending: Pending, why: string): void;
+  gaveUp(pending: PendingRequest, why: string): void;
   /** The server talks so much nonsense that it cannot be worked with. */
   hopeless(fault: Fault): void;
 }
@@ -53,45 +53,50 @@ const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
 export class Calls {
   /** The handshake revisions alone let a server ask. */
   mayAsk = false;
-  readonly #around: Surroundings;
+  readonly #around: PendingContext;
   readonly #events: CallsEvents;
-  readonly #questions: Questions;
+  readonly #questions: UpstreamClientRequests;
   readonly #pending: PendingTable;
   readonly #listens = new Map<number, () => void>();
   readonly #abandoned = new Map<number, number>();
-  readonly #nonsense: Rate;
-  readonly #unowned: Rate;
+  readonly #nonsense: ByteRate;
+  readonly #unowned: ByteRate;
   #isHopeless = false;
+  /** Requests in flight that no caller made: lists, above all. */
+  #ownRequests = 0;
 
-  constructor(around: Surroundings, events: CallsEvents) {
+  constructor(around: PendingContext, events: CallsEvents) {
     this.#around = around;
     this.#events = events;
     this.#pending = new PendingTable(SLOTS_PER_CALL * around.limits.maxInFlight + SLOTS_OF_OUR_OWN);
-    this.#nonsense = new Rate(around.limits.maxNonsense);
-    this.#unowned = new Rate(around.limits.maxMessagesPerCall);
-    this.#questions = new Questions(around, (text) => events.send(text));
+    this.#nonsense = new ByteRate(around.limits.maxNonsense);
+    this.#unowned = new ByteRate(around.limits.maxMessagesPerCall);
+    this.#questions = new UpstreamClientRequests(around, (text) => events.send(text));
   }
 
   get size(): number {
     return this.#pending.size;
   }
 
-  begin(call: UpstreamCall): Pending {
+  begin(call: UpstreamCall): PendingRequest {
     const id = this.#pending.nextId();
-    const pending = new Pending(id ?? 0, call, this.#around, this.#onOver);
+    const pending = new PendingRequest(id ?? 0, call, this.#around, this.#onOver);
     if (id === undefined) pending.fail(tooMany(this.#around.server, "too many requests to it are under way"));
-    else if (!pending.over) this.#pending.add(pending);
+    else if (!pending.over) {
+      this.#pending.add(pending);
+      if (isOwn(pending)) this.#ownRequests++;
+    }
     return pending;
   }
 
   /** A request that stays open and is about no call of anybody; `acknowledged` when the server has taken it on. */
-  beginListen(call: UpstreamCall, acknowledged: () => void): Pending {
+  beginListen(call: UpstreamCall, acknowledged: () => void): PendingRequest {
     const pending = this.begin(call);
     if (!pending.over) this.#listens.set(pending.id, acknowledged);
     return pending;
   }
 
-  failAll(toFault: (pending: Pending) => Fault): void {
+  failAll(toFault: (pending: PendingRequest) => Fault): void {
     for (const pending of this.#pending) pending.fail(toFault(pending));
   }
 
@@ -99,10 +104,12 @@ export class Calls {
    * One text from the server. `owner` is the call whose HTTP response it came in, `null` an HTTP stream that is no
    * call's, undefined a connection that all calls share.
    */
-  receive(text: string, owner?: Pending | null): void {
+  receive(text: string, owner?: PendingRequest | null): void {
     let received: Received | readonly Received[];
     try {
-      received = readMessage(text, this.#around.limits.maxDepth);
+      const mayBeList = owner ? isOwn(owner) : this.#ownRequests > 0;
+      const maxValues = mayBeList ? MAX_LIST_VALUES : MAX_ANSWER_VALUES;
+      received = readMessage(text, this.#around.limits.maxDepth, maxValues);
     } catch (error) {
       const why = (error as Error).message;
       if (!(error instanceof TooManyValues) || owner) return this.malformed(why, owner ?? undefined);
@@ -113,7 +120,7 @@ export class Calls {
   }
 
   /** Bytes that are no message. Only where they came in the response to one call is it known who suffers. */
-  malformed(why: string, owner?: Pending): void {
+  malformed(why: string, owner?: PendingRequest): void {
     this.#around.counts.malformed++;
     owner?.fail(nonsense(this.#around.server, why));
     this.#countNonsense(why);
@@ -128,10 +135,10 @@ export class Calls {
     this.#countNonsense("a message over the size limit");
   }
 
-  #handle({ message, text }: Received, owner: Pending | null | undefined): void {
+  #handle({ message, text, values }: Received, owner: PendingRequest | null | undefined): void {
     switch (message.kind) {
       case "response":
-        return this.#onResponse(message.message, text, owner);
+        return this.#onResponse(message.message, text, values, owner);
       case "notification":
         return this.#onNotification(message.message, owner);
       case "request":
@@ -144,7 +151,7 @@ export class Calls {
     }
   }
 
-  #onResponse(response: Response, text: string, owner: Pending | null | undefined): void {
+  #onResponse(response: Response, text: string, values: number, owner: PendingRequest | null | undefined): void {
     const pending = this.#asked(response, owner);
     if (pending === undefined || pending.over) {
       this.#around.counts.strayAnswers++;
@@ -153,10 +160,10 @@ export class Calls {
       return;
     }
     if ("error" in response) pending.answer({ kind: "error", text, error: response.error });
-    else pending.answer({ kind: "result", text, value: response.result });
+    else pending.answer({ kind: "result", text, value: response.result, values });
   }
 
-  #asked(response: Response, owner: Pending | null | undefined): Pending | undefined {
+  #asked(response: Response, owner: PendingRequest | null | undefined): PendingRequest | undefined {
     if (owner === null) return undefined;
     const isNameless = response.id === null || response.id === undefined;
     if (owner === undefined) return isNameless ? this.#alone() : this.#pending.get(response.id);
@@ -165,13 +172,13 @@ export class Calls {
   }
 
   /** An error without an id can only be meant for the one request there is. */
-  #alone(): Pending | undefined {
+  #alone(): PendingRequest | undefined {
     if (this.#pending.size !== 1) return undefined;
     for (const pending of this.#pending) return pending;
     return undefined;
   }
 
-  #onNotification(message: Notification, owner: Pending | null | undefined): void {
+  #onNotification(message: Notification, owner: PendingRequest | null | undefined): void {
     const params = message.params ?? {};
     const change = LISTS.get(message.method);
     if (change !== undefined) return this.#onChange(change);
@@ -205,38 +212,38 @@ export class Calls {
     this.#countUnowned();
   }
 
-  #onProgress(params: JsonObject, owner: Pending | null | undefined): void {
+  #onProgress(params: JsonObject, owner: PendingRequest | null | undefined): void {
     const pending = this.#pending.get(params.progressToken);
     const isTheirs = pending !== undefined && (owner === undefined || owner === null || owner === pending);
     if (isTheirs && typeof params.progress === "number") pending.progress(params);
     else this.#refuse();
   }
 
-  #onRequest(request: Request, owner: Pending | null | undefined): void {
+  #onRequest(request: Request, owner: PendingRequest | null | undefined): void {
     const whose = owner ?? this.#onlyCall();
     if (whose === undefined) this.#countUnowned();
     if (this.mayAsk) this.#questions.ask(request, whose);
     else this.#refuse();
   }
 
-  #toOwner(owner: Pending | null | undefined, tell: (pending: Pending) => void): void {
+  #toOwner(owner: PendingRequest | null | undefined, tell: (pending: PendingRequest) => void): void {
     const pending = owner ?? this.#onlyCall();
     if (pending === undefined) this.#refuse();
     else tell(pending);
   }
 
   /** The one request that a message without a name can be about: none other is in flight, and none was just given up. */
-  #only(): Pending | undefined {
+  #only(): PendingRequest | undefined {
     if (this.#pending.size - this.#listens.size !== 1 || this.#someAbandoned()) return undefined;
     for (const pending of this.#pending) if (!this.#listens.has(pending.id)) return pending;
     return undefined;
   }
 
   /** The same among what callers asked for: our own lists are made for nobody, and no server asks anything for them. */
-  #onlyCall(): Pending | undefined {
+  #onlyCall(): PendingRequest | undefined {
     const inFlight = this.#pending.size - this.#listens.size;
     if (inFlight === 0 || inFlight > 1 + SLOTS_OF_OUR_OWN || this.#someAbandoned()) return undefined;
-    let only: Pending | undefined;
+    let only: PendingRequest | undefined;
     for (const pending of this.#pending) {
       if (!MADE_FOR_CALLERS.has(pending.call.method)) continue;
       if (only) return undefined;
@@ -255,7 +262,7 @@ export class Calls {
   }
 
   readonly #onOver: OnOver = (pending, gaveUp) => {
-    this.#pending.remove(pending);
+    if (this.#pending.remove(pending) && isOwn(pending)) this.#ownRequests--;
     const isListen = this.#listens.delete(pending.id);
     this.#questions.endOf(pending);
     if (gaveUp === undefined) return;
@@ -287,4 +294,9 @@ export class Calls {
     this.#isHopeless = true;
     this.#events.hopeless(nonsense(this.#around.server, why));
   }
+}
+
+/** Not a call of a caller, and not a stream that stays open. */
+function isOwn({ call }: PendingRequest): boolean {
+  return !MADE_FOR_CALLERS.has(call.method) && call.method !== "subscriptions/listen";
 }

@@ -1,9 +1,9 @@
 // Everything a server offers, all pages of it, within bounds.
 
-import { ERRORS, isJsonObject, type JsonObject } from "../protocol/index.js";
-import type { Connection } from "./connection.js";
-import { nonsense, tooLarge, unavailable } from "./faults.js";
-import type { Surroundings } from "./pending.js";
+import { type Charge, ERRORS, isJsonObject, type JsonObject, parsedBytes } from "../mcp/index.js";
+import type { UpstreamConnection } from "./connection.js";
+import { nonsense, tooLarge, serverUnavailable } from "./faults.js";
+import type { PendingContext } from "./pending.js";
 import type { Catalogue } from "./types.js";
 
 interface List {
@@ -21,33 +21,36 @@ const LISTS: readonly List[] = [
   { method: "prompts/list", field: "prompts", key: "name", capability: "prompts" },
 ];
 
-export async function readCatalogue(connection: Connection, around: Surroundings): Promise<Catalogue> {
+/** What it costs to keep is charged to `charge`, page by page. */
+export async function readCatalogue(
+  connection: UpstreamConnection,
+  around: PendingContext,
+  charge: Charge,
+): Promise<Catalogue> {
   const { revision, serverInfo, capabilities, instructions } = connection.agreement;
   const found: Record<List["field"], JsonObject[]> = { tools: [], resources: [], resourceTemplates: [], prompts: [] };
-  const budget = {
-    bytes: around.limits.maxCatalogueBytes,
-    until: performance.now() + around.timeouts.catalogueMs,
-  };
+  const until = performance.now() + around.timeouts.catalogueMs;
   for (const list of LISTS) {
     if (isJsonObject(capabilities[list.capability]))
-      found[list.field] = await readList(connection, around, list, budget);
+      found[list.field] = await readList(connection, around, list, charge, until);
   }
   return { revision: revision.name, serverInfo, instructions, capabilities, ...found };
 }
 
 async function readList(
-  connection: Connection,
-  around: Surroundings,
+  connection: UpstreamConnection,
+  around: PendingContext,
   list: List,
-  budget: { bytes: number; readonly until: number },
+  charge: Charge,
+  until: number,
 ): Promise<JsonObject[]> {
   const { server, limits, timeouts } = around;
   const entries = new Map<string, JsonObject>();
   let cursor: string | undefined;
   for (let page = 0; page < limits.maxPages; page++) {
     const params = cursor === undefined ? "{}" : JSON.stringify({ cursor });
-    const leftMs = budget.until - performance.now();
-    if (leftMs <= 0) throw unavailable(server, `its lists were not read within ${timeouts.catalogueMs} ms`);
+    const leftMs = until - performance.now();
+    if (leftMs <= 0) throw serverUnavailable(server, `its lists were not read within ${timeouts.catalogueMs} ms`);
     const answer = await connection.call({
       method: list.method,
       params,
@@ -58,12 +61,16 @@ async function readList(
       if (answer.error.code === ERRORS.MethodNotFound.modern) return [];
       throw nonsense(server, `\`${list.method}\` failed: ${answer.error.message} (${answer.error.code})`);
     }
-    budget.bytes -= answer.text.length;
+    const bytes = charge.bytes + parsedBytes(answer.text.length, answer.values ?? 0);
+    if (bytes > limits.maxCatalogueBytes) {
+      throw tooLarge(server, `server \`${server}\` has more than ${limits.maxCatalogueBytes} bytes in its lists`, true);
+    }
+    if (!charge.set(bytes)) {
+      throw tooLarge(server, `the lists of server \`${server}\` are more than its application may keep`, true);
+    }
     add(entries, answer.value[list.field], list.key);
-    if (budget.bytes < 0 || entries.size > limits.maxEntries) {
-      const what =
-        budget.bytes < 0 ? `${limits.maxCatalogueBytes} bytes in its lists` : `${limits.maxEntries} ${list.field}`;
-      throw tooLarge(server, `server \`${server}\` has more than ${what}`, true);
+    if (entries.size > limits.maxEntries) {
+      throw tooLarge(server, `server \`${server}\` has more than ${limits.maxEntries} ${list.field}`, true);
     }
     const next = answer.value.nextCursor;
     if (typeof next !== "string") return [...entries.values()];

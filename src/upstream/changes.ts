@@ -1,12 +1,12 @@
 // Being told what changes at a server: the handshake revisions send it by themselves and are asked about single
 // resources; 2026-07-28 opens a stream and says what it wants to hear.
 
-import { Fault, isJsonObject, type JsonObject } from "../protocol/index.js";
+import { Fault, isJsonObject, type JsonObject } from "../mcp/index.js";
 import { pauseMs } from "./breaker.js";
-import type { Connection } from "./connection.js";
+import type { UpstreamConnection } from "./connection.js";
 import { nonsense } from "./faults.js";
 import { cancellation } from "./negotiate.js";
-import type { Surroundings } from "./pending.js";
+import type { PendingContext } from "./pending.js";
 import type { UpstreamAnswer } from "./types.js";
 
 /** A stream that lived this long was worth opening. */
@@ -21,9 +21,9 @@ export interface ChangesEvents {
   missed(): void;
 }
 
-export class Changes {
-  readonly #connection: Connection;
-  readonly #around: Surroundings;
+export class UpstreamChanges {
+  readonly #connection: UpstreamConnection;
+  readonly #around: PendingContext;
   readonly #events: ChangesEvents;
   #uris: ReadonlySet<string> = new Set();
   #stop: (() => void) | undefined;
@@ -31,7 +31,7 @@ export class Changes {
   #failures = 0;
   #over = false;
 
-  constructor(connection: Connection, around: Surroundings, events: ChangesEvents) {
+  constructor(connection: UpstreamConnection, around: PendingContext, events: ChangesEvents) {
     this.#connection = connection;
     this.#around = around;
     this.#events = events;

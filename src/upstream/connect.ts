@@ -1,30 +1,30 @@
 // From a target to a connection that has agreed on a revision.
 
-import { Fault } from "../protocol/index.js";
-import type { Connection, ConnectionEvents } from "./connection.js";
+import { Fault } from "../mcp/index.js";
+import type { UpstreamConnection, ConnectionEvents } from "./connection.js";
 import type { Dialer } from "./dialer.js";
-import { LastWords, unavailable } from "./faults.js";
-import { HttpConnection } from "./http/connection.js";
-import { LastingConnection } from "./lasting/connection.js";
-import { SseWire } from "./lasting/sse.js";
-import { StdioWire } from "./lasting/stdio.js";
-import { TcpWire } from "./lasting/tcp.js";
-import { WebSocketWire } from "./lasting/websocket.js";
-import type { Wire } from "./lasting/wire.js";
-import type { Terms } from "./negotiate.js";
-import type { Surroundings } from "./pending.js";
+import { LastWords, serverUnavailable } from "./faults.js";
+import { UpstreamHttpConnection } from "./http/connection.js";
+import { PersistentConnection } from "./persistent/connection.js";
+import { SseTransport } from "./persistent/sse.js";
+import { StdioTransport } from "./persistent/stdio.js";
+import { TcpTransport } from "./persistent/tcp.js";
+import { WebSocketTransport } from "./persistent/websocket.js";
+import type { PersistentTransport } from "./persistent/transport.js";
+import type { UpstreamTerms } from "./negotiate.js";
+import type { PendingContext } from "./pending.js";
 import type { UpstreamOptions } from "./types.js";
 
-interface Opening extends Connection {
-  open(terms: Terms): Promise<void>;
+interface Opening extends UpstreamConnection {
+  open(terms: UpstreamTerms): Promise<void>;
 }
 
-export async function connect(
+export async function connectUpstream(
   options: UpstreamOptions,
-  around: Surroundings,
-  terms: Terms,
+  around: PendingContext,
+  terms: UpstreamTerms,
   events: ConnectionEvents,
-): Promise<Connection> {
+): Promise<UpstreamConnection> {
   const { target } = options;
   try {
     return await opened(prepare(options, around, events), around, terms);
@@ -42,11 +42,11 @@ export async function connect(
 /** By the specification's advice on servers that have HTTP+SSE alone. */
 const BEFORE_STREAMABLE: ReadonlySet<unknown> = new Set([400, 404, 405]);
 
-async function opened(connection: Opening, around: Surroundings, terms: Terms): Promise<Connection> {
+async function opened(connection: Opening, around: PendingContext, terms: UpstreamTerms): Promise<UpstreamConnection> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      reject(unavailable(around.server, `it was not ready within ${terms.startMs} ms`));
+      reject(serverUnavailable(around.server, `it was not ready within ${terms.startMs} ms`));
     }, terms.startMs);
   });
   try {
@@ -60,20 +60,26 @@ async function opened(connection: Opening, around: Surroundings, terms: Terms): 
   }
 }
 
-function prepare(options: UpstreamOptions, around: Surroundings, events: ConnectionEvents): Opening {
+function prepare(options: UpstreamOptions, around: PendingContext, events: ConnectionEvents): Opening {
   const { target } = options;
-  const over = (wire: Wire): Opening => new LastingConnection(wire, around, events);
+  const over = (wire: PersistentTransport): Opening => new PersistentConnection(wire, around, events);
   switch (target.transport) {
     case "stdio":
-      return over(new StdioWire(target, around));
+      return over(new StdioTransport(target, around));
     case "tcp":
-      return over(new TcpWire(target, dialerOf(options), around));
+      return over(new TcpTransport(target, dialerOf(options), around));
     case "http":
-      return new HttpConnection(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around, events);
+      return new UpstreamHttpConnection(
+        urlOf(target.url, HTTP),
+        dialerOf(options),
+        options.credentials,
+        around,
+        events,
+      );
     case "sse":
-      return over(new SseWire(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around));
+      return over(new SseTransport(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around));
     case "websocket":
-      return over(new WebSocketWire(urlOf(target.url, WS), dialerOf(options), options.credentials, around));
+      return over(new WebSocketTransport(urlOf(target.url, WS), dialerOf(options), options.credentials, around));
   }
 }
 
@@ -96,7 +102,7 @@ function urlOf(text: string, schemes: readonly string[]): URL {
   return url;
 }
 
-function withLastWords(error: unknown, connection: Connection): unknown {
+function withLastWords(error: unknown, connection: UpstreamConnection): unknown {
   const said = connection.process?.lastWords ?? "";
   if (!(error instanceof Fault) || said === "") return error;
   return new Fault(error.type, error.message, { ...error.detail, cause: new LastWords(said) });

@@ -1,12 +1,12 @@
 // One connection to one server, in one agreed revision; the pool of what can be asked of either kind.
 
 import type { ServerProtections } from "../host/index.js";
-import type { Fault } from "../protocol/index.js";
-import type { Agreement } from "./dialect.js";
+import type { Fault } from "../mcp/index.js";
+import type { UpstreamAgreement } from "./dialect.js";
 import type { Containment, UpstreamAnswer, UpstreamCall, UpstreamChange } from "./types.js";
 
-export interface Connection {
-  readonly agreement: Agreement;
+export interface UpstreamConnection {
+  readonly agreement: UpstreamAgreement;
   /** INVARIANT: never throws; what fails is in the promise. */
   call(call: UpstreamCall): Promise<UpstreamAnswer>;
   /** 2026-07-28: a listen request; resolves or rejects when it has ended, `acknowledged` when it has begun. */

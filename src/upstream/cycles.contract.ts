@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { expect, it } from "vitest";
 import { closeAll, SERVER, structuredOf, tool, upstream } from "./fixtures/calling.js";
 import { ownFolder } from "./process/cgroup.js";
-import { makePen } from "./process/pen.js";
+import { makeContainer } from "./process/container.js";
 import type { Containment } from "./types.js";
 
 /** File descriptors of ours, with what they lead to. */
@@ -40,7 +40,7 @@ function cgroups(): string[] {
 
 async function canHave(containment: Containment): Promise<boolean> {
   try {
-    await (await makePen(containment)).remove();
+    await (await makeContainer(containment)).remove();
     return true;
   } catch {
     return false;

@@ -9,7 +9,7 @@ import {
   type Revision,
   REVISIONS,
   revisionNamed,
-} from "../protocol/index.js";
+} from "../mcp/index.js";
 import type { UpstreamCall } from "./types.js";
 
 /** The first published revision. Nobody speaks it by choice; servers of its day are still around. */
@@ -22,7 +22,7 @@ export function spoken(name: unknown): Revision | undefined {
   return SPOKEN.find((revision) => revision.name === name);
 }
 
-export interface Agreement {
+export interface UpstreamAgreement {
   readonly revision: Revision;
   readonly serverInfo: JsonObject | undefined;
   readonly capabilities: JsonObject;

@@ -2,8 +2,8 @@ import { createServer, type Server } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { createServer as createTcp, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { Fault } from "../protocol/index.js";
-import { kindOf, parseAddress } from "./addresses.js";
+import { Fault } from "../mcp/index.js";
+import { addressKindOf, parseAddress } from "./addresses.js";
 import { allowanceFor, createDialer } from "./dialer.js";
 import { CERTIFICATE, KEY } from "./fixtures/certificate.js";
 import { createOutbound } from "./outbound.js";
@@ -55,7 +55,7 @@ describe("an address is", () => {
     ["2001:0:1::1", "special"],
     ["2001:db8::1", "special"],
   ])("%s %s", (text, kind) => {
-    expect(kindOf(parseAddress(text) as Uint8Array)).toBe(kind);
+    expect(addressKindOf(parseAddress(text) as Uint8Array)).toBe(kind);
   });
 });
 

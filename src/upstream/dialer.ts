@@ -5,8 +5,8 @@
 import { lookup } from "node:dns/promises";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions } from "node:tls";
-import { Fault } from "../protocol/index.js";
-import { type AddressKind, inRange, kindOf, parseAddress, parseRange, type Range } from "./addresses.js";
+import { Fault } from "../mcp/index.js";
+import { type AddressKind, inRange, addressKindOf, parseAddress, parseRange, type Range } from "./addresses.js";
 
 export interface Dialer {
   /** Resolves the name, judges every address, and connects to one that passed. Rejects with a Fault. */
@@ -128,13 +128,13 @@ function mayReach(text: string, port: number, isNamed: boolean, allowed: Allowed
   if (address === undefined) return false;
   const isOpen = (each: AllowedRange): boolean => each.port === undefined || each.port === port;
   if (allowed.ranges.some((each) => isOpen(each) && inRange(address, each.range))) return true;
-  const kind = kindOf(address);
+  const kind = addressKindOf(address);
   return kind === "public" || (isNamed && kind !== "special");
 }
 
 function describeKind(text: string): string {
   const address = parseAddress(text);
-  const kind: AddressKind = address === undefined ? "special" : kindOf(address);
+  const kind: AddressKind = address === undefined ? "special" : addressKindOf(address);
   return kind === "special" ? "link-local or reserved" : kind;
 }
 

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { Fault, type JsonObject } from "../protocol/index.js";
+import { Fault, type JsonObject } from "../mcp/index.js";
 import { fixture, textOf, tool } from "./fixtures/calling.js";
 import type { Upstream } from "./types.js";
 

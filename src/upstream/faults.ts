@@ -1,6 +1,6 @@
 // What can go wrong between us and a server, in words for whoever called.
 
-import { type ErrorType, Fault } from "../protocol/index.js";
+import { type ErrorType, Fault } from "../mcp/index.js";
 
 function fault(type: ErrorType, server: string, delivered: boolean, reason: string, more: Details = {}): Fault {
   const { suggestions, cause, ...extra } = more;
@@ -18,13 +18,13 @@ interface Details {
 }
 
 /** Nothing was sent, so the same call may be made again. */
-export function unavailable(server: string, why: string, more?: Details): Fault {
+export function serverUnavailable(server: string, why: string, more?: Details): Fault {
   return fault("Unavailable", server, false, `server \`${server}\` is unavailable: ${why}`, more);
 }
 
 /** The connection broke. When the request was on its way already, nobody knows what became of it. */
 export function lost(server: string, delivered: boolean, why: string, cause?: unknown): Fault {
-  if (!delivered) return unavailable(server, why, { cause });
+  if (!delivered) return serverUnavailable(server, why, { cause });
   return fault("IoError", server, true, `server \`${server}\` was lost before it answered: ${why}`, {
     cause,
     suggestions: ["Find out whether the call had its effect before it is made again"],

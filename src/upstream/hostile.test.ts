@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { Fault } from "../protocol/index.js";
+import { Fault } from "../mcp/index.js";
 import { cancellation, closeAll, faultOf, fixture, textOf, tool } from "./fixtures/calling.js";
 
 afterEach(closeAll);

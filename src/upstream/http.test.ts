@@ -3,7 +3,7 @@
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { Fault, type JsonObject } from "../protocol/index.js";
+import { Fault, type JsonObject } from "../mcp/index.js";
 import { createDialer } from "./dialer.js";
 import { cancellation, closeAll, faultOf, structuredOf, textOf, tool, upstream } from "./fixtures/calling.js";
 import { type Asked, DISCOVERED, INITIALIZED, type RawHttp, rawHttp } from "./fixtures/raw-http.js";
@@ -269,7 +269,7 @@ describe("an HTTP server that", () => {
       }),
     );
     expect(textOf(await server.request(tool("x")))).toBe("done");
-    await expect.poll(() => closed, { timeout: 3_000 }).toBe(true);
+    await expect.poll(() => closed).toBe(true);
     expect(server.health().counts.strayAnswers).toBe(1);
   });
 

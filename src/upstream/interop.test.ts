@@ -7,14 +7,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { httpV1, httpV2, stopped } from "../client/fixtures/sdk-servers.mjs";
-import { Fault, type JsonObject } from "../protocol/index.js";
+import { httpV1, httpV2, stopped } from "../mcp/client/fixtures/sdk-servers.mjs";
+import { Fault, type JsonObject } from "../mcp/index.js";
 import { createDialer } from "./dialer.js";
 import { cancellation, closeAll, faultOf, textOf, tool, upstream } from "./fixtures/calling.js";
 import { ServerProcess } from "./process/server-process.js";
 import type { CallHooks, Upstream, UpstreamTarget } from "./types.js";
 
-const SDK = fileURLToPath(new URL("../client/fixtures/sdk-servers.mjs", import.meta.url));
+const SDK = fileURLToPath(new URL("../mcp/client/fixtures/sdk-servers.mjs", import.meta.url));
 const dialer = createDialer({ allow: ["127.0.0.1", "localhost"] });
 /** On a busy machine a server may take its time to start, which is not silence. */
 const timeouts = { discoverMs: 30_000, startMs: 60_000 };
@@ -206,7 +206,7 @@ async function everything(transport: string): Promise<number> {
   const options = { leaveMs: 1, graceMs: 500, stderrBytes: 4_096 };
   const server = await ServerProcess.start({ ...target, env: { PORT: String(port) } }, options);
   kept({ close: () => server.stop() });
-  await expect.poll(() => server.lastWords, { timeout: 20_000 }).toMatch(/port \d+/);
+  await expect.poll(() => server.lastWords).toMatch(/port \d+/);
   return port;
 }
 

@@ -3,7 +3,7 @@
 
 import type { Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import type { JsonObject } from "../protocol/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import { createDialer } from "./dialer.js";
 import { closeAll, faultOf, textOf, tool, upstream } from "./fixtures/calling.js";
 import { type Asked, DISCOVERED, INITIALIZED, type RawHttp, rawHttp } from "./fixtures/raw-http.js";
@@ -98,7 +98,7 @@ describe("an HTTP server that is started again with another definition", () => {
     restart("second");
     // The end of the old process's connections has to arrive first, as it does when a process ends.
     await expect
-      .poll(async () => (await faultOf(server.request(sendFor("first")))).message, { timeout: 10_000 })
+      .poll(async () => (await faultOf(server.request(sendFor("first")))).message)
       .toContain("pending review");
     expect(reached).toEqual(["first"]);
     expect(changes).toContain("tools");
@@ -113,7 +113,7 @@ describe("an HTTP server that is started again with another definition", () => {
     const make = (): void => void made.push(faultOf(server.request(sendFor("first"))).then(({ message }) => message));
     forget("second", make);
     make();
-    await expect.poll(() => made.length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => made.length).toBe(2);
     for (const message of await Promise.all(made)) expect(message).toContain("pending review");
     expect(reached).toEqual(["first"]);
   });

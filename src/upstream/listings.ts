@@ -2,12 +2,12 @@
 // definitions were not read since it was started, or since it said that they changed.
 
 import { createHash } from "node:crypto";
-import { Fault, nextSlice } from "../protocol/index.js";
+import { Charge, type Fault, nextSlice } from "../mcp/index.js";
 import { readCatalogue } from "./catalogue.js";
-import type { Connection } from "./connection.js";
-import { definitionChanged, unavailable } from "./faults.js";
-import type { Surroundings } from "./pending.js";
-import { definitionHashOf, definitionsOf, keyOf } from "./pins/definition.js";
+import type { UpstreamConnection } from "./connection.js";
+import { definitionChanged, serverUnavailable } from "./faults.js";
+import type { PendingContext } from "./pending.js";
+import { definitionHashOf, definitionsOf, pinKeyOf } from "./pins/definition.js";
 import type { Catalogue, ExpectedDefinition } from "./types.js";
 
 /** Listings in quick succession that cost no pause: servers announce their tools one by one. */
@@ -29,13 +29,13 @@ interface Listed {
 
 export interface ListingsEvents {
   /** The connection to read from; starts the server if it has to. */
-  ready(): Promise<Connection>;
+  ready(): Promise<UpstreamConnection>;
   /** The server lists other definitions than it did, or than a call was decided for. */
   differs(): void;
 }
 
 export class Listings {
-  readonly #around: Surroundings;
+  readonly #around: PendingContext;
   readonly #events: ListingsEvents;
   /** The listing that is to be read, is being read or was read. */
   #reading: Promise<Listed> | undefined;
@@ -50,9 +50,12 @@ export class Listings {
   /** How many times in a row there was a reason for a pause, and when the last listing ended. */
   #changes = 0;
   #isCounted = false;
+  /** What the last listing costs, which its application shows until there is another. */
+  #charge = new Charge(undefined);
+  #isOver = false;
   #endedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(around: Surroundings, events: ListingsEvents) {
+  constructor(around: PendingContext, events: ListingsEvents) {
     this.#around = around;
     this.#events = events;
   }
@@ -86,7 +89,7 @@ export class Listings {
   async waitFor(): Promise<void> {
     const waitMs = this.#pauseLeftMs();
     if (!this.isCurrent && waitMs > MAX_CALL_WAIT_MS) {
-      throw unavailable(this.#around.server, "its definitions change all the time and are read again later", {
+      throw serverUnavailable(this.#around.server, "its definitions change all the time and are read again later", {
         retry_after_ms: Math.ceil(waitMs),
         suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
       });
@@ -95,7 +98,10 @@ export class Listings {
       await this.#read();
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      throw unavailable(this.#around.server, `its definitions could not be read, so nothing is sent to it: ${why}`);
+      throw serverUnavailable(
+        this.#around.server,
+        `its definitions could not be read, so nothing is sent to it: ${why}`,
+      );
     }
   }
 
@@ -106,7 +112,7 @@ export class Listings {
   refusal(expected: ExpectedDefinition): Fault | undefined {
     const listed = this.#current as Listed;
     if (expected === "any") return undefined;
-    const hash = listed.hashes.get(keyOf(expected.kind, expected.name));
+    const hash = listed.hashes.get(pinKeyOf(expected.kind, expected.name));
     if (hash === definitionHashOf(expected.definition)) return undefined;
     if (this.#before !== listed) {
       this.#before = listed;
@@ -134,11 +140,26 @@ export class Listings {
     if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
     const connection = await this.#events.ready();
     this.#hasBegun = true;
-    const catalogue = await readCatalogue(connection, this.#around);
-    await nextSlice();
-    const hashes = new Map<string, string>();
-    for (const { kind, name, hash } of await definitionsOf(catalogue)) hashes.set(keyOf(kind, name), hash);
-    return { catalogue, hashes, digest: digestOf(hashes), at: performance.now() };
+    const charge = new Charge(this.#around.budget);
+    try {
+      const catalogue = await readCatalogue(connection, this.#around, charge);
+      await nextSlice();
+      const hashes = new Map<string, string>();
+      for (const { kind, name, hash } of await definitionsOf(catalogue)) hashes.set(pinKeyOf(kind, name), hash);
+      this.#charge.set(0);
+      this.#charge = charge;
+      if (this.#isOver) charge.set(0);
+      return { catalogue, hashes, digest: digestOf(hashes), at: performance.now() };
+    } catch (error) {
+      charge.set(0);
+      throw error;
+    }
+  }
+
+  /** The server is gone for good: nothing of it is kept. */
+  end(): void {
+    this.#isOver = true;
+    this.#charge.set(0);
   }
 
   #ended(reading: Promise<Listed>, listed: Listed | undefined): void {

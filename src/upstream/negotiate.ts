@@ -1,18 +1,9 @@
 // Finding out what a server speaks: the newest revision is tried by asking `server/discover`; a server that does not
 // know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
 
+import { ERRORS, type Era, Fault, isJsonObject, type JsonObject, META, MODERN, type Revision } from "../mcp/index.js";
 import {
-  ERRORS,
-  type Era,
-  Fault,
-  isJsonObject,
-  type JsonObject,
-  META,
-  MODERN,
-  type Revision,
-} from "../protocol/index.js";
-import {
-  type Agreement,
+  type UpstreamAgreement,
   type ClientInfo,
   legacyMeta,
   type MetaOf,
@@ -21,10 +12,10 @@ import {
   SPOKEN,
   spoken,
 } from "./dialect.js";
-import { unavailable } from "./faults.js";
+import { serverUnavailable } from "./faults.js";
 import type { Cancellation, UpstreamAnswer, UpstreamCall } from "./types.js";
 
-export interface Terms {
+export interface UpstreamTerms {
   readonly server: string;
   readonly clientInfo: ClientInfo;
   readonly clientCapabilities: JsonObject;
@@ -37,13 +28,13 @@ export interface Terms {
 }
 
 /** A connection before anything was agreed on. */
-export interface Talk {
+export interface NegotiationLink {
   ask(call: UpstreamCall, meta: MetaOf, revision: Revision | undefined): Promise<UpstreamAnswer>;
-  notify(method: string, agreed: Agreement): Promise<void>;
+  notify(method: string, agreed: UpstreamAgreement): Promise<void>;
 }
 
 type Outcome =
-  | { kind: "agreed"; agreement: Agreement }
+  | { kind: "agreed"; agreement: UpstreamAgreement }
   | { kind: "versions"; supported: readonly unknown[] }
   | { kind: "handshake" }
   | { kind: "fatal"; fault: Error };
@@ -52,7 +43,7 @@ export function metaFor(revision: Revision, clientInfo: ClientInfo): MetaOf {
   return revision.era === "modern" ? modernMeta(clientInfo) : legacyMeta;
 }
 
-export async function negotiate(talk: Talk, terms: Terms): Promise<Agreement> {
+export async function negotiateUpstream(talk: NegotiationLink, terms: UpstreamTerms): Promise<UpstreamAgreement> {
   const { revision, era } = terms;
   if (revision?.era === "legacy" || (revision === undefined && era === "legacy")) {
     return initialize(talk, terms, revision ?? newestLegacy());
@@ -83,7 +74,7 @@ function newestLegacy(): Revision {
   return SPOKEN.find((revision) => revision.era === "legacy") as Revision;
 }
 
-async function settle(talk: Talk, terms: Terms, outcome: Outcome): Promise<Agreement> {
+async function settle(talk: NegotiationLink, terms: UpstreamTerms, outcome: Outcome): Promise<UpstreamAgreement> {
   switch (outcome.kind) {
     case "agreed":
       return outcome.agreement;
@@ -103,7 +94,7 @@ async function settle(talk: Talk, terms: Terms, outcome: Outcome): Promise<Agree
 }
 
 /** Never rejects. */
-function discover(talk: Talk, terms: Terms): { outcome: Promise<Outcome>; stop: () => void } {
+function discover(talk: NegotiationLink, terms: UpstreamTerms): { outcome: Promise<Outcome>; stop: () => void } {
   const { cancel, stop } = cancellation();
   const call: UpstreamCall = { method: "server/discover", params: "{}", timeoutMs: terms.startMs, cancel };
   const outcome = talk.ask(call, modernMeta(terms.clientInfo), MODERN).then(readDiscovery, fromFault);
@@ -119,7 +110,7 @@ function readDiscovery(answer: UpstreamAnswer): Outcome {
   return { kind: "agreed", agreement: agreementOf(MODERN, value, meta) };
 }
 
-function agreementOf(revision: Revision, value: JsonObject, info: unknown): Agreement {
+function agreementOf(revision: Revision, value: JsonObject, info: unknown): UpstreamAgreement {
   const serverInfo = isJsonObject(info) ? info : value.serverInfo;
   return {
     revision,
@@ -147,7 +138,7 @@ function fromFault(error: Error): Outcome {
   return older ? { kind: "handshake" } : { kind: "fatal", fault: error };
 }
 
-async function initialize(talk: Talk, terms: Terms, revision: Revision): Promise<Agreement> {
+async function initialize(talk: NegotiationLink, terms: UpstreamTerms, revision: Revision): Promise<UpstreamAgreement> {
   const params = {
     protocolVersion: revision.name,
     capabilities: terms.clientCapabilities,
@@ -157,7 +148,7 @@ async function initialize(talk: Talk, terms: Terms, revision: Revision): Promise
   const answer = await talk.ask(call, noMeta, undefined);
   if (answer.kind === "error") {
     const { code, message } = answer.error;
-    throw unavailable(terms.server, `it refuses the handshake: ${message} (${code})`);
+    throw serverUnavailable(terms.server, `it refuses the handshake: ${message} (${code})`);
   }
   const agreed = spoken(answer.value.protocolVersion);
   const isWanted = terms.revision === undefined || agreed === terms.revision;
@@ -167,7 +158,7 @@ async function initialize(talk: Talk, terms: Terms, revision: Revision): Promise
   return agreement;
 }
 
-function unsupported(terms: Terms, offered: string): Fault {
+function unsupported(terms: UpstreamTerms, offered: string): Fault {
   const wanted = terms.revision?.name ?? SPOKEN.map((revision) => revision.name).join(", ");
   return new Fault("UnsupportedVersion", `server \`${terms.server}\` speaks ${offered}; we speak ${wanted}`, {
     extra: { server: terms.server, delivered: false },

@@ -1,11 +1,11 @@
 // HTTP over the dialer, for everybody who is no MCP connection: OAuth, JWKS, webhooks, LLM providers.
 
 import type { Agent, buildConnector } from "undici";
-import { Fault } from "../protocol/index.js";
+import { Fault } from "../mcp/index.js";
 import type { Dialer } from "./dialer.js";
 
 /** undici's connections, made by the dialer. */
-export function connector(dialer: Dialer): buildConnector.connector {
+export function outboundConnector(dialer: Dialer): buildConnector.connector {
   return (options, callback) => {
     const tls = options.protocol === "https:";
     const port = options.port === "" || options.port === undefined ? (tls ? 443 : 80) : Number(options.port);
@@ -58,7 +58,7 @@ interface Loaded {
 /** On first use: much of a command line's start-up time, and most commands never call out. */
 async function load(dialer: Dialer): Promise<Loaded> {
   const undici = await import("undici");
-  const agent = new undici.Agent({ connect: connector(dialer), connections: 64, pipelining: 1 });
+  const agent = new undici.Agent({ connect: outboundConnector(dialer), connections: 64, pipelining: 1 });
   return { agent, once: undici.fetch as unknown as Loaded["once"] };
 }
 

@@ -1,10 +1,10 @@
 // Calls in flight by id. A ring instead of a Map: entries come and go all the time, and the tables that a Map
 // leaves behind as it does so keep young garbage alive until the next full collection, which doubled the cost of a call.
 
-import type { Pending } from "./pending.js";
+import type { PendingRequest } from "./pending.js";
 
 export class PendingTable {
-  readonly #slots: (Pending | undefined)[];
+  readonly #slots: (PendingRequest | undefined)[];
   readonly #mask: number;
   #lastId = 0;
   #size = 0;
@@ -28,25 +28,27 @@ export class PendingTable {
     return this.#lastId;
   }
 
-  add(pending: Pending): void {
+  add(pending: PendingRequest): void {
     this.#slots[pending.id & this.#mask] = pending;
     this.#size++;
   }
 
-  get(id: unknown): Pending | undefined {
+  get(id: unknown): PendingRequest | undefined {
     if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 1) return undefined;
     const found = this.#slots[id % (this.#mask + 1)];
     return found?.id === id ? found : undefined;
   }
 
-  remove(pending: Pending): void {
+  /** False when it was not there. */
+  remove(pending: PendingRequest): boolean {
     const slot = pending.id & this.#mask;
-    if (this.#slots[slot] !== pending) return;
+    if (this.#slots[slot] !== pending) return false;
     this.#slots[slot] = undefined;
     this.#size--;
+    return true;
   }
 
-  *[Symbol.iterator](): Generator<Pending> {
+  *[Symbol.iterator](): Generator<PendingRequest> {
     for (const pending of this.#slots) if (pending !== undefined) yield pending;
   }
 }

@@ -1,25 +1,27 @@
 // One call at a server, from the moment it is sent until there is exactly one end to it: an answer, a failure, the
 // caller's change of mind, or the clock.
 
-import type { ByteBudget, Fault, JsonObject } from "../protocol/index.js";
+import type { ByteBudget, Fault, JsonObject, TimeShare } from "../mcp/index.js";
 import { nonsense, timedOut } from "./faults.js";
-import { Rate } from "./rate.js";
+import { ByteRate } from "./rate.js";
 import type { UpstreamAnswer, UpstreamCall, UpstreamCounts, UpstreamLimits, UpstreamTimeouts } from "./types.js";
 
 /** What everything about one server has in common. */
-export interface Surroundings {
+export interface PendingContext {
   readonly server: string;
   readonly counts: UpstreamCounts;
   readonly limits: UpstreamLimits;
   readonly timeouts: UpstreamTimeouts;
   /** What the server makes us keep of messages that are not complete. */
   readonly budget: ByteBudget | undefined;
+  /** What reading from the server costs the main thread; absent where there is one application. */
+  readonly share: TimeShare | undefined;
 }
 
 /** `gaveUp` says why nobody waits for the answer any more; undefined when it came, or never will. */
-export type OnOver = (pending: Pending, gaveUp: string | undefined) => void;
+export type OnOver = (pending: PendingRequest, gaveUp: string | undefined) => void;
 
-export class Pending {
+export class PendingRequest {
   readonly id: number;
   readonly call: UpstreamCall;
   readonly settled: Promise<UpstreamAnswer>;
@@ -30,16 +32,16 @@ export class Pending {
   exchange: { abort(): void } | undefined = undefined;
   /** Questions of the server that wait for their answer. */
   questions = 0;
-  readonly #around: Surroundings;
+  readonly #around: PendingContext;
   readonly #onOver: OnOver;
   #resolve!: (answer: UpstreamAnswer) => void;
   #reject!: (fault: Fault) => void;
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
   #since = 0;
-  #messages: Rate | undefined;
+  #messages: ByteRate | undefined;
 
-  constructor(id: number, call: UpstreamCall, around: Surroundings, onOver: OnOver) {
+  constructor(id: number, call: UpstreamCall, around: PendingContext, onOver: OnOver) {
     this.id = id;
     this.call = call;
     this.#around = around;
@@ -107,7 +109,7 @@ export class Pending {
     if (this.over) return false;
     if (!wanted) this.#around.counts.refusedMessages++;
     const { maxMessagesPerCall } = this.#around.limits;
-    this.#messages ??= new Rate(maxMessagesPerCall);
+    this.#messages ??= new ByteRate(maxMessagesPerCall);
     if (this.#messages.take()) return wanted;
     this.stop(nonsense(this.#around.server, `more than ${maxMessagesPerCall} messages in ten seconds for one call`));
     return false;
@@ -122,6 +124,6 @@ export class Pending {
   }
 }
 
-function onTimeout(pending: Pending): void {
+function onTimeout(pending: PendingRequest): void {
   pending.expire();
 }

@@ -2,7 +2,7 @@
 
 const WINDOW_MS = 10_000;
 
-export class Rate {
+export class ByteRate {
   readonly #max: number;
   #count = 0;
   #since = Number.NEGATIVE_INFINITY;

@@ -4,12 +4,14 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkSignatures, type SignatureCheck } from "./fixtures/signature-check.js";
 import { createS3Client, type S3Client, signedHeaders } from "./s3.js";
 
 const S3rver = createRequire(import.meta.url)("s3rver");
 const folder = mkdtempSync(join(tmpdir(), "portcullis-s3-client-"));
 const credentials = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER" };
 let store: { run(): Promise<{ port: number }>; close(): Promise<void> };
+let check: SignatureCheck;
 let endpoint: string;
 const clients: S3Client[] = [];
 
@@ -21,10 +23,16 @@ beforeAll(async () => {
     directory: folder,
     configureBuckets: [{ name: "ledgers" }],
   });
-  endpoint = `http://127.0.0.1:${(await store.run()).port}`;
+  // The store does not check signatures of version 4: every request passes a server that does.
+  check = await checkSignatures(`http://127.0.0.1:${(await store.run()).port}`, {
+    ...credentials,
+    region: "us-east-1",
+  });
+  endpoint = check.url;
 });
 afterAll(async () => {
   for (const client of clients) await client.close();
+  await check.close();
   await store.close();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -49,6 +57,8 @@ describe("the S3 client", () => {
     expect(await s3.head("a/b/none")).toBeUndefined();
     expect((await s3.list("a/b/")).sort()).toEqual(["a/b/empty", "a/b/one.gz"]);
     expect(await s3.list("nothing/")).toEqual([]);
+    expect(check.refused).toEqual([]);
+    expect(check.passed).toBeGreaterThan(9);
   });
 
   it("lists more objects than one page holds", async () => {
@@ -73,11 +83,44 @@ describe("the S3 client", () => {
     await expect(client().put("a b", Buffer.from("y"))).rejects.toThrow("is not an object name");
   });
 
+  it("is refused by a store that checks signatures when secret, region or session token differ", async () => {
+    await expect(client({ secretAccessKey: "S3RVEX" }).put("x", Buffer.from("y"))).rejects.toThrow(
+      "403 SignatureDoesNotMatch",
+    );
+    await expect(client({ region: "eu-central-1" }).get("x", 1_000)).rejects.toThrow(
+      "403 AuthorizationHeaderMalformed",
+    );
+    expect(await client({ sessionToken: "part of what is signed" }).get("a/b/empty", 10)).toEqual(Buffer.alloc(0));
+    expect(await client().head("x")).toBeUndefined();
+  });
+
+  it("signs queries whose values have to be encoded", async () => {
+    const s3 = client();
+    await s3.put("enc/one", Buffer.from("1"));
+    expect(await s3.list("enc/")).toEqual(["enc/one"]);
+    expect(await s3.list("enc/ +&=%*~'()é")).toEqual([]);
+  });
+
+  it("is refused when the body or the time of a signed request was changed on the way", async () => {
+    const body = Buffer.from("signed");
+    const url = new URL(`${endpoint}/ledgers/changed`);
+    const signing = { ...credentials, region: "us-east-1" };
+    const put = async (at: Date, sent: string, more: Record<string, string> = {}): Promise<string> => {
+      const toSign = { method: "PUT", host: url.host, path: url.pathname, search: "", body, at };
+      const headers = { ...signedHeaders(signing, toSign), ...more };
+      const answer = await fetch(url, { method: "PUT", headers, body: sent });
+      return `${answer.status} ${/<Code>(.*)<\/Code>/.exec(await answer.text())?.[1] ?? ""}`.trim();
+    };
+    expect(await put(new Date(), "changed")).toBe("403 XAmzContentSHA256Mismatch");
+    expect(await put(new Date(Date.now() - 3_600_000), "signed")).toBe("403 RequestTimeTooSkewed");
+    expect(await put(new Date(), "signed", { "x-amz-acl": "public-read" })).toBe("403 AccessDenied");
+    expect(await put(new Date(), "signed")).toBe("200");
+  });
+
   it.each([
     ["max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"],
     ["lifecycle=", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"],
   ])("signs the request ?%s as the example in the documentation of S3 does", (search, signature) => {
-    // The server above does not check signatures of version 4.
     const example = {
       region: "us-east-1",
       accessKeyId: "AKIAIOSFODNN7EXAMPLE",

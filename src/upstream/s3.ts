@@ -3,7 +3,7 @@
 
 import { createHash, createHmac } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Fault } from "../protocol/index.js";
+import { Fault } from "../mcp/index.js";
 import { allowanceFor, createDialer } from "./dialer.js";
 import { createOutbound } from "./outbound.js";
 

@@ -1,7 +1,7 @@
 // Messages as texts. Out: spliced from pieces that were decided about, never built anew. In: parsed once to be
 // checked, and the part that travels on is cut out of what the server wrote.
 
-import { classify, type Classified, endOfString, isJsonObject, type JsonValue } from "../protocol/index.js";
+import { classify, type Classified, endOfString, isJsonObject, type JsonValue } from "../mcp/index.js";
 
 /** INVARIANT: `params` is the text of an object, `metaInside` the inside of one. */
 export function requestText(id: number, method: string, params: string, metaInside: string): string {
@@ -19,18 +19,25 @@ export interface Received {
   readonly message: Classified;
   /** What the server wrote for `result` or `error`. */
   readonly text: string;
+  /** Values in the whole message. */
+  readonly values: number;
 }
 
 /**
  * Throws a SyntaxError when the text is no JSON or too deep. A key that stands twice in the message, or in its
  * result, is read one way here and maybe another way by whoever gets the text: then the text is written anew.
  */
-export function readMessage(text: string, maxDepth: number): Received | readonly Received[] {
-  const span = outline(text, maxDepth);
+export function readMessage(
+  text: string,
+  maxDepth: number,
+  maxValues: number = MAX_LIST_VALUES,
+): Received | readonly Received[] {
+  const span = outline(text, maxDepth, maxValues);
+  const { values } = span;
   const value = JSON.parse(text) as JsonValue;
-  if (Array.isArray(value)) return value.map((item) => ({ message: classify(item), text: partOf(item) }));
+  if (Array.isArray(value)) return value.map((item) => ({ message: classify(item), text: partOf(item), values }));
   const faithful = span.start !== -1 && !span.twice;
-  return { message: classify(value), text: faithful ? text.slice(span.start, span.end).trim() : partOf(value) };
+  return { message: classify(value), text: faithful ? text.slice(span.start, span.end).trim() : partOf(value), values };
 }
 
 function partOf(value: JsonValue): string {
@@ -42,6 +49,7 @@ interface Outline {
   start: number;
   end: number;
   twice: boolean;
+  values: number;
 }
 
 const QUOTE = 0x22;
@@ -52,12 +60,14 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** Values in one message of a server. Lists of tools have many; a message with more is refused before it is parsed. */
-const MAX_VALUES = 400_000;
+/** Values in a message of a server, which is refused before it is parsed when it has more: reading it takes as long. */
+export const MAX_ANSWER_VALUES = 100_000;
+/** The same while a list is being read: some servers send thousands of tools at once. */
+export const MAX_LIST_VALUES = 400_000;
 
 /** One look over the text: how deep it is, where `result` or `error` stands, whether a key of the two outer levels repeats. */
-function outline(text: string, maxDepth: number): Outline {
-  const found: Outline = { start: -1, end: -1, twice: false };
+function outline(text: string, maxDepth: number, maxValues: number): Outline {
+  const found: Outline = { start: -1, end: -1, twice: false, values: 0 };
   let depth = 0;
   let values = 0;
   let expectKey = false;
@@ -79,7 +89,7 @@ function outline(text: string, maxDepth: number): Outline {
       i = end;
     } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
       if (++depth > maxDepth) throw new SyntaxError(`nesting is deeper than ${maxDepth} levels`);
-      if (++values > MAX_VALUES) throw tooManyValues();
+      if (++values > maxValues) throw tooManyValues(maxValues);
       expectKey = c === OPEN_OBJECT;
       if (depth === 2) inner = undefined;
     } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
@@ -90,7 +100,7 @@ function outline(text: string, maxDepth: number): Outline {
         wanted = false;
       }
     } else if (c === COMMA) {
-      if (++values > MAX_VALUES) throw tooManyValues();
+      if (++values > maxValues) throw tooManyValues(maxValues);
       if (depth === 1) {
         if (wanted) found.end = i;
         wanted = false;
@@ -104,14 +114,15 @@ function outline(text: string, maxDepth: number): Outline {
       found.start = i + 1;
     }
   }
+  found.values = values;
   return found;
 }
 
 /** `TooManyValues` refuses a message that was not read: which call it answers is known from its beginning at most. */
 export class TooManyValues extends SyntaxError {}
 
-function tooManyValues(): TooManyValues {
-  return new TooManyValues(`the message has more than ${MAX_VALUES} values`);
+function tooManyValues(maxValues: number): TooManyValues {
+  return new TooManyValues(`the message has more than ${maxValues} values`);
 }
 
 function keyAt(text: string, start: number, end: number): string {

@@ -1,7 +1,7 @@
 // What the gateway sees of a downstream MCP server: one way to ask, whatever the server speaks and however it is
 // reached. Ids and progress tokens towards the server are made here and never leave this room.
 
-import type { ByteBudget, Fault, JsonObject, JsonValue } from "../protocol/index.js";
+import type { ByteBudget, Fault, JsonObject, JsonValue, TimeShare } from "../mcp/index.js";
 import type { ServerProtections, ServerSandbox } from "../host/index.js";
 import type { Dialer } from "./dialer.js";
 
@@ -87,7 +87,7 @@ export type QuestionMethod = "sampling/createMessage" | "elicitation/create" | "
 
 /** `text` is what the server wrote, byte for byte unless a key of the result was there twice; `value` is the same, parsed. */
 export type UpstreamAnswer =
-  | { readonly kind: "result"; readonly text: string; readonly value: JsonObject }
+  | { readonly kind: "result"; readonly text: string; readonly value: JsonObject; readonly values?: number }
   /** A JSON-RPC error of the server, `text` being that of the error object. */
   | { readonly kind: "error"; readonly text: string; readonly error: ServerErrorObject };
 
@@ -209,6 +209,8 @@ export interface UpstreamOptions {
   readonly timeouts?: Partial<UpstreamTimeouts>;
   /** Charged with the messages of the server that are not complete. */
   readonly budget?: ByteBudget | undefined;
+  /** Charged with the time that reading from the server takes. */
+  readonly share?: TimeShare | undefined;
 }
 
 export interface UpstreamLimits {
@@ -230,7 +232,7 @@ export interface UpstreamLimits {
   readonly maxUnsentBytes: number;
   /** Nonsense (malformed texts, stray answers) on one connection within ten seconds; more end the connection. */
   readonly maxNonsense: number;
-  /** Entries of each kind in the catalogue, pages of each list, and bytes of all pages together. */
+  /** Entries of each kind in the catalogue, pages of each list, and what all pages together cost in memory. */
   readonly maxEntries: number;
   readonly maxPages: number;
   readonly maxCatalogueBytes: number;

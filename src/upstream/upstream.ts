@@ -2,19 +2,19 @@
 // failing, started again, and in the end gone with everything it had.
 
 import { createRequire } from "node:module";
-import { type Era, Fault, steadyNow } from "../protocol/index.js";
+import { type Era, Fault, steadyNow } from "../mcp/index.js";
 import { Announcements } from "./announcements.js";
 import { Breaker, pauseMs } from "./breaker.js";
-import { Changes } from "./changes.js";
-import { connect } from "./connect.js";
-import type { Connection } from "./connection.js";
+import { UpstreamChanges } from "./changes.js";
+import { connectUpstream } from "./connect.js";
+import type { UpstreamConnection } from "./connection.js";
 import { spoken } from "./dialect.js";
-import { asServerFault, LastWords, neverSent, timedOut, tooMany, unavailable } from "./faults.js";
+import { asServerFault, LastWords, neverSent, timedOut, tooMany, serverUnavailable } from "./faults.js";
 import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 import { Listings } from "./listings.js";
-import type { Terms } from "./negotiate.js";
-import type { Surroundings } from "./pending.js";
-import { Turns } from "./turns.js";
+import type { UpstreamTerms } from "./negotiate.js";
+import type { PendingContext } from "./pending.js";
+import { CallSlots } from "./semaphore.js";
 import type {
   Catalogue,
   Upstream,
@@ -39,9 +39,9 @@ const EVERYTHING: readonly UpstreamChange[] = ["tools", "resources", "prompts"];
 class ManagedUpstream implements Upstream {
   readonly name: string;
   readonly #options: UpstreamOptions;
-  readonly #around: Surroundings;
+  readonly #around: PendingContext;
   readonly #breaker: Breaker;
-  readonly #turns: Turns;
+  readonly #turns: CallSlots;
   readonly #listeners = new Set<(change: UpstreamChange) => void>();
   readonly #announcements = new Announcements((change) => {
     for (const listener of this.#listeners) listener(change);
@@ -49,9 +49,9 @@ class ManagedUpstream implements Upstream {
   readonly #listings: Listings;
   readonly #watched = new Map<string, number>();
   #state: UpstreamState = "idle";
-  #connection: Connection | undefined;
-  #starting: Promise<Connection> | undefined;
-  #changes: Changes | undefined;
+  #connection: UpstreamConnection | undefined;
+  #starting: Promise<UpstreamConnection> | undefined;
+  #changes: UpstreamChanges | undefined;
   #revision: string | undefined;
   #era: Era | undefined;
   #queued = 0;
@@ -81,9 +81,9 @@ class ManagedUpstream implements Upstream {
       malformed: 0,
       refusedMessages: 0,
     };
-    this.#around = { server: options.name, counts, limits, timeouts, budget: options.budget };
+    this.#around = { server: options.name, counts, limits, timeouts, budget: options.budget, share: options.share };
     this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
-    this.#turns = new Turns(limits.maxInFlight);
+    this.#turns = new CallSlots(limits.maxInFlight);
     this.#listings = new Listings(this.#around, {
       ready: () => this.#ready(),
       differs: () => {
@@ -181,6 +181,7 @@ class ManagedUpstream implements Upstream {
     clearTimeout(this.#idleTimer);
     this.#listeners.clear();
     this.#announcements.end();
+    this.#listings.end();
     // A server that is just being started is stopped as soon as it is there.
     await this.#starting?.catch(() => {});
     await this.#letGo();
@@ -190,14 +191,18 @@ class ManagedUpstream implements Upstream {
 
   #refusal(call: UpstreamCall): Fault | undefined {
     if (call.cancel?.fault !== undefined) return call.cancel.fault;
-    if (this.#state === "stopped") return unavailable(this.name, "it has been stopped");
+    if (this.#state === "stopped") return serverUnavailable(this.name, "it has been stopped");
     if (this.#breaker.admit()) return undefined;
     const waitMs = Math.max(0, Math.ceil((this.#breaker.retryAt ?? 0) - steadyNow()));
     const last = this.#lastError === undefined ? "" : `; last it was: ${this.#lastError.message}`;
-    return unavailable(this.name, `it failed ${this.#breaker.failures} times in a row and is given a rest${last}`, {
-      retry_after_ms: waitMs,
-      suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
-    });
+    return serverUnavailable(
+      this.name,
+      `it failed ${this.#breaker.failures} times in a row and is given a rest${last}`,
+      {
+        retry_after_ms: waitMs,
+        suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
+      },
+    );
   }
 
   /** INVARIANT: false for every call of a caller until this connection's definitions were read. */
@@ -206,7 +211,7 @@ class ManagedUpstream implements Upstream {
   }
 
   /** INVARIANT: the caller has taken a turn, and nothing was awaited since `#isChecked`. */
-  #run(connection: Connection, call: UpstreamCall): Promise<UpstreamAnswer> {
+  #run(connection: UpstreamConnection, call: UpstreamCall): Promise<UpstreamAnswer> {
     const refusal = call.expects === undefined ? undefined : this.#listings.refusal(call.expects);
     if (refusal !== undefined) {
       this.#turns.give();
@@ -243,7 +248,7 @@ class ManagedUpstream implements Upstream {
     this.#queued++;
     const startedAt = performance.now();
     let isWanted = true;
-    let connection: Connection;
+    let connection: UpstreamConnection;
     try {
       connection = await this.#untilStopped(call, () => this.#turnWithConnection(call, () => isWanted));
     } catch (error) {
@@ -261,16 +266,16 @@ class ManagedUpstream implements Upstream {
   }
 
   /** Resolves with a turn taken, on a connection whose definitions were read where the call wants that. */
-  async #turnWithConnection(call: UpstreamCall, isWanted: () => boolean): Promise<Connection> {
+  async #turnWithConnection(call: UpstreamCall, isWanted: () => boolean): Promise<UpstreamConnection> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       await this.#ready();
       if (!this.#isChecked(call)) await this.#listings.waitFor();
       await this.#turns.wait(isWanted);
       if (isWanted() && this.#connection !== undefined && this.#isChecked(call)) return this.#connection;
       this.#turns.give();
-      if (!isWanted()) throw unavailable(this.name, "the caller does not wait for it any more");
+      if (!isWanted()) throw serverUnavailable(this.name, "the caller does not wait for it any more");
     }
-    throw unavailable(this.name, "its definitions change faster than they can be read");
+    throw serverUnavailable(this.name, "its definitions change faster than they can be read");
   }
 
   #untilStopped<T>(call: UpstreamCall, work: () => Promise<T>): Promise<T> {
@@ -291,7 +296,7 @@ class ManagedUpstream implements Upstream {
   }
 
   /** What a failed call says about the server. Somebody's own large, malformed or abandoned call says nothing. */
-  #judge(fault: Fault, call: UpstreamCall, startedAt: number, connection?: Connection): Fault {
+  #judge(fault: Fault, call: UpstreamCall, startedAt: number, connection?: UpstreamConnection): Fault {
     const { counts } = this.#around;
     if (fault.type === "ToolTimeout") {
       counts.timeouts++;
@@ -320,23 +325,23 @@ class ManagedUpstream implements Upstream {
 
   // ---- the connection
 
-  #ready(): Promise<Connection> {
+  #ready(): Promise<UpstreamConnection> {
     if (this.#connection !== undefined) return Promise.resolve(this.#connection);
-    if (this.#state === "stopped") return Promise.reject(unavailable(this.name, "it has been stopped"));
+    if (this.#state === "stopped") return Promise.reject(serverUnavailable(this.name, "it has been stopped"));
     this.#starting ??= this.#start().finally(() => {
       this.#starting = undefined;
     });
     return this.#starting;
   }
 
-  async #start(): Promise<Connection> {
+  async #start(): Promise<UpstreamConnection> {
     clearTimeout(this.#restartTimer);
     this.#state = "starting";
     try {
       const connection = await this.#open();
       if (this.#isStopped()) {
         await connection.close();
-        throw unavailable(this.name, "it has been stopped");
+        throw serverUnavailable(this.name, "it has been stopped");
       }
       await this.#adopt(connection);
       return connection;
@@ -352,7 +357,7 @@ class ManagedUpstream implements Upstream {
     }
   }
 
-  async #open(): Promise<Connection> {
+  async #open(): Promise<UpstreamConnection> {
     try {
       return await this.#connect(this.#era);
     } catch (error) {
@@ -363,13 +368,13 @@ class ManagedUpstream implements Upstream {
     }
   }
 
-  #connect(era: Era | undefined): Promise<Connection> {
+  #connect(era: Era | undefined): Promise<UpstreamConnection> {
     const { revision } = this.#options;
     const known = revision === undefined ? undefined : spoken(revision);
     if (revision !== undefined && known === undefined) {
       throw new Fault("UnsupportedVersion", `revision \`${revision}\` of server \`${this.name}\` is not one we speak`);
     }
-    const terms: Terms = {
+    const terms: UpstreamTerms = {
       server: this.name,
       clientInfo: this.#options.clientInfo ?? ownInfo(),
       clientCapabilities: this.#options.clientCapabilities ?? {},
@@ -378,8 +383,8 @@ class ManagedUpstream implements Upstream {
       startMs: this.#around.timeouts.startMs,
       discoverMs: this.#around.timeouts.discoverMs,
     };
-    let made: Connection | undefined;
-    return connect(this.#options, this.#around, terms, {
+    let made: UpstreamConnection | undefined;
+    return connectUpstream(this.#options, this.#around, terms, {
       change: (change) => this.#onChange(change, true),
       renewed: () => {
         void this.#changes?.begin(new Set(this.#watched.keys())).catch(() => {});
@@ -407,10 +412,10 @@ class ManagedUpstream implements Upstream {
       }
       await this.#listings.waitFor();
     }
-    throw unavailable(this.name, "its definitions change faster than they can be read");
+    throw serverUnavailable(this.name, "its definitions change faster than they can be read");
   }
 
-  async #adopt(connection: Connection): Promise<void> {
+  async #adopt(connection: UpstreamConnection): Promise<void> {
     const { revision } = connection.agreement;
     this.#listings.reset();
     this.#connection = connection;
@@ -420,7 +425,7 @@ class ManagedUpstream implements Upstream {
     this.#starts++;
     this.#usedAt = performance.now();
     this.#watchIdle();
-    this.#changes = new Changes(connection, this.#around, {
+    this.#changes = new UpstreamChanges(connection, this.#around, {
       lost: () => this.#listings.reset(),
       missed: () => this.#everythingChanged(),
     });
@@ -428,7 +433,7 @@ class ManagedUpstream implements Upstream {
     if (this.#starts > 1) this.#everythingChanged();
   }
 
-  #onLost(fault: Fault, made: () => Connection | undefined): void {
+  #onLost(fault: Fault, made: () => UpstreamConnection | undefined): void {
     // While it is being opened, whoever opens it hears of it.
     const connection = made();
     if (connection === undefined || connection !== this.#connection) return;
@@ -459,7 +464,7 @@ class ManagedUpstream implements Upstream {
     await connection.close();
   }
 
-  #forget(connection: Connection): void {
+  #forget(connection: UpstreamConnection): void {
     this.#lastWords = connection.process?.lastWords ?? "";
     this.#connection = undefined;
     this.#listings.reset();

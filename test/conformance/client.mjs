@@ -72,6 +72,16 @@ const scenarios = {
   },
 };
 
+/** Whom a registered client is registered with, as the person who configures it would know. */
+async function issuerAt(server) {
+  const { origin, pathname } = new URL(server);
+  for (const path of [pathname, ""]) {
+    const response = await fetch(`${origin}/.well-known/oauth-protected-resource${path}`);
+    if (response.ok) return (await response.json()).authorization_servers[0];
+  }
+  return origin;
+}
+
 /** Every scenario about OAuth is the same to us: connect, list, call. What is right follows from what the server says. */
 const oauth = {
   async run(client) {
@@ -86,7 +96,7 @@ const oauth = {
     authorize: async (url) => (await fetch(url, { redirect: "manual" })).headers.get("location"),
     ...(context.client_id ? { clientId: context.client_id } : {}),
     ...(context.client_secret ? { clientSecret: context.client_secret } : {}),
-    ...(context.issuer ? { issuer: context.issuer } : {}),
+    ...(context.client_id ? { issuer: context.issuer ?? (await issuerAt(url)) } : {}),
     ...(context.private_key_pem
       ? { privateKey: { pem: context.private_key_pem, algorithm: context.signing_algorithm } }
       : {}),
@@ -112,7 +122,7 @@ if (!run) {
   process.exit(1);
 }
 // Only now: the suite starts a process for every scenario at once.
-const { connect } = await import("../../dist/client/index.js");
+const { connect } = await import("../../dist/mcp/client/index.js");
 // The suite keeps both cores busy with its own servers, so lists get more than their two seconds.
 const client = await connect(url, {
   handlers,

@@ -3,6 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { run, start, stop } from "./process.js";
 import type { Snippet } from "./snippets.js";
 
@@ -110,12 +111,24 @@ export class Terminal {
       throw new Error(`${this.#page}:${line}: \`${text}\` did not come up: ${error.message}`);
     });
     this.#gateway = { child, url: started.urls[0] as string, admin: started.admin };
+    await this.#untilServersStarted();
+  }
+
+  /** A reader types slower than a server starts that npx fetches first: nothing is typed while one is starting. */
+  async #untilServersStarted(): Promise<void> {
+    const options = { cwd: this.folder, env: this.#environment(), timeoutMs: COMMAND_MS };
+    await run(["bash", "-c", "portcullis ls"], options);
+    for (const until = Date.now() + START_MS; Date.now() < until; await sleep(500)) {
+      const { output } = await run(["bash", "-c", 'portcullis server ls --admin "$DOCS_ADMIN"'], options);
+      if (!/ starting /.test(output)) return;
+    }
   }
 
   #environment(): Record<string, string> {
     const nowhere = "http://127.0.0.1:9";
     return {
       PATH: `${join(this.folder, "..", "bin")}${delimiter}${process.env.PATH}`,
+      HOME: join(this.folder, ".."),
       DOCS_URL: this.#gateway?.url ?? nowhere,
       DOCS_ADMIN: this.#gateway?.admin ?? nowhere,
     };

@@ -1,7 +1,7 @@
 // Typed agents in front of a gateway as its user starts it.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ChallengeRequired, createAgent, PolicyViolation, toolset } from "../../src/client/index.js";
+import { ChallengeRequired, createAgent, PolicyViolation, toolset } from "../../src/mcp/client/index.js";
 import { type Serving, serve } from "./serving.js";
 
 interface DemoTools {

@@ -1,7 +1,7 @@
 // Approval requests are bounded, and an approval is spent only by a call that was started.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { ToolResult } from "../../src/tool/index.js";
+import type { ToolResult } from "../../src/mcp/server/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = `
@@ -30,9 +30,9 @@ async function serve(limits: object = {}): Promise<void> {
 }
 
 function approvals() {
-  const house = deployment.runtime.applications.peek("team");
-  if (!house) throw new Error("the application is not open");
-  return house.gate.approvals;
+  const servedApplication = deployment.runtime.applications.peek("team");
+  if (!servedApplication) throw new Error("the application is not open");
+  return servedApplication.gate.approvals;
 }
 
 function errorIn(result: ToolResult): { code?: string; reason?: string; challenge?: string; retryable?: boolean } {

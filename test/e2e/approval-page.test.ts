@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Client, connect } from "../../src/client/index.js";
+import { type Client, connect } from "../../src/mcp/client/index.js";
 import { openBrowser } from "./browser.js";
 import { root, type Serving, serve } from "./serving.js";
 

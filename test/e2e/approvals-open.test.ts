@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Client, connect } from "../../src/client/index.js";
+import { type Client, connect } from "../../src/mcp/client/index.js";
 import { openBrowser } from "./browser.js";
 import { main } from "./first-hour.js";
 import { type Serving, serve } from "./serving.js";

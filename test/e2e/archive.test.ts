@@ -7,15 +7,17 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { startRetention } from "../../src/cli/gateway/retention.js";
+import { startRetention } from "../../src/runtime/retention.js";
 import { directoryArchive, type Ledger, openLedger, verify } from "../../src/ledger/index.js";
 import { createTelemetry } from "../../src/telemetry/index.js";
+import { checkSignatures, type SignatureCheck } from "../../src/upstream/fixtures/signature-check.js";
 import { portcullis, root, serve } from "./serving.js";
 
 const S3rver = createRequire(import.meta.url)("s3rver");
 const ORIGIN = "example.com/archive";
 const scratch = mkdtempSync(join(tmpdir(), "portcullis-archive-"));
 let store: { run(): Promise<{ port: number }>; close(): Promise<void> };
+let check: SignatureCheck;
 let s3: Record<string, string>;
 
 beforeAll(async () => {
@@ -26,13 +28,18 @@ beforeAll(async () => {
     directory: join(scratch, "s3"),
     configureBuckets: [{ name: "ledgers" }],
   });
+  const credentials = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER", region: "us-east-1" };
+  check = await checkSignatures(`http://127.0.0.1:${(await store.run()).port}`, credentials);
   s3 = {
-    AWS_ENDPOINT_URL: `http://127.0.0.1:${(await store.run()).port}`,
+    AWS_ENDPOINT_URL: check.url,
     AWS_ACCESS_KEY_ID: "S3RVER",
     AWS_SECRET_ACCESS_KEY: "S3RVER",
   };
 });
 afterAll(async () => {
+  expect(check.refused).toEqual([]);
+  expect(check.passed).toBeGreaterThan(0);
+  await check.close();
   await store.close();
   rmSync(scratch, { recursive: true, force: true });
 });

@@ -45,6 +45,8 @@ export async function startBalancer(replicas: readonly Replica[], lagMs: number)
     const onward = request(target, { method: req.method, headers, agent }, (answer) => {
       if ((answer.statusCode ?? 0) >= 500) failures.push(`status ${answer.statusCode}`);
       res.writeHead(answer.statusCode ?? 502, answer.headers);
+      // An event stream has its head at once, not with its first event.
+      res.flushHeaders();
       answer.on("error", (error) => fail(error.message));
       answer.pipe(res);
     });

@@ -238,12 +238,6 @@ describe("the rest", () => {
     expect(code, stdout).toBe(0);
   });
 
-  it.each(["bash", "zsh", "fish"])("completion knows the commands in %s", (shell) => {
-    const { code, stdout } = portcullis(["completion", shell]);
-    expect(code).toBe(0);
-    expect(stdout).toContain("audit");
-  });
-
   it("lets a second gateway on the same data directory write a ledger of its own, verified with the first", async () => {
     const second = await serve(["--observe"], { dir: gateway.dir });
     try {

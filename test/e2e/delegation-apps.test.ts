@@ -4,11 +4,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { type GatewayRuntime, startGateway } from "../../src/cli/gateway/runtime.js";
-import { type WorkflowInForce, workflowInForce } from "../../src/cli/workflow/serving.js";
-import { connect, McpError } from "../../src/client/index.js";
-import { handOnDelegation, mintDelegation, spendDelegation } from "../../src/gate/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
+import { type WorkflowInForce, workflowInForce } from "../../src/runtime/workflow/serving.js";
+import { connect, McpError } from "../../src/mcp/client/index.js";
+import { handOnDelegation, mintDelegation, spendDelegation } from "../../src/policy/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { official } from "../../src/gateway/fixtures/world.js";
 
 const WORKFLOW = `
@@ -55,6 +56,49 @@ const as = (token: string) =>
     headers: () => ({ "portcullis-delegation": spendDelegation(token) }),
     timeouts: { discoveryMs: 30_000 },
   });
+
+describe("two holders of delegations to one agent", () => {
+  it("have sessions of their own", async () => {
+    const dir = join(root, "holders");
+    const own = await workflowInForce({ file: join(root, "workflow.yaml"), stateDir: dir, app: "desk" });
+    const gateway = await startGateway({
+      stateDir: dir,
+      workflow: own,
+      identity: keysOrLocal({ localApp: "local", isLoopback: false }),
+      modules: [],
+      http: { host: "127.0.0.1", port: 0 },
+      telemetry: { log: { level: "critical" } },
+    });
+    try {
+      const { storage } = gateway;
+      await storage.applications.put("desk", { servers: {} }, "test");
+      const keyOf = async (name: string): Promise<string> =>
+        (await createKey(storage.keys, { app: "desk", name, permissions: ["invoke(*)", "list"] }, "test")).token;
+      const [alice, bob] = [await keyOf("alice"), await keyOf("bob")];
+      const delegated = handOnDelegation(mintDelegation(own.keys, { agent: "boss", app: "desk" }), { to: "clerk" });
+      const send = (key: string, body: object, headers: Record<string, string> = {}): Promise<Response> =>
+        fetch(gateway.listeners[0]?.url as string, {
+          method: "POST",
+          headers: {
+            authorization: `Bearer ${key}`,
+            "content-type": "application/json",
+            accept: "application/json, text/event-stream",
+            "portcullis-delegation": spendDelegation(delegated),
+            ...headers,
+          },
+          body: JSON.stringify({ jsonrpc: "2.0", ...body }),
+        });
+      const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } };
+      const session = (await send(alice, { id: 1, method: "initialize", params })).headers.get("mcp-session-id");
+      const mine = { "mcp-session-id": String(session), "mcp-protocol-version": "2025-11-25" };
+      await send(alice, { method: "notifications/initialized" }, mine);
+      expect((await send(alice, { id: 2, method: "tools/list", params: {} }, mine)).status).toBe(200);
+      expect((await send(bob, { id: 3, method: "tools/list", params: {} }, mine)).status).toBe(404);
+    } finally {
+      await gateway.close();
+    }
+  });
+});
 
 describe("a workflow over servers of others", () => {
   const boss = (): string => mintDelegation(workflow.keys, { agent: "boss", app: "desk" });

@@ -4,11 +4,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type GatewayRuntime, startGateway } from "../../src/cli/gateway/runtime.js";
-import { loadWorkflow } from "../../src/cli/workflow/load.js";
-import { ensureDelegationKeys } from "../../src/cli/workflow/keys.js";
-import { type WorkflowInForce, workflowInForce } from "../../src/cli/workflow/serving.js";
-import { connect } from "../../src/client/index.js";
+import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
+import { loadWorkflow } from "../../src/runtime/workflow/load.js";
+import { ensureDelegationKeys } from "../../src/runtime/workflow/keys.js";
+import { type WorkflowInForce, workflowInForce } from "../../src/runtime/workflow/serving.js";
+import { connect } from "../../src/mcp/client/index.js";
 import {
   canonicalize,
   contentId,
@@ -17,7 +17,7 @@ import {
   mintDelegation,
   spendDelegation,
   takeDelegationAcross,
-} from "../../src/gate/index.js";
+} from "../../src/policy/index.js";
 import { notingServer, type Ran } from "./workflow-world.js";
 
 const WORKFLOW = `

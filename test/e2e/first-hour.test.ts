@@ -41,7 +41,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(stdout).toContain("+ secret everything.DEMO_API_KEY");
     expect(stdout).toContain('noGuardrail: ["*"]');
     expect(stdout).toContain("+ policy imported.cedar");
-    expect(existsSync(join(world.folder, ".portcullis"))).toBe(false);
+    expect(existsSync(world.data)).toBe(false);
   });
 
   it("import takes the servers over, the credential sealed", () => {
@@ -50,7 +50,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(shown.document.servers.everything.env).toEqual({ DEMO_API_KEY: "${secret:everything.DEMO_API_KEY}" });
     expect(shown.document.servers.memory.env).toEqual({ MEMORY_FILE_PATH: join(world.home, "memory.jsonl") });
     expect(shown.document.servers.thinking).toMatchObject({ prefix: "thinking", noGuardrail: ["*"] });
-    const dir = join(world.folder, ".portcullis");
+    const dir = world.data;
     for (const name of readdirSync(dir).filter((each) => statSync(join(dir, each)).isFile())) {
       expect(readFileSync(join(dir, name)).includes(TOKEN), name).toBe(false);
     }
@@ -123,17 +123,21 @@ describe("the first hour", { timeout: 120_000 }, () => {
       const sum = await client.callTool({ name: "everything.get-sum", arguments: { a: 1, b: 2 } });
       expect(JSON.stringify(sum.content)).toContain("3");
       const thought = { thought: "hm", thoughtNumber: 1, totalThoughts: 1, nextThoughtNeeded: false };
-      const think = { name: "thinking.sequentialthinking", arguments: thought };
-      expect(await client.callTool(think)).toMatchObject({ isError: true });
+      // Its server declares that it only reads.
+      const thinking = await client.callTool({ name: "thinking.sequentialthinking", arguments: thought });
+      expect(thinking.isError).not.toBe(true);
+      // It only reads as well, and what it reads is the environment.
+      const env = { name: "everything.get-env", arguments: {} };
+      expect(await client.callTool(env)).toMatchObject({ isError: true });
       const all = JSON.parse(run("--json", "approvals", "ls", "--admin", gateway.admin).stdout) as {
         tool: string;
         id: string;
       }[];
       // What waits at the client's own gateway waits here too.
-      expect(all.map(({ tool }) => tool).sort()).toEqual(["memory.create_entities", think.name]);
-      const open = all.find(({ tool }) => tool === think.name) as { id: string };
-      expect(run("deny", open.id, "--admin", gateway.admin, "--reason", "think for yourself").code).toBe(0);
-      expect(JSON.stringify((await client.callTool(think)).content)).toContain("think for yourself");
+      expect(all.map(({ tool }) => tool).sort()).toEqual([env.name, "memory.create_entities"]);
+      const open = all.find(({ tool }) => tool === env.name) as { id: string };
+      expect(run("deny", open.id, "--admin", gateway.admin, "--reason", "not the environment").code).toBe(0);
+      expect(JSON.stringify((await client.callTool(env)).content)).toContain("not the environment");
       expect((await beside.listTools()).tools.length).toBeGreaterThan(20);
       await client.close();
     } finally {

@@ -23,6 +23,8 @@ export interface Newcomer {
   readonly home: string;
   /** The folder the newcomer stands in; empty at first. */
   readonly folder: string;
+  /** The data directory of this user. */
+  readonly data: string;
   /** What the file server may see. */
   readonly files: string;
   readonly claude: string;
@@ -66,6 +68,7 @@ export function newcomer(): Newcomer {
   return {
     home,
     folder,
+    data: join(home, ".local", "state", "portcullis"),
     files,
     claude,
     env,
@@ -74,7 +77,7 @@ export function newcomer(): Newcomer {
         cwd: folder,
         input: "",
         encoding: "utf8",
-        timeout: 60_000,
+        timeout: 170_000,
         env: env(),
       });
       return { code: ran.status, stdout: ran.stdout, stderr: ran.stderr };

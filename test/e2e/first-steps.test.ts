@@ -3,8 +3,8 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
-import { type Newcomer, newcomer } from "./first-hour.js";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { type Newcomer, newcomer, programOf } from "./first-hour.js";
 
 let world: Newcomer;
 beforeEach(() => {
@@ -20,7 +20,7 @@ it("connects a client to a gateway elsewhere without a data directory, and disco
   const connected = world.run("connect", "claude-code", "--url", url, "--key-env", "GATE_KEY", "--yes");
   expect([connected.code, connected.code === 0 ? "" : connected.stderr]).toEqual([0, ""]);
   expect(URL_OF(file)).toEqual({ type: "http", url, headers: { Authorization: "Bearer ${GATE_KEY}" } });
-  expect(existsSync(join(world.folder, ".portcullis", "portcullis.db"))).toBe(false);
+  expect(existsSync(join(world.data, "portcullis.db"))).toBe(false);
   expect(world.run("disconnect", "claude-code", "--yes").code).toBe(0);
   expect(existsSync(file)).toBe(false);
 });
@@ -76,4 +76,44 @@ it("imports the other servers when a variable of one is not set, and names the o
   const named = world.run("import", "--from", file, "--only", "bad", "--yes");
   expect(named.code).toBe(1);
   expect(named.stderr).toContain("NOT_SET_HERE");
+});
+
+it("connects a client that only starts programs to the demonstration, before anything is imported", () => {
+  const connected = world.run("connect", "claude-desktop", "--yes");
+  expect(connected.code, connected.stderr).toBe(0);
+  const text = readFileSync(world.claude, "utf8").replace(/^\s*\/\/.*$/m, "");
+  const { args } = JSON.parse(text).mcpServers.portcullis as { args: string[] };
+  expect(args).toContain("--stdio");
+  expect(args).not.toContain("--app");
+});
+
+it("disconnect of the last client shows names whole again, and a running gateway follows at once", async () => {
+  const file = join(world.folder, "servers.json");
+  const memory = { command: process.execPath, args: [programOf("memory")] };
+  writeFileSync(file, JSON.stringify({ mcpServers: { memory } }));
+  expect(world.run("import", "--from", file, "--yes").code).toBe(0);
+  const gateway = await world.serve();
+  const names = (): string => world.run("ls", "--url", gateway.url).stdout;
+  expect(names()).toContain("memory.read_graph");
+  expect(world.run("connect", "cursor", "--yes").code).toBe(0);
+  expect(world.run("connect", "gemini", "--yes").code).toBe(0);
+  await vi.waitFor(() => expect(names()).toContain("memory_read_graph"), 20_000);
+  expect(world.run("disconnect", "cursor", "--yes").stdout).not.toContain("names are shown whole again");
+  expect(names()).toContain("memory_read_graph");
+  expect(world.run("disconnect", "gemini", "--yes").stdout).toContain("names are shown whole again");
+  await vi.waitFor(() => expect(names()).toContain("memory.read_graph"), 20_000);
+  for (const left of [".cursor/mcp.json", ".gemini/settings.json"])
+    expect(existsSync(join(world.home, left))).toBe(false);
+});
+
+it("ls says how many tools are hidden by policy, and a denied call prints one command that explains it", async () => {
+  const gateway = await world.serve();
+  const { stdout, stderr } = world.run("ls", "--url", gateway.url);
+  expect(stdout).toContain("math.add");
+  expect(stdout).not.toContain("shell.run");
+  expect(stderr).toBe("1 tool of application local hidden by policy: shell.run\n");
+  const denied = world.run("call", "shell.run", '{"command":"ls"}', "--url", gateway.url);
+  expect(denied.code).toBe(2);
+  expect(denied.stderr.match(/policy explain/g)).toHaveLength(1);
+  expect(denied.stderr).toContain("explain it with: portcullis policy explain shell.run");
 });

@@ -80,7 +80,7 @@ describe("four servers behind one gateway", { timeout: 120_000 }, () => {
 
   it("work for the inspector, which starts Portcullis itself", () => {
     const config = join(world.home, "inspector.json");
-    const args = [main, "--dir", join(world.folder, ".portcullis"), "serve", "--stdio"];
+    const args = [main, "--dir", world.data, "serve", "--stdio"];
     writeFileSync(config, JSON.stringify({ mcpServers: { "portcullis-host": { command: process.execPath, args } } }));
     const env = { ...process.env, HOME: world.home } as Record<string, string>;
     const listed = inspect(config, ["--method", "tools/list"], { env });

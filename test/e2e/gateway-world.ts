@@ -3,10 +3,10 @@
 import { mkdtempSync, rmSync, writeFileSync, mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "../../src/cli/gateway/runtime.js";
-import { type Client, type ConnectOptions, connect } from "../../src/client/index.js";
-import { createKey } from "../../src/identity/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "../../src/runtime/start.js";
+import { type Client, type ConnectOptions, connect } from "../../src/mcp/client/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { createServer, permitAll, type Server } from "../../src/server.js";
 import type { ApplicationDocument } from "../../src/storage/index.js";
 

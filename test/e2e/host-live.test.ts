@@ -17,8 +17,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadPolicy, policyFor } from "../../src/host/index.js";
-import { localIdentity } from "../../src/identity/index.js";
+import { loadYamlPolicy, policyFor } from "../../src/host/index.js";
+import { localIdentity } from "../../src/auth/index.js";
 import { type LedgerRecord, read } from "../../src/ledger/index.js";
 import { root } from "./serving.js";
 
@@ -99,7 +99,7 @@ const reads = async (host: ReturnType<typeof start>, path: string): Promise<stri
 };
 
 function hashOf(client?: string): string {
-  const loaded = loadPolicy(config);
+  const loaded = loadYamlPolicy(config);
   if (!loaded.ok) throw new Error("the test's policy is wrong");
   return policyFor(loaded.policy, client).hash;
 }
@@ -108,6 +108,21 @@ async function records(): Promise<LedgerRecord[]> {
   const all: LedgerRecord[] = [];
   for await (const { record } of read(join(state, "ledger/0"))) all.push(record);
   return all;
+}
+
+/** What the records say of the application's policy: by the hash of decisions, the hash of the policy.yaml in it. */
+function recordedPolicies(all: readonly LedgerRecord[]) {
+  const changes = all.flatMap((record) => {
+    const { app, interim, checks } = (record.kind === "policy" ? record.detail : {}) as {
+      app?: string;
+      interim?: string;
+      checks?: Record<string, string>;
+    };
+    return record.kind === "policy" && app === "host" ? [{ ...record, interim, yaml: checks?.[config] }] : [];
+  });
+  const names = new Map(changes.flatMap((change) => [[change.new, change.yaml] as const]));
+  for (const { interim } of changes) if (interim !== undefined) names.set(interim, "both");
+  return { changes, yamlOf: (policy: string) => names.get(policy) };
 }
 
 const auditLines = (file: string): any[] =>
@@ -129,9 +144,11 @@ describe("a client's profile", () => {
     expect(await reads(guest, join(inner, "inner.txt"))).toBe("maxReadBytes");
     expect((await guest.ask("fs.read", { path: join(inner, "inner.txt"), length: 3 })).result.data).toBe("inn");
     await guest.stop();
-    const decisions = (await records()).filter((record) => record.kind === "decision");
-    expect(decisions.map(({ agent, policy }) => ({ agent, policy }))).toEqual(
-      decisions.map(() => ({ agent: "guest", policy: hashOf("guest") })),
+    const all = await records();
+    const { yamlOf } = recordedPolicies(all);
+    const decisions = all.filter((record) => record.kind === "decision");
+    expect(decisions.map(({ app, agent, policy }) => ({ app, agent, policy: yamlOf(policy) }))).toEqual(
+      decisions.map(() => ({ app: "host", agent: "guest", policy: hashOf("guest") })),
     );
     expect(decisions.at(-1)).toMatchObject({ effect: "permit", rules: ["host", `allowedRoots ${inner}`] });
     expect(hashOf("guest")).not.toBe(hashOf());
@@ -184,12 +201,13 @@ describe("SIGHUP", () => {
     expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
     await host.stop();
     const kept = await records();
-    expect(kept.flatMap((record) => (record.kind === "policy" ? [[record.old, record.new]] : []))).toEqual([
-      [null, before],
-      [before, after],
-    ]);
+    const { changes, yamlOf } = recordedPolicies(kept);
+    expect(changes.map(({ yaml }) => yaml)).toEqual([before, after]);
+    expect(changes[1]?.old).toBe(changes[0]?.new);
     expect(
-      kept.flatMap((record) => (record.kind === "decision" && record.method === "tools/call" ? [record.policy] : [])),
+      kept.flatMap((record) =>
+        record.kind === "decision" && record.method === "tools/call" ? [yamlOf(record.policy)] : [],
+      ),
     ).toEqual([before, after, after, after]);
     expect(host.heard()).toContain("notifications/tools/list_changed");
   });
@@ -239,10 +257,15 @@ describe("many reloads", () => {
     }
     expect(new Set(await Promise.all(answers))).toEqual(new Set(["outer\n", "outsideAllowedRoots"]));
     await host.stop();
-    const pairs = (await records()).flatMap((record) =>
-      record.kind === "decision" ? [`${hashes.indexOf(record.policy)} ${record.effect}`] : [],
-    );
-    expect(new Set(pairs)).toEqual(new Set(["0 permit", "1 deny"]));
+    const all = await records();
+    const { yamlOf } = recordedPolicies(all);
+    const pairs = all.flatMap((record) => {
+      if (record.kind !== "decision") return [];
+      const yaml = yamlOf(record.policy) ?? "unknown";
+      return [`${hashes.includes(yaml) ? hashes.indexOf(yaml) : yaml} ${record.effect}`];
+    });
+    // While a change is not on record, the stricter of both policies decides.
+    expect(new Set(pairs.filter((pair) => pair !== "both deny"))).toEqual(new Set(["0 permit", "1 deny"]));
   });
 });
 

@@ -17,7 +17,7 @@ import { createInterface } from "node:readline";
 import { Client as SdkClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../src/client/index.js";
+import { connect } from "../../src/mcp/client/index.js";
 import { portcullis, root } from "./serving.js";
 
 // A policy that the group can write does not start, and some machines make every file so.
@@ -153,6 +153,19 @@ describe("portcullis host", () => {
     expect(line).toMatchObject({ decision: "deny", tool: "fs.read" });
     expect(line.reqId).toMatch(/^[0-9a-f]{32}$/);
     expect(JSON.stringify(answer)).toContain(line.reqId);
+    await host.stop();
+  });
+
+  it("writes an audit line with the request's id for invalid arguments", async () => {
+    const host = start();
+    const path = join(code, "readme.txt");
+    const answer = await host.ask("fs.read", { path, offset: "three" });
+    expect(answer.error.data.code).toBe("INVALID_ARGS");
+    const lines = readFileSync(join(base, "audit.jsonl"), "utf8").trim().split("\n");
+    const line = lines.map((text) => JSON.parse(text)).at(-1);
+    expect(line).toMatchObject({ decision: "deny", tool: "fs.read", code: "INVALID_ARGS", path });
+    expect(line.reqId).toBe(answer.error.data.trace_id);
+    expect(line.reqId).toMatch(/^[0-9a-f]{32}$/);
     await host.stop();
   });
 

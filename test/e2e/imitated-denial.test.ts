@@ -12,8 +12,8 @@ import {
   type RevisionName,
   ToolFailure,
   toolset,
-} from "../../src/client/index.js";
-import { createGate } from "../../src/gate/index.js";
+} from "../../src/mcp/client/index.js";
+import { createGate } from "../../src/policy/index.js";
 import { permitAll } from "../../src/server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { root } from "./serving.js";

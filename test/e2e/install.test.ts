@@ -17,10 +17,10 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { makeKey, releaseComment } from "../../scripts/release/signing.mjs";
-import { homeAt } from "../../src/cli/install/home.js";
-import { withLock } from "../../src/cli/install/lock.js";
-import { parsePublicKey } from "../../src/cli/install/minisign.js";
-import { bringIn, look } from "../../src/cli/install/operations.js";
+import { homeAt } from "../../src/integrations/install/home.js";
+import { withLock } from "../../src/integrations/install/lock.js";
+import { parsePublicKey } from "../../src/integrations/install/minisign.js";
+import { bringIn, look } from "../../src/integrations/install/operations.js";
 import { type Releases, startReleases, stub } from "./releases.js";
 import { root } from "./serving.js";
 

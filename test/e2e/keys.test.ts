@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createKey, type KeyRequest } from "../../src/identity/index.js";
+import { createKey, type KeyRequest } from "../../src/auth/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 let deployment: Deployment;

@@ -135,7 +135,7 @@ describe("the response to a leaked key", { timeout: 120_000 }, () => {
     const requestStateKey = await storedRequestStateKey();
     const leaked = readFileSync(file, "utf8").trim();
     expect(JSON.parse(run("portcullis rotate seal-key"))).toMatchObject({ file });
-    run("portcullis rotate request-state-key");
+    run("portcullis rotate request-state-key --at-once");
     expect(readFileSync(file, "utf8")).not.toContain(leaked);
     expect(await storedRequestStateKey()).not.toEqual(requestStateKey);
     expect(await call(serving, token)).toBe(200);

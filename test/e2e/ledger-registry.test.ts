@@ -1,13 +1,13 @@
 // Several ledgers, one account: the store knows every ledger and its last checkpoint, so that one which is missing,
 // behind or another is found, by a start and by `audit verify`.
 
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { LedgerRegistry } from "../../src/cli/gateway/ledger-registry.js";
-import { type GatewayRuntime, startGateway } from "../../src/cli/gateway/runtime.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { LedgerRegistry } from "../../src/runtime/ledger-registry.js";
+import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
 import { openStorage } from "../../src/storage/index.js";
 import { portcullis } from "./serving.js";
 
@@ -91,6 +91,18 @@ it("reports a ledger that continues otherwise than the one that was registered",
   await kept.ledgers.put(registered as NonNullable<typeof registered>);
   await kept.close();
   expect(verify()).toMatchObject({ code: 1, report: { problems: [{ kind: "altered" }] } });
+});
+
+it("keeps open approvals when the data directory was moved together with its store", async () => {
+  const { storage } = await start();
+  const open = { id: "ch_moved", key: "k", app: "local", agent: "a", state: "pending", document: {}, payload: {} };
+  await storage.challenges.open({ ...open, ttlMs: 600_000 }, { perApp: 10, perAgent: 10 });
+  await stop();
+  const moved = `${dir}-moved`;
+  renameSync(dir, moved);
+  dir = moved;
+  const again = await start();
+  expect((await again.storage.challenges.get("ch_moved"))?.state).toBe("pending");
 });
 
 it("records the checkpoints of the other ledgers in each ledger", async () => {

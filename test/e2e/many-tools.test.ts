@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Client } from "../../src/client/index.js";
+import type { Client } from "../../src/mcp/client/index.js";
 import { type Deployment, deploy } from "./gateway-world.js";
 
 const SERVER = `

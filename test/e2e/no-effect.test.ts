@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { request as httpRequest } from "undici";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Client, connect } from "../../src/client/index.js";
-import { listenMemory } from "../../src/transport/index.js";
+import { type Client, connect } from "../../src/mcp/client/index.js";
+import { listenMemory } from "../../src/mcp/transports/index.js";
 import { brokenLedger, countingServer, POLICY } from "./counting.js";
 
 const cleanups: (() => unknown)[] = [];

@@ -9,7 +9,7 @@ const statuses = {};
 const count = (status) => {
   statuses[status] = (statuses[status] ?? 0) + 1;
 };
-const dispatcher = new Agent({ connections: 64, pipelining: 1 });
+const dispatcher = new Agent({ connections: 256, pipelining: 1 });
 const at = url === undefined ? undefined : new URL(url);
 const bearer = { authorization: `Bearer ${key}` };
 const json = { "content-type": "application/json", accept: "application/json, text/event-stream" };
@@ -94,6 +94,8 @@ function pour(socket, bytes) {
   socket.on("drain", more);
   more();
 }
+
+const floodOf = (kind) => loop(2, () => send("POST", "/tools/flood", { ...json, ...bearer }, JSON.stringify({ kind })));
 
 const attacks = {
   "bodies without a credential": () => loop(16, () => post(nested, {})),
@@ -200,6 +202,22 @@ const attacks = {
     await send("POST", "/tools/grow", { ...json, ...bearer }, "{}");
     const list = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" });
     await loop(4, (i) => (i % 2 === 0 ? send("GET", "/openapi.json", bearer) : post(list, headers)));
+  },
+  "calls that wait with thousands of values each": () => {
+    const values = `[${"[],".repeat(24_000)}0]`;
+    const body = `{"a":${values}}`;
+    return loop(256, () => send("POST", "/tools/slow", { ...json, ...bearer }, body));
+  },
+  "results of hundreds of thousands of values": () =>
+    loop(16, () => send("POST", "/tools/values", { ...json, ...bearer }, "{}")),
+  "a server that floods stderr": () => floodOf("stderr"),
+  "a server that writes blank lines": () => floodOf("blank lines"),
+  "a server that writes a line without end": () => floodOf("a line without end"),
+  "a server that writes large notifications": () => floodOf("large notifications"),
+  "a server that writes small notifications": () => floodOf("small notifications"),
+  "lists of millions of values": async () => {
+    await send("POST", "/tools/weigh", { ...json, ...bearer }, "{}");
+    await loop(2, () => send("POST", "/tools/read", { ...json, ...bearer }, "{}"));
   },
   "thousands of changing tools": async () => {
     await send("POST", "/tools/change", { ...json, ...bearer }, "{}");

@@ -14,8 +14,8 @@ describe.runIf(process.platform !== "win32")("an application beside another that
 
   for (const attack of ATTACKS) {
     it(`is served during: ${attack}`, async () => {
-      const attacked = neighbours.attack(attack, 1.5, 0.1);
-      const quiet = await neighbours.measure(1);
+      const attacked = neighbours.attack(attack, 1, 0.1);
+      const quiet = await neighbours.measure(0.6);
       expect(await neighbours.adminStatus()).toBe(200);
       await attacked;
       expect(quiet.failures).toEqual([]);

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { setPriority, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent, request } from "undici";
-import { createKey } from "../../src/identity/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { type Serving, serve } from "./serving.js";
@@ -41,7 +41,7 @@ export interface Neighbours {
   attack(name: string, seconds: number, scale: number): Promise<Record<string, number>>;
   /** What the operator gets from the admin port. */
   adminStatus(): Promise<number>;
-  /** The most memory the gateway process has had, in MiB; undefined where the system does not tell. */
+  /** The most memory the gateway process has had since the last attack began, in MiB; undefined where it is not known. */
   peakMiB(): number | undefined;
   close(): Promise<void>;
 }
@@ -102,6 +102,7 @@ export async function openNeighbours(): Promise<Neighbours> {
     },
     attack: (attack, seconds, scale) => {
       const { url, admin } = serving;
+      forgetPeak(serving.child.pid);
       const settings = JSON.stringify({ attack, url, admin, websocket, key: noisyKey, seconds, scale });
       const child = spawn(process.execPath, [SCRIPT, settings], { stdio: ["ignore", "pipe", "inherit"] });
       children.add(child);
@@ -137,6 +138,11 @@ export async function openNeighbours(): Promise<Neighbours> {
       rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** What counts is the peak of each attack: `5` resets `VmHWM`. */
+function forgetPeak(pid: number | undefined): void {
+  if (process.platform === "linux") writeFileSync(`/proc/${pid}/clear_refs`, "5");
 }
 
 /** How long the main thread of a process has waited for a core, by the scheduler of Linux. */

@@ -11,16 +11,55 @@ let dripping = Promise.resolve();
 
 const write = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const schema = { type: "object" };
-const own = ["read", "pay", "chatty", "drip", "huge", "grow", "change"];
+const own = ["read", "pay", "chatty", "drip", "huge", "grow", "change", "slow", "values", "weigh", "flood"];
+/** For so long a flood lasts. */
+const FLOOD_MS = 1_000;
+const SLOW_MS = 2_000;
+const WEIGH_MS = 3_000;
+/** Empty arrays in each of the definitions that weigh much: about ten times as much in memory as in the text. */
+const EMPTY_ARRAYS = 100_000;
+let isWeighing = false;
 
 function tools(cursor) {
   const start = Number(cursor ?? 0);
   const listed = start === 0 ? own.map((name) => ({ name, description: name, inputSchema: schema })) : [];
+  if (isWeighing) {
+    listed.push({ name: `heavy-${start}`, inputSchema: { ...schema, default: empty(EMPTY_ARRAYS) } });
+    return start < 90 ? { tools: listed, nextCursor: String(start + 1) } : { tools: listed };
+  }
   if (!hasMany) return { tools: listed };
   for (let i = start; i < Math.min(TOOLS, start + 1_000); i++) {
     listed.push({ name: `tool-${i}`, description: `version ${version}`, inputSchema: schema });
   }
   return start + 1_000 < TOOLS ? { tools: listed, nextCursor: String(start + 1_000) } : { tools: listed };
+}
+
+function empty(number) {
+  return Array.from({ length: number }, () => []);
+}
+
+const many = empty(190_000);
+const large = JSON.stringify({ method: "notifications/noise", params: { noise: empty(190_000) } });
+
+/** What a server writes that answers nothing, by where it writes it. */
+const floods = {
+  stderr: [process.stderr, Buffer.alloc(1024 * 1024, "e\n")],
+  "blank lines": [process.stdout, Buffer.alloc(1024 * 1024, "\n")],
+  "a line without end": [process.stdout, Buffer.alloc(1024 * 1024, "x")],
+  "large notifications": [process.stdout, Buffer.from(`{"jsonrpc":"2.0",${large.slice(1)}\n`)],
+  "small notifications": [
+    process.stdout,
+    Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", method: "notifications/noise" })}\n`.repeat(5_000)),
+  ],
+};
+
+async function flood(kind) {
+  const [output, bytes] = floods[kind];
+  const until = Date.now() + FLOOD_MS;
+  while (Date.now() < until) {
+    if (!output.write(bytes)) await new Promise((resolve) => output.once("drain", resolve));
+  }
+  if (output === process.stdout) output.write("\n");
 }
 
 async function drip(id) {
@@ -31,7 +70,22 @@ async function drip(id) {
   }
 }
 
-async function call(id, { name, _meta }) {
+async function call(id, { name, arguments: args, _meta }) {
+  if (name === "flood") {
+    // Answered first: the rest of a flood on stdout may be cut off with the connection.
+    write({ id, result: { content: [] } });
+    return flood(args.kind);
+  }
+  if (name === "slow") await new Promise((resolve) => setTimeout(resolve, SLOW_MS));
+  if (name === "values") return write({ id, result: { content: [], structuredContent: { many } } });
+  if (name === "weigh" && !isWeighing) {
+    isWeighing = true;
+    write({ method: "notifications/tools/list_changed" });
+    setTimeout(() => {
+      isWeighing = false;
+      write({ method: "notifications/tools/list_changed" });
+    }, WEIGH_MS);
+  }
   if (name === "drip") {
     dripping = dripping.then(() => drip(id));
     return dripping;

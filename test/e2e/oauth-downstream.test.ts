@@ -7,12 +7,12 @@ import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { addAppCommands } from "../../src/cli/commands/app.js";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { downstreamOAuth } from "../../src/cli/oauth/downstream.js";
-import { storedGrants } from "../../src/cli/oauth/grants.js";
-import { readOAuthSettings } from "../../src/identity/index.js";
-import { OAuthClient } from "../../src/oauth/index.js";
-import { connect } from "../../src/client/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { downstreamOAuth } from "../../src/runtime/oauth/downstream.js";
+import { storedGrants } from "../../src/runtime/oauth/grants.js";
+import { readOAuthSettings } from "../../src/auth/index.js";
+import { OAuthClient } from "../../src/auth/oauth-client/index.js";
+import { connect } from "../../src/mcp/client/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
@@ -130,7 +130,7 @@ describe("a machine's own token", () => {
     const scopes = ["notes:read"];
     const machine = { clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}" };
     await front.put("shop", entry({ ...machine, issuer: issuer.issuer, scopes }));
-    await expect.poll(() => call("shop", "far.notes.read"), { timeout: 10_000 }).toContain("core says nothing");
+    await expect.poll(() => call("shop", "far.notes.read")).toContain("core says nothing");
     expect(issuer.tokenRequests[0]?.get("grant_type")).toBe("client_credentials");
     expect(issuer.tokenRequests[0]?.get("resource")).toBe(behind.url);
     const kept = await storedGrants(front.runtime.storage, front.runtime.sealer, {
@@ -160,9 +160,7 @@ describe("a person's login", () => {
     await front.put("desk", entry({ per: "user" }));
     const before = tools.calls.length;
     await login("desk", "core", "--scope", "notes:read");
-    await expect
-      .poll(() => call("desk", "far.notes.read"), { timeout: 15_000 })
-      .toContain("app login desk core --user '!agent-");
+    await expect.poll(() => call("desk", "far.notes.read")).toContain("app login desk core --user '!agent-");
     expect(tools.calls.length).toBe(before);
   });
 
@@ -182,7 +180,7 @@ describe("a person's login", () => {
     await front.put("blog", entry({}));
     const said = await login("blog", "core", "--scope", "notes:read");
     expect(said).toContain('"renews": true');
-    await expect.poll(() => call("blog", "far.notes.read"), { timeout: 15_000 }).toContain("core says nothing");
+    await expect.poll(() => call("blog", "far.notes.read")).toContain("core says nothing");
     const code = issuer.tokenRequests.find((request) => request.get("grant_type") === "authorization_code");
     expect(code?.get("resource")).toBe(behind.url);
     expect(code?.get("code_verifier")).toMatch(/^[\w-]{43}$/);
@@ -193,7 +191,7 @@ describe("a person's login", () => {
     expect(await call("blog", "far.notes.write")).not.toContain("wrote");
     expect(tools.calls.length).toBe(before);
     await login("blog", "core", "--scope", "notes:read", "notes:write");
-    await expect.poll(() => call("blog", "far.notes.write"), { timeout: 15_000 }).toContain("core wrote nothing");
+    await expect.poll(() => call("blog", "far.notes.write")).toContain("core wrote nothing");
   });
 
   it("is renewed once by several replicas, though each sees the end of the token", async () => {

@@ -6,11 +6,11 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { downstreamOAuth } from "../../src/cli/oauth/downstream.js";
-import { storedGrants } from "../../src/cli/oauth/grants.js";
-import { connect, type ConnectOptions } from "../../src/client/index.js";
-import { readOAuthSettings } from "../../src/identity/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { downstreamOAuth } from "../../src/runtime/oauth/downstream.js";
+import { storedGrants } from "../../src/runtime/oauth/grants.js";
+import { connect, type ConnectOptions } from "../../src/mcp/client/index.js";
+import { readOAuthSettings } from "../../src/auth/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { type Proved, type Prover, prover } from "./prover.js";
@@ -388,7 +388,7 @@ describe("an issuer whose tokens have to be bound", () => {
 });
 
 describe("our client", () => {
-  const auth = { grant: "client_credentials", clientId: MACHINE.id, clientSecret: MACHINE.secret } as const;
+  const machine = { grant: "client_credentials", clientId: MACHINE.id, clientSecret: MACHINE.secret } as const;
   const header = (headers: string[], name: string): string | undefined => {
     const at = headers.findIndex((each, i) => i % 2 === 0 && each.toLowerCase() === name);
     return at === -1 ? undefined : headers[at + 1];
@@ -398,6 +398,7 @@ describe("our client", () => {
     "proves every request of revision %s anew, and what is seen of it is worth nothing",
     async (revision) => {
       const from = street.seen.length;
+      const auth = { ...machine, issuer: issuer.issuer };
       const client = await connect(`${street.url}/mcp`, { auth, ...(revision === undefined ? {} : { revision }) });
       expect(JSON.stringify(await client.callTool("notes.read", {}))).toContain("shop says nothing");
       // More scope is asked for on the way, and the new token is bound as well.

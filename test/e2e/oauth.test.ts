@@ -3,8 +3,8 @@
 import { createHmac, createPublicKey } from "node:crypto";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { keysOrLocal } from "../../src/cli/gateway/identity.js";
-import { readOAuthSettings } from "../../src/identity/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { readOAuthSettings } from "../../src/auth/index.js";
 import { type AuthorizationServer, authorizationServer } from "./authorization-server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { type OwnIssuer, ownIssuer } from "./own-issuer.js";

@@ -1,6 +1,7 @@
 // Bounds on calls in flight, at a gateway as its user starts it.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -27,6 +28,10 @@ async function serveWaiting(
     `import { appendFileSync, existsSync } from "node:fs";
 import { createServer } from ${JSON.stringify(join(root, "dist", "index.js"))};
 const server = createServer({ name: "waiting", version: "1.0.0" });
+server.tool("note", "notes a text", { type: "object", properties: { text: { type: "string" } }, required: ["text"] }, async ({ text }) => {
+  appendFileSync(${JSON.stringify(started)}, text + "\\n");
+  return text;
+}, { noGuardrailRequired: true });
 server.tool("wait", "waits", { type: "object", properties: {} }, async () => {
   appendFileSync(${JSON.stringify(started)}, "x");
   while (!existsSync(${JSON.stringify(go)})) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -85,4 +90,82 @@ it.each([
     expect((await call(serving.url)).status).toBe(200);
   },
   120_000,
+);
+
+/** One connection that sends one call after the other, each again until it is served. */
+async function callInTurn(
+  url: string,
+  texts: readonly string[],
+): Promise<{ refused: number; withoutRetryAfter: number }> {
+  const { port } = new URL(url);
+  const socket = connect(Number(port), "127.0.0.1");
+  opened.push(() => socket.destroy());
+  let heard = "";
+  let answered: (text: string) => void = () => {};
+  let failed: (error: Error) => void = () => {};
+  socket.on("data", (chunk: Buffer) => {
+    heard += chunk.toString("utf8");
+    const end = heard.indexOf("\r\n\r\n");
+    const [, length] = /content-length: (\d+)/i.exec(heard) ?? [];
+    if (end < 0 || length === undefined || heard.length < end + 4 + Number(length)) return;
+    const whole = heard;
+    heard = "";
+    answered(whole);
+  });
+  socket.on("close", () => failed(new Error(`closed after ${JSON.stringify(heard)}`)));
+  socket.on("error", (error) => failed(error));
+  const counts = { refused: 0, withoutRetryAfter: 0 };
+  for (const text of texts) {
+    for (let attempt = 0; ; attempt++) {
+      const answer = await new Promise<string>((resolve, reject) => {
+        [answered, failed] = [resolve, reject];
+        socket.write(noteRequest(text));
+      });
+      if (answer.startsWith("HTTP/1.1 200 ")) {
+        expect(answer).toContain(`"text":"${text}"`);
+        break;
+      }
+      expect(answer).toMatch(/^HTTP\/1\.1 (429|503) /);
+      counts.refused++;
+      if (!/retry-after: \d/i.test(answer)) counts.withoutRetryAfter++;
+      if (attempt > 1_000) throw new Error(`never served: ${text}`);
+    }
+  }
+  failed = () => {};
+  socket.destroy();
+  return counts;
+}
+
+function noteRequest(text: string): string {
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  const params = { name: "note", arguments: { text }, _meta: meta };
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+  const head = ["POST /mcp HTTP/1.1", "host: localhost", "content-type: application/json"];
+  head.push("accept: application/json, text/event-stream", "mcp-protocol-version: 2026-07-28");
+  head.push("mcp-method: tools/call", "mcp-name: note", `content-length: ${Buffer.byteLength(body)}`);
+  return `${head.join("\r\n")}\r\n\r\n${body}`;
+}
+
+it.each([
+  ["with bounds far below what arrives", ["--max-agent-calls", "4"]],
+  ["with the default bounds", []],
+  ["in two worker processes", ["--workers", "2"]],
+])(
+  "answers every call of 300 connections and runs each served call once, %s",
+  async (_name, flags) => {
+    const { serving, started } = await serveWaiting(flags);
+    const CONNECTIONS = 300;
+    const CALLS = 5;
+    const all = Array.from({ length: CONNECTIONS }, (_, connection) =>
+      Array.from({ length: CALLS }, (_, i) => `text ${connection}-${i}`),
+    );
+    const counts = await Promise.all(all.map((texts) => callInTurn(serving.url, texts)));
+    const ran = readFileSync(started, "utf8").split("\n").filter(Boolean);
+    expect(ran.toSorted()).toEqual(all.flat().toSorted());
+    expect(counts.reduce((sum, { withoutRetryAfter }) => sum + withoutRetryAfter, 0)).toBe(0);
+  },
+  180_000,
 );

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { pinKeeper } from "../../src/cli/gateway/pins.js";
+import { pinKeeper } from "../../src/runtime/pins.js";
 import { openStorage, type Storage } from "../../src/storage/index.js";
 import { createTelemetry } from "../../src/telemetry/index.js";
 import { type Catalogue, PinKeeper } from "../../src/upstream/index.js";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createKey } from "../../src/identity/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
 import { canMountFuse } from "../host/support/machine.js";

@@ -2,7 +2,7 @@
 
 import { afterEach, describe, expect, it } from "vitest";
 import { read } from "../../src/ledger/index.js";
-import { createKey } from "../../src/identity/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = `

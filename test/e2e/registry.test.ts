@@ -6,8 +6,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { KeyRing } from "../../src/identity/index.js";
-import { type Change, createSealer, loadSealKeys, openStorage, type Storage } from "../../src/storage/index.js";
+import { ApiKeyCache } from "../../src/auth/index.js";
+import { type StoreChange, createSealer, loadSealKeys, openStorage, type Storage } from "../../src/storage/index.js";
 import { portcullis, type Ran, root } from "./serving.js";
 
 const SECRET = "correct-horse-battery-staple";
@@ -37,7 +37,7 @@ describe("the registry", () => {
   });
 
   it("holds applications that are changed field by field, and heard of elsewhere with who and what", async () => {
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     const stop = await storage.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
     expect(run(["app", "add", "blog", "--description", "the blog"]).code).toBe(0);
     run(["app", "set", "blog", "/servers/s3", '{"command":"npx"}']);
@@ -106,7 +106,7 @@ describe("the registry", () => {
   });
 
   it("shows a key once, stores only its hash, and ends it at once in every process", async () => {
-    const ring = await KeyRing.open({ storage });
+    const ring = await ApiKeyCache.open({ storage });
     const made = data([
       "key",
       "add",

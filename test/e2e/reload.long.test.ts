@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { startGateway } from "../../src/cli/gateway/runtime.js";
-import type { PolicySet } from "../../src/gate/index.js";
-import { connect } from "../../src/client/index.js";
+import { startGateway } from "../../src/runtime/start.js";
+import type { PolicySet } from "../../src/policy/index.js";
+import { connect } from "../../src/mcp/client/index.js";
 import { read } from "../../src/ledger/index.js";
 import { createServer } from "../../src/server.js";
 

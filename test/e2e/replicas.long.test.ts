@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { createKey } from "../../src/identity/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { read, verify } from "../../src/ledger/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { counting } from "./gateway-world.js";

@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ERRORS } from "../../src/protocol/index.js";
+import { ERRORS } from "../../src/mcp/index.js";
 import { permitAll } from "../../src/server.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { root } from "./serving.js";

@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Client } from "../../src/client/index.js";
+import type { Client } from "../../src/mcp/client/index.js";
 import type { ServerEntry } from "../../src/storage/index.js";
 import { type Deployment, deploy } from "./gateway-world.js";
 
@@ -49,11 +49,12 @@ describe("a stdio server that is started again", () => {
     expect(await call("send")).toContain("1 send");
     await call("exit");
     const answers = await Promise.all(Array.from({ length: 5 }, () => call("send")));
-    for (const answer of answers) expect(answer).toMatch(/pending review|Unknown tool|not found|unavailable/i);
+    for (const answer of answers)
+      expect(answer).toMatch(/pending review|Unknown tool|not found|unavailable|was lost before it answered/i);
     expect(answers.join("\n")).not.toContain("2 send");
-    await expect.poll(() => readFileSync(join(dir, "starts"), "utf8"), { timeout: 20_000 }).not.toBe("1");
-    await expect.poll(() => call("steady"), { timeout: 20_000 }).toMatch(/\d+ steady/);
-    await expect.poll(() => call("send"), { timeout: 20_000 }).toMatch(/unknown tool|not found/i);
+    await expect.poll(() => readFileSync(join(dir, "starts"), "utf8")).not.toBe("1");
+    await expect.poll(() => call("steady")).toMatch(/\d+ steady/);
+    await expect.poll(() => call("send")).toMatch(/unknown tool|not found/i);
     expect(reached().filter((line) => line !== "1 send" && line.endsWith(" send"))).toEqual([]);
   });
 
@@ -61,7 +62,7 @@ describe("a stdio server that is started again", () => {
     await serve();
     expect(await call("steady")).toContain("1 steady");
     await call("exit");
-    await expect.poll(() => call("steady"), { timeout: 20_000 }).toContain("2 steady");
+    await expect.poll(() => call("steady")).toContain("2 steady");
   });
 
   it("gets no call after it announced other tools, before they were listed", async () => {

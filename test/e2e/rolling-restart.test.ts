@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
-import { createKey } from "../../src/identity/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { startBalancer } from "./balancer.js";
 import { counting } from "./gateway-world.js";

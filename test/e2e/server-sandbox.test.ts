@@ -5,9 +5,11 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, w
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Client, connect } from "../../src/client/index.js";
+import { type Client, connect } from "../../src/mcp/client/index.js";
+import { createKey } from "../../src/auth/index.js";
 import { openStorage, type ServerEntry } from "../../src/storage/index.js";
-import { root } from "./serving.js";
+import { startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { portcullis, root } from "./serving.js";
 
 const HOSTILE = join(import.meta.dirname, "hostile-server.mjs");
 const MAIN = join(root, "dist", "cli", "main.js");
@@ -58,6 +60,8 @@ interface Running {
   readonly base: string;
   readonly dir: string;
   readonly home: string;
+  /** The store is not a file of this gateway. */
+  readonly isShared: boolean;
 }
 
 const clean: (() => unknown)[] = [];
@@ -72,6 +76,8 @@ interface Options {
   readonly uid?: number;
   readonly policy?: string;
   readonly servers?: Readonly<Record<string, ServerEntry>>;
+  /** The store of several replicas; a file of its own unless given. */
+  readonly store?: string;
 }
 
 async function start({
@@ -81,6 +87,7 @@ async function start({
   uid,
   policy = POLICY,
   servers,
+  store: shared,
 }: Options = {}): Promise<Running> {
   const base = mkdtempSync(join(tmpdir(), "portcullis-hostile-"));
   clean.push(() => rmSync(base, { recursive: true, force: true }));
@@ -98,7 +105,8 @@ async function start({
     mkdirSync(dirname(join(home, name)), { recursive: true });
     writeFileSync(join(home, name), text);
   }
-  const storage = await openStorage(`sqlite:${join(base, "store.db")}`);
+  const address = shared ?? `sqlite:${join(base, "store.db")}`;
+  const storage = await openStorage(address);
   const server: ServerEntry = {
     command: process.execPath,
     args: [HOSTILE],
@@ -109,12 +117,15 @@ async function start({
   };
   const other = { ...server, env: { OTHER_STATE: state } };
   await storage.applications.put("local", { servers: servers ?? { evil: server, other } }, "test");
+  const request = { app: "local", name: "caller", agent: base, permissions: ["invoke(*)", "list"] };
+  // Replicas that share a store serve no local user.
+  const key = shared === undefined ? undefined : (await createKey(storage.keys, request, "test")).token;
   await storage.close();
   if (uid !== undefined) {
     chmodSync(base, 0o755);
     execFileSync("chown", ["-R", `${uid}:${uid}`, base]);
   }
-  const store = ["--storage", `sqlite:${join(base, "store.db")}`, "--seal-key", `file:${join(base, "seal")}`];
+  const store = ["--storage", address, "--seal-key", `file:${join(base, "seal")}`];
   const command = [
     "--json",
     "--dir",
@@ -152,9 +163,10 @@ async function start({
     });
     void exited.then((code) => reject(new Error(`serve ended with ${code}: ${stderr}`)));
   });
-  const client = await connect(facts.urls[0] as string);
+  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const client = await connect(facts.urls[0] as string, { headers });
   clean.push(() => client.close());
-  return { child, client, admin: facts.admin, base, dir, home };
+  return { child, client, admin: facts.admin, base, dir, home, isShared: shared !== undefined };
 }
 
 async function called(running: Running, name: string, args: object = {}): Promise<Record<string, unknown>> {
@@ -164,16 +176,15 @@ async function called(running: Running, name: string, args: object = {}): Promis
 }
 
 /** What the attack got, without the attempts that got nothing. */
-async function attacked(running: Running, isConfined = true): Promise<Record<string, string>> {
-  const { dir, base, child, admin } = running;
+async function attacked(running: Running, isConfined = true, of = running): Promise<Record<string, string>> {
+  const { dir, base, child, admin } = of;
   const victim = await processOf(running, "other");
   const ledger = join(dir, "ledger");
   const ledgerFiles = readdirSync(ledger, { recursive: true, encoding: "utf8" });
   const files = {
     token: join(dir, "operator.token"),
     seal: join(base, "seal"),
-    store: join(base, "store.db"),
-    log: join(base, "store.db-wal"),
+    ...(of.isShared ? {} : { store: join(base, "store.db"), log: join(base, "store.db-wal") }),
     policy: join(dir, "policy", "test.cedar"),
     ...Object.fromEntries(ledgerFiles.map((name) => [`ledger ${name}`, join(ledger, name)])),
   };
@@ -250,6 +261,19 @@ describe.runIf(linux)("a hostile stdio server", () => {
     expect(await attacked(running)).toEqual({});
   });
 
+  it("gets nothing of another replica on the same machine, with a data directory of its own", {
+    timeout: 3 * START_MS,
+  }, async () => {
+    const postgres = await startPostgres();
+    clean.push(() => postgres.stop());
+    const store = await postgres.database();
+    const other = await start({ store });
+    const running = await start({ store });
+    expect(await attacked(running, true, other)).toEqual({});
+    // A replica that was started before the other one has to hide its files, too.
+    expect(await attacked(other, true, running)).toEqual({});
+  });
+
   it("gets the gateway's secrets without a sandbox, so the attack is a real one", {
     timeout: 3 * START_MS,
   }, async () => {
@@ -299,6 +323,37 @@ describe.runIf(linux)("a hostile stdio server", () => {
     expect(marked(mark)).toHaveLength(1);
     running.child.kill("SIGKILL");
     await expect.poll(() => marked(mark), { timeout: START_MS }).toEqual([]);
+  });
+});
+
+describe.runIf(linux)("the gateway", () => {
+  it.runIf(isRoot)(
+    "shows its environment and memory to no other process of its user",
+    {
+      timeout: 3 * START_MS,
+    },
+    async () => {
+      const { child } = await start({ uid: UNPRIVILEGED, policy: OPEN });
+      const read = `for (const name of ["environ", "mem", "maps"]) {
+      try { require("fs").readFileSync("/proc/${child.pid}/" + name); console.log(name); } catch (error) { console.log(error.code); }
+    }`;
+      const got = execFileSync(process.execPath, ["-e", read], {
+        uid: UNPRIVILEGED,
+        gid: UNPRIVILEGED,
+        encoding: "utf8",
+      });
+      expect(got.trim().split("\n")).toEqual(["EACCES", "EACCES", "EACCES"]);
+    },
+  );
+
+  it("states by `doctor` what the sandbox of its servers is here", { timeout: 3 * START_MS }, async () => {
+    const { dir } = await start({ policy: OPEN });
+    const { stdout } = portcullis(["--json", "--dir", dir, "doctor"]);
+    const found = (JSON.parse(stdout) as { check: string; detail: string }[]).filter(
+      ({ check }) => check === "server sandbox",
+    );
+    expect(found).toHaveLength(1);
+    expect(found[0]?.detail).not.toBe("");
   });
 });
 

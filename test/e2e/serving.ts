@@ -24,7 +24,7 @@ export function portcullis(
     cwd,
     input: input ?? "",
     encoding: "utf8",
-    timeout: 60_000,
+    timeout: 170_000,
     env: { ...process.env, NO_COLOR: "1" },
   });
   return { code: ran.status, stdout: ran.stdout, stderr: ran.stderr };

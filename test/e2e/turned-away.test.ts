@@ -1,5 +1,5 @@
 // Turned away at the door: what the gateway said, the exit code for credentials, and a remedy that helps.
-// What servers of others say is in src/cli/turned-away.test.ts.
+// What servers of others say is in src/cli/connection-error.test.ts.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

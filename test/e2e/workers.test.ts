@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { connect } from "../../src/client/index.js";
+import { connect } from "../../src/mcp/client/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { ownIssuer } from "./own-issuer.js";

@@ -1,10 +1,10 @@
 // Analysis and gate on the same generated workflows.
 
 import { expect } from "vitest";
-import { emitPolicy } from "../../src/cli/workflow/grants.js";
-import { loadPolicy, makeIntent, spendDelegation, type Target } from "../../src/gate/index.js";
+import { emitPolicy } from "../../src/runtime/workflow/grants.js";
+import { loadPolicy, makeIntent, spendDelegation, type CallTarget } from "../../src/policy/index.js";
 import { toolSummaries } from "../../src/gateway/index.js";
-import type { Grant } from "../../src/lattice/index.js";
+import type { CapabilityGrant } from "../../src/lattice/index.js";
 import { entriesFor, type WorkflowFile } from "../../src/lattice/fixtures/workflows.js";
 import { holds, openLive, openWorld, tokenAlong, type World } from "./workflow-world.js";
 
@@ -27,7 +27,7 @@ async function decided(world: World, way: readonly string[], tool: string, n: nu
   const peer = { transport: "http", address: "127.0.0.1", headers: { "portcullis-delegation": token } };
   const principal = await world.identify(peer as never);
   if (principal.tools?.has(tool) !== true) return false;
-  const target: Target = {
+  const target: CallTarget = {
     type: "Tool",
     name: tool,
     action: tool,
@@ -140,7 +140,7 @@ export async function replayWitnesses(file: WorkflowFile): Promise<number> {
   const closed = await openLive(file);
   const free = await openLive({ ...file, agents: open });
   let replayed = 0;
-  const runs = async ({ agents, capability, argument }: Grant): Promise<void> => {
+  const runs = async ({ agents, capability, argument }: CapabilityGrant): Promise<void> => {
     replayed++;
     expect(argument).toBeDefined();
     const before = free.world.ran.length;

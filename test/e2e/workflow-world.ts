@@ -1,9 +1,9 @@
 // A gateway that serves a workflow, with tools that note what really ran.
 
 import { createHash } from "node:crypto";
-import { emitPolicy } from "../../src/cli/workflow/grants.js";
-import type { LoadedWorkflow } from "../../src/cli/workflow/load.js";
-import { inForce } from "../../src/cli/workflow/serving.js";
+import { emitPolicy } from "../../src/runtime/workflow/grants.js";
+import type { LoadedWorkflow } from "../../src/runtime/workflow/load.js";
+import { inForce } from "../../src/runtime/workflow/serving.js";
 import {
   createGate,
   type DelegationKeys,
@@ -12,19 +12,19 @@ import {
   handOnDelegation,
   mintDelegation,
   spendDelegation,
-} from "../../src/gate/index.js";
+} from "../../src/policy/index.js";
 import { createGateway, type Endpoint, toolSummaries } from "../../src/gateway/index.js";
-import type { Identify } from "../../src/identity/index.js";
+import type { Identify } from "../../src/auth/index.js";
 import * as room from "../../src/lattice/index.js";
 import { ajvValidator } from "../../src/lattice/fixtures/ajv.js";
-import { defineServer, type ServerBuilder } from "../../src/tool/index.js";
-import { type Listener, listenHttp } from "../../src/transport/index.js";
+import { defineServer, type ServerBuilder } from "../../src/mcp/server/index.js";
+import { type Listener, listenHttp } from "../../src/mcp/transports/index.js";
 
 const ajv = ajvValidator();
 const compiled = new Map<string, (value: unknown) => boolean>();
 
 /** Generated workflows use few schemas, and Ajv takes its time for each. */
-const validator: room.Validator = (schema) => {
+const validator: room.InclusionValidator = (schema) => {
   const key = JSON.stringify(schema);
   let check = compiled.get(key);
   if (check === undefined) compiled.set(key, (check = ajv(schema)));

@@ -14,7 +14,7 @@ import {
   hostTools,
   parsePolicy,
 } from "../../src/host/index.js";
-import { isNetworkType, mountsBetween } from "../../src/host/jail/index.js";
+import { isNetworkType, mountsBetween } from "../../src/host/paths/index.js";
 import { missingPrograms } from "../setup/programs.js";
 import { code, makeWorld, ok, rule, type World } from "./support/world.js";
 

@@ -20,12 +20,12 @@ import {
   isDenial,
   parsePolicy,
   prepareDeleteFile,
-  prepareDeleteFolder,
+  prepareDeleteDirectory,
   prepareList,
-  prepareMakeFolder,
+  prepareMakeDirectory,
   prepareMove,
 } from "../../src/host/index.js";
-import { type OpeningMethod, useOpeningMethod } from "../../src/host/jail/index.js";
+import { type OpeningMethod, useOpeningMethod } from "../../src/host/paths/index.js";
 import { exchange } from "./support/attack-setup.js";
 
 const TRIES = Number(process.env.RACE_TRIES ?? 300);
@@ -55,10 +55,10 @@ test.skipIf(process.platform !== "linux").each<OpeningMethod>(["openat2", "o_pat
       for (let i = 0; i < TRIES; i++) {
         const name = `n${i % 10}`;
         const results: object[] = [
-          executeBy(prepareMakeFolder, policy, { path: join(sub, name) }),
+          executeBy(prepareMakeDirectory, policy, { path: join(sub, name) }),
           executeBy(prepareMove, policy, { from: join(sub, name), to: join(sub, "moved") }),
-          executeBy(prepareDeleteFolder, policy, { path: join(sub, "moved") }),
-          executeBy(prepareDeleteFolder, policy, { path: join(sub, "secret") }),
+          executeBy(prepareDeleteDirectory, policy, { path: join(sub, "moved") }),
+          executeBy(prepareDeleteDirectory, policy, { path: join(sub, "secret") }),
           executeBy(prepareDeleteFile, policy, { path: join(sub, "file") }),
           executeBy(prepareMove, policy, { from: join(sub, "file"), to: join(zone, "taken") }),
         ];

@@ -37,7 +37,7 @@ const WAYS_OUT: Record<string, string> = {
     'for p in /proc/[0-9]* /proc/self /proc/1; do cat $p/root$1/secret.txt $p/cwd/../outside/secret.txt; done; cd /proc/self/cwd/.. && cat outside/secret.txt; cat "/proc/self/root$1/secret.txt"',
   "descriptors of processes":
     'for f in /proc/[0-9]*/fd/* /proc/1/fd/*; do cat "$f/secret.txt"; cat "$f$1/secret.txt"; done < /dev/null',
-  "the warden":
+  "the supervisor":
     "ls /proc/1 /proc/1/fd /proc/1/root && echo open; cat /proc/1/environ && echo open; cat /proc/1/cmdline && echo open",
   "settings of the kernel":
     "for f in /proc/sys/kernel/hostname /proc/sys/vm/drop_caches /proc/sysrq-trigger /proc/self/oom_score_adj; do (echo 1 > $f) && echo open; done",
@@ -96,7 +96,7 @@ describe.skipIf(!isLinux)("a command", () => {
     if (protections.gaps.length > 0) skip(`this machine cannot give it: ${protections.gaps.join("; ")}`);
     expect(Number(stdout.split("\\n")[0]?.split("\n")[0])).toBeLessThan(6);
     expect(stdout).toContain("sleep 1");
-    expect(stdout).not.toMatch(/warden|node /);
+    expect(stdout).not.toMatch(/supervisor|node /);
   });
 
   test("leaves nothing of it for the next, and the policy's own folders below /tmp are left alone", async () => {

@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { ownCgroupFolder } from "../../src/host/sandbox/cgroup.js";
+import { ownCgroupDirectory } from "../../src/host/sandbox/cgroup.js";
 import { has } from "../setup/programs.js";
 import { isRoot, unreachableForOthers } from "./support/machine.js";
 import { judgeScenarios, runScenariosAsUser } from "./support/scenario-checks.js";
@@ -11,7 +11,10 @@ import { runScenarios } from "./support/scenarios.js";
 const ROUNDS = Number(process.env.PROCESS_ROUNDS ?? 5);
 /** An ordinary user cannot load a repository in a folder that is closed to it. */
 const closed = unreachableForOthers() !== undefined;
-const cgroup = ownCgroupFolder(readFileSync("/proc/self/mountinfo", "utf8"), readFileSync("/proc/self/cgroup", "utf8"));
+const cgroup = ownCgroupDirectory(
+  readFileSync("/proc/self/mountinfo", "utf8"),
+  readFileSync("/proc/self/cgroup", "utf8"),
+);
 
 test.skipIf(!isRoot)("root, PID namespace", async () => {
   for (let i = 0; i < ROUNDS; i++) judgeScenarios(await runScenarios({}), "pid-namespace");

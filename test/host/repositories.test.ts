@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { MAX_REPOSITORIES } from "../../src/host/jail/repositories.js";
+import { MAX_REPOSITORIES } from "../../src/host/paths/repositories.js";
 import type { Without } from "../../src/host/sandbox/index.js";
 import { has, missingPrograms } from "../setup/programs.js";
 import { makeWorld, ok, rule, type World } from "./support/world.js";
@@ -277,6 +277,63 @@ describe("a command", () => {
       expect(ok(await world.write({ path: join(at, "pre-commit"), data: "x" })).bytesWritten).toBe(1);
     },
   );
+
+  test.each(WAYS)(
+    "changes no settings that a repository includes from its work tree, held by %s",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.zone, "project"));
+      const shared = join(project, "team/gitconfig");
+      const deeper = join(project, "team/deeper");
+      const marker = join(world.zone, "marker");
+      mkdirSync(dirname(shared));
+      writeFileSync(shared, "[include] path = deeper\n");
+      writeFileSync(deeper, "[alias]\n\tst = status\n");
+      git(project, "config", "include.path", "../team/gitconfig");
+      openModes(world.zone);
+      const setting = `[core] fsmonitor = "touch ${marker}; false"`;
+      const plant = [shared, deeper]
+        .map((path) => `printf '%s' '${setting}' > ${path}; mv ${path} ${path}-old; printf '%s' '${setting}' > ${path}`)
+        .join("; ");
+      ok(await world.run("sh", ["-c", `${plant}; mv ${dirname(shared)} ${project}/old`], { cwd: world.zone }));
+      for (const path of [shared, deeper]) {
+        const written = await world.write({ path, data: setting, overwrite: true });
+        expect(rule(written)).toBe("writeRules.repositoryInternals");
+      }
+      git(project, "status");
+      expect(existsSync(marker)).toBe(false);
+      // The attack is a real one.
+      writeFileSync(deeper, setting);
+      git(project, "status");
+      expect(existsSync(marker), "control").toBe(true);
+    },
+  );
+
+  test("makes no settings and no hooks that are named and not there yet", async () => {
+    world = makeWorld(COMMANDS);
+    const project = makeProject(join(world.zone, "a/project"));
+    git(project, "config", "include.path", "../local.gitconfig");
+    git(project, "config", "core.hooksPath", "hooks");
+    const script = `echo x > ${project}/local.gitconfig; mkdir ${project}/hooks; echo x > ${project}/hooks/post-checkout`;
+    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    for (const name of ["local.gitconfig", "hooks"]) {
+      expect(existsSync(join(project, name)), name).toBe(false);
+      expect(rule(await world.write({ path: join(project, name, "x"), data: "x" }))).toBeDefined();
+    }
+  });
+
+  test("writes no hook where the settings of a linked work tree's repository name it", async () => {
+    world = makeWorld(COMMANDS);
+    const project = makeProject(join(world.outside, "project"));
+    git(project, "config", "core.hooksPath", ".husky");
+    const tree = join(world.zone, "tree");
+    git(project, "worktree", "add", "-q", tree);
+    mkdirSync(join(tree, ".husky"));
+    const hook = join(tree, ".husky/post-checkout");
+    ok(await world.run("sh", ["-c", `echo x > ${hook}`], { cwd: world.zone }));
+    expect(rule(await world.write({ path: hook, data: "x" }))).toBe("writeRules.repositoryInternals");
+    expect(existsSync(hook)).toBe(false);
+  });
 
   test("plants nothing by way of a linked work tree or a submodule", async () => {
     world = makeWorld(COMMANDS);

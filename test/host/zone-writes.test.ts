@@ -13,7 +13,7 @@ import {
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { decideFsWrite, fsWrite, parsePolicy, type Policy } from "../../src/host/index.js";
-import { useOpeningMethod } from "../../src/host/jail/index.js";
+import { useOpeningMethod } from "../../src/host/paths/index.js";
 import { makeWorld, ok, rule, type World } from "./support/world.js";
 
 let world: World;

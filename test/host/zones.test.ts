@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { cmdRun, loadPolicy, type Policy, problemText, reachInSandbox, Sandbox } from "../../src/host/index.js";
+import { cmdRun, loadYamlPolicy, type Policy, problemText, reachInSandbox, Sandbox } from "../../src/host/index.js";
 import type { Without } from "../../src/host/sandbox/index.js";
 import { has } from "../setup/programs.js";
 import { isRoot } from "./support/machine.js";
@@ -44,7 +44,7 @@ function policyOf(rules: string, more = COMMANDS): Policy {
   const file = join(base, "policy.yaml");
   const text = `version: 1\nallowedRoots: ["ROOT"]\nwriteRules:\n${rules}\n${more}`;
   writeFileSync(file, text.replaceAll("ROOT", join(base, "root")));
-  const loaded = loadPolicy(file);
+  const loaded = loadYamlPolicy(file);
   if (!loaded.ok) throw new Error(loaded.problems.map(problemText).join("\n"));
   return loaded.policy;
 }

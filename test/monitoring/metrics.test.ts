@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readinessFamilies } from "../../src/admin/reports.js";
-import { WorkerReports } from "../../src/cli/gateway/worker-reports.js";
+import { WorkerReports } from "../../src/runtime/worker-reports.js";
 import type { Family } from "../../src/telemetry/index.js";
 import { describedBy, documentedMetrics, nameOf, rowOf } from "./metrics-page.js";
 import { type MonitoredGateway, monitoredGateway } from "./world.js";

@@ -1,8 +1,8 @@
 // A gateway whose every metric has something to count: permitted, denied, challenged, limited, shed and failed calls.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Client } from "../../src/client/index.js";
-import type { GatewayRuntimeOptions } from "../../src/cli/gateway/runtime.js";
+import type { Client } from "../../src/mcp/client/index.js";
+import type { GatewayRuntimeOptions } from "../../src/runtime/start.js";
 import { counting, deploy, type Deployment } from "../e2e/gateway-world.js";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -69,8 +69,8 @@ describe("the types are stricter than the run time can be", () => {
     ],
     [
       "fewer permitted arguments are less authority, and do not pass for more",
-      `type A = import("../../src/client/index.js").Agent<"x", { t: { args: { path: "a" }; result: string } }, "active">;
-type B = import("../../src/client/index.js").Agent<"x", { t: { args: { path: string }; result: string } }, "active">;
+      `type A = import("../../src/mcp/client/index.js").Agent<"x", { t: { args: { path: "a" }; result: string } }, "active">;
+type B = import("../../src/mcp/client/index.js").Agent<"x", { t: { args: { path: string }; result: string } }, "active">;
 const widened = (agent: A): B => agent;`,
       /is not assignable to type/,
     ],
@@ -86,14 +86,14 @@ const widened = (agent: A): B => agent;`,
     ],
     [
       "a tool map says what goes in and what comes out",
-      `import("../../src/client/index.js").then(({ toolset }) => toolset<{ t: { args: string } }>());`,
+      `import("../../src/mcp/client/index.js").then(({ toolset }) => toolset<{ t: { args: string } }>());`,
       /does not satisfy the constraint/,
     ],
   ];
   const right = [
     `const worker = (n: number) => root.delegate(\`worker-\${n}\` as const, ["fs.read"]);`,
-    `type A = import("../../src/client/index.js").Agent<"x", { t: { args: { path: string }; result: string }; u: { args: {}; result: 1 } }, "active">;
-type B = import("../../src/client/index.js").Agent<"x", { t: { args: { path: string }; result: string } }, "active">;
+    `type A = import("../../src/mcp/client/index.js").Agent<"x", { t: { args: { path: string }; result: string }; u: { args: {}; result: 1 } }, "active">;
+type B = import("../../src/mcp/client/index.js").Agent<"x", { t: { args: { path: string }; result: string } }, "active">;
 const narrowed = (agent: A): B => agent;`,
   ];
 

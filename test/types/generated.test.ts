@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { hostileManifest } from "../../src/codegen/fixtures/hostile.js";
 import { manifestFiles } from "../../src/codegen/fixtures/sample.js";
-import { generate } from "../../src/codegen/index.js";
+import { generateCode } from "../../src/cli/generate.js";
 import { snippetFolder, tsc } from "./compile.js";
 
 function use(types: string, names: readonly string[], module: string): string {
@@ -14,7 +14,7 @@ function use(types: string, names: readonly string[], module: string): string {
     return `  await agent.call(${tool}, await agent.guard(${tool}, {} as ${types}[${tool}]["args"])) satisfies ${types}[${tool}]["result"];`;
   });
   return [
-    'import { createAgent, toolset } from "../../src/client/index.js";',
+    'import { createAgent, toolset } from "../../src/mcp/client/index.js";',
     `import type { ${types} } from "./${module}/types.js";`,
     `const tools = toolset<${types}>()({ names: ${JSON.stringify(names)} });`,
     "export async function all(): Promise<void> {",
@@ -29,7 +29,7 @@ it("generated tool maps compile as capabilities, and every tool in them can be c
   try {
     const all = [...manifestFiles(), { name: "hostile", manifest: hostileManifest() }];
     for (const [at, { name, manifest }] of all.entries()) {
-      const types = generate("ts", manifest, { name }).files.find(({ path }) => path === "types.ts")?.text ?? "";
+      const types = generateCode("ts", manifest, { name }).files.find(({ path }) => path === "types.ts")?.text ?? "";
       const title = /^export interface (\w+Tools) \{$/m.exec(types)?.[1] ?? "";
       const map = types.slice(types.indexOf(`export interface ${title} {`));
       const names = [...map.matchAll(/^ {2}("(?:[^"\\]|\\.)*"): \{ args: /gm)].map(([, text]) =>

@@ -1,7 +1,7 @@
 // What the snippets of misuses.ts find around them: a real server behind its gate, and agents in every phase.
 
-import { type Agent, createAgent, type GuardrailToken, toolset } from "../../src/client/index.js";
-import { type Files, fileServer, files, type Tools } from "../../src/client/typed/fixtures/files.js";
+import { type Agent, createAgent, type GuardrailToken, toolset } from "../../src/mcp/client/index.js";
+import { type Files, fileServer, files, type Tools } from "../../src/mcp/client/typed/fixtures/files.js";
 
 const pass = (): undefined => undefined;
 

@@ -41,7 +41,7 @@ namespace FileManagerMcp
             string place = Path.GetFullPath(Path.Combine(root, path));
             if (!place.StartsWith(root + Path.DirectorySeparatorChar, StringComparison.Ordinal))
             {
-                throw new McpException(McpErrorCode.PermissionDenied, path);
+                throw new McpException(McpErrorCode.AuthorizationError, path);
             }
             for (string? at = place; at is not null && at.Length > root.Length; at = Path.GetDirectoryName(at))
             {
@@ -49,7 +49,7 @@ namespace FileManagerMcp
                 bool isThere = found.Exists || Directory.Exists(at);
                 if (isThere && (File.GetAttributes(at) & FileAttributes.ReparsePoint) != 0)
                 {
-                    throw new McpException(McpErrorCode.PermissionDenied, path);
+                    throw new McpException(McpErrorCode.AuthorizationError, path);
                 }
             }
             return place;

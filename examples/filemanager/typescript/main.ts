@@ -49,9 +49,9 @@ async function callerReadsAndWrites(server: ReturnType<typeof serverFor>): Promi
   await files.writeFile({ path: "a.txt", content: "!", append: true });
   assert.deepEqual(await files.readFile({ path: "a.txt" }), { content: "grüße!", size_bytes: 8 });
   assert.equal((await files.readFile({ path: "a.txt", encoding: "base64" })).content, "Z3LDvMOfZSE=");
-  await assert.rejects(files.readFile({ path: "../../etc/passwd" }), { code: "TOOL_FAILED" });
+  await assert.rejects(files.readFile({ path: "../../etc/passwd" }), { code: "TOOL_FAILURE" });
   // @ts-expect-error an encoding that the schema does not list; the decoder refuses it before anything is sent
-  await assert.rejects(files.readFile({ path: "a.txt", encoding: "utf16" }), { code: "DECODE" });
+  await assert.rejects(files.readFile({ path: "a.txt", encoding: "utf16" }), { code: "INVALID_ARGS" });
   await client.close();
 }
 

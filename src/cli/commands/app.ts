@@ -1,15 +1,18 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import { isJsonObject, type JsonObject } from "../../protocol/index.js";
+import type { ApplyOptions } from "../../integrations/declared/command.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
-import { changeText, differences } from "../declared/difference.js";
-import { clearCredentials, hideCredentials } from "../declared/hide.js";
-import { CliError, EXIT } from "../exit.js";
-import type { LoginOptions } from "../oauth/login.js";
-import { outFor, portNumber } from "../options.js";
-import { type Out, paint, table } from "../print.js";
-import { agreed } from "../store/ask.js";
-import { pathOf, valueOf, withField } from "../store/edit.js";
+import { changeText, differences } from "../../integrations/declared/difference.js";
+import { clearCredentials, hideCredentials } from "../../integrations/declared/hide.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import type { LoginOptions } from "../../runtime/oauth/login.js";
+import { otherDataDirectories, otherDirectoriesHelp } from "../../runtime/find-data-directory.js";
+import { outFor, portNumber, shared } from "../../runtime/options.js";
+import { type Out, paint, table } from "../../lib/print.js";
+import { statePaths } from "../../runtime/data-directory.js";
+import { agreed } from "../../runtime/store/ask.js";
+import { pathOf, valueOf, withField } from "../../runtime/store/edit.js";
 import {
   allPages,
   noApplication,
@@ -18,7 +21,7 @@ import {
   type StoreOptions,
   withStore,
   withStoreOptions,
-} from "../store/open.js";
+} from "../../runtime/store/open.js";
 
 /** Somebody else may change the document between reading and writing it. */
 const MAX_TRIES = 5;
@@ -34,7 +37,7 @@ export function addAppCommands(program: Command): void {
         const all = await allPages((after) => storage.applications.list(pageAfter(after)));
         outFor(command).data(all.map(summary), () =>
           all.length === 0
-            ? "there are none; portcullis app add NAME makes one"
+            ? noneText(command)
             : table(
                 ["id", "revision", "servers", "changed", "description"],
                 all.map(({ id, revision, document, updatedAt }) => [
@@ -63,14 +66,19 @@ export function addAppCommands(program: Command): void {
     .description("make one, with nothing in it")
     .option("--description <text>", "for people")
     .action((id: string, options: StoreOptions & { description?: string }, command: Command) =>
-      withStore(command, options, async (storage) => {
-        const { description } = options;
-        const document = description === undefined ? {} : { description };
-        const made = await storage.applications.put(id, document, operator(), 0);
-        if (!made)
-          throw new CliError(`there is an application \`${id}\` already`, EXIT.error, "change it with app set");
-        showApplication(outFor(command), made);
-      }),
+      withStore(
+        command,
+        options,
+        async (storage) => {
+          const { description } = options;
+          const document = description === undefined ? {} : { description };
+          const made = await storage.applications.put(id, document, operator(), 0);
+          if (!made)
+            throw new CliError(`there is an application \`${id}\` already`, EXIT.error, "change it with app set");
+          showApplication(outFor(command), made);
+        },
+        { create: true },
+      ),
     );
 
   withStoreOptions(app.command("set <app> <path> [value]"))
@@ -120,7 +128,7 @@ export function addAppCommands(program: Command): void {
     .option("--public-url <url>", "the gateway's public address, which describes this client")
     .option("--allow-private <host...>", "private hosts, HOST or HOST:PORT, that the authorization server may be at")
     .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
-      const { login } = await import("../oauth/login.js");
+      const { login } = await import("../../runtime/oauth/login.js");
       await login(command, id, server, options);
     });
 
@@ -128,7 +136,7 @@ export function addAppCommands(program: Command): void {
     .description("forget the token; its issuer is not told")
     .option("--user <name>", "of this user")
     .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
-      const { logout } = await import("../oauth/login.js");
+      const { logout } = await import("../../runtime/oauth/login.js");
       await logout(command, id, server, options);
     });
 
@@ -139,15 +147,15 @@ export function addAppCommands(program: Command): void {
     .option("--prune", "remove applications that the file does not name")
     .action(async (file: string, options: StoreOptions & ApplyOptions, command: Command) => {
       // The reader of the file brings the host along; the other commands do without it.
-      const { applyFile } = await import("../declared/command.js");
+      const { applyFile } = await import("../../integrations/declared/command.js");
       await applyFile(command, file, options);
     });
 }
 
-export interface ApplyOptions {
-  yes?: boolean;
-  dryRun?: boolean;
-  prune?: boolean;
+function noneText(command: Command): string {
+  const { dir } = statePaths(shared(command).dir);
+  const others = otherDataDirectories(dir).length === 0 ? "" : `; ${otherDirectoriesHelp(dir)}`;
+  return `no applications are stored in ${dir}: create one with \`portcullis app add NAME\`${others}`;
 }
 
 interface Changed {
@@ -172,8 +180,8 @@ async function refuseRules(id: string, before: ApplicationDocument, { policies }
   if (!isTexts(policies) || JSON.stringify(policies) === JSON.stringify(before.policies)) return;
   // Cedar takes a while to load; the other fields do without it.
   const [{ rulesProblems, sourcesOf }, { describeProblem }] = await Promise.all([
-    import("../declared/rules.js"),
-    import("../../gate/index.js"),
+    import("../../integrations/declared/rules.js"),
+    import("../../policy/index.js"),
   ]);
   const problems = rulesProblems(sourcesOf(policies));
   if (problems.length === 0) return;
@@ -192,7 +200,7 @@ async function remarks({ id, document }: Application): Promise<string[]> {
   const remark =
     document.filesystem === undefined && document.linux === undefined
       ? undefined
-      : (await import("../declared/folders.js")).unusableHere(id, document);
+      : (await import("../../integrations/declared/folders.js")).unusableHere(id, document);
   return [...clearCredentials(id, document as JsonObject), ...(remark === undefined ? [] : [remark])];
 }
 

@@ -3,10 +3,10 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
-import { adminUrl, askAdmin, withAdmin } from "../admin-client.js";
+import { type AdminPlace, adminPlaces, askAdmin, askPlace, withAdmin } from "../../runtime/admin-client.js";
 import { openInBrowser } from "../browser.js";
-import { outFor, shared } from "../options.js";
-import { type Out, paint, table } from "../print.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { type Out, paint, table } from "../../lib/print.js";
 import { visible } from "../../telemetry/index.js";
 
 const WATCH_MS = 1_000;
@@ -32,13 +32,13 @@ export function addApprovalCommands(program: Command): void {
     .option("--all", "also those already answered")
     .action(async (options: { admin?: string; all?: boolean }, command: Command) => {
       const path = options.all ? "/v1/approvals" : "/v1/approvals?state=pending";
-      const answer = (await askAdmin(command, options.admin, path)) as { approvals: Shown[] };
-      outFor(command).data(answer.approvals, () =>
-        answer.approvals.length === 0
+      const approvals = await approvalsAt(command, options.admin, path);
+      outFor(command).data(approvals, () =>
+        approvals.length === 0
           ? "nothing waits"
           : table(
               ["id", "state", "who", "tool", "arguments", "why"],
-              answer.approvals.map((each) => [
+              approvals.map((each) => [
                 each.id,
                 each.state,
                 `${each.app}/${each.agent}`,
@@ -57,9 +57,10 @@ export function addApprovalCommands(program: Command): void {
   withAdmin(approvals.command("open [id]"))
     .description("open the approval page in a browser, signed in; prints the link where no browser can be opened")
     .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
-      const link = (await askAdmin(command, admin, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
+      const place = await placeOf(command, admin, id);
+      const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
       const path = id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`;
-      const url = `${new URL(path, adminUrl(command, admin)).href}#${link.code}`;
+      const url = `${new URL(path, place.url).href}#${link.code}`;
       const opened = await openInBrowser(redirectTo(url, shared(command).dir));
       const text = `${opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser"} within a minute (it works once):\n${url}`;
       outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
@@ -73,9 +74,7 @@ export function addApprovalCommands(program: Command): void {
       process.once("SIGTERM", () => stop.abort());
       let said = new Set<string>();
       while (!stop.signal.aborted) {
-        const { approvals: open } = (await askAdmin(command, admin, "/v1/approvals?state=pending")) as {
-          approvals: Shown[];
-        };
+        const open = await approvalsAt(command, admin, "/v1/approvals?state=pending");
         for (const each of open) if (!said.has(each.id)) out.line(each, () => waitingLine(each));
         // Those that were answered are forgotten, so this stays as small as what waits.
         said = new Set(open.map(({ id }) => id));
@@ -95,6 +94,24 @@ export function addApprovalCommands(program: Command): void {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await askAdmin(command, options.admin, path, { reason: options.reason })) as Shown);
     });
+}
+
+async function approvalsAt(command: Command, admin: string | undefined, path: string): Promise<Shown[]> {
+  const places = adminPlaces(command, admin);
+  const answers = await Promise.all(places.map((place) => askPlace(place, path) as Promise<{ approvals: Shown[] }>));
+  return answers.flatMap(({ approvals }) => approvals);
+}
+
+/** Where this approval is answered; the first place where none is named. */
+async function placeOf(command: Command, admin: string | undefined, id: string | undefined): Promise<AdminPlace> {
+  const places = adminPlaces(command, admin);
+  if (id !== undefined) {
+    for (const place of places) {
+      const known = (await askPlace(place, "/v1/approvals")) as { approvals: Shown[] };
+      if (known.approvals.some((each) => each.id === id)) return place;
+    }
+  }
+  return places[0] as AdminPlace;
 }
 
 /** A file that only its owner can read: the arguments of a process, and with them a link, are visible to every user. */

@@ -15,7 +15,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
-import { loadPolicyFiles, METHODS } from "../../gate/index.js";
+import { loadPolicyFiles, METHODS } from "../../policy/index.js";
 import {
   type Archive,
   archiveSegments,
@@ -35,18 +35,19 @@ import {
   restoreSegments,
   verify,
 } from "../../ledger/index.js";
-import { LOCATION_HELP, openArchive } from "../archive.js";
-import { CliError, EXIT } from "../exit.js";
-import { placeOf } from "../gateway/ledger-registry.js";
-import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../gateway/retention.js";
-import { explainCall } from "../explain-command.js";
-import { knownLedgers, ledgersFor, oneLedger } from "../ledgers.js";
-import { outFor, shared } from "../options.js";
-import { type Cell, effectWord, fitted, paint, shellWord } from "../print.js";
-import { type ServedOptions, servedBy } from "../served.js";
+import { LOCATION_HELP, openArchive } from "../../runtime/archive.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { placeOf } from "../../runtime/ledger-registry.js";
+import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
+import { explainCall } from "../../runtime/explain-command.js";
+import { knownLedgers, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { withProgress } from "../../lib/progress.js";
+import { type Cell, effectWord, fitted, paint, shellWord } from "../../lib/print.js";
+import { type ServedOptions, servedBy } from "../../runtime/served.js";
 import type { RegisteredLedger } from "../../storage/index.js";
-import { operator, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
-import { statePaths, STORE_FILE } from "../state.js";
+import { operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import { statePaths } from "../../runtime/data-directory.js";
 import { changeLine, recorded } from "./policy.js";
 
 const DEFAULT_LINES = 20;
@@ -101,22 +102,20 @@ export function addAuditCommands(program: Command): void {
       // A caller who names paths asks for those; the registry is then read only on request.
       const isAll = paths.length === 0 || options.storage !== undefined;
       const registered = isAll ? await registeredLedgers(command, options) : [];
-      const opened = options.archive === undefined ? undefined : openArchive(options.archive);
+      const opened = options.archive === undefined ? undefined : await openArchive(options.archive);
       const results: (NamedLedger & Awaited<ReturnType<typeof verify>>)[] = [];
       const checked = new Set<RegisteredLedger>();
       for (const { name, path } of ledgers) {
         const found = registeredAt(registered, path);
         if (found) checked.add(found);
         const expected = found ? [found.note] : [];
-        results.push({
-          name,
-          path,
-          ...(await verify(path, {
+        const check = () =>
+          verify(path, {
             checkpoints: [...checkpoints, ...expected],
             publicKeys: options.key,
             archive: opened?.archive,
-          })),
-        });
+          });
+        results.push({ name, path, ...(await withProgress(`verifying ${name}`, check)) });
       }
       await opened?.close();
       const missing = registered.filter((each) => !checked.has(each));
@@ -177,7 +176,7 @@ export function addAuditCommands(program: Command): void {
     .option("-o, --out <file>", "write it here instead of to standard output")
     .option("--archive <location>", `where pruned records are: ${LOCATION_HELP}`)
     .action(async (which: string, options: { out?: string; archive?: string }, command: Command) => {
-      const opened = options.archive === undefined ? undefined : openArchive(options.archive);
+      const opened = options.archive === undefined ? undefined : await openArchive(options.archive);
       const proofs = await proofsOf(command, which, opened?.archive).finally(() => opened?.close());
       const text = `${JSON.stringify(proofs.length === 1 ? proofs[0] : proofs, null, 2)}\n`;
       if (options.out === undefined) process.stdout.write(text);
@@ -205,7 +204,7 @@ export function addAuditCommands(program: Command): void {
     .requiredOption("--to <location>", LOCATION_HELP)
     .action(async (paths: string[], options: { to: string }, command: Command) => {
       const out = outFor(command);
-      const { archive, close } = openArchive(options.to);
+      const { archive, close } = await openArchive(options.to);
       for (const { path } of ledgersFor(command, paths)) {
         const result = await archiveSegments(path, archive);
         const { copied, present, bytes, to, directory } = result;
@@ -231,7 +230,7 @@ export function addAuditCommands(program: Command): void {
       if (options.all !== true && options.keepDays === undefined && options.keepSize === undefined) {
         throw new CliError("say what to keep", EXIT.usage, "add --keep-days, --keep-size or --all");
       }
-      const { archive, close } = openArchive(options.archive);
+      const { archive, close } = await openArchive(options.archive);
       for (const { path } of ledgersFor(command, paths)) {
         const result = await withWriter(path, async (ledger) => {
           const before = options.all === true ? ledger.status().size : await keptFrom(path, retentionOf(options));
@@ -255,7 +254,7 @@ export function addAuditCommands(program: Command): void {
     .requiredOption("--archive <location>", `where the copies are: ${LOCATION_HELP}`)
     .action(async (paths: string[], options: { archive: string }, command: Command) => {
       const out = outFor(command);
-      const { archive, close } = openArchive(options.archive);
+      const { archive, close } = await openArchive(options.archive);
       for (const { path } of ledgersFor(command, paths)) {
         const restored = await restoreSegments(path, archive).catch(unlessLocked(path));
         out.line({ path, restored }, () => `${path}: ${restored} files restored`);
@@ -287,7 +286,7 @@ export function addAuditCommands(program: Command): void {
     .action(async (paths: string[], options: Omit<ServedOptions, "policy">, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
-      const candidate = await loadPolicyFiles(paths, served.tools);
+      const candidate = served.withChecks(await loadPolicyFiles(paths, served.tools));
       let compared = 0;
       let skipped = 0;
       const changes: { ledger: string; seq: number; before: string; after: string; line: string }[] = [];
@@ -503,8 +502,6 @@ interface VerifyFlags {
 
 /** What the store expects; nothing where there is no store yet. */
 async function registeredLedgers(command: Command, options: VerifyFlags): Promise<RegisteredLedger[]> {
-  const address = options.storage ?? process.env.PORTCULLIS_STORAGE;
-  if (address === undefined && !existsSync(join(statePaths(shared(command).dir).dir, STORE_FILE))) return [];
   return withStore(command, options, (storage) => storage.ledgers.list());
 }
 

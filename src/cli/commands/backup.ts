@@ -2,16 +2,23 @@ import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
-import { loadSealKeys, StorageError } from "../../storage/index.js";
-import { unpackBackup } from "../backup/archive.js";
-import { createBackup } from "../backup/create.js";
-import { PASSPHRASE_HELP, passphraseFrom } from "../backup/keys.js";
-import { checkBackup, type Manifest } from "../backup/manifest.js";
-import { restoreBackup, type RestoreReport } from "../backup/restore.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor, shared } from "../options.js";
-import { statePaths } from "../state.js";
-import { addressOf, sealKeySource, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
+import { loadSealKeys, type Storage, StorageError } from "../../storage/index.js";
+import { unpackBackup } from "../../runtime/backup/archive.js";
+import { createBackup } from "../../runtime/backup/create.js";
+import { PASSPHRASE_HELP, passphraseFrom } from "../../runtime/backup/keys.js";
+import { checkBackup, type BackupManifest } from "../../runtime/backup/manifest.js";
+import { restoreBackup, type RestoreReport } from "../../runtime/backup/restore.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { withProgress } from "../../lib/progress.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { statePaths } from "../../runtime/data-directory.js";
+import {
+  storeAddressOf,
+  sealKeySource,
+  type StoreOptions,
+  withStore,
+  withStoreOptions,
+} from "../../runtime/store/open.js";
 
 interface PassphraseOptions {
   passphraseFile?: string;
@@ -50,24 +57,20 @@ export function addBackupCommands(program: Command): void {
         const message = "a backup holds keys, and they are never written in clear";
         throw new CliError(message, EXIT.usage, `${PASSPHRASE_HELP}, or leave the keys out: --without-keys`);
       }
-      if (addressOf(options) === undefined && !existsSync(dir)) {
+      if (storeAddressOf(options) === undefined && !existsSync(dir)) {
         throw new CliError(`there is no data directory ${dir}`, EXIT.usage, "name it with --dir");
       }
       const file = fileFor(path);
-      const manifest = await withStore(
-        command,
-        options,
-        (storage) =>
-          createBackup({
-            dataDir: dir,
-            storage,
-            file,
-            passphrase,
-            sealKeys: passphrase === undefined ? [] : sealKeysOf(command, options),
-            ...(options.ledger ? { ledgers: options.ledger } : {}),
-          }),
-        COPY_TIMES,
-      );
+      const create = (storage: Storage) =>
+        createBackup({
+          dataDir: dir,
+          storage,
+          file,
+          passphrase,
+          sealKeys: passphrase === undefined ? [] : sealKeysOf(command, options),
+          ...(options.ledger ? { ledgers: options.ledger } : {}),
+        });
+      const manifest = await withProgress("writing the backup", () => withStore(command, options, create, COPY_TIMES));
       outFor(command).data({ file, ...factsOf(manifest) }, () => `${file}\n${describe(manifest)}`);
     });
 
@@ -96,15 +99,17 @@ export function addBackupCommands(program: Command): void {
     .option("--without-keys", "leave the keys in the backup alone")
     .action(async (file: string, options: RestoreFlags, command: Command) => {
       const source = options.sealKey ?? process.env.PORTCULLIS_SEAL_KEY_SOURCE;
-      const report = await restoreBackup({
-        file,
-        dataDir: resolve(options.dataDir ?? statePaths(shared(command).dir).dir),
-        storage: addressOf(options),
-        sealKey: source,
-        passphrase: options.withoutKeys ? undefined : passphraseFrom(options.passphraseFile),
-        withoutKeys: options.withoutKeys ?? false,
-        replace: options.replace ?? false,
-      });
+      const report = await withProgress("restoring", () =>
+        restoreBackup({
+          file,
+          dataDir: resolve(options.dataDir ?? statePaths(shared(command).dir).dir),
+          storage: storeAddressOf(options),
+          sealKey: source,
+          passphrase: options.withoutKeys ? undefined : passphraseFrom(options.passphraseFile),
+          withoutKeys: options.withoutKeys ?? false,
+          replace: options.replace ?? false,
+        }),
+      );
       outFor(command).data(report, () => tell(report));
     });
 }
@@ -126,7 +131,7 @@ function sealKeysOf(command: Command, options: StoreOptions): string[] {
   }
 }
 
-function factsOf({ id, created_at, version, store, ledgers, ledgers_elsewhere, keys }: Manifest): object {
+function factsOf({ id, created_at, version, store, ledgers, ledgers_elsewhere, keys }: BackupManifest): object {
   const { kind, level, epoch, seq, rows } = store;
   return {
     id,
@@ -139,7 +144,7 @@ function factsOf({ id, created_at, version, store, ledgers, ledgers_elsewhere, k
   };
 }
 
-function describe({ id, created_at, store, ledgers, ledgers_elsewhere, keys }: Manifest): string {
+function describe({ id, created_at, store, ledgers, ledgers_elsewhere, keys }: BackupManifest): string {
   return [
     `backup ${id} of ${created_at}`,
     `store   ${store.kind}, level ${store.level}, ${store.rows} rows`,

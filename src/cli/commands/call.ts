@@ -1,15 +1,18 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { type Client, connect, errorObjectOf, McpError } from "../../client/index.js";
-import { spendDelegation } from "../../gate/index.js";
-import { DELEGATION_HEADER } from "../../identity/index.js";
-import { isJsonObject, type JsonObject } from "../../protocol/index.js";
-import type { ToolResult } from "../../tool/index.js";
-import { CliError, EXIT, type ExitCode } from "../exit.js";
-import { explainDenied } from "../explain-command.js";
-import { jsonArguments, outFor } from "../options.js";
-import { paint, table } from "../print.js";
-import { isUnauthenticated, turnedAway, unusableDelegation } from "../turned-away.js";
-import { tokenIn } from "./lattice-token.js";
+import { type Client, connect, errorObjectOf, McpError } from "../../mcp/client/index.js";
+import { spendDelegation } from "../../policy/index.js";
+import { DELEGATION_HEADER } from "../../auth/index.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import type { ToolResult } from "../../mcp/server/index.js";
+import { CliError, EXIT, type ExitCode } from "../../lib/exit.js";
+import { mainFile } from "../../runtime/host/config/paths.js";
+import { requireFile } from "../../runtime/host/config/files.js";
+import { servedFiles } from "../../runtime/host/served-policy.js";
+import { hostDirectory, jsonArguments, outFor, shared } from "../../runtime/options.js";
+import { paint, table } from "../../lib/print.js";
+import { statePaths } from "../../runtime/data-directory.js";
+import { visible } from "../../telemetry/index.js";
+import { isUnauthenticated, turnedAway, unusableDelegation } from "../connection-error.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
 
@@ -18,12 +21,16 @@ interface Reaching {
   delegation?: string;
   gateway?: string;
   keyEnv?: string;
+  /** A host is started for the command, because it serves on stdio alone. */
+  host?: boolean;
 }
 
 const DELEGATION = ["--delegation <file>", "call as the agent that holds this delegation"] as const;
 const GATEWAY = ["--gateway <id>", "the gateway that is asked, where another one minted the delegation"] as const;
 
 const KEY = ["--key-env <name>", "the variable that holds your key"] as const;
+
+const HOST = ["--host", "start the host of this machine for it instead of asking a server"] as const;
 
 const MAX_TIMEOUT_MS = 3_600_000;
 
@@ -41,15 +48,15 @@ function keyIn(name: string | undefined): Record<string, string> {
   return { authorization: `Bearer ${key}` };
 }
 
-async function withClient<T>(reaching: Reaching, use: (client: Client) => Promise<T>): Promise<T> {
+async function withClient<T>(command: Command, reaching: Reaching, use: (client: Client) => Promise<T>): Promise<T> {
   const { url, delegation, gateway, keyEnv } = reaching;
   const key = keyIn(keyEnv);
-  const spend = delegation === undefined ? undefined : spending(delegation, gateway);
+  const spend = delegation === undefined ? undefined : await spending(delegation, gateway);
   // Every request spends the delegation anew.
   const headers = spend === undefined ? key : () => ({ ...key, [DELEGATION_HEADER]: spend() });
   let client: Client;
   try {
-    client = await connect(url, { headers });
+    client = await (reaching.host ? connect(hostLaunch(command)) : connect(url, { headers }));
   } catch (error) {
     throw turnedAway(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
   }
@@ -62,6 +69,13 @@ async function withClient<T>(reaching: Reaching, use: (client: Client) => Promis
   } finally {
     await client.close();
   }
+}
+
+function hostLaunch(command: Command): { command: string; args: string[] } {
+  const { config, state } = servedFiles(hostDirectory(command));
+  requireFile(config);
+  const files = ["--config", config, "--state", state];
+  return { command: process.execPath, args: [mainFile(), "host", ...files, "--log-level", "error"] };
 }
 
 const DOCUMENT_TIMEOUT_MS = 30_000;
@@ -95,7 +109,8 @@ function reasonIn(text: string): string | undefined {
 }
 
 /** Tried once before anybody is asked: what is no delegation at all is no matter of the server. */
-function spending(file: string, audience: string | undefined): () => string {
+async function spending(file: string, audience: string | undefined): Promise<() => string> {
+  const { tokenIn } = await import("./lattice-token.js");
   const held = tokenIn(file);
   const spend = (): string => spendDelegation(held, { audience });
   try {
@@ -116,13 +131,17 @@ export function addCallCommands(program: Command): void {
     .command("ls")
     .description("list the tools that may be called")
     .option("--url <url>", "the server", DEFAULT_URL)
+    .option(...HOST)
     .option(...DELEGATION)
     .option(...GATEWAY)
     .option(...KEY)
     .action(async (options: Reaching, command: Command) => {
       const out = outFor(command);
-      await withClient(options, async (client) => {
+      await withClient(command, options, async (client) => {
         const tools = await client.listTools();
+        // Loads the gateway's modules, which the other commands here do without.
+        const { hiddenTools } = await import("../../runtime/tool-snapshots.js");
+        const hidden = hiddenTools(options.host ? hostDirectory(command) : statePaths(shared(command).dir).dir, tools);
         out.data(tools, () =>
           tools.length === 0
             ? "no tool may be called; look at the policy"
@@ -135,6 +154,7 @@ export function addCallCommands(program: Command): void {
                 ]),
               ),
         );
+        if (hidden) out.note(hiddenNote(hidden));
       });
     });
   program
@@ -150,6 +170,7 @@ export function addCallCommands(program: Command): void {
     .command("call <tool> [arguments]")
     .description("call a tool; arguments are a JSON object, or - for standard input")
     .option("--url <url>", "the server", DEFAULT_URL)
+    .option(...HOST)
     .option("--timeout <ms>", "how long to wait, in milliseconds", milliseconds)
     .option("--wait", "where a person has to approve it, wait for that instead of saying so")
     .option(...DELEGATION)
@@ -158,7 +179,7 @@ export function addCallCommands(program: Command): void {
     .action(async (tool: string, text: string | undefined, options: Calling, command: Command) => {
       const out = outFor(command);
       const args = jsonArguments(text);
-      await withClient(options, async (client) => {
+      await withClient(command, options, async (client) => {
         try {
           const meta = options.wait ? {} : AT_ONCE;
           const result = await client.callTool(tool, args, { timeoutMs: options.timeout, meta });
@@ -181,10 +202,20 @@ export function addCallCommands(program: Command): void {
     });
 }
 
+const MAX_NAMED = 5;
+
+function hiddenNote({ app, names }: { app: string; names: readonly string[] }): string {
+  const named = names.slice(0, MAX_NAMED).map((name) => visible(name));
+  const more = names.length > MAX_NAMED ? ", …" : "";
+  const count = names.length === 1 ? "1 tool" : `${names.length} tools`;
+  return `${count} of application ${app} hidden by policy: ${named.join(", ")}${more}`;
+}
+
 /** For a denial by policy: the command that explains it. */
 async function explanation(command: Command, failure: Failure, tool: string, args: JsonObject): Promise<string[]> {
   if (failure.code !== "POLICY_DENY") return [];
   const { trace_id: trace = "" } = failure;
+  const { explainDenied } = await import("../../runtime/explain-command.js");
   return [`explain it with: ${await explainDenied(command, { tool, arguments: JSON.stringify(args), trace })}`];
 }
 
@@ -214,7 +245,9 @@ function exitFor(code: string): ExitCode {
 function remedy(failure: Failure): string {
   const lines = failure.rule === undefined ? [] : [`rule: ${failure.rule}`];
   if (failure.challenge !== undefined) lines.push(`approve it with: portcullis approve ${failure.challenge}`);
-  return [...lines, ...(failure.suggestions ?? [])].join("\n");
+  // The command that explains this very call is printed instead of the general one.
+  const others = (failure.suggestions ?? []).filter((each) => !each.includes("portcullis policy explain"));
+  return [...lines, ...(failure.code === "POLICY_DENY" ? others : (failure.suggestions ?? []))].join("\n");
 }
 
 function refused(error: unknown): unknown {

@@ -1,73 +1,42 @@
-// Shell completion, made from the commands themselves.
+// Scripts that let a shell ask this program what may follow.
 
-import type { Command } from "commander";
-import { CliError, EXIT } from "../exit.js";
+import { Argument, type Command } from "commander";
+
+const SCRIPTS: Readonly<Record<string, string>> = {
+  bash: `# portcullis completion bash > ~/.local/share/bash-completion/completions/portcullis
+_portcullis() {
+  local IFS=$'\\n'
+  COMPREPLY=($(portcullis __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _portcullis portcullis
+`,
+  zsh: `#compdef portcullis
+# portcullis completion zsh > a directory of $fpath, as _portcullis
+_portcullis() {
+  local -a found
+  found=("\${(@f)$(portcullis __complete "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "\${found[*]}" ]]; then compadd -a found; else _files; fi
+}
+if [[ "\${funcstack[1]}" = _portcullis ]]; then _portcullis "$@"; else compdef _portcullis portcullis; fi
+`,
+  fish: `# portcullis completion fish > ~/.config/fish/completions/portcullis.fish
+function __portcullis_complete
+  set -l words (commandline -opc) (commandline -ct)
+  set -l found (portcullis __complete $words[2..-1] 2>/dev/null)
+  if test (count $found) -gt 0
+    printf '%s\\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c portcullis -f -a '(__portcullis_complete)'
+`,
+};
 
 export function addCompletion(program: Command): void {
   program
-    .command("completion <shell>")
+    .command("completion")
+    .addArgument(new Argument("<shell>", "the shell").choices(Object.keys(SCRIPTS)))
     .description("print a completion script for bash, zsh or fish")
-    .action((shell: string) => {
-      const words = wordsOf(program);
-      switch (shell) {
-        case "bash":
-          return void process.stdout.write(bash(words));
-        case "zsh":
-          return void process.stdout.write(zsh(words));
-        case "fish":
-          return void process.stdout.write(fish(words));
-        default:
-          throw new CliError(`there is no completion for ${shell}`, EXIT.usage, "choose bash, zsh or fish");
-      }
-    });
-}
-
-/** For each command path ("", "policy", "policy check") what may follow it. */
-function wordsOf(command: Command, path = ""): Map<string, string[]> {
-  const words = new Map<string, string[]>();
-  const options = command.options.map((option) => option.long ?? "").filter((long) => long !== "");
-  words.set(path, [...command.commands.map((sub) => sub.name()), ...options, "--help"]);
-  for (const sub of command.commands) {
-    for (const [key, value] of wordsOf(sub, path === "" ? sub.name() : `${path} ${sub.name()}`)) words.set(key, value);
-  }
-  return words;
-}
-
-function cases(words: Map<string, string[]>): string {
-  return [...words].map(([path, next]) => `    "${path}") words="${next.join(" ")}" ;;`).join("\n");
-}
-
-function bash(words: Map<string, string[]>): string {
-  return `# portcullis completion bash > /etc/bash_completion.d/portcullis
-_portcullis() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" path="" words="" word
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "$word" in -*) ;; *) path="\${path:+$path }$word" ;; esac
-  done
-  case "$path" in
-${cases(words)}
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-}
-complete -o default -F _portcullis portcullis
-`;
-}
-
-function zsh(words: Map<string, string[]>): string {
-  return `#compdef portcullis
-autoload -U +X bashcompinit && bashcompinit
-${bash(words)}`;
-}
-
-function fish(words: Map<string, string[]>): string {
-  const lines: string[] = [];
-  for (const [path, next] of words) {
-    const depth = path === "" ? 0 : path.split(" ").length;
-    const test = `test (string join " " (commandline -opc)[2..${depth + 1}]) = "${path}"`;
-    for (const word of next) {
-      const what = word.startsWith("--") ? `-l ${word.slice(2)}` : `-f -a ${word}`;
-      lines.push(`complete -c portcullis -n '${test}' ${what}`);
-    }
-  }
-  return `${lines.join("\n")}\n`;
+    .action((shell: string) => void process.stdout.write(SCRIPTS[shell] as string));
 }

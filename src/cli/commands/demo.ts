@@ -6,17 +6,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as prompts from "@clack/prompts";
 import type { Command } from "commander";
-import { connect, McpError } from "../../client/index.js";
+import { connect, McpError } from "../../mcp/client/index.js";
 import { verify } from "../../ledger/index.js";
-import { isJsonObject, type JsonObject } from "../../protocol/index.js";
-import { demoServer } from "../demo-tools.js";
-import { CliError } from "../exit.js";
-import { outFor } from "../options.js";
-import { type Out, paint } from "../print.js";
-import { type GatewayRuntime, startGateway } from "../gateway/runtime.js";
-import { DEFAULT_POLICY } from "../default-policy.js";
-import { LOCAL_APP } from "../store/local-application.js";
-import { VERSION } from "../version.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import { demoServer } from "../../runtime/demo-tools.js";
+import { CliError } from "../../lib/exit.js";
+import { outFor } from "../../runtime/options.js";
+import { type Out, paint } from "../../lib/print.js";
+import { type GatewayRuntime, startGateway } from "../../runtime/start.js";
+import { DEFAULT_POLICY } from "../../runtime/default-policy.js";
+import { LOCAL_APP } from "../../runtime/store/local-application.js";
+import { VERSION } from "../../runtime/version.js";
 
 export function addDemo(program: Command): void {
   program

@@ -3,22 +3,23 @@
 import { existsSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { Argument, type Command } from "commander";
-import { connect } from "../../client/index.js";
-import { describeProblem, PolicyInvalid } from "../../gate/index.js";
+import { connect } from "../../mcp/client/index.js";
+import { describeProblem, PolicyInvalid } from "../../policy/index.js";
 import { verify } from "../../ledger/index.js";
-import { askAdmin } from "../admin-client.js";
-import { EXIT, type ExitCode } from "../exit.js";
-import { type Finding, printFindings } from "../finding.js";
-import { knownAdmins } from "../gateway/admin-places.js";
-import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
-import { knownLedgers } from "../ledgers.js";
-import { outFor, shared } from "../options.js";
-import { servedApps, servedBy } from "../served.js";
-import { startGateway } from "../gateway/runtime.js";
-import { demonstration } from "../module.js";
-import { LOCAL_APP } from "../store/local-application.js";
-import { serverSandboxFindings } from "../server-sandbox.js";
-import { statePaths } from "../state.js";
+import { type AdminPlace, askPlace } from "../../runtime/admin-client.js";
+import { EXIT, type ExitCode } from "../../lib/exit.js";
+import { withProgress } from "../../lib/progress.js";
+import { type Finding, printFindings } from "../../lib/finding.js";
+import { knownAdmins } from "../../runtime/admin-places.js";
+import { type HostFileOptions, hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
+import { knownLedgers } from "../../runtime/ledgers.js";
+import { hostDirectory, outFor, shared } from "../../runtime/options.js";
+import { hostApps, servedApps, servedBy } from "../../runtime/served.js";
+import { startGateway } from "../../runtime/start.js";
+import { demonstration } from "../../runtime/module.js";
+import { LOCAL_APP } from "../../runtime/store/local-application.js";
+import { serverSandboxFindings } from "../../runtime/server-sandbox.js";
+import { statePaths } from "../../runtime/data-directory.js";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -30,18 +31,20 @@ export function addDoctor(program: Command): void {
     .addArgument(
       new Argument("[part]", "gateway, host; both when a host's policy is there").choices(["gateway", "host"]),
     )
-    .description("check this machine, the working folder and the host; one remedy per finding")
+    .description("check this machine, the data directory and the host; one remedy per finding")
     .option("--port <number>", "the port you mean to serve on", Number, 7420)
     .action(async (part: string | undefined, options: HostFileOptions & { port: number }, command: Command) => {
       const files = hostFiles(options);
       const wantsGateway = part === undefined ? options.config === undefined : part === "gateway";
       const wantsHost = part === undefined ? options.config !== undefined || existsSync(files.config) : part === "host";
       const findings: Finding[] = [node()];
-      if (wantsGateway) findings.push(...(await examineGateway(command, options.port)));
+      if (wantsGateway) {
+        findings.push(...(await withProgress("checking", () => examineGateway(command, options.port))));
+      }
       let exitCode: ExitCode = findings.every((finding) => finding.ok) ? EXIT.ok : EXIT.error;
       if (wantsHost) {
         // Loaded only here: no other part needs the jail and the sandbox.
-        const { examineHost } = await import("../host-doctor/index.js");
+        const { examineHost } = await import("../../runtime/host/doctor/index.js");
         const host = await examineHost(files);
         const named = (finding: Finding): Finding => ({ ...finding, check: `host: ${finding.check}` });
         findings.push(...(wantsGateway ? host.findings.map(named) : host.findings));
@@ -82,17 +85,17 @@ function folder(dir: string): Finding {
     rmSync(mkdtempSync(join(parent, ".portcullis-doctor-")), { recursive: true });
   } catch (error) {
     return {
-      check: "working folder",
+      check: "data directory",
       ok: false,
       detail: `${isThere ? path : `${path} cannot be made: ${parent}`} cannot be written (${(error as NodeJS.ErrnoException).code})`,
       remedy: `make it writable for user ${process.getuid?.()}, or choose another with --dir`,
     };
   }
-  if (!isThere) return { check: "working folder", ok: true, detail: `${path} will be made by \`serve\`` };
+  if (!isThere) return { check: "data directory", ok: true, detail: `${path} will be made by \`serve\`` };
   const open = process.platform !== "win32" && (statSync(path).mode & 0o077) !== 0;
   return open
-    ? { check: "working folder", ok: false, detail: `${path} is open to other users`, remedy: `chmod 700 ${path}` }
-    : { check: "working folder", ok: true, detail: path };
+    ? { check: "data directory", ok: false, detail: `${path} is open to other users`, remedy: `chmod 700 ${path}` }
+    : { check: "data directory", ok: true, detail: path };
 }
 
 function space(dir: string): Finding {
@@ -122,7 +125,7 @@ function portFree(port: number): Promise<Finding> {
 
 /** The policies of every application, as `portcullis policy check` reads them. */
 async function policies(command: Command): Promise<Finding[]> {
-  if (!existsSync(statePaths(shared(command).dir).policyDir)) {
+  if (!existsSync(statePaths(shared(command).dir).policyDir) && hostApps(command).length === 0) {
     return [{ check: "policy", ok: true, detail: "none yet; `serve` writes one" }];
   }
   const apps = await servedApps(command, {});
@@ -160,8 +163,9 @@ async function ledgerAt(path: string, check: string): Promise<Finding> {
 
 /** What gateways that run on this directory report about themselves. */
 async function running(command: Command): Promise<Finding[]> {
-  const { dir } = statePaths(shared(command).dir);
-  return Promise.all(knownAdmins(dir).map((url) => readiness(command, url)));
+  const own = statePaths(shared(command).dir).dir;
+  const places = [own, hostDirectory(command)].flatMap((dir) => knownAdmins(dir).map((url) => ({ url, dir })));
+  return Promise.all(places.map(readiness));
 }
 
 interface Readiness {
@@ -170,14 +174,10 @@ interface Readiness {
   readonly applications?: readonly { readonly app: string; readonly reason: string }[];
 }
 
-async function readiness(command: Command, url: string): Promise<Finding> {
-  const check = `gateway at ${url}`;
+async function readiness(place: AdminPlace): Promise<Finding> {
+  const check = `gateway at ${place.url}`;
   try {
-    const {
-      ready,
-      reasons,
-      applications = [],
-    } = (await askAdmin(command, url, "/readyz", undefined, [503])) as Readiness;
+    const { ready, reasons, applications = [] } = (await askPlace(place, "/readyz", undefined, [503])) as Readiness;
     const found = [...reasons, ...applications.map(({ app, reason }) => `${app}: ${reason}`)];
     const detail = found.length === 0 ? "ready" : found.join("; ");
     const remedy = "make the ledger's disk writable and the store reachable; see the gateway's log";

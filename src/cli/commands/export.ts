@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import type { ExportOptions } from "../declared/export.js";
-import { withStoreOptions } from "../store/open.js";
+import type { DeclaredExportOptions } from "../../integrations/declared/export.js";
+import { withStoreOptions } from "../../runtime/store/open.js";
 
 export function addExport(program: Command): void {
   withStoreOptions(program.command("export"))
@@ -8,8 +8,8 @@ export function addExport(program: Command): void {
     .option("--app <name...>", "only these")
     .option("--out <folder>", "write it there, with the policies beside it")
     .option("--force", "over files that are there")
-    .action(async (options: ExportOptions, command: Command) => {
-      const { exportApplications } = await import("../declared/export.js");
+    .action(async (options: DeclaredExportOptions, command: Command) => {
+      const { exportApplications } = await import("../../integrations/declared/export.js");
       await exportApplications(command, options);
     });
 }

@@ -1,12 +1,12 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { type Command, Option } from "commander";
-import { connect } from "../../client/index.js";
+import { connect } from "../../mcp/client/index.js";
 import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor } from "../options.js";
-import { paintErr } from "../print.js";
-import { turnedAway } from "../turned-away.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor } from "../../runtime/options.js";
+import { paintErr } from "../../lib/print.js";
+import { turnedAway } from "../connection-error.js";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MAX_SHOWN = 20;
@@ -66,14 +66,17 @@ async function run(
   manifest: unknown,
   options: { name?: string | undefined; unguarded?: string[] },
 ): Promise<Generated> {
-  const room = await import("../../codegen/index.js");
+  const [{ CodegenError }, { generateCode }] = await Promise.all([
+    import("../../codegen/index.js"),
+    import("../generate.js"),
+  ]);
   try {
-    return room.generate(language, manifest, {
+    return generateCode(language, manifest, {
       ...(options.name !== undefined && { name: options.name }),
       ...(options.unguarded !== undefined && { unguarded: options.unguarded }),
     });
   } catch (error) {
-    if (!(error instanceof room.CodegenError)) throw error;
+    if (!(error instanceof CodegenError)) throw error;
     throw new CliError(error.message, error.code === "CODEGEN_TARGET" ? EXIT.usage : EXIT.error);
   }
 }

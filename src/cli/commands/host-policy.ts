@@ -1,11 +1,11 @@
 // `portcullis policy …` for the host's policy.yaml. The jail and the sandbox are loaded only when one of these runs.
 
 import type { Command } from "commander";
-import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
-import { wholeNumber } from "../host-config/numbers.js";
-import type { WriteRuleOptions } from "../host-config/policy-actions.js";
+import { type HostFileOptions, hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
+import { wholeNumber } from "../../runtime/host/config/numbers.js";
+import type { WriteRuleOptions } from "../../runtime/host/config/policy-actions.js";
 
-const actions = () => import("../host-config/policy-actions.js");
+const actions = () => import("../../runtime/host/config/policy-actions.js");
 
 export function addHostPolicyCommands(policy: Command): void {
   withHostFiles(policy.command("show"))

@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
-import { withHostFiles } from "../host-config/files.js";
-import { portNumber } from "../options.js";
-import type { HostOptions } from "../host-run.js";
+import { withHostFiles } from "../../runtime/host/config/files.js";
+import { portNumber, seconds } from "../../runtime/options.js";
+import type { HostOptions } from "../../runtime/host/run.js";
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
 
@@ -16,10 +16,13 @@ export function addHost(program: Command): void {
     )
     .option("--metrics-port <number>", "serve /metrics and /healthz on this port of this machine", portNumber)
     .option("--stdio", "serve on stdin and stdout (the default, and the only way)")
-    .option("--reload", "read the policy again on SIGHUP; one with a mistake is refused and the old one stays")
+    .option("--reload", "also read the policies on SIGHUP; a saved change applies at once, an invalid one never")
+    .option("--observe", "enforce policy.yaml alone: decide and record what the Cedar policies would do")
+    .option("--keep-arguments", "keep the arguments of calls in the ledger, for `policy suggest` and `audit replay`")
+    .option("--challenge-wait <seconds>", "how long a call waits for its approval before it is answered", seconds, 45)
     .action(async (options: HostOptions) => {
       // Loaded only here: no other command needs the jail and the sandbox.
-      const { runHost } = await import("../host-run.js");
+      const { runHost } = await import("../../runtime/host/run.js");
       await runHost(options);
     });
 }

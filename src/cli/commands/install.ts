@@ -2,12 +2,12 @@
 
 import { dirname } from "node:path";
 import type { Command } from "commander";
-import { currentVersion } from "../install/home.js";
-import { withLock } from "../install/lock.js";
-import { bringIn, look } from "../install/operations.js";
-import { reachable } from "../install/path.js";
-import { addInstallOptions, homeFor, type InstallOptions, sourceFor } from "../install/request.js";
-import { outFor } from "../options.js";
+import { currentVersion } from "../../integrations/install/home.js";
+import { withLock } from "../../integrations/install/lock.js";
+import { bringIn, look } from "../../integrations/install/operations.js";
+import { reachable } from "../../integrations/install/path.js";
+import { addInstallOptions, homeFor, type InstallOptions, sourceFor } from "../../integrations/install/request.js";
+import { outFor } from "../../runtime/options.js";
 
 export function addInstall(program: Command): void {
   const command = program.command("install").description("install a signed release, with a command on your PATH");

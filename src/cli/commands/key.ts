@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import { createKey, type KeyRequest, PERMISSION_FORMS } from "../../identity/index.js";
+import { createKey, type KeyRequest, PERMISSION_FORMS } from "../../auth/index.js";
 import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.js";
-import { limitsOf } from "../declared/apply.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor } from "../options.js";
-import { table } from "../print.js";
-import { ensureLocalApplication, LOCAL_APP } from "../store/local-application.js";
+import { limitsOf } from "../../integrations/declared/apply.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor } from "../../runtime/options.js";
+import { table } from "../../lib/print.js";
+import { ensureLocalApplication, LOCAL_APP } from "../../runtime/store/local-application.js";
 import {
   allPages,
   noApplication,
@@ -14,7 +14,7 @@ import {
   type StoreOptions,
   withStore,
   withStoreOptions,
-} from "../store/open.js";
+} from "../../runtime/store/open.js";
 
 interface AddOptions extends StoreOptions {
   name: string;
@@ -42,16 +42,22 @@ export function addKeyCommands(program: Command): void {
     .option("--per-hour <n>", "calls in an hour")
     .option("--expires <when>", "a date, or so long from now: 12h, 90d")
     .action((app: string, options: AddOptions, command: Command) =>
-      withStore(command, options, async (storage) => {
-        const request = await requestFor(storage, app, options);
-        if (app === LOCAL_APP) await ensureLocalApplication(storage, operator());
-        const { hasCredentials: hadKeys } = await storage.access.get();
-        const { key: made, token } = await createKey(storage.keys, request, operator());
-        const out = outFor(command);
-        out.note(`key ${made.id} for ${made.app}/${made.agent}: it is shown now and never again`);
-        if (!hadKeys) out.note(await firstKeyNote(storage));
-        out.data({ token, key: shown(made) }, () => token);
-      }),
+      withStore(
+        command,
+        options,
+        async (storage) => {
+          const request = await requestFor(storage, app, options);
+          if (app === LOCAL_APP) await ensureLocalApplication(storage, operator());
+          const { hasCredentials: hadKeys } = await storage.access.get();
+          const { key: made, token } = await createKey(storage.keys, request, operator());
+          const out = outFor(command);
+          out.note(`key ${made.id} for ${made.app}/${made.agent}: it is shown now and never again`);
+          if (!hadKeys) out.note(await firstKeyNote(storage));
+          out.data({ token, key: shown(made) }, () => token);
+        },
+        // Only this application exists without having been created.
+        { create: app === LOCAL_APP },
+      ),
     );
 
   withStoreOptions(key.command("ls [app]"))

@@ -8,14 +8,14 @@ import {
   mintDelegation,
   spendDelegation,
   takeDelegationAcross,
-} from "../../gate/index.js";
-import { type JsonObject, nearest } from "../../protocol/index.js";
-import { Schema, SchemaError } from "../../tool/index.js";
-import { CliError, EXIT, type ExitCode } from "../exit.js";
-import { jsonArguments, shared } from "../options.js";
-import { servedWorkflow } from "../served-workflow.js";
-import { delegationKeys } from "../workflow/keys.js";
-import type { LoadedWorkflow } from "../workflow/load.js";
+} from "../../policy/index.js";
+import { type JsonObject, nearest } from "../../mcp/index.js";
+import { Schema, SchemaError } from "../../mcp/server/index.js";
+import { CliError, EXIT, type ExitCode } from "../../lib/exit.js";
+import { jsonArguments, shared } from "../../runtime/options.js";
+import { servedWorkflow } from "../../runtime/served-workflow.js";
+import { delegationKeys } from "../../runtime/workflow/keys.js";
+import type { LoadedWorkflow } from "../../runtime/workflow/load.js";
 
 interface Narrowing {
   tools?: string[];

@@ -3,10 +3,10 @@
 import type { Command } from "commander";
 import { visible } from "../../telemetry/index.js";
 import { type Difference, PinKeeper } from "../../upstream/index.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor } from "../options.js";
-import { paint } from "../print.js";
-import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor } from "../../runtime/options.js";
+import { paint } from "../../lib/print.js";
+import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
 
 /** Enough of a hash to name one difference among a server's few. */
 const SHOWN = 12;

@@ -19,19 +19,26 @@ import {
   serverRequest,
   suggestPolicy,
   type ToolSummary,
-} from "../../gate/index.js";
+} from "../../policy/index.js";
 import { readSeveral } from "../../ledger/index.js";
-import type { JsonObject } from "../../protocol/index.js";
-import type { Problem } from "../../tool/index.js";
-import { CliError, EXIT } from "../exit.js";
-import { type HostFileOptions, type HostFiles, hostFiles } from "../host-config/files.js";
-import { jsonArguments, outFor } from "../options.js";
-import { effectWord, type Out, paint } from "../print.js";
-import { type Served, type ServedOptions, servedApps, servedBy, withServedOptions } from "../served.js";
-import { schemaProblems, type Voiced, voiced } from "../voices.js";
+import type { JsonObject } from "../../mcp/index.js";
+import type { Problem } from "../../mcp/server/index.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { type HostFileOptions, type HostFiles, hostFiles } from "../../runtime/host/config/files.js";
+import { hostArguments } from "../../runtime/host/arguments.js";
+import { HOST_APP, HOST_TOOLS } from "../../runtime/host/starter-policy.js";
+import { jsonArguments, outFor } from "../../runtime/options.js";
+import { effectWord, type Out, paint } from "../../lib/print.js";
+import {
+  hostApps,
+  type Served,
+  type ServedOptions,
+  servedApps,
+  servedBy,
+  withServedOptions,
+} from "../../runtime/served.js";
+import { schemaProblems, type CheckedTools, voiced } from "../../runtime/checks.js";
 import { addHostPolicyCommands } from "./host-policy.js";
-
-const HOST_TOOLS = new Set(["fs.read", "fs.write", "cmd.run"]);
 
 interface ExplainOptions {
   agent?: string;
@@ -55,7 +62,7 @@ export function addPolicyCommands(program: Command): void {
     .option("--state <folder>", "where that host keeps its ledger")
     .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
       const yaml = yamlPolicy(options);
-      if (yaml) return (await import("../host-config/policy-actions.js")).validatePolicy(command, yaml);
+      if (yaml) return (await import("../../runtime/host/config/policy-actions.js")).validatePolicy(command, yaml);
       await checkPolicies(command, options);
     });
 
@@ -79,16 +86,21 @@ export function addPolicyCommands(program: Command): void {
         command: Command,
       ) => {
         const out = outFor(command);
-        const served = await servedBy(command, { ...options, app: options.app ?? appOf(options.agent) });
-        const { tools } = served;
-        const yaml = yamlPolicy(options) ?? (isHostTool(tool, tools, options) ? hostFiles(options) : undefined);
+        let served = await servedBy(command, { ...options, app: options.app ?? appOf(options.agent) });
+        const isHostCall = isHostTool(tool, served.tools, options);
+        // A host that has not served yet has policy.yaml alone.
+        const isYamlAlone = isHostCall && (hasHostFlag(options) || hostApps(command).length === 0);
+        const yaml = yamlPolicy(options) ?? (isYamlAlone ? hostFiles(options) : undefined);
         if (yaml) {
-          const { explainFor } = await import("../host-config/policy-actions.js");
+          const { explainFor } = await import("../../runtime/host/config/policy-actions.js");
           explainFor(command, yaml, tool, text, options.client);
           return;
         }
+        if (isHostCall) served = await servedBy(command, { ...options, app: HOST_APP });
+        const { tools } = served;
         const set = load(command, served);
-        const request = requestFor(served, tool, jsonArguments(text), options);
+        const args = served.app === HOST_APP ? hostArguments(tool, text) : jsonArguments(text);
+        const request = requestFor(served, tool, args, options);
         const explanation = voiced(tools, request, set.explain(request), await schemaProblems(tools, request));
         const { serverRequest: asks } = request;
         const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
@@ -143,7 +155,8 @@ export function addPolicyCommands(program: Command): void {
         const out = outFor(command);
         const served = await servedBy(command, options);
         const { tools } = served;
-        const [old, now] = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
+        const loaded = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
+        const [old, now] = [served.withChecks(loaded[0]), served.withChecks(loaded[1])];
         const requests: PolicyRequest[] = [];
         for (const file of options.cases ?? []) {
           for (const each of await parseCases(file, readText(file))) requests.push(each.request);
@@ -204,6 +217,10 @@ function yamlPolicy({ policy = [], ...options }: PolicyOptions & HostFileOptions
 /** Nobody said which policy, and no tool that was served has this name: then it is the host's. */
 function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: PolicyOptions): boolean {
   return HOST_TOOLS.has(tool) && policy === undefined && !served.some((each) => each.name === tool);
+}
+
+function hasHostFlag({ state, client }: HostFileOptions & ExplainOptions): boolean {
+  return state !== undefined || client !== undefined;
 }
 
 function load(command: Command, served: Served): PolicySet {
@@ -298,7 +315,7 @@ function requestFor(
   };
 }
 
-function explained({ decision, rules, refusedBy, policy, problems }: Voiced): string {
+function explained({ decision, rules, refusedBy, policy, problems }: CheckedTools): string {
   const lines = [`${effectWord(decision.effect)}${decision.reason === "" ? "" : `: ${decision.reason}`}`];
   if (refusedBy) lines.push(`  refused by the ${refusedBy}; policy alone says ${effectWord(policy.effect)}`);
   for (const { path, message, expected } of problems) {

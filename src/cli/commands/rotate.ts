@@ -13,12 +13,19 @@ import {
   type Storage,
   writeSealKeys,
 } from "../../storage/index.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor, shared } from "../options.js";
-import { statePaths } from "../state.js";
-import { operator, sealerFor, sealKeySource, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
-import { newSharedKey, resealAll, SHARED_KEY } from "../store/sealer.js";
-import { rotateDelegationKeys } from "../workflow/keys.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { statePaths } from "../../runtime/data-directory.js";
+import {
+  operator,
+  sealerFor,
+  sealKeySource,
+  type StoreOptions,
+  withStore,
+  withStoreOptions,
+} from "../../runtime/store/open.js";
+import { resealAll, rotateSharedKey, SHARED_KEY_OVERLAP_MS } from "../../runtime/store/sealer.js";
+import { rotateDelegationKeys } from "../../runtime/workflow/keys.js";
 
 interface SealOptions extends StoreOptions {
   add?: boolean;
@@ -54,13 +61,17 @@ export function addRotateCommands(program: Command): void {
 
   withStoreOptions(rotate.command("request-state-key"))
     .description("replace the key of request states and of messages between replicas, at all replicas")
-    .action((options: StoreOptions, command: Command) =>
+    .option("--at-once", "refuse at once what the old key encrypted, because the key became known")
+    .action((options: StoreOptions & { atOnce?: boolean }, command: Command) =>
       withStore(command, options, async (storage) => {
         const sealer = await sealerFor(storage, command, options);
-        const as = { kind: "token", app: SHARED_KEY.app, name: `${SHARED_KEY.server}/${SHARED_KEY.user}` } as const;
-        await storage.tokens.put(SHARED_KEY, sealer.seal(as, newSharedKey()));
+        await rotateSharedKey(storage, sealer, options.atOnce ? 0 : SHARED_KEY_OVERLAP_MS);
         await storage.feed.announce({ topic: "store", action: "rotate", name: "request-state key", by: operator() });
-        outFor(command).data({ rotated: "request-state key" }, () => "replaced; calls that wait for input begin again");
+        outFor(command).data({ rotated: "request-state key" }, () =>
+          options.atOnce
+            ? "replaced; calls that wait for input begin again"
+            : `replaced; calls that wait for input can be continued for ${SHARED_KEY_OVERLAP_MS / 60_000} minutes`,
+        );
       }),
     );
 

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Command } from "commander";
-import { type HostFileOptions, hostFiles, withHostFiles } from "../host-config/files.js";
-import type { RunOptions } from "../host-config/run.js";
+import { type HostFileOptions, hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
+import type { HostRunOptions } from "../../runtime/host/config/run.js";
 
 export function addRun(program: Command): void {
   withHostFiles(program.command("run <file>"))
@@ -8,8 +8,8 @@ export function addRun(program: Command): void {
     .option("--client <name>", "as this client")
     .option("--timeout-ms <number>", "for one answer", milliseconds, 120_000)
     .option("--log-level <level>", "how much the host says on stderr", "error")
-    .action(async (file: string, options: HostFileOptions & RunOptions, command: Command) => {
-      const { runMessages } = await import("../host-config/run.js");
+    .action(async (file: string, options: HostFileOptions & HostRunOptions, command: Command) => {
+      const { runMessages } = await import("../../runtime/host/config/run.js");
       await runMessages(command, hostFiles(options), file, options);
     });
 }

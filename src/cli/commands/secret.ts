@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { createSealer, loadSealKeys, type Storage } from "../../storage/index.js";
-import { CliError, EXIT } from "../exit.js";
-import { outFor } from "../options.js";
-import { table } from "../print.js";
-import { agreed, secretValue } from "../store/ask.js";
-import { isSharedKey, resealAll, sealedValues } from "../store/sealer.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor } from "../../runtime/options.js";
+import { table } from "../../lib/print.js";
+import { agreed, secretValue } from "../../runtime/store/ask.js";
+import { isSharedKey, resealAll, sealedValues } from "../../runtime/store/sealer.js";
 import {
   allPages,
   noApplication,
@@ -15,7 +15,7 @@ import {
   type StoreOptions,
   withStore,
   withStoreOptions,
-} from "../store/open.js";
+} from "../../runtime/store/open.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 

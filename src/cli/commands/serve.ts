@@ -1,17 +1,13 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { groupOptions } from "../help.js";
 import { closeProcess } from "../../host/index.js";
-import { LOCATION_HELP } from "../archive.js";
-import { hideCommandLine } from "../environment.js";
-import { type ServeApplicationsOptions, serve } from "../gateway/serve.js";
-import { outFor, portNumber, shared } from "../options.js";
-import { connectionCount, listenAddress, megabytes, poolSize } from "../serve-limits.js";
-import { keepDays, keepSize } from "../gateway/retention.js";
-
-function seconds(text: string): number {
-  const value = Number(text);
-  if (Number.isFinite(value) && value >= 0 && value <= 3_600) return value;
-  throw new InvalidArgumentError("write a number of seconds from 0 to 3600");
-}
+import { LOCATION_HELP } from "../../runtime/archive.js";
+import { hideCommandLine } from "../../runtime/environment.js";
+import { rememberDataDirectory } from "../../runtime/find-data-directory.js";
+import { type ServeApplicationsOptions, serve } from "../../runtime/serve.js";
+import { outFor, portNumber, seconds, shared } from "../../runtime/options.js";
+import { connectionCount, listenAddress, megabytes, poolSize } from "../../runtime/serve-limits.js";
+import { keepDays, keepSize } from "../../runtime/retention.js";
 
 function workerCount(text: string): number {
   const value = Number(text);
@@ -27,8 +23,19 @@ function callCount(text: string): number {
 
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical"];
 
+const GROUPS = {
+  "Listen:": "host port tcp-port ws-port stdio allow-host allow-origin public-url address-connections workers",
+  "Decide:": "policy observe read-only modules app workflow trust-gateway allow-private documentation-url",
+  "Identify callers:": "local-access no-local-access oauth",
+  "Approve:": "challenge-wait approval-webhook admin-port admin-host admin-url",
+  "Record:": "ledger keep-arguments outcomes no-compress-ledger archive keep-days keep-size publish log-level",
+  "Store:": "storage storage-connections storage-listen seal-key replica",
+  "Limits:":
+    "memory-budget queue-deadline max-calls max-app-calls max-agent-calls idle-stop shutdown-delay shutdown-timeout",
+};
+
 export function addServe(program: Command): void {
-  program
+  const command = program
     .command("serve [module]")
     .description("serve tools behind the gate: a module that exports a server, or the demonstration")
     .option("--host <address>", "address to listen on", "127.0.0.1")
@@ -38,7 +45,7 @@ export function addServe(program: Command): void {
     .option("--tcp-port <number>", "also serve newline-delimited JSON on TCP", portNumber)
     .option("--ws-port <number>", "also serve WebSocket", portNumber)
     .option("--stdio", "serve on stdin and stdout instead of HTTP")
-    .option("--policy <path...>", "policy files or folders (default: the working folder's)")
+    .option("--policy <path...>", "policy files or directories (default: those of the data directory)")
     .option("--observe", "decide and record, but enforce nothing of the policy")
     .option("--keep-arguments", "keep arguments in the ledger, for replay and policy suggest")
     .option("--read-only <tool...>", "tools whose decision need not wait for the disk")
@@ -93,7 +100,10 @@ export function addServe(program: Command): void {
       ).env("PORTCULLIS_SEAL_KEY_SOURCE"),
     )
     .option("--app <name>", "the application of local callers")
-    .option("--modules <names>", "core modules to load, by commas; an empty text for none")
+    .option(
+      "--modules <names>",
+      "tool modules to load, by commas: built-in names and files such as ./mine.mjs; an empty text for none",
+    )
     .option(
       "--allow-private <host...>",
       "private hosts, HOST:PORT and ranges that may be reached beyond those of servers",
@@ -131,14 +141,23 @@ export function addServe(program: Command): void {
     .option("--max-calls <number>", "calls in flight in this process (default 4096)", callCount)
     .option("--max-app-calls <number>", "calls in flight of one application (default 2048)", callCount)
     .option("--max-agent-calls <number>", "calls in flight of one agent (default 1024)", callCount)
-    .option("--log-level <level>", `one of ${LEVELS.join(", ")}`, "notice")
+    .option(
+      "--queue-deadline <ms>",
+      "refuse requests that waited longer than this for their turn (default 5000)",
+      callCount,
+    )
+    .addOption(
+      new Option("--log-level <level>", "the least severe messages that are logged").choices(LEVELS).default("notice"),
+    )
     .action(async (module: string | undefined, options: ServeApplicationsOptions, command: Command) => {
       closeProcess();
       hideCommandLine();
       const { dir } = shared(command);
+      rememberDataDirectory(dir);
       const out = outFor(command);
       await serve(dir, module, options, out);
     });
+  groupOptions(command, GROUPS);
 }
 
 function webUrl(text: string): string {

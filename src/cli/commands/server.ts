@@ -1,11 +1,11 @@
+import { sandboxText } from "../../runtime/server-sandbox.js";
 import type { Command } from "commander";
-import type { ServerProtections } from "../../host/index.js";
 import { visible } from "../../telemetry/index.js";
-import { askAdmin, withAdmin } from "../admin-client.js";
-import { CliError, EXIT } from "../exit.js";
-import type { ServerFacts } from "../gateway/server-facts.js";
-import { outFor } from "../options.js";
-import { paint, table } from "../print.js";
+import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import type { ServerFacts } from "../../runtime/server-facts.js";
+import { outFor } from "../../runtime/options.js";
+import { paint, table } from "../../lib/print.js";
 
 export function addServerCommands(program: Command): void {
   const server = program.command("server").description("the servers behind a running gateway: how they are");
@@ -48,14 +48,6 @@ export function addServerCommands(program: Command): void {
 
 async function factsOf(command: Command, admin: string | undefined): Promise<readonly ServerFacts[]> {
   return ((await askAdmin(command, admin, "/v1/servers")) as { servers: ServerFacts[] }).servers;
-}
-
-/** `sandboxText` states what is in force, and first of all when nothing is. */
-export function sandboxText({ mode, files, processes, user, seccomp }: ServerProtections): string {
-  if (mode === "off") return "OFF: the server has every right of the gateway's user";
-  if (files === "none") return `NONE (${mode}): the server has every right of the gateway's user`;
-  const as = user === "same" ? "the gateway's user" : `user ${user}`;
-  return `${mode}: files by ${files}, processes by ${processes}, ${as}, ${seccomp ? "seccomp" : "no seccomp"}`;
 }
 
 function stateWord({ state, circuit }: ServerFacts): string {

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import type { Command } from "commander";
-import { CliError } from "../exit.js";
-import { outFor, shared } from "../options.js";
-import { statePaths } from "../state.js";
-import { agreed } from "../store/ask.js";
-import { backUpBeforeMigration, type StoreOptions, withStore, withStoreOptions } from "../store/open.js";
+import { CliError } from "../../lib/exit.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { statePaths } from "../../runtime/data-directory.js";
+import { agreed } from "../../runtime/store/ask.js";
+import { backUpBeforeMigration, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
 
 /** Gateways that were heard of so recently are running. */
 const ALIVE_MS = 20_000;

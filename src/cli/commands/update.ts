@@ -1,13 +1,13 @@
 // `portcullis update`: the next signed release, or back to the one before.
 
 import type { Command } from "commander";
-import { CliError, EXIT } from "../exit.js";
-import { currentVersion, type Home } from "../install/home.js";
-import { withLock } from "../install/lock.js";
-import { bringIn, look, rollBack } from "../install/operations.js";
-import { addInstallOptions, homeFor, type InstallOptions, sourceFor } from "../install/request.js";
-import { compareVersions } from "../install/version.js";
-import { outFor } from "../options.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { currentVersion, type Home } from "../../integrations/install/home.js";
+import { withLock } from "../../integrations/install/lock.js";
+import { bringIn, look, rollBack } from "../../integrations/install/operations.js";
+import { addInstallOptions, homeFor, type InstallOptions, sourceFor } from "../../integrations/install/request.js";
+import { compareVersions } from "../../integrations/install/version.js";
+import { outFor } from "../../runtime/options.js";
 
 interface UpdateOptions extends InstallOptions {
   check?: boolean;

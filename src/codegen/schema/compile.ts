@@ -1,12 +1,12 @@
 // A schema becomes nodes in a table. References become edges, dialects one form. Every keyword ends as a field of a
 // node or as a report; none is lost on the way.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { CodegenLimits } from "../limits.js";
 import type { Reports } from "../report.js";
 import { SchemaDocument } from "./document.js";
 import { formatCheck } from "./formats.js";
-import type { About, Node, NodeId, NodeTable, Pattern, TypeName } from "./node.js";
+import { type About, type Node, type NodeId, type NodeTable, type Pattern, type TypeName, ONE_SCHEMA } from "./node.js";
 
 const TYPES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 const SILENT = new Set(
@@ -24,17 +24,6 @@ const COUNTS = [
   "maxItems",
   "minContains",
   "maxContains",
-] as const;
-const ONE_SCHEMA = [
-  "additionalProperties",
-  "unevaluatedProperties",
-  "propertyNames",
-  "unevaluatedItems",
-  "contains",
-  "not",
-  "if",
-  "then",
-  "else",
 ] as const;
 const LISTS = { anyOf: "any", oneOf: "one" } as const;
 

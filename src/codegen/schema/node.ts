@@ -1,4 +1,4 @@
-import type { JsonValue } from "../../protocol/index.js";
+import type { JsonValue } from "../../mcp/index.js";
 
 export type TypeName = "null" | "boolean" | "integer" | "number" | "string" | "array" | "object";
 
@@ -98,3 +98,16 @@ export interface NodeTable {
   readonly nodes: Node[];
   readonly patterns: Pattern[];
 }
+
+/** Keywords with one schema that keep their names as fields of a node. */
+export const ONE_SCHEMA = [
+  "additionalProperties",
+  "unevaluatedProperties",
+  "propertyNames",
+  "unevaluatedItems",
+  "contains",
+  "not",
+  "if",
+  "then",
+  "else",
+] as const;

@@ -1,7 +1,7 @@
 // From nodes to types. Everything that must hold together is merged, alternatives become unions, `null` is split off,
 // and whatever stands in a circle gets a name.
 
-import type { JsonPrimitive, JsonValue } from "../../protocol/index.js";
+import type { JsonPrimitive, JsonValue } from "../../mcp/index.js";
 import type { CodegenLimits } from "../limits.js";
 import { type Names, pascal } from "../names.js";
 import type { Reports } from "../report.js";

@@ -1,6 +1,6 @@
 // What several nodes that must all hold say together, as far as types can tell.
 
-import type { JsonValue } from "../../protocol/index.js";
+import type { JsonValue } from "../../mcp/index.js";
 import { equalityKey } from "../schema/compile.js";
 import type { Node, NodeId, TypeName } from "../schema/node.js";
 

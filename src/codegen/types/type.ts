@@ -1,7 +1,7 @@
 // The types that all targets are written from. INVARIANT: a type holds every value that its nodes accept, and may hold
 // more; the nodes decide what is accepted. That is why a target may widen a type, but never narrow it.
 
-import type { JsonPrimitive } from "../../protocol/index.js";
+import type { JsonPrimitive } from "../../mcp/index.js";
 import type { NodeId, TypeName } from "../schema/node.js";
 
 export type Type =

@@ -1,14 +1,12 @@
 // What a downstream server answered, in the form in which it goes on: results, errors, and requests in place of a
 // result. A server never speaks for this gateway, and what it asks of a person is decided, in whichever form it asks.
 
-import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
-import type { InputRequest } from "../../tool/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import type { InputRequest } from "../../mcp/server/index.js";
 import type { QuestionMethod, UpstreamAnswer } from "../../upstream/index.js";
-import { isOwnMeta } from "../forward.js";
-import type { RunContext } from "../run-context.js";
-import { RawResult } from "../types.js";
+import { isOwnMeta, type RunContext, RawResult } from "../../pipeline/index.js";
 import { renameContents, renameUris } from "./names.js";
-import type { Link } from "./relay.js";
+import type { RelayUpstream } from "./relay.js";
 
 const MAX_INPUT_REQUESTS = 64;
 const QUESTIONS: ReadonlySet<string> = new Set<QuestionMethod>([
@@ -58,7 +56,7 @@ export function withoutOwnMeta<T extends object>(value: T): T {
 }
 
 export function passedOn(
-  link: Link,
+  link: RelayUpstream,
   method: string,
   answer: UpstreamAnswer & { kind: "result" },
 ): JsonObject | RawResult {
@@ -83,7 +81,7 @@ const MISSING_CAPABILITY = -32021;
 const URL_ELICITATION_REQUIRED = -32042;
 
 export async function refusedBy(
-  link: Link,
+  link: RelayUpstream,
   { error }: UpstreamAnswer & { kind: "error" },
   context: RunContext,
 ): Promise<Fault> {

@@ -1,8 +1,8 @@
 // What one application has: its own tools and those of its downstream servers, under the names its callers use.
 
-import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import {
-  type Change,
+  type ListChange,
   type CompiledDefinition,
   compileDefinition,
   definitionHash,
@@ -18,12 +18,12 @@ import {
   type Tool,
   type ToolDefinition,
   UriTemplate,
-} from "../../tool/index.js";
+} from "../../mcp/server/index.js";
 import type { Catalogue, ExpectedDefinition } from "../../upstream/index.js";
-import type { Relayed } from "../types.js";
+import type { Relayed } from "../../pipeline/index.js";
 import { withoutOwnMeta } from "./answers.js";
 import { MAX_SHORT, type ShortNames, shortNamesOf } from "./names.js";
-import { type HeadersFor, type Link, relayPrompt, relayResource, relayTool } from "./relay.js";
+import { type HeadersFor, type RelayUpstream, relayPrompt, relayResource, relayTool } from "./relay.js";
 
 /** What the operator says of a server's tools. */
 export interface ServerTerms {
@@ -35,19 +35,23 @@ export interface ServerTerms {
 }
 
 interface Section extends InstructionPart {
-  readonly link: Link;
+  readonly link: RelayUpstream;
   readonly tools: Tool[];
   readonly resources: Resource[];
   readonly templates: ResourceTemplate[];
   readonly prompts: Prompt[];
   readonly instructions: string;
   readonly readOnly: readonly string[];
+  /** The operator routes prefixes to this server, so that its own names decide nothing. */
+  readonly isRouted: boolean;
 }
 
 export type RelayedTool = Tool & { readonly relayed: Relayed };
 
 /** MCP's rule for the name of a tool; anything else could pass for something it is not. */
-const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
+const ROUTED_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
+/** `core.*` is left to the gateway's own tools and to servers that the operator routes it to. */
+const TOOL_NAME = /^(?!core\.)[A-Za-z0-9_./-]{1,128}$/;
 
 /** A server in this process, such as a module of `portcullis serve MODULE`. */
 export interface InProcessServer {
@@ -75,8 +79,8 @@ export class AppCatalogue implements ServerDefinition {
   /** By a tool's name: what clients that take no dots or long names see. */
   readonly #shown = new Map<string, string>();
   readonly #sections = new Map<string, Section>();
-  readonly #listeners = new Set<(change: Change) => void>();
-  readonly #shortNames: boolean;
+  readonly #listeners = new Set<(change: ListChange) => void>();
+  #shortNames: boolean;
 
   constructor(info: Implementation, local: readonly Tool[], shortNames = false, inProcess?: InProcessServer) {
     this.info = inProcess?.server.info ?? info;
@@ -95,17 +99,17 @@ export class AppCatalogue implements ServerDefinition {
     this.#stop();
   }
 
-  onChange(listener: (change: Change) => void): () => void {
+  onChange(listener: (change: ListChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  announce(change: Change): void {
+  announce(change: ListChange): void {
     for (const listener of this.#listeners) listener(change);
   }
 
   /** Made in slices; `isWanted` says in the end whether the server is still one of the application's. */
-  async put(link: Link, offered: Catalogue, terms: ServerTerms, isWanted: () => boolean): Promise<void> {
+  async put(link: RelayUpstream, offered: Catalogue, terms: ServerTerms, isWanted: () => boolean): Promise<void> {
     const section = await sectionOf(link, offered, terms);
     if (!isWanted()) return;
     this.#sections.set(link.server, section);
@@ -114,6 +118,13 @@ export class AppCatalogue implements ServerDefinition {
 
   setLocal(tools: readonly Tool[]): void {
     this.#local = tools;
+    this.#changed();
+  }
+
+  /** Whether lists show names without dots; callers are notified when it changes. */
+  setShortNames(isShort: boolean): void {
+    if (this.#shortNames === isShort) return;
+    this.#shortNames = isShort;
     this.#changed();
   }
 
@@ -132,7 +143,7 @@ export class AppCatalogue implements ServerDefinition {
   }
 
   /** Which server a resource is of, to follow its changes. */
-  ownerOf(uri: string): { link: Link; raw: string } | undefined {
+  ownerOf(uri: string): { link: RelayUpstream; raw: string } | undefined {
     for (const { link } of this.#sections.values()) {
       const raw = link.namespace.rawUri(uri);
       if (raw !== undefined) return { link, raw };
@@ -156,7 +167,8 @@ export class AppCatalogue implements ServerDefinition {
     const sections = [...this.#sections.values()].sort((a, b) => (a.link.server < b.link.server ? -1 : 1));
     for (const section of sections) {
       const { server } = section.link;
-      this.#add(server, section.tools, this.tools, (tool) => tool.definition.name, TOOL_NAME);
+      const allowed = section.isRouted ? ROUTED_NAME : TOOL_NAME;
+      this.#add(server, section.tools, this.tools, (tool) => tool.definition.name, allowed);
       this.#add(server, section.prompts, this.prompts, (prompt) => prompt.definition.name);
       this.#add(server, section.resources, this.resources, (resource) => resource.definition.uri);
       this.templates.push(...section.templates);
@@ -222,14 +234,14 @@ export class AppCatalogue implements ServerDefinition {
   }
 }
 
-/** `core.*` is the gateway's own, whether this application has the tool or not. */
 function refusal(name: string, taken: ReadonlyMap<string, unknown>, allowed: RegExp | undefined): string {
-  if (allowed && !allowed.test(name)) return "not a name MCP allows";
-  if (allowed && name.startsWith("core.")) return "core.* is the gateway's own";
+  if (allowed && !allowed.test(name)) {
+    return name.startsWith("core.") ? "core.* needs a route of the operator" : "not a name MCP allows";
+  }
   return taken.has(name) ? "the name is taken" : "";
 }
 
-async function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Promise<Section> {
+async function sectionOf(link: RelayUpstream, offered: Catalogue, terms: ServerTerms): Promise<Section> {
   const tools: Tool[] = [];
   const readOnly: string[] = [];
   const resources: Resource[] = [];
@@ -255,7 +267,8 @@ async function sectionOf(link: Link, offered: Catalogue, terms: ServerTerms): Pr
     if (typeof each.name === "string") prompts.push(promptOf(link, each as unknown as PromptDefinition));
   });
   const instructions = offered.instructions ? `# ${link.server}\n\n${offered.instructions}` : "";
-  return { link, tools, readOnly, resources, templates, prompts, instructions };
+  const isRouted = terms.routes.length > 0;
+  return { link, tools, readOnly, resources, templates, prompts, instructions, isRouted };
 }
 
 /** Names are cut and hashed once for each tool, not each time the catalogue is put together. */
@@ -276,7 +289,7 @@ function inProcessPart({ server }: InProcessServer): InstructionPart {
 }
 
 /** Under its server's prefix, or under the routes that lead to the server. */
-function namesOf(link: Link, terms: ServerTerms, name: string): [string, string][] {
+function namesOf(link: RelayUpstream, terms: ServerTerms, name: string): [string, string][] {
   if (terms.routes.length === 0) return [[link.namespace.name(name), name]];
   return terms.routes.flatMap(({ prefix, strip }): [string, string][] => {
     if (strip) return [[`${prefix}.${name}`, name]];
@@ -286,7 +299,13 @@ function namesOf(link: Link, terms: ServerTerms, name: string): [string, string]
 
 const VALID = { ok: true } as const;
 
-function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string, terms: ServerTerms): RelayedTool {
+function toolOf(
+  link: RelayUpstream,
+  offered: JsonObject,
+  canonical: string,
+  raw: string,
+  terms: ServerTerms,
+): RelayedTool {
   const definition = { ...withoutOwnMeta(offered), name: canonical } as unknown as ToolDefinition;
   // Servers may offer thousands; the schema of one is compiled when it is first called.
   let compiled: CompiledDefinition | undefined;
@@ -306,10 +325,23 @@ function toolOf(link: Link, offered: JsonObject, canonical: string, raw: string,
     run: () => Promise.reject(new Error("a relayed tool runs elsewhere")),
     noGuardrailRequired: terms.noGuardrail(raw),
     ...(terms.timeoutMs === undefined ? {} : { timeoutMs: terms.timeoutMs }),
-    tags: [],
+    tags: hintTags(offered.annotations),
     metadata: {},
     relayed: relayTool({ link, expects: expecting("tool", raw, offered) }, raw, headersOf(offered.inputSchema)),
   };
+}
+
+/**
+ * What a server declares about its tool, for rules: `resource.tags.contains("hint:readOnly")`. A server sets no other tag,
+ * so that rules can tell its declarations from an operator's.
+ */
+function hintTags(annotations: JsonValue | undefined): string[] {
+  if (!isJsonObject(annotations)) return [];
+  const { readOnlyHint, destructiveHint } = annotations;
+  return [
+    ...(readOnlyHint === true ? ["hint:readOnly"] : readOnlyHint === false ? ["hint:writes"] : []),
+    ...(destructiveHint === true ? ["hint:destructive"] : []),
+  ];
 }
 
 /** What the server has to list for a call to be sent: the very definition that callers are shown. */
@@ -343,7 +375,7 @@ function headerText(value: string): string {
   return isPlain ? value : `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
 }
 
-function resourceOf(link: Link, offered: ResourceDefinition): Resource & { readonly relayed: Relayed } {
+function resourceOf(link: RelayUpstream, offered: ResourceDefinition): Resource & { readonly relayed: Relayed } {
   return {
     definition: { ...withoutOwnMeta(offered), uri: link.namespace.uri(offered.uri) },
     read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
@@ -352,7 +384,7 @@ function resourceOf(link: Link, offered: ResourceDefinition): Resource & { reado
   };
 }
 
-function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTemplate[] {
+function templateOf(link: RelayUpstream, offered: ResourceTemplateDefinition): ResourceTemplate[] {
   let template: UriTemplate;
   try {
     template = new UriTemplate(offered.uriTemplate);
@@ -375,7 +407,7 @@ function templateOf(link: Link, offered: ResourceTemplateDefinition): ResourceTe
   return [matched];
 }
 
-function promptOf(link: Link, offered: PromptDefinition): Prompt & { readonly relayed: Relayed } {
+function promptOf(link: RelayUpstream, offered: PromptDefinition): Prompt & { readonly relayed: Relayed } {
   const { arguments: asked, ...rest } = withoutOwnMeta(offered);
   // A server may send anything; what is no list of arguments is none.
   const args = Array.isArray(asked) ? asked.filter((each) => isJsonObject(each) && typeof each.name === "string") : [];

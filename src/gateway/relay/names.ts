@@ -2,7 +2,7 @@
 // prefix, and so nothing a server says can take the place of another server's tool.
 
 import { createHash } from "node:crypto";
-import { isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 
 /** What every client can take as the name of a tool. */
 const SHORT_NAME = /^[A-Za-z0-9_-]{1,64}$/;

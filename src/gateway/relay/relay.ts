@@ -2,9 +2,9 @@
 // it came where it may be. The two sides may speak revisions of different eras: questions are turned from one form
 // into the other here.
 
-import { canonicalize, intentForwarded, type Principal } from "../../gate/index.js";
-import { Fault, type JsonObject, type JsonValue } from "../../protocol/index.js";
-import type { InputRequest, LogLevel } from "../../tool/index.js";
+import { canonicalize, intentForwarded, type Principal } from "../../policy/index.js";
+import { Fault, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import type { InputRequest, LogLevel } from "../../mcp/server/index.js";
 import type {
   CallHooks,
   ExpectedDefinition,
@@ -14,18 +14,28 @@ import type {
   UpstreamCall,
 } from "../../upstream/index.js";
 import { capabilitiesForServers } from "../client-capabilities.js";
-import type { Forwards } from "../forward.js";
-import { isLogLevel } from "../log-levels.js";
-import { InputRequired, type RunContext } from "../run-context.js";
-import type { RawResult, Relayed } from "../types.js";
+import {
+  type Forwards,
+  isLogLevel,
+  InputRequired,
+  type RunContext,
+  type RawResult,
+  type Relayed,
+} from "../../pipeline/index.js";
 import { passedOn, questionsIn, refusedBy } from "./answers.js";
 import type { Namespace } from "./names.js";
-import type { Elsewhere } from "./elsewhere.js";
-import { callIsOver, Exchange, type Parked, type Speaker, type Turn } from "./parked.js";
+import type { RemoteCalls } from "./remote.js";
+import {
+  callIsOver,
+  SuspendedExchange,
+  type SuspendedCalls,
+  type Speaker,
+  type SuspendedTurn,
+} from "./suspended-calls.js";
 import type { ResourceCache } from "./resource-cache.js";
 
 /** One downstream server of one application. */
-export interface Link {
+export interface RelayUpstream {
   readonly server: string;
   readonly binding: string;
   /** Where a server knows its users, each has a connection of their own. */
@@ -33,9 +43,9 @@ export interface Link {
   readonly namespace: Namespace;
   /** Fields beside the arguments that the operator lets through to it. */
   readonly forwards: Forwards;
-  readonly parked: Parked;
+  readonly suspended: SuspendedCalls;
   /** Other replicas, where calls may wait as well. */
-  readonly elsewhere: Elsewhere | undefined;
+  readonly remote: RemoteCalls | undefined;
   readonly cache: ResourceCache;
 }
 
@@ -56,7 +66,7 @@ interface Outgoing extends Destination {
 
 /** Where a call goes: nothing is sent to a server that lists another definition than the one that was decided for. */
 export interface RelayTarget {
-  readonly link: Link;
+  readonly link: RelayUpstream;
   readonly expects: ExpectedDefinition;
 }
 
@@ -107,14 +117,14 @@ function relayed({ link, expects }: RelayTarget, outgoing: (context: RunContext)
 /** What travels in our sealed `requestState` for a downstream call. */
 interface RelayState {
   /** A call that waits… */
-  readonly parked?: string;
+  readonly suspended?: string;
   /** …at this replica, where there are several… */
   readonly at?: string;
   /** …or the server's own state. */
   readonly state?: JsonValue;
 }
 
-async function relay(link: Link, outgoing: Outgoing, context: RunContext): Promise<JsonObject | RawResult> {
+async function relay(link: RelayUpstream, outgoing: Outgoing, context: RunContext): Promise<JsonObject | RawResult> {
   const before = (context.state ?? {}) as RelayState;
   const lacks: Lacks = { fault: undefined };
   const { principal } = context.grant;
@@ -135,17 +145,17 @@ interface Lacks {
 }
 
 async function answered(
-  link: Link,
+  link: RelayUpstream,
   outgoing: Outgoing,
   context: RunContext,
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
   const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
-  if (before.parked !== undefined || asksLater) {
+  if (before.suspended !== undefined || asksLater) {
     const answer =
-      before.parked !== undefined
-        ? await resumed(link, context, before.parked, before.at)
+      before.suspended !== undefined
+        ? await resumed(link, context, before.suspended, before.at)
         : await firstTurn(link, outgoing, context, before, lacks);
     const asked = questionsIn(answer);
     if (!asked) return answer;
@@ -194,14 +204,17 @@ function neverLeft(error: unknown): boolean {
 }
 
 async function firstTurn(
-  link: Link,
+  link: RelayUpstream,
   outgoing: Outgoing,
   context: RunContext,
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
   const { argumentsText } = context.grant.intent;
-  const exchange = new Exchange(2 * argumentsText.length, context.gateway.retained.of(context.grant.principal));
+  const exchange = new SuspendedExchange(
+    2 * argumentsText.length,
+    context.gateway.retained.of(context.grant.principal),
+  );
   exchange.attach(context);
   const ask = (method: QuestionMethod, params: JsonObject): Promise<JsonObject> =>
     context.askThrough(
@@ -219,29 +232,34 @@ async function firstTurn(
   const call = callOf(outgoing, context, before, responses, hooks);
   const upstream = link.upstream(context.grant.principal);
   exchange.begin(() => begun(context, upstream, { ...call, cancel: exchange.cancel }));
-  return turned(link, exchange, await exchange.next(link.parked.newId()));
+  return turned(link, exchange, await exchange.next(link.suspended.newId()));
 }
 
-async function resumed(link: Link, context: RunContext, id: string, at: string | undefined): Promise<UpstreamAnswer> {
-  const { elsewhere } = link;
-  if (at !== undefined && at !== elsewhere?.here) {
-    if (!elsewhere) throw callIsOver();
+async function resumed(
+  link: RelayUpstream,
+  context: RunContext,
+  id: string,
+  at: string | undefined,
+): Promise<UpstreamAnswer> {
+  const { remote } = link;
+  if (at !== undefined && at !== remote?.here) {
+    if (!remote) throw callIsOver();
     const by = { speaker: context, agent: context.agent };
-    const turn = await elsewhere.resume(at, id, context.round.responses, by);
+    const turn = await remote.resume(at, id, context.round.responses, by);
     if ("answer" in turn) return turn.answer;
-    throw new InputRequired(turn.questions, { parked: turn.id, at }, {});
+    throw new InputRequired(turn.questions, { suspended: turn.id, at }, {});
   }
-  const exchange = link.parked.take(id);
+  const exchange = link.suspended.take(id);
   exchange.attach(context);
   exchange.take(context.round.responses);
   return turned(link, exchange, await exchange.next(id));
 }
 
-function turned(link: Link, exchange: Exchange, turn: Turn): UpstreamAnswer {
+function turned(link: RelayUpstream, exchange: SuspendedExchange, turn: SuspendedTurn): UpstreamAnswer {
   if ("answer" in turn) return turn.answer;
-  link.parked.put(turn.id, exchange);
-  const at = link.elsewhere?.here;
-  throw new InputRequired(turn.questions, { parked: turn.id, ...(at === undefined ? {} : { at }) }, {});
+  link.suspended.put(turn.id, exchange);
+  const at = link.remote?.here;
+  throw new InputRequired(turn.questions, { suspended: turn.id, ...(at === undefined ? {} : { at }) }, {});
 }
 
 function canBeAsked(capabilities: JsonObject): boolean {
@@ -254,7 +272,7 @@ function hooksFor(
   context: RunContext,
   lacks: Lacks,
   ask: (method: QuestionMethod, params: JsonObject) => Promise<JsonObject>,
-  exchange?: Exchange,
+  exchange?: SuspendedExchange,
 ): CallHooks {
   // Of several rounds, the one under way speaks for the call.
   const current = (): Speaker | undefined => (exchange ? exchange.speaker : context);
@@ -304,7 +322,7 @@ function callOf(
     method: outgoing.method,
     params: `{${inside}}`,
     ...(meta === undefined ? {} : { meta }),
-    trace: { traceparent: proposal.span.traceparent },
+    trace: { traceparent: proposal.span.serverTraceparent },
     name: outgoing.name,
     ...(outgoing.headers ? { headers: outgoing.headers } : {}),
     capabilities: capabilitiesText(context.clientCapabilities),

@@ -1,8 +1,8 @@
 // What was read a moment ago, for as long as its server (or the operator, for servers that cannot say) allows. Every
 // read is decided and recorded as before; only the way to the server is saved.
 
-import type { Principal } from "../../gate/index.js";
-import { type ByteBudget, Charge, type JsonObject } from "../../protocol/index.js";
+import type { Principal } from "../../policy/index.js";
+import { type ByteBudget, Charge, type JsonObject, parsedBytes, valuesIn } from "../../mcp/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
 type Result = UpstreamAnswer & { readonly kind: "result" };
@@ -74,8 +74,8 @@ export class ResourceCache {
 }
 
 /** The text, and what was parsed of it. */
-function costOf({ text }: Result): number {
-  return 2 * text.length;
+function costOf({ text, values = valuesIn(text) }: Result): number {
+  return text.length + parsedBytes(text.length, values);
 }
 
 function ttlOf({ ttlMs }: JsonObject): number | undefined {

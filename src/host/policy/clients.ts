@@ -1,14 +1,20 @@
 // Profiles per client: the same policy with something taken away. Whatever would add is an error at load.
 
-import { isWithin, type Place, type Zone } from "../jail/index.js";
-import type { Path } from "../../protocol/index.js";
-import type { Report } from "./command.js";
+import { isWithin, type LocatedPlace, type Zone } from "../paths/index.js";
+import type { Path } from "../../mcp/index.js";
+import type { CommandReport } from "./command.js";
 import type { ClientDocument } from "./document.js";
 import { policyHash } from "./hash.js";
 import { findPlace, type PlaceFacts } from "./places.js";
 import type { Command, Policy } from "./policy.js";
 
-export function narrow(base: Policy, client: ClientDocument, path: Path, facts: PlaceFacts, report: Report): Policy {
+export function narrow(
+  base: Policy,
+  client: ClientDocument,
+  path: Path,
+  facts: PlaceFacts,
+  report: CommandReport,
+): Policy {
   const roots = client.allowedRoots?.flatMap((text, i) =>
     below(text, base.roots, facts, (message) =>
       report([...path, "allowedRoots", i], message, "name a folder inside one of the policy's allowedRoots"),
@@ -78,10 +84,10 @@ function meet(a: Rule, b: Rule): Rule {
 
 function below(
   text: string,
-  around: readonly Place[],
+  around: readonly LocatedPlace[],
   facts: PlaceFacts,
   complain: (message: string) => void,
-): Place[] {
+): LocatedPlace[] {
   const found = findPlace(text, facts);
   if (found.kind === "foreign") return [];
   if (found.kind === "problem") {
@@ -93,7 +99,7 @@ function below(
   return [];
 }
 
-function tighten(rule: Rule, place: Place, zones: readonly Zone[], path: Path, report: Report): Zone[] {
+function tighten(rule: Rule, place: LocatedPlace, zones: readonly Zone[], path: Path, report: CommandReport): Zone[] {
   const outer = zones
     .filter((zone) => isWithin(place.path, zone.path))
     .sort((a, b) => b.path.length - a.path.length)[0];

@@ -2,7 +2,7 @@
 // file; what of a rule cannot be said that way is not left to the command's good will: it cannot write there at all.
 
 import { basename } from "node:path";
-import { isWithin, type Zone } from "../jail/index.js";
+import { isWithin, type Zone } from "../paths/index.js";
 import type { Command } from "./policy.js";
 
 /** "This folder but none below it" and "replace but never create" hold for fs.write only. */

@@ -1,16 +1,16 @@
 // One catalog entry, from the document to what is used at run time.
 
 import { resolve } from "node:path";
-import { isWithin, type Zone } from "../jail/index.js";
+import { isWithin, type Zone } from "../paths/index.js";
 import { type Profile, profiles } from "../profiles/index.js";
-import type { Path } from "../../protocol/index.js";
+import type { Path } from "../../mcp/index.js";
 import type { CommandDocument, LimitsDocument, PolicyDocument, SandboxMode } from "./document.js";
 import { type Executable, findExecutable } from "./executable.js";
-import { compilePattern, type Pattern } from "./patterns.js";
+import { compileArgumentPattern, type ArgumentPattern } from "./patterns.js";
 import { findPlace, type PlaceFacts, realPathOf } from "./places.js";
 import type { Command, ProcessLimits } from "./policy.js";
 
-export type Report = (path: Path, message: string, remedy: string) => void;
+export type CommandReport = (path: Path, message: string, remedy: string) => void;
 
 export interface CommandContext {
   readonly document: PolicyDocument;
@@ -31,7 +31,7 @@ export function compileCommand(
   entry: CommandDocument,
   path: Path,
   context: CommandContext,
-  report: Report,
+  report: CommandReport,
 ): Command | undefined {
   const profile = entry.profile === undefined ? undefined : profiles[entry.profile];
   const executable = compileExecutable(entry, profile, path, context, report);
@@ -75,7 +75,7 @@ function compileExecutable(
   profile: Profile | undefined,
   path: Path,
   context: CommandContext,
-  report: Report,
+  report: CommandReport,
 ): Executable | undefined {
   const written = entry.exec ?? profile?.name;
   if (written === undefined) {
@@ -104,10 +104,10 @@ function compileExecutable(
   return found;
 }
 
-function compilePatterns(entry: CommandDocument, path: Path, report: Report): Pattern[] {
-  const compiled: Pattern[] = [];
+function compilePatterns(entry: CommandDocument, path: Path, report: CommandReport): ArgumentPattern[] {
+  const compiled: ArgumentPattern[] = [];
   for (const [i, { value }] of (entry.args?.patterns ?? []).entries()) {
-    const result = compilePattern(value);
+    const result = compileArgumentPattern(value);
     if ("error" in result) {
       report([...path, "args", "patterns", i, "value"], result.error, "correct the regular expression");
     } else {
@@ -117,7 +117,12 @@ function compilePatterns(entry: CommandDocument, path: Path, report: Report): Pa
   return compiled;
 }
 
-function checkEnvironment(entry: CommandDocument, profile: Profile | undefined, path: Path, report: Report): void {
+function checkEnvironment(
+  entry: CommandDocument,
+  profile: Profile | undefined,
+  path: Path,
+  report: CommandReport,
+): void {
   for (const [i, name] of entry.envAllowlist.entries()) {
     const at = [...path, "envAllowlist", i];
     if (profile !== undefined && Object.hasOwn(profile.env, name)) {
@@ -139,7 +144,7 @@ function compileSandbox(
   profile: Profile | undefined,
   path: Path,
   general: SandboxMode,
-  report: Report,
+  report: CommandReport,
 ): SandboxMode {
   const mode = entry.sandbox ?? general;
   if (STRICTNESS[mode] < STRICTNESS[general]) {
@@ -152,7 +157,7 @@ function compileSandbox(
   return mode;
 }
 
-function compileCwd(entry: CommandDocument, path: Path, facts: PlaceFacts, report: Report): Command["cwd"] {
+function compileCwd(entry: CommandDocument, path: Path, facts: PlaceFacts, report: CommandReport): Command["cwd"] {
   if (entry.cwdPolicy !== "fixed") {
     if (entry.cwd !== undefined)
       report([...path, "cwd"], "is only used with cwdPolicy: fixed", "set cwdPolicy: fixed or remove it");
@@ -169,7 +174,7 @@ function compileCwd(entry: CommandDocument, path: Path, facts: PlaceFacts, repor
   return undefined;
 }
 
-function compileMounts(entry: CommandDocument, path: Path, facts: PlaceFacts, report: Report): string[] {
+function compileMounts(entry: CommandDocument, path: Path, facts: PlaceFacts, report: CommandReport): string[] {
   return entry.mounts.flatMap((mount, i) => {
     const expanded = mount.startsWith("~/") ? facts.home + mount.slice(1) : mount;
     if (!expanded.startsWith("/")) {

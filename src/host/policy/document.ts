@@ -12,7 +12,7 @@ import {
   required,
   type Shape,
   text,
-} from "../../protocol/index.js";
+} from "../../mcp/index.js";
 
 const MAX_PATH_CHARS = 4095;
 const MEGABYTE = 1_000_000;

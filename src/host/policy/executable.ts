@@ -14,7 +14,7 @@ export interface Executable {
 const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /** Folders of a PATH that may be searched: absolute, and nobody else may put programs there. */
-export function searchFolders(path: string | undefined, platform: NodeJS.Platform): string[] {
+export function searchDirectories(path: string | undefined, platform: NodeJS.Platform): string[] {
   const separator = platform === "win32" ? ";" : ":";
   const given = (path ?? "").split(separator).filter((folder) => isAbsolute(folder) && !isOpenToAll(folder));
   return [...new Set([...(platform === "win32" ? [] : SYSTEM_FOLDERS), ...given])];

@@ -11,8 +11,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadPolicy, parsePolicy, policyFor, problemText } from "./index.js";
-import type { LoadOptions } from "./load.js";
+import { loadYamlPolicy, parsePolicy, policyFor, problemText } from "./index.js";
+import type { HostPolicyLoadOptions } from "./load.js";
 import type { Policy } from "./policy.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "policy-")));
@@ -25,14 +25,14 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-function parse(text: string, options: LoadOptions = {}): Policy {
+function parse(text: string, options: HostPolicyLoadOptions = {}): Policy {
   const result = parsePolicy(`version: 1\n${text}`, "policy.yaml", { home, ...options });
   if (!result.ok) throw new Error(result.problems.map(problemText).join("\n"));
   return result.policy;
 }
 
 /** Every problem as `line path: message; remedy`. */
-function problems(text: string, options: LoadOptions = {}): string[] {
+function problems(text: string, options: HostPolicyLoadOptions = {}): string[] {
   const result = parsePolicy(text, "policy.yaml", { home, ...options });
   return result.ok ? [] : result.problems.map((p) => problemText(p));
 }
@@ -99,7 +99,7 @@ describe("reading the file", () => {
   });
 
   test("a file that cannot be read says so", () => {
-    const result = loadPolicy(join(base, "missing.yaml"));
+    const result = loadYamlPolicy(join(base, "missing.yaml"));
     expect(result.ok).toBe(false);
     if (!result.ok) expect(problemText(result.problems[0] ?? never())).toContain("cannot be read (ENOENT)");
   });
@@ -189,7 +189,7 @@ describe("what must stay out of reach", () => {
   test("the policy file and the log are protected without being named", () => {
     const file = join(home, "code/policy.yaml");
     writeFileSync(file, "version: 1\nallowedRoots: [~/code]\n");
-    const result = loadPolicy(file, { home });
+    const result = loadYamlPolicy(file, { home });
     expect(result.ok ? [] : result.problems.map((p) => p.message).join()).toContain(
       "policy.yaml, which must stay out of reach",
     );

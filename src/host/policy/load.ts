@@ -3,21 +3,21 @@
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, resolve } from "node:path";
-import type { Place, Zone } from "../jail/index.js";
+import type { LocatedPlace, Zone } from "../paths/index.js";
 import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
-import type { Path, Problem } from "../../protocol/index.js";
+import type { Path, ShapeProblem } from "../../mcp/index.js";
 import { narrow } from "./clients.js";
-import { type CommandContext, compileCommand, type Report } from "./command.js";
+import { type CommandContext, compileCommand, type CommandReport } from "./command.js";
 import { repositoryNotices, zoneNotices } from "./command-zones.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
-import { searchFolders } from "./executable.js";
+import { searchDirectories } from "./executable.js";
 import { policyHash } from "./hash.js";
 import { findPlace, overlap, type PlaceFacts, realPathOf } from "./places.js";
 import type { Command, Policy } from "./policy.js";
-import type { PolicyProblem } from "./problem.js";
+import type { HostPolicyProblem } from "./problem.js";
 import { placed, type Positions, readYaml } from "./yaml.js";
 
-export interface LoadOptions {
+export interface HostPolicyLoadOptions {
   /** Keys, ledger, store, admin socket: nothing that the policy opens may touch them. The policy file is added. */
   readonly protectedPaths?: readonly string[];
   /** The host's own program: it may be read, but no write zone may touch it. */
@@ -29,9 +29,9 @@ export interface LoadOptions {
 
 export type LoadResult =
   | { readonly ok: true; readonly policy: Policy }
-  | { readonly ok: false; readonly problems: readonly PolicyProblem[] };
+  | { readonly ok: false; readonly problems: readonly HostPolicyProblem[] };
 
-export function loadPolicy(file: string, options: LoadOptions = {}): LoadResult {
+export function loadYamlPolicy(file: string, options: HostPolicyLoadOptions = {}): LoadResult {
   let text: string;
   try {
     text = readFileSync(file, "utf8");
@@ -47,14 +47,14 @@ export function loadPolicy(file: string, options: LoadOptions = {}): LoadResult 
 }
 
 /** INVARIANT: a policy that comes out is complete and frozen; one problem anywhere and none comes out. */
-export function parsePolicy(text: string, file: string, options: LoadOptions = {}): LoadResult {
+export function parsePolicy(text: string, file: string, options: HostPolicyLoadOptions = {}): LoadResult {
   const yaml = readYaml(text, file);
   if (yaml.problems.length > 0) return { ok: false, problems: yaml.problems };
-  const shapeProblems: Problem[] = [];
+  const shapeProblems: ShapeProblem[] = [];
   const document = policyDocument.check(yaml.value ?? {}, [], shapeProblems);
   if (document === undefined) return { ok: false, problems: shapeProblems.map((p) => placed(p, yaml.positions)) };
-  const problems: PolicyProblem[] = [];
-  const report: Report = (path, message, remedy) => problems.push(yaml.positions.problem(path, message, remedy));
+  const problems: HostPolicyProblem[] = [];
+  const report: CommandReport = (path, message, remedy) => problems.push(yaml.positions.problem(path, message, remedy));
   const policy = compile(document, file, options, yaml.positions, report);
   return problems.length > 0 ? { ok: false, problems } : { ok: true, policy };
 }
@@ -62,9 +62,9 @@ export function parsePolicy(text: string, file: string, options: LoadOptions = {
 function compile(
   document: PolicyDocument,
   file: string,
-  options: LoadOptions,
+  options: HostPolicyLoadOptions,
   positions: Positions,
-  report: Report,
+  report: CommandReport,
 ): Policy {
   const platform = options.platform ?? process.platform;
   const home = options.home ?? ownHome();
@@ -78,7 +78,7 @@ function compile(
   const guardProgram = guardOf(options.programPaths ?? [], report);
   const guardZone: Guard = (...zone) => [guard, guardProgram].forEach((each) => each(...zone));
   const zones = compileZones(document, facts, notices, guardZone, originOf, report);
-  const folders = searchFolders(options.searchPath ?? process.env.PATH, platform);
+  const folders = searchDirectories(options.searchPath ?? process.env.PATH, platform);
   const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
   const { commands, elsewhere } = compileCatalog(document, context, guard, report);
   if (commands.size > 0) notices.push(...zoneNotices(zones), ...repositoryNotices(zones, commands.values()));
@@ -123,7 +123,7 @@ function freeze<T>(value: T): T {
 type Guard = (place: string, at: Path, what: string) => void;
 
 /** An agent that could read a key or rewrite the rules would not need to ask. */
-function guardOf(protectedPaths: readonly string[], report: Report): Guard {
+function guardOf(protectedPaths: readonly string[], report: CommandReport): Guard {
   const closed = protectedPaths.map((path) => ({ path, real: realPathOf(path) }));
   return (place, at, what) => {
     for (const { path, real } of closed) {
@@ -143,8 +143,8 @@ function compileRoots(
   notices: string[],
   guard: Guard,
   originOf: (path: Path) => string,
-  report: Report,
-): Place[] {
+  report: CommandReport,
+): LocatedPlace[] {
   return document.allowedRoots.flatMap((text, i) => {
     const found = findPlace(text, facts);
     if (found.kind === "foreign")
@@ -166,7 +166,7 @@ function compileZones(
   notices: string[],
   guard: Guard,
   originOf: (path: Path) => string,
-  report: Report,
+  report: CommandReport,
 ): Zone[] {
   const first = new Map<string, Path>();
   return document.writeRules.flatMap(({ path, ...rule }, i) => {
@@ -195,7 +195,7 @@ const PLATFORM_NAMES: Readonly<Partial<Record<NodeJS.Platform, string>>> = {
   win32: "windows",
 };
 
-function compileCatalog(document: PolicyDocument, context: CommandContext, guard: Guard, report: Report) {
+function compileCatalog(document: PolicyDocument, context: CommandContext, guard: Guard, report: CommandReport) {
   const commands = new Map<string, Command>();
   const elsewhere = new Map<string, string>();
   const ids = new Map<string, number>();
@@ -233,7 +233,7 @@ function compileClients(
   document: PolicyDocument,
   base: Policy,
   facts: PlaceFacts,
-  report: Report,
+  report: CommandReport,
 ): Map<string, Policy> {
   const clients = new Map<string, Policy>();
   for (const [i, client] of document.profiles.entries()) {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { compilePattern, matchAll, type Pattern } from "./patterns.js";
+import { compileArgumentPattern, matchAll, type ArgumentPattern } from "./patterns.js";
 
-function pattern(source: string): Pattern {
-  const compiled = compilePattern(source);
+function pattern(source: string): ArgumentPattern {
+  const compiled = compileArgumentPattern(source);
   if ("error" in compiled) throw new Error(compiled.error);
   return compiled.pattern;
 }
@@ -60,5 +60,5 @@ describe("patterns cannot stall", () => {
 });
 
 test("an invalid pattern says what is wrong", () => {
-  expect(compilePattern("([")).toMatchObject({ error: expect.stringContaining("Invalid regular expression") });
+  expect(compileArgumentPattern("([")).toMatchObject({ error: expect.stringContaining("Invalid regular expression") });
 });

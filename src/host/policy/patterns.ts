@@ -6,7 +6,7 @@ import { createContext, Script } from "node:vm";
 /** For all arguments of one call together. Generous, because an honest match takes microseconds. */
 const MATCH_BUDGET_MS = 250;
 
-export interface Pattern {
+export interface ArgumentPattern {
   readonly source: string;
   readonly regex: RegExp;
 }
@@ -14,9 +14,9 @@ export interface Pattern {
 /** The author wrote the dash, so options are meant. `^(?:-` and `-?[0-9]+` count, `[\w-]+` does not. */
 const SPELLS_A_DASH = /^\^?(?:\((?:\?:)?)*\\?-/;
 
-export type CompiledPattern = { readonly pattern: Pattern } | { readonly error: string };
+export type CompiledPattern = { readonly pattern: ArgumentPattern } | { readonly error: string };
 
-export function compilePattern(source: string): CompiledPattern {
+export function compileArgumentPattern(source: string): CompiledPattern {
   const flags = isValid(source, "u") ? "u" : "";
   // Alone first: `a)|(?:b` is only valid inside the anchors, and would undo them.
   if (flags === "" && !isValid(source, "")) {
@@ -55,7 +55,7 @@ const MAX_TRIES = 5;
 
 /** Which of `texts` match one of `patterns` as a whole. Undefined: the time ran out. */
 export function matchAll(
-  patterns: readonly Pattern[],
+  patterns: readonly ArgumentPattern[],
   texts: readonly string[],
   budgetMs = MATCH_BUDGET_MS,
 ): boolean[] | undefined {

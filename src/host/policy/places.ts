@@ -2,9 +2,9 @@
 
 import { realpathSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve, win32 } from "node:path";
-import { expandTilde, isWithin, mountOf, isNetworkType, type Place, readMounts } from "../jail/index.js";
-import { closedMounts, type Mount } from "../jail/mounts.js";
-import { walk } from "../jail/walk.js";
+import { expandTilde, isWithin, mountOf, isNetworkType, type LocatedPlace, readMounts } from "../paths/index.js";
+import { closedMounts, type Mount } from "../paths/mounts.js";
+import { walkPath } from "../paths/walk.js";
 
 export interface PlaceFacts {
   readonly platform: NodeJS.Platform;
@@ -13,7 +13,7 @@ export interface PlaceFacts {
 }
 
 export type FoundPlace =
-  | { readonly kind: "place"; readonly place: Place; readonly exists: boolean }
+  | { readonly kind: "place"; readonly place: LocatedPlace; readonly exists: boolean }
   /** `C:/…` on Linux: one policy may serve several machines. */
   | { readonly kind: "foreign" }
   | { readonly kind: "problem"; readonly message: string; readonly remedy: string };
@@ -42,7 +42,7 @@ function isForeign(path: string, platform: NodeJS.Platform): boolean {
 function findOnLinux(written: string, facts: PlaceFacts): FoundPlace {
   const mounts = readMounts();
   const opened = facts.denyNetworkFS ? new Set<Mount>() : new Set(mounts.filter((m) => isNetworkType(m.type)));
-  const walked = walk(written, closedMounts(mounts, opened));
+  const walked = walkPath(written, closedMounts(mounts, opened));
   if (walked.kind === "refused") {
     const mount = mountOf(walked.at, mounts);
     const message =

@@ -1,10 +1,10 @@
 // A loaded policy. It is frozen: a reload makes another one and swaps the reference, so no call ever sees half of each.
 
-import type { Place, Zone } from "../jail/index.js";
+import type { LocatedPlace, Zone } from "../paths/index.js";
 import type { Profile } from "../profiles/index.js";
 import type { LimitsDocument, LoggingDocument, SandboxMode } from "./document.js";
 import type { Executable } from "./executable.js";
-import type { Pattern } from "./patterns.js";
+import type { ArgumentPattern } from "./patterns.js";
 
 export interface ProcessLimits {
   readonly maxMemoryBytes: number;
@@ -24,9 +24,9 @@ export interface Command {
   /** Undefined with a profile alone: then the profile's grammar decides. */
   readonly allow: ReadonlySet<string> | undefined;
   readonly fixed: readonly string[];
-  readonly patterns: readonly Pattern[];
+  readonly patterns: readonly ArgumentPattern[];
   readonly cwdPolicy: "withinRoot" | "fixed" | "none";
-  readonly cwd: Place | undefined;
+  readonly cwd: LocatedPlace | undefined;
   readonly envAllowlist: ReadonlySet<string>;
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
@@ -46,7 +46,7 @@ export interface Policy {
   readonly home: string;
   readonly denyNetworkFS: boolean;
   readonly hardLinks: "deny" | "allow";
-  readonly roots: readonly Place[];
+  readonly roots: readonly LocatedPlace[];
   readonly zones: readonly Zone[];
   readonly commands: ReadonlyMap<string, Command>;
   /** Ids that exist but not on this platform, with the platforms they are for. */

@@ -1,6 +1,6 @@
 // What is wrong with a policy, where, and what to do about it.
 
-export interface PolicyProblem {
+export interface HostPolicyProblem {
   readonly file: string;
   readonly line: number;
   readonly column: number;
@@ -10,7 +10,7 @@ export interface PolicyProblem {
   readonly remedy: string;
 }
 
-export function problemText(problem: PolicyProblem): string {
+export function problemText(problem: HostPolicyProblem): string {
   const where = problem.path === "" ? "" : ` ${problem.path}:`;
   return `${problem.file}:${problem.line}:${problem.column}:${where} ${problem.message}; ${problem.remedy}`;
 }

@@ -1,6 +1,6 @@
 // policy.schema.json for editors: printed from the description that the loader checks against.
 
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { policyDocument } from "./document.js";
 
 export function policySchema(): JsonObject {

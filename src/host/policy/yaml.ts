@@ -12,19 +12,19 @@ import {
   type Scalar,
   visit,
 } from "yaml";
-import { type Path, type Problem, pathText } from "../../protocol/index.js";
-import type { PolicyProblem } from "./problem.js";
+import { type Path, type ShapeProblem, pathText } from "../../mcp/index.js";
+import type { HostPolicyProblem } from "./problem.js";
 
 const MAX_POLICY_CHARS = 1_000_000;
 
 export interface Positions {
-  problem(path: Path, message: string, remedy: string, atKey?: boolean): PolicyProblem;
+  problem(path: Path, message: string, remedy: string, atKey?: boolean): HostPolicyProblem;
 }
 
 export interface YamlRead {
   readonly value: unknown;
   readonly positions: Positions;
-  readonly problems: readonly PolicyProblem[];
+  readonly problems: readonly HostPolicyProblem[];
 }
 
 export function readYaml(text: string, file: string): YamlRead {
@@ -37,7 +37,7 @@ export function readYaml(text: string, file: string): YamlRead {
   }
   const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true, merge: false, prettyErrors: false });
   const at = (offset: number) => counter.linePos(offset);
-  const problems: PolicyProblem[] = document.errors.map((error) => {
+  const problems: HostPolicyProblem[] = document.errors.map((error) => {
     const { line, col } = at(error.pos[0]);
     return { file, line, column: col, path: "", message: error.message, remedy: "correct the YAML" };
   });
@@ -62,7 +62,7 @@ function readUnderscores(node: Scalar): void {
   node.value = Number(node.value.replaceAll("_", ""));
 }
 
-function failed(file: string, problems: PolicyProblem[]): YamlRead {
+function failed(file: string, problems: HostPolicyProblem[]): YamlRead {
   const positions = positionsIn(null, () => ({ line: 1, col: 1 }), file);
   return { value: undefined, positions, problems };
 }
@@ -104,11 +104,11 @@ function startOf(node: unknown): number {
   return (node as Node | null | undefined)?.range?.[0] ?? 0;
 }
 
-export function placed(problem: Problem, positions: Positions): PolicyProblem {
+export function placed(problem: ShapeProblem, positions: Positions): HostPolicyProblem {
   return positions.problem(problem.path, problem.message, remedyFor(problem), problem.atKey);
 }
 
-function remedyFor(problem: Problem): string {
+function remedyFor(problem: ShapeProblem): string {
   if (problem.atKey === true) return "correct the name or remove the field";
   if (problem.message.includes("is missing")) return "add it";
   return "correct the value";

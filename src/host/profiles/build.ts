@@ -1,7 +1,7 @@
 // npm and make. Both run the project's own code, which no reading of arguments makes harmless: they are for the sandbox
 // only.
 
-import { type OptionTable, parse, words } from "./grammar.js";
+import { type OptionTable, parse, argumentWords } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const PROJECT_CODE = "runs a project's own code";
@@ -17,7 +17,7 @@ const SCRIPT_FLAGS = ["--silent", "-s", "--if-present"];
 export const NPM_VERBS: Readonly<Record<string, NpmVerb>> = {
   test: { flags: SCRIPT_FLAGS, words: 0, passesOn: true },
   run: { flags: SCRIPT_FLAGS, words: 1, passesOn: true },
-  ls: { flags: words("--all -a --json --long --parseable --prod"), words: 20 },
+  ls: { flags: argumentWords("--all -a --json --long --parseable --prod"), words: 20 },
   explain: { flags: ["--json"], words: 5 },
   outdated: { flags: ["--json", "--long"], words: 20 },
   view: { flags: ["--json"], words: 3 },
@@ -83,7 +83,7 @@ function arrangeNpm(args: readonly string[]): Arranged | ArgumentProblem {
 }
 
 export const MAKE: OptionTable = {
-  flags: words(
+  flags: argumentWords(
     "-k -s -n -B -i -w --keep-going --silent --quiet --dry-run --just-print --always-make --no-print-directory",
   ),
   values: { "-C": "path", "--directory": "path" },

@@ -2,7 +2,7 @@
 // one shown. Needs `network: true` in the catalog entry.
 
 import { BlockList, isIP } from "node:net";
-import { letters, type OptionTable, parse, words } from "./grammar.js";
+import { letters, type OptionTable, parse, argumentWords } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const noFile = (value: string): string | undefined =>
@@ -14,7 +14,7 @@ export const CURL: OptionTable = {
   longValues: "word",
   flags: [
     ...letters("sSfLIiGgv46"),
-    ...words(`
+    ...argumentWords(`
       --silent --show-error --fail --fail-with-body --location --head --include --get --compressed
       --verbose --ipv4 --ipv6 --http1.1 --http2 --tlsv1.2 --tlsv1.3`),
   ],

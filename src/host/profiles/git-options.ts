@@ -1,7 +1,7 @@
 // What may be asked of git: subcommands that look, and of their options those that only say what is shown.
 // Left out: `-v` of status, which starts a repository's textconv programs and has no option against it.
 
-import { oneWord, type OptionTable, type ValueRule, words } from "./grammar.js";
+import { oneWord, type OptionTable, type ValueRule, argumentWords } from "./grammar.js";
 
 /** `-p` and its relatives would otherwise start the repository's diff programs. */
 const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
@@ -10,7 +10,7 @@ const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
 const NO_COLOR = oneWord("never", "auto");
 const SIMILARITY = word(/^([0-9]{1,3}%?)?$/);
 
-const DIFF_FLAGS = words(`
+const DIFF_FLAGS = argumentWords(`
       -p -u --patch -s --no-patch --shortstat --numstat --summary --raw --name-only
       --name-status --check --full-index --binary -R -a --text -w -b -z --ignore-all-space
       --ignore-space-change --ignore-blank-lines --minimal --patience --histogram
@@ -37,7 +37,7 @@ const DIFF_OPTIONAL: Readonly<Record<string, ValueRule>> = {
 };
 const LOG_FLAGS = [
   ...DIFF_FLAGS,
-  ...words(`
+  ...argumentWords(`
       --oneline --graph --no-decorate --all --merges --no-merges
       --first-parent --reverse --follow --abbrev-commit --no-abbrev-commit --parents --children -i -E -F
       --topo-order --date-order --author-date-order --no-notes --regexp-ignore-case --fixed-strings --cc
@@ -104,7 +104,7 @@ export interface Subcommand extends OptionTable {
 
 export const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   status: {
-    flags: words("--short -s -b --branch --long -z --show-stash --no-renames --ahead-behind --no-ahead-behind"),
+    flags: argumentWords("--short -s -b --branch --long -z --show-stash --no-renames --ahead-behind --no-ahead-behind"),
     optional: {
       "--porcelain": oneWord("", "v1", "v2", "1", "2"),
       "-u": oneWord("", "no", "normal", "all"),
@@ -126,56 +126,56 @@ export const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   branch: {
     ...REFS,
     without: ["--show-current"],
-    flags: words("-a --all -r --remotes -v -vv --verbose --list -l --show-current --no-color -i --ignore-case"),
+    flags: argumentWords("-a --all -r --remotes -v -vv --verbose --list -l --show-current --no-color -i --ignore-case"),
     optional: { "--color": NO_COLOR },
   },
   tag: {
     ...REFS,
-    flags: words("-l --list -i --ignore-case"),
+    flags: argumentWords("-l --list -i --ignore-case"),
     optional: { "-n": "number", "--color": NO_COLOR },
   },
   "rev-parse": {
-    flags: words(`
+    flags: argumentWords(`
       --verify --quiet -q --symbolic-full-name --show-toplevel --show-prefix
       --is-inside-work-tree --is-bare-repository --show-cdup`),
     optional: { "--short": "number", "--abbrev-ref": oneWord("", "strict", "loose") },
     positionals: "revisions",
   },
   describe: {
-    flags: words("--all --tags --long --always --contains --exact-match --first-parent"),
+    flags: argumentWords("--all --tags --long --always --contains --exact-match --first-parent"),
     values: { "--match": "text", "--exclude": "text", "--candidates": "number" },
     optional: { "--abbrev": "number", "--dirty": "text" },
     positionals: "revisions",
   },
   blame: {
-    flags: words("-w -e -l -s -t -n -f -p --porcelain --line-porcelain --show-email --root"),
+    flags: argumentWords("-w -e -l -s -t -n -f -p --porcelain --line-porcelain --show-email --root"),
     values: { "-L": "text", "--since": "text", "--date": "text" },
     optional: { "-M": "number", "-C": "number", "--abbrev": "number" },
     always: ["--no-textconv"],
     positionals: "revisionsAndPaths",
   },
   "ls-files": {
-    flags: words(`
+    flags: argumentWords(`
       -c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage --unmerged
       --exclude-standard --full-name --eol`),
     positionals: "paths",
   },
   "ls-tree": {
-    flags: words("-r -t -d -l -z --long --name-only --name-status --full-name --full-tree"),
+    flags: argumentWords("-r -t -d -l -z --long --name-only --name-status --full-name --full-tree"),
     optional: { "--abbrev": "number" },
     positionals: "revisions",
   },
   "cat-file": {
-    flags: words("-p -t -s -e"),
+    flags: argumentWords("-p -t -s -e"),
     positionals: "revisions",
   },
   shortlog: {
-    flags: words("-s -n -e --summary --numbered --email --all --no-merges"),
+    flags: argumentWords("-s -n -e --summary --numbered --email --all --no-merges"),
     values: { "--since": "text", "--until": "text" },
     positionals: "revisions",
   },
   grep: {
-    flags: words(`
+    flags: argumentWords(`
       -i -n -l -L -w -v -c -E -F -G -P -o -h -H -p -W -a -I -q --cached --heading --break --column
       --all-match --and --or --not --line-number --ignore-case --files-with-matches --count --word-regexp`),
     values: { "-e": "text", "-A": "number", "-B": "number", "-C": "number", "--max-depth": "number" },

@@ -144,7 +144,7 @@ function checkValue(rule: ValueRule, value: string): string | undefined {
 }
 
 /** `words("--all --long")`, `letters("la")`: tables that stay readable. */
-export function words(text: string): string[] {
+export function argumentWords(text: string): string[] {
   return text.split(/\s+/).filter((word) => word !== "");
 }
 

@@ -1,7 +1,7 @@
 // Tools that only read: ls, cat, grep, rg, jq. Their escape hatches are options that start programs (`rg --pre`), read
 // option files, follow links, or read a second file under cover of an option.
 
-import { asPath, letters, oneWord, type OptionTable, type Parsed, parse, words } from "./grammar.js";
+import { asPath, letters, oneWord, type OptionTable, type Parsed, parse, argumentWords } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 const PLAIN: Pick<Profile, "execFromRoots" | "readOnly" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> =
@@ -43,7 +43,7 @@ const COLORLESS = "--color=never";
 export const LS: OptionTable = {
   flags: [
     ...letters("laAh1RtrSdFisnogpqQBUXcuGZCxmkv"),
-    ...words(`
+    ...argumentWords(`
       --all --almost-all --human-readable --recursive --reverse --directory --size --inode
       --numeric-uid-gid --no-group --group-directories-first --full-time --si --escape`),
   ],
@@ -73,7 +73,7 @@ export const ls: Profile = {
 export const CAT: OptionTable = {
   flags: [
     ...letters("nbsAeEtTv"),
-    ...words(`
+    ...argumentWords(`
       --number --number-nonblank --squeeze-blank --show-all --show-ends --show-tabs --show-nonprinting`),
   ],
 };
@@ -83,7 +83,7 @@ export const cat: Profile = { ...PLAIN, name: "cat", env: {}, arrange: filesOnly
 export const GREP: OptionTable = {
   flags: [
     ...letters("EFGPinvwxclLoqshHraIzT"),
-    ...words(`
+    ...argumentWords(`
       --extended-regexp --fixed-strings --basic-regexp --perl-regexp --ignore-case --invert-match
       --word-regexp --line-regexp --count --files-with-matches --files-without-match --only-matching
       --line-number --with-filename --no-filename --recursive --text --quiet --no-messages --byte-offset`),
@@ -129,7 +129,7 @@ export const grep: Profile = {
 export const RG: OptionTable = {
   flags: [
     ...letters("nNiSsFwxvclopPU0HIau"),
-    ...words(`
+    ...argumentWords(`
       --line-number --no-line-number --ignore-case --smart-case --case-sensitive --fixed-strings
       --word-regexp --line-regexp --invert-match --count --count-matches --files-with-matches
       --files-without-match --only-matching --pretty --pcre2 --multiline --multiline-dotall --null --hidden --no-ignore
@@ -187,7 +187,7 @@ export const rg: Profile = {
 export const JQ: OptionTable = {
   flags: [
     ...letters("rcnseSjaM"),
-    ...words(`
+    ...argumentWords(`
       --raw-output --compact-output --null-input --slurp --exit-status --sort-keys --join-output
       --ascii-output --monochrome-output --tab --stream --seq --raw-input -R`),
   ],

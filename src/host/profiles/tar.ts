@@ -1,11 +1,11 @@
 // tar's hatches are options, and those are left out. What it writes is the archive's choice, and a link that stands in the
 // folder already leads it anywhere: it is for the sandbox only.
 
-import { asPath, type OptionTable, type Parsed, parse, words } from "./grammar.js";
+import { asPath, type OptionTable, type Parsed, parse, argumentWords } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 export const TAR: OptionTable = {
-  flags: words(`
+  flags: argumentWords(`
       -t -x -c -z -j -J -v -k -O -m --list --extract --get --create --gzip --bzip2 --xz --zstd --verbose
       --keep-old-files --to-stdout --touch`),
   values: {
@@ -19,7 +19,7 @@ export const TAR: OptionTable = {
 };
 
 /** `--force-local`: `host:file` would start rsh. Owners and odd modes in the archive are not taken over. */
-const SAFE = words("--force-local --no-same-owner --no-same-permissions --no-acls --no-selinux --no-xattrs");
+const SAFE = argumentWords("--force-local --no-same-owner --no-same-permissions --no-acls --no-selinux --no-xattrs");
 
 export const tar: Profile = {
   name: "tar",
@@ -38,7 +38,7 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   const { origin } = spelled;
   const parsed = parse(spelled.args, TAR);
   if ("problem" in parsed) return { index: origin[parsed.index] ?? 0, problem: parsed.problem };
-  const modes = words("-t -x -c --list --extract --get --create").filter((mode) => parsed.seen.has(mode));
+  const modes = argumentWords("-t -x -c --list --extract --get --create").filter((mode) => parsed.seen.has(mode));
   if (modes.length !== 1) return { index: 0, problem: "exactly one of -t, -x and -c is needed" };
   const file = parsed.seen.get("-f") ?? parsed.seen.get("--file");
   if (file === undefined || file === "-") return { index: 0, problem: "-f with the name of an archive is needed" };

@@ -1,11 +1,11 @@
 // awk and sed: both can run programs and write files from inside their scripts, and both have a mode without that.
 
 import { basename } from "node:path";
-import { asPath, type OptionTable, parse, words } from "./grammar.js";
+import { asPath, type OptionTable, parse, argumentWords } from "./grammar.js";
 import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
 
 export const SED: OptionTable = {
-  flags: words("-n -E -r -s -u -z --quiet --silent --regexp-extended --separate --posix --null-data"),
+  flags: argumentWords("-n -E -r -s -u -z --quiet --silent --regexp-extended --separate --posix --null-data"),
   values: { "-e": "text", "--expression": "text", "-l": "number", "--line-length": "number" },
 };
 

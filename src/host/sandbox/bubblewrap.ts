@@ -2,7 +2,7 @@
 
 import { lstatSync, readlinkSync } from "node:fs";
 import { dirname } from "node:path";
-import { isWithin } from "../jail/index.js";
+import { isWithin } from "../paths/index.js";
 import { seccompProgram } from "./confine/seccomp.js";
 import { type Confinement, SCRATCH } from "./confinement.js";
 import { mountsInside } from "./mounts-inside.js";

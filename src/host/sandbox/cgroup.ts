@@ -1,4 +1,4 @@
-// A cgroup (version 2) around one warden and what it runs: limits on memory, processor and number of processes where the
+// A cgroup (version 2) around one supervisor and what it runs: limits on memory, processor and number of processes where the
 // controllers are ours to use, and `cgroup.kill`, which ends all of it at once and needs no controller.
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ export interface CgroupLimits {
   readonly processors: number;
 }
 
-/** A warden's own needs come on top of what a command may use. */
+/** A supervisor's own needs come on top of what a command may use. */
 const WARDEN_MEMORY_BYTES = 256_000_000;
 const WARDEN_THREADS = 32;
 const CPU_PERIOD_US = 100_000;
@@ -30,7 +30,7 @@ export interface Cgroup {
 }
 
 /** Where version 2 is mounted and this process's place in it. Undefined: version 1 only, or no cgroups. */
-export function ownCgroupFolder(mountInfo: string, cgroupFile: string): string | undefined {
+export function ownCgroupDirectory(mountInfo: string, cgroupFile: string): string | undefined {
   const line = mountInfo.split("\n").find((l) => l.includes(" - cgroup2 "));
   const mountedAt = line?.split(" ")[4];
   const path = /^0::(.*)$/m.exec(cgroupFile)?.[1];
@@ -79,7 +79,7 @@ async function removeSoon(folder: string): Promise<void> {
 
 function ownFolder(): string | undefined {
   try {
-    return ownCgroupFolder(readFileSync("/proc/self/mountinfo", "utf8"), readFileSync("/proc/self/cgroup", "utf8"));
+    return ownCgroupDirectory(readFileSync("/proc/self/mountinfo", "utf8"), readFileSync("/proc/self/cgroup", "utf8"));
   } catch {
     return undefined;
   }

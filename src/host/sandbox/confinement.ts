@@ -1,4 +1,4 @@
-// What holds a command, as plain data. Two commands with the same confinement can be run by the same warden.
+// What holds a command, as plain data. Two commands with the same confinement can be run by the same supervisor.
 
 import type { SandboxMode } from "../policy/index.js";
 
@@ -27,7 +27,7 @@ export interface Confinement {
   readonly scratchBytes: number;
   /** What the policy opens and this confinement does not, for the operator. */
   readonly notes: readonly string[];
-  /** Device and inode of each folder: another folder at the same path needs another warden. */
+  /** Device and inode of each folder: another folder at the same path needs another supervisor. */
   readonly identity: string;
 }
 

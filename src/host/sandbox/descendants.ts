@@ -1,4 +1,4 @@
-// Finding and ending what a command left behind, where there is no namespace or cgroup to do it: the warden adopts
+// Finding and ending what a command left behind, where there is no namespace or cgroup to do it: the supervisor adopts
 // orphans, so every descendant is below it in the process table.
 
 import { readdirSync, readFileSync } from "node:fs";

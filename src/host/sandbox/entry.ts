@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 let found: string | undefined;
 
 export function wardenEntry(): string {
-  return join(sandboxFolder(), "warden.js");
+  return join(sandboxFolder(), "supervisor.js");
 }
 
 export function launcherEntry(): string {
@@ -27,7 +27,7 @@ function sandboxFolder(): string {
 function compile(sandbox: string): string {
   const source = join(sandbox, "../..");
   const project = join(source, "..");
-  const cache = join(project, "node_modules/.cache/portcullis-warden", fingerprint(join(source, "host")));
+  const cache = join(project, "node_modules/.cache/portcullis-supervisor", fingerprint(join(source, "host")));
   const compiled = join(cache, "host/sandbox");
   if (existsSync(compiled)) return compiled;
   const draft = `${cache}.${process.pid}`;
@@ -50,7 +50,7 @@ function compile(sandbox: string): string {
     execFileSync(process.execPath, [
       join(project, "node_modules/typescript/bin/tsc"),
       ...options,
-      join(sandbox, "warden.ts"),
+      join(sandbox, "supervisor.ts"),
       join(sandbox, "server/launcher.ts"),
     ]);
     renameSync(draft, cache);

@@ -1,10 +1,10 @@
-// What main process and warden say to each other: JSON lines one way, framed bytes the other (type, length, payload).
+// What main process and supervisor say to each other: JSON lines one way, framed bytes the other (type, length, payload).
 
 export const FRAME = { ready: 1, started: 2, stdout: 3, stderr: 4, exit: 5, failed: 6, cleaned: 7 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
 
 const HEADER_BYTES = 5;
-/** One pipe read is 64 KiB at most; JSON payloads are far smaller. Anything bigger is not from our warden. */
+/** One pipe read is 64 KiB at most; JSON payloads are far smaller. Anything bigger is not from our supervisor. */
 const MAX_FRAME_BYTES = 1 << 20;
 
 export function frame(type: FrameType, payload: Uint8Array | string): Buffer {

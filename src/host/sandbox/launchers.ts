@@ -1,9 +1,9 @@
 // Small system programs that set up a process and then become the command: limits that belong to a process (prlimit),
-// death with the parent (setpriv), a user namespace for the warden (unshare), bubblewrap. Tried once, by running them.
+// death with the parent (setpriv), a user namespace for the supervisor (unshare), bubblewrap. Tried once, by running them.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { findExecutable, type ProcessLimits, searchFolders } from "../policy/index.js";
+import { findExecutable, type ProcessLimits, searchDirectories } from "../policy/index.js";
 
 const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5000;
@@ -40,20 +40,20 @@ async function probe(): Promise<Launchers> {
 
 const BUBBLEWRAP = ["--ro-bind", "/", "/", "--as-pid-1", "--unshare-pid", "--unshare-net", "--die-with-parent"];
 
-/** What `unshare` is told to start a warden. */
+/** What `unshare` is told to start a supervisor. */
 export function ownNamespaces(): readonly string[] {
   return process.geteuid?.() === 0 ? PID_NAMESPACE : ["--user", "--map-current-user", "--keep-caps", ...PID_NAMESPACE];
 }
 
 /**
- * The warden is its first process, and /proc shows nothing else. An ordinary user gets it together with a user namespace,
- * which has every right over nothing but what was theirs before: only there can the warden open and leave one for each
+ * The supervisor is its first process, and /proc shows nothing else. An ordinary user gets it together with a user namespace,
+ * which has every right over nothing but what was theirs before: only there can the supervisor open and leave one for each
  * command.
  */
 const PID_NAMESPACE = ["--pid", "--fork", "--kill-child=KILL", "--"];
 
 async function works(name: string, args: readonly string[]): Promise<string | undefined> {
-  const folders = searchFolders("", "linux");
+  const folders = searchDirectories("", "linux");
   const program = findExecutable(name, folders);
   const nothing = findExecutable("true", folders);
   if ("error" in program || "error" in nothing) return undefined;

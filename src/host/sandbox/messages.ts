@@ -1,4 +1,4 @@
-// The lines that the main process writes to a warden.
+// The lines that the main process writes to a supervisor.
 
 import type { Confinement, Protections, Without } from "./confinement.js";
 
@@ -8,11 +8,11 @@ export interface StartMessage {
   readonly without: Without;
   /** Where a scratch folder can be made when no view provides one. */
   readonly tmpdir: string;
-  /** The warden was started inside a user namespace of its own. */
+  /** The supervisor was started inside a user namespace of its own. */
   readonly inUserNamespace: boolean;
-  /** The warden was started as the first process of a PID namespace of its own. */
+  /** The supervisor was started as the first process of a PID namespace of its own. */
   readonly hasOwnProcesses: boolean;
-  /** bubblewrap confines each command by itself; the warden only supervises. */
+  /** bubblewrap confines each command by itself; the supervisor only supervises. */
   readonly byBubblewrap: boolean;
 }
 
@@ -22,7 +22,7 @@ export interface RunMessage {
   /** Launchers, then the program and its arguments. */
   readonly argv: readonly string[];
   readonly executable: string;
-  /** The program must be visible from where the warden stands. */
+  /** The program must be visible from where the supervisor stands. */
   readonly checkVisible: boolean;
   /** What it cannot start without, beside itself. */
   readonly needs: readonly string[];
@@ -35,7 +35,7 @@ export interface RunMessage {
   readonly maxOutputBytes: number;
 }
 
-/** The warden's first frame. */
+/** The supervisor's first frame. */
 export interface ReadyMessage {
   readonly protections: Protections;
   /** Where commands may put temporary files: their HOME and TMPDIR. */

@@ -1,6 +1,6 @@
 // Other file systems below the policy's folders. fs.read and fs.write end there, and so must commands.
 
-import { isWithin, readMounts } from "../jail/index.js";
+import { isWithin, readMounts } from "../paths/index.js";
 import type { Confinement } from "./confinement.js";
 
 /** Mount points below a root or a zone that are not listed themselves. Read from the table: a hung one is not touched. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { limitFiles, ownCgroupFolder } from "./cgroup.js";
+import { limitFiles, ownCgroupDirectory } from "./cgroup.js";
 import { exchangeMap } from "./confine/idmap.js";
 import { missingProtections, type Protections } from "./confinement.js";
 import { livingDescendants, parseStat } from "./descendants.js";
@@ -74,11 +74,11 @@ describe("cgroups", () => {
   test("the own folder is where version 2 is mounted, also beside version 1", () => {
     const mounts =
       "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
-    expect(ownCgroupFolder(mounts, "4:memory:/x\n0::/user.slice/a\n")).toBe("/sys/fs/cgroup/unified/user.slice/a");
-    expect(ownCgroupFolder("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw\n", "1:cpu:/\n")).toBeUndefined();
+    expect(ownCgroupDirectory(mounts, "4:memory:/x\n0::/user.slice/a\n")).toBe("/sys/fs/cgroup/unified/user.slice/a");
+    expect(ownCgroupDirectory("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw\n", "1:cpu:/\n")).toBeUndefined();
   });
 
-  test("only controllers that are there are written to; the warden's own needs come on top", () => {
+  test("only controllers that are there are written to; the supervisor's own needs come on top", () => {
     const limits = { memoryBytes: 1_000_000_000, processes: 10, processors: 2 };
     expect(limitFiles(["memory", "pids", "cpu"], limits)).toEqual([
       ["memory.max", "1256000000"],

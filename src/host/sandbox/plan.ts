@@ -3,9 +3,9 @@
 import { lstatSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
-import { isNetworkType, isWithin, mountOf, readMounts } from "../jail/index.js";
+import { isNetworkType, isWithin, mountOf, readMounts } from "../paths/index.js";
 import { closedInside, type Command, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
-import { directoriesAbove, findRepositories } from "../jail/repositories.js";
+import { directoriesAbove, findRepositories } from "../paths/repositories.js";
 import type { Confinement } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
 import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
@@ -137,11 +137,11 @@ export function environmentOf(
 }
 
 function unixBase(command: Command, scratch: string): Record<string, string> {
-  return { PATH: programFolders(command).join(":"), HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
+  return { PATH: programDirectories(command).join(":"), HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
 }
 
 /** A program outside the system's folders finds its own companions (npm its node), where `mounts` shows them. */
-export function programFolders({ executable }: Command): string[] {
+export function programDirectories({ executable }: Command): string[] {
   const own = SYSTEM_FOLDERS.some((folder) => isWithin(executable.path, folder)) ? [] : [dirname(executable.path)];
   return [...own, "/usr/local/bin", "/usr/bin", "/bin"];
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { Queue, type QueueLimits, type Turn } from "./queue.js";
+import { Queue, type QueueLimits, type QueueTurn } from "./queue.js";
 
 const limits: QueueLimits = { concurrency: 2, waiting: 2, waitMs: 10_000 };
 
-function release(turn: Turn): void {
+function release(turn: QueueTurn): void {
   if (turn.kind === "turn") turn.release();
 }
 

@@ -6,7 +6,7 @@ export interface QueueLimits {
   readonly waitMs: number;
 }
 
-export type Turn =
+export type QueueTurn =
   | { readonly kind: "turn"; release(): void }
   | { readonly kind: "aborted" }
   | { readonly kind: "full" | "late" };
@@ -24,12 +24,12 @@ export class Queue {
     return this.#running;
   }
 
-  take(limits: QueueLimits, signal: AbortSignal | undefined): Promise<Turn> {
+  take(limits: QueueLimits, signal: AbortSignal | undefined): Promise<QueueTurn> {
     if (signal?.aborted === true) return Promise.resolve({ kind: "aborted" });
     if (this.#running < limits.concurrency) return Promise.resolve(this.#admit());
     if (this.#waiters.size >= limits.waiting) return Promise.resolve({ kind: "full" });
     return new Promise((resolve) => {
-      const leave = (turn: Turn): void => {
+      const leave = (turn: QueueTurn): void => {
         this.#waiters.delete(waiter);
         clearTimeout(timer);
         signal?.removeEventListener("abort", abort);
@@ -43,7 +43,7 @@ export class Queue {
     });
   }
 
-  #admit(): Turn {
+  #admit(): QueueTurn {
     this.#running++;
     let released = false;
     return {

@@ -1,10 +1,10 @@
 // Can a command start where it will run? Asked inside its own confinement, with `true` in its place.
 
-import { isWithin } from "../jail/index.js";
-import { type Command, findExecutable, type Policy, searchFolders } from "../policy/index.js";
+import { isWithin } from "../paths/index.js";
+import { type Command, findExecutable, type Policy, searchDirectories } from "../policy/index.js";
 import { missingProtections } from "./confinement.js";
 import { needsOf } from "./needs.js";
-import { confinementOf, environmentOf, launchLimitsOf, programFolders } from "./plan.js";
+import { confinementOf, environmentOf, launchLimitsOf, programDirectories } from "./plan.js";
 import type { Sandbox } from "./sandbox.js";
 
 const TIMEOUT_MS = 10_000;
@@ -17,7 +17,7 @@ export async function reachInSandbox(
   sandbox: Sandbox,
   folder?: string,
 ): Promise<string | undefined> {
-  const nothing = findExecutable("true", searchFolders("", process.platform));
+  const nothing = findExecutable("true", searchDirectories("", process.platform));
   if ("error" in nothing) return undefined;
   const confinement = confinementOf(policy, command);
   const outcome = await sandbox.run({
@@ -25,7 +25,7 @@ export async function reachInSandbox(
     executable: command.executable.path,
     startInstead: nothing.path,
     args: [],
-    needs: needsOf(command.executable, programFolders(command)),
+    needs: needsOf(command.executable, programDirectories(command)),
     env: (scratch) => environmentOf(policy, command, new Map(), confinement.user !== undefined, scratch),
     cwd: folder === undefined ? undefined : belowRoot(policy, command, folder),
     stdin: Buffer.alloc(0),

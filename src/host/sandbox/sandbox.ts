@@ -15,7 +15,7 @@ import { type Launchers, type LaunchLimits, launchers, launchPrefix, ownNamespac
 import type { StartMessage } from "./messages.js";
 import { mountsInside } from "./mounts-inside.js";
 import { Queue, type QueueLimits } from "./queue.js";
-import { type Ending, type OutputStream, Warden, WardenFailed } from "./warden-link.js";
+import { type Ending, type OutputStream, Supervisor, SupervisorFailed } from "./supervisor-link.js";
 
 const run = promisify(execFile);
 
@@ -55,7 +55,7 @@ export type RunOutcome =
 
 interface Kept {
   readonly key: string;
-  readonly warden: Warden;
+  readonly supervisor: Supervisor;
   readonly scratch: string;
   readonly confinement: Confinement;
   readonly byBubblewrap: boolean;
@@ -92,12 +92,12 @@ export class Sandbox {
       return { kind: "unavailable", reason: error instanceof Error ? error.message : String(error) };
     } finally {
       turn.release();
-      // The warden's next command waits until nothing of this one is left; this one's answer does not.
+      // The supervisor's next command waits until nothing of this one is left; this one's answer does not.
       void this.#giveBack(kept).catch(() => undefined);
     }
   }
 
-  /** What would be in force for commands of this confinement, found by starting a warden. */
+  /** What would be in force for commands of this confinement, found by starting a supervisor. */
   async probe(confinement: Confinement): Promise<Protections> {
     const tools = await launchers();
     const kept = await this.#take(confinement, tools);
@@ -111,14 +111,14 @@ export class Sandbox {
     await Promise.all([...this.#all].map((kept) => this.#end(kept)));
   }
 
-  /** For tests: process ids of the wardens. */
+  /** For tests: process ids of the supervisors. */
   get wardenPids(): number[] {
-    return [...this.#all].flatMap((kept) => kept.warden.pid ?? []);
+    return [...this.#all].flatMap((kept) => kept.supervisor.pid ?? []);
   }
 
   #runIn(kept: Kept, request: RunRequest, tools: Launchers): Promise<Ending> {
-    const { warden, confinement } = kept;
-    warden.cgroup?.setLimits({
+    const { supervisor, confinement } = kept;
+    supervisor.cgroup?.setLimits({
       memoryBytes: request.limits.maxMemoryBytes,
       processes: request.limits.maxProcesses,
       processors: PROCESSORS,
@@ -145,7 +145,11 @@ export class Sandbox {
       filter: (kept.byBubblewrap ? bubblewrapFilter(confinement.network) : undefined)?.toString("base64") ?? "",
       maxOutputBytes: request.maxOutputBytes,
     };
-    return warden.run(message, { timeoutMs: request.timeoutMs, signal: request.signal, onOutput: request.onOutput });
+    return supervisor.run(message, {
+      timeoutMs: request.timeoutMs,
+      signal: request.signal,
+      onOutput: request.onOutput,
+    });
   }
 
   async #take(confinement: Confinement, tools: Launchers): Promise<Kept> {
@@ -158,12 +162,12 @@ export class Sandbox {
       const now = this.#takeIdle(key);
       if (now !== undefined) return now;
     }
-    if (this.#closed) throw new WardenFailed("the sandbox is closed");
+    if (this.#closed) throw new SupervisorFailed("the sandbox is closed");
     return await this.#start(key, confinement, tools);
   }
 
   #takeIdle(key: string): Kept | undefined {
-    const index = this.#idle.findIndex((kept) => kept.key === key && kept.warden.alive);
+    const index = this.#idle.findIndex((kept) => kept.key === key && kept.supervisor.alive);
     const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
     clearTimeout(found?.idleTimer);
     return found;
@@ -184,7 +188,7 @@ export class Sandbox {
     for (const way of ways) {
       try {
         const kept = await this.#startOne(key, confinement, tools, way.without, way.ownNamespaces, false);
-        const isEnough = isOff || kept.warden.protections.files !== "none";
+        const isEnough = isOff || kept.supervisor.protections.files !== "none";
         if (isEnough || tools.bubblewrap === undefined || without.bubblewrap === true) return kept;
         await this.#end(kept);
         return await this.#startOne(key, confinement, tools, without, false, true);
@@ -215,14 +219,14 @@ export class Sandbox {
     };
     const node = [process.execPath, "--max-old-space-size=256", wardenEntry()];
     const argv = hasOwnNamespaces && tools.unshare !== undefined ? [tools.unshare, ...ownNamespaces(), ...node] : node;
-    const warden = await Warden.start(argv, start);
-    const needsKill = warden.protections.processTree !== "pid-namespace";
+    const supervisor = await Supervisor.start(argv, start);
+    const needsKill = supervisor.protections.processTree !== "pid-namespace";
     const cgroup = without.cgroup === true ? undefined : makeCgroup(needsKill);
-    if (cgroup !== undefined) warden.attach(cgroup);
+    if (cgroup !== undefined) supervisor.attach(cgroup);
     const kept: Kept = {
       key,
-      warden,
-      scratch: warden.scratch,
+      supervisor,
+      scratch: supervisor.scratch,
       confinement,
       byBubblewrap,
       inUserNamespace,
@@ -240,7 +244,7 @@ export class Sandbox {
   }
 
   async #cleanAndKeep(kept: Kept): Promise<void> {
-    const canStay = (await kept.warden.clean()) && !this.#closed;
+    const canStay = (await kept.supervisor.clean()) && !this.#closed;
     if (!canStay) return this.#end(kept);
     this.#idle.push(kept);
     kept.idleTimer = setTimeout(() => void this.#end(kept), IDLE_MS).unref();
@@ -253,7 +257,7 @@ export class Sandbox {
     const index = this.#idle.indexOf(kept);
     if (index >= 0) this.#idle.splice(index, 1);
     this.#all.delete(kept);
-    await kept.warden.close();
+    await kept.supervisor.close();
     if (kept.scratch !== SCRATCH) await removeTree(kept.scratch);
   }
 }
@@ -270,18 +274,18 @@ async function removeTree(folder: string): Promise<void> {
 
 function reported(kept: Kept, tools: Launchers): Protections {
   return {
-    ...kept.warden.protections,
+    ...kept.supervisor.protections,
     rlimits: tools.prlimit !== undefined,
     parentDeathSignal: tools.setpriv !== undefined,
     // Looked at for every call: a mount can come at any time. Landlock's rules go on below it, a view leaves it out.
-    openMounts: kept.warden.protections.files === "landlock" ? mountsInside(kept.confinement) : [],
+    openMounts: kept.supervisor.protections.files === "landlock" ? mountsInside(kept.confinement) : [],
   };
 }
 
 /** The limit counts everything of that user, so what the user already has is added, and it never binds root. */
 function processLimit(kept: Kept, request: RunRequest): number | undefined {
   const { maxProcesses } = request.limits;
-  const isOwnUser = kept.warden.protections.user !== "same";
+  const isOwnUser = kept.supervisor.protections.user !== "same";
   if (isOwnUser) return maxProcesses * request.queue.concurrency;
   const uid = process.geteuid?.();
   if (uid === undefined || uid === 0) return undefined;

@@ -1,12 +1,12 @@
 // Is this call in the catalog? Arguments, variables and working directory, each against its own rule.
 
 import { closeSync, fstatSync } from "node:fs";
-import { type Denial, denial, isDenial, quote } from "../denial.js";
-import { absolutePath, locate, type Place } from "../jail/index.js";
-import { resolvePortable } from "../jail/portable.js";
+import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
+import { absolutePath, locate, type LocatedPlace } from "../paths/index.js";
+import { resolvePortable } from "../paths/portable.js";
 import { type Command, matchAll, type Policy } from "../policy/index.js";
 import { type Arranged, isProblem } from "../profiles/index.js";
-import { nearest } from "../../protocol/index.js";
+import { nearest } from "../../mcp/index.js";
 import { findHardLink } from "./hard-links.js";
 import type { CmdRunInput } from "./shapes.js";
 
@@ -54,13 +54,15 @@ function findCommand(policy: Policy, id: string): Command | Denial {
   if (command !== undefined) return command;
   const platforms = policy.elsewhere.get(id);
   if (platforms !== undefined) {
-    return denial("POLICY_DENY", "platform", `command ${quote(id)} is only for ${platforms}`, { field: "commandId" });
+    return denial("POLICY_DENY", "platform", `command ${quoteValue(id)} is only for ${platforms}`, {
+      field: "commandId",
+    });
   }
   const known = [...policy.commands.keys()];
   const near = nearest(id, known);
   const suggestions =
     near === undefined ? [`use one of ${known.join(", ") || "none: the catalog is empty"}`] : [`did you mean ${near}?`];
-  return denial("POLICY_DENY", "unknownCommand", `command ${quote(id)} is not in the catalog`, {
+  return denial("POLICY_DENY", "unknownCommand", `command ${quoteValue(id)} is not in the catalog`, {
     field: "commandId",
     suggestions,
   });
@@ -114,7 +116,7 @@ function checkCatalog(command: Command, args: readonly string[]): Denial | undef
   return denial(
     "POLICY_DENY",
     "args",
-    `command \`${command.id}\` does not allow argument ${quote(bad.arg)} (${where})`,
+    `command \`${command.id}\` does not allow argument ${quoteValue(bad.arg)} (${where})`,
     {
       field: `args[${bad.index}]`,
       suggestions: [`an operator can add it under commands.${command.id}.args.allow`],
@@ -129,7 +131,7 @@ function checkEnvironment(command: Command, env: CmdRunInput["env"]): Denial | u
       return denial(
         "POLICY_DENY",
         "envPinned",
-        `variable ${quote(name)} has a fixed value for command \`${command.id}\``,
+        `variable ${quoteValue(name)} has a fixed value for command \`${command.id}\``,
         { field },
       );
     }
@@ -137,7 +139,7 @@ function checkEnvironment(command: Command, env: CmdRunInput["env"]): Denial | u
       return denial(
         "POLICY_DENY",
         "envAllowlist",
-        `command \`${command.id}\` does not allow variable ${quote(name)} (${command.origin})`,
+        `command \`${command.id}\` does not allow variable ${quoteValue(name)} (${command.origin})`,
         {
           field,
           suggestions: [`an operator can add it under commands.${command.id}.envAllowlist`],
@@ -148,7 +150,7 @@ function checkEnvironment(command: Command, env: CmdRunInput["env"]): Denial | u
       return denial(
         "INVALID_ARGS",
         "controlCharacter",
-        `the value of variable ${quote(name)} contains control characters`,
+        `the value of variable ${quoteValue(name)} contains control characters`,
         { field },
       );
     }
@@ -185,7 +187,11 @@ function planCwd(policy: Policy, command: Command, asked: string | undefined): P
   }
 }
 
-function folderWithin(policy: Policy, text: string, places: readonly Place[]): NonNullable<Planned["cwd"]> | Denial {
+function folderWithin(
+  policy: Policy,
+  text: string,
+  places: readonly LocatedPlace[],
+): NonNullable<Planned["cwd"]> | Denial {
   const path = absolutePath(text, "cwd", { platform: policy.platform, home: policy.home, base: policy.roots[0]?.path });
   if (typeof path !== "string") return path;
   if (process.platform !== "linux") {
@@ -196,7 +202,7 @@ function folderWithin(policy: Policy, text: string, places: readonly Place[]): N
   if (isDenial(found)) return found;
   try {
     if (!fstatSync(found.fd).isDirectory())
-      return denial("IO_ERROR", "notAFolder", `cwd ${quote(text)} is not a folder`, { field: "cwd" });
+      return denial("IO_ERROR", "notAFolder", `cwd ${quoteValue(text)} is not a folder`, { field: "cwd" });
   } finally {
     closeSync(found.fd);
   }

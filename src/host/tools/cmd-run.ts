@@ -12,7 +12,7 @@ import {
   missingProtections,
   needsOf,
   type OutputStream,
-  programFolders,
+  programDirectories,
   type Protections,
   type RunOutcome,
   Sandbox,
@@ -21,12 +21,12 @@ import {
 import { type Planned, planCommand } from "./catalog.js";
 import { requestedPath } from "./fs-read.js";
 import {
-  type CallContext,
+  type HostCallContext,
   checkArguments,
-  type Decision,
-  deny,
+  type HostDecision,
+  denyHostCall,
   internalDenial,
-  type Outcome,
+  type HostOutcome,
   Reporter,
   type Would,
 } from "./outcome.js";
@@ -43,7 +43,7 @@ export interface CmdRunResult {
   readonly protections: Protections;
 }
 
-export interface CmdContext extends CallContext {
+export interface CmdContext extends HostCallContext {
   /** Called with each piece of output within the cap, as it comes. */
   readonly onOutput?: (stream: OutputStream, chunk: Buffer) => void;
   /** Shared by all calls of a host; one for the process by default. */
@@ -68,14 +68,14 @@ function plan(policy: Policy, args: unknown): Planned | Denial {
 }
 
 /** Asked by the gate. */
-export function decideCmdRun(policy: Policy, args: unknown): Decision {
+export function decideCmdRun(policy: Policy, args: unknown): HostDecision {
   try {
     const planned = plan(policy, args);
-    if (isDenial(planned)) return deny(planned);
+    if (isDenial(planned)) return denyHostCall(planned);
     const { command } = planned;
     return { effect: "permit", rule: `commands.${command.id} (${command.origin})`, would: wouldRun(policy, planned) };
   } catch (error) {
-    return deny(internalDenial(error));
+    return denyHostCall(internalDenial(error));
   }
 }
 
@@ -99,12 +99,12 @@ function wouldRun(policy: Policy, { command, argv, cwd, env, timeoutMs }: Planne
   };
 }
 
-/** Checks everything again; the warden enters the working directory by descriptor. */
+/** Checks everything again; the supervisor enters the working directory by descriptor. */
 export async function executeCmdRun(
   policy: Policy,
   args: unknown,
   context: CmdContext = {},
-): Promise<Outcome<CmdRunResult>> {
+): Promise<HostOutcome<CmdRunResult>> {
   const reporter = new Reporter(new AuditClock(), "cmd.run", policy, context);
   const facts: AuditFacts = { commandId: requestedPath(args, "commandId"), cwd: requestedPath(args, "cwd") };
   try {
@@ -170,7 +170,7 @@ function start(policy: Policy, planned: Planned, context: CmdContext, settings: 
     confinement,
     executable: command.executable.path,
     args: planned.argv,
-    needs: needsOf(command.executable, programFolders(command)),
+    needs: needsOf(command.executable, programDirectories(command)),
     env: (scratch) => environmentOf(policy, command, planned.env, confinement.user !== undefined, scratch, settings),
     cwd: planned.cwd,
     stdin: planned.stdin,
@@ -198,7 +198,12 @@ function findMissing({ sandbox, network, profile }: Command, protections: Protec
   return profile?.needsSandbox !== undefined && protections.files === "none" ? "file-system confinement" : undefined;
 }
 
-function report(reporter: Reporter, facts: AuditFacts, planned: Planned, outcome: RunOutcome): Outcome<CmdRunResult> {
+function report(
+  reporter: Reporter,
+  facts: AuditFacts,
+  planned: Planned,
+  outcome: RunOutcome,
+): HostOutcome<CmdRunResult> {
   switch (outcome.kind) {
     case "ended":
       return reportEnding(reporter, facts, planned, outcome.ending, outcome.protections);
@@ -243,7 +248,7 @@ function reportEnding(
   planned: Planned,
   ending: Ending,
   protections: Protections,
-): Outcome<CmdRunResult> {
+): HostOutcome<CmdRunResult> {
   if (ending.kind === "failed") return reporter.denied(failedToStart(ending.reason), facts);
   const result: CmdRunResult = {
     exitCode: ending.exitCode,
@@ -268,7 +273,7 @@ function reportEnding(
   if (ending.aborted) return reporter.denied(cancelled(), seen, result);
   if (ending.kind === "lost")
     return reporter.denied(
-      denial("INTERNAL", "sandbox", `the command's warden was lost: ${ending.reason}`),
+      denial("INTERNAL", "sandbox", `the command's supervisor was lost: ${ending.reason}`),
       seen,
       result,
     );

@@ -1,6 +1,6 @@
 // The three tools as MCP lists them. There are no others.
 
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import type { ToolName } from "../audit.js";
 import { cmdRunInput, cmdRunOutput, fsReadInput, fsReadOutput, fsWriteInput, fsWriteOutput } from "./shapes.js";
 

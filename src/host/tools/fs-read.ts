@@ -3,16 +3,24 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { closeSync } from "node:fs";
 import { AuditClock, sha256 } from "../audit.js";
-import { type Denial, denial, isDenial, quote } from "../denial.js";
-import { absolutePath, ioDenial, isWithin, type OpenFile, openForRead, type Place, readBytes } from "../jail/index.js";
+import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
+import {
+  absolutePath,
+  ioDenial,
+  isWithin,
+  type OpenFile,
+  openForRead,
+  type LocatedPlace,
+  readBytes,
+} from "../paths/index.js";
 import type { Policy } from "../policy/index.js";
 import {
-  type CallContext,
+  type HostCallContext,
   checkArguments,
-  type Decision,
-  deny,
+  type HostDecision,
+  denyHostCall,
   internalDenial,
-  type Outcome,
+  type HostOutcome,
   placeRule,
   Reporter,
 } from "./outcome.js";
@@ -45,16 +53,16 @@ function open(policy: Policy, args: unknown): Opened | Denial {
 }
 
 /** The innermost root that holds it. */
-function rootOf(policy: Policy, path: string): Place | undefined {
+function rootOf(policy: Policy, path: string): LocatedPlace | undefined {
   const around = policy.roots.filter((root) => isWithin(path, root.path));
   return around.sort((a, b) => b.path.length - a.path.length)[0];
 }
 
 /** Asked by the gate. */
-export function decideFsRead(policy: Policy, args: unknown): Decision {
+export function decideFsRead(policy: Policy, args: unknown): HostDecision {
   try {
     const opened = open(policy, args);
-    if (isDenial(opened)) return deny(opened);
+    if (isDenial(opened)) return denyHostCall(opened);
     const { file, offset, bytes } = opened;
     closeSync(file.fd);
     return {
@@ -63,7 +71,7 @@ export function decideFsRead(policy: Policy, args: unknown): Decision {
       would: { tool: "fs.read", path: file.path, offset, bytes },
     };
   } catch (error) {
-    return deny(internalDenial(error));
+    return denyHostCall(internalDenial(error));
   }
 }
 
@@ -71,8 +79,8 @@ export function decideFsRead(policy: Policy, args: unknown): Decision {
 export async function executeFsRead(
   policy: Policy,
   args: unknown,
-  context: CallContext = {},
-): Promise<Outcome<FsReadResult>> {
+  context: HostCallContext = {},
+): Promise<HostOutcome<FsReadResult>> {
   const reporter = new Reporter(new AuditClock(), "fs.read", policy, context);
   const asked = requestedPath(args);
   let opened: Opened | Denial;
@@ -108,7 +116,7 @@ async function readFile(opened: Opened, signal: AbortSignal | undefined): Promis
   // Most text is ASCII, which is copied, not decoded.
   if (isAscii(whole)) return readResult(whole, whole.toString("latin1"), file.size);
   if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), file.size);
-  return denial("INVALID_ARGS", "notText", `path ${quote(input.path)} is not UTF-8 text in the range asked for`, {
+  return denial("INVALID_ARGS", "notText", `path ${quoteValue(input.path)} is not UTF-8 text in the range asked for`, {
     field: "encoding",
     suggestions: ["read it with encoding base64"],
   });

@@ -3,31 +3,31 @@
 import { closeSync } from "node:fs";
 import { join } from "node:path";
 import { AuditClock, sha256 } from "../audit.js";
-import { type Denial, denial, isDenial, quote } from "../denial.js";
+import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
 import {
   absolutePath,
   findPortableTarget,
   findTarget,
-  type Target,
+  type PathTarget,
   type Written,
   writePortable,
   writeTarget,
-} from "../jail/index.js";
+} from "../paths/index.js";
 import type { Policy } from "../policy/index.js";
 import { requestedPath } from "./fs-read.js";
 import {
-  type CallContext,
+  type HostCallContext,
   checkArguments,
-  type Decision,
-  deny,
+  type HostDecision,
+  denyHostCall,
   internalDenial,
-  type Outcome,
+  type HostOutcome,
   placeRule,
   Reporter,
 } from "./outcome.js";
 import { type FsWriteInput, type FsWriteResult, fsWriteInput } from "./shapes.js";
 
-type AnyTarget = Target | Exclude<ReturnType<typeof findPortableTarget>, Denial>;
+type AnyTarget = PathTarget | Exclude<ReturnType<typeof findPortableTarget>, Denial>;
 
 interface Prepared {
   readonly input: FsWriteInput;
@@ -80,19 +80,21 @@ function judge(target: AnyTarget, { input, path, data }: Prepared): Denial | und
     );
   }
   if (target.old !== undefined && input.overwrite !== true) {
-    return denial("POLICY_DENY", "exists", `path ${quote(path)} exists`, {
+    return denial("POLICY_DENY", "exists", `path ${quoteValue(path)} exists`, {
       field: "path",
       suggestions: ["set overwrite: true to replace it", "choose another name"],
     });
   }
   if (target.old === undefined && input.create === false) {
-    return denial("IO_ERROR", "notFound", `path ${quote(path)} does not exist and create is false`, { field: "path" });
+    return denial("IO_ERROR", "notFound", `path ${quoteValue(path)} does not exist and create is false`, {
+      field: "path",
+    });
   }
   if (target.old === undefined && !zone.createIfMissing) {
     return denial(
       "POLICY_DENY",
       "createIfMissing",
-      `path ${quote(path)} does not exist and this write zone only replaces files`,
+      `path ${quoteValue(path)} does not exist and this write zone only replaces files`,
       {
         field: "path",
         suggestions: ["ask the operator to set createIfMissing: true for this write zone"],
@@ -103,23 +105,23 @@ function judge(target: AnyTarget, { input, path, data }: Prepared): Denial | und
 }
 
 /** Asked by the gate. */
-export function decideFsWrite(policy: Policy, args: unknown): Decision {
+export function decideFsWrite(policy: Policy, args: unknown): HostDecision {
   try {
     const prepared = prepare(policy, args);
-    if (isDenial(prepared)) return deny(prepared);
+    if (isDenial(prepared)) return denyHostCall(prepared);
     const target = find(policy, prepared.path);
-    if (isDenial(target)) return deny(target);
+    if (isDenial(target)) return denyHostCall(target);
     closeTarget(target);
     const refused = judge(target, prepared);
     return refused === undefined
       ? permitted(target, join(target.folderPath, ...target.missingFolders, target.name), prepared)
-      : deny(refused);
+      : denyHostCall(refused);
   } catch (error) {
-    return deny(internalDenial(error));
+    return denyHostCall(internalDenial(error));
   }
 }
 
-function permitted(target: AnyTarget, path: string, { data }: Prepared): Decision {
+function permitted(target: AnyTarget, path: string, { data }: Prepared): HostDecision {
   return {
     effect: "permit",
     rule: placeRule("writeRules", target.zone),
@@ -135,8 +137,8 @@ function closeTarget(target: AnyTarget): void {
 export async function executeFsWrite(
   policy: Policy,
   args: unknown,
-  context: CallContext = {},
-): Promise<Outcome<FsWriteResult>> {
+  context: HostCallContext = {},
+): Promise<HostOutcome<FsWriteResult>> {
   const reporter = new Reporter(new AuditClock(), "fs.write", policy, context);
   const asked = requestedPath(args);
   try {

@@ -3,8 +3,8 @@
 
 import { closeSync, fstatSync } from "node:fs";
 import { type Denial, isDenial } from "../denial.js";
-import { absolutePath, locate } from "../jail/index.js";
-import { checkFile } from "../jail/read.js";
+import { absolutePath, locate } from "../paths/index.js";
+import { checkFile } from "../paths/read.js";
 import type { Policy } from "../policy/index.js";
 
 /** `paths`: names that a profile made out of the arguments, after `-C` for one. `cwd`: where relative ones begin. */

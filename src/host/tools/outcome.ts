@@ -1,12 +1,12 @@
 // What a tool function gives back, and what the gate hears when it only asks.
 
 import { type AuditClock, type AuditFacts, type AuditSummary, type ToolName } from "../audit.js";
-import { type Denial, denial, quote } from "../denial.js";
-import type { Place } from "../jail/index.js";
+import { type Denial, denial, quoteValue } from "../denial.js";
+import type { LocatedPlace } from "../paths/index.js";
 import type { Policy, SandboxMode } from "../policy/index.js";
-import { pathText, type Problem, type Shape } from "../../protocol/index.js";
+import { pathText, type ShapeProblem, type Shape } from "../../mcp/index.js";
 
-export type Outcome<R> =
+export type HostOutcome<R> =
   | { readonly ok: true; readonly result: R; readonly audit: AuditSummary }
   | {
       readonly ok: false;
@@ -38,22 +38,22 @@ export type Would =
     };
 
 /** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
-export type Decision =
+export type HostDecision =
   | { readonly effect: "permit"; readonly rule: string; readonly would?: Would }
   | { readonly effect: "deny"; readonly rule: string; readonly denial: Denial };
 
-export interface CallContext {
+export interface HostCallContext {
   readonly signal?: AbortSignal;
   readonly reqId?: string;
 }
 
 export function checkArguments<T>(shape: Shape<T>, args: unknown): T | Denial {
-  const problems: Problem[] = [];
+  const problems: ShapeProblem[] = [];
   const checked = shape.check(args, [], problems);
   if (checked !== undefined) return checked;
   const [first] = problems;
   const field = first === undefined ? "" : pathText(first.path);
-  const shown = field === "" ? "arguments" : quote(field);
+  const shown = field === "" ? "arguments" : quoteValue(field);
   return denial(
     "INVALID_ARGS",
     "schema",
@@ -63,12 +63,12 @@ export function checkArguments<T>(shape: Shape<T>, args: unknown): T | Denial {
 }
 
 /** `allowedRoots ~/code (policy.yaml:7)`: which list, which folder, and where the operator wrote it. */
-export function placeRule(list: "allowedRoots" | "writeRules", place: Place | undefined): string {
+export function placeRule(list: "allowedRoots" | "writeRules", place: LocatedPlace | undefined): string {
   if (place === undefined) return list;
   return `${list} ${place.written}${place.origin === undefined ? "" : ` (${place.origin})`}`;
 }
 
-export function deny(denied: Denial): Decision {
+export function denyHostCall(denied: Denial): HostDecision {
   return { effect: "deny", rule: denied.rule, denial: denied };
 }
 
@@ -84,18 +84,18 @@ export class Reporter {
   readonly #policy: Policy;
   readonly #reqId: string | undefined;
 
-  constructor(clock: AuditClock, tool: ToolName, policy: Policy, context: CallContext) {
+  constructor(clock: AuditClock, tool: ToolName, policy: Policy, context: HostCallContext) {
     this.#clock = clock;
     this.#tool = tool;
     this.#policy = policy;
     this.#reqId = context.reqId;
   }
 
-  done<R>(result: R, facts: AuditFacts): Outcome<R> {
+  done<R>(result: R, facts: AuditFacts): HostOutcome<R> {
     return { ok: true, result, audit: this.#clock.summary(this.#tool, this.#policy, facts, undefined, this.#reqId) };
   }
 
-  denied<R>(denied: Denial, facts: AuditFacts, partial?: R): Outcome<R> {
+  denied<R>(denied: Denial, facts: AuditFacts, partial?: R): HostOutcome<R> {
     const audit = this.#clock.summary(this.#tool, this.#policy, facts, denied, this.#reqId);
     return partial === undefined ? { ok: false, denial: denied, audit } : { ok: false, denial: denied, audit, partial };
   }

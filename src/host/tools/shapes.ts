@@ -12,7 +12,7 @@ import {
   required,
   text,
   textMap,
-} from "../../protocol/index.js";
+} from "../../mcp/index.js";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_PATH_CHARS = 4095;

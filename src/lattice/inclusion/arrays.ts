@@ -1,7 +1,7 @@
 import { canonical } from "./canonical.js";
 import { oneOfValues } from "./compile-scalar.js";
 import type { Formula, Formulas } from "./formula.js";
-import { Best, type Literal, NOTHING, type Outcome, type Solving, some, unknown } from "./outcome.js";
+import { Best, type Literal, NOTHING, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
 
 /** Longer arrays than this are not built as examples. */
 const MAX_ITEMS = 4_096;
@@ -55,7 +55,7 @@ function gather(f: Formulas, literals: readonly Literal[]): Box | undefined {
   return { low, high, every, exists, few, unique, opaque };
 }
 
-export function solveArray(solving: Solving, f: Formulas, literals: readonly Literal[]): Outcome {
+export function solveArray(solving: Solving, f: Formulas, literals: readonly Literal[]): InclusionOutcome {
   const box = gather(f, literals);
   return box === undefined ? unknown : new ArraySearch(solving, f, box).run();
 }
@@ -75,7 +75,7 @@ class ArraySearch {
     this.#tail = Math.max(0, ...edges);
   }
 
-  run(): Outcome {
+  run(): InclusionOutcome {
     const { low, exists, unique } = this.#box;
     const best = new Best();
     const high = this.#longest(best);
@@ -106,7 +106,7 @@ class ArraySearch {
     return high;
   }
 
-  #ofLength(length: number): Outcome {
+  #ofLength(length: number): InclusionOutcome {
     const slots = Array.from({ length }, (_, position) => this.#rulesAt(position));
     if (this.#box.unique !== false) return this.#place(slots, 0, -1, this.#tail);
     const best = new Best();
@@ -123,7 +123,13 @@ class ArraySearch {
   }
 
   /** Finds a position for each thing that must exist, from obligation `next` on. */
-  #place(slots: Formula[][], next: number, after: number, used: number, equal?: readonly [number, number]): Outcome {
+  #place(
+    slots: Formula[][],
+    next: number,
+    after: number,
+    used: number,
+    equal?: readonly [number, number],
+  ): InclusionOutcome {
     const rule = this.#box.exists[next];
     if (rule === undefined) return this.#fill(slots, equal);
     this.#s.spend();
@@ -144,7 +150,7 @@ class ArraySearch {
     return best.outcome;
   }
 
-  #fill(slots: Formula[][], equal: readonly [number, number] | undefined): Outcome {
+  #fill(slots: Formula[][], equal: readonly [number, number] | undefined): InclusionOutcome {
     const kept = this.#keepFew(slots);
     if (!Array.isArray(kept)) return kept;
     if (this.#box.unique === true) return this.#distinct(kept);
@@ -161,7 +167,7 @@ class ArraySearch {
   }
 
   /** Keeps items out of what only few may satisfy, wherever they can be kept out. */
-  #keepFew(slots: Formula[][]): Formula[][] | Outcome {
+  #keepFew(slots: Formula[][]): Formula[][] | InclusionOutcome {
     let kept = slots;
     for (const { below, item } of this.#box.few) {
       const outside = this.#f.not(item);
@@ -178,7 +184,7 @@ class ArraySearch {
   }
 
   /** Different values for all positions: exact when the scarce positions are few, by matching them to their values. */
-  #distinct(slots: Formula[][]): Outcome {
+  #distinct(slots: Formula[][]): InclusionOutcome {
     const supply = new Map<string, Supply | undefined>();
     const keyOf = (slot: readonly Formula[]): string => [...new Set(slot.map((part) => part.id))].toSorted().join();
     for (const slot of slots) {

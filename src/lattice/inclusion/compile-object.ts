@@ -1,5 +1,5 @@
 import type { Scope } from "./compile.js";
-import { eachKeyword, has, isCount, named } from "./compile-scalar.js";
+import { eachKeyword, has, isCount, namedFormula } from "./compile-scalar.js";
 import { isObject } from "./document.js";
 import { type Formula, KIND } from "./formula.js";
 
@@ -31,7 +31,7 @@ function isNames(value: unknown): value is string[] {
 
 function properties({ f, compile }: Scope, value: { readonly [name: string]: unknown }): Formula[] {
   return Object.entries(value).map(([name, schema]) =>
-    f.atom({ is: "values", name: named(f, [name]), value: compile(schema) }),
+    f.atom({ is: "values", name: namedFormula(f, [name]), value: compile(schema) }),
   );
 }
 
@@ -45,7 +45,7 @@ function patterns({ f, compile }: Scope, value: { readonly [source: string]: unk
 export function declaredNames({ f, keywords }: Scope): Formula {
   const names = isObject(keywords.properties) ? Object.keys(keywords.properties) : [];
   const sources = isObject(keywords.patternProperties) ? Object.keys(keywords.patternProperties) : [];
-  return f.or(named(f, names), ...sources.map((source) => f.atom({ is: "pattern", source })));
+  return f.or(namedFormula(f, names), ...sources.map((source) => f.atom({ is: "pattern", source })));
 }
 
 function dependencies(scope: Scope, value: unknown): Formula | undefined {

@@ -32,13 +32,13 @@ export function oneOfValues(f: Formulas, values: readonly unknown[]): Formula {
   return f.or(
     among(KIND.integer, integers),
     among(KIND.fraction, fractions),
-    f.and(f.kind(KIND.string), named(f, strings)),
-    ...rest.map((value) => constant(f, value)),
+    f.and(f.kind(KIND.string), namedFormula(f, strings)),
+    ...rest.map((value) => constantFormula(f, value)),
   );
 }
 
 /** Exactly this value, written out by its parts so that its negation is exact too. */
-export function constant(f: Formulas, value: unknown): Formula {
+export function constantFormula(f: Formulas, value: unknown): Formula {
   if (value === null) return f.kind(KIND.null);
   if (typeof value === "boolean") return f.kind(value ? KIND.true : KIND.false);
   if (typeof value === "number" || typeof value === "string") return oneOfValues(f, [value]);
@@ -47,7 +47,7 @@ export function constant(f: Formulas, value: unknown): Formula {
       f.kind(KIND.array),
       f.atom({ is: "size", least: value.length }),
       f.atom({ is: "size", least: value.length + 1 }, false),
-      ...value.map((item, i) => f.atom({ is: "items", from: i, to: i + 1, item: constant(f, item) })),
+      ...value.map((item, i) => f.atom({ is: "items", from: i, to: i + 1, item: constantFormula(f, item) })),
     );
   }
   if (typeof value === "object") {
@@ -57,23 +57,23 @@ export function constant(f: Formulas, value: unknown): Formula {
       closedTo(f, names),
       ...names.map((name) => has(f, name)),
       ...Object.entries(value).map(([name, inner]) =>
-        f.atom({ is: "values", name: named(f, [name]), value: constant(f, inner) }),
+        f.atom({ is: "values", name: namedFormula(f, [name]), value: constantFormula(f, inner) }),
       ),
     );
   }
   return f.atom({ is: "opaque", key: `constant ${String(value)}` });
 }
 
-export function named(f: Formulas, names: readonly string[]): Formula {
+export function namedFormula(f: Formulas, names: readonly string[]): Formula {
   return f.atom({ is: "oneOfStrings", values: [...new Set(names)].toSorted() });
 }
 
 export function has(f: Formulas, name: string): Formula {
-  return f.atom({ is: "values", name: named(f, [name]), value: f.no }, false);
+  return f.atom({ is: "values", name: namedFormula(f, [name]), value: f.no }, false);
 }
 
 function closedTo(f: Formulas, names: readonly string[]): Formula {
-  return f.atom({ is: "values", name: f.not(named(f, names)), value: f.no });
+  return f.atom({ is: "values", name: f.not(namedFormula(f, names)), value: f.no });
 }
 
 export function isCount(value: unknown): value is number {

@@ -1,8 +1,9 @@
 import { type Budget, BudgetExceeded } from "../budget.js";
 import { arrayKeywords } from "./compile-array.js";
 import { objectKeywords } from "./compile-object.js";
-import { constant, numberKeywords, oneOfValues, stringKeywords, typeKeyword } from "./compile-scalar.js";
-import { isObject, type Place, type SchemaDocument, split } from "./document.js";
+import { constantFormula, numberKeywords, oneOfValues, stringKeywords, typeKeyword } from "./compile-scalar.js";
+import { splitReference } from "../../schema/documents/index.js";
+import { isObject, type Place, type SchemaDocument } from "./document.js";
 import { unevaluatedKeywords } from "./evaluated.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
 
@@ -158,7 +159,7 @@ export class Compiler {
   }
 
   #resolve(reference: string, place: Place): Place | undefined {
-    const { address, fragment } = split(reference, place.base);
+    const { address, fragment } = splitReference(reference, place.base);
     const own = place.document.find(address, fragment);
     if (own !== undefined) return own;
     for (const document of this.#documents) {
@@ -173,7 +174,7 @@ export class Compiler {
   /** The outermost resource entered so far that has the same dynamic anchor, if the reference starts at one. */
   #resolveDynamic(reference: string, place: Place, entered: readonly string[]): Place | undefined {
     const start = this.#resolve(reference, place);
-    const { address, fragment } = split(reference, place.base);
+    const { address, fragment } = splitReference(reference, place.base);
     if (start === undefined || !start.document.isDynamic(address, fragment)) return start;
     for (const resource of entered) {
       const holder = this.#documents.find((document) => document.isDynamic(resource, fragment));
@@ -195,7 +196,7 @@ export class Compiler {
   #reference(scope: Scope, reference: unknown, resolve: Scope["resolve"]): Formula {
     const target = typeof reference === "string" ? resolve(reference) : undefined;
     if (target !== undefined) return scope.compilePlace(target);
-    const { address, fragment } = split(String(reference), scope.place.base);
+    const { address, fragment } = splitReference(String(reference), scope.place.base);
     const owner = address.startsWith("https://schema.invalid/") ? scope.place.document.fingerprint : "";
     return scope.opaque(`$ref ${owner} ${address}#${fragment}`);
   }
@@ -213,7 +214,7 @@ export class Compiler {
     const type = typeKeyword(scope);
     const nullable = keywords.nullable === true && type !== f.yes && scope.reads("nullable");
     parts.push(nullable ? f.or(type, f.kind(KIND.null)) : type);
-    if ("const" in keywords) parts.push(constant(f, keywords.const));
+    if ("const" in keywords) parts.push(constantFormula(f, keywords.const));
     if (Array.isArray(keywords.enum)) parts.push(oneOfValues(f, keywords.enum));
     parts.push(numberKeywords(scope), stringKeywords(scope), arrayKeywords(scope));
     parts.push(objectKeywords(scope));

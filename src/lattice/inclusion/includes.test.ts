@@ -435,6 +435,8 @@ describe("inclusion", () => {
     expect(includesType(both, right, { validator }).answer).toBe("yes");
     expect(includesType(right, both, { validator })).toMatchObject({ answer: "no" });
     expect(isEmpty({ is: "all", of: [typeOf(S), typeOf({ type: "null" })] }).answer).toBe("yes");
-    expect(isEmpty({ is: "any", of: [typeOf(S), typeOf(false)] }, { validator })).toMatchObject({ answer: "no" });
+    expect(isEmpty({ is: "any", of: [typeOf(S), typeOf(false)] }, { validator })).toMatchObject({
+      answer: "no",
+    });
   });
 });

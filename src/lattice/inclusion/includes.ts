@@ -1,9 +1,10 @@
-import { type Dialect, dialectOf, isObject, type JsonSchema } from "./document.js";
-import { Question } from "./question.js";
+import type { Dialect } from "../../schema/documents/index.js";
+import { dialectOf, isObject, type JsonSchema } from "./document.js";
+import { InclusionQuestion } from "./question.js";
 import { NO_VALUE, schemasOf, typeKey, typeOf, type ValueType } from "./type.js";
 
 /** Compiles a schema into a predicate, in the schema's own dialect. It may throw: then nothing can be confirmed. */
-export type Validator = (schema: JsonSchema) => (value: unknown) => boolean;
+export type InclusionValidator = (schema: JsonSchema) => (value: unknown) => boolean;
 
 export type Inclusion =
   | { readonly answer: "yes" }
@@ -13,7 +14,7 @@ export type Inclusion =
 
 export interface InclusionOptions {
   /** Without it no "no" can be given. */
-  readonly validator?: Validator;
+  readonly validator?: InclusionValidator;
   /** The dialect of a schema that declares none. Default: 2020-12. */
   readonly dialect?: Dialect;
   /**
@@ -60,7 +61,7 @@ export function includesType(left: ValueType, right: ValueType, options: Inclusi
     return { answer: "unknown", why: `the dialect ${String(foreign.$schema)} is not one of draft-07 and 2020-12` };
   }
   if (typeKey(left) === typeKey(right)) return { answer: "yes" };
-  return new Question(
+  return new InclusionQuestion(
     left,
     right,
     { ...options, dialect: fallback },

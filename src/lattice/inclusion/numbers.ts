@@ -1,4 +1,4 @@
-import { type Literal, none, type Outcome, some, unknown } from "./outcome.js";
+import { type Literal, none, type InclusionOutcome, some, unknown } from "./outcome.js";
 
 const MAX_TRIED = 2_000;
 
@@ -62,9 +62,9 @@ function fits(range: Range, value: number): boolean {
   );
 }
 
-export function solveNumber(literals: readonly Literal[], integer: boolean): Outcome {
+export function solveNumber(literals: readonly Literal[], integer: boolean): InclusionOutcome {
   const range = gather(literals);
-  const finish = (candidates: Iterable<number>, complete: boolean): Outcome => {
+  const finish = (candidates: Iterable<number>, complete: boolean): InclusionOutcome => {
     for (const value of candidates) {
       if (Number.isInteger(value) === integer && Number.isFinite(value) && fits(range, value)) {
         return some(value, !range.opaque);
@@ -79,9 +79,9 @@ export function solveNumber(literals: readonly Literal[], integer: boolean): Out
   return integer ? solveInteger(range, finish) : solveFraction(range, finish);
 }
 
-type Finish = (candidates: Iterable<number>, complete: boolean) => Outcome;
+type Finish = (candidates: Iterable<number>, complete: boolean) => InclusionOutcome;
 
-function solveInteger(range: Range, finish: Finish): Outcome {
+function solveInteger(range: Range, finish: Finish): InclusionOutcome {
   // Every integer is a multiple of 1, hence of 1/2, 1/4, …, exactly so even in floating point.
   const step = range.multiples.filter(Number.isInteger).reduce(leastCommonMultiple, 1);
   if (!Number.isSafeInteger(step)) return finish([0, step], false);
@@ -111,7 +111,7 @@ function leastCommonMultiple(a: number, b: number): number {
   return (a / x) * b;
 }
 
-function solveFraction(range: Range, finish: Finish): Outcome {
+function solveFraction(range: Range, finish: Finish): InclusionOutcome {
   if (range.multiples.some(Number.isInteger)) return none;
   return finish(fractions(range), false);
 }

@@ -1,6 +1,6 @@
-import { named } from "./compile-scalar.js";
+import { namedFormula } from "./compile-scalar.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
-import { Best, type Literal, none, type Outcome, type Solving, some, unknown } from "./outcome.js";
+import { Best, type Literal, none, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
 
 /** Larger objects than this are not built as examples. */
 const MAX_MEMBERS = 1_024;
@@ -59,7 +59,7 @@ function gather(f: Formulas, literals: readonly Literal[]): Box {
   return { low, high, forName, forNames, needed, exists, opaque };
 }
 
-export function solveObject(solving: Solving, f: Formulas, literals: readonly Literal[]): Outcome {
+export function solveObject(solving: Solving, f: Formulas, literals: readonly Literal[]): InclusionOutcome {
   return new ObjectSearch(solving, f, gather(f, literals)).run();
 }
 
@@ -78,7 +78,7 @@ class ObjectSearch {
     this.#known = [...new Set([...box.forName.keys(), ...box.needed.keys(), ...listed])];
   }
 
-  run(): Outcome {
+  run(): InclusionOutcome {
     const { needed, high, low } = this.#box;
     if (needed.size > high || low > high) return none;
     if (low > MAX_MEMBERS) return unknown;
@@ -109,7 +109,7 @@ class ObjectSearch {
   }
 
   /** Finds a member for each thing that must exist under some name, from obligation `next` on. */
-  #place(members: readonly Member[], next: number): Outcome {
+  #place(members: readonly Member[], next: number): InclusionOutcome {
     const rule = this.#box.exists[next];
     if (rule === undefined) return this.#complete(members);
     this.#s.spend();
@@ -138,7 +138,7 @@ class ObjectSearch {
     return { ...member, values: [...member.values, rule.value] };
   }
 
-  #feasible(member: Member): Outcome {
+  #feasible(member: Member): InclusionOutcome {
     if (member.fixed === undefined) {
       const name = this.#s.solve(member.names, KIND.string);
       if (name.is === "none") return name;
@@ -157,7 +157,7 @@ class ObjectSearch {
       if (outcome.is === "none") best.add(outcome);
       else yield member;
     }
-    yield* this.#regions([rule.name, this.#f.not(named(this.#f, this.#known))], [rule.value], 0, best);
+    yield* this.#regions([rule.name, this.#f.not(namedFormula(this.#f, this.#known))], [rule.value], 0, best);
   }
 
   /** Splits the names by which of the rules for sets of names apply. */
@@ -180,11 +180,11 @@ class ObjectSearch {
   }
 
   /** Gives every member a name of its own and a value, and adds members until there are enough. */
-  #complete(members: readonly Member[]): Outcome {
+  #complete(members: readonly Member[]): InclusionOutcome {
     const { low, high, opaque } = this.#box;
     const chosen = new Map<string, unknown>();
     let sure = !opaque;
-    const add = (member: Member): Outcome => {
+    const add = (member: Member): InclusionOutcome => {
       const name = this.#nameOf(member, chosen);
       if (name.is !== "some") return name;
       const value = this.#s.solve(member.values);
@@ -206,14 +206,17 @@ class ObjectSearch {
     return some(Object.fromEntries(chosen), sure);
   }
 
-  #nameOf(member: Member, chosen: ReadonlyMap<string, unknown>): Outcome {
+  #nameOf(member: Member, chosen: ReadonlyMap<string, unknown>): InclusionOutcome {
     if (member.fixed !== undefined) return some(member.fixed, true);
-    const free = this.#f.not(named(this.#f, [...chosen.keys()]));
+    const free = this.#f.not(namedFormula(this.#f, [...chosen.keys()]));
     return this.#s.solve([...member.names, free], KIND.string);
   }
 
   /** One more member of any name; what it returns is why there can be none. */
-  #extend(chosen: ReadonlyMap<string, unknown>, add: (member: Member) => Outcome): Outcome | undefined {
+  #extend(
+    chosen: ReadonlyMap<string, unknown>,
+    add: (member: Member) => InclusionOutcome,
+  ): InclusionOutcome | undefined {
     this.#s.spend();
     const best = new Best();
     for (const name of this.#known) {
@@ -222,7 +225,7 @@ class ObjectSearch {
       if (outcome.is === "some") return undefined;
       best.add(outcome);
     }
-    const taken = this.#f.not(named(this.#f, [...this.#known, ...chosen.keys()]));
+    const taken = this.#f.not(namedFormula(this.#f, [...this.#known, ...chosen.keys()]));
     for (const member of this.#regions([taken], [], 0, best)) {
       const outcome = add(member);
       if (outcome.is === "some") return undefined;

@@ -1,7 +1,7 @@
 import type { Atom, Formula } from "./formula.js";
 
 /** What is known about the values that satisfy a conjunction. */
-export type Outcome =
+export type InclusionOutcome =
   /** Proved: there is none. `relies` is the outermost open question that the proof assumed to have none. */
   | { readonly is: "none"; readonly relies: number }
   /** `sure`: by every rule used this value satisfies the conjunction; otherwise it is a guess worth trying. */
@@ -9,10 +9,10 @@ export type Outcome =
   | { readonly is: "unknown" };
 
 export const NOTHING = Infinity;
-export const none: Outcome = { is: "none", relies: NOTHING };
-export const unknown: Outcome = { is: "unknown" };
+export const none: InclusionOutcome = { is: "none", relies: NOTHING };
+export const unknown: InclusionOutcome = { is: "unknown" };
 
-export function some(value: unknown, sure: boolean): Outcome {
+export function some(value: unknown, sure: boolean): InclusionOutcome {
   return { is: "some", value, sure };
 }
 
@@ -24,10 +24,10 @@ export interface Literal {
 
 /** Gathers the outcomes of alternatives: the first sure value wins, and none only when every alternative has none. */
 export class Best {
-  #outcome: Outcome = none;
+  #outcome: InclusionOutcome = none;
 
   /** True when there is nothing left to look for. */
-  add(outcome: Outcome): boolean {
+  add(outcome: InclusionOutcome): boolean {
     const best = this.#outcome;
     if (best.is === "some" && best.sure) return true;
     if (outcome.is === "some" && (best.is !== "some" || outcome.sure)) this.#outcome = outcome;
@@ -36,14 +36,14 @@ export class Best {
     return this.#outcome.is === "some" && this.#outcome.sure;
   }
 
-  get outcome(): Outcome {
+  get outcome(): InclusionOutcome {
     return this.#outcome;
   }
 }
 
 /** What the theories of strings, arrays and objects may ask of the solver. */
 export interface Solving {
-  solve(formulas: readonly Formula[], kinds?: number): Outcome;
+  solve(formulas: readonly Formula[], kinds?: number): InclusionOutcome;
   /** Whether a string satisfies a formula; undefined when it cannot be told. */
   accepts(formula: Formula, text: string): boolean | undefined;
   spend(amount?: number): void;

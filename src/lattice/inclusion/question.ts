@@ -1,13 +1,14 @@
 import { Budget, BudgetExceeded } from "../budget.js";
 import { Languages } from "../regex/language.js";
 import { BY_THE_BOOK, Compiler, type Reading } from "./compile.js";
-import { type Dialect, dialectOf, type JsonSchema, SchemaDocument } from "./document.js";
+import type { Dialect } from "../../schema/documents/index.js";
+import { dialectOf, type JsonSchema, SchemaDocument } from "./document.js";
 import { ANYTHING, type Formula, Formulas } from "./formula.js";
 import type { Inclusion, InclusionLimits, InclusionOptions } from "./includes.js";
 import { Solver } from "./solve.js";
 import { Strings } from "./strings.js";
 import { listedValues, schemasOf, type ValueType } from "./type.js";
-import { Verdicts } from "./verdicts.js";
+import { InclusionResults } from "./verdicts.js";
 
 /** What the rules say under one reading. */
 interface Opinion {
@@ -29,12 +30,12 @@ const UNDECIDED = "a part of the schemas is beyond the rules and no example was 
 const UNCONFIRMED = "an example suggests no, but the validator did not confirm it";
 
 /** One question of inclusion: is there a value of the left type that the right type rejects? */
-export class Question {
+export class InclusionQuestion {
   readonly #left: ValueType;
   readonly #right: ValueType;
   readonly #options: InclusionOptions & { readonly dialect: Dialect };
   readonly #limits: InclusionLimits;
-  readonly #verdicts: Verdicts;
+  readonly #verdicts: InclusionResults;
 
   constructor(
     left: ValueType,
@@ -46,7 +47,7 @@ export class Question {
     this.#right = right;
     this.#options = options;
     this.#limits = limits;
-    this.#verdicts = new Verdicts(options.validator, [...schemasOf(left), ...schemasOf(right)]);
+    this.#verdicts = new InclusionResults(options.validator, [...schemasOf(left), ...schemasOf(right)]);
   }
 
   /**

@@ -3,7 +3,7 @@ import { solveArray } from "./arrays.js";
 import { ANYTHING, type Formula, type Formulas, KIND } from "./formula.js";
 import { solveNumber } from "./numbers.js";
 import { solveObject } from "./objects.js";
-import { Best, type Literal, NOTHING, none, type Outcome, type Solving, some, unknown } from "./outcome.js";
+import { Best, type Literal, NOTHING, none, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
 import { acceptsString, type Strings } from "./strings.js";
 
 const KINDS = [
@@ -42,7 +42,7 @@ export class Solver implements Solving {
   readonly #definition: (to: number) => Formula;
   readonly #budget: Budget;
   readonly #maxDepth: number;
-  readonly #known = new Map<string, Outcome>();
+  readonly #known = new Map<string, InclusionOutcome>();
   readonly #open = new Map<string, number>();
 
   constructor(
@@ -67,7 +67,7 @@ export class Solver implements Solving {
     return acceptsString(this.#strings, formula, text, this.#definition);
   }
 
-  solve(formulas: readonly Formula[], kinds: number = ANYTHING): Outcome {
+  solve(formulas: readonly Formula[], kinds: number = ANYTHING): InclusionOutcome {
     // What always holds is no part of a question: without it more questions are the same.
     const asked = formulas.filter((formula) => formula !== this.#f.yes);
     const ids = [...new Set(asked.map((formula) => formula.id))].toSorted((a, b) => a - b);
@@ -93,7 +93,7 @@ export class Solver implements Solving {
   }
 
   /** Reports the outcome of every box until `enough` says so. */
-  search(formulas: readonly Formula[], kinds: number, enough: (outcome: Outcome) => boolean): void {
+  search(formulas: readonly Formula[], kinds: number, enough: (outcome: InclusionOutcome) => boolean): void {
     for (const kind of KINDS) {
       if ((kind & kinds) === 0) continue;
       const branch: Branch = { kind, taken: new Set(), literals: [], choices: [] };
@@ -101,7 +101,7 @@ export class Solver implements Solving {
     }
   }
 
-  #explore(branch: Branch, given: Formula[], enough: (outcome: Outcome) => boolean): boolean {
+  #explore(branch: Branch, given: Formula[], enough: (outcome: InclusionOutcome) => boolean): boolean {
     let pending = given;
     do {
       this.spend(1 + ((branch.literals.length + branch.choices.length) >> 4));
@@ -195,7 +195,7 @@ export class Solver implements Solving {
    * Asks the theory which alternatives the literals so far imply or exclude. Without this, unions told apart by a tag
    * would be tried in every combination. Returns what is left without a choice, or that nothing is left.
    */
-  #narrow(branch: Branch): Formula[] | Outcome {
+  #narrow(branch: Branch): Formula[] | InclusionOutcome {
     const combinations = branch.choices.reduce((product, choice) => product * alternatives(choice).length, 1);
     if (combinations <= FEW_COMBINATIONS || branch.literals.length === 0) return [];
     const sofar = this.#box(branch);
@@ -228,7 +228,7 @@ export class Solver implements Solving {
     return outcome.is === "none" && outcome.relies === NOTHING;
   }
 
-  #box({ kind, literals }: Branch): Outcome {
+  #box({ kind, literals }: Branch): InclusionOutcome {
     // In proportion to the work: a box of thousands of literals costs more than one of ten.
     this.spend(1 + (literals.length >> 4));
     switch (kind) {

@@ -1,9 +1,9 @@
 import type { Language, Languages } from "../regex/language.js";
 import { parsePattern } from "../regex/parse.js";
-import { matches, words } from "../regex/search.js";
+import { matches, wordsOfLanguage } from "../regex/search.js";
 import { formatCounterexamples, formatExamples } from "./formats.js";
 import type { Formula } from "./formula.js";
-import { type Literal, none, type Outcome, some, unknown } from "./outcome.js";
+import { type Literal, none, type InclusionOutcome, some, unknown } from "./outcome.js";
 
 /** A longest length bound that is put into the automaton; beyond it the bound only filters what is found. */
 const MAX_COUNTED = 2_000;
@@ -62,7 +62,7 @@ export class Strings {
     return answer === undefined ? undefined : answer === holds;
   }
 
-  solve(literals: readonly Literal[]): Outcome {
+  solve(literals: readonly Literal[]): InclusionOutcome {
     let low = 0;
     let high = Infinity;
     let among: readonly string[] | undefined;
@@ -91,7 +91,7 @@ export class Strings {
   }
 
   /** The best of some strings; `complete` when no other string can satisfy the literals. */
-  #choose(literals: readonly Literal[], candidates: readonly string[], complete: boolean): Outcome {
+  #choose(literals: readonly Literal[], candidates: readonly string[], complete: boolean): InclusionOutcome {
     let guess: string | undefined;
     for (const text of candidates) {
       const answers = literals.map((literal) => this.holds(literal, text));
@@ -115,7 +115,7 @@ export class Strings {
       const length = l.loop(l.any, Math.min(low, MAX_COUNTED), most);
       return l.and(...parts, length, ...[...except].map((text) => l.not(l.word(text))));
     });
-    return language === undefined ? undefined : words(l, language, MAX_WORDS, this.#steps);
+    return language === undefined ? undefined : wordsOfLanguage(l, language, MAX_WORDS, this.#steps);
   }
 }
 

@@ -1,5 +1,6 @@
 import { canonical } from "./canonical.js";
-import { type Dialect, dialectOf, isObject, type JsonSchema } from "./document.js";
+import type { Dialect } from "../../schema/documents/index.js";
+import { dialectOf, isObject, type JsonSchema } from "./document.js";
 
 /**
  * A set of JSON values: a schema, or an intersection or union of such sets. Kept as parts and not written into one

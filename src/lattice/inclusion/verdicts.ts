@@ -1,18 +1,18 @@
 import { isObject, type JsonSchema } from "./document.js";
 import { FORMAT_REFUSED, isKnownFormat } from "./formats.js";
-import type { Validator } from "./includes.js";
+import type { InclusionValidator } from "./includes.js";
 import { acceptsValue, type ValueType } from "./type.js";
 
 /** What the validator says, undefined when it has no verdict. */
-export class Verdicts {
-  readonly #validator: Validator | undefined;
+export class InclusionResults {
+  readonly #validator: InclusionValidator | undefined;
   readonly #checks = new Map<JsonSchema, ((value: unknown) => boolean) | undefined>();
   /** A validator may take formats seriously in one dialect and not in another, so each one in use is asked. */
   readonly #dialects: readonly object[];
   readonly #formats = new Map<string, readonly JsonSchema[]>();
   readonly #ignored = new Map<string, boolean>();
 
-  constructor(validator: Validator | undefined, schemas: readonly JsonSchema[]) {
+  constructor(validator: InclusionValidator | undefined, schemas: readonly JsonSchema[]) {
     this.#validator = validator;
     const declared = new Set(schemas.map((schema) => (isObject(schema) ? schema.$schema : undefined)));
     this.#dialects = [...declared].map(($schema) => ($schema === undefined ? {} : { $schema }));

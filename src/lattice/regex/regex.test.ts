@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Languages } from "./language.js";
 import { parsePattern } from "./parse.js";
-import { matches, words } from "./search.js";
+import { matches, wordsOfLanguage } from "./search.js";
 
 const languages = new Languages();
 
@@ -13,7 +13,7 @@ function language(source: string) {
 }
 
 function included(left: string, right: string): string | undefined {
-  return words(languages, languages.and(language(left), languages.not(language(right))), 1, 1e5)?.[0];
+  return wordsOfLanguage(languages, languages.and(language(left), languages.not(language(right))), 1, 1e5)?.[0];
 }
 
 /** Patterns of every construct that is translated, small enough that short strings reach all of their states. */
@@ -63,7 +63,7 @@ describe("patterns as languages", () => {
         const languages = new Languages();
         const parsed = parsePattern(languages, source);
         if (parsed === undefined) return;
-        const found = words(languages, parsed, 5, 1e4);
+        const found = wordsOfLanguage(languages, parsed, 5, 1e4);
         if (found === undefined) return;
         const native = new RegExp(source, "u");
         for (const word of found) expect(native.test(word)).toBe(true);
@@ -102,6 +102,6 @@ describe("patterns as languages", () => {
 
   it("stop at the budget", () => {
     const wide = languages.and(language("^(?:a|b)*a(?:a|b){30}$"), languages.not(language("^[ab]*$")));
-    expect(words(languages, wide, 1, 2_000)).toBeUndefined();
+    expect(wordsOfLanguage(languages, wide, 1, 2_000)).toBeUndefined();
   });
 });

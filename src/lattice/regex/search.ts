@@ -26,7 +26,12 @@ const READABLE = [
  * the language is empty: the search ends only when every derivative has been seen. Undefined when `limit` steps did
  * not suffice to find the first word or to see them all.
  */
-export function words(languages: Languages, language: Language, count: number, limit: number): string[] | undefined {
+export function wordsOfLanguage(
+  languages: Languages,
+  language: Language,
+  count: number,
+  limit: number,
+): string[] | undefined {
   const found: string[] = [];
   const finished = languages.bounded(limit, () => search(languages, language, count, found));
   return finished === undefined && found.length === 0 ? undefined : found;

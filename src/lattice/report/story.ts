@@ -1,4 +1,4 @@
-import type { Grant, RuleEvidence, Violation } from "../workflow/model.js";
+import type { CapabilityGrant, RuleEvidence, Violation } from "../workflow/model.js";
 
 /** A violation as a sentence or two that a person can act on. */
 export function tell(violation: Violation): string {
@@ -11,14 +11,14 @@ export function tell(violation: Violation): string {
   return `\`${violation.agent}\` breaks the rule \`${violation.rule}\`: it ${parts.join("; and it ")}`;
 }
 
-function beyond({ argument }: Grant): string {
+function beyond({ argument }: CapabilityGrant): string {
   return argument === undefined
     ? ""
     : ` with arguments that its allow list does not have: ${JSON.stringify(argument.value)}`;
 }
 
 /** What could not be decided is taken as a violation, and is told as what it is. */
-function doubt({ isProved, why }: Grant): string {
+function doubt({ isProved, why }: CapabilityGrant): string {
   return isProved ? "" : ` (not proved: ${why ?? "it could not be decided"}; it is therefore taken as a violation)`;
 }
 

@@ -5,7 +5,7 @@ import { ANY_VALUE, NO_VALUE, type ValueType } from "../inclusion/type.js";
 import { eachLane, setBit } from "./bits.js";
 import { Graph, type Transfer } from "./graph.js";
 import { type Lane, Lanes } from "./lanes.js";
-import type { Delegation, Grant, Violation, Workflow, WorkflowAgent } from "./model.js";
+import type { Delegation, CapabilityGrant, Violation, Workflow, WorkflowAgent } from "./model.js";
 import { violationKey } from "./model.js";
 import { eachCapability, nearestBeyond, widest } from "./nearest.js";
 import { Reach } from "./reach.js";
@@ -20,7 +20,7 @@ export interface AnalysisOptions extends InclusionOptions {
 export const ANALYSIS_LIMITS = { maxAgents: 1_000_000, maxDelegations: 10_000_000 } as const;
 
 /** What one change to the delegations brought and took. */
-export interface Change {
+export interface WorkflowChange {
   readonly delegation: number;
   readonly appeared: readonly Violation[];
   readonly vanished: readonly string[];
@@ -140,7 +140,7 @@ export class Analysis {
     return violations;
   }
 
-  #grant(node: number, lane: number, inclusion: Inclusion): Grant {
+  #grant(node: number, lane: number, inclusion: Inclusion): CapabilityGrant {
     const { capability } = this.#lanes.list[lane] as Lane;
     const edges = this.#reach.path(node, lane) ?? [];
     return {
@@ -158,7 +158,7 @@ export class Analysis {
       delegations: edges.map((edge) => this.#numbers[edge] as number),
     }),
     /** The nearest lane of a capability that a node holds and that can be used. */
-    grant: (node: number, lane: number): Grant => this.#grant(node, lane, this.#lanes.within(lane, NO_VALUE)),
+    grant: (node: number, lane: number): CapabilityGrant => this.#grant(node, lane, this.#lanes.within(lane, NO_VALUE)),
   };
 
   #name(node: number): string {
@@ -166,7 +166,7 @@ export class Analysis {
   }
 
   /** Adds a delegation; its number is in the answer. */
-  addDelegation(delegation: Delegation): Change {
+  addDelegation(delegation: Delegation): WorkflowChange {
     const [from, to] = [this.#node(delegation.from, delegation.line), this.#node(delegation.to, delegation.line)];
     const number = this.#delegations.push(delegation) - 1;
     const transfer = this.#lanes.dependOn(delegation) ? undefined : this.#lanes.transfer(delegation, from, to);
@@ -178,7 +178,7 @@ export class Analysis {
     });
   }
 
-  removeDelegation(number: number): Change {
+  removeDelegation(number: number): WorkflowChange {
     // The number is the edge unless the graph was built anew in between.
     const edge = this.#numbers[number] === number ? number : this.#numbers.indexOf(number);
     if (!this.#reach.graph.has(edge)) {
@@ -199,7 +199,7 @@ export class Analysis {
   }
 
   /** Only the agents whose lanes or reach changed are looked at, before and after. */
-  #change(delegation: number, apply: () => { shifts: Shift[]; rules: () => RuleShift }): Change {
+  #change(delegation: number, apply: () => { shifts: Shift[]; rules: () => RuleShift }): WorkflowChange {
     const { shifts, rules } = apply();
     const before = new Set<string>();
     const after = new Map<string, Violation>();
@@ -237,7 +237,7 @@ export class Analysis {
   }
 
   /** Where the lanes themselves may be others, everything is built anew. */
-  #rebuild(delegation: number, alive: readonly number[]): Change {
+  #rebuild(delegation: number, alive: readonly number[]): WorkflowChange {
     const before = new Map(this.violations().map((violation) => [violationKey(violation), violation]));
     ({ lanes: this.#lanes, reach: this.#reach, rules: this.#rules } = this.#build(alive));
     const after = new Map(this.violations().map((violation) => [violationKey(violation), violation]));

@@ -5,7 +5,7 @@ import { isJsonPart, JsonList, JsonMap, type JsonPart, jsonParts, JsonScalar, pl
 /** Some part of the file; only the document looks into it. */
 export type Part = Node | JsonPart;
 
-export interface Entry {
+export interface DelegationEntry {
   readonly key: string;
   readonly value: Part | null;
   readonly line: number;
@@ -87,7 +87,7 @@ export class WorkflowDocument {
   }
 
   /** The members of a mapping; `what` names it in messages. An absent mapping has none. */
-  entries(part: Part | null | undefined, what: string): Entry[] {
+  entries(part: Part | null | undefined, what: string): DelegationEntry[] {
     if (part === undefined || part === null) return [];
     const members = this.#members(this.#plain(part));
     if (members === undefined) {
@@ -113,7 +113,7 @@ export class WorkflowDocument {
 
   /** The entries of a mapping by name, where only these names make sense. */
   fields<Name extends string>(node: Part | null | undefined, what: string, names: readonly Name[]) {
-    const found: { [key in Name]?: Entry } = {};
+    const found: { [key in Name]?: DelegationEntry } = {};
     for (const entry of this.entries(node, what)) {
       const name = names.find((known) => known === entry.key);
       if (name === undefined) {

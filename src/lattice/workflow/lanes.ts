@@ -4,7 +4,13 @@ import { NO_VALUE, typeKey, type ValueType } from "../inclusion/type.js";
 import { clearBit, setBit } from "./bits.js";
 import { PASS, type Transfer } from "./graph.js";
 import type { Delegation, Workflow } from "./model.js";
-import { type Collected, type Collection, collect, type Step, type Ways } from "./narrowings.js";
+import {
+  type CollectedNarrowings,
+  type Collection,
+  collectNarrowings,
+  type NarrowingStep,
+  type Ways,
+} from "./narrowings.js";
 
 /** A capability as it arrives after some of the narrowings of its arguments, whatever the order. */
 export interface Lane {
@@ -23,7 +29,7 @@ interface Bundle {
   readonly bitOf: ReadonlyMap<string, number>;
   readonly laneOf: ReadonlyMap<bigint, number>;
   /** Where only sets that some way collects have a lane. Any other change than a look needs new lanes. */
-  readonly open?: Collected;
+  readonly open?: CollectedNarrowings;
 }
 
 /** Up to this many narrowings of one capability every set of them has a lane, so that any change finds its lanes. */
@@ -44,7 +50,7 @@ export class Lanes {
   /** Capabilities of which some agent has a lane that is not exact: its scope is taken for larger than it may be. */
   readonly simplified: readonly string[];
   readonly #bundles = new Map<string, Bundle>();
-  readonly #open: (readonly [capability: string, bundle: Bundle, collected: Collected])[] = [];
+  readonly #open: (readonly [capability: string, bundle: Bundle, collected: CollectedNarrowings])[] = [];
   readonly #options: InclusionOptions;
   readonly #answers = new Map<string, Inclusion>();
   /** Many delegations narrow alike. */
@@ -63,7 +69,7 @@ export class Lanes {
       const open =
         all.length <= MAX_CLOSED
           ? undefined
-          : collect(
+          : collectNarrowings(
               waysOf(workflow, name, (narrowing) => bitOf.get(this.#keyOf(narrowing)) ?? -1),
               Math.max(MIN_SETS, Math.floor(MAX_BITS / workflow.agents.length) - list.length),
             );
@@ -248,7 +254,7 @@ function waysOf({ agents, delegations }: Workflow, capability: string, narrowing
     numbers.set(name, number);
     if (isRoot) roots.push(number);
   }
-  const out = new Map<number, Step[]>();
+  const out = new Map<number, NarrowingStep[]>();
   for (const { from, to, only, arguments: narrowed } of delegations) {
     const [source, target] = [numbers.get(from), numbers.get(to)];
     if (source === undefined || target === undefined || (only !== undefined && !only.includes(capability))) continue;

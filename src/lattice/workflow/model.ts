@@ -50,7 +50,7 @@ export interface RuleTerm {
 }
 
 /** How a holder came by a capability. */
-export interface Grant {
+export interface CapabilityGrant {
   readonly capability: string;
   /** From the root that had it first to the holder. */
   readonly agents: readonly string[];
@@ -70,7 +70,7 @@ export type Violation =
       readonly agent: string;
       /** Whether the allow list names the capability, though not with all that arrives. */
       readonly isNamed: boolean;
-      readonly grant: Grant;
+      readonly grant: CapabilityGrant;
     }
   | { readonly kind: "rule"; readonly agent: string; readonly rule: string; readonly terms: readonly RuleEvidence[] };
 
@@ -79,7 +79,7 @@ export interface RuleEvidence {
   readonly term: string;
   readonly agents: readonly string[];
   readonly delegations: readonly number[];
-  readonly grant: Grant;
+  readonly grant: CapabilityGrant;
 }
 
 /** A name for a violation that stays the same when other parts of the workflow change. */

@@ -2,10 +2,10 @@
 export interface Ways {
   readonly agents: number;
   readonly roots: readonly number[];
-  readonly out: ReadonlyMap<number, readonly Step[]>;
+  readonly out: ReadonlyMap<number, readonly NarrowingStep[]>;
 }
 
-export interface Step {
+export interface NarrowingStep {
   readonly to: number;
   /** The number of a narrowing; -1: none. */
   readonly narrowing: number;
@@ -17,7 +17,7 @@ export interface Collection {
   readonly isExact: boolean;
 }
 
-export interface Collected {
+export interface CollectedNarrowings {
   /** The first is the empty one. */
   readonly collections: readonly Collection[];
   /** By agent, the numbers of the collections that arrive there and matter. */
@@ -38,7 +38,7 @@ const MAX_POOL = 2 ** 22;
  * agent lets less through, and matters only while it is the shorter one. Independent narrowings are thus never
  * combined. Where even that is too much, what all ways have in common stands for the rest: less narrow than any.
  */
-export function collect(ways: Ways, maxSets: number): Collected {
+export function collectNarrowings(ways: Ways, maxSets: number): CollectedNarrowings {
   const pool = new Pool();
   const kept = new Kept(pool, ways.agents, maxSets);
   const full = leastSets(ways, pool, kept);

@@ -4,7 +4,7 @@ import { eachLane } from "./bits.js";
 import type { Lane, Lanes } from "./lanes.js";
 import type { Reach } from "./reach.js";
 
-export interface Found {
+export interface NearestFound {
   readonly lane: number;
   readonly distance: number;
   readonly inclusion: Exclude<Inclusion, { readonly answer: "yes" }>;
@@ -21,7 +21,7 @@ export function nearestBeyond(
   node: number,
   some: readonly number[],
   allowed: ValueType,
-): Found | undefined {
+): NearestFound | undefined {
   const [only] = some;
   if (some.length === 1 && only !== undefined) {
     const inclusion = lanes.within(only, allowed);
@@ -39,7 +39,7 @@ export function nearestBeyond(
   const byDistance = some
     .map((lane) => ({ lane, distance: reach.distance(node, lane) }))
     .toSorted((a, b) => a.distance - b.distance);
-  let doubt: Found | undefined;
+  let doubt: NearestFound | undefined;
   for (const { lane, distance } of byDistance) {
     if (isWithin(lane)) continue;
     const inclusion = lanes.within(lane, allowed);
@@ -51,7 +51,7 @@ export function nearestBeyond(
 }
 
 /** The better of two by the same measure. */
-export function better(a: Found | undefined, b: Found | undefined): Found | undefined {
+export function better(a: NearestFound | undefined, b: NearestFound | undefined): NearestFound | undefined {
   if (a === undefined || b === undefined) return a ?? b;
   if (a.inclusion.answer !== b.inclusion.answer) return a.inclusion.answer === "no" ? a : b;
   return b.distance < a.distance ? b : a;

@@ -2,7 +2,7 @@ import { type Capability, capabilitiesFrom, toolsIn } from "../capability/set.js
 import { LatticeError } from "../errors.js";
 import { isObject, type JsonSchema } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
-import { type Entry, type Part, WorkflowDocument } from "./document.js";
+import { type DelegationEntry, type Part, WorkflowDocument } from "./document.js";
 import { findCycle } from "./cycle.js";
 import type { Delegation, RuleTerm, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
 
@@ -73,7 +73,7 @@ class Reader {
     };
   }
 
-  #server({ key, value, line }: Entry): void {
+  #server({ key, value, line }: DelegationEntry): void {
     const d = this.#d;
     if (!/^[^.*\s]+$/.test(key)) {
       d.report("LATTICE_SHAPE", `the server name \`${key}\` may not contain dots, stars or spaces`, line);
@@ -107,7 +107,11 @@ class Reader {
   /** What can be read of a server's tools; each of the others is told where it stands. */
   #tools(
     server: string,
-    { tools, manifest, line }: { tools: Entry | undefined; manifest: Entry | undefined; line: number },
+    {
+      tools,
+      manifest,
+      line,
+    }: { tools: DelegationEntry | undefined; manifest: DelegationEntry | undefined; line: number },
   ): ReadonlyMap<string, Capability> {
     const report = (error: LatticeError, at: number): void => {
       // A name that is there twice is known all the same.
@@ -161,7 +165,7 @@ class Reader {
     }
   }
 
-  #manifest(server: string, manifest: Entry | undefined, line: number): unknown {
+  #manifest(server: string, manifest: DelegationEntry | undefined, line: number): unknown {
     const { manifest: load } = this.#options;
     if (manifest === undefined) {
       throw new LatticeError("LATTICE_SHAPE", "it needs `tools`, or a `manifest` to read them from", line);
@@ -181,7 +185,7 @@ class Reader {
     }
   }
 
-  #agent({ key, value, line }: Entry): WorkflowAgent & { readonly root: boolean | undefined } {
+  #agent({ key, value, line }: DelegationEntry): WorkflowAgent & { readonly root: boolean | undefined } {
     const d = this.#d;
     const what = `the agent \`${key}\``;
     const fields = d.fields(value, what, ["servers", "tools", "allow", "root"]);
@@ -213,7 +217,7 @@ class Reader {
    * A list of names, or a mapping from names to the arguments that go with them. Where several entries speak of one
    * capability all of them hold, whatever their order: another entry can only narrow.
    */
-  #types({ value, line }: Entry, what: string): ReadonlyMap<string, ValueType> {
+  #types({ value, line }: DelegationEntry, what: string): ReadonlyMap<string, ValueType> {
     const d = this.#d;
     if (!d.isMap(value)) return new Map(this.#capabilityNames(value, what, line).map((name) => [name, ANY_VALUE]));
     const types = new Map<string, ValueType>();
@@ -287,7 +291,7 @@ class Reader {
   }
 
   /** A list would be names without schemas, which narrow nothing. */
-  #narrowing(entry: Entry, delegation: string): ReadonlyMap<string, ValueType> {
+  #narrowing(entry: DelegationEntry, delegation: string): ReadonlyMap<string, ValueType> {
     const what = `\`arguments\` of ${delegation}`;
     if (this.#d.isMap(entry.value)) return this.#types(entry, what);
     const message = `${what} must be a mapping from names to schemas; name what is passed on under \`tools\``;
@@ -305,7 +309,7 @@ class Reader {
       .map(({ text, line: at }): RuleTerm => ({ name: text, capabilities: this.#expand(text, what, at) }));
     if (never.length === 0)
       d.report("LATTICE_EMPTY", `${what} needs \`never\`, a list of what no agent may hold together`, line);
-    const listed = (entry: Entry | undefined, field: string): string[] | undefined => {
+    const listed = (entry: DelegationEntry | undefined, field: string): string[] | undefined => {
       if (entry === undefined) return undefined;
       return d.strings(entry.value, `\`${field}\` of ${what}`).map(({ text, line: at }) => {
         if (!agents.has(text))
@@ -342,7 +346,7 @@ class Reader {
     }
   }
 
-  #cycles(entry: Entry | undefined, delegations: readonly Delegation[]): void {
+  #cycles(entry: DelegationEntry | undefined, delegations: readonly Delegation[]): void {
     if (entry === undefined) return;
     const setting = this.#d.text(entry.value, "`cycles`");
     if (setting !== "allow" && setting !== "forbid") {

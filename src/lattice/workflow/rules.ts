@@ -2,15 +2,15 @@ import { NO_VALUE } from "../inclusion/type.js";
 import { hasBit, setBit } from "./bits.js";
 import { Graph, PASS } from "./graph.js";
 import type { Lanes } from "./lanes.js";
-import type { Grant, RuleEvidence, Violation, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
-import { better, eachCapability, type Found, nearestBeyond } from "./nearest.js";
+import type { CapabilityGrant, RuleEvidence, Violation, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
+import { better, eachCapability, type NearestFound, nearestBeyond } from "./nearest.js";
 import { Reach } from "./reach.js";
 import type { Shift } from "./update.js";
 
 /** How the analysis tells a story about nodes and edges. */
 export interface Telling {
   way(last: number, edges: readonly number[]): { readonly agents: string[]; readonly delegations: number[] };
-  grant(node: number, lane: number): Grant;
+  grant(node: number, lane: number): CapabilityGrant;
 }
 
 export interface RuleHit {
@@ -79,7 +79,7 @@ export class RuleCheck {
   #nearest(node: number, term: number): number | undefined {
     const wanted = (this.#terms[term] as { lanes: Uint32Array }).lanes;
     const arrived = this.#scopes.at(node).map((bits, w) => bits & (wanted[w] as number));
-    let best: Found | undefined;
+    let best: NearestFound | undefined;
     eachCapability(this.#lanes, arrived, (_, lanes) => {
       best = better(best, nearestBeyond(this.#lanes, this.#scopes, node, lanes, NO_VALUE));
     });

@@ -3,7 +3,7 @@ import type { Graph, Rows } from "./graph.js";
 import type { Levels } from "./levels.js";
 
 /** One round of the search for all nodes at once. */
-export interface Round {
+export interface SpreadRound {
   /** Lanes that a node keeps and does not have yet. */
   readonly want: Uint32Array;
   /** 0 when a node wants nothing any more. */
@@ -20,7 +20,7 @@ export interface Round {
 const PUSH_SHARE = 0.05;
 
 /** Carries the lanes of the last round over every edge; returns the nodes where some arrived. */
-export function spread(graph: Graph, levels: Levels, round: Round): number[] {
+export function spread(graph: Graph, levels: Levels, round: SpreadRound): number[] {
   const { plain } = graph;
   if (plain === undefined) return spreadByTransfer(graph, levels, round);
   let edges = 0;
@@ -28,7 +28,7 @@ export function spread(graph: Graph, levels: Levels, round: Round): number[] {
   return edges < plain.out.edge.length * PUSH_SHARE ? push(plain.out, levels, round) : pull(plain.in, levels, round);
 }
 
-function push(rows: Rows, levels: Levels, { want, open, frontier, block, arriving, isTouched }: Round): number[] {
+function push(rows: Rows, levels: Levels, { want, open, frontier, block, arriving, isTouched }: SpreadRound): number[] {
   const { words, bits } = levels;
   const { start, other } = rows;
   const touched: number[] = [];
@@ -49,7 +49,7 @@ function push(rows: Rows, levels: Levels, { want, open, frontier, block, arrivin
   return touched;
 }
 
-function pull(rows: Rows, levels: Levels, { want, open, block, arriving }: Round): number[] {
+function pull(rows: Rows, levels: Levels, { want, open, block, arriving }: SpreadRound): number[] {
   const { words, bits } = levels;
   const { start, other } = rows;
   const touched: number[] = [];
@@ -87,7 +87,7 @@ function take(
 }
 
 /** For any graph: each edge is asked what it makes of the lanes. */
-function spreadByTransfer(graph: Graph, levels: Levels, round: Round): number[] {
+function spreadByTransfer(graph: Graph, levels: Levels, round: SpreadRound): number[] {
   const { want, frontier, block, arriving, isTouched } = round;
   const { words, bits } = levels;
   const touched: number[] = [];

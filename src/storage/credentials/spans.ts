@@ -3,7 +3,7 @@
 
 import { hasCredentialForm, isCredentialHeader, isCredentialName, markedTokens } from "./looks.js";
 
-export interface Span {
+export interface CredentialSpan {
   readonly start: number;
   readonly end: number;
   /** What it goes by; empty when it has no name. */
@@ -23,7 +23,7 @@ const REFERENCE = /\$\{(?:secret|env):[^}]*\}/g;
 const REFERRED = "\u0000";
 
 /** `--api-key X`, `--api-key=X`, `-e NAME=X`, `Authorization: Bearer X`, `https://u:X@h`, or what has the form by itself. */
-export function credentialsInArguments(values: readonly Argument[]): Span[][] {
+export function credentialsInArguments(values: readonly Argument[]): CredentialSpan[][] {
   let before = "";
   return values.map(({ text, isSecret }, i) => {
     const after = before;
@@ -36,20 +36,24 @@ export function credentialsInArguments(values: readonly Argument[]): Span[][] {
 }
 
 /** In a text of any kind: a script, a value of the environment, a file that is handed over as JSON. */
-export function credentialsInText(text: string): Span[] {
+export function credentialsInText(text: string): CredentialSpan[] {
   const finder = new Finder(mask(text), "text");
   finder.within(0, text.length);
   return finder.spans();
 }
 
-export function credentialsInUrl(text: string): Span[] {
+export function credentialsInUrl(text: string): CredentialSpan[] {
   const finder = new Finder(mask(text), "url");
   finder.url(0, text.length);
   return finder.spans();
 }
 
 /** The text with each of them replaced. */
-export function replaceSpans(text: string, spans: readonly Span[], replacement: (span: Span, value: string) => string) {
+export function replaceSpans(
+  text: string,
+  spans: readonly CredentialSpan[],
+  replacement: (span: CredentialSpan, value: string) => string,
+) {
   let out = "";
   let at = 0;
   for (const span of spans) {
@@ -86,7 +90,7 @@ const FIELDS = /"([^"\\]{1,128})"\s*:\s*"(?:(?:Bearer|Basic|Token|ApiKey) +)?((?
 class Finder {
   readonly #text: string;
   readonly #place: string;
-  readonly #found: Span[] = [];
+  readonly #found: CredentialSpan[] = [];
 
   constructor(text: string, place: string) {
     this.#text = text;
@@ -94,9 +98,9 @@ class Finder {
   }
 
   /** In order, none inside of another, and nothing that is a reference already. */
-  spans(): Span[] {
+  spans(): CredentialSpan[] {
     const sorted = this.#found.toSorted((a, b) => a.start - b.start || b.end - a.end);
-    const out: Span[] = [];
+    const out: CredentialSpan[] = [];
     for (const span of sorted) {
       const last = out.at(-1);
       if (!last || span.start >= last.end) out.push(span);

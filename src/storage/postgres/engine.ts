@@ -8,7 +8,7 @@ import pg from "pg";
 import { StorageError } from "../errors.js";
 import { type BeforeMigration, migrate, POSTGRES } from "../migrations.js";
 import { type Backoff, backoff } from "../retry.js";
-import type { Engine, Note, Row, Sql } from "../sql.js";
+import type { Engine, SqlNote, Row, Sql } from "../sql.js";
 import { explained, isBroken, isPassing } from "./failure.js";
 import { listen } from "./listen.js";
 
@@ -64,6 +64,8 @@ class PostgresEngine implements Engine {
   readonly #heard = new Set<() => void>();
   readonly #sockets = new Set<Socket>();
   #closed = false;
+  #isLost = false;
+  #reconnectedAt = Number.NEGATIVE_INFINITY;
   #marks = false;
   #numbering: Promise<void> | undefined;
   #numberAgain = false;
@@ -94,10 +96,22 @@ class PostgresEngine implements Engine {
         client.query({ text: `SELECT ${this.#timeoutsFor("session")}`, query_timeout: CONNECT_MS } as pg.QueryConfig),
     });
     // An idle connection that the server ends is simply one fewer.
-    this.#pool.on("error", () => {});
+    this.#pool.on("error", () => {
+      this.#isLost = true;
+    });
     // One that breaks while it is used, or after it was given back as broken, fails its next statement by itself. Without
     // a listener for its whole life the event would end the process.
-    this.#pool.on("connect", (client) => client.on("error", () => {}));
+    this.#pool.on("connect", (client) => {
+      if (this.#isLost) this.#reconnectedAt = performance.now();
+      this.#isLost = false;
+      client.on("error", () => {
+        this.#isLost = true;
+      });
+    });
+  }
+
+  get reconnectedAt(): number {
+    return this.#reconnectedAt;
   }
 
   async prepare(): Promise<void> {
@@ -120,14 +134,14 @@ class PostgresEngine implements Engine {
     return this.#retried((waits) => this.#connected((client) => work(sqlOn(client, waits)), waits));
   }
 
-  write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+  write<T>(work: (sql: Sql, note: (change: SqlNote) => void) => Promise<T>): Promise<T> {
     return this.#write(work, this.#options.waitMs());
   }
 
-  async #write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>, withinMs: number): Promise<T> {
+  async #write<T>(work: (sql: Sql, note: (change: SqlNote) => void) => Promise<T>, withinMs: number): Promise<T> {
     let announced = false;
     const result = await this.#retried(async (waits) => {
-      const notes: Note[] = [];
+      const notes: SqlNote[] = [];
       let value: { done: T } | undefined;
       let committing: Mark | undefined;
       try {
@@ -190,7 +204,7 @@ class PostgresEngine implements Engine {
     return socket.once("close", () => this.#sockets.delete(socket));
   }
 
-  async #announce(sql: Sql, notes: readonly Note[]): Promise<void> {
+  async #announce(sql: Sql, notes: readonly SqlNote[]): Promise<void> {
     for (const { topic, action, app, name, by } of notes) {
       await sql.all(
         `INSERT INTO unnumbered_changes (topic, action, app, name, by_whom, at, origin)
@@ -237,6 +251,7 @@ class PostgresEngine implements Engine {
       return await work(client);
     } catch (error) {
       broken = isBroken(error) && !(error instanceof StorageError);
+      if (broken) this.#isLost = true;
       if (!broken) await client.query(bounded("ROLLBACK", waits)).catch(() => (broken = true));
       throw error;
     } finally {

@@ -274,7 +274,7 @@ describe("PostgreSQL", () => {
     const looker = new pg.Client({ connectionString: url });
     await looker.connect();
     const left = async () => (await looker.query("SELECT key FROM runtime_values UNION SELECT key FROM leases")).rows;
-    await vi.waitFor(async () => expect(await left()).toEqual([{ key: "long" }]), 3_000);
+    await vi.waitFor(async () => expect(await left()).toEqual([{ key: "long" }]), 60_000);
     await looker.end();
   });
 

@@ -6,7 +6,7 @@ import { dirname } from "node:path";
 import { StorageError } from "../errors.js";
 import { type BeforeMigration, migrate, SQLITE } from "../migrations.js";
 import { backoff } from "../retry.js";
-import { type Engine, KEPT_CHANGES, type Note, PRUNE_EVERY, type Row, type Sql, type SqlValue } from "../sql.js";
+import { type Engine, KEPT_CHANGES, type SqlNote, PRUNE_EVERY, type Row, type Sql, type SqlValue } from "../sql.js";
 import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
 
 export interface SqliteOptions {
@@ -56,6 +56,7 @@ class SqliteEngine implements Engine {
   /** A key that was added or revoked on the command line counts when the command has ended. */
   readonly gatherMs = 0;
   readonly latestChange = "SELECT seq FROM feed";
+  readonly reconnectedAt = Number.NEGATIVE_INFINITY;
   readonly #file: string;
   readonly #driver: SqliteDriver;
   readonly #options: SqliteOptions;
@@ -87,13 +88,13 @@ class SqliteEngine implements Engine {
     return this.#inTurn(() => this.#retried(() => work(this.#sql)));
   }
 
-  async write<T>(work: (sql: Sql, note: (change: Note) => void) => Promise<T>): Promise<T> {
+  async write<T>(work: (sql: Sql, note: (change: SqlNote) => void) => Promise<T>): Promise<T> {
     let announced = false;
     const result = await this.#inTurn(() =>
       this.#retried(async () => {
         this.#run("BEGIN IMMEDIATE", []);
         try {
-          const notes: Note[] = [];
+          const notes: SqlNote[] = [];
           const value = await work(this.#sql, (change) => notes.push(change));
           this.#announce(notes);
           this.#run("COMMIT", []);
@@ -138,7 +139,7 @@ class SqliteEngine implements Engine {
   }
 
   /** SQLite has one writer: the number is taken under the lock that the transaction holds anyway. */
-  #announce(notes: readonly Note[]): void {
+  #announce(notes: readonly SqlNote[]): void {
     for (const { topic, action, app, name, by } of notes) {
       const seq = (this.#run("UPDATE feed SET seq = seq + 1 RETURNING seq", [])[0] as Row).seq as number;
       this.#run(

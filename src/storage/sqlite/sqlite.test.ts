@@ -155,7 +155,7 @@ for (const sqliteLibrary of libraries) {
         looker.all("SELECT key FROM runtime_values", []).map(({ key }) => key),
         looker.all("SELECT key FROM leases", []).length,
       ];
-      await vi.waitFor(() => expect(left()).toEqual([["long"], 0]), 2_000);
+      await vi.waitFor(() => expect(left()).toEqual([["long"], 0]), 60_000);
       looker.close();
       await storage.close();
     });

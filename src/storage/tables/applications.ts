@@ -1,12 +1,12 @@
 import { type ApplicationDocument, checkApplication } from "../application.js";
 import type { Engine, Row } from "../sql.js";
-import type { Application, Applications } from "../types.js";
+import type { Application, ApplicationTable } from "../types.js";
 import { asPage, checkName, pageLimit } from "./bounds.js";
 
 /** Keys and secrets go by themselves, with the row that they refer to. */
 const BELONGINGS = ["pins", "tokens", "challenges", "sessions", "runtime_values"] as const;
 
-export function applicationsIn(engine: Engine): Applications {
+export function applicationsIn(engine: Engine): ApplicationTable {
   return {
     async get(id) {
       const [row] = await engine.read((sql) => sql.all("SELECT * FROM applications WHERE id = $1", [id]));

@@ -25,7 +25,7 @@ export function checkSize(what: string, bytes: number, max: number): void {
 }
 
 /** As JSON text within a bound. */
-export function asJson(what: string, value: unknown, max: number): string {
+export function jsonColumn(what: string, value: unknown, max: number): string {
   const text = JSON.stringify(value);
   checkSize(what, Buffer.byteLength(text), max);
   return text;
@@ -54,6 +54,6 @@ export function checkBatch(what: string, size: number): void {
     throw new StorageError("STORAGE_INVALID", `${size} ${what} at once; at most ${MAX_BATCH} are allowed`);
 }
 
-export function optional<K extends string, T>(name: K, value: T | null | undefined): { [P in K]?: T } {
+export function optionalColumn<K extends string, T>(name: K, value: T | null | undefined): { [P in K]?: T } {
   return (value === null || value === undefined ? {} : { [name]: value }) as { [P in K]?: T };
 }

@@ -1,12 +1,15 @@
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { StorageError } from "../errors.js";
 import type { Engine, Row, Sql } from "../sql.js";
-import type { Challenges, Feed, StoredChallenge } from "../types.js";
-import { asJson, checkName } from "./bounds.js";
+import type { StoredFeed } from "../feed.js";
+import type { Challenges, StoredChallenge } from "../types.js";
+import { jsonColumn, checkName } from "./bounds.js";
 
 const MAX_DOCUMENT_BYTES = 256 * 1024;
 const MAX_PAYLOAD_BYTES = 8 * 1024 * 1024;
 const MAX_LIST = 1_000;
+const MAX_REDEEMED = 10_000;
+const EVIDENCE_MS = 60_000;
 /** Not longer than a sweep keeps them. */
 const EXPIRED_WITHIN_MS = 3_600_000;
 /** Two identical calls that arrive together and see the other's challenge come and go. */
@@ -17,13 +20,24 @@ const COLUMNS = `id, key, app, agent, document, created_at, expires_at, ${STATE}
 /** So many ids are asked for in one statement. */
 const IDS_AT_ONCE = 500;
 
-export function challengesIn(engine: Engine, feed: Feed): Challenges {
+export function challengesIn(engine: Engine, feed: StoredFeed): Challenges {
+  /** Redeemed here and not given back, with the time by the monotonic clock. */
+  const redeemed = new Map<string, number>();
+  feed.addEvidence({
+    async isKept(sql) {
+      const [newest, at = 0] = [...redeemed].at(-1) ?? [];
+      // Later it is in the feed, and may be removed with its application.
+      if (newest === undefined || at < performance.now() - EVIDENCE_MS) return true;
+      const [row] = await sql.all("SELECT state FROM challenges WHERE id = $1", [newest]);
+      return row?.state === "redeemed";
+    },
+  });
   return {
     async open(challenge, bounds) {
       checkName("the challenge's id", challenge.id, 64);
       checkName("the challenge's key", challenge.key);
-      const text = asJson("a challenge", challenge.document, MAX_DOCUMENT_BYTES);
-      const payload = asJson("the payload of a challenge", challenge.payload, MAX_PAYLOAD_BYTES);
+      const text = jsonColumn("a challenge", challenge.document, MAX_DOCUMENT_BYTES);
+      const payload = jsonColumn("the payload of a challenge", challenge.payload, MAX_PAYLOAD_BYTES);
       for (let round = 0; round < MAX_ROUNDS; round++) {
         const opened = await engine.write(async (sql, note) => {
           // Expired, it no longer stands in the way of a new one.
@@ -68,26 +82,36 @@ export function challengesIn(engine: Engine, feed: Feed): Challenges {
     },
 
     async move(id, from, to, merge) {
-      return engine.write(async (sql, note) => {
-        const live = to === "redeemed" || to === "expired" ? null : 1;
-        const [row] = await sql.all(
-          `UPDATE challenges SET state = $3, live = $4 WHERE id = $1 AND state = $2 AND expires_at > @now
+      // A store that was put back does not know it.
+      if (to === "redeemed" && redeemed.has(id)) return undefined;
+      // Before the write: what is given back is not evidence any more.
+      redeemed.delete(id);
+      const write = (): Promise<StoredChallenge | undefined> =>
+        engine.write(async (sql, note) => {
+          if (to === "redeemed") await feed.checkHistory(sql);
+          const live = to === "redeemed" || to === "expired" ? null : 1;
+          const [row] = await sql.all(
+            `UPDATE challenges SET state = $3, live = $4 WHERE id = $1 AND state = $2 AND expires_at > @now
              AND (live = 1 OR NOT EXISTS
                (SELECT 1 FROM challenges AS other WHERE other.key = challenges.key AND other.live = 1))
            RETURNING ${COLUMNS}`,
-          [id, from, to, live],
-        );
-        if (!row) return undefined;
-        let moved = read(row);
-        if (merge) {
-          // The row is this transaction's own since the update: nobody else writes the document meanwhile.
-          moved = { ...moved, document: { ...moved.document, ...merge } };
-          const text = asJson("a challenge", moved.document, MAX_DOCUMENT_BYTES);
-          await sql.all("UPDATE challenges SET document = $2 WHERE id = $1", [id, text]);
-        }
-        note({ topic: "challenge", action: "move", app: moved.app, name: id, by: decider(moved.document) });
-        return moved;
-      });
+            [id, from, to, live],
+          );
+          if (!row) return undefined;
+          let moved = read(row);
+          if (merge) {
+            // The row is this transaction's own since the update: nobody else writes the document meanwhile.
+            moved = { ...moved, document: { ...moved.document, ...merge } };
+            const text = jsonColumn("a challenge", moved.document, MAX_DOCUMENT_BYTES);
+            await sql.all("UPDATE challenges SET document = $2 WHERE id = $1", [id, text]);
+          }
+          note({ topic: "challenge", action: "move", app: moved.app, name: id, by: decider(moved.document) });
+          return moved;
+        });
+      const done = await feed.compared(write);
+      if (done && to === "redeemed") redeemed.set(id, performance.now());
+      for (const oldest of redeemed.keys()) if (redeemed.size > MAX_REDEEMED) redeemed.delete(oldest);
+      return done;
     },
 
     async get(id) {

@@ -2,7 +2,7 @@ import { StorageError } from "../errors.js";
 import type { Engine, Row } from "../sql.js";
 import type { ApiKey, KeyLimits, Keys } from "../types.js";
 import { markCredentials } from "./access.js";
-import { asJson, asPage, checkBatch, checkName, optional, pageLimit } from "./bounds.js";
+import { jsonColumn, asPage, checkBatch, checkName, optionalColumn, pageLimit } from "./bounds.js";
 
 const MAX_PERMISSION_BYTES = 64 * 1024;
 /** Rows changed under one lock; the next ones wait for the next transaction. */
@@ -18,8 +18,8 @@ export function keysIn(engine: Engine): Keys {
       checkName("the key's agent", key.agent, 63);
       checkName("the key's prefix", key.prefix, 32);
       if (!/^[0-9a-f]{64}$/.test(key.hash)) throw new StorageError("STORAGE_INVALID", "the hash is no SHA-256 in hex");
-      const permissions = asJson("the list of permissions", key.permissions, MAX_PERMISSION_BYTES);
-      const limits = asJson("limits", key.limits, 1024);
+      const permissions = jsonColumn("the list of permissions", key.permissions, MAX_PERMISSION_BYTES);
+      const limits = jsonColumn("limits", key.limits, 1024);
       const rows = await engine.write(async (sql, note) => {
         const [app] = await sql.all("SELECT id FROM applications WHERE id = $1", [key.app]);
         if (!app) throw new StorageError("STORAGE_INVALID", `there is no application \`${key.app}\`; add it first`);
@@ -70,8 +70,8 @@ export function keysIn(engine: Engine): Keys {
 
     async change(id, { permissions, limits, expiresAt }, by) {
       const texts = [
-        asJson("the list of permissions", permissions, MAX_PERMISSION_BYTES),
-        asJson("limits", limits, 1024),
+        jsonColumn("the list of permissions", permissions, MAX_PERMISSION_BYTES),
+        jsonColumn("limits", limits, 1024),
       ];
       const rows = await engine.write(async (sql, note) => {
         const done = await sql.all(
@@ -129,8 +129,8 @@ function read(row: Row): ApiKey {
     permissions: JSON.parse(row.permissions as string) as string[],
     limits: JSON.parse(row.limits as string) as KeyLimits,
     createdAt: row.created_at as number,
-    ...optional("expiresAt", row.expires_at as number | null),
-    ...optional("revokedAt", row.revoked_at as number | null),
-    ...optional("lastUsedAt", row.last_used_at as number | null),
+    ...optionalColumn("expiresAt", row.expires_at as number | null),
+    ...optionalColumn("revokedAt", row.revoked_at as number | null),
+    ...optionalColumn("lastUsedAt", row.last_used_at as number | null),
   };
 }

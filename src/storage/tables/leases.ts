@@ -2,7 +2,7 @@
 
 import { StorageError } from "../errors.js";
 import type { Engine } from "../sql.js";
-import type { Leases, Rate } from "../types.js";
+import type { Leases, RateLimitTable } from "../types.js";
 import { checkName } from "./bounds.js";
 
 export function leasesIn(engine: Engine): Leases {
@@ -46,7 +46,7 @@ export function leasesIn(engine: Engine): Leases {
   };
 }
 
-function check(key: string, want: number, { tokens, periodMs, burst }: Rate): void {
+function check(key: string, want: number, { tokens, periodMs, burst }: RateLimitTable): void {
   checkName("the key of a limit", key, 512);
   if (!(want >= 1 && tokens > 0 && periodMs > 0 && burst >= 1)) {
     throw new StorageError("STORAGE_INVALID", "a lease wants at least one token, of a rate above zero");

@@ -2,12 +2,12 @@
 
 import { randomBytes } from "node:crypto";
 import type { Engine } from "../sql.js";
-import type { Letters } from "../types.js";
+import type { ReplicaMessages } from "../types.js";
 import { checkName, checkSize } from "./bounds.js";
 
 const MAX_BYTES = 16 * 1024 * 1024;
 
-export function lettersIn(engine: Engine): Letters {
+export function lettersIn(engine: Engine): ReplicaMessages {
   return {
     async post(to, text, ttlMs) {
       checkName("the address of a letter", to);

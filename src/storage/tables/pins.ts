@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { isSliceOver, nextSlice } from "../../protocol/index.js";
+import { isSliceOver, nextSlice } from "../../mcp/index.js";
 import type { Engine, Row, Sql } from "../sql.js";
-import type { OfferedPin, Pin, PinId, PinKind, Pins, PinState, RefusedPin } from "../types.js";
+import type { OfferedPin, Pin, StoredPinId, PinKind, Pins, PinState, RefusedPin } from "../types.js";
 import { asPage, checkName, checkSize, pageLimit } from "./bounds.js";
 
 const MAX_DEFINITION_BYTES = 1024 * 1024;
@@ -182,12 +182,12 @@ async function noteChanged(sql: Sql, app: string, server: string, rows: readonly
   return count;
 }
 
-function values({ app, server, kind, name }: PinId): string[] {
+function values({ app, server, kind, name }: StoredPinId): string[] {
   return [app, server, kind, name];
 }
 
 /** In the feed: `server kind name`; the first two hold no space. */
-function nameOf({ server, kind, name }: PinId): string {
+function nameOf({ server, kind, name }: StoredPinId): string {
   return `${server} ${kind} ${name}`;
 }
 

@@ -1,7 +1,7 @@
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import type { Engine, Row } from "../sql.js";
 import type { Replica, Replicas } from "../types.js";
-import { asJson, checkName } from "./bounds.js";
+import { jsonColumn, checkName } from "./bounds.js";
 
 const MAX_LIST = 1_000;
 const MAX_DETAIL_BYTES = 16 * 1024;
@@ -11,7 +11,7 @@ export function replicasIn(engine: Engine): Replicas {
     async beat({ id, ledgerOrigin, detail }) {
       checkName("the replica's id", id);
       checkName("the ledger's origin", ledgerOrigin, 512);
-      const text = asJson("a replica's detail", detail, MAX_DETAIL_BYTES);
+      const text = jsonColumn("a replica's detail", detail, MAX_DETAIL_BYTES);
       await engine.write((sql) =>
         sql.all(
           `INSERT INTO replicas (id, ledger_origin, detail, started_at, seen_at) VALUES ($1, $2, $3, @now, @now)

@@ -4,14 +4,14 @@
 import { randomBytes } from "node:crypto";
 import { StorageError } from "../errors.js";
 import type { Engine, Row, Sql } from "../sql.js";
-import type { PackBytes, Repositories, StoredPack, StoredRepository } from "../types.js";
-import { checkName, checkSize, MAX_BATCH, optional } from "./bounds.js";
+import type { PackBytes, RepositoryTable, StoredPack, StoredRepository } from "../types.js";
+import { checkName, checkSize, MAX_BATCH, optionalColumn } from "./bounds.js";
 
 /** Small enough for one statement, however slow the line. */
 const PART_BYTES = 4 * 1024 * 1024;
 const MAX_PACK_BYTES = 1024 * 1024 * 1024;
 
-export function repositoriesIn(engine: Engine): Repositories {
+export function repositoriesIn(engine: Engine): RepositoryTable {
   return {
     async state(app) {
       const [row] = await engine.read((sql) =>
@@ -27,7 +27,7 @@ export function repositoriesIn(engine: Engine): Repositories {
         store: store as string,
         ...(id === null
           ? {}
-          : { repository: { ...read(row as Row), ...optional("claimedBy", row?.claimed_by as string | null) } }),
+          : { repository: { ...read(row as Row), ...optionalColumn("claimedBy", row?.claimed_by as string | null) } }),
       };
     },
 
@@ -157,7 +157,7 @@ function readPack(row: Row): StoredPack {
   return {
     name: row.name as string,
     seq: row.seq as number,
-    ...optional("parent", row.parent as string | null),
+    ...optionalColumn("parent", row.parent as string | null),
     head: row.head as string,
     bytes: row.bytes as number,
   };

@@ -1,16 +1,16 @@
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import type { Engine, Row } from "../sql.js";
-import type { Sessions, StoredSession } from "../types.js";
-import { asJson, checkBatch, checkName } from "./bounds.js";
+import type { SessionTable, StoredSession } from "../types.js";
+import { jsonColumn, checkBatch, checkName } from "./bounds.js";
 
 const MAX_STATE_BYTES = 256 * 1024;
 const TOUCHED_AT_ONCE = 100;
 
-export function sessionsIn(engine: Engine): Sessions {
+export function sessionsIn(engine: Engine): SessionTable {
   return {
     async add(session) {
       checkName("the session's id", session.id);
-      const state = asJson("a session", session.state, MAX_STATE_BYTES);
+      const state = jsonColumn("a session", session.state, MAX_STATE_BYTES);
       const rows = await engine.write((sql) =>
         sql.all(
           `INSERT INTO sessions (id, app, principal, revision, state, owner, version, expires_at)
@@ -37,7 +37,7 @@ export function sessionsIn(engine: Engine): Sessions {
     },
 
     async update(id, version, { owner, state, ttlMs }) {
-      const text = state === undefined ? null : asJson("a session", state, MAX_STATE_BYTES);
+      const text = state === undefined ? null : jsonColumn("a session", state, MAX_STATE_BYTES);
       const rows = await engine.write(async (sql, note) => {
         const done = await sql.all(
           `UPDATE sessions SET owner = coalesce(CAST($3 AS TEXT), owner), state = coalesce(CAST($4 AS TEXT), state),

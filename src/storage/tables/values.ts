@@ -1,8 +1,8 @@
-import type { JsonValue } from "../../protocol/index.js";
+import type { JsonValue } from "../../mcp/index.js";
 import { StorageError } from "../errors.js";
 import type { Engine, Row } from "../sql.js";
 import type { StoredValue, Values } from "../types.js";
-import { asJson, asPage, checkName, optional, pageLimit } from "./bounds.js";
+import { jsonColumn, asPage, checkName, optionalColumn, pageLimit } from "./bounds.js";
 
 const MAX_VALUE_BYTES = 1024 * 1024;
 const MAX_VALUES = 10_000;
@@ -23,7 +23,7 @@ export function valuesIn(engine: Engine, maxValues: number = MAX_VALUES): Values
     async set(app, key, value, { ttlMs, version } = {}) {
       checkName("the application's name", app);
       checkName("the key", key, 512);
-      const text = asJson("a value", value, MAX_VALUE_BYTES);
+      const text = jsonColumn("a value", value, MAX_VALUE_BYTES);
       const ttl = ttlMs === undefined ? null : Math.floor(ttlMs);
       return engine.write(async (sql) => {
         // What has expired is not there: it has no version, and takes no room.
@@ -89,6 +89,6 @@ function read(row: Row): StoredValue {
     key: row.key as string,
     value: JSON.parse(row.value as string) as JsonValue,
     version: row.version as number,
-    ...optional("expiresAt", row.expires_at as number | null),
+    ...optionalColumn("expiresAt", row.expires_at as number | null),
   };
 }

@@ -1,10 +1,12 @@
 // Requests to one address over the dialer's connections.
 
 import type { Pool } from "undici";
-import { ByteBudget } from "../../protocol/index.js";
+import { ByteBudget, type TimeShare } from "../../mcp/index.js";
+import { loadPool } from "../../mcp/transports/index.js";
 import type { Dialer } from "../dialer.js";
-import { connector } from "../outbound.js";
-import { Exchange, type ExchangeSink } from "./exchange.js";
+import { outboundConnector } from "../outbound.js";
+import type { PendingContext } from "../pending.js";
+import { HttpExchange, type ExchangeSink } from "./exchange.js";
 
 /** A server that does not even take a notification keeps one connection busy for so long. */
 const FORGET_MS = 30_000;
@@ -26,26 +28,24 @@ export class HttpClient {
   readonly #maxBytes: number;
   /** All answers of the server that are unfinished. */
   readonly #unfinished: ByteBudget;
+  readonly #share: TimeShare | undefined;
   readonly #pool: Pool;
 
   /** `onDisconnected` when a connection was broken, or the last one has ended as both sides expect it to. */
   static async open(
     url: URL,
     dialer: Dialer,
-    connections: number,
-    maxBytes: number,
-    budget: ByteBudget | undefined,
+    around: PendingContext,
     onDisconnected: (isByAgreement: boolean) => void = () => {},
   ): Promise<HttpClient> {
-    // On first use: it takes a while to load, and stdio servers never need it.
-    const undici = await import("undici");
-    const pool = new undici.Pool(url.origin, {
-      connections,
+    const UndiciPool = loadPool();
+    const pool = new UndiciPool(url.origin, {
+      connections: around.limits.connections,
       pipelining: 1,
       // Whoever calls keeps the time, and a quiet event stream is no failure.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: connector(dialer),
+      connect: outboundConnector(dialer),
     });
     let open = 0;
     pool.on("connect", () => open++);
@@ -54,19 +54,20 @@ export class HttpClient {
       const isByAgreement = (error as { code?: string }).code === "UND_ERR_INFO";
       if (!isByAgreement || open <= 0) onDisconnected(isByAgreement);
     });
-    return new HttpClient(url, pool, maxBytes, budget);
+    return new HttpClient(url, pool, around);
   }
 
-  private constructor(url: URL, pool: Pool, maxBytes: number, budget: ByteBudget | undefined) {
+  private constructor(url: URL, pool: Pool, { limits, budget, share }: PendingContext) {
     this.url = url;
     this.#path = url.pathname + url.search;
     this.#pool = pool;
-    this.#maxBytes = maxBytes;
-    this.#unfinished = new ByteBudget(MAX_UNFINISHED * maxBytes, budget);
+    this.#maxBytes = limits.maxMessageBytes;
+    this.#share = share;
+    this.#unfinished = new ByteBudget(MAX_UNFINISHED * limits.maxMessageBytes, budget);
   }
 
-  send(line: HttpRequestLine, sink: ExchangeSink): Exchange {
-    const exchange = new Exchange(sink, this.#maxBytes, this.#unfinished);
+  send(line: HttpRequestLine, sink: ExchangeSink): HttpExchange {
+    const exchange = new HttpExchange(sink, this.#maxBytes, this.#unfinished, this.#share);
     const { method, headers, body } = line;
     const path = line.path ?? this.#path;
     this.#pool.dispatch(body === undefined ? { method, path, headers } : { method, path, headers, body }, exchange);
@@ -74,9 +75,9 @@ export class HttpClient {
   }
 
   /** Whatever the answer says, it is thrown away; resolves with what is known of it. Never rejects, never lasts. */
-  sendAndForget(line: HttpRequestLine): Promise<Exchange> {
+  sendAndForget(line: HttpRequestLine): Promise<HttpExchange> {
     return new Promise((resolve) => {
-      const enough = (exchange: Exchange): void => {
+      const enough = (exchange: HttpExchange): void => {
         clearTimeout(timer);
         exchange.abort();
         resolve(exchange);

@@ -1,18 +1,18 @@
 // A server over Streamable HTTP: every call is a request of its own, answered by JSON or by an event stream. The
 // handshake revisions add a session, a stream for what is nobody's answer, and streams that can be picked up again.
 
-import { Fault } from "../../protocol/index.js";
+import { Fault } from "../../mcp/index.js";
 import { Calls } from "../calls.js";
-import type { Connection, ConnectionEvents } from "../connection.js";
-import { type Agreement, type MetaOf, noMeta } from "../dialect.js";
+import type { UpstreamConnection, ConnectionEvents } from "../connection.js";
+import { type UpstreamAgreement, type MetaOf, noMeta } from "../dialect.js";
 import type { Dialer } from "../dialer.js";
-import { asServerFault, lost, nonsense, tooLarge, unavailable } from "../faults.js";
-import { metaFor, negotiate, type Terms } from "../negotiate.js";
-import type { Pending, Surroundings } from "../pending.js";
+import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
+import { metaFor, negotiateUpstream, type UpstreamTerms } from "../negotiate.js";
+import type { PendingRequest, PendingContext } from "../pending.js";
 import { notificationText, readMessage, requestText } from "../text.js";
 import type { Credentials, UpstreamAnswer, UpstreamCall } from "../types.js";
 import { HttpClient } from "./client.js";
-import { Exchange } from "./exchange.js";
+import { HttpExchange } from "./exchange.js";
 import { addCallHeaders, addHeaders } from "./headers.js";
 import { faultOfError, faultOfStatus } from "./refusals.js";
 import { follow } from "./streams.js";
@@ -38,16 +38,16 @@ interface Attempt {
   readonly isSecond: boolean;
 }
 
-export class HttpConnection implements Connection {
+export class UpstreamHttpConnection implements UpstreamConnection {
   readonly #url: URL;
   readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
-  readonly #around: Surroundings;
+  readonly #around: PendingContext;
   readonly #events: ConnectionEvents;
   readonly #calls: Calls;
   #client: HttpClient | undefined;
-  #terms: Terms | undefined;
-  #agreement: Agreement | undefined;
+  #terms: UpstreamTerms | undefined;
+  #agreement: UpstreamAgreement | undefined;
   #meta: MetaOf = noMeta;
   #session: Session = NO_SESSION;
   #offeredSession: string | undefined;
@@ -59,7 +59,7 @@ export class HttpConnection implements Connection {
     url: URL,
     dialer: Dialer,
     credentials: Credentials | undefined,
-    around: Surroundings,
+    around: PendingContext,
     events: ConnectionEvents,
   ) {
     this.#url = url;
@@ -75,20 +75,16 @@ export class HttpConnection implements Connection {
     });
   }
 
-  get agreement(): Agreement {
-    return this.#agreement as Agreement;
+  get agreement(): UpstreamAgreement {
+    return this.#agreement as UpstreamAgreement;
   }
 
-  async open(terms: Terms): Promise<void> {
-    const { limits, budget } = this.#around;
-    const { connections, maxMessageBytes } = limits;
+  async open(terms: UpstreamTerms): Promise<void> {
     this.#terms = terms;
     this.#client = await HttpClient.open(
       this.#url,
       this.#dialer,
-      connections,
-      maxMessageBytes,
-      budget,
+      this.#around,
       // Also with a session: not every server that was started again answers 404 to the sessions of before.
       (isByAgreement) => this.#events.disconnected(isByAgreement),
     );
@@ -103,7 +99,7 @@ export class HttpConnection implements Connection {
     return this.#begin(this.#calls.beginListen(call, acknowledged));
   }
 
-  #begin(pending: Pending): Promise<UpstreamAnswer> {
+  #begin(pending: PendingRequest): Promise<UpstreamAnswer> {
     if (this.#renewing === undefined) this.#send(pending, this.#attempt());
     else {
       // A new session may be that of another process: the call was checked against what the old one listed.
@@ -128,8 +124,8 @@ export class HttpConnection implements Connection {
 
   // ---- agreeing on a revision
 
-  async #agree(terms: Terms): Promise<void> {
-    const agreement = await negotiate(
+  async #agree(terms: UpstreamTerms): Promise<void> {
+    const agreement = await negotiateUpstream(
       {
         ask: (call, meta, revision) => this.#askFirst(call, { ...FIRST, meta, isModern: revision?.era === "modern" }),
         notify: async (method, agreed) => {
@@ -149,7 +145,7 @@ export class HttpConnection implements Connection {
     const pending = this.#calls.begin(call);
     this.#send(pending, attempt);
     const answer = await pending.settled;
-    if (call.method === "initialize" && pending.exchange instanceof Exchange) {
+    if (call.method === "initialize" && pending.exchange instanceof HttpExchange) {
       const id = pending.exchange.headers["mcp-session-id"];
       if (id !== undefined && !(typeof id === "string" && SESSION_ID.test(id))) {
         throw nonsense(this.#around.server, "its session id is no visible ASCII text");
@@ -159,7 +155,7 @@ export class HttpConnection implements Connection {
     return answer;
   }
 
-  #beginSession({ revision }: Agreement): void {
+  #beginSession({ revision }: UpstreamAgreement): void {
     const id = this.#offeredSession;
     this.#calls.mayAsk = revision.serverRequests;
     this.#session = {
@@ -198,8 +194,8 @@ export class HttpConnection implements Connection {
    */
   #renew(lostSession: Session): Promise<void> {
     if (this.#renewing === undefined && this.#session !== lostSession) return Promise.resolve();
-    const terms = this.#terms as Terms;
-    const revision = (this.#agreement as Agreement).revision;
+    const terms = this.#terms as UpstreamTerms;
+    const revision = (this.#agreement as UpstreamAgreement).revision;
     this.#renewing ??= this.#agree({ ...terms, revision })
       .then(() => this.#events.renewed())
       .finally(() => {
@@ -215,10 +211,10 @@ export class HttpConnection implements Connection {
     return { meta: this.#meta, isModern, session: this.#session, isSecond: false };
   }
 
-  #send(pending: Pending, attempt: Attempt): void {
+  #send(pending: PendingRequest, attempt: Attempt): void {
     if (pending.over) return;
     try {
-      if (this.#closed) throw unavailable(this.#around.server, "it has been stopped");
+      if (this.#closed) throw serverUnavailable(this.#around.server, "it has been stopped");
       const own = this.#credentials?.headers("POST");
       if (own instanceof Promise) {
         own.then(
@@ -231,7 +227,7 @@ export class HttpConnection implements Connection {
     }
   }
 
-  #dispatch(pending: Pending, attempt: Attempt, own: Readonly<Record<string, string>> | undefined): void {
+  #dispatch(pending: PendingRequest, attempt: Attempt, own: Readonly<Record<string, string>> | undefined): void {
     if (pending.over) return;
     const { call } = pending;
     const { server, limits } = this.#around;
@@ -257,12 +253,12 @@ export class HttpConnection implements Connection {
     }
   }
 
-  #onMessage(pending: Pending, text: string, exchange: Exchange): void {
+  #onMessage(pending: PendingRequest, text: string, exchange: HttpExchange): void {
     this.#calls.receive(text, pending);
     if (pending.over) setTimeout(() => exchange.abort(), LINGER_MS).unref();
   }
 
-  #onDone(pending: Pending, attempt: Attempt, exchange: Exchange, error: Error | undefined): void {
+  #onDone(pending: PendingRequest, attempt: Attempt, exchange: HttpExchange, error: Error | undefined): void {
     if (pending.over) return;
     pending.delivered = exchange.started;
     const { server } = this.#around;
@@ -280,7 +276,7 @@ export class HttpConnection implements Connection {
   }
 
   /** Some statuses speak for themselves, whatever the body says; others count only with a JSON-RPC message inside. */
-  #isAnswer(exchange: Exchange, { session }: Attempt): boolean {
+  #isAnswer(exchange: HttpExchange, { session }: Attempt): boolean {
     const { status, body } = exchange;
     if (status === 401 || status === 403 || (status === 404 && session.id !== undefined)) return false;
     if (body === undefined || body === "" || !exchange.isJson) return false;
@@ -288,7 +284,7 @@ export class HttpConnection implements Connection {
   }
 
   /** Once: with a new session when ours was lost, with other credentials when they were refused. */
-  #tryAgain(pending: Pending, attempt: Attempt, exchange: Exchange): boolean {
+  #tryAgain(pending: PendingRequest, attempt: Attempt, exchange: HttpExchange): boolean {
     if (attempt.isSecond) return false;
     const { status, headers } = exchange;
     const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
@@ -313,7 +309,7 @@ export class HttpConnection implements Connection {
   }
 
   /** The answer's stream broke, and the server numbers its events: the rest can be asked for. */
-  async #resume(pending: Pending, from: Exchange): Promise<void> {
+  async #resume(pending: PendingRequest, from: HttpExchange): Promise<void> {
     const stop = new AbortController();
     pending.exchange = { abort: () => stop.abort() };
     await follow({
@@ -329,7 +325,7 @@ export class HttpConnection implements Connection {
     pending.fail(lost(this.#around.server, true, "its event stream broke and could not be picked up again"));
   }
 
-  #onGaveUp(pending: Pending, reason: string): void {
+  #onGaveUp(pending: PendingRequest, reason: string): void {
     pending.exchange?.abort();
     if (this.#agreement?.revision.era !== "legacy" || !pending.delivered) return;
     const params = JSON.stringify({ requestId: pending.id, reason });
@@ -351,7 +347,7 @@ export class HttpConnection implements Connection {
     await this.#client?.sendAndForget({ method: "POST", headers, body });
   }
 
-  async #get(lastEventId: string | undefined, sink: Parameters<HttpClient["send"]>[1]): Promise<Exchange> {
+  async #get(lastEventId: string | undefined, sink: Parameters<HttpClient["send"]>[1]): Promise<HttpExchange> {
     const headers = await this.#headers("GET", "text/event-stream");
     if (lastEventId !== undefined) headers.push("last-event-id", lastEventId);
     return (this.#client as HttpClient).send({ method: "GET", headers }, sink);

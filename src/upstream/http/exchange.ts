@@ -3,21 +3,24 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import type { ByteBudget } from "../../protocol/index.js";
-import { ByteStore, SseReader } from "../../transport/index.js";
+import { type ByteBudget, type Pausable, readWithin, type TimeShare } from "../../mcp/index.js";
+import { ByteStore, SseReader } from "../../mcp/transports/index.js";
 
 /** INVARIANT: `done` is called exactly once, unless the exchange was aborted by us. */
 export interface ExchangeSink {
   /** The head is there. */
-  head?(exchange: Exchange): void;
+  head?(exchange: HttpExchange): void;
   /** A message of an event stream. */
-  message(text: string, exchange: Exchange): void;
+  message(text: string, exchange: HttpExchange): void;
   /** An event of another type than `message`. */
   other?(type: string, data: string): void;
-  done(exchange: Exchange, error: Error | undefined): void;
+  done(exchange: HttpExchange, error: Error | undefined): void;
 }
 
-export class Exchange implements Dispatcher.DispatchHandler {
+/** A response that is complete: there is nothing left to be paused. */
+const NOTHING: Pausable = { pause: () => {}, resume: () => {} };
+
+export class HttpExchange implements Dispatcher.DispatchHandler {
   status = 0;
   headers: IncomingHttpHeaders = {};
   /** Something of it may have reached the server. */
@@ -31,13 +34,15 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** An answer in one piece is not copied. */
   #first: Buffer | undefined;
   readonly #budget: ByteBudget | undefined;
+  readonly #share: TimeShare | undefined;
   readonly #store: ByteStore;
   #length = 0;
   #over = false;
 
   /** Unfinished answers are charged to `budget`, which the exchanges with one server share. */
-  constructor(sink: ExchangeSink, maxBytes: number, budget?: ByteBudget) {
+  constructor(sink: ExchangeSink, maxBytes: number, budget?: ByteBudget, share?: TimeShare) {
     this.#sink = sink;
+    this.#share = share;
     this.#budget = budget;
     this.#store = new ByteStore(budget);
     this.#maxBytes = maxBytes;
@@ -91,7 +96,11 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#sink.head?.(this);
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    readWithin(this.#share, controller, chunk.length, () => this.#take(chunk));
+  }
+
+  #take(chunk: Buffer): void {
     if (this.#over) return;
     if (this.#reader === undefined) {
       this.#length += chunk.length;
@@ -108,7 +117,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    if (this.#over) return;
+    if (!this.#over) readWithin(this.#share, NOTHING, 0, () => this.#end());
+  }
+
+  #end(): void {
     this.#over = true;
     this.#reader?.stop();
     if (this.#reader === undefined) {

@@ -1,15 +1,15 @@
 // What an HTTP status without a JSON-RPC answer means.
 
-import { Fault } from "../../protocol/index.js";
-import { asServerFault, lost, nonsense, tooLarge, unavailable } from "../faults.js";
-import { type Exchange, OverLimit } from "./exchange.js";
+import { Fault } from "../../mcp/index.js";
+import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
+import { type HttpExchange, OverLimit } from "./exchange.js";
 
-export function faultOfStatus(server: string, exchange: Exchange): Fault {
+export function faultOfStatus(server: string, exchange: HttpExchange): Fault {
   const { status, headers } = exchange;
   const challenge = headers["www-authenticate"];
   if (status === 401 || status === 403) {
     return withStatus(
-      unavailable(server, `it does not accept our credentials (HTTP ${status})`, {
+      serverUnavailable(server, `it does not accept our credentials (HTTP ${status})`, {
         ...(typeof challenge === "string" ? { wwwAuthenticate: challenge } : {}),
         suggestions: ["Check the credentials configured for this server"],
       }),
@@ -19,7 +19,11 @@ export function faultOfStatus(server: string, exchange: Exchange): Fault {
   if (status === 429 || status === 503) {
     const after = retryAfterMs(headers["retry-after"]);
     return withStatus(
-      unavailable(server, `it asks for a rest (HTTP ${status})`, after === undefined ? {} : { retry_after_ms: after }),
+      serverUnavailable(
+        server,
+        `it asks for a rest (HTTP ${status})`,
+        after === undefined ? {} : { retry_after_ms: after },
+      ),
       status,
     );
   }
@@ -36,7 +40,7 @@ function withStatus(fault: Fault, status: number): Fault {
   return new Fault(fault.type, fault.message, { ...fault.detail, extra: { ...fault.detail.extra, status } });
 }
 
-export function faultOfError(server: string, exchange: Exchange, error: Error): Fault {
+export function faultOfError(server: string, exchange: HttpExchange, error: Error): Fault {
   if (error instanceof OverLimit) return tooLarge(server, `server \`${server}\`: ${error.message}`, true);
   if (error instanceof Fault && error.type === "TooLarge") return tooLarge(server, error.message, true);
   if (error instanceof Fault && error.type === "ParseError") return nonsense(server, error.message);

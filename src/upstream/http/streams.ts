@@ -1,10 +1,10 @@
 // Event streams of the handshake revisions: kept open, and picked up again where they broke.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Exchange, ExchangeSink } from "./exchange.js";
+import type { HttpExchange, ExchangeSink } from "./exchange.js";
 
-export interface FollowOptions {
-  open(lastEventId: string | undefined, sink: ExchangeSink): Promise<Exchange>;
+export interface UpstreamStreamOptions {
+  open(lastEventId: string | undefined, sink: ExchangeSink): Promise<HttpExchange>;
   message(text: string): void;
   /** The server has answered the first time, one way or the other. */
   opened?(): void;
@@ -20,7 +20,7 @@ const MAX_RETRY_MS = 30_000;
 const WORTHWHILE_MS = 10_000;
 
 /** Resolves when the signal says so, when the server has no such stream, or when it cannot be had any more. */
-export async function follow(options: FollowOptions): Promise<void> {
+export async function follow(options: UpstreamStreamOptions): Promise<void> {
   const { stop, from } = options;
   let last = from?.lastEventId;
   let waitMs = from === undefined ? 0 : (from.retryMs ?? DEFAULT_RETRY_MS);
@@ -41,15 +41,15 @@ export async function follow(options: FollowOptions): Promise<void> {
 
 /** Opens the stream and reads it to its end; undefined when it could not be opened. */
 function readOnce(
-  { open, message, opened, stop }: FollowOptions,
+  { open, message, opened, stop }: UpstreamStreamOptions,
   last: string | undefined,
-): Promise<Exchange | undefined> {
+): Promise<HttpExchange | undefined> {
   return new Promise((resolve) => {
-    const ended = (exchange: Exchange | undefined): void => {
+    const ended = (exchange: HttpExchange | undefined): void => {
       stop.removeEventListener("abort", onStop);
       resolve(exchange);
     };
-    let running: Exchange | undefined;
+    let running: HttpExchange | undefined;
     const onStop = (): void => {
       running?.abort();
       ended(running);

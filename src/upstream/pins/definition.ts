@@ -2,7 +2,7 @@
 // resources are not: they are its data, and come and go.
 
 import { createHash } from "node:crypto";
-import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../protocol/index.js";
+import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { Catalogue } from "../types.js";
 
 export type PinnedKind = "tool" | "prompt" | "template" | "instructions";
@@ -21,7 +21,7 @@ export interface Definition {
 export const INSTRUCTIONS = "instructions";
 
 /** `keyOf` names one definition among those of a server. */
-export function keyOf(kind: string, name: string): string {
+export function pinKeyOf(kind: string, name: string): string {
   return kind === "instructions" ? INSTRUCTIONS : `${kind} ${name}`;
 }
 

@@ -1,10 +1,10 @@
 // What is different between two definitions, for a person who has to say yes or no. Nothing in it can hide: what would
 // not show is escaped, and the unchanged parts of a long text are left out, never the changed ones.
 
-import { isJsonObject, type JsonValue } from "../../protocol/index.js";
+import { isJsonObject, type JsonValue } from "../../mcp/index.js";
 import { visible } from "../../telemetry/index.js";
 
-export interface Change {
+export interface PinChange {
   /** Keys from the top of the definition; empty when it is new as a whole. */
   readonly path: readonly string[];
   /** Absent: it was not there before. */
@@ -14,8 +14,8 @@ export interface Change {
 }
 
 /** `before` is undefined for a definition that was never accepted. */
-export function changesBetween(before: JsonValue | undefined, after: JsonValue): Change[] {
-  const found: Change[] = [];
+export function changesBetween(before: JsonValue | undefined, after: JsonValue): PinChange[] {
+  const found: PinChange[] = [];
   compare(before, after, [], found);
   return found;
 }
@@ -24,7 +24,7 @@ function compare(
   before: JsonValue | undefined,
   after: JsonValue | undefined,
   path: readonly string[],
-  found: Change[],
+  found: PinChange[],
 ): void {
   if (isJsonObject(before) && isJsonObject(after)) {
     const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
@@ -41,7 +41,7 @@ function own(object: { [key: string]: JsonValue }, key: string): JsonValue | und
 }
 
 /** As lines: the path, then what was and what is. */
-export function describeChanges(changes: readonly Change[]): string {
+export function describeChanges(changes: readonly PinChange[]): string {
   return changes
     .map(({ path, before, after }) => {
       const [was, is] = around(before, after);

@@ -1,10 +1,18 @@
 // Compares what a server lists with what was accepted of it. A definition that has changed is not shown to callers
 // until an operator, or a rule that an operator wrote before, accepts exactly that difference.
 
-import { inSlices, isSliceOver, type JsonObject, type JsonValue, nextSlice } from "../../protocol/index.js";
+import {
+  inSlices,
+  isSliceOver,
+  type JsonObject,
+  type JsonValue,
+  nextSlice,
+  parsedBytes,
+  valuesIn,
+} from "../../mcp/index.js";
 import type { Catalogue } from "../types.js";
-import { type Definition, definitionsOf, keyOf, type PinnedKind, shownOf, sortedText } from "./definition.js";
-import { type Change, changesBetween, describeChanges } from "./difference.js";
+import { type Definition, definitionsOf, pinKeyOf, type PinnedKind, shownOf, sortedText } from "./definition.js";
+import { type PinChange, changesBetween, describeChanges } from "./difference.js";
 import { ruleFor, type StandingRule } from "./rules.js";
 
 /** `first` trusts what is seen first; `always-ask` trusts nothing that nobody has looked at. */
@@ -78,12 +86,15 @@ export interface PinLimits {
   readonly maxPinSize: number;
   /** Characters of one definition. */
   readonly maxDefinitionSize: number;
+  /** What the definitions cost in memory that are shown before the server has started. */
+  readonly maxRememberedBytes: number;
 }
 
 export const DEFAULT_PIN_LIMITS: PinLimits = {
   maxPins: 20_000,
   maxPinSize: 64 * 1024 * 1024,
   maxDefinitionSize: 256 * 1024,
+  maxRememberedBytes: 32 * 1024 * 1024,
 };
 
 export interface KeeperOptions {
@@ -101,7 +112,7 @@ export interface Difference {
   /** What is accepted when somebody says yes: this and nothing else. */
   readonly hash: string;
   readonly isNew: boolean;
-  readonly changes: readonly Change[];
+  readonly changes: readonly PinChange[];
   readonly text: string;
 }
 
@@ -130,25 +141,32 @@ export class PinKeeper {
     const definitions = (await definitionsOf(offered)).filter((each) => {
       const { maxDefinitionSize } = this.#limits;
       if (each.size <= maxDefinitionSize) return true;
-      held.set(keyOf(each.kind, each.name), `it has ${each.size} characters; at most ${maxDefinitionSize} are allowed`);
+      held.set(
+        pinKeyOf(each.kind, each.name),
+        `it has ${each.size} characters; at most ${maxDefinitionSize} are allowed`,
+      );
       return false;
     });
     const shown =
       mode === "off"
-        ? new Set(definitions.map(({ kind, name }) => keyOf(kind, name)))
+        ? new Set(definitions.map(({ kind, name }) => pinKeyOf(kind, name)))
         : await this.#compared(app, server, mode, definitions, held);
     this.#report(app, server, offered, held);
-    return shownOf(offered, (kind, name) => shown.has(keyOf(kind, name)));
+    return shownOf(offered, (kind, name) => shown.has(pinKeyOf(kind, name)));
   }
 
-  /** What was accepted of a server that has not started yet; undefined when nothing was. */
+  /** What was accepted of a server that has not started yet; undefined when nothing was, or more than may be kept. */
   async remembered(app: string, server: string, mode: PinMode): Promise<Catalogue | undefined> {
     if (mode === "off") return undefined;
     const found: Record<PinnedKind, JsonValue[]> = { tool: [], prompt: [], template: [], instructions: [] };
     let isEmpty = true;
+    let bytes = 0;
     for await (const pin of this.#pinned(app, server)) {
       if (pin.status !== "accepted") continue;
       isEmpty = false;
+      // Pins of what the server lists no more stay, so they may be more than any listing was.
+      bytes += parsedBytes(pin.definition.length, valuesIn(pin.definition));
+      if (bytes > this.#limits.maxRememberedBytes) return undefined;
       found[pin.kind as PinnedKind].push(JSON.parse(pin.definition) as JsonValue);
       if (isSliceOver()) await nextSlice();
     }
@@ -200,13 +218,13 @@ export class PinKeeper {
     held: Map<string, string>,
   ): Promise<Set<string>> {
     const before = await this.#states(app, server);
-    const other = definitions.filter(({ kind, name, hash }) => before.get(keyOf(kind, name))?.hash !== hash);
+    const other = definitions.filter(({ kind, name, hash }) => before.get(pinKeyOf(kind, name))?.hash !== hash);
     if (other.length > 0) await this.#record(app, server, mode, before, definitions, other, held);
     const pins = other.length > 0 ? await this.#states(app, server) : before;
     const shown = new Set<string>();
     const waiting = new Map<string, Definition>();
     for (const definition of definitions) {
-      const key = keyOf(definition.kind, definition.name);
+      const key = pinKeyOf(definition.kind, definition.name);
       const pin = pins.get(key);
       if (pin?.hash !== definition.hash) continue;
       if (pin.status === "accepted") shown.add(key);
@@ -217,7 +235,7 @@ export class PinKeeper {
       waiting.delete(key);
     }
     for (const { kind, name } of definitions) {
-      const key = keyOf(kind, name);
+      const key = pinKeyOf(kind, name);
       if (!shown.has(key) && !held.has(key)) held.set(key, WAITS);
     }
     return shown;
@@ -225,7 +243,7 @@ export class PinKeeper {
 
   async #states(app: string, server: string): Promise<Map<string, StoredPinState>> {
     const states = new Map<string, StoredPinState>();
-    await inSlices(await this.#store.states(app, server), (pin) => states.set(keyOf(pin.kind, pin.name), pin));
+    await inSlices(await this.#store.states(app, server), (pin) => states.set(pinKeyOf(pin.kind, pin.name), pin));
     return states;
   }
 
@@ -239,16 +257,16 @@ export class PinKeeper {
     held: Map<string, string>,
   ): Promise<void> {
     const { maxPins, maxPinSize } = this.#limits;
-    const isNew = ({ kind, name }: Definition): boolean => !before.has(keyOf(kind, name));
+    const isNew = ({ kind, name }: Definition): boolean => !before.has(pinKeyOf(kind, name));
     let count = before.size;
     let size = 0;
     for (const pin of before.values()) size += pin.size;
     // Only what was never accepted may be forgotten: a server must not get back in by way of a forgotten pin.
     const remove: StoredPinState[] = [];
     if (count + other.filter(isNew).length > maxPins) {
-      const offered = new Set(definitions.map(({ kind, name }) => keyOf(kind, name)));
+      const offered = new Set(definitions.map(({ kind, name }) => pinKeyOf(kind, name)));
       for (const pin of before.values())
-        if (!pin.wasAccepted && !offered.has(keyOf(pin.kind, pin.name))) remove.push(pin);
+        if (!pin.wasAccepted && !offered.has(pinKeyOf(pin.kind, pin.name))) remove.push(pin);
       count -= remove.length;
       for (const pin of remove) size -= pin.size;
     }
@@ -258,7 +276,7 @@ export class PinKeeper {
       const surplus = isNew(definition) && count >= maxPins ? `${maxPins} definitions` : undefined;
       const over = size + definition.size > maxPinSize ? `${maxPinSize} characters of definitions` : surplus;
       if (over !== undefined) {
-        held.set(keyOf(kind, name), `${over} are kept for this server already; see \`portcullis pin clear\``);
+        held.set(pinKeyOf(kind, name), `${over} are kept for this server already; see \`portcullis pin clear\``);
         return;
       }
       if (isNew(definition)) count++;
@@ -272,7 +290,7 @@ export class PinKeeper {
       remove: remove as Named[],
     });
     // What cannot be pinned cannot be compared with anything.
-    for (const { kind, name, reason } of refused) held.set(keyOf(kind, name), reason);
+    for (const { kind, name, reason } of refused) held.set(pinKeyOf(kind, name), reason);
   }
 
   async #allowedByRules(app: string, server: string, waiting: ReadonlyMap<string, Definition>): Promise<string[]> {
@@ -280,7 +298,7 @@ export class PinKeeper {
     if (rules.length === 0) return [];
     const allowed: (Named & { hash: string; by: string })[] = [];
     for await (const pin of this.#pinned(app, server)) {
-      const definition = waiting.get(keyOf(pin.kind, pin.name));
+      const definition = waiting.get(pinKeyOf(pin.kind, pin.name));
       if (definition === undefined || pin.status !== "changed" || pin.hash !== definition.hash) continue;
       const { kind, name, hash } = definition;
       const rule = ruleFor(rules, kind, name, differenceOf(pin).changes);
@@ -288,7 +306,7 @@ export class PinKeeper {
       if (isSliceOver()) await nextSlice();
     }
     if (allowed.length > 0) await this.#store.acceptAll(app, server, allowed, "rule");
-    return allowed.map(({ kind, name }) => keyOf(kind, name));
+    return allowed.map(({ kind, name }) => pinKeyOf(kind, name));
   }
 
   /** In the order of the listing. */
@@ -296,7 +314,7 @@ export class PinKeeper {
     if (held.size === 0) return;
     const definitions: (Named & { reason: string })[] = [];
     const add = (kind: PinnedKind, name: string): void => {
-      const reason = held.get(keyOf(kind, name));
+      const reason = held.get(pinKeyOf(kind, name));
       if (reason !== undefined) definitions.push({ kind, name, reason });
     };
     for (const tool of offered.tools) add("tool", String(tool.name));

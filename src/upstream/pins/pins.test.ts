@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { JsonObject } from "../../protocol/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { openStorage, type Storage } from "../../storage/index.js";
 import type { Catalogue } from "../types.js";
 import { hashOf, sortedText } from "./definition.js";
@@ -171,6 +171,26 @@ describe("a pin keeper", () => {
     ]);
     expect(names(await pins.accept("app", "s", "first", offered))).toEqual(["a", "b", "c"]);
     expect(names(await pins.accept("app", "s", "off", offered))).toEqual(["a", "b", "c", "d"]);
+  });
+
+  it("remembers nothing for a start where that would cost more memory than lists may", async () => {
+    const pins = new PinKeeper(storage.pins, { limits: { maxRememberedBytes: 100_000 } });
+    // Names that were listed before stay pinned: a server that renames its tools each time adds to them.
+    const listing = (version: number) =>
+      offering([{ ...READ, name: `t${version}`, inputSchema: { type: "object", default: Array(500).fill([]) } }]);
+    await pins.accept("app", "s", "first", listing(1));
+    expect((await pins.remembered("app", "s", "first"))?.tools).toHaveLength(1);
+    for (let version = 2; version <= 5; version++) await pins.accept("app", "s", "first", listing(version));
+    expect(await pins.remembered("app", "s", "first")).toBeUndefined();
+  });
+
+  it("keeps no more pins of a server than its bound, whatever it is renamed to", async () => {
+    const pins = new PinKeeper(storage.pins, { limits: { maxPins: 10 } });
+    for (let version = 0; version < 5; version++) {
+      const renamed = Array.from({ length: 6 }, (_, i) => ({ ...READ, name: `t${version}-${i}` }));
+      await pins.accept("app", "s", "first", offering(renamed));
+      expect((await storage.pins.states("app", "s")).length).toBeLessThanOrEqual(10);
+    }
   });
 
   it("notes thousands of changes in one transaction, with the event loop turning meanwhile", async () => {

@@ -1,7 +1,7 @@
 // What an operator accepts in advance, for servers that change now and then in ways that do no harm.
 
 import type { PinnedKind } from "./definition.js";
-import type { Change } from "./difference.js";
+import type { PinChange } from "./difference.js";
 
 export interface StandingRule {
   /** Stands in the record as whoever accepted. */
@@ -21,7 +21,7 @@ export function ruleFor(
   rules: readonly StandingRule[],
   kind: PinnedKind,
   name: string,
-  changes: readonly Change[],
+  changes: readonly PinChange[],
 ): StandingRule | undefined {
   return rules.find((rule) => {
     if (rule.kinds !== undefined && !rule.kinds.includes(kind)) return false;
@@ -30,7 +30,7 @@ export function ruleFor(
   });
 }
 
-function allows({ fields = [], additions = false }: StandingRule, { path }: Change): boolean {
+function allows({ fields = [], additions = false }: StandingRule, { path }: PinChange): boolean {
   if (path.length === 0) return additions;
   return fields.some((field) => field === "*" || field.split(".").every((key, index) => path[index] === key));
 }

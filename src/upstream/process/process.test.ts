@@ -14,9 +14,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Containment, StdioTarget } from "../types.js";
 import { ownFolder } from "./cgroup.js";
-import { makePen } from "./pen.js";
+import { makeContainer } from "./container.js";
 import { ServerProcess } from "./server-process.js";
-import { Tail } from "./tail.js";
+import { StderrTail } from "./tail.js";
 
 const SERVER = join(import.meta.dirname, "../fixtures/server.mjs");
 const OPTIONS = { leaveMs: 1_000, graceMs: 300, stderrBytes: 4_096 };
@@ -71,7 +71,7 @@ function leakedAs(mark: string): number | undefined {
 
 async function available(kind: Containment): Promise<boolean> {
   try {
-    await (await makePen(kind)).remove();
+    await (await makeContainer(kind)).remove();
     return true;
   } catch {
     return false;
@@ -266,7 +266,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
 
 describe("a tail", () => {
   it("is the end of what was pushed, whatever the pieces", () => {
-    const tail = new Tail(5);
+    const tail = new StderrTail(5);
     for (const piece of ["a", "bcdefg", "", "hi", "j"]) tail.push(Buffer.from(piece));
     expect(tail.text()).toBe("fghij");
   });

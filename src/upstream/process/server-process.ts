@@ -13,24 +13,25 @@ import {
   type ServerProtections,
   unprotected,
 } from "../../host/index.js";
-import { Fault } from "../../protocol/index.js";
-import { defaultEnvironment } from "../../transport/index.js";
+import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
+import { defaultEnvironment } from "../../mcp/transports/index.js";
 import type { Containment, StdioTarget } from "../types.js";
 import { findCommand } from "./command.js";
-import { makePen, type Pen, signal } from "./pen.js";
-import { Tail } from "./tail.js";
+import { makeContainer, type ProcessContainer, signal } from "./container.js";
+import { StderrTail } from "./tail.js";
 
 export interface ProcessOptions {
   readonly leaveMs: number;
   readonly graceMs: number;
   readonly stderrBytes: number;
+  readonly share?: TimeShare | undefined;
 }
 
 /** Servers that must not outlive us. */
-const alive = new Map<number, Pen>();
+const alive = new Map<number, ProcessContainer>();
 
 function killAll(): void {
-  for (const [pid, pen] of alive) pen.kill(pid);
+  for (const [pid, container] of alive) container.kill(pid);
 }
 
 /** After SIGKILL the kernel takes a moment, and for a process in the middle of a device call rather long. */
@@ -40,9 +41,9 @@ export class ServerProcess {
   /** Resolves when the process itself has ended, with a sentence about how. */
   readonly ended: Promise<string>;
   readonly #process: ChildProcessByStdio<Writable, Readable, Readable>;
-  readonly #pen: Pen;
+  readonly #container: ProcessContainer;
   readonly #options: ProcessOptions;
-  readonly #stderr: Tail;
+  readonly #stderr: StderrTail;
   #protections: ServerProtections;
   #isOver = false;
   #stopping: Promise<void> | undefined;
@@ -74,10 +75,10 @@ export class ServerProcess {
     options: ProcessOptions,
   ): Promise<ServerProcess> {
     const { target } = command;
-    const pen = await makePen(target.containment, launch?.namespaces);
-    const started = new ServerProcess(command, launch, protections, pen, options);
+    const container = await makeContainer(target.containment, launch?.namespaces);
+    const started = new ServerProcess(command, launch, protections, container, options);
     await started.#spawned(target.command);
-    if (launch !== undefined) await started.#launched(target.command, launch, pen);
+    if (launch !== undefined) await started.#launched(target.command, launch, container);
     return started;
   }
 
@@ -85,24 +86,27 @@ export class ServerProcess {
     { target, argv, env }: Command,
     launch: ServerLaunch | undefined,
     protections: ServerProtections,
-    pen: Pen,
+    container: ProcessContainer,
     options: ProcessOptions,
   ) {
-    const [program = "", ...args] = [...pen.prefix, ...(launch?.program ?? argv)];
+    const [program = "", ...args] = [...container.prefix, ...(launch?.program ?? argv)];
     this.#protections = protections;
-    this.#pen = pen;
+    this.#container = container;
     this.#options = options;
-    this.#stderr = new Tail(options.stderrBytes);
+    this.#stderr = new StderrTail(options.stderrBytes);
     this.#process = spawn(program, args, {
       ...(target.cwd === undefined ? {} : { cwd: target.cwd }),
       // A launcher gets the server's environment in its message: `NODE_OPTIONS` in it is not meant for the launcher.
-      env: { ...(launch === undefined ? env : { PATH: "/usr/bin:/bin" }), ...pen.env },
+      env: { ...(launch === undefined ? env : { PATH: "/usr/bin:/bin" }), ...container.env },
       stdio: ["pipe", "pipe", "pipe", ...(launch === undefined ? [] : ["pipe" as const])],
       shell: false,
       windowsHide: true,
       detached: process.platform !== "win32",
     }) as ChildProcessByStdio<Writable, Readable, Readable>;
-    this.#process.stderr.on("data", (chunk: Buffer) => this.#stderr.push(chunk));
+    const { stderr } = this.#process;
+    stderr.on("data", (chunk: Buffer) =>
+      readWithin(options.share, stderr, chunk.length, () => this.#stderr.push(chunk)),
+    );
     // Writing to a server that is gone is no failure of ours; that it is gone is noticed by its end.
     for (const stream of [this.#process.stdin, this.#process.stdout, this.#process.stderr]) {
       stream.on("error", () => {});
@@ -129,7 +133,7 @@ export class ServerProcess {
     return this.#process.stdout;
   }
   get containment(): Containment {
-    return this.#pen.kind;
+    return this.#container.kind;
   }
   /** What is in force between the server and the rest of the machine. */
   get protections(): ServerProtections {
@@ -156,12 +160,12 @@ export class ServerProcess {
       signal(process.platform === "win32" ? pid : -pid, "SIGTERM");
       await this.#overWithin(graceMs);
     }
-    this.#pen.kill(pid);
+    this.#container.kill(pid);
     await this.#overWithin(KILL_MS);
     this.#process.stdin.destroy();
     this.#process.stdout.destroy();
     this.#process.stderr.destroy();
-    await this.#pen.remove();
+    await this.#container.remove();
     alive.delete(pid);
     if (alive.size === 0) process.off("exit", killAll);
   }
@@ -181,23 +185,23 @@ export class ServerProcess {
         this.#process.once("error", reject);
       });
     } catch (error) {
-      await this.#pen.remove();
+      await this.#container.remove();
       throw cannotStart(command, (error as Error).message, error);
     }
     const pid = this.#process.pid as number;
     if (alive.size === 0) process.on("exit", killAll);
-    alive.set(pid, this.#pen);
+    alive.set(pid, this.#container);
   }
 
   /** The launcher becomes the server once it has reported what is in force. */
-  async #launched(command: string, { message }: ServerLaunch, pen: Pen): Promise<void> {
+  async #launched(command: string, { message }: ServerLaunch, container: ProcessContainer): Promise<void> {
     const channel = this.#process.stdio[LAUNCH_FD] as unknown as Duplex;
-    const report = await launchReport(channel, { ...message, env: { ...message.env, ...pen.env } });
+    const report = await launchReport(channel, { ...message, env: { ...message.env, ...container.env } });
     if (report.kind === "ready") {
       this.#protections = report.protections;
       return;
     }
-    this.#pen.kill(this.#process.pid as number);
+    this.#container.kill(this.#process.pid as number);
     await this.stop();
     throw cannotStart(command, `${report.reason}${this.lastWords === "" ? "" : ` (${this.lastWords})`}`);
   }

@@ -1,6 +1,6 @@
 // The last so many bytes of a stream, as text.
 
-export class Tail {
+export class StderrTail {
   readonly #max: number;
   #kept: Buffer = Buffer.alloc(0);
 

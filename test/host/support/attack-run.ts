@@ -15,7 +15,15 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { cmdRun, fsRead, fsWrite, loadPolicy, type Outcome, type Policy, Sandbox } from "../../../src/host/index.js";
+import {
+  cmdRun,
+  fsRead,
+  fsWrite,
+  loadYamlPolicy,
+  type HostOutcome,
+  type Policy,
+  Sandbox,
+} from "../../../src/host/index.js";
 import type { Without } from "../../../src/host/sandbox/index.js";
 import { type Attack, CANARY, carryOut, copyTree, fill, namesFor, readAttacks, type Undo } from "./attack-setup.js";
 import { missingPrograms } from "../../setup/programs.js";
@@ -73,7 +81,7 @@ interface Reply {
 async function call(policy: Policy, sandbox: Sandbox, tool: string, args: unknown): Promise<Reply> {
   const run = { "fs.read": fsRead, "fs.write": fsWrite, "cmd.run": cmdRun }[tool];
   if (run === undefined) throw new Error(`no tool ${tool}`);
-  const outcome: Outcome<object> = await run(policy, args, { sandbox });
+  const outcome: HostOutcome<object> = await run(policy, args, { sandbox });
   const text = JSON.stringify(outcome);
   if (!outcome.ok)
     return { outcome: outcome.denial.code === "TIMEOUT" ? "timeout" : "deny", text, exitCode: undefined };
@@ -140,7 +148,7 @@ function readPolicy(file: string, names: Record<string, string>): Policy {
   const policy = fill(attacks.policy, names) as { commands: readonly { id: string }[] };
   const commands = policy.commands.filter(({ id }) => !absent.has(id));
   writeFileSync(file, JSON.stringify({ version: 1, ...policy, commands }));
-  const loaded = loadPolicy(file);
+  const loaded = loadYamlPolicy(file);
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
   return loaded.policy;
 }

@@ -50,7 +50,7 @@ function compile(): string {
 
 const ENTRIES = [
   "src/host/index.ts",
-  "src/host/sandbox/warden.ts",
+  "src/host/sandbox/supervisor.ts",
   "test/host/support/scenarios.ts",
   "test/host/support/world.ts",
 ];

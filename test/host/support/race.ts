@@ -18,8 +18,8 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { cmdRun, fsWrite, loadPolicy, type Policy, Sandbox } from "../../../src/host/index.js";
-import { openForRead, type OpeningMethod, useOpeningMethod } from "../../../src/host/jail/index.js";
+import { cmdRun, fsWrite, loadYamlPolicy, type Policy, Sandbox } from "../../../src/host/index.js";
+import { openForRead, type OpeningMethod, useOpeningMethod } from "../../../src/host/paths/index.js";
 import { exchange, type Undo } from "./attack-setup.js";
 
 const run = promisify(execFile);
@@ -86,7 +86,7 @@ writeRules: [{ path: "${zone}", recursive: true, createIfMissing: true }]
 commands: [{ id: cat, exec: cat, args: { allow: [f] } }]
 `;
   writeFileSync(file, text);
-  const loaded = loadPolicy(file);
+  const loaded = loadYamlPolicy(file);
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
   const attackers: Undo[] = [];
   for (const swap of swaps) attackers.push(await exchange(join(base, swap), join(base, `${swap}-link`)));

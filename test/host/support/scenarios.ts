@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import type { CmdRunResult, Outcome, Protections } from "../../../src/host/index.js";
+import type { CmdRunResult, HostOutcome, Protections } from "../../../src/host/index.js";
 import type { Without } from "../../../src/host/sandbox/index.js";
 import { commandLinesWith } from "./machine.js";
 import { makeWorld } from "./world.js";
@@ -67,7 +67,7 @@ export async function runScenarios(without: Without): Promise<ScenarioReport[]> 
   return reports;
 }
 
-function report(name: string, outcome: Outcome<CmdRunResult>, left: readonly string[]): ScenarioReport {
+function report(name: string, outcome: HostOutcome<CmdRunResult>, left: readonly string[]): ScenarioReport {
   const result = outcome.ok ? outcome.result : outcome.partial;
   return {
     name,

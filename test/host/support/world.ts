@@ -9,8 +9,8 @@ import {
   type CmdRunResult,
   fsRead,
   fsWrite,
-  loadPolicy,
-  type Outcome,
+  loadYamlPolicy,
+  type HostOutcome,
   type Policy,
   problemText,
   Sandbox,
@@ -27,9 +27,14 @@ export interface World {
   readonly outside: string;
   readonly policy: Policy;
   readonly sandbox: Sandbox;
-  read(args: unknown): Promise<Outcome<FsReadResult>>;
-  write(args: unknown): Promise<Outcome<FsWriteResult>>;
-  run(commandId: string, args?: readonly string[], more?: object, context?: CmdContext): Promise<Outcome<CmdRunResult>>;
+  read(args: unknown): Promise<HostOutcome<FsReadResult>>;
+  write(args: unknown): Promise<HostOutcome<FsWriteResult>>;
+  run(
+    commandId: string,
+    args?: readonly string[],
+    more?: object,
+    context?: CmdContext,
+  ): Promise<HostOutcome<CmdRunResult>>;
   close(): Promise<void>;
 }
 
@@ -54,7 +59,7 @@ commands:
 ${commands.replaceAll("${ROOT}", root)}
 `;
   writeFileSync(file, text);
-  const loaded = loadPolicy(file);
+  const loaded = loadYamlPolicy(file);
   if (!loaded.ok) throw new Error(loaded.problems.map(problemText).join("\n"));
   const { policy } = loaded;
   const sandbox = new Sandbox(without);
@@ -77,15 +82,15 @@ ${commands.replaceAll("${ROOT}", root)}
 }
 
 /** The result, or a failure that shows the denial. */
-export function ok<R>(outcome: Outcome<R>): R {
+export function ok<R>(outcome: HostOutcome<R>): R {
   if (!outcome.ok) throw new Error(JSON.stringify(outcome.denial));
   return outcome.result;
 }
 
-export function code(outcome: Outcome<unknown>): string {
+export function code(outcome: HostOutcome<unknown>): string {
   return outcome.ok ? "allowed" : outcome.denial.code;
 }
 
-export function rule(outcome: Outcome<unknown>): string {
+export function rule(outcome: HostOutcome<unknown>): string {
   return outcome.ok ? "allowed" : outcome.denial.rule;
 }

@@ -2,12 +2,14 @@
 // guardrail evidence, a typed client and handlers to fill in.
 
 import type { Contract, ToolContract } from "../../contract.js";
-import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
-import { capabilityCs, supportCs } from "./support-cs.js";
-import { type CSharpScope, declarationText, docs, quote } from "./types.js";
+import { literal } from "../../text.js";
+import { errorRows } from "../errors.js";
+import { countFields, HEADER, type Runtime, type Target, withRuntime } from "../target.js";
+import { type CSharpScope, declarationText, docs, escapeXml } from "./types.js";
 
+/** Types that the generated files name: of the runtime, of .NET, and members of what is generated for each tool. */
 const RESERVED_TYPES =
-  "Agent Agents Array Action Activator Attribute Boolean CallbackContext CallbackRunner CancellationToken ChosenConverter Convert Dictionary Double Enum EqualityComparer Exception Func GuardrailBlocked GuardrailEvidence GuardrailOutcome IReadOnlyList Int64 Interlocked InvalidOperationException JsonConverter JsonConverterFactory JsonDocument JsonElement JsonException JsonExtensionData JsonIgnore JsonIgnoreCondition JsonPropertyName JsonRequired JsonSerializer JsonSerializerOptions JsonTokenType JsonValueKind ListedConverter Math McpErrorCode McpException McpToolAttribute Never NotImplementedException NullValue Object OrNull OrNullConverter OrNullConverterFactory NullValueConverter String System Task ToolCap Type UncheckedInvocation Utf8JsonReader Utf8JsonWriter Wire FromServices IServiceCollection IToolCaller ICaps IHasCap INoGuardrailRequired McpTool Cap Decode Name Caller".split(
+  "Agent Agents Array Action Activator ArgumentException AsyncServiceScope Attribute AttributeTargets AttributeUsage BindingFlags Boolean CallbackContext CallbackRunner CancellationToken CancellationTokenSource ChosenConverter ConcurrentDictionary Console Convert DateTime Dictionary Double Encoding Enum EqualityComparer Exception FromServices FromServicesAttribute Func GuardrailBlocked GuardrailEvidence GuardrailOutcome HttpClient HttpCompletionOption HttpContext HttpMethod HttpRequest HttpRequestException HttpRequestMessage HttpResponse HttpResponseMessage HttpTransport ICaps IAsyncDisposable IEndpointConventionBuilder IEndpointRouteBuilder IEnumerable IEquatable IHasCap IMcpTransport INoGuardrailRequired IReadOnlyDictionary IReadOnlyList IServiceCollection IServiceProvider IServiceScopeFactory IToolCaller Int64 Interlocked InvalidOperationException JsonArray JsonConverter JsonConverterFactory JsonDocument JsonElement JsonException JsonExtensionData JsonIgnore JsonIgnoreCondition JsonNode JsonObject JsonPropertyName JsonRequired JsonSerializer JsonSerializerOptions JsonTokenType JsonValueKind KeyValuePair LineReader ListedConverter Math McpConnection McpErrorCode McpErrorRow McpErrors McpException McpHandshake McpHosting McpHttpSessions McpProtocol McpServer McpServerBuilder McpServerTool McpSession McpTool McpToolAttribute MediaTypeWithQualityHeaderValue MemoryStream MethodInfo Never NotImplementedException NullValue NullValueConverter Object OperationCanceledException OrNull OrNullConverter OrNullConverterFactory ParameterInfo Process ProcessStartInfo RandomNumberGenerator RequestDelegate SemaphoreSlim StdioTransport Stream StreamReader String StringBuilder StringComparison StringContent System Task TextReader TimeSpan ToolCap Type UTF8Encoding UncheckedInvocation Uri UriKind Utf8JsonReader Utf8JsonWriter ValueTask Wire Cap Decode Name Caller".split(
     " ",
   );
 
@@ -22,23 +24,26 @@ export const csharp: Target = {
       `I${title}All`,
     ],
   },
-  emit(contract) {
+  runtime: "csharp",
+  emit(contract, runtime) {
     const { title } = contract;
     const namespace = `${title}Mcp`;
-    const files: GeneratedFile[] = [
+    const files = withRuntime(inNamespace(runtime, namespace), [
       { path: `${title}.csproj`, text: projectFile(namespace) },
       { path: "Types.cs", text: typesFile(contract, namespace) },
-      { path: "Support.cs", text: generated(supportCs(namespace)) },
-      { path: "Capability.cs", text: generated(capabilityCs(namespace)) },
+      { path: "ErrorTable.cs", text: errorTableFile(namespace) },
       { path: "Tools.cs", text: toolsFile(contract, namespace) },
       { path: "Handlers.cs", text: handlersFile(contract, namespace), once: true },
-    ];
+    ]);
     return { files, reports: [], fields: countFields(contract) };
   },
 };
 
-function generated(text: string): string {
-  return `// ${HEADER}\n${text}`;
+/** Two generated projects in one program must not declare the same types, so each has the runtime in its namespace. */
+function inNamespace(runtime: Runtime, namespace: string): Runtime {
+  return new Map(
+    [...runtime].map(([path, text]) => [path, text.replace(/^namespace \w+$/m, `namespace ${namespace}`)]),
+  );
 }
 
 function projectFile(namespace: string): string {
@@ -73,6 +78,34 @@ ${contract.declarations.map((declaration) => declarationText(declaration, scope)
 `;
 }
 
+function errorTableFile(namespace: string): string {
+  const rows = errorRows().map(([type, { code, legacy, modern, http, retryable, forModel, message }]) => {
+    const cells = [literal(code), legacy, modern, http, retryable, forModel, literal(message)].join(", ");
+    return `            [McpErrorCode.${type}] = new McpErrorRow(${cells}),\n`;
+  });
+  return `// ${HEADER}
+#nullable enable
+using System.Collections.Generic;
+
+namespace ${namespace}
+{
+    /// <summary>Every error of a gateway.</summary>
+    public enum McpErrorCode
+    {
+${errorRows()
+  .map(([type]) => `        ${type},\n`)
+  .join("")}    }
+
+    public static class McpErrors
+    {
+        public static readonly IReadOnlyDictionary<McpErrorCode, McpErrorRow> Table = new Dictionary<McpErrorCode, McpErrorRow>
+        {
+${rows.join("")}        };
+    }
+}
+`;
+}
+
 function outputOf(tool: ToolContract): string {
   return tool.result?.type ?? "object";
 }
@@ -81,7 +114,7 @@ function decodeOf(tool: ToolContract, result: string): string {
   return tool.result === undefined ? `Wire.Whole(${result})` : `Wire.Structured<${tool.result.type}>(${result})`;
 }
 
-function toolsFile({ title, tools, server }: Contract, namespace: string): string {
+function toolsFile({ title, tools, server, version }: Contract, namespace: string): string {
   const interfaces = tools.map(
     (tool) => `${docs(tool.docs, "    ")}    public interface ICan${tool.title}
     {
@@ -98,7 +131,7 @@ function toolsFile({ title, tools, server }: Contract, namespace: string): strin
     {
         public static readonly ${tool.title} Cap = new ${tool.title}();
 
-        private ${tool.title}() : base(${quote(tool.name)})
+        private ${tool.title}() : base(${literal(tool.name)})
         {
         }
 
@@ -107,7 +140,9 @@ function toolsFile({ title, tools, server }: Contract, namespace: string): strin
 `,
   );
   const methods = tools.map(
-    (tool) => `${docs(tool.docs, "        ")}        [McpTool(${quote(tool.name)}, ${quote(tool.docs.join("\n"))})]
+    (
+      tool,
+    ) => `${docs(tool.docs, "        ")}        [McpTool(${literal(tool.name)}, ${literal(tool.docs.join("\n"))}, Definition = ${literal(JSON.stringify(tool.definition))})]
         public async Task<${outputOf(tool)}> ${tool.title}(
             [FromServices] ICan${tool.title} service,
             ${tool.args.type} args,
@@ -122,7 +157,7 @@ function toolsFile({ title, tools, server }: Contract, namespace: string): strin
       tool,
     ) => `${docs(tool.docs, "        ")}        public async Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
         {
-            JsonElement result = await caller.CallToolAsync(${quote(tool.name)}, Wire.Element(args), ct).ConfigureAwait(false);
+            JsonElement result = await caller.CallToolAsync(${literal(tool.name)}, Wire.Element(args), ct).ConfigureAwait(false);
             return ${decodeOf(tool, "result")};
         }
 `,
@@ -159,7 +194,7 @@ ${interfaces.join("\n")}
     }
 
 ${marks.join("\n")}
-    /// <summary>The tools of ${escapeXml(server)} as methods. Each call gets its services from a scope of its own.</summary>
+    /// <summary>The tools of ${escapeXml(server.replaceAll(/[^\x20-\x7e]/g, "?"))} as methods. Each call gets its services from a scope of its own.</summary>
     public sealed class ${title}Tools
     {
 ${methods.join("\n")}    }
@@ -179,13 +214,16 @@ ${calls.length > 0 ? "\n" : ""}${calls.join("\n")}    }
 
     public static class ${title}Registration
     {
-        /// <summary>Scoped: what a handler keeps belongs to one call, and no two callers share it.</summary>
-        public static IServiceCollection Add${title}(this IServiceCollection services)
+        /// <summary>
+        /// Registers the handlers, and a server with their tools: run it with RunMcpStdioAsync or MapMcp. Handlers are
+        /// scoped: what one keeps belongs to one call, and no two callers share it.
+        /// </summary>
+        public static McpServerBuilder Add${title}(this IServiceCollection services)
         {
             services.AddScoped<${title}Handlers>();
             services.AddScoped<I${title}Caps>(provider => provider.GetRequiredService<${title}Handlers>());
-${services.join("")}            services.AddScoped<${title}Tools>();
-            return services;
+${services.join("")}            McpServerBuilder server = services.AddMcpServer(${literal(server)}, ${literal(version)});
+            return ${tools.length > 0 ? `server.WithTool<${title}Tools>()` : "server"};
         }
     }
 }
@@ -198,7 +236,7 @@ function handlersFile({ title, tools }: Contract, namespace: string): string {
       tool,
     ) => `${docs(tool.docs, "        ")}        public Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
         {
-            throw new NotImplementedException(${quote(`${tool.name} is not implemented.`)});
+            throw new NotImplementedException(${literal(`${tool.name} is not implemented.`)});
         }
 `,
   );
@@ -216,12 +254,4 @@ namespace ${namespace}
 ${methods.join("\n")}    }
 }
 `;
-}
-
-function escapeXml(text: string): string {
-  return text
-    .replaceAll(/[^\x20-\x7e]/g, "?")
-    .replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;");
 }

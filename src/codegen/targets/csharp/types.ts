@@ -1,6 +1,7 @@
 // Types and declarations as C# writes them.
 
 import { Names, pascal } from "../../names.js";
+import { literal } from "../../text.js";
 import type { Declaration, Field, Type } from "../../types/type.js";
 
 /** Members that every record has, or that no record may have. */
@@ -83,7 +84,7 @@ function recordText({ name, fields, extra }: Declaration & { kind: "object" }): 
 
 function parameter(field: Field, name: string): string {
   const type = typeText(field.type);
-  const wire = `JsonPropertyName(${quote(field.name)})`;
+  const wire = `JsonPropertyName(${literal(field.name)})`;
   if (field.required) return `[property: ${wire}, JsonRequired] ${type} ${name}`;
   return `[property: ${wire}, JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)] ${type}? ${name} = null`;
 }
@@ -94,10 +95,10 @@ function enumText({ name, values }: Declaration & { kind: "enum" }): string {
     names.take(pascal(typeof value === "number" ? numberWords(value) : String(value), "Empty"), "V"),
   );
   const wire = values.map((value) =>
-    typeof value === "string" ? quote(value) : typeof value === "number" ? `${value}d` : String(value),
+    typeof value === "string" ? literal(value) : typeof value === "number" ? `${value}d` : String(value),
   );
   const rows = members.map(
-    (member, i) => `        /// <summary>${escape(wire[i] as string)}</summary>\n        ${member},\n`,
+    (member, i) => `        /// <summary>${escapeXml(wire[i] as string)}</summary>\n        ${member},\n`,
   );
   return `    [JsonConverter(typeof(${name}_Converter))]
     public enum ${name}
@@ -201,7 +202,7 @@ function testNamed(name: string, value: string, scope: CSharpScope, depth: numbe
     case "enum": {
       const texts = declaration.values.filter((each) => typeof each === "string");
       if (texts.length < declaration.values.length) return `!IsKind(${value}, JsonValueKind.Object)`;
-      return `IsText(${value}, ${texts.slice(0, 200).map(quote).join(", ")})`;
+      return `IsText(${value}, ${texts.slice(0, 200).map(literal).join(", ")})`;
     }
     case "alias":
       return test(declaration.type, value, scope, depth + 1);
@@ -213,9 +214,9 @@ function testNamed(name: string, value: string, scope: CSharpScope, depth: numbe
         const inner = field.type.kind === "named" ? scope.declarations.get(field.type.name) : undefined;
         const texts = inner?.kind === "enum" ? inner.values.filter((each) => typeof each === "string") : [];
         if (inner?.kind === "enum" && texts.length === inner.values.length && texts.length <= 50) {
-          return `HasText(${value}, ${quote(field.name)}, ${texts.map(quote).join(", ")})`;
+          return `HasText(${value}, ${literal(field.name)}, ${texts.map(literal).join(", ")})`;
         }
-        return `Has(${value}, ${quote(field.name)})`;
+        return `Has(${value}, ${literal(field.name)})`;
       });
       return [`IsKind(${value}, JsonValueKind.Object)`, ...tests].join(" && ");
     }
@@ -238,24 +239,16 @@ function aliasText({ name, type }: Declaration & { kind: "alias" }): string {
 `;
 }
 
-/** A string literal in plain ASCII: nothing hidden, nothing that turns the reading direction. */
-export function quote(text: string): string {
-  const body = JSON.stringify(text).replaceAll(/[^\x20-\x7e]/g, (unit) => {
-    return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  });
-  return body.replaceAll("\\/", "/");
-}
-
 export function docs(about: readonly string[], indent: string): string {
   if (about.length === 0) return "";
-  if (about.length === 1) return `${indent}/// <summary>${escape(about[0] as string)}</summary>\n`;
+  if (about.length === 1) return `${indent}/// <summary>${escapeXml(about[0] as string)}</summary>\n`;
   return `${indent}/// <summary>\n${lines(about, indent)}${indent}/// </summary>\n`;
 }
 
 function lines(about: readonly string[], indent: string): string {
-  return about.map((line) => `${indent}/// ${escape(line)}`.trimEnd() + "\n").join("");
+  return about.map((line) => `${indent}/// ${escapeXml(line)}`.trimEnd() + "\n").join("");
 }
 
-function escape(text: string): string {
+export function escapeXml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -34,7 +34,7 @@ export function crateName(server: string): string {
 
 /** Names in scope of the generated types, which none of them may take. */
 export const RESERVED_TYPES =
-  "Self String Vec Option Some None Result Ok Err Box Clone Copy Debug Default Eq PartialEq Hash Send Sync Sized Drop Fn FnMut FnOnce From Into Iterator ToString AsRef Serialize Deserialize Serializer Deserializer Value Map OrNull Never BTreeMap Arc RwLock PhantomData Future Pin McpError ToolCap HasCaps Agent GuardrailToken GuardrailBlocked CallbackRunner CallbackContext UncheckedInvocation NoGuardrailRequired Both Nothing Answer Transport StdioTransport Client Handshake SharedState ServerState Server Problem ToolCaller Command".split(
+  "Self String Vec Option Some None Result Ok Err Box Clone Copy Debug Default Eq PartialEq Hash Send Sync Sized Drop Fn FnMut FnOnce From Into Iterator ToString AsRef Serialize Deserialize Serializer Deserializer Value Map OrNull Never BTreeMap Arc RwLock PhantomData Future Pin McpError ToolCap HasCaps Agent GuardrailToken GuardrailBlocked CallbackRunner CallbackContext UncheckedInvocation NoGuardrailRequired Both Nothing Answer Transport StdioTransport Client Handshake SharedState ServerState Server Problem ToolCaller Command ErrorType ErrorRow Dispatch".split(
     " ",
   );
 

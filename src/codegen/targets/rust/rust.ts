@@ -2,18 +2,14 @@
 // client, a dispatcher and handlers to fill in.
 
 import { type Checks, encodeChecks } from "../../checks.js";
-import type { Contract, ToolContract } from "../../contract.js";
-import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
+import { type Contract, sidesOf, type ToolContract } from "../../contract.js";
 import { Names } from "../../names.js";
 import type { Report } from "../../report.js";
 import type { About, Node } from "../../schema/node.js";
-import { compilePattern } from "../../schema/pattern.js";
-import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
+import { errorRows } from "../errors.js";
+import { countFields, HEADER, type Target, withRuntime } from "../target.js";
 import { circles } from "./boxes.js";
-import { CHECK_RS, PATTERN_RS } from "./check-rs.js";
-import { FORMATS_RS } from "./formats-rs.js";
 import { crateName, docs, identifier, quote, raw, RESERVED_TYPES } from "./names.js";
-import { CAPABILITY_RS, CLIENT_RS, ERROR_RS, SUPPORT_RS } from "./support-rs.js";
 import { declarationText, type RustScope } from "./types.js";
 
 export const rust: Target = {
@@ -23,30 +19,25 @@ export const rust: Target = {
     toolNames: (title) => [`Can${title}`],
     serverNames: (title) => [`${title}Caps`, `${title}All`],
   },
-  emit(contract) {
+  runtime: "rust",
+  emit(contract, runtime) {
     const checks = encodeChecks(contract);
     const { table, reports } = tableFile(contract, checks);
     const tools = named(contract);
-    const files: GeneratedFile[] = [
+    const files = withRuntime(runtime, [
       { path: "Cargo.toml", text: cargoFile(contract) },
       { path: "src/lib.rs", text: libFile(contract) },
       { path: "src/types.rs", text: typesFile(contract, checks) },
-      { path: "src/support.rs", text: generated(SUPPORT_RS) },
-      { path: "src/check.rs", text: generated(CHECK_RS) },
-      { path: "src/formats.rs", text: generated(FORMATS_RS) },
-      { path: "src/pattern.rs", text: generated(PATTERN_RS) },
       { path: "src/table.json", text: table },
-      { path: "src/error.rs", text: generated(ERROR_RS) },
-      { path: "src/capability.rs", text: generated(CAPABILITY_RS) },
+      { path: "src/error_table.rs", text: errorTableFile() },
       { path: "src/tools.rs", text: toolsFile(contract, tools) },
-      { path: "src/client.rs", text: generated(CLIENT_RS) },
       { path: "src/server.rs", text: serverFile(contract, tools) },
       { path: "src/handlers.rs", text: handlersFile(tools), once: true },
       {
         path: "src/manifest.json",
         text: `${JSON.stringify({ tools: contract.tools.map((tool) => tool.definition) })}\n`,
       },
-    ];
+    ]);
     return { files, reports, fields: countFields(contract) };
   },
 };
@@ -66,10 +57,6 @@ function named({ tools }: Contract): NamedTool[] {
     fn: raw(names.take(identifier(tool.name, "tool"), "_")),
     output: tool.result?.type ?? "Value",
   }));
-}
-
-function generated(text: string): string {
-  return `// ${HEADER}\n${text}`;
 }
 
 function cargoFile({ server, version }: Contract): string {
@@ -94,7 +81,47 @@ serde_json = { version = "1", features = ["float_roundtrip"] }
 `;
 }
 
-function libFile({ server, title, declarations }: Contract): string {
+function errorTableFile(): string {
+  const rows = errorRows();
+  const arms = rows.map(([type, { code, legacy, modern, http, retryable, forModel, message }]) => {
+    return `            ErrorType::${type} => &ErrorRow {
+                code: ${quote(code)},
+                legacy: ${legacy},
+                modern: ${modern},
+                http: ${http},
+                retryable: ${retryable},
+                for_model: ${forModel},
+                message: ${quote(message)},
+            },\n`;
+  });
+  return `// ${HEADER}
+//! Every error of a gateway, with its codes.
+
+use crate::error::ErrorRow;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorType {
+${rows.map(([type]) => `    ${type},\n`).join("")}}
+
+impl ErrorType {
+    pub const ALL: [ErrorType; ${rows.length}] = [
+${rows.map(([type]) => `        ErrorType::${type},\n`).join("")}    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+${rows.map(([type]) => `            ErrorType::${type} => ${quote(type)},\n`).join("")}        }
+    }
+
+    pub fn row(self) -> &'static ErrorRow {
+        match self {
+${arms.join("")}        }
+    }
+}
+`;
+}
+
+function libFile({ server, version, title, declarations }: Contract): string {
   return `// ${HEADER}
 //! ${quote(server).slice(1, -1)}: its tools as types.
 #![forbid(unsafe_code)]
@@ -107,29 +134,30 @@ pub mod capability;
 pub mod check;
 pub mod client;
 mod error;
+mod error_table;
 mod formats;
 pub mod handlers;
 mod pattern;
+pub mod serve;
 pub mod server;
 pub mod tools;
 pub mod types;
 
 pub use capability::*;
-pub use error::McpError;
+pub use error::{ErrorRow, McpError};
+pub use error_table::ErrorType;
 pub use support::{Never, OrNull};
 pub use tools::{${title}All, ${title}Caps};
 ${declarations.length > 0 ? "pub use types::*;\n" : ""}
 /// The tools as the server publishes them: the answer to tools/list.
 pub const MANIFEST: &str = include_str!("manifest.json");
+pub const SERVER_NAME: &str = ${quote(server)};
+pub const SERVER_VERSION: &str = ${quote(version)};
 `;
 }
 
 function typesFile(contract: Contract, checks: Checks): string {
-  const roots = new Map(
-    contract.tools
-      .flatMap(({ args, result }) => [args, ...(result ? [result] : [])])
-      .map(({ type, node }) => [type, node]),
-  );
+  const roots = new Map(sidesOf(contract.tools).map(({ type, node }) => [type, node]));
   const scope: RustScope = { checks, circle: circles(contract.declarations), roots };
   const text = contract.declarations.map((declaration) => declarationText(declaration, scope)).join("\n");
   return `// ${HEADER}
@@ -169,11 +197,10 @@ function usesFor(text: string): string {
 
 function tableFile(contract: Contract, checks: Checks): { table: string; reports: Report[] } {
   const reports: Report[] = [];
-  const programs = checks.patterns.map((pattern, i) => {
-    const program = compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize);
+  const programs = checks.patterns.map(({ source, program }, i) => {
     if (typeof program !== "string") return program;
     for (const { about } of contract.table.nodes.filter((node) => uses(node, i))) {
-      reports.push(report(about, `the pattern \`${pattern.source.slice(0, 80)}\` ${program}; Rust does not check it`));
+      reports.push(report(about, `the pattern \`${source.slice(0, 80)}\` ${program}; Rust does not check it`));
     }
     return null;
   });
@@ -209,11 +236,11 @@ impl ToolCap for ${tool.title} {
     type Output = ${output};
 
     fn encode(args: &Self::Args) -> Result<Value, McpError> {
-        encode(args)
+        encode_args(args)
     }
 
     fn decode(result: Value) -> Result<Self::Output, McpError> {
-        ${tool.result ? "structured(result)" : "Ok(result)"}
+        ${tool.result ? "decode_result(result)" : "Ok(result)"}
     }
 }
 
@@ -246,9 +273,9 @@ ${tool.unguarded ? `impl sealed::Unguarded for ${tool.title} {}\nimpl NoGuardrai
 //! The tools of ${quote(server).slice(1, -1)}: a trait for each, one for all of them, and each as a type.
 
 use std::sync::Arc;
-${some ? "\nuse serde::Serialize;\nuse serde_json::Value;\n" : ""}
+${some ? "\nuse serde_json::Value;\n" : ""}
 use crate::capability::{${capability.join(", ")}};
-${some ? "use crate::client::Client;\nuse crate::types::*;\nuse crate::McpError;\n" : ""}
+${some ? `use crate::client::Client;\nuse crate::support::${typed ? "{decode_result, encode_args}" : "encode_args"};\nuse crate::types::*;\nuse crate::McpError;\n` : ""}
 /// The capability set of the server: the union of its tools.
 pub trait ${title}Caps${bounds === "" ? "" : `: ${bounds}`} {}
 
@@ -262,28 +289,10 @@ pub fn root_agent<Id>(caller: Arc<dyn ToolCaller>) -> Agent<Id, ${title}All> {
     Agent::with(caller)
 }
 
-${text}
-${some ? ENCODE_RS : ""}${typed ? STRUCTURED_RS : ""}`;
+${text}`;
 }
 
-const ENCODE_RS = `
-/// What does not fit the schema is not sent.
-fn encode<T: Serialize + serde::de::DeserializeOwned>(args: &T) -> Result<Value, McpError> {
-    let invalid = |error: serde_json::Error| McpError::InvalidParams(error.to_string());
-    let value = serde_json::to_value(args).map_err(invalid)?;
-    serde_json::from_value::<T>(value.clone()).map_err(invalid)?;
-    Ok(value)
-}
-`;
-
-const STRUCTURED_RS = `
-fn structured<T: serde::de::DeserializeOwned>(mut result: Value) -> Result<T, McpError> {
-    let content = result.get_mut("structuredContent").map(Value::take).unwrap_or_default();
-    serde_json::from_value(content).map_err(|error| McpError::Internal(error.to_string()))
-}
-`;
-
-function serverFile({ title, server, version }: Contract, tools: readonly NamedTool[]): string {
+function serverFile({ title }: Contract, tools: readonly NamedTool[]): string {
   const impls = tools.map(
     ({ tool, fn, output }) => `impl Can${tool.title} for Server {
     fn ${fn}(&self, args: ${tool.args.type}) -> Answer<'_, ${output}> {
@@ -294,25 +303,24 @@ function serverFile({ title, server, version }: Contract, tools: readonly NamedT
   );
   const arms = tools.map(({ tool, fn }) => {
     // By its trait: a tool may be called like a method that everything has.
-    const call = `Can${tool.title}::${fn}(server, arguments(args)?).await?`;
-    const result = tool.result ? `structured(${call})` : `Ok(${call})`;
+    const call = `Can${tool.title}::${fn}(server, decode_args(args)?).await?`;
+    const result = tool.result ? `encode_result(&${call})` : `Ok(${call})`;
     return `        ${quote(tool.name)} => ${result},\n`;
   });
   const some = tools.length > 0;
   const typed = tools.some(({ tool }) => tool.result !== undefined);
   return `// ${HEADER}
-//! Runs the handlers: by name, or as an MCP server on standard input and output.
+//! Runs the handlers by the names of their tools.
 
-use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 
-use serde_json::{json, Value};
+use serde_json::Value;
 
-${some ? "use crate::capability::Answer;\n" : ""}use crate::client::{block_on, PROTOCOL_VERSION};
-${some ? "use crate::handlers::{self, SharedState};\n" : "use crate::handlers::SharedState;\n"}use crate::tools::*;
-${some ? "use crate::types::*;\n" : ""}use crate::{McpError, MANIFEST};
-
-const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+use crate::capability::Answer;
+${some ? "use crate::handlers::{self, SharedState};\n" : "use crate::handlers::SharedState;\n"}use crate::serve::Dispatch;
+pub use crate::serve::{answer, serve_stdio};
+${some ? `use crate::support::${typed ? "{decode_args, encode_result}" : "decode_args"};\n` : ""}use crate::tools::*;
+${some ? "use crate::types::*;\n" : ""}use crate::McpError;
 
 /// The handlers with the state they share.
 pub struct Server {
@@ -336,70 +344,11 @@ ${some ? "" : "    let _ = (server, args);\n"}    match tool {
 ${arms.join("")}        _ => Err(McpError::ToolNotFound(tool.to_owned())),
     }
 }
-${
-  some
-    ? `
-fn arguments<T: serde::de::DeserializeOwned>(args: Value) -> Result<T, McpError> {
-    serde_json::from_value(args).map_err(|error| McpError::InvalidParams(error.to_string()))
-}
-`
-    : ""
-}${
-  typed
-    ? `
-fn structured<T: serde::Serialize + serde::de::DeserializeOwned>(result: T) -> Result<Value, McpError> {
-    let internal = |error: serde_json::Error| McpError::Internal(error.to_string());
-    let value = serde_json::to_value(result).map_err(internal)?;
-    // A result that breaks the promise of the schema is the server's fault, not the caller's.
-    serde_json::from_value::<T>(value.clone()).map_err(internal)?;
-    Ok(json!({ "content": [{ "type": "text", "text": value.to_string() }], "structuredContent": value }))
-}
-`
-    : ""
-}
-/// Serves until the input ends. Standard output carries messages and nothing else.
-pub fn serve_stdio<S: ${title}Caps>(server: &S) -> std::io::Result<()> {
-    let mut input = std::io::stdin().lock();
-    let mut output = std::io::stdout().lock();
-    loop {
-        let mut line = Vec::new();
-        if (&mut input).take(MAX_LINE_BYTES).read_until(b'\\n', &mut line)? == 0 {
-            return Ok(());
-        }
-        let answer = match serde_json::from_slice(&line) {
-            Ok(message) => answer(server, &message),
-            Err(_) => Some(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "Parse error" } })),
-        };
-        if let Some(answer) = answer {
-            writeln!(output, "{answer}")?;
-            output.flush()?;
-        }
-    }
-}
 
-/// What to say to one message; nothing to a notification.
-pub fn answer<S: ${title}Caps>(server: &S, message: &Value) -> Option<Value> {
-    let id = message.get("id")?;
-    let params = message.get("params").cloned().unwrap_or_default();
-    let result = match message.get("method").and_then(Value::as_str).unwrap_or_default() {
-        "initialize" => Ok(json!({
-            "protocolVersion": PROTOCOL_VERSION,
-            "capabilities": { "tools": {} },
-            "serverInfo": { "name": ${quote(server)}, "version": ${quote(version)} },
-        })),
-        "ping" => Ok(json!({})),
-        "tools/list" => serde_json::from_str(MANIFEST).map_err(|error| McpError::Internal(error.to_string())),
-        "tools/call" => {
-            let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-            let args = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
-            block_on(dispatch(server, name, args))
-        }
-        other => Err(McpError::Other { code: -32601, message: format!("Method not found: {other}") }),
-    };
-    Some(match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error.to_value() }),
-    })
+impl<S: ${title}Caps + Sync> Dispatch for S {
+    fn dispatch<'a>(&'a self, tool: &'a str, args: Value) -> Answer<'a, Value> {
+        Box::pin(dispatch(self, tool, args))
+    }
 }
 `;
 }

@@ -1,5 +1,6 @@
 // Types and declarations as TypeScript writes them.
 
+import { literal } from "../../text.js";
 import type { Declaration, Type } from "../../types/type.js";
 
 const IDENTIFIER = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
@@ -67,13 +68,6 @@ export function declarationText(declaration: Declaration): string {
 
 export function propertyName(name: string): string {
   return IDENTIFIER.test(name) ? name : literal(name);
-}
-
-/** Text as a literal in plain ASCII: nothing hidden, nothing that turns the reading direction. */
-export function literal(value: unknown): string {
-  return JSON.stringify(value).replaceAll(/[^\x20-\x7e]/g, (unit) => {
-    return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  });
 }
 
 export function comment(lines: readonly string[], indent = ""): string {

@@ -1,13 +1,12 @@
 // A TypeScript module: types, decoders, a typed caller, handlers to fill in, and the capability type of the server.
 
 import { type Checks, encodeChecks } from "../../checks.js";
-import type { Contract, ToolContract } from "../../contract.js";
-import { DEFAULT_CODEGEN_LIMITS } from "../../limits.js";
+import { type Contract, sidesOf, type ToolContract } from "../../contract.js";
 import { camel, Names } from "../../names.js";
-import { compilePattern } from "../../schema/pattern.js";
-import { countFields, type GeneratedFile, HEADER, type Target } from "../target.js";
-import { CHECK_TS } from "./runtime.js";
-import { comment, declarationText, literal, propertyName } from "./types.js";
+import { errorRows } from "../errors.js";
+import { countFields, HEADER, type Target, withRuntime } from "../target.js";
+import { literal } from "../../text.js";
+import { comment, declarationText, propertyName } from "./types.js";
 
 export const typescript: Target = {
   reserved: {
@@ -16,8 +15,13 @@ export const typescript: Target = {
       "JsonObject",
       "Problem",
       "DecodeError",
+      "ErrorType",
+      "ERRORS",
+      "McpError",
       "Promise",
+      "CALL",
       "CallAnswer",
+      "Caller",
       "ToolCaller",
       "ToolFailed",
       "ToolNotFound",
@@ -26,20 +30,21 @@ export const typescript: Target = {
     toolNames: () => [],
     serverNames: (title) => ["Tools", "Caps", "Caller", "Handlers"].map((suffix) => `${title}${suffix}`),
   },
-  emit(contract) {
+  runtime: "typescript",
+  emit(contract, runtime) {
     const methods = methodNames(contract);
     const checks = encodeChecks(contract);
-    const files: GeneratedFile[] = [
+    const files = withRuntime(runtime, [
       { path: "types.ts", text: typesFile(contract) },
       { path: "table.ts", text: tableFile(checks) },
-      { path: "check.ts", text: `// ${HEADER}\n${CHECK_TS}` },
+      { path: "error-table.ts", text: errorTableFile() },
       { path: "decode.ts", text: decodeFile(contract, checks) },
       { path: "definitions.ts", text: definitionsFile(contract) },
       { path: "caller.ts", text: callerFile(contract, methods) },
       { path: "server.ts", text: serverFile(contract, methods) },
       { path: "handlers.ts", text: handlersFile(contract, methods), once: true },
       { path: "index.ts", text: indexFile() },
-    ];
+    ]);
     return { files, reports: [], fields: countFields(contract) };
   },
 };
@@ -80,10 +85,9 @@ function typesFile(contract: Contract): string {
 function tableFile({ nodes, patterns }: Checks): string {
   // Parsed from text, not written as code: a field named __proto__ stays a field.
   const data = literal(JSON.stringify(nodes));
-  const rows = patterns.map((pattern) => {
-    const program = compilePattern(pattern, DEFAULT_CODEGEN_LIMITS.maxPatternSize);
+  const rows = patterns.map(({ source, flags, program }) => {
     const compiled = typeof program === "string" ? "undefined" : JSON.stringify(program);
-    return `  { source: ${literal(pattern.source)}, flags: ${literal(pattern.flags)}, program: ${compiled} },\n`;
+    return `  { source: ${literal(source)}, flags: ${literal(flags)}, program: ${compiled} },\n`;
   });
   return [
     `// ${HEADER}\n`,
@@ -91,6 +95,23 @@ function tableFile({ nodes, patterns }: Checks): string {
     `export const NODES = JSON.parse(\n  ${data},\n) as readonly CheckNode[];\n`,
     `export const PATTERNS: readonly CheckPattern[] = [\n${rows.join("")}];\n`,
   ].join("\n");
+}
+
+function errorTableFile(): string {
+  const rows = errorRows().map(([type, { code, legacy, modern, http, retryable, forModel, message }]) => {
+    const cells = { code, legacy, modern, http, retryable, forModel, message };
+    return `  ${type}: { ${Object.entries(cells)
+      .map(([name, cell]) => `${name}: ${literal(cell)}`)
+      .join(", ")} },\n`;
+  });
+  return `// ${HEADER}
+
+/** Every error of a gateway: JSON-RPC codes up to revision 2025-11-25 (\`legacy\`) and since 2026-07-28 (\`modern\`). */
+export const ERRORS = {
+${rows.join("")}} as const;
+
+export type ErrorType = keyof typeof ERRORS;
+`;
 }
 
 function definitionsFile({ title, tools }: Contract): string {
@@ -116,15 +137,18 @@ export const DEFINITIONS = JSON.parse(
 }
 
 function decodeFile(contract: Contract, { place }: Checks): string {
-  const sides = contract.tools.flatMap(({ args, result }) => [args, ...(result ? [result] : [])]);
+  const sides = contract.tools.flatMap(({ args, result }) => [
+    { ...args, error: "ValidationError" },
+    ...(result ? [{ ...result, error: "OutputInvalid" }] : []),
+  ]);
   const types = [...new Set(sides.map((side) => side.type))];
   return [
     `// ${HEADER}\n`,
-    `import { decode } from "./check.js";`,
+    sides.length > 0 ? `import { decode } from "./check.js";` : "",
     importTypes(types),
     ...sides.map(
-      ({ type, node }) =>
-        `export function decode${type}(value: unknown): ${type} {\n  return decode<${type}>(${literal(type)}, ${place(node)}, value);\n}\n`,
+      ({ type, node, error }) =>
+        `export function decode${type}(value: unknown): ${type} {\n  return decode<${type}>("${error}", ${literal(type)}, ${place(node)}, value);\n}\n`,
     ),
     `/** What decides about each tool's arguments and results, by its name. */`,
     `export const CHECKS: ReadonlyMap<string, { readonly args: number; readonly result: number | undefined }> = new Map([`,
@@ -138,57 +162,23 @@ function decodeFile(contract: Contract, { place }: Checks): string {
 
 function callerFile(contract: Contract, methods: ReadonlyMap<ToolContract, string>): string {
   const { title, tools } = contract;
-  const types = tools.flatMap(({ args, result }) => [args.type, ...(result ? [result.type] : [])]);
+  const types = sidesOf(tools).map(({ type }) => type);
   const calls = tools.map((tool) => {
     const args = `decode${tool.args.type}(args)`;
     const method = methods.get(tool);
     const body = tool.result
-      ? `    const answer = await this.#ask(${literal(tool.name)}, ${args});\n    return decode${tool.result.type}(answer.structuredContent);\n`
-      : `    return await this.#ask(${literal(tool.name)}, ${args});\n`;
+      ? `    const answer = await this[CALL](${literal(tool.name)}, ${args});\n    return decode${tool.result.type}(answer.structuredContent);\n`
+      : `    return await this[CALL](${literal(tool.name)}, ${args});\n`;
     return `${comment(tool.docs, "  ")}  async ${method}(args: ${tool.args.type}): Promise<${tool.result?.type ?? "CallAnswer"}> {\n${body}  }\n`;
   });
   return `// ${HEADER}
 
-import type { JsonObject } from "./check.js";
+import { ${tools.length > 0 ? "CALL, " : ""}${tools.some((tool) => !tool.result) ? "type CallAnswer, " : ""}Caller } from "./call.js";
 ${types.length > 0 ? `import { ${unique(types.map((type) => `decode${type}`))} } from "./decode.js";` : ""}
 ${importTypes(types)}
-/** What a server answers to tools/call. */
-export interface CallAnswer {
-  readonly content?: readonly unknown[];
-  readonly structuredContent?: unknown;
-  readonly isError?: boolean;
-}
-
-/** Anything that can call a tool by name; the client of portcullis and of the official SDK both can, with a line around them. */
-export interface ToolCaller {
-  callTool(name: string, args: JsonObject): Promise<CallAnswer>;
-}
-
-/** The tool ran and said that it failed. */
-export class ToolFailed extends Error {
-  readonly code = "TOOL_FAILED";
-  readonly answer: CallAnswer;
-  constructor(tool: string, answer: CallAnswer) {
-    super("the tool " + tool + " failed");
-    this.name = "ToolFailed";
-    this.answer = answer;
-  }
-}
-
-/** Arguments are checked before they are sent, answers before they are handed out. */
-export class ${title}Caller {
-  readonly #caller: ToolCaller;
-
-  constructor(caller: ToolCaller) {
-    this.#caller = caller;
-  }
-
-${calls.join("\n")}${calls.length > 0 ? "\n" : ""}  ${calls.length > 0 ? "async #ask" : "protected async ask"}(name: string, args: object): Promise<CallAnswer> {
-    const answer = await this.#caller.callTool(name, args as JsonObject);
-    if (answer.isError === true) throw new ToolFailed(name, answer);
-    return answer;
-  }
-}
+/** Arguments are checked before they are sent, results before they are returned. */
+export class ${title}Caller extends Caller {
+${calls.join("\n")}}
 `;
 }
 
@@ -199,7 +189,7 @@ function signatureName(method: string): string {
 
 function serverFile(contract: Contract, methods: ReadonlyMap<ToolContract, string>): string {
   const { title, tools } = contract;
-  const types = tools.flatMap(({ args, result }) => [args.type, ...(result ? [result.type] : [])]);
+  const types = sidesOf(tools).map(({ type }) => type);
   const entries = tools.map(
     (tool) =>
       `${comment(tool.docs, "  ")}  ${signatureName(methods.get(tool) as string)}(args: ${tool.args.type}, context: Context): Promise<${tool.result?.type ?? "unknown"}>;\n`,
@@ -210,15 +200,12 @@ function serverFile(contract: Contract, methods: ReadonlyMap<ToolContract, strin
   });
   return `// ${HEADER}
 
+import { ToolNotFound } from "./call.js";
 ${types.length > 0 ? `import { ${unique(types.map((type) => `decode${type}`))} } from "./decode.js";` : ""}
 ${importTypes(types)}
 /** One method for each tool. \`Context\` is whatever your server hands to them. */
-export interface ${title}Handlers<Context = unknown> {
+export interface ${title}Handlers<${tools.length > 0 ? "" : "_"}Context = unknown> {
 ${entries.join("")}}
-
-export class ToolNotFound extends Error {
-  readonly code = "TOOL_NOT_FOUND";
-}
 
 /** Arguments in, result out; both are checked. Throws a DecodeError when they do not fit. */
 export async function dispatch<Context>(
@@ -229,7 +216,7 @@ export async function dispatch<Context>(
 ): Promise<unknown> {
 ${tools.length === 0 ? "  void [handlers, args, context];\n" : ""}  switch (tool) {
 ${cases.join("")}    default:
-      throw new ToolNotFound("there is no tool " + tool);
+      throw new ToolNotFound(tool);
   }
 }
 `;
@@ -237,7 +224,7 @@ ${cases.join("")}    default:
 
 function handlersFile(contract: Contract, methods: ReadonlyMap<ToolContract, string>): string {
   const { title, tools } = contract;
-  const types = tools.flatMap(({ args, result }) => [args.type, ...(result ? [result.type] : [])]);
+  const types = sidesOf(tools).map(({ type }) => type);
   const bodies = tools.map(
     (tool) =>
       `${comment(tool.docs, "  ")}  async ${methods.get(tool)}(args: ${tool.args.type}): Promise<${tool.result?.type ?? "unknown"}> {\n    void args;\n    throw new Error(${literal(`${tool.name} is not implemented`)});\n  },\n`,
@@ -252,13 +239,18 @@ ${bodies.join("")}};
 }
 
 function indexFile(): string {
-  const rooms = ["types", "decode", "definitions", "caller", "server"];
-  return [
-    `// ${HEADER}\n`,
-    `export { check, DecodeError, type Json, type JsonObject, type Problem } from "./check.js";`,
-    ...rooms.map((room) => (room === "types" ? `export type * from "./types.js";` : `export * from "./${room}.js";`)),
-    "",
-  ].join("\n");
+  return `// ${HEADER}
+
+export { type CallAnswer, type ToolCaller, ToolFailed, ToolNotFound } from "./call.js";
+export * from "./caller.js";
+export { check, type Json, type JsonObject } from "./check.js";
+export * from "./decode.js";
+export * from "./definitions.js";
+export * from "./error-table.js";
+export * from "./errors.js";
+export * from "./server.js";
+export type * from "./types.js";
+`;
 }
 
 function importTypes(types: readonly string[]): string {

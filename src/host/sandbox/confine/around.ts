@@ -3,7 +3,7 @@
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { isWithin } from "../../jail/mounts.js";
+import { isWithin } from "../../paths/mounts.js";
 import type { FileRules } from "./landlock.js";
 
 /** Entries of one directory that get a rule. */

@@ -3,9 +3,9 @@
 
 import { closeSync, fstatSync, lstatSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { NAME_ONLY } from "../../jail/flags.js";
-import { isWithin, type MountInfo, mountOf, parseMountInfo } from "../../jail/mounts.js";
-import { type HomePlan, openStore, splitHome } from "./home.js";
+import { NAME_ONLY } from "../../paths/flags.js";
+import { isWithin, type MountInfo, mountOf, parseMountInfo } from "../../paths/mounts.js";
+import { type HomePlan, openHomeStore, splitHome } from "./home.js";
 import type { Ids } from "./idmap.js";
 import {
   ATTR_NODEV,
@@ -20,8 +20,8 @@ import {
   MS_REC,
 } from "./mount-flags.js";
 import { useOwnProcessTable } from "./proc.js";
-import { errorName, type Kernel } from "./syscalls.js";
-import { type Check, copyOf } from "./view.js";
+import { syscallErrorName, type Kernel } from "./syscalls.js";
+import { type ViewCheck, copyOf } from "./view.js";
 
 export interface Cover {
   readonly hidden: readonly string[];
@@ -47,8 +47,8 @@ const DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pt
 
 /** INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. */
 export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { readonly hasProc: boolean } {
-  const ok: Check = (what, result) => {
-    if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
+  const ok: ViewCheck = (what, result) => {
+    if (result < 0) throw new Error(`${what}: ${syscallErrorName(result)}`);
   };
   ok("private mounts", calls.mount(null, "/", null, MS_REC | MS_PRIVATE, null));
   const hasProc = cover.inPidNamespace && useOwnProcessTable(calls, notes);
@@ -56,7 +56,7 @@ export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { reado
   if (hasProc) ok("/proc", calls.setMountFlags("/proc", procFlags, false));
   const mounts = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8"));
   const own = cover.own.map((path) => ({ path, fd: openSync(path, NAME_ONLY) }));
-  const store = cover.splitHome === undefined ? undefined : openStore(cover.splitHome);
+  const store = cover.splitHome === undefined ? undefined : openHomeStore(cover.splitHome);
   if (cover.user !== undefined) closeDevices(calls, ok);
   for (const mount of mounts) coverKernel(calls, mount, hasProc, ok);
   const hidden = [...new Set(cover.hidden.flatMap((path) => [path, ...otherNames(path, mounts)]))];
@@ -74,7 +74,7 @@ export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { reado
 }
 
 /** Block devices and the like: a user who passes over file modes could read the disk itself. */
-function closeDevices(calls: Kernel, ok: Check): void {
+function closeDevices(calls: Kernel, ok: ViewCheck): void {
   const trees = DEVICES.flatMap((name) => {
     const path = `/dev/${name}`;
     const stats = lstatSync(path, { throwIfNoEntry: false });
@@ -93,7 +93,7 @@ function closeDevices(calls: Kernel, ok: Check): void {
 }
 
 /** Another /proc shows the processes outside, wherever it is mounted. */
-function coverKernel(calls: Kernel, { path, type }: MountInfo, hasProc: boolean, ok: Check): void {
+function coverKernel(calls: Kernel, { path, type }: MountInfo, hasProc: boolean, ok: ViewCheck): void {
   if (isWithin(path, "/proc")) return;
   if (KERNEL_TYPES.has(type)) ok(path, calls.setMountFlags(path, ATTR_RDONLY, false));
   if (type === "proc" && hasProc) ok(path, coverWithNothing(calls, path));
@@ -121,7 +121,7 @@ function join(folder: string, rest: string): string {
  * Outer ones first. The directories above are mounted on themselves: a mount point cannot be renamed, so no other tree can
  * take the place of a covered one, whoever may write to its parent.
  */
-function place(calls: Kernel, hidden: readonly string[], readOnly: readonly string[], ok: Check): void {
+function place(calls: Kernel, hidden: readonly string[], readOnly: readonly string[], ok: ViewCheck): void {
   const kinds = new Map<string, "above" | "read-only" | "hidden">();
   for (const path of [...hidden, ...readOnly]) {
     for (let above = dirname(path); above !== "/"; above = dirname(above)) kinds.set(above, "above");
@@ -139,12 +139,12 @@ function place(calls: Kernel, hidden: readonly string[], readOnly: readonly stri
   }
 }
 
-function freeze(calls: Kernel, path: string, ok: Check): void {
+function freeze(calls: Kernel, path: string, ok: ViewCheck): void {
   ok(path, calls.mount(path, path, null, MS_BIND | MS_REC, null));
   ok(path, calls.setMountFlags(path, ATTR_RDONLY, true));
 }
 
-function hide(calls: Kernel, path: string, ok: Check): void {
+function hide(calls: Kernel, path: string, ok: ViewCheck): void {
   const isFolder = lstatSync(path, { throwIfNoEntry: false })?.isDirectory();
   if (isFolder === undefined) return;
   ok(`hide ${path}`, isFolder ? coverWithNothing(calls, path) : calls.mount("/dev/null", path, null, MS_BIND, null));
@@ -154,7 +154,7 @@ function coverWithNothing(calls: Kernel, path: string): number {
   return calls.mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,nr_inodes=256,mode=755");
 }
 
-function keep(calls: Kernel, path: string, fd: number, ok: Check): void {
+function keep(calls: Kernel, path: string, fd: number, ok: ViewCheck): void {
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
     const isFolder = fstatSync(fd).isDirectory();
     mkdirSync(isFolder ? path : dirname(path), { recursive: true, mode: 0o755 });
@@ -164,13 +164,13 @@ function keep(calls: Kernel, path: string, fd: number, ok: Check): void {
   closeSync(fd);
 }
 
-function seal(calls: Kernel, path: string, ok: Check): void {
+function seal(calls: Kernel, path: string, ok: ViewCheck): void {
   const isFolder = lstatSync(path, { throwIfNoEntry: false })?.isDirectory();
   if (isFolder === true) ok(path, calls.setMountFlags(path, ATTR_RDONLY, false));
 }
 
 /** Programs fail that find no entry for their own user. */
-function nameUser(calls: Kernel, user: Ids, home: string, ok: Check): void {
+function nameUser(calls: Kernel, user: Ids, home: string, ok: ViewCheck): void {
   const base = ["/mnt", "/media", "/srv", "/run"].find((path) =>
     statSync(path, { throwIfNoEntry: false })?.isDirectory(),
   );

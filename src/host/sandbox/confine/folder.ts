@@ -1,10 +1,15 @@
-// Opening a folder step by step, for the warden under its own filter: openat2 is closed there, because a filter cannot see
+// Opening a folder step by step, for the supervisor under its own filter: openat2 is closed there, because a filter cannot see
 // the mode that it is asked to give a new file.
 
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
-import { FOLDER_NAME_ONLY, NAME_ONLY_NO_FOLLOW, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
-import { openBelow } from "../../jail/locate.js";
+import {
+  FOLDER_NAME_ONLY,
+  NAME_ONLY_NO_FOLLOW,
+  RESOLVE_NO_MAGICLINKS,
+  RESOLVE_NO_SYMLINKS,
+} from "../../paths/flags.js";
+import { openBelow } from "../../paths/locate.js";
 import { loadKoffi } from "../../../lib/index.js";
 
 const { errno } = constants;
@@ -12,7 +17,7 @@ const AT_FDCWD = -100;
 const FOLDER_NO_FOLLOW = FOLDER_NAME_ONLY | NAME_ONLY_NO_FOLLOW;
 
 /** No link is followed anywhere on the way. INVARIANT: `rest` has no `..`. Gives a descriptor or a negative errno. */
-export function openFolder(place: string, rest: string): number {
+export function openDirectory(place: string, rest: string): number {
   const opened = openBelow(
     { path: place, written: place },
     rest.replace(/^\/+/, "") || ".",

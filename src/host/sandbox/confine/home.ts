@@ -13,10 +13,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, join } from "node:path";
-import { NAME_ONLY, NAME_ONLY_NO_FOLLOW } from "../../jail/flags.js";
+import { NAME_ONLY, NAME_ONLY_NO_FOLLOW } from "../../paths/flags.js";
 import { ATTR_RDONLY, MS_BIND, MS_REC } from "./mount-flags.js";
 import type { Kernel } from "./syscalls.js";
-import type { Check } from "./view.js";
+import type { ViewCheck } from "./view.js";
 
 export interface HomePlan {
   readonly path: string;
@@ -32,13 +32,13 @@ const SPLIT = ["", ".config", ".local", ".local/share", ".cache"];
 const MAX_ENTRIES = 4096;
 
 /** Opened before the gateway's directories are hidden: the store lies inside one of them. */
-export function openStore({ store }: HomePlan): number {
+export function openHomeStore({ store }: HomePlan): number {
   mkdirSync(store, { recursive: true, mode: 0o700 });
   return openSync(store, NAME_ONLY);
 }
 
 /** INVARIANT: everything else is covered already; mounts below the home directory move with its entries. */
-export function splitHome(calls: Kernel, plan: HomePlan, storeFd: number, ok: Check): void {
+export function splitHome(calls: Kernel, plan: HomePlan, storeFd: number, ok: ViewCheck): void {
   // The user's own, before anything of the server's is in sight. A link leads to a directory outside, which is as it was.
   const there = SPLIT.filter((name) => lstatSync(join(plan.path, name), { throwIfNoEntry: false })?.isDirectory());
   for (const name of there) {
@@ -51,7 +51,7 @@ export function splitHome(calls: Kernel, plan: HomePlan, storeFd: number, ok: Ch
   closeSync(storeFd);
 }
 
-function split(calls: Kernel, folder: string, kept: string, apart: readonly string[], ok: Check): void {
+function split(calls: Kernel, folder: string, kept: string, apart: readonly string[], ok: ViewCheck): void {
   const entries = readdirSync(folder)
     .slice(0, MAX_ENTRIES)
     .filter((name) => !apart.includes(join(folder, name)))
@@ -81,7 +81,7 @@ function opened(path: string): Entry[] {
 }
 
 /** An entry that cannot be shown stays out of sight. */
-function show(calls: Kernel, { path, fd, target }: Entry, ok: Check): void {
+function show(calls: Kernel, { path, fd, target }: Entry, ok: ViewCheck): void {
   if (target !== undefined) return made(() => symlinkSync(target, path));
   const stats = fstatSync(fd);
   const from = `/proc/self/fd/${fd}`;

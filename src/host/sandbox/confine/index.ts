@@ -3,8 +3,8 @@
 
 import { chownSync, mkdtempSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { isWithin } from "../../jail/mounts.js";
-import { writablePieces } from "../../jail/repositories.js";
+import { isWithin } from "../../paths/mounts.js";
+import { writablePieces } from "../../paths/repositories.js";
 import { bubblewrapFilter } from "../bubblewrap.js";
 import type { Protections } from "../confinement.js";
 import { SCRATCH } from "../confinement.js";
@@ -15,7 +15,7 @@ import { filterRules, gapsOfLandlock, gapsOfView } from "./gaps.js";
 import { type FileRules, restrictFiles } from "./landlock.js";
 import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
 import { type FilterRules, seccompProgram } from "./seccomp.js";
-import { errorName, type Kernel, kernel } from "./syscalls.js";
+import { syscallErrorName, type Kernel, kernel } from "./syscalls.js";
 import { type Entered, enterView, type View } from "./view.js";
 
 const CLONE_NEWNS = 0x00020000;
@@ -28,7 +28,7 @@ const SCRATCH_FILES = 20_000;
 
 interface PidNamespace {
   readonly calls: Kernel;
-  /** The warden's own namespace, to come back to. */
+  /** The supervisor's own namespace, to come back to. */
   readonly own: number;
 }
 
@@ -141,7 +141,7 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
 
 function attempt(notes: string[], what: string, result: number): boolean {
   if (result >= 0) return true;
-  notes.push(`${what}: ${errorName(result)}`);
+  notes.push(`${what}: ${syscallErrorName(result)}`);
   return false;
 }
 
@@ -150,7 +150,7 @@ function networkBy(hasNamespace: boolean, seccomp: boolean): Protections["networ
   return seccomp ? "seccomp" : "not restricted";
 }
 
-/** Half a view would be no view: when building fails, the warden is of no use and says so by dying. */
+/** Half a view would be no view: when building fails, the supervisor is of no use and says so by dying. */
 function makeView(calls: Kernel, start: StartMessage, notes: string[]): Entered {
   const { confinement } = start;
   try {
@@ -178,7 +178,7 @@ function bypassFor(view: Entered | undefined, hasLandlock: boolean): Rights["byp
   return hasLandlock ? "read" : "no";
 }
 
-/** A real folder, because no view provides one. The main process removes it when the warden is gone. */
+/** A real folder, because no view provides one. The main process removes it when the supervisor is gone. */
 function makeScratch(start: StartMessage): string {
   const folder = mkdtempSync(join(start.tmpdir, "portcullis-scratch-"));
   const { user, mode } = start.confinement;
@@ -205,7 +205,7 @@ function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean
   if (!attempt(notes, "PID namespace", calls.unshare(CLONE_NEWPID))) return false;
   const left = calls.setns(own, CLONE_NEWPID);
   // Once inside without a way back, only one command could ever be started.
-  if (left < 0) throw new Error(`PID namespace cannot be left: ${errorName(left)}`);
+  if (left < 0) throw new Error(`PID namespace cannot be left: ${syscallErrorName(left)}`);
   return true;
 }
 
@@ -233,10 +233,10 @@ function trySeccomp(calls: Kernel, rules: FilterRules, notes: string[]): boolean
 /** The next child is the first process of a namespace of its own. Gives the way back: threads cannot be made meanwhile. */
 export function enterPidNamespace({ calls, own }: PidNamespace): () => void {
   const entered = calls.unshare(CLONE_NEWPID);
-  if (entered < 0) throw new Error(`PID namespace: ${errorName(entered)}`);
+  if (entered < 0) throw new Error(`PID namespace: ${syscallErrorName(entered)}`);
   return () => {
     const left = calls.setns(own, CLONE_NEWPID);
-    if (left < 0) throw new Error(`PID namespace: ${errorName(left)}`);
+    if (left < 0) throw new Error(`PID namespace: ${syscallErrorName(left)}`);
   };
 }
 

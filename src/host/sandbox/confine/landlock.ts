@@ -2,8 +2,8 @@
 // any privilege (Linux 5.13 and later; see landlock(7)).
 
 import { closeSync, fstatSync, openSync } from "node:fs";
-import { NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
-import { native } from "../../jail/native.js";
+import { NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../paths/flags.js";
+import { native } from "../../paths/native.js";
 import type { Kernel } from "./syscalls.js";
 
 const EXECUTE = 1 << 0;

@@ -1,7 +1,7 @@
-// Rights of the warden's thread, inherited by every command it starts. After exec a command has none of root's rights,
+// Rights of the supervisor's thread, inherited by every command it starts. After exec a command has none of root's rights,
 // whatever the file it runs says (no_new_privs) and whatever its user id is (SECBIT_NOROOT).
 
-import { errorName, type Kernel } from "./syscalls.js";
+import { syscallErrorName, type Kernel } from "./syscalls.js";
 
 const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
@@ -54,7 +54,7 @@ export interface Rights {
    * gateway, which may also change modes and times, as the files' owner could.
    */
   readonly bypassModes: "owner" | "all" | "read" | "no";
-  /** The warden itself needs it for each PID namespace; commands lose it at exec. */
+  /** The supervisor itself needs it for each PID namespace; commands lose it at exec. */
   readonly keepAdmin: boolean;
 }
 
@@ -68,10 +68,10 @@ const BYPASS = {
 /** Gives the user in force. Throws when rights would be left that should be gone. */
 export function dropRights(calls: Kernel, rights: Rights, notes: string[]): number | "same" {
   const ok = (what: string, result: number): void => {
-    if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
+    if (result < 0) throw new Error(`${what}: ${syscallErrorName(result)}`);
   };
   const note = (what: string, result: number): boolean => {
-    if (result < 0) notes.push(`${what}: ${errorName(result)}`);
+    if (result < 0) notes.push(`${what}: ${syscallErrorName(result)}`);
     return result >= 0;
   };
   note("securebits", calls.prctl(PR_SET_SECUREBITS, SECUREBITS));

@@ -1,4 +1,4 @@
-// /proc for commands: that of the warden's own PID namespace, read-only, with the processes that a command may not look into
+// /proc for commands: that of the supervisor's own PID namespace, read-only, with the processes that a command may not look into
 // left out and everything about the machine covered but what ordinary programs read.
 
 import { lstatSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
@@ -13,8 +13,8 @@ import {
   MS_NOSUID,
   MS_RDONLY,
 } from "./mount-flags.js";
-import { errorName, type Kernel } from "./syscalls.js";
-import type { Check } from "./view.js";
+import { syscallErrorName, type Kernel } from "./syscalls.js";
+import type { ViewCheck } from "./view.js";
 
 /** Only processes that the reader could trace are there (5.8); before that, only those of its own user. */
 const HIDING = ["hidepid=4", "hidepid=2"];
@@ -41,24 +41,24 @@ const SHOWN = new Set([
 const LINKS = { fd: "self/fd", stdin: "self/fd/0", stdout: "self/fd/1", stderr: "self/fd/2" };
 
 /**
- * From here on /proc speaks of the warden's own PID namespace, of which it is the first process. False when the kernel
+ * From here on /proc speaks of the supervisor's own PID namespace, of which it is the first process. False when the kernel
  * refuses: where /proc is partly covered (most containers), no user namespace gets a fresh one.
  */
 export function useOwnProcessTable(calls: Kernel, notes: string[]): boolean {
   const mounted = calls.mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, null);
-  if (mounted < 0) notes.push(`/proc: ${errorName(mounted)}`);
+  if (mounted < 0) notes.push(`/proc: ${syscallErrorName(mounted)}`);
   return mounted >= 0;
 }
 
-/** INVARIANT: /proc is the warden's own, and `base` holds /dev/null. */
-export function placeProc(calls: Kernel, base: string, notes: string[], ok: Check): boolean {
+/** INVARIANT: /proc is the supervisor's own, and `base` holds /dev/null. */
+export function placeProc(calls: Kernel, base: string, notes: string[], ok: ViewCheck): boolean {
   const at = `${base}/proc`;
   mkdirSync(at, { recursive: true, mode: 0o555 });
   const flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   let mounted = -1;
   for (const hiding of HIDING) if (mounted < 0) mounted = calls.mount("proc", at, "proc", flags, hiding);
   if (mounted < 0) {
-    notes.push(`/proc: ${errorName(mounted)}`);
+    notes.push(`/proc: ${syscallErrorName(mounted)}`);
     return false;
   }
   for (const name of readdirSync(at)) {
@@ -70,7 +70,7 @@ export function placeProc(calls: Kernel, base: string, notes: string[], ok: Chec
   return true;
 }
 
-function cover(calls: Kernel, path: string, nothing: string, ok: Check): void {
+function cover(calls: Kernel, path: string, nothing: string, ok: ViewCheck): void {
   const result = lstatSync(path).isDirectory()
     ? calls.mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=555")
     : calls.mount(nothing, path, null, MS_BIND, null);

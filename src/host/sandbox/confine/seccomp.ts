@@ -81,7 +81,7 @@ export function seccompProgram(architecture: string, rules: FilterRules): Buffer
     program.push(...whenCall(number, [[RETURN, 0, 0, fail(ENOSYS)]]));
   program.push(
     ...whenCall(calls.clone, refuseAnyBit(0, ANY_NAMESPACE)),
-    // The warden makes a PID namespace for each command; a command has no privilege to do the same.
+    // The supervisor makes a PID namespace for each command; a command has no privilege to do the same.
     ...whenCall(calls.unshare, onlyWhen(0, [CLONE_NEWPID], EPERM)),
     ...whenCall(calls.setns, onlyWhen(1, [CLONE_NEWPID], EPERM)),
     ...whenCall(calls.ioctl, [
@@ -91,7 +91,7 @@ export function seccompProgram(architecture: string, rules: FilterRules): Buffer
       REFUSE,
       PASS,
     ]),
-    // The limits of other processes, the warden's among them.
+    // The limits of other processes, the supervisor's among them.
     ...whenCall(calls.prlimit, onlyWhen(0, [0], EPERM)),
     ...socketRules(calls, rules),
     ...(rules.holdsSignals ? [] : signalRules(calls)),

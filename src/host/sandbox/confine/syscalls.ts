@@ -167,7 +167,7 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   };
 }
 
-export function errorName(result: number): string {
+export function syscallErrorName(result: number): string {
   for (const [name, number] of Object.entries(osConstants.errno)) if (number === -result) return name;
   return `errno ${-result}`;
 }

@@ -1,10 +1,10 @@
 // Temporary folders of a command's own, in memory, at the places where programs look for them: /tmp and /dev/shm.
 
 import { mkdirSync } from "node:fs";
-import { isWithin } from "../../jail/mounts.js";
+import { isWithin } from "../../paths/mounts.js";
 import { ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID } from "./mount-flags.js";
 import type { Kernel } from "./syscalls.js";
-import type { Check, Placed, View } from "./view.js";
+import type { ViewCheck, Placed, View } from "./view.js";
 
 const SECOND_NAME = "/portcullis-tmp";
 const SHARED_MEMORY = "/dev/shm";
@@ -30,7 +30,7 @@ export function placeTemporary(
   base: string,
   view: View,
   sources: readonly Placed[],
-  ok: Check,
+  ok: ViewCheck,
 ): Temporary {
   const { path, bytes, files } = view.scratch;
   const flags = MS_NOSUID | MS_NODEV | (view.mayExecute ? 0 : MS_NOEXEC);

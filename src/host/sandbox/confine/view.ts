@@ -14,9 +14,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../jail/flags.js";
-import { isWithin, parseMountInfo } from "../../jail/mounts.js";
-import { native } from "../../jail/native.js";
+import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../paths/flags.js";
+import { isWithin, parseMountInfo } from "../../paths/mounts.js";
+import { native } from "../../paths/native.js";
 import {
   ATTR_NODEV,
   ATTR_NOEXEC,
@@ -30,7 +30,7 @@ import {
 } from "./mount-flags.js";
 import { exchangeNamespace, type Ids } from "./idmap.js";
 import { placeProc, useOwnProcessTable } from "./proc.js";
-import { errorName, type Kernel } from "./syscalls.js";
+import { syscallErrorName, type Kernel } from "./syscalls.js";
 import { placeTemporary, type Temporary } from "./temporary.js";
 
 export interface View {
@@ -48,7 +48,7 @@ export interface View {
   /** In the folders the user shall act as their owner. */
   readonly actsAsOwner: boolean;
   readonly mayExecute: boolean;
-  /** The warden is the first process of a PID namespace of its own, so that /proc shows nothing but its commands. */
+  /** The supervisor is the first process of a PID namespace of its own, so that /proc shows nothing but its commands. */
   readonly hasOwnProcesses: boolean;
 }
 
@@ -61,16 +61,16 @@ export interface Entered {
 
 const MAX_COPY_BYTES = 4_000_000;
 
-export type Check = (what: string, result: number) => void;
+export type ViewCheck = (what: string, result: number) => void;
 
 /** INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. */
 export function enterView(calls: Kernel, view: View, notes: string[]): Entered {
-  const ok: Check = (what, result) => {
-    if (result < 0) throw new Error(`${what}: ${errorName(result)}`);
+  const ok: ViewCheck = (what, result) => {
+    if (result < 0) throw new Error(`${what}: ${syscallErrorName(result)}`);
   };
   ok("private mounts", calls.mount(null, "/", null, MS_REC | MS_PRIVATE, null));
   const hasOwnTable = view.hasOwnProcesses && useOwnProcessTable(calls, notes);
-  // The mapping needs a process table; outside a PID namespace of its own the warden has one.
+  // The mapping needs a process table; outside a PID namespace of its own the supervisor has one.
   if (view.hasOwnProcesses && !hasOwnTable && view.actsAsOwner) throw new Error("no process table of its own");
   const sources = openSources(view);
   const owners = view.actsAsOwner && view.user !== undefined ? mapOwners(calls, sources, view.user, notes) : undefined;
@@ -115,7 +115,7 @@ function mapOwners(
       const tree = calls.cloneMount(source.fd);
       if (tree >= 0) trees.set(source, tree);
       const mapped = tree < 0 ? tree : calls.mapMountIds(tree, table);
-      if (mapped < 0) throw new Error(errorName(mapped));
+      if (mapped < 0) throw new Error(syscallErrorName(mapped));
     }
     return trees;
   } catch (error) {
@@ -175,7 +175,7 @@ function place(
   source: Source,
   mayExecute: boolean,
   ownerTree: number | undefined,
-  ok: Check,
+  ok: ViewCheck,
 ): void {
   const at = base + source.path;
   if (source.kind === "link") {
@@ -194,7 +194,7 @@ function place(
 }
 
 /** True when what is mounted below came along. */
-function bind(calls: Kernel, source: Source, at: string, ok: Check): boolean {
+function bind(calls: Kernel, source: Source, at: string, ok: ViewCheck): boolean {
   const from = `/proc/self/fd/${source.fd}`;
   if (source.kind !== "system" && calls.mount(from, at, null, MS_BIND, null) >= 0) return false;
   ok(`bind ${source.path}`, calls.mount(from, at, null, MS_BIND | MS_REC, null));
@@ -224,7 +224,7 @@ function makeMountPoint(at: string, isFolder: boolean): void {
   if (!isFolder) writeFileSync(at, "", { mode: 0o444 });
 }
 
-function coverMounts(calls: Kernel, at: string, ok: Check): void {
+function coverMounts(calls: Kernel, at: string, ok: ViewCheck): void {
   const below = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8")).filter(
     (m) => m.path !== at && isWithin(m.path, at),
   );

@@ -8,7 +8,7 @@ import { closeInherited } from "../confine/descriptors.js";
 import { restrictFiles } from "../confine/landlock.js";
 import { dieWithParent, dropRights, forbidNewPrivileges } from "../confine/privileges.js";
 import { seccompProgram } from "../confine/seccomp.js";
-import { errorName, type Kernel, kernel } from "../confine/syscalls.js";
+import { syscallErrorName, type Kernel, kernel } from "../confine/syscalls.js";
 import { LAUNCH_FD, type LaunchMessage, type LaunchReport, missingForServer, type ServerProtections } from "./types.js";
 
 const CLONE_NEWNS = 0x00020000;
@@ -38,7 +38,7 @@ function launch(): void {
     report({ kind: "ready", protections });
     closeSync(LAUNCH_FD);
     const failed = calls.execute(program, message.argv, message.env);
-    writeSync(2, `${program} cannot be run: ${errorName(failed)}\n`);
+    writeSync(2, `${program} cannot be run: ${syscallErrorName(failed)}\n`);
     process.exit(126);
   } catch (error) {
     report({ kind: "refused", reason: error instanceof Error ? error.message : String(error) });
@@ -90,7 +90,7 @@ function confineServer(calls: Kernel, message: LaunchMessage): ServerProtections
   });
   const filtered = program === undefined ? undefined : calls.seccompFilter(program);
   if (filtered === undefined) notes.push(`seccomp: no table for ${process.arch}`);
-  else if (filtered < 0) notes.push(`seccomp: ${errorName(filtered)}`);
+  else if (filtered < 0) notes.push(`seccomp: ${syscallErrorName(filtered)}`);
   dieWithParent(calls);
   return {
     mode: message.mode,
@@ -108,7 +108,7 @@ function coverFiles(calls: Kernel, message: LaunchMessage, notes: string[]): { r
   if (message.withoutMounts) return undefined;
   const entered = calls.unshare(CLONE_NEWNS);
   if (entered < 0) {
-    notes.push(`mount namespace: ${errorName(entered)}`);
+    notes.push(`mount namespace: ${syscallErrorName(entered)}`);
     return undefined;
   }
   try {

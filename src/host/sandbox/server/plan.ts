@@ -4,7 +4,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync, realpathSync } from "
 import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { isWithin } from "../../jail/mounts.js";
+import { isWithin } from "../../paths/mounts.js";
 import type { HomePlan } from "../confine/home.js";
 import type { ServerSandbox } from "./types.js";
 

@@ -1,0 +1,20 @@
+// Who is calling. A local caller is the operating system's user; what a client says about itself counts for nothing.
+
+import type { Principal } from "../policy/index.js";
+import type { JsonValue } from "../mcp/index.js";
+import type { Peer } from "../mcp/transports/index.js";
+
+export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
+export { approverOf } from "./api-keys/approver.js";
+export { createKey, type KeyRequest } from "./api-keys/create.js";
+export { keyIdentity, unknownCaller } from "./api-keys/identify.js";
+export { type KeyRights, PERMISSION_FORMS, PermissionInvalid, readPermissions } from "./api-keys/permissions.js";
+export { type Credential, ApiKeyCache, type ApiKeyCacheOptions } from "./api-keys/cache.js";
+export { LOCAL_CREDENTIAL, localIdentity, type LocalOptions, remoteReason } from "./local.js";
+export { type OAuthSettings, openOAuthIdentity, readOAuthSettings } from "./oauth-resource-server/index.js";
+
+/**
+ * Answers with a principal, or throws a Fault of type AuthenticationError. `auth` is the request's own field, `meta` the
+ * `_meta` of its parameters.
+ */
+export type Identify = (peer: Peer, auth?: JsonValue, meta?: JsonValue) => Principal | Promise<Principal>;

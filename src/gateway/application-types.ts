@@ -1,0 +1,83 @@
+import type { Approvals, Guardrail, GuardrailCallback, Limit, SharedLimits, Check } from "../policy/index.js";
+import type { Ledger } from "../ledger/index.js";
+import type { RetainedBytes } from "../mcp/index.js";
+import type { Application, ServerEntry } from "../storage/index.js";
+import type { Telemetry } from "../telemetry/index.js";
+import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
+import type { Catalogue, Upstream } from "../upstream/index.js";
+import type { ReplicaBus } from "./replicas/bus.js";
+import type { InProcessServer } from "./relay/catalogue.js";
+import type { StateCipher, Gateway, GatewayLimits, CallsInFlight } from "../pipeline/index.js";
+import type { SessionKeeper } from "./session.js";
+import type { PolicyCache } from "./policies.js";
+
+/** What every application is given: made once, where the rooms are wired together. */
+export interface ApplicationServices {
+  readonly info: Implementation;
+  readonly mcpPath: string;
+  readonly ledger: Ledger | undefined;
+  readonly telemetry: Telemetry;
+  readonly limits: GatewayLimits;
+  readonly retained: RetainedBytes;
+  readonly calls: CallsInFlight;
+  readonly approvals: Approvals;
+  readonly policies: PolicyCache;
+  /** Loads the guardrail modules that documents name; without it they block every call that they cover. */
+  readonly guardrailModule?: (file: string) => Promise<GuardrailCallback>;
+  /** The server of an application that runs in this process, such as a module's; it needs no stored document. */
+  readonly inProcess?: (app: string) => InProcessApplication | undefined;
+  /** Called with the tools of an application whenever its policy was loaded for them. */
+  readonly onTools?: (app: string, server: ServerDefinition, readOnly: ReadonlySet<string>) => void;
+  /** Who else has a say in an application's decisions. */
+  readonly voices?: (app: string) => readonly Check[];
+  readonly sharedLimits?: SharedLimits;
+  /** Sessions of the older revisions that another replica can take over. */
+  readonly sessions?: (app: string) => SessionKeeper;
+  /** The other replicas, where there are any. */
+  readonly post?: ReplicaBus;
+  readonly observe: boolean;
+  readonly keepArguments: boolean;
+  readonly approvalUrl?: (challenge: string) => string | undefined;
+  /** Further addresses of the page where calls are approved, which no server may send people to. */
+  readonly approvalAddresses?: () => readonly string[];
+  readonly seal: StateCipher;
+  readonly pins: PinKeeper;
+  coreTools(application: Application): Promise<CoreTools>;
+  connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
+}
+
+/** An application whose tools run in this process, with what its author decided for them. */
+export interface InProcessApplication extends InProcessServer {
+  /** Cedar texts by file name, beside those for all applications. */
+  readonly policies?: Readonly<Record<string, string>>;
+  readonly guardrails?: readonly Guardrail[];
+  readonly checks?: readonly Check[];
+  readonly limits?: readonly Limit[];
+  /** Tools that are also plain JSON-RPC methods. */
+  readonly plainMethods?: ReadonlySet<string>;
+  readonly onDenied?: Gateway["onDenied"];
+}
+
+/** The modules of this deployment, as one application has them. */
+export interface CoreTools {
+  readonly tools: readonly Tool[];
+  /** Their say in a decision. */
+  readonly voices: readonly Check[];
+  close(): Promise<void>;
+}
+
+export type PinMode = NonNullable<ServerEntry["pin"]>;
+
+/** Holds servers to what they said when they were accepted. */
+export interface PinKeeper {
+  /** What of the offered definitions may be shown; the rest waits for an operator. */
+  accept(app: string, server: string, mode: PinMode, offered: Catalogue): Promise<Catalogue>;
+  remembered(app: string, server: string, mode: PinMode): Promise<Remembered | undefined>;
+}
+
+/** What is known of a server that is not running. */
+export interface Remembered {
+  readonly catalogue: Catalogue;
+  /** False when it may offer more than that: resources are not pinned. */
+  readonly isComplete: boolean;
+}

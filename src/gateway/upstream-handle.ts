@@ -1,0 +1,216 @@
+// One downstream server of one application: its connections, what it offers, and when to look again.
+
+import { createHash } from "node:crypto";
+import type { Principal } from "../policy/index.js";
+import { type ByteBudget, Fault } from "../mcp/index.js";
+import type { ServerEntry } from "../storage/index.js";
+import type { Catalogue, Upstream, UpstreamChange } from "../upstream/index.js";
+import type { Forwards } from "../pipeline/index.js";
+import type { RemoteCalls } from "./relay/remote.js";
+import { BARE, Namespace, schemeFor } from "./relay/names.js";
+import type { SuspendedCalls } from "./relay/suspended-calls.js";
+import type { RelayUpstream } from "./relay/relay.js";
+import { ResourceCache } from "./relay/resource-cache.js";
+import { matcher } from "./patterns.js";
+import { pool } from "./pool.js";
+import type { Remembered } from "./application-types.js";
+
+export interface UpstreamHandleServices {
+  /** What the application may keep. */
+  readonly budget: ByteBudget;
+  readonly remote: RemoteCalls | undefined;
+  /** A connection; with a user's own credential where the server knows its users. */
+  connect(server: string, entry: ServerEntry, user: string | undefined): Upstream;
+  /** What of it callers may see: what an operator accepted. Undefined where nothing is known of the server yet. */
+  accept(server: string, entry: ServerEntry, offered: Catalogue): Promise<Catalogue>;
+  /** What was accepted before, for the time until the server has started. */
+  remembered(server: string, entry: ServerEntry): Promise<Remembered | undefined>;
+  offered(link: UpstreamHandle, catalogue: Catalogue): Promise<void>;
+  changed(link: UpstreamHandle, change: UpstreamChange): void;
+  failed(link: UpstreamHandle, error: Error): void;
+}
+
+const MAX_USERS = 1_000;
+const FIRST_RETRY_MS = 1_000;
+/** To start a process that fails costs much, to connect costs little, and the store is back for every server at once. */
+const LAST_RETRY_MS = { process: 60_000, connection: 5_000, store: 1_000 };
+
+export class UpstreamHandle implements RelayUpstream {
+  readonly server: string;
+  readonly entry: ServerEntry;
+  readonly binding: string;
+  readonly namespace: Namespace;
+  readonly suspended: SuspendedCalls;
+  readonly isAlone: boolean;
+  readonly remote: RemoteCalls | undefined;
+  readonly cache: ResourceCache;
+  readonly forwards: Forwards;
+  readonly #services: UpstreamHandleServices;
+  readonly #own: Upstream;
+  readonly #users = new Map<string, Upstream>();
+  #stopListening: () => void;
+  #retry: NodeJS.Timeout | undefined;
+  #retryMs = FIRST_RETRY_MS;
+  #refreshing: Promise<void> | undefined;
+  #again = false;
+  /** What the server offers was read from the server itself. */
+  #isRead = false;
+  #isRemembered = false;
+  #closed = false;
+
+  constructor(
+    server: string,
+    entry: ServerEntry,
+    isAlone: boolean,
+    suspended: SuspendedCalls,
+    services: UpstreamHandleServices,
+  ) {
+    this.server = server;
+    this.entry = entry;
+    this.suspended = suspended;
+    this.remote = services.remote;
+    this.isAlone = isAlone;
+    this.cache = new ResourceCache(entry.resourceTtlMs ?? 0, Date.now, services.budget);
+    this.forwards = matcher(entry.forward ?? []);
+    this.#services = services;
+    // A server that stands alone keeps its own names.
+    const prefix = entry.prefix ?? (isAlone ? "" : server);
+    this.namespace =
+      prefix === "" && isAlone ? BARE : new Namespace(prefix === "" ? "" : `${prefix}.`, schemeFor(server));
+    // An approval is for the server that was shown: the same name in front of another address is another binding.
+    this.binding = `server:${server}#${createHash("sha256").update(JSON.stringify(entry)).digest("hex").slice(0, 16)}`;
+    const count = entry.auth?.per === "user" ? 1 : (entry.instances ?? 1);
+    this.#own = pool(Array.from({ length: count }, () => services.connect(server, entry, undefined)));
+    this.#stopListening = this.#own.onChange((change) => this.#heard(change));
+  }
+
+  upstream(principal: Principal): Upstream {
+    // The call starts the server: what it offers now is read beside it.
+    if (!this.#isRead && this.#isLazy) void this.refresh();
+    if (this.entry.auth?.per !== "user") return this.#own;
+    // An agent with a person's name is not that person: users' names have no `!` of their own.
+    const user = principal.user ?? `!${principal.agent}`;
+    let upstream = this.#users.get(user);
+    if (!upstream) {
+      if (this.#users.size >= MAX_USERS) {
+        const [oldest, idle] = [...this.#users].find(([, each]) => each.health().inFlight === 0) ?? [];
+        // Never the application's own: it may reach more than this user.
+        if (oldest === undefined) {
+          throw new Fault(
+            "TooMany",
+            `${MAX_USERS} users are calling server \`${this.server}\` at once; try again later`,
+          );
+        }
+        this.#users.delete(oldest);
+        void idle?.close();
+      }
+      upstream = this.#services.connect(this.server, this.entry, user);
+      this.#users.set(user, upstream);
+    }
+    return upstream;
+  }
+
+  health(): ReturnType<Upstream["health"]> {
+    return this.#own.health();
+  }
+
+  watch(uri: string): Promise<() => Promise<void>> {
+    return this.#own.watch(uri);
+  }
+
+  /** Its process is started by the first call that needs it. */
+  get #isLazy(): boolean {
+    return this.entry.command !== undefined && this.entry.start !== "eager";
+  }
+
+  /** Resolves when something is known of the server, or it is known to be unreachable. */
+  async open(): Promise<void> {
+    const remembered = await this.#offerRemembered();
+    if (!remembered) return this.refresh();
+    if (!this.#isLazy || !remembered.isComplete) void this.refresh();
+  }
+
+  /** Something about the server was changed in the store. One that is not running is not started for that. */
+  async reread(): Promise<void> {
+    const isStopped = this.#isLazy && this.#own.state === "idle";
+    if (isStopped && (await this.#offerRemembered())?.isComplete) return;
+    await this.refresh();
+  }
+
+  /** Reads what the server offers; looks again later when it cannot be read. */
+  refresh(): Promise<void> {
+    if (this.#refreshing) {
+      this.#again = true;
+      return this.#refreshing;
+    }
+    this.#refreshing = this.#read().finally(() => {
+      this.#refreshing = undefined;
+      if (!this.#again || this.#closed) return;
+      this.#again = false;
+      void this.refresh();
+    });
+    return this.#refreshing;
+  }
+
+  /** This user's credential is another one now, or gone. */
+  async forget(user: string): Promise<void> {
+    const upstream = this.#users.get(user);
+    this.#users.delete(user);
+    await upstream?.close();
+  }
+
+  /** Any user's credential may be another one now. */
+  async forgetAll(): Promise<void> {
+    for (const user of [...this.#users.keys()]) await this.forget(user);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#stopListening();
+    await Promise.all([this.#own, ...this.#users.values()].map((upstream) => upstream.close()));
+  }
+
+  /** Undefined when nothing of it was accepted before. */
+  async #offerRemembered(): Promise<Remembered | undefined> {
+    const remembered = await this.#services.remembered(this.server, this.entry);
+    if (!remembered || this.#closed) return undefined;
+    this.#isRead = false;
+    this.#isRemembered = true;
+    await this.#services.offered(this, remembered.catalogue);
+    return remembered;
+  }
+
+  async #read(): Promise<void> {
+    clearTimeout(this.#retry);
+    let last = this.entry.command === undefined ? LAST_RETRY_MS.connection : LAST_RETRY_MS.process;
+    try {
+      const offered = await this.#own.catalogue();
+      last = LAST_RETRY_MS.store;
+      const accepted = await this.#services.accept(this.server, this.entry, offered);
+      if (this.#closed) return;
+      this.#retryMs = FIRST_RETRY_MS;
+      this.#isRead = true;
+      await this.#services.offered(this, accepted);
+    } catch (error) {
+      if (this.#closed) return;
+      this.#services.failed(this, error as Error);
+      // The next call tries again.
+      if (this.#isLazy && this.#isRemembered) return;
+      this.#retry = setTimeout(() => void this.refresh(), Math.min(this.#retryMs, last));
+      this.#retry.unref();
+      this.#retryMs = Math.min(this.#retryMs * 2, last);
+    }
+  }
+
+  #heard(change: UpstreamChange): void {
+    if (this.#closed) return;
+    if (typeof change === "object") {
+      this.cache.forget(change.resource);
+      this.#services.changed(this, change);
+      return;
+    }
+    if (change === "resources") this.cache.clear();
+    void this.refresh();
+  }
+}

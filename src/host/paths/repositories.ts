@@ -1,0 +1,125 @@
+// Repositories in writable directories: hooks and settings inside them are programs that their owner's own git runs, outside any
+// sandbox. Their directories are read-only to commands, and the directories above them keep their names.
+
+import { type Dirent, lstatSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { isWithin, readMounts } from "./mounts.js";
+import { isInternal, looksLikeGitDirectory, namedBySettings } from "./repository.js";
+
+/** Read before every command, about 15 µs each. A writable directory with more is read-only to commands. */
+export const MAX_DIRECTORIES = 20_000;
+/** Each is a mount of its own. A writable directory with more is read-only to commands. */
+export const MAX_REPOSITORIES = 256;
+
+/** Many directories. A package can be a repository; what lies deeper in one is part of it. */
+const PACKAGES = "node_modules";
+
+/** `packages` holds packages, by themselves or in a directory of a scope; `package` may hold more of them. */
+type Kind = "any" | "packages" | "package";
+
+function kindBelow(kind: Kind, name: string): Kind | undefined {
+  if (name === PACKAGES) return "packages";
+  if (kind === "packages") return /^[@.]/.test(name) ? "packages" : "package";
+  return kind === "any" ? "any" : undefined;
+}
+
+export type ProtectedRepositories =
+  | { readonly kind: "found"; readonly paths: readonly string[] }
+  /** Not all of them could be protected one by one. */
+  | { readonly kind: "unprotected"; readonly why: string };
+
+/** Breadth first; `except` are directories with a rule of their own. What is mounted below is not shown to commands, and may hang. */
+export function findRepositories(top: string, except: readonly string[] = []): ProtectedRepositories {
+  const paths: string[] = [];
+  const skipped = new Set([...except, ...readMounts().map((mount) => mount.path)]);
+  const queue: { readonly directory: string; readonly kind: Kind }[] = [{ directory: top, kind: "any" }];
+  for (let i = 0; i < queue.length; i++) {
+    const { directory, kind } = queue[i] as (typeof queue)[number];
+    const entries = list(directory);
+    const internal = entries?.filter((entry) => isInternal(entry.name));
+    if (entries === undefined || internal === undefined) {
+      // A command of the same user can open it again, so it is closed with whatever is in it.
+      if (directory === top) return unprotected("it cannot be listed");
+      paths.push(directory);
+    } else if (internal.some((entry) => entry.isSymbolicLink())) {
+      // Nothing can be mounted over a link, so everything beside it is closed too.
+      if (directory === top) return unprotected("its .git is a link");
+      paths.push(directory);
+    } else if (directory !== top && looksLikeGitDirectory(directory)) paths.push(directory);
+    else {
+      const found = internal.map((entry) => join(directory, entry.name));
+      const named = found.flatMap(namedBySettings).filter((path) => path !== top && isWithin(path, top));
+      const closed = named.map((path) => existing(path, top));
+      // What is not there yet, or is a link, cannot be closed by itself: the directory in which it would be made is.
+      if (closed.includes(top)) return unprotected("its repository names hooks or settings that are not there yet");
+      paths.push(...found, ...closed);
+      for (const { name } of entries.filter((entry) => entry.isDirectory() && !isInternal(entry.name))) {
+        const path = join(directory, name);
+        const below = kindBelow(kind, name);
+        if (below !== undefined && !skipped.has(path)) queue.push({ directory: path, kind: below });
+      }
+    }
+    if (paths.length > MAX_REPOSITORIES) return unprotected(`more than ${MAX_REPOSITORIES} repositories lie in it`);
+    if (queue.length > MAX_DIRECTORIES) return unprotected(`more than ${MAX_DIRECTORIES} directories lie in it`);
+  }
+  return { kind: "found", paths: outermost(paths) };
+}
+
+/** What lies in a protected directory is protected with it; a mount of its own would open what is above it. */
+function outermost(paths: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (const path of [...new Set(paths)].sort((a, b) => a.length - b.length)) {
+    if (!kept.some((above) => isWithin(path, above))) kept.push(path);
+  }
+  return kept.sort();
+}
+
+/** The path, or the nearest directory above it that is there. */
+function existing(path: string, top: string): string {
+  for (let at = path; ; at = dirname(at)) {
+    const stats = lstatSync(at, { throwIfNoEntry: false });
+    if (at === top || stats?.isDirectory() === true || (at === path && stats?.isFile() === true)) return at;
+  }
+}
+
+function unprotected(why: string): ProtectedRepositories {
+  return { kind: "unprotected", why };
+}
+
+/** Directories between `top` and each path: as mounts of their own they cannot be renamed or removed. */
+export function directoriesAbove(paths: readonly string[], top: string): string[] {
+  const above = new Set<string>();
+  for (const path of paths) {
+    if (!isWithin(path, top)) continue;
+    for (let at = dirname(path); at !== top && isWithin(at, top); at = dirname(at)) above.add(at);
+  }
+  return [...above].sort();
+}
+
+/** Landlock's rules hold for everything below, so it takes one for each name beside a protected path. */
+const MAX_PIECES = 4096;
+
+/** What of `top` can be written without writing to, renaming or replacing a protected path. */
+export function writablePieces(top: string, protectedPaths: readonly string[]): string[] {
+  const pieces: string[] = [];
+  const queue = [top];
+  for (let directory = queue.pop(); directory !== undefined; directory = queue.pop()) {
+    const at = directory;
+    if (protectedPaths.some((path) => isWithin(at, path))) continue;
+    if (!protectedPaths.some((path) => isWithin(path, at))) pieces.push(at);
+    else
+      for (const entry of list(at) ?? []) if (entry.isDirectory() || entry.isFile()) queue.push(join(at, entry.name));
+    if (pieces.length + queue.length > MAX_PIECES) return [];
+  }
+  return pieces;
+}
+
+/** Empty when it is absent; undefined when it cannot be listed, which a command may change by its mode. */
+function list(directory: string): Dirent[] | undefined {
+  try {
+    const stats = lstatSync(directory, { throwIfNoEntry: false });
+    return stats?.isDirectory() === true ? readdirSync(directory, { withFileTypes: true }) : [];
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? [] : undefined;
+  }
+}

@@ -1,0 +1,219 @@
+// One server of a client's configuration as an entry of an application: variables in their places, credentials lifted,
+// and everything that could not be taken over said.
+
+import { readFileSync } from "node:fs";
+import { isAbsolute, join, win32 } from "node:path";
+import { parseEnv } from "node:util";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import type { ServerEntry } from "../../storage/index.js";
+import { isLiteral } from "./dialects.js";
+import { type Lifted, Lifter } from "./lift.js";
+import type { FoundServer } from "./read.js";
+import type { Expanded, Variables } from "./variables.js";
+
+export interface Converted {
+  /** As the application knows it. */
+  readonly name: string;
+  readonly found: FoundServer;
+  readonly entry: ServerEntry;
+  readonly lifted: readonly Lifted[];
+  /** What was left out. */
+  readonly notes: readonly string[];
+  /** Why it cannot be taken over; then the rest does not count. */
+  readonly problems: readonly string[];
+}
+
+const words = (text: string): ReadonlySet<string> => new Set(text.split(" "));
+const KNOWN = words(
+  "type transport command args env envFile cwd url serverUrl httpUrl headers disabled enabled timeout " +
+    "http_headers env_http_headers bearer_token_env_var bearerToken env_vars tool_timeout_sec",
+);
+/** Of no consequence here: how the client shows it, and how long it waits for it to start. */
+const SILENT = words("description icon gallery version name uuid source startup_timeout_sec startup_timeout_ms");
+
+export function convert(found: FoundServer, name: string, variables: Variables): Converted {
+  const reader = new Conversion(found, name, variables);
+  const entry = reader.entry();
+  return { name, found, entry, lifted: reader.lifter.lifted, notes: reader.notes, problems: reader.problems };
+}
+
+class Conversion {
+  readonly problems: string[] = [];
+  readonly notes: string[] = [];
+  readonly lifter: Lifter;
+  readonly #found: FoundServer;
+  readonly #fields: JsonObject;
+  readonly #variables: Variables;
+  readonly #name: string;
+
+  constructor(found: FoundServer, name: string, variables: Variables) {
+    this.#found = found;
+    this.#fields = found.fields;
+    this.#variables = variables;
+    this.#name = name;
+    this.lifter = new Lifter(name);
+  }
+
+  entry(): ServerEntry {
+    const { command, url, serverUrl, httpUrl } = this.#fields;
+    const address = url ?? serverUrl ?? httpUrl;
+    if ((command === undefined) === (address === undefined)) {
+      this.problems.push("it needs either `command` or `url`");
+      return {};
+    }
+    for (const field of Object.keys(this.#fields)) {
+      if (!KNOWN.has(field) && !SILENT.has(field)) this.notes.push(`\`${field}\` is left out`);
+    }
+    const timeoutMs = this.#timeoutMs();
+    return {
+      ...(command === undefined ? this.#address(address as JsonValue) : this.#process(command)),
+      // Its names stay the same when another server comes beside it.
+      prefix: this.#name,
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      noGuardrail: ["*"],
+      ...(this.#fields.disabled === true || this.#fields.enabled === false ? { disabled: true } : {}),
+    };
+  }
+
+  #process(command: JsonValue): ServerEntry {
+    const { args, cwd } = this.#fields;
+    const env = { ...this.#envFile(), ...this.#texts("env"), ...this.#forwarded() };
+    const sealed = mapped(env, (name, { text, isSecret }) => this.lifter.env(name, text, isSecret));
+    const given = cwd === undefined ? undefined : this.#text("cwd", cwd).text;
+    // A client starts a project's server in the project's folder; the gateway stands elsewhere.
+    const folder = given === undefined ? this.#found.project : this.#absolute(given);
+    const list = args === undefined ? [] : args;
+    if (!Array.isArray(list)) this.problems.push("`args` is no list");
+    const texts = Array.isArray(list) ? list.map((each, i) => this.#text(`args.${i}`, each)) : [];
+    return {
+      command: this.lifter.command(this.#text("command", command).text),
+      ...(texts.length === 0 ? {} : { args: this.lifter.args(texts) }),
+      ...(Object.keys(sealed).length === 0 ? {} : { env: sealed }),
+      ...(folder === undefined ? {} : { cwd: folder }),
+    };
+  }
+
+  #address(address: JsonValue): ServerEntry {
+    const { text, isSecret } = this.#text("url", address);
+    const headers = { ...this.#texts("headers"), ...this.#texts("http_headers"), ...this.#headersFromEnv() };
+    const sealed = mapped(headers, (name, value) => this.lifter.header(name, value.text, value.isSecret));
+    const token = this.#bearer();
+    const transport = this.#transport();
+    return {
+      url: this.lifter.url(text, isSecret),
+      ...(transport === undefined ? {} : { transport }),
+      ...(Object.keys(sealed).length === 0 ? {} : { headers: sealed }),
+      ...(token === undefined ? {} : { auth: { type: "bearer" as const, token } }),
+    };
+  }
+
+  #transport(): ServerEntry["transport"] {
+    const { type, transport } = this.#fields;
+    const said = String(type ?? transport ?? "").toLowerCase();
+    if (said === "sse") return "sse";
+    if (said === "ws" || said === "websocket") return "websocket";
+    if (said !== "" && !["http", "streamable-http", "streamablehttp", "streamable_http"].includes(said)) {
+      this.problems.push(`nothing is known of the transport \`${said}\``);
+    }
+    return undefined;
+  }
+
+  /** Codex: the name of the variable that holds the token. MetaMCP: the token. */
+  #bearer(): string | undefined {
+    const { bearer_token_env_var: name, bearerToken } = this.#fields;
+    if (typeof bearerToken === "string" && bearerToken !== "") {
+      return this.lifter.take("bearerToken", this.#text("bearerToken", bearerToken).text, "bearerToken");
+    }
+    if (typeof name !== "string") return undefined;
+    const value = this.#variables.named(name);
+    return value && this.lifter.take(name, value.text, `variable ${name}`);
+  }
+
+  #headersFromEnv(): Record<string, Expanded> {
+    const named = this.#plain("env_http_headers");
+    const out: Record<string, Expanded> = {};
+    for (const [header, name] of Object.entries(named)) {
+      const value = this.#variables.named(name);
+      if (value) out[header] = { ...value, isSecret: true };
+    }
+    return out;
+  }
+
+  /** Codex: names of variables that the server gets from the client's own environment. */
+  #forwarded(): Record<string, Expanded> {
+    const { env_vars: names } = this.#fields;
+    const out: Record<string, Expanded> = {};
+    for (const each of Array.isArray(names) ? names : []) {
+      const name = isJsonObject(each) ? each.name : each;
+      if (typeof name !== "string") continue;
+      const value = this.#variables.named(name);
+      if (value) out[name] = value;
+    }
+    return out;
+  }
+
+  #envFile(): Record<string, Expanded> {
+    const { envFile } = this.#fields;
+    if (envFile === undefined) return {};
+    const file = this.#absolute(this.#text("envFile", envFile).text);
+    try {
+      const parsed = parseEnv(readFileSync(file, "utf8").replace(/^\uFEFF/, ""));
+      return mapped(parsed as Record<string, string>, (_name, text) => ({ text, isSecret: false }));
+    } catch (error) {
+      this.problems.push(`\`envFile\` cannot be read (${(error as NodeJS.ErrnoException).code})`);
+      return {};
+    }
+  }
+
+  /** Codex counts seconds, others milliseconds. */
+  #timeoutMs(): number | undefined {
+    const { tool_timeout_sec: seconds, timeout } = this.#fields;
+    const ms = typeof seconds === "number" ? seconds * 1_000 : timeout;
+    if (typeof ms !== "number" || !(ms >= 1)) return undefined;
+    return Math.min(Math.round(ms), 3_600_000);
+  }
+
+  #texts(field: string): Record<string, Expanded> {
+    return mapped(this.#plain(field), (name, text) => this.#text(`${field}.${name}`, text));
+  }
+
+  #plain(field: string): Record<string, string> {
+    const value = this.#fields[field];
+    if (value === undefined || value === null) return {};
+    if (!isJsonObject(value)) {
+      this.problems.push(`\`${field}\` holds no names and values`);
+      return {};
+    }
+    const out: [string, string][] = [];
+    for (const [name, each] of Object.entries(value)) {
+      // VS Code: a variable without a value is not handed on.
+      if (each === null) continue;
+      if (typeof each === "string" || typeof each === "number" || typeof each === "boolean")
+        out.push([name, String(each)]);
+      else this.problems.push(`\`${field}.${name}\` is no text`);
+    }
+    return Object.fromEntries(out);
+  }
+
+  #text(field: string, value: JsonValue | undefined): Expanded {
+    if (typeof value !== "string") {
+      this.problems.push(`\`${field}\` is no text`);
+      return { text: "", isSecret: false };
+    }
+    const literal = isLiteral(this.#found.dialect);
+    const expanded = literal ? { text: value, isSecret: false } : this.#variables.expand(value);
+    // Whatever it came from, in the store it would be taken for a reference.
+    if (/\$\{(secret|env):/.test(expanded.text) && (literal || this.#variables.missing.size === 0)) {
+      this.problems.push(`\`${field}\` would be read as a reference to a secret or a variable`);
+    }
+    return expanded;
+  }
+
+  #absolute(path: string): string {
+    return isAbsolute(path) || win32.isAbsolute(path) ? path : join(this.#found.project ?? process.cwd(), path);
+  }
+}
+
+function mapped<T, U>(record: Readonly<Record<string, T>>, change: (name: string, value: T) => U): Record<string, U> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, change(name, value)]));
+}

@@ -1,0 +1,158 @@
+// `portcullis import`.
+
+import { join, resolve } from "node:path";
+import type { Command } from "commander";
+import type { JsonObject } from "../../mcp/index.js";
+import { visible } from "../../telemetry/index.js";
+import { changeText } from "../declared/difference.js";
+import { hideCredentials } from "../declared/hide.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { paint } from "../../lib/print.js";
+import { ensureState } from "../../runtime/data-directory.js";
+import { agreed } from "../../runtime/store/ask.js";
+import { sealerFor, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import { type CollectedServers, collectServers } from "./collect.js";
+import { isConnectable } from "./places.js";
+import { carryOutImport, type ImportPlan, knownIn, type PlannedServer, planImport } from "./import-plan.js";
+
+export interface ImportOptions extends StoreOptions {
+  from: string;
+  app: string;
+  only?: string[];
+  yes?: boolean;
+  dryRun?: boolean;
+}
+
+export async function importServers(command: Command, options: ImportOptions): Promise<void> {
+  const out = outFor(command);
+  const bundles = join(resolve(shared(command).dir), "bundles");
+  const mayAsk = process.stdin.isTTY === true && options.yes !== true;
+  const collected = withoutUnset(
+    await collectServers({ from: options.from, only: options.only, mayAsk, bundles }),
+    options.only,
+  );
+  refuse(collected);
+  const plan = await look(command, options, collected);
+  if (!out.json) out.data(plan, () => planText(plan, collected));
+  const mayChange = !plan.isEmpty && options.dryRun !== true;
+  if (mayChange) {
+    await agreed("Make these changes?", options.yes);
+    ensureState(shared(command).dir);
+    collected.extract?.();
+    await withStore(
+      command,
+      options,
+      async (storage) => carryOutImport(storage, await sealerFor(storage, command, options), plan),
+      { create: true },
+    );
+  }
+  if (out.json) out.data(asJson(plan, collected, mayChange), () => "");
+  if (mayChange) out.note(next(options));
+}
+
+/** A server that lacks a value is left out and named; it stops the import only when no other is left or --only names it. */
+function withoutUnset(collected: CollectedServers, only: readonly string[] | undefined): CollectedServers {
+  const { servers, unset, skipped } = collected;
+  const ready = servers.filter(({ found }) => !unset.has(found.name));
+  if (only !== undefined || ready.length === 0 || ready.length === servers.length) return collected;
+  const leftOut = servers
+    .filter(({ found }) => unset.has(found.name))
+    .map(({ found: { name, file } }) => ({ name, file, why: (unset.get(name) ?? []).join("; ") }));
+  return { ...collected, servers: ready, missing: [], unset: new Map(), skipped: [...skipped, ...leftOut] };
+}
+
+/** Everything that stops the import, in one error; nothing is changed then. */
+function refuse({ servers, missing, files }: CollectedServers): void {
+  const problems = [
+    ...missing,
+    ...servers.flatMap(({ found, problems }) => problems.map((each) => `${found.name}: ${each}`)),
+  ];
+  if (problems.length > 0) {
+    const help = `${problems.map((each) => `  ${visible(each)}`).join("\n")}\nor leave a server out: --only names those to take`;
+    throw new CliError(`${files.join(", ")} cannot be imported as it is; nothing was changed`, EXIT.error, help);
+  }
+  if (servers.length === 0) throw new CliError(`${files.join(", ")}: there is no server to import`);
+}
+
+async function look(command: Command, options: ImportOptions, collected: CollectedServers): Promise<ImportPlan> {
+  return withStore(command, options, async (storage) => {
+    const known = await knownIn(storage, () => sealerFor(storage, command, options), options.app);
+    return planImport(options.app, collected, known);
+  });
+}
+
+function next({ from, app }: ImportOptions): string {
+  const named = app === "local" ? "" : ` --app ${app}`;
+  return [
+    paint.green("done"),
+    "Next:",
+    ...(isConnectable(from) ? [`  portcullis connect ${from}${named}   the client asks Portcullis from now on`] : []),
+    `  portcullis serve${named}                 or serve it on http://127.0.0.1:7420/mcp`,
+  ].join("\n");
+}
+
+const SIGNS = { add: "+", change: "~", same: "=" } as const;
+
+function planText(plan: ImportPlan, collected: CollectedServers): string {
+  const { app, isNew, servers, secrets, policy } = plan;
+  return [
+    paint.bold(`${isNew ? "+ new application" : plan.isEmpty ? "= application" : "~ application"} ${app}`),
+    ...collected.files.map((file) => `  from ${file}`),
+    ...servers.flatMap(serverText),
+    ...secrets.map(({ action, lifted }) =>
+      action === "same"
+        ? `= secret ${lifted.name}`
+        : `${SIGNS[action]} secret ${lifted.name}: ${visible(lifted.from)}, sealed in the store and not shown`,
+    ),
+    ...(policy === undefined
+      ? []
+      : [`+ policy ${policy}: what reads may run, what deletes may not, a person is asked about the rest`]),
+    ...collected.warnings.map((each) => `! ${visible(each)}`),
+    ...collected.skipped.map(({ name, why }) => `  ${visible(name)} is left alone: ${why}`),
+    ...(plan.isEmpty ? ["nothing is different"] : []),
+  ].join("\n");
+}
+
+function serverText({ action, converted, changes }: PlannedServer): string[] {
+  const { name, entry, notes } = converted;
+  const left = notes.map((note) => `    ${visible(note)}`);
+  switch (action) {
+    case "same":
+      return [`= server ${name}`, ...left];
+    case "change":
+      return [`~ server ${name}`, ...changes.map((change) => `    ${changeText(change)}`), ...left];
+    case "add": {
+      const runs = entry.url ?? [entry.command, ...(entry.args ?? [])].join(" ");
+      return [
+        `+ server ${name}: ${visible(runs)}`,
+        ...(entry.env ? [`    env: ${Object.keys(entry.env).map(visible).join(", ")}`] : []),
+        ...(entry.headers ? [`    headers: ${Object.keys(entry.headers).map(visible).join(", ")}`] : []),
+        ...(entry.cwd === undefined ? [] : [`    cwd: ${visible(entry.cwd)}`]),
+        `    noGuardrail: ["*"], no guardrail looks at its calls: the policy alone decides`,
+        ...(entry.disabled ? ["    disabled, as it was"] : []),
+        ...left,
+      ];
+    }
+  }
+}
+
+function asJson(plan: ImportPlan, { files, skipped, warnings }: CollectedServers, applied: boolean): object {
+  return {
+    app: plan.app,
+    applied,
+    files,
+    servers: plan.servers.map(({ action, converted: { name, found, entry, notes } }) => ({
+      name,
+      action,
+      client_name: found.name,
+      file: found.file,
+      entry: hideCredentials(entry as JsonObject),
+      notes,
+    })),
+    secrets: plan.secrets.map(({ action, lifted: { name, from } }) => ({ name, action, from })),
+    policy: plan.policy ?? null,
+    skipped,
+    warnings,
+  };
+}

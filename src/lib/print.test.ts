@@ -1,0 +1,46 @@
+import { expect, it } from "vitest";
+import { displayWidth, table } from "./print.js";
+
+const ROWS = [
+  [
+    "filesystem.read_text_file",
+    "",
+    "Read the complete contents of a file from the file system as text. Handles encodings.",
+  ],
+  [`server.${"very_long_".repeat(12)}name`, "asks a person", "short"],
+  [
+    "日本語.ツール",
+    "asks a person",
+    "ファイルシステムから完全な内容をテキストとして読み取ります。エンコーディングを処理します。👍🏽 é",
+  ],
+];
+
+it.each([40, 80, 120])("fits every row of a table into a terminal of %d columns", (width) => {
+  const lines = table(["tool", "outlook", "description"], ROWS, width).split("\n");
+  expect(lines).toHaveLength(ROWS.length + 1);
+  for (const line of lines) expect(displayWidth(line), line).toBeLessThanOrEqual(width);
+  expect(lines[1]).toContain("…");
+});
+
+it("aligns the columns of rows with wide characters", () => {
+  const [, plain = "", wide = ""] = table(
+    ["a", "b"],
+    [
+      ["xxxx", "|"],
+      ["日本", "|"],
+    ],
+    80,
+  ).split("\n");
+  expect(plain.indexOf("|")).toBe(6);
+  expect(displayWidth(wide.slice(0, wide.indexOf("|")))).toBe(6);
+});
+
+it("cuts nothing when the output is piped, whatever COLUMNS is", () => {
+  process.env.COLUMNS = "20";
+  try {
+    const text = table(["tool", "outlook", "description"], ROWS);
+    for (const cell of ROWS.flat()) expect(text).toContain(cell);
+  } finally {
+    delete process.env.COLUMNS;
+  }
+});

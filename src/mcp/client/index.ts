@@ -1,0 +1,38 @@
+// The client: connect to any MCP server, call its tools through a gate.
+
+export type { ToolCall } from "./calls.js";
+export type { Client, CompleteResult, ListOptions, PromptResult, ReadResult } from "./client.js";
+export { connect } from "./connect.js";
+export type { ConversationStats } from "./conversation.js";
+export {
+  AuditFailure,
+  type ChallengeInfo,
+  ChallengeRequired,
+  type DescribedError,
+  errorObjectOf,
+  McpError,
+  PolicyViolation,
+  ProtocolError,
+  type RemoteChallenge,
+  ToolFailure,
+  type WaitOptions,
+} from "./errors.js";
+export type { OAuthOptions } from "./auth.js";
+export type { ElicitationContext, ElicitationResult, InputContext, InputHandlers, Root } from "./inputs.js";
+export type { Discovery } from "./negotiate.js";
+export {
+  type ClientLimits,
+  type ConnectOptions,
+  DEFAULT_CLIENT_LIMITS,
+  DEFAULT_TIMEOUTS,
+  type ListKind,
+  type LogEntry,
+  type Progress,
+  type RequestOptions,
+  type Timeouts,
+} from "./options.js";
+export type { RevisionName } from "./revision.js";
+export type { CallerContext, SecureOptions, ToolSettings } from "./secure.js";
+export type { ChangeEvent, Subscription, SubscriptionFilter } from "./subscriptions.js";
+export type { ConnectTarget, InProcessTarget } from "./target.js";
+export * from "./typed/index.js";

@@ -1,0 +1,344 @@
+// What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
+// any more reaches anyone.
+
+import { applyToText, applyToValue, cutText, type PermitGrant, intentForwarded, mustBuffer } from "../policy/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../mcp/server/index.js";
+import type { Cancel } from "./cancel.js";
+import type { ClientRequest } from "./client-request.js";
+import type { InputRound } from "./execute.js";
+import { LOG_LEVELS } from "./log-levels.js";
+import type { Conversation, Gateway, CallRequest } from "./types.js";
+
+/** Thrown through a handler that asks in a revision without server requests; becomes an `input_required` answer. */
+export class InputRequired {
+  readonly requests: Readonly<Record<string, InputRequest>>;
+  readonly state: JsonValue | undefined;
+  /** Set for a downstream server's question: what else it said, and that it keeps its own account of earlier answers. */
+  readonly relayed: JsonObject | undefined;
+  constructor(
+    requests: Readonly<Record<string, InputRequest>>,
+    state: JsonValue | undefined,
+    relayed?: JsonObject | undefined,
+  ) {
+    this.requests = requests;
+    this.state = state;
+    this.relayed = relayed;
+  }
+}
+
+const MAX_PROGRESS_TEXT = 64 * 1024;
+const ENVELOPE_BYTES = 1024;
+const NOTHING_WRITTEN: readonly ContentBlock[] = [];
+
+/** The tool's clock stands still while a person thinks. */
+export interface Pausable {
+  pause(): void;
+  resume(): void;
+}
+
+/** Whether a permitted call was started, for whoever has to give back what was spent on it. */
+export interface ProgressSender {
+  started: boolean;
+}
+
+export class RunContext implements CallContext {
+  readonly #clock: Pausable;
+  readonly #gateway: Gateway;
+  readonly #proposal: CallRequest;
+  readonly #grant: PermitGrant;
+  readonly #round: InputRound;
+  #dead = false;
+  #written: ContentBlock[] | undefined = undefined;
+  #writtenBytes = 0;
+  truncated = false;
+  readonly #progress: ProgressSender;
+
+  constructor(
+    gateway: Gateway,
+    proposal: CallRequest,
+    grant: PermitGrant,
+    round: InputRound,
+    clock: Pausable,
+    progress: ProgressSender,
+  ) {
+    this.#progress = progress;
+    this.#gateway = gateway;
+    this.#proposal = proposal;
+    this.#grant = grant;
+    this.#round = round;
+    this.#clock = clock;
+  }
+
+  /** The request to a server behind the gateway was certainly not sent, so the call has had no effect. */
+  neverStarted(): void {
+    this.#progress.started = false;
+  }
+
+  /** What was decided, and for whom: for what is relayed to another server. */
+  get grant(): PermitGrant {
+    return this.#grant;
+  }
+  get proposal(): CallRequest {
+    return this.#proposal;
+  }
+  get round(): InputRound {
+    return this.#round;
+  }
+  get gateway(): Gateway {
+    return this.#gateway;
+  }
+  get isDead(): boolean {
+    return this.#dead;
+  }
+
+  get signal(): AbortSignal {
+    return this.#proposal.cancel.signal;
+  }
+  get traceId(): string {
+    return this.#proposal.span.traceId;
+  }
+  get app(): string {
+    return this.#grant.principal.app;
+  }
+  get agent(): string {
+    return this.#grant.principal.agent;
+  }
+  get meta(): JsonObject {
+    const forwarded = intentForwarded(this.#grant.intent);
+    return isJsonObject(forwarded._meta) ? forwarded._meta : {};
+  }
+  get clientCapabilities(): JsonObject {
+    return this.#proposal.conversation.clientCapabilities;
+  }
+  get state(): JsonValue | undefined {
+    return this.#round.state;
+  }
+  /** Parts written so far, in order. */
+  get written(): readonly ContentBlock[] {
+    return this.#written ?? NOTHING_WRITTEN;
+  }
+
+  kill(): void {
+    this.#dead = true;
+  }
+
+  progress(progress: number, total?: number, message?: string): void {
+    this.relayProgress({
+      progress,
+      ...(total === undefined ? {} : { total }),
+      ...(message === undefined ? {} : { message }),
+    });
+  }
+
+  /** Progress in a downstream server's own words, under the caller's token. */
+  relayProgress(params: JsonObject): void {
+    const progressToken = this.#progressToken();
+    if (this.#dead || progressToken === undefined) return;
+    const shown = this.#concealed(params);
+    if (shown) this.#proposal.conversation.notify("notifications/progress", { ...shown, progressToken });
+  }
+
+  /** A step whose number may not be seen is not told: progress without a number is none. */
+  #concealed(params: JsonObject): JsonObject | undefined {
+    const { obligations } = this.#grant;
+    if (!mustBuffer(obligations)) return params;
+    const shown: JsonObject = {};
+    for (const [key, value] of Object.entries(params)) {
+      shown[key] = typeof value === "string" ? applyToText(obligations, value) : applyToValue(obligations, value);
+    }
+    const hidden = (["progress", "total"] as const).some((key) => typeof shown[key] !== typeof params[key]);
+    return hidden ? undefined : shown;
+  }
+
+  onStop(listener: (fault: Fault) => void): void {
+    this.#proposal.cancel.onAbort(listener);
+  }
+
+  get wantsProgress(): boolean {
+    return this.#progressToken() !== undefined;
+  }
+
+  log(level: LogLevel, data: JsonValue, logger?: string): void {
+    const { obligations } = this.#grant;
+    const { conversation } = this.#proposal;
+    const threshold = conversation.logLevel;
+    if (this.#dead || threshold === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(threshold)) return;
+    conversation.notify("notifications/message", {
+      level,
+      ...(logger === undefined ? {} : { logger: applyToText(obligations, logger) }),
+      data: applyToValue(obligations, data),
+    });
+  }
+
+  async write(part: string | ContentBlock): Promise<void> {
+    this.#assertAlive();
+    if (!isPart(part)) {
+      const { action } = this.#grant.target;
+      throw new Fault("OutputInvalid", `\`${action}\` wrote a part that is neither text nor a content block`);
+    }
+    const block: ContentBlock = typeof part === "string" ? { type: "text", text: part } : part;
+    // As JSON, since that is what the limit is about; room is left for what stands around the parts.
+    const limit = Math.max(0, this.#gateway.limits.maxResultBytes - ENVELOPE_BYTES);
+    const size = jsonBytes(block.type === "text" ? block.text : (block as unknown as JsonValue));
+    if (this.#writtenBytes + size > limit) {
+      this.truncated = true;
+      if (block.type === "text") this.#keep({ ...block, text: fitting(block.text, limit - this.#writtenBytes) });
+      this.#writtenBytes = limit;
+      return;
+    }
+    this.#writtenBytes += size;
+    this.#keep(block);
+    // A reader that asked for progress sees the output as it comes; with an obligation on it, it is held back.
+    if (block.type === "text" && this.#progressToken() !== undefined && !mustBuffer(this.#grant.obligations)) {
+      this.progress(this.#writtenBytes, undefined, cutText(block.text, MAX_PROGRESS_TEXT));
+      await this.#proposal.conversation.drained();
+    }
+  }
+
+  #progressToken(): string | number | undefined {
+    const meta = this.#proposal.params._meta;
+    const token = isJsonObject(meta) ? meta.progressToken : undefined;
+    return typeof token === "string" || typeof token === "number" ? token : undefined;
+  }
+
+  #keep(block: ContentBlock): void {
+    this.#written ??= [];
+    const last = this.#written.at(-1);
+    if (block.type === "text" && last?.type === "text" && !block.annotations && !last.annotations) {
+      last.text += block.text;
+    } else {
+      this.#written.push({ ...block });
+    }
+  }
+
+  call(tool: string, args: JsonObject): Promise<ToolResult> {
+    this.#assertAlive();
+    return this.#gateway.callTool(this.#proposal, tool, args);
+  }
+
+  ask(requests: Readonly<Record<string, InputRequest>>): Promise<Record<string, JsonObject>> {
+    return this.#ask(requests, undefined);
+  }
+
+  askWith(requests: Readonly<Record<string, InputRequest>>, state: JsonValue): Promise<Record<string, JsonObject>> {
+    return this.#ask(requests, state);
+  }
+
+  async elicit(key: string, params: JsonObject): Promise<JsonObject> {
+    return (await this.#ask({ [key]: { method: "elicitation/create", params } }, undefined))[key] as JsonObject;
+  }
+  async sample(key: string, params: JsonObject): Promise<JsonObject> {
+    return (await this.#ask({ [key]: { method: "sampling/createMessage", params } }, undefined))[key] as JsonObject;
+  }
+  async listRoots(key = "roots"): Promise<JsonObject> {
+    return (await this.#ask({ [key]: { method: "roots/list", params: {} } }, undefined))[key] as JsonObject;
+  }
+
+  async #ask(
+    requests: Readonly<Record<string, InputRequest>>,
+    state: JsonValue | undefined,
+  ): Promise<Record<string, JsonObject>> {
+    this.#assertAlive();
+    const { conversation } = this.#proposal;
+    const { responses } = this.#round;
+    for (const request of Object.values(requests)) this.assertCapable(request.method);
+    const missing = Object.keys(requests).filter((key) => responses[key] === undefined);
+    if (missing.length > 0 && !conversation.request) {
+      const asked = Object.fromEntries(missing.map((key) => [key, requests[key] as InputRequest]));
+      throw new InputRequired(await this.permitted(asked, true), state);
+    }
+    await Promise.all(
+      missing.map(async (key) => {
+        const { method, params } = requests[key] as InputRequest;
+        responses[key] = await this.#requestClient(method, params ?? {}, true);
+      }),
+    );
+    return Object.fromEntries(Object.keys(requests).map((key) => [key, responses[key] as JsonObject]));
+  }
+
+  /** One request of an upstream server, to a client that can be asked while the call runs. */
+  relayQuestion(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
+    this.#assertAlive();
+    return this.#requestClient(method, params, false);
+  }
+
+  async #requestClient(method: InputRequest["method"], params: JsonObject, isInProcess: boolean): Promise<JsonObject> {
+    this.#clock.pause();
+    try {
+      return await this.askThrough(method, params, isInProcess, (shown, cancel) => {
+        this.assertCapable(method);
+        const { conversation } = this.#proposal;
+        return (conversation.request as NonNullable<Conversation["request"]>)(method, shown, cancel);
+      });
+    } finally {
+      this.#clock.resume();
+    }
+  }
+
+  /** A request of the server that runs this call: decided, recorded, and then delivered as `deliver` does it. */
+  askThrough(
+    method: InputRequest["method"],
+    params: JsonObject,
+    isInProcess: boolean,
+    deliver: ClientRequest["deliver"],
+    parent?: Cancel,
+  ): Promise<JsonObject> {
+    const ends = parent ? { parent } : {};
+    return this.#gateway.askClient({
+      outer: this.#proposal,
+      grant: this.#grant,
+      method,
+      params,
+      isInProcess,
+      deliver,
+      ...ends,
+    });
+  }
+
+  /** Requests for a client that is asked by ending the exchange: all of them permitted, in the form it may see. */
+  async permitted(
+    requests: Readonly<Record<string, InputRequest>>,
+    isInProcess: boolean,
+  ): Promise<Record<string, InputRequest>> {
+    const shown: Record<string, InputRequest> = {};
+    for (const [key, { method, params }] of Object.entries(requests)) {
+      await this.askThrough(method, params ?? {}, isInProcess, async (marked) => {
+        this.assertCapable(method);
+        shown[key] = { method, params: marked } as InputRequest;
+        return {};
+      });
+    }
+    return shown;
+  }
+
+  assertCapable(method: InputRequest["method"]): void {
+    const name = method === "elicitation/create" ? "elicitation" : method === "roots/list" ? "roots" : "sampling";
+    if (this.clientCapabilities[name] !== undefined) return;
+    throw new Fault("MissingCapability", `this call needs a client that declares \`${name}\``, {
+      extra: { requiredCapabilities: { [name]: {} } },
+    });
+  }
+
+  #assertAlive(): void {
+    if (this.#dead) throw this.#proposal.cancel.fault ?? new Fault("Cancelled", "this call is over");
+  }
+}
+
+function isPart(part: string | ContentBlock): boolean {
+  if (typeof part === "string") return true;
+  return isJsonObject(part) && typeof part.type === "string" && (part.type !== "text" || typeof part.text === "string");
+}
+
+function jsonBytes(value: JsonValue): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}
+
+/** As much of the text as fits into so many bytes of JSON. Escapes make it longer, so it may take a second look. */
+function fitting(text: string, maxBytes: number): string {
+  let shown = cutText(text, maxBytes);
+  for (let bytes = jsonBytes(shown); bytes > maxBytes && shown !== ""; bytes = jsonBytes(shown)) {
+    shown = cutText(shown, Math.floor((Buffer.byteLength(shown) * maxBytes) / bytes) - 1);
+  }
+  return shown;
+}

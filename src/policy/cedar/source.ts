@@ -1,0 +1,156 @@
+// One file into rules. Cedar decides what is a policy; where our own parser sees the same tree, that tree is used,
+// because it knows where everything stands and has not rounded any number.
+
+import { type AnnotationProblem, type RuleMeta, readAnnotations } from "./annotations.js";
+import { CedarTrapped, type DetailedError, type PolicyJson, withCedar } from "./cedar.js";
+import type { PolicyTree } from "./language/ast.js";
+import { hasRoundedInteger, NotCovered, sameTree, treeFromJson } from "./language/json.js";
+import { parsePolicyTokens } from "./language/parse.js";
+import { Lines, offsetOfByte, type Position } from "./language/position.js";
+import { ScanError, scan, splitPolicies, type ScanToken, TooDeep } from "./language/scan.js";
+import type { PolicyProblem, PolicySource } from "./types.js";
+
+/** A rule as read, before it is checked against the tools. */
+export interface Draft {
+  readonly id: string;
+  readonly effect: "permit" | "forbid";
+  readonly text: string;
+  /** Where the text begins in its file. */
+  readonly start: number;
+  readonly where: SourcePlace;
+  readonly meta: RuleMeta;
+  /** Undefined when the compiler does not know something in it. */
+  readonly tree: PolicyTree | undefined;
+  /** False when a number was rounded on the way here, so that only Cedar itself can evaluate the rule. */
+  readonly exact: boolean;
+}
+
+/** A file, for turning offsets into lines. */
+export class SourcePlace {
+  readonly file: string;
+  readonly lines: Lines;
+  constructor(file: string, text: string) {
+    this.file = file;
+    this.lines = new Lines(text);
+  }
+  at(offset: number): Position {
+    return this.lines.at(offset);
+  }
+  problem(offset: number, message: string, help = ""): PolicyProblem {
+    return { file: this.file, ...this.at(offset), message, help };
+  }
+}
+
+/** Drafts come back only where the text could be read; every problem of the file is listed. */
+export function readSource(source: PolicySource): { drafts: Draft[]; problems: PolicyProblem[] } {
+  const problems: PolicyProblem[] = [];
+  const drafts = readPolicies(source, problems);
+  return { drafts, problems };
+}
+
+function readPolicies(source: PolicySource, problems: PolicyProblem[]): Draft[] {
+  const text = source.text.replace(/^\uFEFF/, "");
+  const place = new SourcePlace(source.file, text);
+  let policies: ScanToken[][];
+  try {
+    policies = splitPolicies(scan(text));
+  } catch (error) {
+    if (!(error instanceof ScanError)) throw error;
+    problems.push(place.problem(error.offset, error.message));
+    return [];
+  }
+  const trees = policies.map((tokens) => ownTree(tokens, place, problems));
+  if (problems.length > 0) return [];
+  problems.push(...syntaxProblems(text, place));
+  if (problems.length > 0) return [];
+  return policies.map((tokens, index) => readPolicy(text, tokens, index + 1, trees[index], place, problems));
+}
+
+function ownTree(tokens: readonly ScanToken[], place: SourcePlace, problems: PolicyProblem[]): PolicyTree | undefined {
+  try {
+    return parsePolicyTokens(tokens);
+  } catch (error) {
+    // Anything else that is wrong is for Cedar to say, in its own words.
+    if (error instanceof TooDeep) problems.push(place.problem(error.offset, error.message));
+    else if (!(error instanceof ScanError)) throw error;
+    return undefined;
+  }
+}
+
+function syntaxProblems(text: string, place: SourcePlace): PolicyProblem[] {
+  try {
+    const answer = withCedar((cedar) => cedar.checkParsePolicySet({ staticPolicies: text }));
+    if (answer.type === "success") return [];
+    return answer.errors
+      .flatMap((error) => [error, ...(error.related ?? [])])
+      .map((error) => fromCedar(error, text, place));
+  } catch (error) {
+    if (error instanceof CedarTrapped) return [place.problem(0, error.message)];
+    throw error;
+  }
+}
+
+function fromCedar(error: DetailedError, text: string, place: SourcePlace): PolicyProblem {
+  const label = error.sourceLocations?.[0];
+  const message = error.message.replace(/^failed to parse polic(y|ies)[^:]*: /, "");
+  const help = [label?.label, error.help].filter((part) => part !== null && part !== undefined).join("; ");
+  return place.problem(offsetOfByte(text, label?.start ?? 0), message, help);
+}
+
+function readPolicy(
+  fileText: string,
+  tokens: readonly ScanToken[],
+  number: number,
+  own: PolicyTree | undefined,
+  place: SourcePlace,
+  problems: PolicyProblem[],
+): Draft {
+  const start = tokens[0]?.start ?? 0;
+  const text = fileText.slice(start, tokens.at(-1)?.end);
+  const json = toJson(text);
+  const theirs = treeOrNothing(json);
+  const tree = own && theirs && sameTree(own, theirs) ? own : theirs;
+  const effect = json.effect === "forbid" ? "forbid" : "permit";
+  const { meta, problems: wrong } = readAnnotations(json.annotations ?? {}, effect);
+  problems.push(...wrong.map((problem) => annotationProblem(problem, tokens, place)));
+  return {
+    id: meta.id ?? `${basename(place.file)}#${number}`,
+    effect,
+    text,
+    start,
+    where: place,
+    meta,
+    tree,
+    exact: tree !== undefined && (tree === own || !hasRoundedInteger(tree)),
+  };
+}
+
+/** INVARIANT: the text has passed Cedar's parser as part of its file. */
+function toJson(text: string): PolicyJson {
+  const answer = withCedar((cedar) => cedar.policyToJson(text));
+  if (answer.type === "failure")
+    throw new Error(`Cedar reads a policy in its file but not alone: ${text.slice(0, 80)}`);
+  return answer.json;
+}
+
+function treeOrNothing(json: PolicyJson): PolicyTree | undefined {
+  try {
+    return treeFromJson(json);
+  } catch (error) {
+    if (error instanceof NotCovered) return undefined;
+    throw error;
+  }
+}
+
+function annotationProblem(
+  problem: AnnotationProblem,
+  tokens: readonly ScanToken[],
+  place: SourcePlace,
+): PolicyProblem {
+  const at = tokens.findIndex((token, index) => token.text === "@" && tokens[index + 1]?.text === problem.name);
+  return place.problem(tokens[Math.max(at, 0)]?.start ?? 0, problem.message, problem.help);
+}
+
+function basename(file: string): string {
+  return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+}

@@ -1,0 +1,177 @@
+// The narrowest policy that would have permitted what was seen, written for a person to read and change:
+// one rule for each agent and tool, with what its arguments were. What waited for a person still does, and what a rule
+// forbade is only told: nobody wants a suggestion that undoes their own word.
+
+import type { JsonObject } from "../../mcp/index.js";
+import { type PolicyAction, PolicyCatalog } from "./catalog.js";
+import { refuseArguments } from "./encode.js";
+import { quoteString } from "./language/scan.js";
+import { constrainArguments } from "./suggest-arguments.js";
+import type { PolicyResource, ToolSummary } from "./types.js";
+
+export interface ObservedCall {
+  readonly app: string;
+  readonly agent: string;
+  readonly action: string;
+  readonly resource: PolicyResource;
+  /** Left out where the operator does not keep arguments. */
+  readonly arguments?: JsonObject;
+  /** What was decided then; a permit when nothing is said. */
+  readonly effect?: "permit" | "deny" | "challenge";
+  /** The rules that decided; a deny without any means that nothing permitted it. */
+  readonly rules?: readonly string[];
+  /** Who was to say yes. */
+  readonly approvers?: readonly string[];
+}
+
+/** The same agent and tool may have been permitted, challenged and forbidden, with different arguments. */
+type Kind = "forbid" | "challenge" | "permit";
+/** Rules that deny a call which policy permits, and of which a policy can say nothing. */
+const NOT_POLICY: ReadonlySet<string> = new Set(["guardrail.missing"]);
+const MAX_NAMED = 5;
+
+/** More resources than this are not listed one by one. */
+const MAX_RESOURCES = 50;
+/** Calls past this many for one agent and tool no longer change the suggestion, and are said to be left out. */
+const MAX_CALLS = 100_000;
+
+/** Conditions past these are left out, which makes the rule wider but never wrong. */
+const PER_CLAUSE = 16;
+const MAX_CLAUSES = 12;
+
+const HEADER = [
+  "// Suggested from calls that were seen. Read every rule before you keep it: what was seen is not what is right.",
+  "// Rules are as narrow as the calls; loosen them by hand.",
+];
+
+const FORBIDS = "// Calls that a rule forbade stand here as comments. Keep those rules beside these.";
+
+export function suggestPolicy(calls: Iterable<ObservedCall>, tools: readonly ToolSummary[]): string {
+  const catalog = new PolicyCatalog(tools);
+  const groups = new Map<string, ObservedCall[]>();
+  const skipped = new Map<string, number>();
+  for (const call of calls) {
+    const why = refuse(call, catalog);
+    const key = JSON.stringify([call.app, call.agent, call.action, kindOf(call)]);
+    const group = groups.get(key) ?? [];
+    const reason = why ?? (group.length >= MAX_CALLS ? `past the first ${MAX_CALLS} calls of one agent` : undefined);
+    if (reason !== undefined) {
+      skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
+      continue;
+    }
+    group.push(call);
+    groups.set(key, group);
+  }
+  const rules = [...groups.keys()].sort().map((key, index) => {
+    const group = groups.get(key) ?? [];
+    return rule(group, catalog.actions.get(group[0]?.action ?? ""), index + 1);
+  });
+  const notes = [...skipped].sort().map(([why, count]) => `// ${count} call${plural(count)} left out: ${comment(why)}`);
+  if ([...groups.values()].some(([first]) => first && kindOf(first) === "forbid")) notes.unshift(FORBIDS);
+  return `${[...HEADER, ...notes, "", ...rules].join("\n")}\n`;
+}
+
+function kindOf({ effect = "permit", rules = [] }: ObservedCall): Kind {
+  if (effect !== "deny") return effect;
+  return rules.length === 0 || rules.some((rule) => NOT_POLICY.has(rule)) ? "permit" : "forbid";
+}
+
+/** Calls that no policy can permit. */
+function refuse(call: ObservedCall, catalog: PolicyCatalog): string | undefined {
+  if (!catalog.actions.has(call.action)) return `there is no tool or method ${call.action}`;
+  if (call.app === "" || call.agent === "" || call.app.includes("/"))
+    return "the application or agent has no usable name";
+  if (![call.app, call.agent, call.resource.id].every((text) => text.isWellFormed()))
+    return "a name is not well-formed";
+  return call.arguments === undefined ? undefined : refuseArguments(call.arguments);
+}
+
+function rule(calls: readonly ObservedCall[], action: PolicyAction | undefined, number: number): string {
+  const [first] = calls;
+  if (!first || !action) return "";
+  const kind = kindOf(first);
+  const resources = [...new Map(calls.map(({ resource }) => [`${resource.type} ${resource.id}`, resource])).values()];
+  const conditions = [...resourceConditions(resources), ...argumentConditions(calls, action)];
+  const scope = [
+    `  principal == Agent::${quoteString(`${first.app}/${first.agent}`)},`,
+    `  action == Action::${quoteString(action.name)},`,
+    `  ${resourceScope(resources, action)}`,
+    ")",
+  ].join("\n");
+  const clauses = chunks(conditions)
+    .map((chunk) => `\nwhen {\n  ${chunk.join(" &&\n  ")}\n}`)
+    .join("");
+  const head = `// ${comment(first.agent)} of ${comment(first.app)}: ${comment(action.name)}, seen ${calls.length} time${plural(calls.length)}${toldOf(kind, calls)}`;
+  const permit = `@id("suggested-${number}")\npermit (\n${scope}${clauses};\n`;
+  switch (kind) {
+    case "permit":
+      return `${head}\n${permit}`;
+    case "forbid":
+      return `${head}\n${permit.trimEnd().replace(/^/gm, "// ")}\n`;
+    case "challenge":
+      return `${head}\n${permit}\n${approval(calls, number)}forbid (\n${scope}${clauses}\nunless { context.approved };\n`;
+  }
+}
+
+function approval(calls: readonly ObservedCall[], number: number): string {
+  const approvers = [...new Set(calls.flatMap((call) => call.approvers ?? []))].sort();
+  const groups =
+    approvers.length > 0
+      ? `@approvers(${quoteString(approvers.join(","))})`
+      : "// Add @approvers(…) as the rule above has them: without, any approver will do.";
+  return `@id("suggested-${number}-approval")\n@outcome("challenge")\n${groups}\n`;
+}
+
+function toldOf(kind: Kind, calls: readonly ObservedCall[]): string {
+  const names = [...new Set(calls.flatMap(({ rules = [] }) => rules))].sort();
+  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "";
+  const by = names.slice(0, MAX_NAMED).map(comment).join(", ") + more;
+  if (kind === "forbid") return `: forbidden by ${by}, so it is not permitted here`;
+  if (kind === "challenge") return by === "" ? ": a person was asked" : `: a person was asked by ${by}`;
+  const denied = calls.filter(({ effect, rules = [] }) => effect === "deny" && rules.length === 0).length;
+  return denied === 0 ? "" : `, denied ${denied} time${plural(denied)} because nothing permitted it`;
+}
+
+/** Cedar's trees may not grow too deep, and every `&&` is a level. */
+function chunks(conditions: readonly string[]): string[][] {
+  const result: string[][] = [];
+  for (let at = 0; at < conditions.length && result.length < MAX_CLAUSES; at += PER_CLAUSE) {
+    result.push(conditions.slice(at, at + PER_CLAUSE));
+  }
+  return result;
+}
+
+function resourceScope(resources: readonly PolicyResource[], action: PolicyAction): string {
+  const [only, ...more] = resources;
+  const isNamed = only && more.length === 0 && (only.type !== "Tool" || only.id === action.name);
+  if (isNamed) return `resource == ${only.type}::${quoteString(only.id)}`;
+  const types = new Set(resources.map(({ type }) => type));
+  return types.size === 1 ? `resource is ${[...types][0]}` : "resource";
+}
+
+function resourceConditions(resources: readonly PolicyResource[]): string[] {
+  if (resources.length === 1 || resources.some(({ type }) => type === "Tool")) return [];
+  if (resources.length <= MAX_RESOURCES) {
+    const names = resources.map(({ type, id }) => `${type}::${quoteString(id)}`).sort();
+    return [`[${names.join(", ")}].contains(resource)`];
+  }
+  const servers = [...new Set(resources.flatMap(({ server }) => server ?? []))].sort();
+  const everyoneHasOne = resources.every(({ server }) => server !== undefined);
+  return everyoneHasOne ? [`[${servers.map(quoteString).join(", ")}].contains(resource.server)`] : [];
+}
+
+function argumentConditions(calls: readonly ObservedCall[], action: PolicyAction): string[] {
+  const seen = calls.map((call) => call.arguments);
+  // Without the arguments of even one call, any condition on them might have denied it.
+  if (!action.isTool || seen.some((args) => args === undefined)) return [];
+  return constrainArguments(seen as JsonObject[], action.shape);
+}
+
+/** Names come from callers: a line break in one must not end the comment. */
+function comment(text: string): string {
+  return quoteString(text).slice(1, -1);
+}
+
+function plural(count: number): string {
+  return count === 1 ? "" : "s";
+}

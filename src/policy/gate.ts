@@ -1,0 +1,94 @@
+// The gate as others hold it: parts with safe defaults, and a policy that can be swapped whole.
+
+import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApprovals } from "./approvals.js";
+import { chargedRefusal, type Decision, decide, type GateParts, type Check } from "./decide.js";
+import { CallbackRunner, type Guardrail } from "./guardrails.js";
+import type { Intent } from "./intent.js";
+import { type Limit, Limits, type SharedLimits } from "./limits.js";
+import { loadPolicy, noPolicy, type PolicySet, type ToolSummary } from "./cedar/index.js";
+import type { Principal, PolicyInput, CallTarget, CheckResult } from "./types.js";
+
+export interface GateOptions {
+  /** Cedar text, or a set already loaded. Nothing means that everything is denied. */
+  policy?: string | PolicySet;
+  /** The tools a policy text is checked against. */
+  tools?: readonly ToolSummary[];
+  guardrails?: readonly Guardrail[];
+  limits?: readonly Limit[];
+  /** Where several replicas count together. */
+  shared?: SharedLimits;
+  approvals?: Approvals;
+  approvalLimits?: Partial<ApprovalLimits>;
+  voices?: readonly Check[];
+  /** Decide and record, but enforce nothing of the policy. */
+  observe?: boolean;
+}
+
+export interface Gate {
+  /** `waited`: this very call waited for its approval and is decided once more; the limits counted it before. */
+  decide(proposed: PolicyInput, intent: Intent, waited?: boolean): Decision | Promise<Decision>;
+  /** A refusal from outside the gate (no such tool, invalid arguments): it counts for the caller's limits. */
+  refuse(about: { principal: Principal; target: Pick<CallTarget, "name"> }, verdict: CheckResult): Promise<Decision>;
+  /** Counts a message that is not decided, such as `initialize`, against the caller's limits; a verdict when it is over. */
+  count(principal: Principal, method: string): CheckResult | undefined | Promise<CheckResult | undefined>;
+  readonly policy: PolicySet;
+  /** Calls already being decided keep the set they began with. */
+  swap(policy: PolicySet): void;
+  readonly approvals: Approvals;
+  readonly guardrails: CallbackRunner;
+  readonly observe: boolean;
+}
+
+export function createGate(options: GateOptions = {}): Gate {
+  let policy = readPolicy(options);
+  const guardrails = new CallbackRunner();
+  for (const guardrail of options.guardrails ?? []) guardrails.register(guardrail);
+  const approvals = options.approvals ?? new MemoryApprovals();
+  const observe = options.observe ?? false;
+  const parts: GateParts = {
+    policy: () => policy,
+    guardrails,
+    limits: new Limits(options.limits, undefined, options.shared),
+    approvals,
+    approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
+    voices: options.voices ?? [],
+    observe,
+  };
+  return {
+    decide: (proposed, intent, waited) => decide(parts, proposed, intent, waited),
+    refuse: (about, verdict) => chargedRefusal(parts, policy, about, verdict),
+    count: (principal, method) => countMessage(parts.limits, principal, method),
+    get policy() {
+      return policy;
+    },
+    swap(next) {
+      policy = next;
+    },
+    approvals,
+    guardrails,
+    observe,
+  };
+}
+
+/** A message that no tool is behind, as limits see it. */
+function countMessage(
+  limits: Limits,
+  principal: Principal,
+  method: string,
+): CheckResult | undefined | Promise<CheckResult | undefined> {
+  const over = (taken: Awaited<ReturnType<Limits["take"]>>): CheckResult | undefined => {
+    if ("denied" in taken) return taken.denied;
+    taken.release();
+    return undefined;
+  };
+  const taken = limits.take(principal, { name: method });
+  return taken instanceof Promise ? taken.then(over) : over(taken);
+}
+
+function readPolicy(options: GateOptions): PolicySet {
+  if (options.policy === undefined) return noPolicy;
+  if (typeof options.policy === "string") {
+    return loadPolicy([{ file: "policy.cedar", text: options.policy }], options.tools ?? []);
+  }
+  return options.policy;
+}

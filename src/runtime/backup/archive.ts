@@ -1,0 +1,63 @@
+// One file: a tar archive under gzip, whose last entry is the manifest. An archive that was cut short has none.
+
+import { createReadStream, createWriteStream } from "node:fs";
+import { open, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { finished } from "node:stream/promises";
+import { createGzip } from "node:zlib";
+import { unpack } from "../../lib/unpack.js";
+import { CliError } from "../../lib/exit.js";
+
+export const ARCHIVE_TOP = "portcullis-backup";
+const BLOCK = 512;
+/** What eleven octal digits can say. */
+const MAX_ENTRY_BYTES = 8 * 1024 ** 3 - 1;
+const LIMITS = { maxEntries: 1_000_000, maxBytes: 1024 ** 4 };
+/** Ledgers and copies of stores shrink to a fraction at the fastest level already. */
+const LEVEL = 1;
+
+/** Packs these files of a directory, in this order. The file must not be there yet; it is durable afterwards. */
+export async function pack(file: string, folder: string, entries: readonly string[]): Promise<void> {
+  const gzip = createGzip({ level: LEVEL });
+  const target = createWriteStream(file, { flags: "wx", mode: 0o600 });
+  const done = finished(gzip.pipe(target));
+  // Awaited below; until then a failure must not count as unhandled.
+  done.catch(() => {});
+  target.on("error", (error) => gzip.destroy(error));
+  const write = async (bytes: Buffer): Promise<void> => {
+    if (!gzip.write(bytes)) await Promise.race([new Promise((resolve) => gzip.once("drain", resolve)), done]);
+  };
+  for (const entry of entries) {
+    const { size } = await stat(join(folder, entry));
+    if (size > MAX_ENTRY_BYTES) throw new CliError(`${entry} has ${size} bytes: a backup takes files of up to 8 GiB`);
+    await write(header(`${ARCHIVE_TOP}/${entry}`, size));
+    for await (const chunk of createReadStream(join(folder, entry))) await write(chunk as Buffer);
+    await write(Buffer.alloc((BLOCK - (size % BLOCK)) % BLOCK));
+  }
+  gzip.end(Buffer.alloc(2 * BLOCK));
+  await done;
+  const handle = await open(file, "r+");
+  await handle.sync().finally(() => handle.close());
+}
+
+/** Unpacks into a directory that is not there yet. */
+export function unpackBackup(file: string, target: string): Promise<void> {
+  return unpack(file, target, ARCHIVE_TOP, LIMITS);
+}
+
+function header(name: string, size: number): Buffer {
+  const block = Buffer.alloc(BLOCK);
+  const put = (text: string, at: number): void => void block.write(text, at, "latin1");
+  put(name, 0);
+  put("0000600\0", 100);
+  put("0000000\0", 108);
+  put("0000000\0", 116);
+  put(`${size.toString(8).padStart(11, "0")}\0`, 124);
+  put("00000000000\0", 136);
+  put("        ", 148);
+  put("0", 156);
+  put("ustar\x0000", 257);
+  const sum = block.reduce((total, byte) => total + byte, 0);
+  put(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
+  return block;
+}

@@ -1,0 +1,143 @@
+// `portcullis host`: the application `host` on stdio, started like every other one. What is its own: policy.yaml, the
+// audit file beside the ledger, and where its ledgers are.
+
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { localIdentity } from "../../auth/index.js";
+import { type AuditSummary, closeProcess, closeSharedSandbox, type Policy } from "../../host/index.js";
+import type { Level, Telemetry } from "../../telemetry/index.js";
+import { listenStdio } from "../../mcp/transports/index.js";
+import { auditFile } from "../audit-file.js";
+import { guardAgainstStrays } from "../crash.js";
+import { stopInOrder, untilSignalled } from "../shutdown.js";
+import { type GatewayRuntime, startGateway } from "../start.js";
+import { noteWaiting } from "../waiting-approvals.js";
+import { hostApplication } from "./application.js";
+import { readText } from "./config/edit.js";
+import { type HostFileOptions, type HostFiles, hostFiles, requireFile } from "./config/files.js";
+import { opennessOf, requireClosed } from "./config/ownership.js";
+import { checkHostPolicy, policyProblemsOf, requireClient } from "./config/read.js";
+import { noteServedPolicy } from "./served-policy.js";
+import { HOST_APP, HOST_STARTER } from "./starter-policy.js";
+
+export interface HostOptions extends HostFileOptions {
+  client?: string;
+  metricsPort?: number;
+  logLevel?: string;
+  reload?: boolean;
+  observe?: boolean;
+  keepArguments?: boolean;
+  /** Seconds. */
+  challengeWait: number;
+}
+
+/** A file of the largest size a policy may allow, as base64 in JSON, with room to spare. */
+const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+const CALL_MS = 5_000;
+
+export async function runHost(options: HostOptions): Promise<void> {
+  closeProcess();
+  const files = hostFiles(options);
+  const first = readPolicy(files, options.client);
+  // The starter of this process named the client; what the client calls itself counts for nothing.
+  const identify = localIdentity({
+    app: HOST_APP,
+    ...(options.client === undefined ? {} : { agent: options.client }),
+  });
+  const { agent } = await identify({ transport: "stdio", address: "" }, undefined);
+  let runtime: GatewayRuntime | undefined;
+  let writeAudit: (line: AuditSummary) => void = () => {};
+  const application = hostApplication({
+    files,
+    agent,
+    client: options.client,
+    first,
+    audit: (line) => writeAudit(line),
+    onPolicy: (policy) => {
+      if (runtime === undefined) return;
+      writeAudit = auditTo(policy, files, runtime.telemetry);
+      runtime.telemetry.log.level = levelOf(options, policy);
+    },
+  });
+  const { metricsPort = 0 } = options;
+  runtime = await startGateway({
+    ...application,
+    stateDir: files.state,
+    starterPolicy: HOST_STARTER,
+    modules: [],
+    observe: options.observe ?? false,
+    keepArguments: options.keepArguments ?? false,
+    ledgers: (nth) => ({ name: `host-${nth - 1}`, dir: join(files.state, "ledger", String(nth - 1)) }),
+    identity: async () => ({ isLocalAccessOn: true, identify, close: async () => {} }),
+    limits: { maxResultBytes: MAX_MESSAGE_BYTES, challengeWaitMs: options.challengeWait * 1_000 },
+    // Every client starts a host of its own: one that finds the port taken serves all the same.
+    admin: { host: "127.0.0.1", port: metricsPort, orAny: true },
+    telemetry: { log: { level: levelOf(options, first.policy) } },
+  });
+  noteServedPolicy(files);
+  await serveClient(runtime, options, (telemetry) => {
+    writeAudit = auditTo(first.policy, files, telemetry);
+    for (const notice of first.policy.notices) telemetry.log.notice(notice);
+    const open = opennessOf(files.config);
+    if (open !== undefined) telemetry.log.warning(open.detail, { remedy: open.remedy });
+  });
+}
+
+async function serveClient(
+  runtime: GatewayRuntime,
+  options: HostOptions,
+  begin: (telemetry: Telemetry) => void,
+): Promise<void> {
+  const { telemetry, approvals, admin } = runtime;
+  begin(telemetry);
+  if (admin && options.metricsPort !== undefined) telemetry.log.notice("metrics", { url: `${admin.url}/metrics` });
+  approvals.onOpen((challenge) => noteWaiting(runtime, challenge));
+  if (options.reload) process.on("SIGHUP", () => void runtime.reloadPolicies());
+  if (process.stdin.isTTY) {
+    process.stderr.write(
+      "This is a server for an MCP client: it reads JSON-RPC, one message per line. Ctrl-D ends it.\n",
+    );
+  }
+  const stopped = untilSignalled();
+  const unguard = guardAgainstStrays(() => runtime.close());
+  const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxBufferedBytes: MAX_MESSAGE_BYTES };
+  const listener = await listenStdio(runtime.tenantRouter, { limits });
+  await Promise.race([listener.closed, stopped]);
+  await listener.close();
+  await stopInOrder(runtime, { delayMs: 0, callMs: CALL_MS });
+  await closeSharedSandbox();
+  unguard();
+}
+
+/** The line beside the ledger. A call that ran has run: when its line cannot be written, that is logged, not undone. */
+function auditTo(policy: Policy, files: HostFiles, telemetry: Telemetry): (line: AuditSummary) => void {
+  const { file, maxBytes, maxFiles } = policy.logging;
+  const write = auditFile(expand(file ?? join(files.state, "audit.jsonl")), { maxBytes, maxFiles });
+  return (line) => {
+    try {
+      write(line);
+    } catch (error) {
+      telemetry.log.error("audit line not written", { problem: (error as Error).message });
+    }
+  };
+}
+
+function levelOf(options: HostOptions, policy: Policy): Level {
+  if (options.logLevel !== undefined) return options.logLevel as Level;
+  const { level } = policy.logging;
+  return level === "warn" ? "warning" : level;
+}
+
+function expand(path: string): string {
+  return path.startsWith("~/") ? join(homedir(), path.slice(2)) : resolve(path);
+}
+
+function readPolicy(files: HostFiles, client: string | undefined): { text: string; policy: Policy } {
+  requireFile(files.config);
+  requireClosed(files.config);
+  const text = readText(files.config);
+  const loaded = checkHostPolicy(text, files);
+  if (!loaded.ok) throw policyProblemsOf(files.config, loaded.problems);
+  requireClient(loaded.policy, client);
+  return { text, policy: loaded.policy };
+}

@@ -1,0 +1,161 @@
+// Changes of applications, keys, secrets and pins, recorded in this gateway's ledger whoever made them and whenever. The
+// store keeps both the changes and how far this ledger is, so an outage of the ledger or a gateway that was not running
+// loses none; what the store no longer keeps is recorded as missing.
+
+import type { Ledger } from "../ledger/index.js";
+import { type StoreChange, CHANGES_AT_ONCE, type Storage, type Topic } from "../storage/index.js";
+import type { Telemetry } from "../telemetry/index.js";
+
+export interface ChangeRecorderOptions {
+  readonly storage: Pick<Storage, "feed">;
+  readonly ledger: Pick<Ledger, "append">;
+  /** The ledger's origin: how far it is, is kept under this name. */
+  readonly origin: string;
+  readonly telemetry: Pick<Telemetry, "log">;
+  readonly firstPauseMs?: number;
+  /** Between two rounds: with many replicas, each change would otherwise be a write of every one of them. */
+  readonly gatherMs?: number;
+}
+
+export interface ChangeRecorder {
+  /** Why changes wait to be recorded; undefined when none do. */
+  readonly problem: string | undefined;
+  close(): Promise<void>;
+}
+
+/** Part of calls, which are on record themselves, or of connections. */
+const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
+/** Far less than the store keeps: those not on record must not look like missing ones after a restart. */
+const NOTE_EVERY = 1_000;
+const GATHER_MS = 1_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 2_000;
+
+export async function recordChanges(options: ChangeRecorderOptions): Promise<ChangeRecorder> {
+  const recorder = new Recorder(options);
+  const unwatch = await options.storage.feed.watch({
+    change: ({ topic, seq }) => {
+      if (!NOT_ON_RECORD.has(topic) || seq % NOTE_EVERY === 0) recorder.wake();
+    },
+    resync: () => recorder.wake(),
+  });
+  // Those that were made while no gateway was running.
+  recorder.wake();
+  return {
+    get problem() {
+      return recorder.problem;
+    },
+    async close() {
+      unwatch();
+      await recorder.close();
+    },
+  };
+}
+
+class Recorder {
+  readonly #options: ChangeRecorderOptions;
+  #problem: string | undefined;
+  #pauseMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #again = false;
+  #endedAt = Number.NEGATIVE_INFINITY;
+  #closed = false;
+
+  constructor(options: ChangeRecorderOptions) {
+    this.#options = options;
+    this.#pauseMs = options.firstPauseMs ?? FIRST_PAUSE_MS;
+  }
+
+  get problem(): string | undefined {
+    return this.#problem;
+  }
+
+  wake(): void {
+    if (this.#closed || this.#timer !== undefined) return;
+    if (this.#running) {
+      this.#again = true;
+      return;
+    }
+    this.#again = false;
+    const restMs = this.#endedAt + (this.#options.gatherMs ?? GATHER_MS) - performance.now();
+    if (restMs > 0) return this.#later(restMs);
+    this.#running = this.#recordAll().then(
+      () => this.#recovered(),
+      (error: Error) => this.#failed(error),
+    );
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#running;
+    if (this.#timer === undefined && !this.#again) return;
+    clearTimeout(this.#timer);
+    // What waits for its turn is recorded now; where that fails, it is recorded after the next start.
+    if (this.#problem === undefined) await this.#recordAll().catch(() => {});
+  }
+
+  #recovered(): void {
+    this.#running = undefined;
+    if (this.#problem !== undefined) this.#options.telemetry.log.notice("changes recorded again");
+    this.#problem = undefined;
+    this.#pauseMs = this.#options.firstPauseMs ?? FIRST_PAUSE_MS;
+    this.#endedAt = performance.now();
+    if (this.#again) this.wake();
+  }
+
+  #later(ms: number): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.wake();
+    }, ms);
+    this.#timer.unref();
+  }
+
+  #failed({ message }: Error): void {
+    this.#running = undefined;
+    if (this.#problem !== message && !this.#closed) {
+      this.#options.telemetry.log.error("changes not recorded, trying again", { problem: message });
+    }
+    this.#problem = message;
+    if (this.#closed) return;
+    this.#later(this.#pauseMs);
+    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
+  }
+
+  async #recordAll(): Promise<void> {
+    const { storage, ledger, origin } = this.#options;
+    for (let isFull = true; isFull; ) {
+      // Read each time: a store that was restored counts from where it was.
+      const next = (await storage.feed.recordedBy(origin)) + 1;
+      const changes = await storage.feed.kept(next);
+      const [first, last] = [changes[0], changes.at(-1)];
+      if (first === undefined || last === undefined) return;
+      if (first.seq > next) {
+        const detail = { from: next, to: first.seq - 1, reason: "the store no longer keeps them" };
+        await ledger.append({ kind: "admin", actor: "gateway", action: "changes.missing", detail });
+      }
+      const recorded = changes.filter(({ topic }) => !NOT_ON_RECORD.has(topic));
+      await Promise.all(recorded.map((change) => ledger.append(recordOf(change))));
+      // A crash before this line records them a second time, which `detail.seq` shows; it never loses one.
+      await storage.feed.setRecorded(origin, last.seq);
+      isFull = changes.length >= CHANGES_AT_ONCE;
+    }
+  }
+}
+
+function recordOf({ topic, action, app, name, by, seq, at }: StoreChange): Parameters<Ledger["append"]>[0] {
+  const detail = { app, name, seq, at: new Date(at).toISOString() };
+  return { kind: "admin", actor: by, action: `${topic}.${action}`, detail };
+}
+
+export const POLICY_PENDING = "policy change not recorded: the stricter of old and new applies until it is";
+
+/** What waits for the ledger, for the readiness check; it names no application. */
+export function pendingReasons(common: number, ofApplications: number, changes: string | undefined): string[] {
+  const policies = common + ofApplications;
+  return [
+    ...(policies === 0 ? [] : [`${policies} policy changes not recorded: the stricter of old and new applies`]),
+    ...(changes === undefined ? [] : ["changes of applications, keys or secrets not recorded"]),
+  ];
+}

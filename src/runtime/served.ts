@@ -1,0 +1,165 @@
+// What an application serves, for commands that work on it while it runs or not: its tools, its policies, its ledgers.
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { loadPolicy, PolicyInvalid, type PolicySet, type PolicySource, readPolicyFiles } from "../policy/index.js";
+import type { NamedLedger } from "../ledger/index.js";
+import { isJsonObject, type JsonObject } from "../mcp/index.js";
+import { CliError, EXIT } from "../lib/exit.js";
+import { readSnapshot, snapshotApps } from "./tool-snapshots.js";
+import { servedFiles } from "./host/served-policy.js";
+import { HOST_APP } from "./host/starter-policy.js";
+import { knownLedgers } from "./ledgers.js";
+import { hostDirectory, shared } from "./options.js";
+import type { Storage } from "../storage/index.js";
+import { STORE_FILE, statePaths } from "./data-directory.js";
+import { LOCAL_APP } from "./store/local-application.js";
+import { type StoreOptions, withStore } from "./store/open.js";
+import { VERSION } from "./version.js";
+import type { ServedTool } from "./checks.js";
+
+export interface ServedOptions extends StoreOptions {
+  app?: string;
+  /** Files and directories instead of those of the data directory and the application. */
+  policy?: string[];
+  /** A file with an answer of tools/list instead of what was served last. */
+  tools?: string;
+}
+
+/** Options of every command that works on one application. */
+export function withServedOptions(command: Command): Command {
+  return command
+    .option("--app <name>", "the application (default: the only one)")
+    .option(
+      "--policy <path...>",
+      "policy files or directories (default: those of the data directory and the application)",
+    )
+    .option("--tools <file>", "an answer of tools/list (default: the tools that the application served last)")
+    .option("--storage <address>", "sqlite:path or postgres://…, also PORTCULLIS_STORAGE");
+}
+
+export interface Served {
+  readonly app: string;
+  readonly tools: readonly ServedTool[];
+  /** The policy texts that apply to this application. */
+  readonly sources: readonly PolicySource[];
+  /** The ledgers of this data directory. */
+  readonly ledgers: readonly NamedLedger[];
+  /** Throws PolicyInvalid. */
+  load(): PolicySet;
+  /** These rules with what the application decides by beside them, such as a host's policy.yaml. */
+  withChecks(set: PolicySet): PolicySet;
+}
+
+/** Every application that is stored or was served. */
+export async function servedApps(command: Command, options: ServedOptions): Promise<string[]> {
+  const { dir } = statePaths(shared(command).dir);
+  const served = [...snapshotApps(dir), ...hostApps(command)];
+  const apps = knownApps(await storedApplications(command, options, dir), served);
+  return apps.length === 0 ? [LOCAL_APP] : apps;
+}
+
+/** The application `host`, where a host has served beside this data directory. */
+export function hostApps(command: Command): string[] {
+  return snapshotApps(hostDirectory(command)).filter((app) => app === HOST_APP);
+}
+
+interface Stored {
+  readonly app: string;
+  readonly policies: Readonly<Record<string, string>>;
+}
+
+export async function servedBy(command: Command, options: ServedOptions): Promise<Served> {
+  const own = statePaths(shared(command).dir);
+  const inOwn = await storedApplications(command, options, own.dir);
+  const app = chosen(options.app, knownApps(inOwn, snapshotApps(own.dir)), hostApps(command));
+  const isBeside = app === HOST_APP && !snapshotApps(own.dir).includes(app) && hostApps(command).length > 0;
+  const { dir, policyDir } = isBeside ? statePaths(hostDirectory(command)) : own;
+  const stored = isBeside
+    ? await storedApplications(command, { storage: `sqlite:${join(dir, STORE_FILE)}` }, dir)
+    : inOwn;
+  const policies = stored.find((each) => each.app === app)?.policies ?? {};
+  const tools = options.tools === undefined ? await knownTools(dir, app) : toolsIn(options.tools);
+  const sources = options.policy?.length
+    ? await readPolicyFiles(options.policy)
+    : [
+        ...(existsSync(policyDir) ? await readPolicyFiles([policyDir]) : []),
+        ...Object.entries(policies).map(([file, text]): PolicySource => ({ file, text })),
+      ];
+  // A rule for all applications may name a tool that only another one has, and before it served anything it has none.
+  const unknownTools = stored.length > 1 || tools.length === 0 ? "warn" : "refuse";
+  const withChecks = app === HOST_APP ? await hostRules(command, dir) : (set: PolicySet) => set;
+  return {
+    app,
+    tools,
+    sources,
+    ledgers: knownLedgers(command),
+    withChecks,
+    load: () => {
+      if (sources.length > 0) return withChecks(loadPolicy(sources, tools, { unknownTools }));
+      const help = "portcullis serve creates a first policy; --policy names other files";
+      throw new PolicyInvalid([{ file: policyDir, line: 0, column: 0, message: "contains no policy", help }]);
+    },
+  };
+}
+
+/** What a host decides by beside its Cedar policies. The paths and the sandbox are loaded only here. */
+async function hostRules(command: Command, dir: string): Promise<(set: PolicySet) => PolicySet> {
+  const files = servedFiles(dir);
+  if (!existsSync(files.config)) return (set) => set;
+  const { requireHostPolicy } = await import("./host/config/read.js");
+  const { withHostPolicy } = await import("./host/with-policy.js");
+  return (set) => withHostPolicy(set, requireHostPolicy(command, files));
+}
+
+async function storedApplications(command: Command, options: ServedOptions, dir: string): Promise<Stored[]> {
+  const read = async (storage: Storage): Promise<Stored[]> => {
+    const { items } = await storage.applications.list({ limit: 1_000 });
+    return items.map(({ id, document }) => ({ app: id, policies: document.policies ?? {} }));
+  };
+  return withStore(command, options, read, { dir });
+}
+
+/** A host beside the data directory is chosen by its name, or where there is nothing else. */
+function chosen(given: string | undefined, own: readonly string[], hosts: readonly string[]): string {
+  const known = own.length === 0 || given !== undefined ? [...new Set([...own, ...hosts])] : own;
+  if (given !== undefined) {
+    if (known.includes(given) || given === LOCAL_APP) return given;
+    throw new CliError(`unknown application \`${given}\``, EXIT.usage, `known: ${known.join(", ") || "none"}`);
+  }
+  if (known.length <= 1) return known[0] ?? LOCAL_APP;
+  throw new CliError("several applications: name one with --app", EXIT.usage, `known: ${known.join(", ")}`);
+}
+
+function knownApps(stored: readonly Stored[], served: readonly string[]): string[] {
+  return [...new Set([...stored.map(({ app }) => app), ...served])].sort();
+}
+
+/** Nothing where the application has not been served yet. */
+async function knownTools(dir: string, app: string): Promise<readonly ServedTool[]> {
+  const known = readSnapshot(dir, app);
+  if (known) return known;
+  // A data directory that never served anything starts with the demonstration.
+  if (snapshotApps(dir).length > 0 || app !== LOCAL_APP) return [];
+  const [{ demoServer }, { servedTools }] = await Promise.all([import("./demo-tools.js"), import("./served-tools.js")]);
+  return servedTools(demoServer(VERSION).server);
+}
+
+function toolsIn(file: string): ServedTool[] {
+  let parsed: JsonObject;
+  try {
+    parsed = JSON.parse(readFileSync(file, "utf8")) as JsonObject;
+  } catch (error) {
+    throw new CliError(`cannot read the tools in ${file}: ${(error as Error).message}`);
+  }
+  const result = isJsonObject(parsed.result) ? parsed.result : parsed;
+  if (!Array.isArray(result.tools))
+    throw new CliError(`${file} contains no \`tools\``, EXIT.error, "give it an answer of tools/list");
+  const server = typeof parsed.server === "string" ? parsed.server : "local";
+  return result.tools.map((tool) => {
+    const { name, inputSchema, tags, noGuardrailRequired } = tool as unknown as ServedTool;
+    const guarded = typeof noGuardrailRequired === "boolean" ? { noGuardrailRequired } : {};
+    return { name, server, inputSchema, tags: tags ?? [], ...guarded };
+  });
+}

@@ -1,0 +1,159 @@
+// From an entry of an application's document to a connection: references resolved, target and credentials made.
+
+import { join } from "node:path";
+import { deferredUpstream, type ObserveRequest } from "../gateway/index.js";
+import { type ByteBudget, timeShareOf } from "../mcp/index.js";
+import type { ServerSandbox } from "../host/index.js";
+import type { Application, ServerEntry } from "../storage/index.js";
+import { allowanceFor, createDialer, createUpstream, type Upstream, type UpstreamTarget } from "../upstream/index.js";
+import type { GatewayFiles } from "./hidden-files.js";
+import { VERSION } from "./version.js";
+
+/**
+ * Puts secrets and variables where a text refers to them, and says which values those are. Throws with the name of
+ * what is missing.
+ */
+export type ResolveText = (app: string, text: string, onSecret?: (value: string) => void) => Promise<string>;
+
+/** Credentials for a server that wants OAuth. */
+export type OAuthFor = (
+  application: Application,
+  server: string,
+  entry: ServerEntry,
+  user: string | undefined,
+) => NonNullable<Parameters<typeof createUpstream>[0]["credentials"]>;
+
+export interface ServerConnectOptions {
+  readonly resolve: ResolveText;
+  /** Hosts and ranges beyond the public network that the operator named. */
+  readonly allow: readonly string[];
+  readonly oauth?: OAuthFor;
+  /** The gateway's own files: hidden from stdio servers, or shown read-only. */
+  readonly files: () => Promise<GatewayFiles>;
+  /** Directory in which each stdio server has one for what it adds to the home directory. */
+  readonly stores: string;
+  readonly observe: (app: string, server: string, ...request: Parameters<ObserveRequest>) => void;
+  /** For processes that are started by their first call, where their entry does not say. */
+  readonly idleStopMs?: number;
+  /** Charged with the unfinished messages of an application's servers. */
+  readonly budget: (app: string) => ByteBudget;
+}
+
+/** As long as an application is kept open that is not used. */
+const IDLE_STOP_MS = 30 * 60_000;
+
+export function serverConnector(options: ServerConnectOptions) {
+  return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream => {
+    const secrets = new Set<string>();
+    const make = async (): Promise<Upstream> => {
+      const text = (value: string): Promise<string> =>
+        options.resolve(application.id, value, (secret) => secrets.add(secret));
+      const target = await targetOf(entry, text, {
+        ...(await options.files()),
+        store: join(options.stores, encodeURIComponent(application.id), encodeURIComponent(server)),
+      });
+      const headers = await resolved(entry.headers ?? {}, text);
+      const bearer = entry.auth?.type === "bearer" ? await text(entry.auth.token ?? "") : undefined;
+      if (bearer !== undefined) headers.authorization = `Bearer ${bearer}`;
+      const credentials =
+        entry.auth?.type === "oauth" ? options.oauth?.(application, server, entry, user) : { headers: () => headers };
+      return createUpstream({
+        name: server,
+        target,
+        clientInfo: { name: "portcullis", version: VERSION },
+        // Callers are asked through us; what a caller cannot do is refused there.
+        clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
+        ...(credentials ? { credentials } : {}),
+        timeouts: { idleMs: idleMsOf(entry, options.idleStopMs ?? IDLE_STOP_MS) },
+        budget: options.budget(application.id),
+        share: timeShareOf(application.id),
+        // What the operator wrote into the document is what the operator named.
+        dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
+      });
+    };
+    return deferredUpstream(
+      server,
+      make,
+      (text) => without(secrets, text),
+      (...request) => options.observe(application.id, server, ...request),
+    );
+  };
+}
+
+/** Connections to a URL stay: they are cheap, and bring the news of changes. */
+function idleMsOf({ command, start, idleStopMs }: ServerEntry, defaultMs: number): number {
+  if (command === undefined) return 0;
+  return idleStopMs ?? (start === "eager" ? 0 : defaultMs);
+}
+
+/** Fewer letters of a secret give nothing away. */
+const MIN_PART = 4;
+
+/** A server may say on stderr what it was given. */
+function without(secrets: ReadonlySet<string>, text: string): string {
+  let shown = text;
+  // The longest first: one may be part of another.
+  for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {
+    if (secret === "") continue;
+    // Of what was written only the end is kept: it may begin in the middle of one.
+    for (let cut = 1; cut <= secret.length - MIN_PART; cut++) {
+      if (shown.startsWith(secret.slice(cut))) shown = `[secret]${shown.slice(secret.length - cut)}`;
+    }
+    shown = shown.replaceAll(secret, "[secret]");
+  }
+  return shown;
+}
+
+async function resolved(
+  values: Readonly<Record<string, string>>,
+  text: (value: string) => Promise<string>,
+): Promise<Record<string, string>> {
+  const out: Record<string, string> = {};
+  for (const [name, value] of Object.entries(values)) out[name] = await text(value);
+  return out;
+}
+
+async function targetOf(
+  entry: ServerEntry,
+  text: (value: string) => Promise<string>,
+  files: Omit<ServerSandbox, "mode">,
+): Promise<UpstreamTarget> {
+  if (entry.command !== undefined) {
+    return {
+      transport: "stdio",
+      command: await text(entry.command),
+      args: await Promise.all((entry.args ?? []).map(text)),
+      env: await resolved(entry.env ?? {}, text),
+      sandbox: { mode: entry.sandbox ?? "preferred", ...files },
+      ...(entry.cwd === undefined ? {} : { cwd: await text(entry.cwd) }),
+    };
+  }
+  const url = new URL(await text(entry.url ?? ""));
+  const transport = entry.transport ?? byScheme(url.protocol);
+  if (transport === "tcp") return { transport, host: url.hostname, port: Number(url.port) };
+  return { transport, url: url.href };
+}
+
+function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {
+  switch (protocol) {
+    case "ws:":
+    case "wss:":
+      return "websocket";
+    case "tcp:":
+      return "tcp";
+    default:
+      return "http";
+  }
+}
+
+/** A server may be at a private or loopback address, at the port that the operator wrote there. */
+function namedIn(target: UpstreamTarget): string[] {
+  switch (target.transport) {
+    case "stdio":
+      return [];
+    case "tcp":
+      return [`${target.host}:${target.port}`];
+    default:
+      return [allowanceFor(new URL(target.url))];
+  }
+}

@@ -1,0 +1,61 @@
+// What a keyword gets when it is compiled, and the checks on its own shape. A schema with a malformed keyword is
+// refused as a whole: guessing what it meant would be deciding for its author.
+
+import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import { SchemaError } from "../errors.js";
+import type { Matcher } from "../pattern/matcher.js";
+import type { Located } from "../document.js";
+import { type Dialect, escapePointer } from "../documents/index.js";
+import type { KeywordCheck } from "../run.js";
+
+export interface KeywordContext {
+  readonly schema: JsonObject;
+  readonly located: Located;
+  readonly dialect: Dialect;
+  /** The check of a schema inside this one. */
+  check(...path: (string | number)[]): KeywordCheck;
+  /** The check of the schema that a reference points at. */
+  reference(keyword: "$ref" | "$dynamicRef"): KeywordCheck;
+  matcher(source: string, keyword: string): Matcher;
+}
+
+/** A keyword, or a family that has to be read together, becomes a check; undefined when it asks for nothing. */
+export type Keyword = (context: KeywordContext) => KeywordCheck | undefined;
+
+export function malformed(context: KeywordContext, keyword: string, reason: string): SchemaError {
+  return new SchemaError(`${context.located.pointer}/${escapePointer(keyword)}`, reason);
+}
+
+export function count(context: KeywordContext, keyword: string): number | undefined {
+  const value = context.schema[keyword];
+  if (value === undefined) return undefined;
+  if (typeof value === "number" && Number.isInteger(value) && value >= 0) return value;
+  throw malformed(context, keyword, "must be an integer that is not negative");
+}
+
+export function number(context: KeywordContext, keyword: string): number | undefined {
+  const value = context.schema[keyword];
+  if (value === undefined || typeof value === "number") return value;
+  const hint = typeof value === "boolean" ? "; a boolean here is draft-04, name the limit itself" : "";
+  throw malformed(context, keyword, `must be a number${hint}`);
+}
+
+export function names(context: KeywordContext, keyword: string, value: JsonValue | undefined): string[] {
+  if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;
+  throw malformed(context, keyword, "must be an array of property names");
+}
+
+export function namedKeyword(context: KeywordContext, keyword: string): JsonObject | undefined {
+  const value = context.schema[keyword];
+  if (value === undefined || isJsonObject(value)) return value;
+  throw malformed(context, keyword, "must be an object");
+}
+
+export function branches(context: KeywordContext, keyword: string): KeywordCheck[] | undefined {
+  const value = context.schema[keyword];
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value) || value.length === 0) {
+    throw malformed(context, keyword, "must be an array with at least one schema");
+  }
+  return value.map((_, index) => context.check(keyword, index));
+}

@@ -1,0 +1,117 @@
+// Plain words for what a value is and what would be right.
+
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import type { JsonSchema } from "./types.js";
+
+const ARTICLES: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  integer: "an integer",
+  boolean: "true or false",
+  null: "null",
+  array: "an array",
+  object: "an object",
+};
+
+export function typeWords(types: readonly string[]): string {
+  return listWords(types.map((type) => ARTICLES[type] ?? type));
+}
+
+/** What a value is. Never the value itself: words travel to logs, arguments do not. */
+export function jsonKindOf(value: JsonValue): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  switch (typeof value) {
+    case "number":
+      return Number.isInteger(value) ? "an integer" : "a number";
+    case "boolean":
+      return "a boolean";
+    case "string":
+      return value === "" ? "an empty string" : "a string";
+    default:
+      return "an object";
+  }
+}
+
+/** "1-5", "at least 1", "at most 5", "exactly 3"; undefined when nothing is bounded. */
+export function range(min: JsonValue | undefined, max: JsonValue | undefined): string | undefined {
+  const low = typeof min === "number" ? min : undefined;
+  const high = typeof max === "number" ? max : undefined;
+  if (low !== undefined && high !== undefined) return low === high ? `exactly ${low}` : `${low}-${high}`;
+  if (low !== undefined) return `at least ${low}`;
+  return high === undefined ? undefined : `at most ${high}`;
+}
+
+export function numberRange(schema: JsonObject): string | undefined {
+  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum } = schema;
+  const parts = [];
+  if (typeof minimum === "number" && typeof maximum === "number") parts.push(`from ${minimum} to ${maximum}`);
+  else if (typeof minimum === "number") parts.push(`at least ${minimum}`);
+  else if (typeof maximum === "number") parts.push(`at most ${maximum}`);
+  if (typeof exclusiveMinimum === "number") parts.push(`greater than ${exclusiveMinimum}`);
+  if (typeof exclusiveMaximum === "number") parts.push(`less than ${exclusiveMaximum}`);
+  return parts.length === 0 ? undefined : parts.join(", ");
+}
+
+/** What a schema asks for, in a few words. */
+export function valueSummary(schema: JsonSchema | undefined): string | undefined {
+  if (!isJsonObject(schema)) return undefined;
+  if (schema.const !== undefined) return literalText(schema.const);
+  if (Array.isArray(schema.enum)) return `one of ${listWords(schema.enum.slice(0, 8).map(literalText), "or")}`;
+  const types = typeof schema.type === "string" ? [schema.type] : schema.type;
+  if (!Array.isArray(types)) return undefined;
+  const bounds = types.includes("string")
+    ? range(schema.minLength, schema.maxLength)?.concat(" characters")
+    : (numberRange(schema) ?? range(schema.minItems, schema.maxItems)?.concat(" items"));
+  return bounds === undefined ? typeWords(types.map(String)) : `${typeWords(types.map(String))}, ${bounds}`;
+}
+
+export function literalText(value: JsonValue): string {
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+}
+
+export function listWords(items: readonly string[], joint: "or" | "and" = "or"): string {
+  if (items.length < 2) return items.join("");
+  return `${items.slice(0, -1).join(", ")} ${joint} ${items.at(-1)}`;
+}
+
+const MAX_COMPARED = 64;
+const MAX_CANDIDATES = 200;
+
+/** The candidate that was probably meant, if one is near enough. */
+export function nearestKeyword(word: string, candidates: readonly string[]): string | undefined {
+  if (word.length > MAX_COMPARED) return undefined;
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(word.length * 0.4)) + 1;
+  for (const candidate of candidates.slice(0, MAX_CANDIDATES)) {
+    if (candidate.length > MAX_COMPARED) continue;
+    const distance = editDistance(fold(word), fold(candidate));
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** `tickerSymbol`, `ticker-symbol` and `TICKER_SYMBOL` are the same word to whoever typed them. */
+function fold(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_ ]/g, "");
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours. INVARIANT: both words are short. */
+function editDistance(a: string, b: string): number {
+  let before: number[] = [];
+  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const current = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      let cost = Math.min((previous[j] ?? 0) + 1, (current[j - 1] ?? 0) + 1, (previous[j - 1] ?? 0) + same);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        cost = Math.min(cost, (before[j - 2] ?? 0) + 1);
+      current.push(cost);
+    }
+    before = previous;
+    previous = current;
+  }
+  return previous[b.length] ?? 0;
+}

@@ -1,0 +1,201 @@
+// core.filesystem.*: files and folders inside the application's own folders.
+
+import {
+  type Denial,
+  decideBy,
+  decideFsRead,
+  decideFsWrite,
+  executeBy,
+  executeFsRead,
+  executeFsWrite,
+  type DirectoryDecision,
+  hostTools,
+  isDenial,
+  type ListArguments,
+  type MoveArguments,
+  type Policy,
+  type Prepare,
+  prepareDeleteFile,
+  prepareDeleteDirectory,
+  prepareList,
+  prepareMakeDirectory,
+  prepareMove,
+  prepareStat,
+} from "../../host/index.js";
+import type { JsonObject, JsonValue } from "../../mcp/index.js";
+import type { CallContext, Tool } from "../../mcp/server/index.js";
+import { type ToolOwner, ownTool } from "../own-tool.js";
+import { faultOf } from "./fault.js";
+
+interface FileTool {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly input: JsonObject;
+  readonly output: JsonObject;
+  readonly changes: boolean;
+  decide(policy: Policy, args: JsonObject): DirectoryDecision;
+  execute(policy: Policy, args: JsonObject, context: CallContext): Promise<JsonValue>;
+}
+
+const path = {
+  type: "string",
+  minLength: 1,
+  maxLength: 4095,
+  description: "Absolute, or relative to the application's first folder.",
+};
+const type = { enum: ["file", "folder", "link", "other"] };
+const size = { type: "integer", minimum: 0, description: "Bytes; of files only." };
+const modifiedAt = { type: "string", description: "Time of the last change." };
+
+function record(properties: JsonObject, required: string[]): JsonObject {
+  return { type: "object", properties, required, additionalProperties: false };
+}
+
+function fromHost(name: "fs.read" | "fs.write"): Pick<FileTool, "input" | "output" | "description"> {
+  const found = hostTools.find((tool) => tool.name === name);
+  if (found === undefined) throw new TypeError(`the host has no ${name}`);
+  return { input: found.inputSchema, output: found.outputSchema, description: found.description };
+}
+
+/** Arguments were checked against the input schema before they get here. */
+function folderTool<A, R>(prepare: Prepare<A, R>): Pick<FileTool, "decide" | "execute"> {
+  return {
+    decide: (policy, args) => decideBy(prepare, policy, args as A),
+    execute: async (policy, args) => {
+      const result = executeBy(prepare, policy, args as A) as object;
+      if (isDenial(result)) throw faultOf(result);
+      return result as JsonValue;
+    },
+  };
+}
+
+function unwrap<R>(outcome: { ok: true; result: R } | { ok: false; denial: Denial }): R {
+  if (!outcome.ok) throw faultOf(outcome.denial);
+  return outcome.result;
+}
+
+const FILE_TOOLS: readonly FileTool[] = [
+  {
+    name: "core.filesystem.readFile",
+    title: "Read a file",
+    ...fromHost("fs.read"),
+    changes: false,
+    decide: decideFsRead,
+    execute: async (policy, args, { signal, traceId: reqId }) =>
+      unwrap(await executeFsRead(policy, args, { signal, reqId })) as unknown as JsonValue,
+  },
+  {
+    name: "core.filesystem.writeFile",
+    title: "Write a file",
+    ...fromHost("fs.write"),
+    changes: true,
+    decide: decideFsWrite,
+    execute: async (policy, args, { signal, traceId: reqId }) =>
+      unwrap(await executeFsWrite(policy, args, { signal, reqId })) as unknown as JsonValue,
+  },
+  {
+    name: "core.filesystem.listDirectory",
+    title: "List a folder",
+    description: "Lists what is in a folder, by name, without following links.",
+    input: record(
+      {
+        path,
+        limit: { type: "integer", minimum: 1, maximum: 5000, description: "1000 by default." },
+        after: {
+          type: "string",
+          maxLength: 255,
+          description: "Only names behind this one: the last of the page before.",
+        },
+      },
+      ["path"],
+    ),
+    output: record(
+      {
+        entries: {
+          type: "array",
+          items: record({ name: { type: "string" }, type, size, modifiedAt }, ["name", "type", "modifiedAt"]),
+        },
+        truncated: { type: "boolean", description: "There are more behind the last name." },
+      },
+      ["entries", "truncated"],
+    ),
+    changes: false,
+    ...folderTool<ListArguments, unknown>(prepareList),
+  },
+  {
+    name: "core.filesystem.stat",
+    title: "What a path is",
+    description: "Says whether a path is a file or a folder, how large it is and when it was changed.",
+    input: record({ path }, ["path"]),
+    output: record({ type, size, modifiedAt }, ["type", "modifiedAt"]),
+    changes: false,
+    ...folderTool<{ path: string }, unknown>(prepareStat),
+  },
+  {
+    name: "core.filesystem.makeDirectory",
+    title: "Make a folder",
+    description: "Makes one folder inside a write zone; `created` is false when it was there.",
+    input: record({ path }, ["path"]),
+    output: record({ created: { type: "boolean" } }, ["created"]),
+    changes: true,
+    ...folderTool<{ path: string }, unknown>(prepareMakeDirectory),
+  },
+  {
+    name: "core.filesystem.deleteFile",
+    title: "Delete a file",
+    description: "Deletes a file, or a link but not what it leads to, inside a write zone.",
+    input: record({ path }, ["path"]),
+    output: record({}, []),
+    changes: true,
+    ...folderTool<{ path: string }, unknown>(prepareDeleteFile),
+  },
+  {
+    name: "core.filesystem.deleteDirectory",
+    title: "Delete an empty folder",
+    description: "Deletes a folder inside a write zone if it is empty.",
+    input: record({ path }, ["path"]),
+    output: record({}, []),
+    changes: true,
+    ...folderTool<{ path: string }, unknown>(prepareDeleteDirectory),
+  },
+  {
+    name: "core.filesystem.move",
+    title: "Move or rename",
+    description: "Moves a file or folder inside write zones, at once or not at all.",
+    input: record(
+      {
+        from: path,
+        to: path,
+        overwrite: { type: "boolean", description: "May an existing file be replaced? false by default." },
+      },
+      ["from", "to"],
+    ),
+    output: record({ replaced: { type: "boolean" } }, ["replaced"]),
+    changes: true,
+    ...folderTool<MoveArguments, unknown>(prepareMove),
+  },
+];
+
+export function filesystemTools(owner: ToolOwner, policy: Policy): Tool[] {
+  return FILE_TOOLS.map(({ name, title, description, input, output, changes, execute }) =>
+    ownTool(owner, {
+      name,
+      title,
+      description,
+      annotations: {
+        readOnlyHint: !changes,
+        destructiveHint: changes,
+        idempotentHint: !changes,
+        openWorldHint: false,
+      },
+      input,
+      output,
+      handler: async (args: JsonObject, context) => ({ structuredContent: await execute(policy, args, context) }),
+    }),
+  );
+}
+
+export function decideFilesystem(policy: Policy, name: string, args: JsonObject): DirectoryDecision | undefined {
+  return FILE_TOOLS.find((tool) => tool.name === name)?.decide(policy, args);
+}

@@ -1,0 +1,118 @@
+// Which model an application may ask, where, and how much of it.
+
+import {
+  byDefault,
+  flag,
+  integer,
+  type JsonObject,
+  list,
+  object,
+  oneOf,
+  optional,
+  pathText,
+  type ShapeProblem,
+  required,
+  text,
+} from "../../mcp/index.js";
+import { CoreSettingsError } from "../application.js";
+
+export interface LlmSettings {
+  /** Which wire format the provider speaks. Ollama is asked by its OpenAI-compatible door. */
+  readonly provider: "openai" | "anthropic" | "ollama";
+  /** For example `https://api.openai.com/v1`, `https://api.anthropic.com`, `http://127.0.0.1:11434/v1`. */
+  readonly baseUrl: string;
+  /** Usually `${secret:NAME}`; Ollama needs none. */
+  readonly apiKey?: string | undefined;
+  /** Nothing else can be asked; the first is the default. */
+  readonly models: readonly string[];
+  /** False for a server that cannot stream. */
+  readonly streaming: boolean;
+  /** How an OpenAI-compatible server wants to hear about the limit; by default `max_tokens`, and OpenAI's own name for OpenAI. */
+  readonly tokenLimitField?: "max_tokens" | "max_completion_tokens" | undefined;
+  readonly limits: LlmLimits;
+}
+
+export interface LlmLimits {
+  /** One answer, retries included. */
+  readonly timeoutMs: number;
+  readonly maxInputChars: number;
+  readonly maxOutputTokens: number;
+  /** An answer that goes on is cut here, whatever the provider thinks of tokens. */
+  readonly maxOutputChars: number;
+  /** Of the provider's answer on the wire. */
+  readonly maxResponseBytes: number;
+  readonly maxRetries: number;
+  /** The longest pause before a retry; a provider that asks for a longer one is not asked again. */
+  readonly maxRetryDelayMs: number;
+  /** Answers under way at once. */
+  readonly maxConcurrency: number;
+}
+
+const limits = object("bounds of every answer", {
+  timeoutMs: byDefault(integer("one answer, retries included", { min: 100, max: 3_600_000 }), 120_000),
+  maxInputChars: byDefault(integer("characters of all messages", { min: 1, max: 50_000_000 }), 1_000_000),
+  maxOutputTokens: byDefault(integer("tokens of one answer", { min: 1, max: 1_000_000 }), 4_096),
+  maxOutputChars: byDefault(integer("characters of one answer", { min: 1, max: 50_000_000 }), 400_000),
+  maxResponseBytes: byDefault(
+    integer("bytes of an answer on the wire", { min: 1_000, max: 1_000_000_000 }),
+    64_000_000,
+  ),
+  maxRetries: byDefault(integer("tries after the first", { min: 0, max: 10 }), 2),
+  maxRetryDelayMs: byDefault(integer("longest pause before a retry", { min: 1, max: 600_000 }), 10_000),
+  maxConcurrency: byDefault(integer("answers under way at once", { min: 1, max: 10_000 }), 16),
+});
+
+const settings = object("the provider for core.llm", {
+  provider: required(oneOf("which wire format it speaks", ["openai", "anthropic", "ollama"])),
+  baseUrl: required(text("where it is", { min: 1, max: 2_000 })),
+  apiKey: optional(text("write ${secret:NAME}", { min: 1, max: 10_000 })),
+  models: required(
+    list("models that may be asked, the default first", text("a model", { min: 1, max: 200 }), { max: 200 }),
+  ),
+  streaming: byDefault(flag("can it stream"), true),
+  tokenLimitField: optional(oneOf("how it wants to hear about the limit", ["max_tokens", "max_completion_tokens"])),
+  limits: optional(limits),
+});
+
+/** Throws a `CoreSettingsError` that names every problem. */
+export function checkLlmSettings(application: string, document: JsonObject): LlmSettings {
+  const problems: ShapeProblem[] = [];
+  const checked = settings.check(document, ["llm"], problems);
+  if (checked === undefined) {
+    const said = problems.map(({ path, message }) => `${pathText(path)}: ${message}`);
+    throw new CoreSettingsError(application, said.join("; "));
+  }
+  const bounds = checked.limits ?? limits.check({}, [], []);
+  if (bounds === undefined) throw new TypeError("limits without required fields have defaults");
+  const problem = problemOf(checked);
+  if (problem !== undefined) throw new CoreSettingsError(application, problem);
+  return { ...checked, limits: bounds };
+}
+
+function problemOf({ baseUrl, models, provider, apiKey }: Omit<LlmSettings, "limits">): string | undefined {
+  if (models.length === 0) return "llm.models: name at least one model";
+  if (provider === "anthropic" && apiKey === undefined) return "llm.apiKey: is missing; write ${secret:NAME}";
+  if (!URL.canParse(baseUrl)) return "llm.baseUrl: is no URL";
+  const url = new URL(baseUrl);
+  if (url.protocol !== "https:" && url.protocol !== "http:") return "llm.baseUrl: must begin with https:// or http://";
+  if (url.username !== "" || url.password !== "") return "llm.baseUrl: holds a password; put it into llm.apiKey";
+  return undefined;
+}
+
+export interface Usage {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+}
+
+/** What one call cost, for whoever counts. */
+export interface UsageRecord {
+  readonly app: string;
+  readonly agent: string;
+  readonly provider: LlmSettings["provider"];
+  readonly model: string;
+  readonly traceId: string;
+  readonly latencyMs: number;
+  readonly outcome: "ok" | "error" | "cancelled";
+  /** Absent when the provider did not say. */
+  readonly usage?: Usage;
+}

@@ -1,0 +1,99 @@
+// What a server of the handshake revisions asks a client. Every question belongs to exactly one call in flight and
+// is answered by whoever made that call, or it is refused.
+
+import { Fault, isJsonObject, type JsonObject, type Request, type RequestId, wireError } from "../mcp/index.js";
+import type { PendingRequest, PendingContext } from "./pending.js";
+import type { QuestionMethod } from "./types.js";
+
+const METHODS: ReadonlySet<string> = new Set(["sampling/createMessage", "elicitation/create", "roots/list"]);
+const NO_TRACE = "0".repeat(32);
+
+interface Open {
+  readonly owner: PendingRequest;
+  readonly stop: AbortController;
+}
+
+export class UpstreamClientRequests {
+  readonly #around: PendingContext;
+  readonly #send: (text: string) => void;
+  readonly #open = new Map<RequestId, Open>();
+
+  constructor(around: PendingContext, send: (text: string) => void) {
+    this.#around = around;
+    this.#send = send;
+  }
+
+  /** `owner` is undefined when it cannot be told which call the server is asking for. */
+  ask(request: Request, owner: PendingRequest | undefined): void {
+    if (request.method === "ping")
+      return this.#send(`{"jsonrpc":"2.0","id":${JSON.stringify(request.id)},"result":{}}`);
+    const refusal = this.#refusal(request, owner);
+    if (refusal !== undefined) {
+      this.#around.counts.refusedMessages++;
+      return this.#sendError(request.id, refusal);
+    }
+    void this.#pass(request, owner as PendingRequest);
+  }
+
+  /** The server takes its question back. */
+  withdraw(id: unknown): void {
+    if (typeof id === "string" || typeof id === "number") this.#open.get(id)?.stop.abort();
+  }
+
+  /** The call is over: nobody waits for answers to what was asked for it. */
+  endOf(owner: PendingRequest): void {
+    if (owner.questions === 0) return;
+    for (const open of this.#open.values()) if (open.owner === owner) open.stop.abort();
+  }
+
+  #refusal(request: Request, owner: PendingRequest | undefined): Fault | undefined {
+    const { method, id } = request;
+    if (!METHODS.has(method)) return new Fault("MethodNotFound", `\`${method}\` is not a question a client answers`);
+    if (owner === undefined || owner.over) {
+      return new Fault("InvalidRequest", `\`${method}\` belongs to no single call in flight`);
+    }
+    if (owner.call.hooks?.ask === undefined) {
+      return new Fault("MethodNotFound", `whoever made this call does not answer \`${method}\``);
+    }
+    if (this.#open.has(id)) return new Fault("InvalidRequest", `id ${JSON.stringify(id)} is in use`);
+    if (owner.questions >= this.#around.limits.maxQuestions || !owner.counted()) {
+      return new Fault("TooMany", `more than ${this.#around.limits.maxQuestions} questions at once for one call`);
+    }
+    return undefined;
+  }
+
+  async #pass(request: Request, owner: PendingRequest): Promise<void> {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), this.#around.timeouts.questionMs);
+    this.#open.set(request.id, { owner, stop });
+    owner.pause();
+    try {
+      const ask = owner.call.hooks?.ask as NonNullable<NonNullable<typeof owner.call.hooks>["ask"]>;
+      const stopped = new Promise<never>((_, reject) => {
+        stop.signal.addEventListener("abort", () => reject(new Fault("Cancelled", "nobody answered in time")));
+      });
+      const params = isJsonObject(request.params) ? request.params : {};
+      const result = await Promise.race([ask(request.method as QuestionMethod, params, stop.signal), stopped]);
+      this.#sendResult(request.id, result);
+    } catch (error) {
+      const fault = error instanceof Fault ? error : new Fault("InternalError", "the question could not be answered");
+      this.#sendError(request.id, fault);
+    } finally {
+      clearTimeout(timer);
+      this.#open.delete(request.id);
+      owner.resume();
+    }
+  }
+
+  #sendResult(id: RequestId, result: JsonObject): void {
+    this.#send(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${JSON.stringify(result)}}`);
+  }
+
+  /** A server learns the code and one sentence; our own error object is for our callers. */
+  #sendError(id: RequestId, fault: Fault): void {
+    const { code } = wireError(fault, "legacy", NO_TRACE);
+    const given = fault.detail.extra?.wire;
+    const error = isJsonObject(given) ? given : { code, message: fault.message };
+    this.#send(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${JSON.stringify(error)}}`);
+  }
+}
