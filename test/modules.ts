@@ -12,6 +12,7 @@ export interface ModuleRules {
 export const MODULES: Readonly<Record<string, ModuleRules>> = {
   mcp: { pure: true, imports: [] },
   "mcp/transports": { imports: ["mcp"] },
+  "mcp/session": { imports: ["mcp", "mcp/transports"] },
   "mcp/server": { imports: ["mcp", "schema"] },
   "mcp/client": { imports: ["auth/oauth-client", "ledger", "mcp", "mcp/server", "mcp/transports", "policy"] },
   // Open, because a file of one caller's must not load the others' dependencies.
@@ -27,7 +28,7 @@ export const MODULES: Readonly<Record<string, ModuleRules>> = {
   "auth/oauth-client": { imports: ["mcp"] },
   auth: { imports: ["auth/oauth-client", "mcp", "mcp/transports", "policy", "storage"] },
   host: { imports: ["lib", "mcp"] },
-  upstream: { imports: ["host", "mcp", "mcp/transports", "telemetry"] },
+  upstream: { imports: ["host", "mcp", "mcp/session", "mcp/transports", "telemetry"] },
   tools: { imports: ["host", "mcp", "mcp/server", "policy", "storage", "telemetry"] },
   pipeline: { imports: ["auth", "ledger", "mcp", "mcp/server", "policy", "storage", "telemetry"] },
   gateway: {

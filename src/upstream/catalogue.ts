@@ -1,10 +1,9 @@
 // Everything a server offers, all pages of it, within bounds.
 
 import { type Charge, ERRORS, isJsonObject, type JsonObject, parsedBytes } from "../mcp/index.js";
+import { nonsense, tooLarge, serverUnavailable } from "../mcp/session/index.js";
 import type { UpstreamConnection } from "./connection.js";
-import { nonsense, tooLarge, serverUnavailable } from "./faults.js";
-import type { PendingContext } from "./pending.js";
-import type { Catalogue } from "./types.js";
+import type { Catalogue, UpstreamContext } from "./types.js";
 
 interface List {
   readonly method: string;
@@ -24,7 +23,7 @@ const LISTS: readonly List[] = [
 /** What it costs to keep is charged to `charge`, page by page. */
 export async function readCatalogue(
   connection: UpstreamConnection,
-  around: PendingContext,
+  around: UpstreamContext,
   charge: Charge,
 ): Promise<Catalogue> {
   const { revision, serverInfo, capabilities, instructions } = connection.agreement;
@@ -39,7 +38,7 @@ export async function readCatalogue(
 
 async function readList(
   connection: UpstreamConnection,
-  around: PendingContext,
+  around: UpstreamContext,
   list: List,
   charge: Charge,
   until: number,

@@ -2,12 +2,10 @@
 // resources; 2026-07-28 opens a stream and says what it wants to hear.
 
 import { Fault, isJsonObject, type JsonObject } from "../mcp/index.js";
+import { nonsense, cancellation } from "../mcp/session/index.js";
 import { pauseMs } from "./breaker.js";
 import type { UpstreamConnection } from "./connection.js";
-import { nonsense } from "./faults.js";
-import { cancellation } from "./negotiate.js";
-import type { PendingContext } from "./pending.js";
-import type { UpstreamAnswer } from "./types.js";
+import type { UpstreamAnswer, UpstreamContext } from "./types.js";
 
 /** A stream that lived this long was worth opening. */
 const WORTHWHILE_MS = 30_000;
@@ -23,7 +21,7 @@ export interface ChangesEvents {
 
 export class UpstreamChanges {
   readonly #connection: UpstreamConnection;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   readonly #events: ChangesEvents;
   #uris: ReadonlySet<string> = new Set();
   #stop: (() => void) | undefined;
@@ -31,7 +29,7 @@ export class UpstreamChanges {
   #failures = 0;
   #over = false;
 
-  constructor(connection: UpstreamConnection, around: PendingContext, events: ChangesEvents) {
+  constructor(connection: UpstreamConnection, around: UpstreamContext, events: ChangesEvents) {
     this.#connection = connection;
     this.#around = around;
     this.#events = events;

@@ -1,28 +1,32 @@
 // From a target to a connection that has agreed on a revision.
 
 import { Fault } from "../mcp/index.js";
-import type { UpstreamConnection, ConnectionEvents } from "./connection.js";
+import {
+  type ConnectionEvents,
+  serverUnavailable,
+  HttpConnection,
+  PersistentConnection,
+  type PersistentTransport,
+  type SessionTerms,
+} from "../mcp/session/index.js";
+import type { ProcessFacts, UpstreamConnection } from "./connection.js";
 import type { Dialer } from "./dialer.js";
-import { LastWords, serverUnavailable } from "./faults.js";
-import { UpstreamHttpConnection } from "./http/connection.js";
-import { PersistentConnection } from "./persistent/connection.js";
+import { outboundConnector } from "./outbound.js";
+import { LastWords } from "./faults.js";
 import { SseTransport } from "./persistent/sse.js";
 import { StdioTransport } from "./persistent/stdio.js";
 import { TcpTransport } from "./persistent/tcp.js";
 import { WebSocketTransport } from "./persistent/websocket.js";
-import type { PersistentTransport } from "./persistent/transport.js";
-import type { UpstreamTerms } from "./negotiate.js";
-import type { PendingContext } from "./pending.js";
-import type { UpstreamOptions } from "./types.js";
+import type { UpstreamOptions, UpstreamContext } from "./types.js";
 
 interface Opening extends UpstreamConnection {
-  open(terms: UpstreamTerms): Promise<void>;
+  open(terms: SessionTerms): Promise<void>;
 }
 
 export async function connectUpstream(
   options: UpstreamOptions,
-  around: PendingContext,
-  terms: UpstreamTerms,
+  around: UpstreamContext,
+  terms: SessionTerms,
   events: ConnectionEvents,
 ): Promise<UpstreamConnection> {
   const { target } = options;
@@ -42,7 +46,7 @@ export async function connectUpstream(
 /** By the specification's advice on servers that have HTTP+SSE alone. */
 const BEFORE_STREAMABLE: ReadonlySet<unknown> = new Set([400, 404, 405]);
 
-async function opened(connection: Opening, around: PendingContext, terms: UpstreamTerms): Promise<UpstreamConnection> {
+async function opened(connection: Opening, around: UpstreamContext, terms: SessionTerms): Promise<UpstreamConnection> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
@@ -60,18 +64,32 @@ async function opened(connection: Opening, around: PendingContext, terms: Upstre
   }
 }
 
-function prepare(options: UpstreamOptions, around: PendingContext, events: ConnectionEvents): Opening {
+/** A connection to a server that was started here. */
+class ProcessConnection extends PersistentConnection {
+  readonly #stdio: StdioTransport;
+
+  constructor(stdio: StdioTransport, around: UpstreamContext, events: ConnectionEvents) {
+    super(stdio, around, events);
+    this.#stdio = stdio;
+  }
+
+  get process(): ProcessFacts | undefined {
+    return this.#stdio.process;
+  }
+}
+
+function prepare(options: UpstreamOptions, around: UpstreamContext, events: ConnectionEvents): Opening {
   const { target } = options;
   const over = (wire: PersistentTransport): Opening => new PersistentConnection(wire, around, events);
   switch (target.transport) {
     case "stdio":
-      return over(new StdioTransport(target, around));
+      return new ProcessConnection(new StdioTransport(target, around), around, events);
     case "tcp":
       return over(new TcpTransport(target, dialerOf(options), around));
     case "http":
-      return new UpstreamHttpConnection(
+      return new HttpConnection(
         urlOf(target.url, HTTP),
-        dialerOf(options),
+        outboundConnector(dialerOf(options)),
         options.credentials,
         around,
         events,

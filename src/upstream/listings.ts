@@ -3,12 +3,12 @@
 
 import { createHash } from "node:crypto";
 import { Charge, type Fault, nextSlice } from "../mcp/index.js";
+import { serverUnavailable } from "../mcp/session/index.js";
 import { readCatalogue } from "./catalogue.js";
 import type { UpstreamConnection } from "./connection.js";
-import { definitionChanged, serverUnavailable } from "./faults.js";
-import type { PendingContext } from "./pending.js";
+import { definitionChanged } from "./faults.js";
 import { definitionHashOf, definitionsOf, pinKeyOf } from "./pins/definition.js";
-import type { Catalogue, ExpectedDefinition } from "./types.js";
+import type { Catalogue, ExpectedDefinition, UpstreamContext } from "./types.js";
 
 /** Listings in quick succession that cost no pause: servers announce their tools one by one. */
 const FREE_CHANGES = 4;
@@ -35,7 +35,7 @@ export interface ListingsEvents {
 }
 
 export class Listings {
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   readonly #events: ListingsEvents;
   /** The listing that is to be read, is being read or was read. */
   #reading: Promise<Listed> | undefined;
@@ -55,7 +55,7 @@ export class Listings {
   #isOver = false;
   #endedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(around: PendingContext, events: ListingsEvents) {
+  constructor(around: UpstreamContext, events: ListingsEvents) {
     this.#around = around;
     this.#events = events;
   }

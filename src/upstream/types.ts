@@ -1,7 +1,17 @@
 // What the gateway sees of a downstream MCP server: one way to ask, whatever the server speaks and however it is
 // reached. Ids and progress tokens towards the server are made here and never leave this room.
 
-import type { ByteBudget, Fault, JsonObject, JsonValue, TimeShare } from "../mcp/index.js";
+import type { ByteBudget, JsonObject, TimeShare } from "../mcp/index.js";
+import type {
+  Credentials,
+  SessionAnswer,
+  SessionCall,
+  SessionChange,
+  SessionContext,
+  SessionCounts,
+  SessionLimits,
+  SessionTimeouts,
+} from "../mcp/session/index.js";
 import type { ServerProtections, ServerSandbox } from "../host/index.js";
 import type { Dialer } from "./dialer.js";
 
@@ -31,30 +41,7 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-export interface UpstreamCall {
-  readonly method: string;
-  /**
-   * The text of an object with everything that travels in `params` except `_meta`; it goes out as it is.
-   * INVARIANT (the caller's): valid JSON, an object, without a key `_meta`.
-   */
-  readonly params: string;
-  /** The text of an object with the `_meta` entries that travel. Those of the protocol itself are refused. */
-  readonly meta?: string;
-  /** Trace context for `_meta`, where there is one. */
-  readonly trace?: { readonly traceparent?: string; readonly tracestate?: string; readonly baggage?: string };
-  /** What the call is about: tool or prompt name, resource uri. Becomes `Mcp-Name` where the revision has it. */
-  readonly name?: string;
-  /** More HTTP headers for this call, such as `Mcp-Param-*`. Lower-case names. Other transports have none. */
-  readonly headers?: Readonly<Record<string, string>>;
-  /** The text of what this call's client can do. 2026-07-28 alone; sampling, elicitation, roots are absent unless said. */
-  readonly capabilities?: string;
-  /** The level of log messages wanted for this call; 2026-07-28 alone. */
-  readonly logLevel?: string;
-  /** From now to the answer; stands still while a question waits for its answer. 0: the caller keeps the time. */
-  readonly timeoutMs: number;
-  /** Tells when nobody waits any more; the server is then told as well. The gateway's `Cancel` has this shape. */
-  readonly cancel?: Cancellation;
-  readonly hooks?: CallHooks;
+export interface UpstreamCall extends SessionCall {
   /**
    * The definition that the call was decided for. The call then waits until the server's definitions were read on the
    * connection it is sent on, and is sent only when this one is among them. `any`: nothing in particular is expected.
@@ -65,37 +52,6 @@ export interface UpstreamCall {
 export type ExpectedDefinition =
   | { readonly kind: "tool" | "prompt" | "template"; readonly name: string; readonly definition: JsonObject }
   | "any";
-
-export interface Cancellation {
-  readonly fault: Fault | undefined;
-  onAbort(listener: (fault: Fault) => void): void;
-}
-
-/** What may come back before the answer. Without a hook the message is refused or dropped, and counted. */
-export interface CallHooks {
-  /** `params` of the notification without its token: that one is ours, and the caller has its own. */
-  progress?(params: JsonObject): void;
-  log?(params: JsonObject): void;
-  /**
-   * A legacy server asks the client. A Fault that it rejects with is the answer's error, anything else becomes one
-   * that says nothing. `stop` says that nobody waits for the answer any more.
-   */
-  ask?(method: QuestionMethod, params: JsonObject, stop: AbortSignal): Promise<JsonObject>;
-}
-
-export type QuestionMethod = "sampling/createMessage" | "elicitation/create" | "roots/list";
-
-/** `text` is what the server wrote, byte for byte unless a key of the result was there twice; `value` is the same, parsed. */
-export type UpstreamAnswer =
-  | { readonly kind: "result"; readonly text: string; readonly value: JsonObject; readonly values?: number }
-  /** A JSON-RPC error of the server, `text` being that of the error object. */
-  | { readonly kind: "error"; readonly text: string; readonly error: ServerErrorObject };
-
-export interface ServerErrorObject {
-  readonly code: number;
-  readonly message: string;
-  readonly data?: JsonValue;
-}
 
 /** The server's own definitions as it sent them, fields nobody here knows included. None of it is to be trusted. */
 export interface Catalogue {
@@ -109,7 +65,16 @@ export interface Catalogue {
   readonly prompts: readonly JsonObject[];
 }
 
-export type UpstreamChange = "tools" | "resources" | "prompts" | { readonly resource: string };
+export type {
+  CallHooks,
+  Cancellation,
+  Credentials,
+  CredentialsRefused,
+  QuestionMethod,
+  ServerErrorObject,
+} from "../mcp/session/index.js";
+export type UpstreamAnswer = SessionAnswer;
+export type UpstreamChange = SessionChange;
 
 export interface UpstreamHealth {
   readonly state: UpstreamState;
@@ -133,7 +98,7 @@ export interface UpstreamHealth {
   readonly sandbox: ServerProtections | undefined;
 }
 
-export interface UpstreamCounts {
+export interface UpstreamCounts extends SessionCounts {
   calls: number;
   results: number;
   /** JSON-RPC errors: the server is well and says no. */
@@ -143,12 +108,6 @@ export interface UpstreamCounts {
   cancelled: number;
   /** Never sent: circuit open, queue full. */
   refused: number;
-  /** Answers that fit no call under way: late, given twice, or made up. */
-  strayAnswers: number;
-  /** What is no JSON-RPC message. */
-  malformed: number;
-  /** Messages of the server that belong to no call, or that the call has no hook for. */
-  refusedMessages: number;
 }
 
 export type Containment = "cgroup" | "pid-namespace" | "process-group";
@@ -173,27 +132,6 @@ export interface StdioTarget {
   readonly sandbox?: ServerSandbox;
 }
 
-/** What identifies us to the server; one Upstream has one, so calls of different users never share a connection. */
-export interface Credentials {
-  /**
-   * Headers for one request of this method, at the server's address or at another path there. Called for every request, so
-   * it should be quick.
-   */
-  headers(
-    method: "POST" | "GET" | "DELETE",
-    path?: string,
-  ): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
-  /** The server said 401 or 403. True when the request should be tried once more, with new headers. */
-  refused?(challenge: CredentialsRefused): Promise<boolean>;
-}
-
-export interface CredentialsRefused {
-  readonly status: number;
-  readonly wwwAuthenticate: string | undefined;
-  /** `DPoP-Nonce`, for proofs that are made anew. */
-  readonly dpopNonce: string | undefined;
-}
-
 export interface UpstreamOptions {
   readonly name: string;
   readonly target: UpstreamTarget;
@@ -213,50 +151,26 @@ export interface UpstreamOptions {
   readonly share?: TimeShare | undefined;
 }
 
-export interface UpstreamLimits {
-  /** Largest message, either way. */
-  readonly maxMessageBytes: number;
-  readonly maxDepth: number;
-  /** Calls at the server at once. With 1 every message of a legacy stdio server has exactly one owner. */
-  readonly maxInFlight: number;
+export interface UpstreamLimits extends SessionLimits {
   /** Calls waiting for their turn; one more is refused. */
   readonly maxQueued: number;
-  /**
-   * Messages of one call before its answer, within ten seconds; more end it. And as many on one connection that are
-   * no call's; more end the connection.
-   */
-  readonly maxMessagesPerCall: number;
-  /** Questions of one call waiting for their answer. */
-  readonly maxQuestions: number;
-  /** Bytes on their way to a server that does not read. */
-  readonly maxUnsentBytes: number;
-  /** Nonsense (malformed texts, stray answers) on one connection within ten seconds; more end the connection. */
-  readonly maxNonsense: number;
   /** Entries of each kind in the catalogue, pages of each list, and what all pages together cost in memory. */
   readonly maxEntries: number;
   readonly maxPages: number;
   readonly maxCatalogueBytes: number;
   readonly maxWatched: number;
-  /** HTTP: connections kept at most. */
-  readonly connections: number;
-  /** HTTP, older revisions: attempts to pick up a broken stream. */
-  readonly maxResumes: number;
   readonly stderrBytes: number;
   /** Failures in a row that open the circuit. */
   readonly failuresToOpen: number;
 }
 
-export interface UpstreamTimeouts {
-  /** To start, connect and agree on a revision. */
-  readonly startMs: number;
+export interface UpstreamTimeouts extends SessionTimeouts {
   /** How long a server may be silent to `server/discover` before the older handshake is tried as well. */
   readonly discoverMs: number;
   /** For each list of the catalogue. */
   readonly listMs: number;
   /** For all pages of all lists. */
   readonly catalogueMs: number;
-  /** A question of the server to the client. */
-  readonly questionMs: number;
   /** Without a call for so long the server is stopped; 0: never. The next call starts it again. */
   readonly idleMs: number;
   /** stdio: between closing its input and SIGTERM, and between that and SIGKILL. */
@@ -265,4 +179,11 @@ export interface UpstreamTimeouts {
   /** First pause after a failure, doubled up to the longest. */
   readonly backoffMs: number;
   readonly maxBackoffMs: number;
+}
+
+/** What everything about one server has in common. */
+export interface UpstreamContext extends SessionContext {
+  readonly counts: UpstreamCounts;
+  readonly limits: UpstreamLimits;
+  readonly timeouts: UpstreamTimeouts;
 }

@@ -3,17 +3,23 @@
 
 import { createRequire } from "node:module";
 import { type Era, Fault, steadyNow } from "../mcp/index.js";
+import {
+  spoken,
+  asServerFault,
+  neverSent,
+  timedOut,
+  tooMany,
+  serverUnavailable,
+  type SessionTerms,
+} from "../mcp/session/index.js";
 import { Announcements } from "./announcements.js";
 import { Breaker, pauseMs } from "./breaker.js";
 import { UpstreamChanges } from "./changes.js";
 import { connectUpstream } from "./connect.js";
 import type { UpstreamConnection } from "./connection.js";
-import { spoken } from "./dialect.js";
-import { asServerFault, LastWords, neverSent, timedOut, tooMany, serverUnavailable } from "./faults.js";
+import { LastWords } from "./faults.js";
 import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
 import { Listings } from "./listings.js";
-import type { UpstreamTerms } from "./negotiate.js";
-import type { PendingContext } from "./pending.js";
 import { CallSlots } from "./semaphore.js";
 import type {
   Catalogue,
@@ -21,6 +27,7 @@ import type {
   UpstreamAnswer,
   UpstreamCall,
   UpstreamChange,
+  UpstreamContext,
   UpstreamCounts,
   UpstreamHealth,
   UpstreamOptions,
@@ -39,7 +46,7 @@ const EVERYTHING: readonly UpstreamChange[] = ["tools", "resources", "prompts"];
 class ManagedUpstream implements Upstream {
   readonly name: string;
   readonly #options: UpstreamOptions;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   readonly #breaker: Breaker;
   readonly #turns: CallSlots;
   readonly #listeners = new Set<(change: UpstreamChange) => void>();
@@ -374,7 +381,7 @@ class ManagedUpstream implements Upstream {
     if (revision !== undefined && known === undefined) {
       throw new Fault("UnsupportedVersion", `revision \`${revision}\` of server \`${this.name}\` is not one we speak`);
     }
-    const terms: UpstreamTerms = {
+    const terms: SessionTerms = {
       server: this.name,
       clientInfo: this.#options.clientInfo ?? ownInfo(),
       clientCapabilities: this.#options.clientCapabilities ?? {},

@@ -1,7 +1,7 @@
 // Texts out, one a line. What is sent in one turn of the loop goes out in one write.
 
+import type { UnsentLimit } from "../../mcp/session/index.js";
 import type { Writable } from "node:stream";
-import type { UnsentLimit } from "./transport.js";
 
 export class LineWriter {
   readonly #output: Writable;

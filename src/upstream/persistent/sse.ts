@@ -1,21 +1,26 @@
 // HTTP+SSE as servers of 2024-11-05 speak it: everything they say comes on one event stream, whose first event names
 // the address that takes what is said to them.
 
+import {
+  lost,
+  serverUnavailable,
+  HttpClient,
+  type HttpExchange,
+  addHeaders,
+  faultOfError,
+  faultOfStatus,
+  type PersistentTransport,
+  type PersistentTransportEvents,
+} from "../../mcp/session/index.js";
 import type { Dialer } from "../dialer.js";
-import { lost, serverUnavailable } from "../faults.js";
-import { HttpClient } from "../http/client.js";
-import type { HttpExchange } from "../http/exchange.js";
-import { addHeaders } from "../http/headers.js";
-import { faultOfError, faultOfStatus } from "../http/refusals.js";
-import type { PendingContext } from "../pending.js";
-import type { Credentials } from "../types.js";
-import type { PersistentTransport, PersistentTransportEvents } from "./transport.js";
+import { outboundConnector } from "../outbound.js";
+import type { Credentials, UpstreamContext } from "../types.js";
 
 export class SseTransport implements PersistentTransport {
   readonly #url: URL;
   readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   #client: HttpClient | undefined;
   #stream: HttpExchange | undefined;
   #endpoint: string | undefined;
@@ -23,7 +28,7 @@ export class SseTransport implements PersistentTransport {
   #closed = false;
   #events: PersistentTransportEvents | undefined;
 
-  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: PendingContext) {
+  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: UpstreamContext) {
     this.#url = url;
     this.#dialer = dialer;
     this.#credentials = credentials;
@@ -33,7 +38,7 @@ export class SseTransport implements PersistentTransport {
   async open(events: PersistentTransportEvents): Promise<void> {
     const { server } = this.#around;
     this.#events = events;
-    const client = await HttpClient.open(this.#url, this.#dialer, this.#around);
+    const client = await HttpClient.open(this.#url, outboundConnector(this.#dialer), this.#around);
     this.#client = client;
     const headers = ["accept", "text/event-stream"];
     addHeaders(headers, await this.#credentials?.headers("GET"));

@@ -2,26 +2,28 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { readWithin } from "../../mcp/index.js";
+import {
+  serverUnavailable,
+  type PersistentTransport,
+  type PersistentTransportEvents,
+} from "../../mcp/session/index.js";
 import type { ProcessFacts } from "../connection.js";
-import { serverUnavailable } from "../faults.js";
-import type { PendingContext } from "../pending.js";
 import { ServerProcess } from "../process/server-process.js";
-import type { StdioTarget } from "../types.js";
+import type { StdioTarget, UpstreamContext } from "../types.js";
 import { UpstreamLineReader } from "./line-reader.js";
 import { LineWriter } from "./line-writer.js";
-import type { PersistentTransport, PersistentTransportEvents } from "./transport.js";
 
 /** What a server wrote before it ended may still be in the pipe; but a grandchild may hold the pipe open for ever. */
 const LAST_OUTPUT_MS = 200;
 
 export class StdioTransport implements PersistentTransport {
   readonly #target: StdioTarget;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   #server: ServerProcess | undefined;
   #writer: LineWriter | undefined;
   #closed = false;
 
-  constructor(target: StdioTarget, around: PendingContext) {
+  constructor(target: StdioTarget, around: UpstreamContext) {
     this.#target = target;
     this.#around = around;
   }

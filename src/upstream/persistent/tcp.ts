@@ -2,22 +2,25 @@
 
 import type { Socket } from "node:net";
 import { readWithin } from "../../mcp/index.js";
+import {
+  serverUnavailable,
+  type PersistentTransport,
+  type PersistentTransportEvents,
+} from "../../mcp/session/index.js";
 import type { Dialer } from "../dialer.js";
-import { serverUnavailable } from "../faults.js";
-import type { PendingContext } from "../pending.js";
 import { UpstreamLineReader } from "./line-reader.js";
 import { LineWriter } from "./line-writer.js";
-import type { PersistentTransport, PersistentTransportEvents } from "./transport.js";
+import type { UpstreamContext } from "../types.js";
 
 export class TcpTransport implements PersistentTransport {
   readonly #to: { readonly host: string; readonly port: number };
   readonly #dialer: Dialer;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   #socket: Socket | undefined;
   #writer: LineWriter | undefined;
   #closed = false;
 
-  constructor(to: { readonly host: string; readonly port: number }, dialer: Dialer, around: PendingContext) {
+  constructor(to: { readonly host: string; readonly port: number }, dialer: Dialer, around: UpstreamContext) {
     this.#to = to;
     this.#dialer = dialer;
     this.#around = around;

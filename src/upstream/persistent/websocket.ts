@@ -2,12 +2,14 @@
 
 import type { WebSocket } from "ws";
 import { Charge } from "../../mcp/index.js";
+import {
+  serverUnavailable,
+  ByteRate,
+  type PersistentTransport,
+  type PersistentTransportEvents,
+} from "../../mcp/session/index.js";
 import type { Dialer } from "../dialer.js";
-import { serverUnavailable } from "../faults.js";
-import type { PendingContext } from "../pending.js";
-import { ByteRate } from "../rate.js";
-import type { Credentials } from "../types.js";
-import type { PersistentTransport, PersistentTransportEvents } from "./transport.js";
+import type { Credentials, UpstreamContext } from "../types.js";
 
 const SUBPROTOCOL = "mcp";
 const CLOSE_MS = 1_000;
@@ -26,11 +28,11 @@ export class WebSocketTransport implements PersistentTransport {
   readonly #url: URL;
   readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
-  readonly #around: PendingContext;
+  readonly #around: UpstreamContext;
   #ws: WebSocket | undefined;
   #closed = false;
 
-  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: PendingContext) {
+  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: UpstreamContext) {
     this.#url = url;
     this.#dialer = dialer;
     this.#credentials = credentials;

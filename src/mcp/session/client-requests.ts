@@ -1,9 +1,9 @@
 // What a server of the handshake revisions asks a client. Every question belongs to exactly one call in flight and
 // is answered by whoever made that call, or it is refused.
 
-import { Fault, isJsonObject, type JsonObject, type Request, type RequestId, wireError } from "../mcp/index.js";
-import type { PendingRequest, PendingContext } from "./pending.js";
-import type { QuestionMethod } from "./types.js";
+import { Fault, isJsonObject, type JsonObject, type Request, type RequestId, wireError } from "../index.js";
+import type { PendingRequest } from "./pending.js";
+import type { QuestionMethod, SessionContext } from "./types.js";
 
 const METHODS: ReadonlySet<string> = new Set(["sampling/createMessage", "elicitation/create", "roots/list"]);
 const NO_TRACE = "0".repeat(32);
@@ -13,12 +13,12 @@ interface Open {
   readonly stop: AbortController;
 }
 
-export class UpstreamClientRequests {
-  readonly #around: PendingContext;
+export class ClientRequests {
+  readonly #around: SessionContext;
   readonly #send: (text: string) => void;
   readonly #open = new Map<RequestId, Open>();
 
-  constructor(around: PendingContext, send: (text: string) => void) {
+  constructor(around: SessionContext, send: (text: string) => void) {
     this.#around = around;
     this.#send = send;
   }

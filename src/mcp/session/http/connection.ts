@@ -1,16 +1,22 @@
 // A server over Streamable HTTP: every call is a request of its own, answered by JSON or by an event stream. The
 // handshake revisions add a session, a stream for what is nobody's answer, and streams that can be picked up again.
 
-import { Fault } from "../../mcp/index.js";
+import type { buildConnector } from "undici";
+import type { Fault } from "../../index.js";
 import { Calls } from "../calls.js";
-import type { UpstreamConnection, ConnectionEvents } from "../connection.js";
-import { type UpstreamAgreement, type MetaOf, noMeta } from "../dialect.js";
-import type { Dialer } from "../dialer.js";
+import { type SessionAgreement, type MetaOf, noMeta } from "../dialect.js";
 import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
-import { metaFor, negotiateUpstream, type UpstreamTerms } from "../negotiate.js";
-import type { PendingRequest, PendingContext } from "../pending.js";
+import { metaFor, negotiateSession, type SessionTerms } from "../negotiate.js";
+import type { PendingRequest } from "../pending.js";
 import { notificationText, readMessage, requestText } from "../text.js";
-import type { Credentials, UpstreamAnswer, UpstreamCall } from "../types.js";
+import type {
+  ConnectionEvents,
+  Credentials,
+  SessionAnswer,
+  SessionCall,
+  SessionConnection,
+  SessionContext,
+} from "../types.js";
 import { HttpClient } from "./client.js";
 import { HttpExchange } from "./exchange.js";
 import { addCallHeaders, addHeaders } from "./headers.js";
@@ -38,16 +44,16 @@ interface Attempt {
   readonly isSecond: boolean;
 }
 
-export class UpstreamHttpConnection implements UpstreamConnection {
+export class HttpConnection implements SessionConnection {
   readonly #url: URL;
-  readonly #dialer: Dialer;
+  readonly #connect: buildConnector.connector;
   readonly #credentials: Credentials | undefined;
-  readonly #around: PendingContext;
+  readonly #around: SessionContext;
   readonly #events: ConnectionEvents;
   readonly #calls: Calls;
   #client: HttpClient | undefined;
-  #terms: UpstreamTerms | undefined;
-  #agreement: UpstreamAgreement | undefined;
+  #terms: SessionTerms | undefined;
+  #agreement: SessionAgreement | undefined;
   #meta: MetaOf = noMeta;
   #session: Session = NO_SESSION;
   #offeredSession: string | undefined;
@@ -57,13 +63,13 @@ export class UpstreamHttpConnection implements UpstreamConnection {
 
   constructor(
     url: URL,
-    dialer: Dialer,
+    connect: buildConnector.connector,
     credentials: Credentials | undefined,
-    around: PendingContext,
+    around: SessionContext,
     events: ConnectionEvents,
   ) {
     this.#url = url;
-    this.#dialer = dialer;
+    this.#connect = connect;
     this.#credentials = credentials;
     this.#around = around;
     this.#events = events;
@@ -75,15 +81,15 @@ export class UpstreamHttpConnection implements UpstreamConnection {
     });
   }
 
-  get agreement(): UpstreamAgreement {
-    return this.#agreement as UpstreamAgreement;
+  get agreement(): SessionAgreement {
+    return this.#agreement as SessionAgreement;
   }
 
-  async open(terms: UpstreamTerms): Promise<void> {
+  async open(terms: SessionTerms): Promise<void> {
     this.#terms = terms;
     this.#client = await HttpClient.open(
       this.#url,
-      this.#dialer,
+      this.#connect,
       this.#around,
       // Also with a session: not every server that was started again answers 404 to the sessions of before.
       (isByAgreement) => this.#events.disconnected(isByAgreement),
@@ -91,15 +97,15 @@ export class UpstreamHttpConnection implements UpstreamConnection {
     await this.#agree(terms);
   }
 
-  call(call: UpstreamCall): Promise<UpstreamAnswer> {
+  call(call: SessionCall): Promise<SessionAnswer> {
     return this.#begin(this.#calls.begin(call));
   }
 
-  listen(call: UpstreamCall, acknowledged: () => void): Promise<UpstreamAnswer> {
+  listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer> {
     return this.#begin(this.#calls.beginListen(call, acknowledged));
   }
 
-  #begin(pending: PendingRequest): Promise<UpstreamAnswer> {
+  #begin(pending: PendingRequest): Promise<SessionAnswer> {
     if (this.#renewing === undefined) this.#send(pending, this.#attempt());
     else {
       // A new session may be that of another process: the call was checked against what the old one listed.
@@ -124,8 +130,8 @@ export class UpstreamHttpConnection implements UpstreamConnection {
 
   // ---- agreeing on a revision
 
-  async #agree(terms: UpstreamTerms): Promise<void> {
-    const agreement = await negotiateUpstream(
+  async #agree(terms: SessionTerms): Promise<void> {
+    const agreement = await negotiateSession(
       {
         ask: (call, meta, revision) => this.#askFirst(call, { ...FIRST, meta, isModern: revision?.era === "modern" }),
         notify: async (method, agreed) => {
@@ -141,7 +147,7 @@ export class UpstreamHttpConnection implements UpstreamConnection {
     if (agreement.revision.era === "legacy") await this.#openStream();
   }
 
-  async #askFirst(call: UpstreamCall, attempt: Attempt): Promise<UpstreamAnswer> {
+  async #askFirst(call: SessionCall, attempt: Attempt): Promise<SessionAnswer> {
     const pending = this.#calls.begin(call);
     this.#send(pending, attempt);
     const answer = await pending.settled;
@@ -155,7 +161,7 @@ export class UpstreamHttpConnection implements UpstreamConnection {
     return answer;
   }
 
-  #beginSession({ revision }: UpstreamAgreement): void {
+  #beginSession({ revision }: SessionAgreement): void {
     const id = this.#offeredSession;
     this.#calls.mayAsk = revision.serverRequests;
     this.#session = {
@@ -194,8 +200,8 @@ export class UpstreamHttpConnection implements UpstreamConnection {
    */
   #renew(lostSession: Session): Promise<void> {
     if (this.#renewing === undefined && this.#session !== lostSession) return Promise.resolve();
-    const terms = this.#terms as UpstreamTerms;
-    const revision = (this.#agreement as UpstreamAgreement).revision;
+    const terms = this.#terms as SessionTerms;
+    const revision = (this.#agreement as SessionAgreement).revision;
     this.#renewing ??= this.#agree({ ...terms, revision })
       .then(() => this.#events.renewed())
       .finally(() => {

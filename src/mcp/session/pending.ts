@@ -1,30 +1,18 @@
 // One call at a server, from the moment it is sent until there is exactly one end to it: an answer, a failure, the
 // caller's change of mind, or the clock.
 
-import type { ByteBudget, Fault, JsonObject, TimeShare } from "../mcp/index.js";
+import type { Fault, JsonObject } from "../index.js";
 import { nonsense, timedOut } from "./faults.js";
 import { ByteRate } from "./rate.js";
-import type { UpstreamAnswer, UpstreamCall, UpstreamCounts, UpstreamLimits, UpstreamTimeouts } from "./types.js";
-
-/** What everything about one server has in common. */
-export interface PendingContext {
-  readonly server: string;
-  readonly counts: UpstreamCounts;
-  readonly limits: UpstreamLimits;
-  readonly timeouts: UpstreamTimeouts;
-  /** What the server makes us keep of messages that are not complete. */
-  readonly budget: ByteBudget | undefined;
-  /** What reading from the server costs the main thread; absent where there is one application. */
-  readonly share: TimeShare | undefined;
-}
+import type { SessionAnswer, SessionCall, SessionContext } from "./types.js";
 
 /** `gaveUp` says why nobody waits for the answer any more; undefined when it came, or never will. */
 export type OnOver = (pending: PendingRequest, gaveUp: string | undefined) => void;
 
 export class PendingRequest {
   readonly id: number;
-  readonly call: UpstreamCall;
-  readonly settled: Promise<UpstreamAnswer>;
+  readonly call: SessionCall;
+  readonly settled: Promise<SessionAnswer>;
   /** The request may have reached the server. */
   delivered = false;
   over = false;
@@ -32,16 +20,16 @@ export class PendingRequest {
   exchange: { abort(): void } | undefined = undefined;
   /** Questions of the server that wait for their answer. */
   questions = 0;
-  readonly #around: PendingContext;
+  readonly #around: SessionContext;
   readonly #onOver: OnOver;
-  #resolve!: (answer: UpstreamAnswer) => void;
+  #resolve!: (answer: SessionAnswer) => void;
   #reject!: (fault: Fault) => void;
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
   #since = 0;
   #messages: ByteRate | undefined;
 
-  constructor(id: number, call: UpstreamCall, around: PendingContext, onOver: OnOver) {
+  constructor(id: number, call: SessionCall, around: SessionContext, onOver: OnOver) {
     this.id = id;
     this.call = call;
     this.#around = around;
@@ -56,7 +44,7 @@ export class PendingRequest {
     call.cancel?.onAbort((fault) => this.stop(fault));
   }
 
-  answer(answer: UpstreamAnswer): void {
+  answer(answer: SessionAnswer): void {
     if (this.#end(undefined)) this.#resolve(answer);
   }
 

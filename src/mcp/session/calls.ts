@@ -9,17 +9,17 @@ import {
   type Notification,
   type Request,
   type Response,
-} from "../mcp/index.js";
+} from "../index.js";
 import { nonsense, tooLarge, tooMany } from "./faults.js";
-import { type OnOver, PendingRequest, type PendingContext } from "./pending.js";
+import { type OnOver, PendingRequest } from "./pending.js";
 import { PendingTable } from "./pending-table.js";
-import { UpstreamClientRequests } from "./client-requests.js";
+import { ClientRequests } from "./client-requests.js";
 import { ByteRate } from "./rate.js";
 import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooManyValues } from "./text.js";
-import type { UpstreamCall, UpstreamChange } from "./types.js";
+import type { SessionCall, SessionChange, SessionContext } from "./types.js";
 
 export interface CallsEvents {
-  change(change: UpstreamChange): void;
+  change(change: SessionChange): void;
   /** An answer to the server, or our word that nobody waits for a call. */
   send(text: string): void;
   gaveUp(pending: PendingRequest, why: string): void;
@@ -44,7 +44,7 @@ const MADE_FOR_CALLERS: ReadonlySet<string> = new Set([
   "completion/complete",
 ]);
 
-const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
+const LISTS: ReadonlyMap<string, SessionChange> = new Map([
   ["notifications/tools/list_changed", "tools"],
   ["notifications/prompts/list_changed", "prompts"],
   ["notifications/resources/list_changed", "resources"],
@@ -53,9 +53,9 @@ const LISTS: ReadonlyMap<string, UpstreamChange> = new Map([
 export class Calls {
   /** The handshake revisions alone let a server ask. */
   mayAsk = false;
-  readonly #around: PendingContext;
+  readonly #around: SessionContext;
   readonly #events: CallsEvents;
-  readonly #questions: UpstreamClientRequests;
+  readonly #questions: ClientRequests;
   readonly #pending: PendingTable;
   readonly #listens = new Map<number, () => void>();
   readonly #abandoned = new Map<number, number>();
@@ -65,20 +65,20 @@ export class Calls {
   /** Requests in flight that no caller made: lists, above all. */
   #ownRequests = 0;
 
-  constructor(around: PendingContext, events: CallsEvents) {
+  constructor(around: SessionContext, events: CallsEvents) {
     this.#around = around;
     this.#events = events;
     this.#pending = new PendingTable(SLOTS_PER_CALL * around.limits.maxInFlight + SLOTS_OF_OUR_OWN);
     this.#nonsense = new ByteRate(around.limits.maxNonsense);
     this.#unowned = new ByteRate(around.limits.maxMessagesPerCall);
-    this.#questions = new UpstreamClientRequests(around, (text) => events.send(text));
+    this.#questions = new ClientRequests(around, (text) => events.send(text));
   }
 
   get size(): number {
     return this.#pending.size;
   }
 
-  begin(call: UpstreamCall): PendingRequest {
+  begin(call: SessionCall): PendingRequest {
     const id = this.#pending.nextId();
     const pending = new PendingRequest(id ?? 0, call, this.#around, this.#onOver);
     if (id === undefined) pending.fail(tooMany(this.#around.server, "too many requests to it are under way"));
@@ -90,7 +90,7 @@ export class Calls {
   }
 
   /** A request that stays open and is about no call of anybody; `acknowledged` when the server has taken it on. */
-  beginListen(call: UpstreamCall, acknowledged: () => void): PendingRequest {
+  beginListen(call: SessionCall, acknowledged: () => void): PendingRequest {
     const pending = this.begin(call);
     if (!pending.over) this.#listens.set(pending.id, acknowledged);
     return pending;
@@ -202,7 +202,7 @@ export class Calls {
     }
   }
 
-  #onChange(change: UpstreamChange): void {
+  #onChange(change: SessionChange): void {
     this.#countUnowned();
     this.#events.change(change);
   }

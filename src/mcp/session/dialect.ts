@@ -9,8 +9,8 @@ import {
   type Revision,
   REVISIONS,
   revisionNamed,
-} from "../mcp/index.js";
-import type { UpstreamCall } from "./types.js";
+} from "../index.js";
+import type { SessionCall } from "./types.js";
 
 /** The first published revision. Nobody speaks it by choice; servers of its day are still around. */
 const FIRST: Revision = { ...(revisionNamed("2025-03-26") as Revision), name: "2024-11-05" };
@@ -22,7 +22,7 @@ export function spoken(name: unknown): Revision | undefined {
   return SPOKEN.find((revision) => revision.name === name);
 }
 
-export interface UpstreamAgreement {
+export interface SessionAgreement {
   readonly revision: Revision;
   readonly serverInfo: JsonObject | undefined;
   readonly capabilities: JsonObject;
@@ -35,7 +35,7 @@ export interface ClientInfo {
 }
 
 /** The inside of `_meta`, without its braces; empty when there is nothing to say. */
-export type MetaOf = (call: UpstreamCall, id: number) => string;
+export type MetaOf = (call: SessionCall, id: number) => string;
 
 export function modernMeta(clientInfo: ClientInfo): MetaOf {
   const own =
@@ -64,7 +64,7 @@ export const noMeta: MetaOf = () => "";
 
 const PLAIN_TRACE = /^[0-9a-f-]+$/;
 
-function traceInside(trace: NonNullable<UpstreamCall["trace"]>): string {
+function traceInside(trace: NonNullable<SessionCall["trace"]>): string {
   const { traceparent, tracestate, baggage } = trace;
   const isPlain = tracestate === undefined && baggage === undefined && PLAIN_TRACE.test(traceparent ?? "");
   return isPlain ? `"traceparent":"${traceparent}"` : JSON.stringify({ traceparent, tracestate, baggage }).slice(1, -1);

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { HttpExchange, ExchangeSink } from "./exchange.js";
 
-export interface UpstreamStreamOptions {
+export interface FollowOptions {
   open(lastEventId: string | undefined, sink: ExchangeSink): Promise<HttpExchange>;
   message(text: string): void;
   /** The server has answered the first time, one way or the other. */
@@ -20,7 +20,7 @@ const MAX_RETRY_MS = 30_000;
 const WORTHWHILE_MS = 10_000;
 
 /** Resolves when the signal says so, when the server has no such stream, or when it cannot be had any more. */
-export async function follow(options: UpstreamStreamOptions): Promise<void> {
+export async function follow(options: FollowOptions): Promise<void> {
   const { stop, from } = options;
   let last = from?.lastEventId;
   let waitMs = from === undefined ? 0 : (from.retryMs ?? DEFAULT_RETRY_MS);
@@ -41,7 +41,7 @@ export async function follow(options: UpstreamStreamOptions): Promise<void> {
 
 /** Opens the stream and reads it to its end; undefined when it could not be opened. */
 function readOnce(
-  { open, message, opened, stop }: UpstreamStreamOptions,
+  { open, message, opened, stop }: FollowOptions,
   last: string | undefined,
 ): Promise<HttpExchange | undefined> {
   return new Promise((resolve) => {

@@ -1,9 +1,9 @@
 // Finding out what a server speaks: the newest revision is tried by asking `server/discover`; a server that does not
 // know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
 
-import { ERRORS, type Era, Fault, isJsonObject, type JsonObject, META, MODERN, type Revision } from "../mcp/index.js";
+import { ERRORS, type Era, Fault, isJsonObject, type JsonObject, META, MODERN, type Revision } from "../index.js";
 import {
-  type UpstreamAgreement,
+  type SessionAgreement,
   type ClientInfo,
   legacyMeta,
   type MetaOf,
@@ -13,9 +13,9 @@ import {
   spoken,
 } from "./dialect.js";
 import { serverUnavailable } from "./faults.js";
-import type { Cancellation, UpstreamAnswer, UpstreamCall } from "./types.js";
+import type { Cancellation, SessionAnswer, SessionCall } from "./types.js";
 
-export interface UpstreamTerms {
+export interface SessionTerms {
   readonly server: string;
   readonly clientInfo: ClientInfo;
   readonly clientCapabilities: JsonObject;
@@ -29,12 +29,12 @@ export interface UpstreamTerms {
 
 /** A connection before anything was agreed on. */
 export interface NegotiationLink {
-  ask(call: UpstreamCall, meta: MetaOf, revision: Revision | undefined): Promise<UpstreamAnswer>;
-  notify(method: string, agreed: UpstreamAgreement): Promise<void>;
+  ask(call: SessionCall, meta: MetaOf, revision: Revision | undefined): Promise<SessionAnswer>;
+  notify(method: string, agreed: SessionAgreement): Promise<void>;
 }
 
 type Outcome =
-  | { kind: "agreed"; agreement: UpstreamAgreement }
+  | { kind: "agreed"; agreement: SessionAgreement }
   | { kind: "versions"; supported: readonly unknown[] }
   | { kind: "handshake" }
   | { kind: "fatal"; fault: Error };
@@ -43,7 +43,7 @@ export function metaFor(revision: Revision, clientInfo: ClientInfo): MetaOf {
   return revision.era === "modern" ? modernMeta(clientInfo) : legacyMeta;
 }
 
-export async function negotiateUpstream(talk: NegotiationLink, terms: UpstreamTerms): Promise<UpstreamAgreement> {
+export async function negotiateSession(talk: NegotiationLink, terms: SessionTerms): Promise<SessionAgreement> {
   const { revision, era } = terms;
   if (revision?.era === "legacy" || (revision === undefined && era === "legacy")) {
     return initialize(talk, terms, revision ?? newestLegacy());
@@ -74,7 +74,7 @@ function newestLegacy(): Revision {
   return SPOKEN.find((revision) => revision.era === "legacy") as Revision;
 }
 
-async function settle(talk: NegotiationLink, terms: UpstreamTerms, outcome: Outcome): Promise<UpstreamAgreement> {
+async function settle(talk: NegotiationLink, terms: SessionTerms, outcome: Outcome): Promise<SessionAgreement> {
   switch (outcome.kind) {
     case "agreed":
       return outcome.agreement;
@@ -94,14 +94,14 @@ async function settle(talk: NegotiationLink, terms: UpstreamTerms, outcome: Outc
 }
 
 /** Never rejects. */
-function discover(talk: NegotiationLink, terms: UpstreamTerms): { outcome: Promise<Outcome>; stop: () => void } {
+function discover(talk: NegotiationLink, terms: SessionTerms): { outcome: Promise<Outcome>; stop: () => void } {
   const { cancel, stop } = cancellation();
-  const call: UpstreamCall = { method: "server/discover", params: "{}", timeoutMs: terms.startMs, cancel };
+  const call: SessionCall = { method: "server/discover", params: "{}", timeoutMs: terms.startMs, cancel };
   const outcome = talk.ask(call, modernMeta(terms.clientInfo), MODERN).then(readDiscovery, fromFault);
   return { outcome, stop: () => stop(new Fault("Cancelled", "the server speaks an older revision")) };
 }
 
-function readDiscovery(answer: UpstreamAnswer): Outcome {
+function readDiscovery(answer: SessionAnswer): Outcome {
   if (answer.kind === "error") return fromError(answer.error.code, answer.error.data);
   const { value } = answer;
   if (!Array.isArray(value.supportedVersions)) return { kind: "handshake" };
@@ -110,7 +110,7 @@ function readDiscovery(answer: UpstreamAnswer): Outcome {
   return { kind: "agreed", agreement: agreementOf(MODERN, value, meta) };
 }
 
-function agreementOf(revision: Revision, value: JsonObject, info: unknown): UpstreamAgreement {
+function agreementOf(revision: Revision, value: JsonObject, info: unknown): SessionAgreement {
   const serverInfo = isJsonObject(info) ? info : value.serverInfo;
   return {
     revision,
@@ -138,7 +138,7 @@ function fromFault(error: Error): Outcome {
   return older ? { kind: "handshake" } : { kind: "fatal", fault: error };
 }
 
-async function initialize(talk: NegotiationLink, terms: UpstreamTerms, revision: Revision): Promise<UpstreamAgreement> {
+async function initialize(talk: NegotiationLink, terms: SessionTerms, revision: Revision): Promise<SessionAgreement> {
   const params = {
     protocolVersion: revision.name,
     capabilities: terms.clientCapabilities,
@@ -158,7 +158,7 @@ async function initialize(talk: NegotiationLink, terms: UpstreamTerms, revision:
   return agreement;
 }
 
-function unsupported(terms: UpstreamTerms, offered: string): Fault {
+function unsupported(terms: SessionTerms, offered: string): Fault {
   const wanted = terms.revision?.name ?? SPOKEN.map((revision) => revision.name).join(", ");
   return new Fault("UnsupportedVersion", `server \`${terms.server}\` speaks ${offered}; we speak ${wanted}`, {
     extra: { server: terms.server, delivered: false },

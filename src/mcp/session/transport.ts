@@ -1,7 +1,6 @@
 // A connection that all calls share: texts in, texts out, in order. stdio, TCP, WebSocket and the old HTTP+SSE.
 
-import type { Fault } from "../../mcp/index.js";
-import type { ProcessFacts } from "../connection.js";
+import type { Fault } from "../index.js";
 
 export interface PersistentTransport {
   /** Resolves when texts can be sent. Rejects with a Fault. */
@@ -9,7 +8,6 @@ export interface PersistentTransport {
   /** Throws a Fault when the server does not take what we send, or is gone. */
   send(text: string): void;
   close(): Promise<void>;
-  readonly process?: ProcessFacts;
 }
 
 export interface PersistentTransportEvents {

@@ -1,6 +1,6 @@
 // What an HTTP status without a JSON-RPC answer means.
 
-import { Fault } from "../../mcp/index.js";
+import { Fault } from "../../index.js";
 import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
 import { type HttpExchange, OverLimit } from "./exchange.js";
 

@@ -1,25 +1,24 @@
 // A server on a connection that all calls share.
 
-import { Calls } from "../calls.js";
-import type { UpstreamConnection, ConnectionEvents, ProcessFacts } from "../connection.js";
-import { type UpstreamAgreement, type MetaOf, noMeta } from "../dialect.js";
-import { asServerFault, lost, tooLarge, serverUnavailable } from "../faults.js";
-import { metaFor, negotiateUpstream, type UpstreamTerms } from "../negotiate.js";
-import type { PendingRequest, PendingContext } from "../pending.js";
-import { notificationText, requestText } from "../text.js";
-import type { UpstreamAnswer, UpstreamCall } from "../types.js";
+import { Calls } from "./calls.js";
+import { type SessionAgreement, type MetaOf, noMeta } from "./dialect.js";
+import { asServerFault, lost, tooLarge, serverUnavailable } from "./faults.js";
+import { metaFor, negotiateSession, type SessionTerms } from "./negotiate.js";
+import type { PendingRequest } from "./pending.js";
+import { notificationText, requestText } from "./text.js";
 import type { PersistentTransport } from "./transport.js";
+import type { ConnectionEvents, SessionAnswer, SessionCall, SessionConnection, SessionContext } from "./types.js";
 
-export class PersistentConnection implements UpstreamConnection {
+export class PersistentConnection implements SessionConnection {
   readonly #wire: PersistentTransport;
-  readonly #around: PendingContext;
+  readonly #around: SessionContext;
   readonly #events: ConnectionEvents;
   readonly #calls: Calls;
   #meta: MetaOf = noMeta;
-  #agreement: UpstreamAgreement | undefined;
+  #agreement: SessionAgreement | undefined;
   #gone: string | undefined;
 
-  constructor(wire: PersistentTransport, around: PendingContext, events: ConnectionEvents) {
+  constructor(wire: PersistentTransport, around: SessionContext, events: ConnectionEvents) {
     this.#wire = wire;
     this.#around = around;
     this.#events = events;
@@ -31,21 +30,18 @@ export class PersistentConnection implements UpstreamConnection {
     });
   }
 
-  get agreement(): UpstreamAgreement {
-    return this.#agreement as UpstreamAgreement;
-  }
-  get process(): ProcessFacts | undefined {
-    return this.#wire.process;
+  get agreement(): SessionAgreement {
+    return this.#agreement as SessionAgreement;
   }
 
-  async open(terms: UpstreamTerms): Promise<void> {
+  async open(terms: SessionTerms): Promise<void> {
     await this.#wire.open({
       message: (text) => this.#calls.receive(text),
       malformed: (why) => this.#calls.malformed(why),
       oversized: (hint) => this.#calls.oversized(hint, () => this.#oversized()),
       closed: (why) => this.#lose(why),
     });
-    this.#agreement = await negotiateUpstream(
+    this.#agreement = await negotiateSession(
       {
         ask: (call, meta) => this.#ask(this.#calls.begin(call), meta),
         notify: async (method, agreed) => {
@@ -59,11 +55,11 @@ export class PersistentConnection implements UpstreamConnection {
     this.#meta = metaFor(this.#agreement.revision, terms.clientInfo);
   }
 
-  call(call: UpstreamCall): Promise<UpstreamAnswer> {
+  call(call: SessionCall): Promise<SessionAnswer> {
     return this.#ask(this.#calls.begin(call), this.#meta);
   }
 
-  listen(call: UpstreamCall, acknowledged: () => void): Promise<UpstreamAnswer> {
+  listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer> {
     return this.#ask(this.#calls.beginListen(call, acknowledged), this.#meta);
   }
 
@@ -73,7 +69,7 @@ export class PersistentConnection implements UpstreamConnection {
     await this.#wire.close();
   }
 
-  #ask(pending: PendingRequest, meta: MetaOf): Promise<UpstreamAnswer> {
+  #ask(pending: PendingRequest, meta: MetaOf): Promise<SessionAnswer> {
     if (pending.over) return pending.settled;
     const { call } = pending;
     const { server, limits } = this.#around;

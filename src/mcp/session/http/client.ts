@@ -1,11 +1,9 @@
-// Requests to one address over the dialer's connections.
+// Requests to one address.
 
-import type { Pool } from "undici";
-import { ByteBudget, type TimeShare } from "../../mcp/index.js";
-import { loadPool } from "../../mcp/transports/index.js";
-import type { Dialer } from "../dialer.js";
-import { outboundConnector } from "../outbound.js";
-import type { PendingContext } from "../pending.js";
+import type { buildConnector, Pool } from "undici";
+import { ByteBudget, type TimeShare } from "../../index.js";
+import { loadPool } from "../../transports/index.js";
+import type { SessionContext } from "../types.js";
 import { HttpExchange, type ExchangeSink } from "./exchange.js";
 
 /** A server that does not even take a notification keeps one connection busy for so long. */
@@ -34,8 +32,8 @@ export class HttpClient {
   /** `onDisconnected` when a connection was broken, or the last one has ended as both sides expect it to. */
   static async open(
     url: URL,
-    dialer: Dialer,
-    around: PendingContext,
+    connect: buildConnector.connector,
+    around: SessionContext,
     onDisconnected: (isByAgreement: boolean) => void = () => {},
   ): Promise<HttpClient> {
     const UndiciPool = loadPool();
@@ -45,7 +43,7 @@ export class HttpClient {
       // Whoever calls keeps the time, and a quiet event stream is no failure.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: outboundConnector(dialer),
+      connect,
     });
     let open = 0;
     pool.on("connect", () => open++);
@@ -57,7 +55,7 @@ export class HttpClient {
     return new HttpClient(url, pool, around);
   }
 
-  private constructor(url: URL, pool: Pool, { limits, budget, share }: PendingContext) {
+  private constructor(url: URL, pool: Pool, { limits, budget, share }: SessionContext) {
     this.url = url;
     this.#path = url.pathname + url.search;
     this.#pool = pool;

@@ -1,13 +1,13 @@
 // What stands in the head of a request, as undici likes it: names and values in one flat list.
 
-import { MODERN } from "../../mcp/index.js";
-import type { UpstreamCall } from "../types.js";
+import { MODERN } from "../../index.js";
+import type { SessionCall } from "../types.js";
 
 const PLAIN = /^[\x20-\x7e]+$/;
 const ENCODED = /^=\?base64\?.*\?=$/;
 
 /** A value as it may stand on the wire: itself when it is plain, otherwise its UTF-8 bytes in base64. */
-export function upstreamHeaderValue(value: string): string {
+export function headerValueOf(value: string): string {
   if (PLAIN.test(value) && value === value.trim() && !ENCODED.test(value)) return value;
   return `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
 }
@@ -39,12 +39,12 @@ export function addHeaders(list: string[], headers: Readonly<Record<string, stri
   for (const name in headers) list.push(name, headers[name] as string);
 }
 
-export function addCallHeaders(list: string[], call: UpstreamCall, isModern: boolean): void {
+export function addCallHeaders(list: string[], call: SessionCall, isModern: boolean): void {
   if (isModern) {
     list.push("mcp-protocol-version", MODERN.name, "mcp-method", call.method);
-    if (call.name !== undefined) list.push("mcp-name", upstreamHeaderValue(call.name));
+    if (call.name !== undefined) list.push("mcp-name", headerValueOf(call.name));
   }
   for (const name in call.headers) {
-    if (!RESERVED.has(name.toLowerCase())) list.push(name, upstreamHeaderValue(call.headers[name] as string));
+    if (!RESERVED.has(name.toLowerCase())) list.push(name, headerValueOf(call.headers[name] as string));
   }
 }

@@ -3,8 +3,8 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import { type ByteBudget, type Pausable, readWithin, type TimeShare } from "../../mcp/index.js";
-import { ByteStore, SseReader } from "../../mcp/transports/index.js";
+import { type ByteBudget, type Pausable, readWithin, type TimeShare } from "../../index.js";
+import { ByteStore, SseReader } from "../../transports/index.js";
 
 /** INVARIANT: `done` is called exactly once, unless the exchange was aborted by us. */
 export interface ExchangeSink {

@@ -1,0 +1,14 @@
+// One session with one MCP server: correlation of requests and answers, negotiation, both eras, every transport.
+
+export { type ClientInfo, type SessionAgreement, spoken } from "./dialect.js";
+export * from "./faults.js";
+export { HttpClient } from "./http/client.js";
+export { HttpConnection } from "./http/connection.js";
+export type { HttpExchange } from "./http/exchange.js";
+export { addHeaders } from "./http/headers.js";
+export { faultOfError, faultOfStatus } from "./http/refusals.js";
+export { cancellation, type SessionTerms } from "./negotiate.js";
+export { PersistentConnection } from "./persistent.js";
+export { ByteRate } from "./rate.js";
+export type { PersistentTransport, PersistentTransportEvents, UnsentLimit } from "./transport.js";
+export * from "./types.js";
