@@ -268,6 +268,33 @@ export default server;
     await expect.poll(() => overTcp(tcp, { ...CALL, auth }), { timeout: 10_000 }).toContain("UNAUTHENTICATED");
   });
 
+  it("serves no caller without a credential at any of its workers, nor after the last key was revoked", async () => {
+    const serving = await start(module(), "--host", "0.0.0.0", "--tcp-port", "0", "--ws-port", "0", "--workers", "2");
+    const [, tcp, ws] = serving.urls as [string, string, string];
+    const here = { ...serving, url: serving.url.replace("0.0.0.0", "127.0.0.1") };
+    // Connections are not kept, so the workers take turns.
+    const refused = async (auth?: object): Promise<void> => {
+      for (let i = 0; i < 6; i++) {
+        expect((await call(here, { connection: "close" }, "math.add")).status).toBe(401);
+        expect(await overTcp(tcp, { ...CALL, auth })).toContain("UNAUTHENTICATED");
+        expect(await overWebSocket(ws, { ...CALL, auth })).toContain("UNAUTHENTICATED");
+      }
+    };
+    await refused();
+    const { token, id } = addKey();
+    const auth = { type: "bearer", token };
+    await refused();
+    expect(await hasRun()).toBe(false);
+    await expect.poll(() => overTcp(tcp, { ...CALL, auth }), { timeout: 10_000 }).toContain('"3"');
+    expect(cli("key", "revoke", id).code).toBe(0);
+    await expect
+      .poll(async () => (await Promise.all(Array.from({ length: 6 }, () => overTcp(tcp, { ...CALL, auth })))).join(), {
+        timeout: 10_000,
+      })
+      .not.toContain('"3"');
+    await refused(auth);
+  });
+
   it("is not reached with keys of other applications, and ends local access with the first key", async () => {
     const serving = await start(module(), "--tcp-port", "0");
     expect((await call(serving, {}, "math.add")).status).toBe(200);
