@@ -16,6 +16,7 @@ import { type NonceUse, SignIn } from "./sign-in.js";
 import { followToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
+import { registrationRoute, type RegistrationRoutes } from "./registrations.js";
 import {
   MAX_REFUSED,
   type ProcessReport,
@@ -45,6 +46,8 @@ export interface AdminOptions {
   approver?: { name?: string; groups?: readonly string[] };
   /** Whose key this is, where approvers have keys of their own. */
   approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
+  /** Registrations of applications, for keys with `admin.read` and `admin.write`. */
+  registrations?: RegistrationRoutes | undefined;
   /** Where used sign-in codes are kept; without it there are no sign-in links. */
   nonces?: NonceUse;
   policyFiles?: () => readonly string[];
@@ -132,7 +135,7 @@ type Handler = (
 ) => void | Promise<void>;
 
 interface Route {
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly isOpen?: true;
   /** Shows nothing by itself, so a link on a page of another origin may lead to it. */
   readonly isPage?: true;
@@ -172,7 +175,7 @@ class Admin {
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const traceId = traceIdFrom(request.headers.traceparent);
     try {
-      const route = this.#route(request.url ?? "");
+      const route = this.#route(request.url ?? "", request.method);
       this.#guard.checkSource(request, route?.isPage);
       if (!route) throw new Fault("ResourceNotFound", "the admin port has nothing at this path");
       if (request.method !== route.method) {
@@ -196,8 +199,10 @@ class Admin {
     return this.#operator;
   }
 
-  #route(url: string): Route | undefined {
+  #route(url: string, method: string | undefined): Route | undefined {
     const path = url.split("?", 1)[0] as string;
+    const registration = this.#registrationRoute(path, method);
+    if (registration) return registration;
     switch (path) {
       case "/metrics":
         return { method: "GET", isOpen: true, run: (request, response) => this.#metrics(request, response) };
@@ -237,6 +242,27 @@ class Admin {
     return {
       method: "POST",
       run: (request, response, traceId, by) => this.#answer(id, verdict, request, response, traceId, by),
+    };
+  }
+
+  /** Checks its own credential: a key with `admin.read` or `admin.write`. */
+  #registrationRoute(path: string, method: string | undefined): Route | undefined {
+    const { registrations } = this.#options;
+    const route = registrations && registrationRoute(path, method);
+    if (!route) return undefined;
+    const { maxBodyBytes } = this.#limits;
+    return {
+      method: route.method,
+      isOpen: true,
+      run: (request, response, traceId) =>
+        route.run(registrations, {
+          request,
+          response,
+          traceId,
+          maxBodyBytes,
+          checkOperator: () => this.#guard.checkCredential(request),
+          authenticated: () => this.#authenticated(request, response),
+        }),
     };
   }
 

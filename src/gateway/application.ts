@@ -12,7 +12,7 @@ import {
 } from "../policy/index.js";
 import { Fault } from "../mcp/index.js";
 import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
-import type { Tool } from "../mcp/server/index.js";
+import type { Tool, ToolDefinition } from "../mcp/server/index.js";
 import { callInside, askClient, Lists, Refusals, relayedBy, type Gateway } from "../pipeline/index.js";
 import { Endpoint } from "./endpoint.js";
 import { toolSummaries } from "./gateway.js";
@@ -90,6 +90,14 @@ export class ServedApplication {
     let count = 0;
     for (const tool of this.#catalogue.tools.values()) if (relayedBy(tool)?.server === server) count++;
     return count;
+  }
+
+  /** Every tool that callers may be permitted, with its server where it is not one of the gateway's own. */
+  get registeredTools(): { readonly definition: ToolDefinition; readonly server: string | undefined }[] {
+    return [...this.#catalogue.tools.values()].map((tool) => ({
+      definition: tool.definition,
+      server: relayedBy(tool)?.server,
+    }));
   }
 
   /** What a server offers and callers do not see, with the reason. */
@@ -194,14 +202,17 @@ export class ServedApplication {
 
   async #connect({ servers = {} }: ApplicationDocument): Promise<void> {
     const wanted = Object.entries(servers).filter(([, entry]) => entry.disabled !== true);
-    const isAlone = wanted.length === 1 && Object.keys(this.#application.document.routes ?? {}).length === 0;
+    // A server that a key registered changes no name of the operator's, and never has bare names.
+    const ofOperator = wanted.filter(([, entry]) => entry.registeredBy === undefined);
+    const isOnly = ofOperator.length === 1 && Object.keys(this.#application.document.routes ?? {}).length === 0;
+    const isAloneWith = (entry: ServerEntry): boolean => isOnly && entry.registeredBy === undefined;
     for (const [server, link] of this.#links) {
       const entry = servers[server];
-      const stays = entry && entry.disabled !== true && same(entry, link.entry) && isAlone === link.isAlone;
+      const stays = entry && entry.disabled !== true && same(entry, link.entry) && isAloneWith(entry) === link.isAlone;
       if (!stays) await this.#disconnect(server);
     }
     const fresh = wanted.filter(([server]) => !this.#links.has(server));
-    const opening = fresh.map(([server, entry]) => this.#open(server, entry, isAlone).open());
+    const opening = fresh.map(([server, entry]) => this.#open(server, entry, isAloneWith(entry)).open());
     // Routes and terms may have changed for those that stay.
     for (const [, link] of this.#links) if (!fresh.some(([server]) => server === link.server)) void link.reread();
     await Promise.race([

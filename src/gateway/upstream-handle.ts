@@ -42,6 +42,7 @@ export class UpstreamHandle implements RelayUpstream {
   readonly namespace: Namespace;
   readonly suspended: SuspendedCalls;
   readonly isAlone: boolean;
+  readonly isRegistered: boolean;
   readonly remote: RemoteCalls | undefined;
   readonly cache: ResourceCache;
   readonly forwards: Forwards;
@@ -70,6 +71,7 @@ export class UpstreamHandle implements RelayUpstream {
     this.suspended = suspended;
     this.remote = services.remote;
     this.isAlone = isAlone;
+    this.isRegistered = entry.registeredBy !== undefined;
     this.cache = new ResourceCache(entry.resourceTtlMs ?? 0, Date.now, services.budget);
     this.forwards = matcher(entry.forward ?? []);
     this.#services = services;

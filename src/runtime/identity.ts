@@ -18,6 +18,7 @@ import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js
 import { CliError, EXIT } from "../lib/exit.js";
 import { clientDocumentRoute } from "./oauth/identity.js";
 import { isGranted, LocalAccess } from "./local-access.js";
+import { registrarOf } from "./registrations.js";
 import type { IdentityHere, IdentityParts } from "./start.js";
 
 export interface IdentityOptions {
@@ -75,6 +76,7 @@ export function keysOrLocal(options: IdentityOptions) {
         const credential = token === "" ? undefined : await ring.find(token);
         return credential && approverOf(credential);
       },
+      registrarFor: (token) => registrarOf(ring, token),
       close: async () => {
         await outbound?.close();
         access?.close();

@@ -4,8 +4,15 @@ import { join } from "node:path";
 import { deferredUpstream, type ObserveRequest } from "../gateway/index.js";
 import { type ByteBudget, timeShareOf } from "../mcp/index.js";
 import type { ServerSandbox } from "../host/index.js";
-import type { Application, ServerEntry } from "../storage/index.js";
-import { allowanceFor, createDialer, createUpstream, type Upstream, type UpstreamTarget } from "../upstream/index.js";
+import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
+import {
+  allowanceFor,
+  createDialer,
+  createUpstream,
+  type DialTarget,
+  type Upstream,
+  type UpstreamTarget,
+} from "../upstream/index.js";
 import type { GatewayFiles } from "./hidden-files.js";
 import { VERSION } from "./version.js";
 
@@ -67,8 +74,13 @@ export function serverConnector(options: ServerConnectOptions) {
         timeouts: { idleMs: idleMsOf(entry, options.idleStopMs ?? IDLE_STOP_MS) },
         budget: options.budget(application.id),
         share: timeShareOf(application.id),
-        // What the operator wrote into the document is what the operator named.
-        dialer: createDialer({ allow: [...options.allow, ...namedIn(target)] }),
+        // What the operator wrote into the document is what the operator named; what a key registered is not.
+        dialer: createDialer({
+          allow: [
+            ...options.allow,
+            ...(entry.registeredBy === undefined ? namedIn(target) : namedByOperator(application.document)),
+          ],
+        }),
       });
     };
     return deferredUpstream(
@@ -144,6 +156,20 @@ function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {
     default:
       return "http";
   }
+}
+
+/** Hosts and ports of the servers that the operator wrote into a document; those behind references are not known here. */
+export function namedByOperator({ servers = {} }: ApplicationDocument): string[] {
+  return Object.values(servers).flatMap(({ url, registeredBy }) =>
+    url === undefined || registeredBy !== undefined || !URL.canParse(url) ? [] : [allowanceFor(new URL(url))],
+  );
+}
+
+/** Where the connection to a server goes that has a URL without references. */
+export function dialTargetOf({ url = "" }: ServerEntry): DialTarget {
+  const { hostname, port, protocol } = new URL(url);
+  const tls = protocol === "https:" || protocol === "wss:";
+  return { host: hostname, port: Number(port) || (tls ? 443 : 80), tls };
 }
 
 /** A server may be at a private or loopback address, at the port that the operator wrote there. */

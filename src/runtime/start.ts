@@ -1,7 +1,7 @@
 // A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
 
 import { join, resolve as resolvePath } from "node:path";
-import { type AdminListener, startAdmin, startWebhook } from "../admin/index.js";
+import { type AdminListener, type Registrar, startAdmin, startWebhook } from "../admin/index.js";
 import {
   type Approvals,
   type CheckFile,
@@ -59,6 +59,7 @@ import { pinKeeper } from "./pins.js";
 import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
 import { referenceResolver } from "./references.js";
 import { type RetentionOptions, startRetention } from "./retention.js";
+import { registrationsOf } from "./registrations.js";
 import { replicaName } from "./replica-name.js";
 import { serverFacts, ServerMetrics } from "./server-facts.js";
 import { loadToolModules } from "./tool-modules.js";
@@ -146,6 +147,8 @@ export interface IdentityHere {
   readonly open?: NonNullable<TenantRouterOptions["open"]>;
   /** Whose key this is, when it is an approver's. */
   readonly approverFor?: NonNullable<Parameters<typeof startAdmin>[0]["approverFor"]>;
+  /** Whose key this is, when it may read or change registrations of its application. */
+  readonly registrarFor?: (token: string) => Promise<Registrar | undefined>;
   close(): Promise<void>;
 }
 
@@ -437,6 +440,10 @@ async function open(
           ? {}
           : { allowedHosts: [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")] }),
         ...(who.approverFor ? { approverFor: who.approverFor } : {}),
+        registrations: who.registrarFor && {
+          registrarFor: who.registrarFor,
+          registrations: registrationsOf({ storage, applications, ledger, allow }),
+        },
         policyFiles: () => watcher.files,
         servers: () => serverFacts(applications, replica),
         refused: () => applications.refused,

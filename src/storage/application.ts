@@ -87,6 +87,11 @@ export interface ServerEntry {
   /** Changes of its definitions that are accepted in advance. */
   readonly pinRules?: readonly PinRule[] | undefined;
   readonly disabled?: boolean | undefined;
+  /**
+   * The key that registered it through the admin API. Such a server reaches private addresses only where the operator
+   * named them, and always has its name as prefix. An operator removes this field to take the entry over.
+   */
+  readonly registeredBy?: string | undefined;
 }
 
 export interface PinRule {
@@ -275,6 +280,9 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   pin: optional(oneOf("what happens to new definitions", ["first", "always-ask", "off"])),
   pinRules: optional(list("changes that are accepted in advance", pinRule, { max: 100 })),
   disabled: optional(flag("known, but not connected")),
+  registeredBy: optional(
+    line("the key that registered it through the admin API; remove it to take the entry over", 128),
+  ),
 });
 
 const rate: Shape<RateEntry> = object("a limit", {
@@ -456,6 +464,12 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): ShapePr
   const problems: ShapeProblem[] = foreign
     .filter((field) => entry[field] !== undefined)
     .map((field) => ({ path: [...path, field], message: `belongs to a server with \`${needs}\``, atKey: true }));
+  if (entry.registeredBy !== undefined && entry.command !== undefined) {
+    problems.push({ path: [...path, "command"], message: "a server that a key registered cannot start a program" });
+  }
+  if (entry.registeredBy !== undefined && entry.prefix !== undefined) {
+    problems.push({ path: [...path, "prefix"], message: "a server that a key registered has its name as prefix" });
+  }
   if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
     problems.push({ path: [...path, "auth"], message: "field `token` is missing" });
   }

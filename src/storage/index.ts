@@ -10,6 +10,7 @@ export {
   type GuardrailEntry,
   type ServerEntry,
 } from "./application.js";
+export { clearCredentials, hideCredentials, replaceCredentials } from "./credentials/hide.js";
 export { hasCredentialForm, isCredentialHeader, isCredentialName } from "./credentials/looks.js";
 export {
   credentialsInArguments,

@@ -11,6 +11,8 @@ import { type AddressKind, inRange, addressKindOf, parseAddress, parseRange, typ
 export interface Dialer {
   /** Resolves the name, judges every address, and connects to one that passed. Rejects with a Fault. */
   connect(to: DialTarget): Promise<Socket>;
+  /** Rejects as `connect` would for the addresses that the name has now, and connects to none. */
+  check(to: DialTarget): Promise<void>;
 }
 
 export interface DialTarget {
@@ -55,6 +57,9 @@ export function createDialer(options: DialerOptions = {}): Dialer {
       const stop = AbortSignal.timeout(timeoutMs);
       const addresses = await judgedAddresses(to, allowed, resolve, stop);
       return dialFirst(to, addresses, stop, options.tls);
+    },
+    async check(to) {
+      await judgedAddresses(to, allowed, resolve, AbortSignal.timeout(timeoutMs));
     },
   };
 }

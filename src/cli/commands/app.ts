@@ -4,7 +4,7 @@ import type { ApplyOptions } from "../../integrations/declared/command.js";
 import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
 import { changeText, differences } from "../../integrations/declared/difference.js";
-import { clearCredentials, hideCredentials } from "../../integrations/declared/hide.js";
+import { clearCredentials, hideCredentials } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import type { LoginOptions } from "../../runtime/oauth/login.js";
 import { otherDataDirectories, otherDirectoriesHelp } from "../../runtime/find-data-directory.js";

@@ -163,8 +163,11 @@ export class AppCatalogue implements ServerDefinition {
     this.templates = [];
     for (const tool of this.#local) this.tools.set(tool.definition.name, tool);
     this.#addInProcess();
-    // In the order of their names, so that every replica settles a clash the same way.
-    const sections = [...this.#sections.values()].sort((a, b) => (a.link.server < b.link.server ? -1 : 1));
+    // In the order of their names, so that every replica settles a clash the same way. Those that keys registered come
+    // last: they take no name from a server of the operator's.
+    const sections = [...this.#sections.values()].sort(
+      (a, b) => Number(a.link.isRegistered) - Number(b.link.isRegistered) || (a.link.server < b.link.server ? -1 : 1),
+    );
     for (const section of sections) {
       const { server } = section.link;
       const allowed = section.isRouted ? ROUTED_NAME : TOOL_NAME;

@@ -38,6 +38,8 @@ import type { ResourceCache } from "./resource-cache.js";
 export interface RelayUpstream {
   readonly server: string;
   readonly binding: string;
+  /** A key registered it, not the operator. */
+  readonly isRegistered: boolean;
   /** Where a server knows its users, each has a connection of their own. */
   upstream(principal: Principal): Upstream;
   readonly namespace: Namespace;

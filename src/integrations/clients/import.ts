@@ -5,7 +5,7 @@ import type { Command } from "commander";
 import type { JsonObject } from "../../mcp/index.js";
 import { visible } from "../../telemetry/index.js";
 import { changeText } from "../declared/difference.js";
-import { hideCredentials } from "../declared/hide.js";
+import { hideCredentials } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor, shared } from "../../runtime/options.js";
 import { paint } from "../../lib/print.js";

@@ -12,7 +12,7 @@ import { operator, type StoreOptions, withStore } from "../../runtime/store/open
 import { carryOut, type Plan, planFor } from "./apply.js";
 import { changeText } from "./difference.js";
 import { unusableHere } from "./folders.js";
-import { clearCredentials, hideCredentials } from "./hide.js";
+import { clearCredentials, hideCredentials } from "../../storage/index.js";
 import { type Declared, readDeclared } from "./file.js";
 
 export interface ApplyOptions {

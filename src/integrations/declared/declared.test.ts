@@ -13,7 +13,7 @@ import type { JsonObject } from "../../mcp/index.js";
 import { changeText, differences } from "./difference.js";
 import { type Declared, declaredSchema, readDeclared } from "./file.js";
 import { unusableHere } from "./folders.js";
-import { clearCredentials, hideCredentials } from "./hide.js";
+import { clearCredentials, hideCredentials } from "../../storage/index.js";
 import { rulesProblems } from "./rules.js";
 
 const folder = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));

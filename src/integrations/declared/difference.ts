@@ -4,7 +4,7 @@ import { lineDiff } from "../../lib/line-diff.js";
 import { paint } from "../../lib/print.js";
 import { isJsonObject, type JsonValue, pathText } from "../../mcp/index.js";
 import { visible } from "../../telemetry/index.js";
-import { hideCredentials } from "./hide.js";
+import { hideCredentials } from "../../storage/index.js";
 
 export interface FieldChange {
   readonly path: readonly string[];

@@ -9,7 +9,7 @@ import type { Application } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { allPages, noApplication, pageAfter, type StoreOptions, withStore } from "../../runtime/store/open.js";
-import { replaceCredentials } from "./hide.js";
+import { replaceCredentials } from "../../storage/index.js";
 
 export interface DeclaredExportOptions extends StoreOptions {
   app?: string[];

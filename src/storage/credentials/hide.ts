@@ -1,14 +1,14 @@
 // Credentials that stand in a document in clear: taken out before anything of it is shown or written to a file.
 
 import { isJsonObject, type JsonValue, pathText } from "../../mcp/index.js";
+import { isCredentialName } from "./looks.js";
 import {
   credentialsInArguments,
   credentialsInText,
   credentialsInUrl,
-  isCredentialName,
   replaceSpans,
   type CredentialSpan,
-} from "../../storage/index.js";
+} from "./spans.js";
 
 type Path = readonly string[];
 
