@@ -14,7 +14,9 @@ export const MODULES: Readonly<Record<string, ModuleRules>> = {
   "mcp/transports": { imports: ["mcp"] },
   "mcp/session": { imports: ["mcp", "mcp/transports"] },
   "mcp/server": { imports: ["mcp", "schema"] },
-  "mcp/client": { imports: ["auth/oauth-client", "ledger", "mcp", "mcp/server", "mcp/transports", "policy"] },
+  "mcp/client": {
+    imports: ["auth/oauth-client", "ledger", "mcp", "mcp/server", "mcp/session", "mcp/transports", "policy"],
+  },
   // Open, because a file of one caller's must not load the others' dependencies.
   lib: { open: true, imports: [] },
   "schema/documents": { pure: true, imports: [] },

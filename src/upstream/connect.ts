@@ -4,7 +4,9 @@ import { Fault } from "../mcp/index.js";
 import {
   type ConnectionEvents,
   serverUnavailable,
+  HttpClient,
   HttpConnection,
+  type OpenPort,
   PersistentConnection,
   type PersistentTransport,
   type SessionTerms,
@@ -87,18 +89,18 @@ function prepare(options: UpstreamOptions, around: UpstreamContext, events: Conn
     case "tcp":
       return over(new TcpTransport(target, dialerOf(options), around));
     case "http":
-      return new HttpConnection(
-        urlOf(target.url, HTTP),
-        outboundConnector(dialerOf(options)),
-        options.credentials,
-        around,
-        events,
-      );
+      return overHttp(urlOf(target.url, HTTP), options, around, events);
     case "sse":
       return over(new SseTransport(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around));
     case "websocket":
       return over(new WebSocketTransport(urlOf(target.url, WS), dialerOf(options), options.credentials, around));
   }
+}
+
+function overHttp(url: URL, options: UpstreamOptions, around: UpstreamContext, events: ConnectionEvents): Opening {
+  const connect = outboundConnector(dialerOf(options));
+  const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, around, disconnected);
+  return new HttpConnection(open, options.credentials, around, events);
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {

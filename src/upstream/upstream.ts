@@ -4,6 +4,7 @@
 import { createRequire } from "node:module";
 import { type Era, Fault, steadyNow } from "../mcp/index.js";
 import {
+  SPOKEN,
   spoken,
   asServerFault,
   neverSent,
@@ -384,7 +385,8 @@ class ManagedUpstream implements Upstream {
     const terms: SessionTerms = {
       server: this.name,
       clientInfo: this.#options.clientInfo ?? ownInfo(),
-      clientCapabilities: this.#options.clientCapabilities ?? {},
+      capabilities: () => this.#options.clientCapabilities ?? {},
+      revisions: SPOKEN,
       revision: known,
       era,
       startMs: this.#around.timeouts.startMs,

@@ -146,10 +146,10 @@ export class ToolCalls {
   async #batchOnWire(calls: readonly ToolCall[], options: RequestOptions): Promise<PromiseSettledResult<ToolResult>[]> {
     const how: HowToAsk = { ...options, timeoutMs: options.timeoutMs ?? this.#conversation.timeouts.toolMs };
     const framed = calls.map((call) => this.#frame(call, how));
-    const answers = await this.#conversation.batch(
+    const answers = this.#conversation.batch(
       framed.map(({ params, rest }) => ({ method: "tools/call", params, how: rest })),
     );
-    return Promise.allSettled(answers.map(async (answer) => (await answer).result as unknown as ToolResult));
+    return Promise.allSettled(answers.map(async (answer) => (await answer) as unknown as ToolResult));
   }
 
   async #readList(): ReturnType<typeof readPages> {

@@ -15,7 +15,7 @@ import { ChangeFeed } from "./changes.js";
 import { ClientConversation, type ConversationStats, type HowToAsk } from "./conversation.js";
 import { PolicyViolation } from "./errors.js";
 import { CachedList, readPages, ttlOf } from "./lists.js";
-import { type Discovery, readDiscovery } from "./negotiate.js";
+import { type Discovery, readDiscovery } from "./discovery.js";
 import type { ConnectOptions, ListKind, LogEntry, RequestOptions } from "./options.js";
 import { eraOf, factsOf, type RevisionName } from "./revision.js";
 import { inRounds } from "./rounds.js";

@@ -1,34 +1,60 @@
-// One server, one agreed revision: every request framed the way that revision wants it, sessions kept alive and
-// renewed when the server lost them, questions from the server answered.
+// One server, one agreed revision: the session engine with the options, the errors and the handlers of a client.
 
 import { createRequire } from "node:module";
-import { Fault, type JsonObject, type Notification, type Request } from "../index.js";
+import {
+  Fault,
+  isJsonObject,
+  type JsonObject,
+  type Notification,
+  REVISIONS,
+  revisionNamed,
+  unsendable,
+} from "../index.js";
 import type { Implementation, LogLevel } from "../server/index.js";
+import {
+  cancellation,
+  type ConnectionEvents,
+  HttpConnection,
+  httpPortOf,
+  PersistentConnection,
+  PersistentPort,
+  PROTOCOL_META,
+  type SessionAgreement,
+  type SessionAnswer,
+  type SessionCall,
+  type SessionContext,
+  type SessionTerms,
+  timedOut,
+} from "../session/index.js";
 import type { ClientTransport, TransportKind } from "../transports/index.js";
-import { type WireDialect, modernDialect, type WireSession } from "./dialect.js";
-import { McpError, ProtocolError } from "./errors.js";
+import { type Discovery, readDiscovery } from "./discovery.js";
+import { errorFromAnswer, errorFromFault, McpError, ProtocolError } from "./errors.js";
+import { nameIn } from "./headers.js";
 import { answerInput, clientCapabilities } from "./inputs.js";
-import { type ClientAnswer, type Ask, ClientSession, type ClientSessionStats } from "./link.js";
-import { type ClientAgreement, type Discovery, initialize, negotiateClient, type ClientTerms } from "./negotiate.js";
 import {
   type ClientLimits,
   type ConnectOptions,
   DEFAULT_CLIENT_LIMITS,
   DEFAULT_TIMEOUTS,
+  type Progress,
   type RequestOptions,
   type Timeouts,
 } from "./options.js";
-import { ServerRequests } from "./client-requests.js";
-import { factsOf, MODERN_NAME, type RevisionName } from "./revision.js";
-import { listenStream, resumeStream } from "./streams.js";
+import { eraOf, MODERN_NAME, type RevisionName } from "./revision.js";
+import { Slots } from "./slots.js";
 
 export interface HowToAsk extends RequestOptions {
   timeoutMs: number;
+  /** Canonical text of `params.arguments`, sent as it is; `params` then has no arguments of its own. */
   argumentsText?: string;
   headers?: Readonly<Record<string, string>>;
 }
 
-export interface ConversationStats extends ClientSessionStats {
+export interface ConversationStats {
+  /** Answers that fit no request under way: late, repeated, or made up. */
+  strayAnswers: number;
+  /** Texts that are no JSON-RPC message. */
+  malformed: number;
   /** Requests from a server whose revision has none. */
   unexpectedRequests: number;
 }
@@ -39,69 +65,72 @@ export interface ConversationEvents {
   renewed(): void;
 }
 
-/** How long a connection waits for the server's own stream before it goes on without. */
-const STREAM_MS = 500;
-/** How long a session's end may take to be told. */
-const GOODBYE_MS = 2_000;
+/** Malformed messages and stray answers in ten seconds; more end the connection. */
+const MAX_NONSENSE = 100;
+/** Messages before the answer of one request in ten seconds; more end the request. */
+const MAX_MESSAGES = 10_000;
+const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
+/** The levels that stand around the parameters: the message itself, and a batch. */
+const AROUND_PARAMS = 2;
 
 export class ClientConversation {
   readonly limits: ClientLimits;
   readonly timeouts: Timeouts;
+  readonly transport: TransportKind;
   readonly #options: ConnectOptions;
-  readonly #link: ClientSession;
-  readonly #questions: ServerRequests;
-  readonly #events: ConversationEvents;
+  readonly #connection: PersistentConnection | HttpConnection;
+  readonly #slots: Slots;
   readonly #over = new AbortController();
-  readonly #terms: ClientTerms;
-  readonly #isHttp: boolean;
-  #agreement: ClientAgreement | undefined;
-  #renewal: Promise<void> | undefined;
-  #stopListening = new AbortController();
+  readonly #context: SessionContext;
+  readonly #capabilities: string;
+  #isClosed = false;
   #unexpectedRequests = 0;
   logLevel: LogLevel | undefined;
 
   constructor(transport: ClientTransport, options: ConnectOptions, events: ConversationEvents) {
     this.limits = { ...DEFAULT_CLIENT_LIMITS, ...options.limits };
     this.timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts };
+    this.transport = transport.kind;
     this.logLevel = options.logLevel;
     this.#options = options;
-    this.#events = events;
-    this.#isHttp = transport.kind === "http";
-    this.#link = new ClientSession(transport, this.limits, {
-      request: (message) => this.#onRequest(message),
-      notification: (message) => this.#onNotification(message),
-      closed: (error) => this.#onClosed(error),
-    });
-    this.#questions = new ServerRequests({
-      handlers: options.handlers ?? {},
-      maxAtOnce: this.limits.maxInputs,
-      inputMs: this.timeouts.inputMs,
-      send: (text) => void this.#sendQuietly(text),
-    });
-    this.#terms = this.#makeTerms();
+    this.#slots = new Slots(this.limits.maxInFlight, this.limits.maxQueued);
+    this.#capabilities = JSON.stringify(this.#capabilitiesOf(MODERN_NAME));
+    this.#context = this.#makeContext();
+    const { handlers = {} } = options;
+    const session: ConnectionEvents = {
+      change: () => {},
+      renewed: () => events.renewed(),
+      disconnected: () => {},
+      mayResend: async () => {},
+      lost: (fault) => this.#onLost(fault),
+      ask: (method, params, stop) => answerInput(handlers, method, params, stop),
+      notification: (message) => events.notification(message),
+      unexpectedRequest: () => {
+        this.#unexpectedRequests++;
+      },
+    };
+    this.#connection = this.isHttp
+      ? new HttpConnection(httpPortOf(transport), { headers: () => this.#headers() }, this.#context, session)
+      : new PersistentConnection(new PersistentPort(transport), this.#context, session);
   }
 
   async open(): Promise<void> {
     try {
-      await this.#link.start();
-      await this.#adopt(await negotiateClient(this.#link, this.#terms));
+      await this.#connection.open(this.#terms());
     } catch (error) {
-      await this.#link.close().catch(() => {});
-      throw asMcpError(error);
+      await this.#connection.close().catch(() => {});
+      throw errorFromFault(error, "initialize");
     }
   }
 
-  get agreement(): ClientAgreement {
-    if (!this.#agreement) throw new ProtocolError("WrongPhase", "the connection is not open yet");
-    return this.#agreement;
-  }
-
   get revision(): RevisionName {
-    return this.agreement.revision;
+    return this.#agreement.revision.name as RevisionName;
   }
 
   get discovery(): Discovery {
-    return this.agreement.discovery;
+    const { revision, result } = this.#agreement;
+    const supportedVersions = revision.era === "legacy" ? [revision.name] : result.supportedVersions;
+    return { ...(readDiscovery({ ...result, supportedVersions } as JsonObject) as Discovery), result };
   }
 
   /** Closed, by either side. */
@@ -110,42 +139,57 @@ export class ClientConversation {
   }
 
   get isHttp(): boolean {
-    return this.#isHttp;
-  }
-
-  get transport(): TransportKind {
-    return this.#link.transport.kind;
+    return this.transport === "http";
   }
 
   get stats(): ConversationStats {
-    return { ...this.#link.stats, unexpectedRequests: this.#unexpectedRequests };
+    const { strayAnswers, malformed } = this.#context.counts;
+    return { strayAnswers, malformed, unexpectedRequests: this.#unexpectedRequests };
   }
 
   async request(method: string, params: JsonObject, how: HowToAsk): Promise<JsonObject> {
-    const { result } = await this.#inSession(async () => this.#link.request(await this.#ask(method, params, how)));
-    return result;
+    const sentAt = performance.now();
+    if (!this.#slots.take()) await this.#turn(method, how);
+    try {
+      const leftMs = how.timeoutMs - (performance.now() - sentAt);
+      return await this.#ask(method, params, { ...how, timeoutMs: Math.max(1, leftMs) }, how.timeoutMs, (call) =>
+        this.#connection.call(call),
+      );
+    } finally {
+      this.#slots.give();
+    }
   }
 
   /** A request that stays open until its signal; `onId` says under which id, before it is sent. */
-  async hold(
-    method: string,
-    params: JsonObject,
-    signal: AbortSignal,
-    onId: (id: number) => void,
-  ): Promise<ClientAnswer> {
-    return this.#link.open({ ...(await this.#ask(method, params, { timeoutMs: 0, signal })), signal }, onId);
+  async hold(method: string, params: JsonObject, signal: AbortSignal, onId: (id: number) => void): Promise<JsonObject> {
+    return this.#ask(method, params, { timeoutMs: 0, signal }, 0, (call) =>
+      this.#connection.listen({ ...call, hooks: { begun: onId } }, () => {}),
+    );
   }
 
   /** One JSON-RPC batch; answers in order. Only where the revision has batches. */
-  async batch(
-    calls: readonly { method: string; params: JsonObject; how: HowToAsk }[],
-  ): Promise<Promise<ClientAnswer>[]> {
-    const asks = await Promise.all(calls.map(({ method, params, how }) => this.#ask(method, params, how)));
-    return this.#link.batch(asks);
+  batch(calls: readonly { method: string; params: JsonObject; how: HowToAsk }[]): Promise<JsonObject>[] {
+    const batched: { call: SessionCall; settle: (answer: Promise<SessionAnswer>) => void }[] = [];
+    const answers = calls.map(({ method, params, how }) =>
+      this.#ask(
+        method,
+        params,
+        how,
+        how.timeoutMs,
+        (call) => new Promise((resolve) => batched.push({ call, settle: resolve })),
+      ),
+    );
+    const sent = batched.length === 0 ? [] : this.#connection.batch(batched.map(({ call }) => call));
+    for (const [i, { settle }] of batched.entries()) settle(sent[i] as Promise<SessionAnswer>);
+    return answers;
   }
 
   async notify(method: string, params: JsonObject = {}): Promise<void> {
-    await this.#link.notify({ jsonrpc: "2.0", method, params }, await this.#plainHeaders());
+    try {
+      await this.#connection.notify(method, JSON.stringify(params));
+    } catch (error) {
+      throw errorFromFault(error, method);
+    }
   }
 
   /** Answers a question that came inside an answer. */
@@ -172,165 +216,166 @@ export class ClientConversation {
   }
 
   async close(): Promise<void> {
-    if (this.#over.signal.aborted) return;
+    if (this.over) return;
+    this.#isClosed = true;
     this.#over.abort();
-    this.#stopListening.abort();
-    this.#questions.close();
-    await this.#endSession();
-    await this.#link.close();
+    await this.#connection.close(new Fault("Cancelled", "the client was closed"));
   }
 
-  async #ask(method: string, params: JsonObject, how: HowToAsk): Promise<Ask> {
-    const { dialect } = this.agreement;
-    const withMeta = how.meta
-      ? { ...params, _meta: { ...(params._meta as JsonObject | undefined), ...how.meta } }
-      : params;
-    const framed = dialect.frame(method, withMeta);
-    const headers = this.#isHttp ? { ...(await this.#terms.headers()), ...framed.headers, ...how.headers } : undefined;
+  get #agreement(): SessionAgreement {
+    const agreement = this.#connection.agreement as SessionAgreement | undefined;
+    if (agreement === undefined) throw new ProtocolError("WrongPhase", "the connection is not open yet");
+    return agreement;
+  }
+
+  /** Waits for a place among the requests in flight; the wait is part of the request's time. */
+  async #turn(method: string, { signal, timeoutMs }: HowToAsk): Promise<void> {
+    const limit = AbortSignal.timeout(timeoutMs);
+    try {
+      await this.#slots.wait(signal ? AbortSignal.any([signal, limit]) : limit);
+    } catch (error) {
+      if (error instanceof McpError) throw error;
+      const why = signal?.aborted ? cancelled(method) : timedOut(this.#context.server, method, undefined, timeoutMs);
+      throw errorFromFault(why, method, signal?.reason);
+    }
+  }
+
+  async #ask(
+    method: string,
+    params: JsonObject,
+    how: HowToAsk,
+    givenMs: number,
+    send: (call: SessionCall) => Promise<SessionAnswer>,
+  ): Promise<JsonObject> {
+    if (this.#isClosed) throw new ProtocolError("Cancelled", "the client was closed");
+    const { cancel, stop } = cancellation();
+    const onAbort = (): void => stop(cancelled(method));
+    if (how.signal?.aborted) onAbort();
+    how.signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      const answer = await send({ ...this.#call(method, params, how), cancel });
+      if (answer.kind === "result") return answer.value;
+      throw errorFromAnswer(answer.error, method, answer.status);
+    } catch (error) {
+      const isLate = error instanceof Fault && error.detail.extra?.timedOut === true;
+      const fault = isLate ? timedOut(this.#context.server, method, undefined, givenMs) : error;
+      throw errorFromFault(fault, method, how.signal?.reason);
+    } finally {
+      how.signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  #call(method: string, params: JsonObject, how: HowToAsk): SessionCall {
+    const { _meta, ...ours } = params;
+    const isReported = method === "tools/call" || how.onProgress !== undefined;
+    const isModern = eraOf(this.revision) === "modern";
+    const name = nameIn(method, params);
     return {
       method,
-      params: framed.params,
+      params: this.#paramsText(method, ours, how.argumentsText),
+      ...metaOf({ ...(isJsonObject(_meta) ? _meta : {}), ...how.meta }),
+      ...(name === undefined ? {} : { name }),
+      ...(how.headers ? { headers: how.headers } : {}),
+      ...(isModern ? { capabilities: this.#capabilities } : {}),
+      ...(this.logLevel === undefined ? {} : { logLevel: this.logLevel }),
       timeoutMs: how.timeoutMs,
       totalMs: Math.max(this.timeouts.totalMs, how.timeoutMs),
-      cancel: (id, reason) => this.#cancel(id, reason),
-      ...(headers ? { headers } : {}),
-      ...(how.argumentsText === undefined ? {} : { argumentsText: how.argumentsText }),
-      ...(how.signal ? { signal: how.signal } : {}),
-      ...(how.onProgress ? { onProgress: how.onProgress } : {}),
-      ...(dialect.era === "legacy" && this.#isHttp
-        ? { resume: (sent, signal) => resumeStream(sent, this.#follow(signal)) }
+      ...(isReported
+        ? { hooks: { progress: (report: JsonObject) => how.onProgress?.(report as unknown as Progress) } }
         : {}),
     };
   }
 
-  /** On HTTP 2026-07-28 takes the closed stream for the word; everywhere else the word has to be said. */
-  #cancel(requestId: number, reason: string): void {
-    if (this.agreement.dialect.era === "modern" && this.#isHttp) return;
-    this.notify("notifications/cancelled", { requestId, reason }).catch(() => {});
-  }
-
-  /** A 404 for a request in a session means that the server lost it: begin a new one and ask again, once. */
-  async #inSession<T>(ask: () => Promise<T>): Promise<T> {
-    const session = this.agreement.session;
-    const sessionId = session?.id;
+  #paramsText(method: string, params: JsonObject, argumentsText: string | undefined): string {
     try {
-      return await ask();
+      // The server's own state goes back as it came, whatever it is.
+      const { requestState: _opaque, ...ours } = params;
+      const problem = unsendable(ours, this.limits.maxDepth - AROUND_PARAMS);
+      if (problem) throw new TypeError(`\`${problem.path}\`: ${problem.reason}`);
+      return paramsText(params, argumentsText);
     } catch (error) {
-      const lost = sessionId !== undefined && error instanceof McpError && error.status === 404;
-      if (!lost) throw error;
-      await this.#renew(session);
-      return ask();
+      const why = (error as Error).message;
+      throw new ProtocolError("InvalidParams", `the parameters of ${method} cannot be sent: ${why}`, { cause: error });
     }
   }
 
-  async #renew(lost: WireSession | undefined): Promise<void> {
-    if (this.agreement.session !== lost) return;
-    this.#renewal ??= (async () => {
-      try {
-        await this.#adopt(await initialize(this.#link, this.#terms, this.revision));
-        this.#events.renewed();
-      } finally {
-        this.#renewal = undefined;
-      }
-    })();
-    await this.#renewal;
-  }
-
-  async #adopt(agreement: ClientAgreement): Promise<void> {
-    this.#agreement = agreement;
-    this.#link.batches = factsOf(agreement.revision).batches;
-    if (!agreement.session || !this.#isHttp) return;
-    // Servers of the handshake revisions ask and tell some things on a stream of their own, and what they say before
-    // it is open is lost. So it is opened first; servers without one refuse it, and a silent one is not waited for.
-    this.#stopListening.abort();
-    this.#stopListening = new AbortController();
-    const { signal } = this.#stopListening;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, STREAM_MS);
-      const onAnswered = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      listenStream({ ...this.#follow(signal), onAnswered }).then(onAnswered, onAnswered);
-    });
-  }
-
-  #follow(signal: AbortSignal): Parameters<typeof listenStream>[0] {
-    return {
-      transport: this.#link.transport,
-      headers: () => this.#plainHeaders(),
-      signal,
-      maxFailures: this.limits.maxResumes,
-    };
-  }
-
-  #onRequest(message: Request): void {
-    if (this.#agreement?.dialect.era === "legacy") this.#questions.ask(message);
-    else this.#unexpectedRequests++;
-  }
-
-  #onNotification(message: Notification): void {
-    if (message.method === "notifications/cancelled") this.#questions.withdraw(message.params?.requestId);
-    this.#events.notification(message);
-  }
-
-  #onClosed(error?: Error): void {
+  #onLost(fault: Fault): void {
     this.#over.abort();
-    this.#stopListening.abort();
-    this.#questions.close();
-    this.#options.onClose?.(error);
+    this.#options.onClose?.(errorFromFault(fault, "the connection"));
   }
 
-  async #sendQuietly(text: string): Promise<void> {
-    // An answer that cannot be delivered is the server's loss; it will notice.
-    await this.#link.send(text, await this.#plainHeaders()).catch(() => {});
+  async #headers(): Promise<Readonly<Record<string, string>>> {
+    const { headers = {} } = this.#options;
+    return typeof headers === "function" ? headers() : headers;
   }
 
-  async #endSession(): Promise<void> {
-    const id = this.#agreement?.session?.id;
-    if (id === undefined || this.#link.closed) return;
-    const signal = AbortSignal.timeout(GOODBYE_MS);
-    try {
-      const sent = await this.#link.transport.send("", { verb: "DELETE", headers: await this.#plainHeaders(), signal });
-      await sent.done;
-    } catch {
-      // A server that cannot be told will forget the session by itself.
-    }
+  #capabilitiesOf(revision: RevisionName): JsonObject {
+    const { handlers = {}, capabilities = {} } = this.#options;
+    return clientCapabilities(handlers, capabilities, revision);
   }
 
-  async #plainHeaders(): Promise<Record<string, string>> {
-    if (!this.#isHttp) return {};
-    return { ...(await this.#terms.headers()), ...this.#agreement?.dialect.plainHeaders() };
-  }
-
-  #makeTerms(): ClientTerms {
-    const { handlers = {}, capabilities = {}, headers = {} } = this.#options;
-    const clientInfo = this.#options.clientInfo ?? defaultClientInfo();
-    const capabilitiesOf = (revision: RevisionName): JsonObject => clientCapabilities(handlers, capabilities, revision);
-    const modern: WireDialect = modernDialect({
-      clientInfo,
-      capabilities: capabilitiesOf(MODERN_NAME),
-      logLevel: () => this.logLevel,
-      http: this.#isHttp,
-    });
+  #makeContext(): SessionContext {
+    const { maxMessageBytes, maxDepth, maxInFlight, maxListens, maxBatch, maxInputs, maxResumes } = this.limits;
     return {
-      revision: this.#options.revision,
-      clientInfo,
-      capabilities: capabilitiesOf,
-      modern,
-      timeouts: this.timeouts,
-      headers: async () => (this.#isHttp ? { ...(typeof headers === "function" ? await headers() : headers) } : {}),
+      server: this.#options.server ?? "server",
+      counts: { strayAnswers: 0, malformed: 0, refusedMessages: 0 },
+      limits: {
+        maxMessageBytes,
+        maxDepth,
+        maxValues: Number.POSITIVE_INFINITY,
+        maxInFlight: maxInFlight + maxListens + maxBatch,
+        maxMessagesPerCall: MAX_MESSAGES,
+        maxQuestions: maxInputs,
+        maxUnsentBytes: MAX_UNSENT_BYTES,
+        maxNonsense: MAX_NONSENSE,
+        connections: maxInFlight,
+        maxResumes,
+      },
+      timeouts: { startMs: this.timeouts.connectMs, questionMs: this.timeouts.inputMs },
+      budget: undefined,
+      share: undefined,
     };
   }
+
+  #terms(): SessionTerms {
+    const { clientInfo = defaultClientInfo(), revision } = this.#options;
+    const { connectMs, discoveryMs } = this.timeouts;
+    return {
+      server: this.#context.server,
+      clientInfo,
+      capabilities: ({ name }) => this.#capabilitiesOf(name as RevisionName),
+      probe: { capabilities: this.#capabilities, ...(this.logLevel === undefined ? {} : { logLevel: this.logLevel }) },
+      revisions: REVISIONS,
+      revision: revisionNamed(revision),
+      startMs: connectMs,
+      discoverMs: discoveryMs,
+    };
+  }
+}
+
+/** `argumentsText` goes in as it is: what was hashed and decided is what the server reads. */
+export function paramsText(params: JsonObject, argumentsText: string | undefined): string {
+  const rest = JSON.stringify(params);
+  if (argumentsText === undefined) return rest;
+  return `{"arguments":${argumentsText}${rest === "{}" ? "}" : `,${rest.slice(1)}`}`;
+}
+
+/** Entries of the protocol itself are made by the session; a caller's trace context is kept. */
+function metaOf(meta: JsonObject): Pick<SessionCall, "meta" | "trace"> {
+  const { traceparent, tracestate, baggage } = meta as Record<string, string | undefined>;
+  const trace = { traceparent, tracestate, baggage } as NonNullable<SessionCall["trace"]>;
+  const others = Object.entries(meta).filter(([key]) => !PROTOCOL_META.has(key));
+  return {
+    ...(others.length === 0 ? {} : { meta: JSON.stringify(Object.fromEntries(others)) }),
+    ...((traceparent ?? tracestate ?? baggage) === undefined ? {} : { trace }),
+  };
+}
+
+function cancelled(method: string): Fault {
+  return new Fault("Cancelled", `${method} was cancelled by the caller`);
 }
 
 function defaultClientInfo(): Implementation {
   const { name, version } = createRequire(import.meta.url)("../../../package.json") as Implementation;
   return { name, version };
-}
-
-function asMcpError(error: unknown): Error {
-  return error instanceof McpError
-    ? error
-    : new ProtocolError("IoError", String((error as Error)?.message), { cause: error });
 }

@@ -7,6 +7,7 @@ import {
   ERRORS,
   type ErrorFamily,
   type ErrorType,
+  Fault,
   GATEWAY_ORIGIN,
   isJsonObject,
   type JsonObject,
@@ -14,6 +15,7 @@ import {
   ORIGIN_META,
 } from "../index.js";
 import type { ToolResult } from "../server/index.js";
+import { type ServerErrorObject, ServerRefusal } from "../session/index.js";
 
 export interface ErrorDetail {
   /** The server's JSON-RPC code, when it answered with an error. */
@@ -153,15 +155,9 @@ const BY_CODE = new Map<number, ErrorType>([
   ...FIXED.map((type): [number, ErrorType] => [ERRORS[type].modern, type]),
 ]);
 
-export interface WireErrorObject {
-  code: number;
-  message: string;
-  data?: JsonValue;
-}
-
 /** A JSON-RPC error answer as one of the four families. */
-export function errorFromAnswer(error: WireErrorObject, method: string): McpError {
-  const detail: ErrorDetail = { wireCode: error.code };
+export function errorFromAnswer(error: ServerErrorObject, method: string, status?: number): McpError {
+  const detail: ErrorDetail = { wireCode: error.code, ...(status === undefined ? {} : { status }) };
   if (error.data !== undefined) detail.data = error.data;
   const described = errorObjectIn(error.data);
   if (described) return errorOf(described.error_type, error.message, detail);
@@ -176,6 +172,42 @@ const BY_STATUS: readonly ErrorType[] = ["AuthenticationError", "AuthorizationEr
 export function errorFromStatus(status: number, message: string, detail: ErrorDetail = {}): McpError {
   const type = BY_STATUS.find((candidate) => ERRORS[candidate].http === status);
   return errorOf(type ?? (status >= 500 ? "InternalError" : "InvalidRequest"), message, { status, ...detail });
+}
+
+/** What a request failed with when there was no answer, as one of the four families. `reason` is that of its signal. */
+export function errorFromFault(error: unknown, method: string, reason?: unknown): McpError {
+  if (error instanceof McpError) return error;
+  if (!(error instanceof Fault)) {
+    return new ProtocolError("IoError", (error as Error)?.message ?? String(error), { cause: error });
+  }
+  const { cause, suggestions, extra = {} } = error.detail;
+  if (cause instanceof McpError) return cause;
+  const status = typeof extra.status === "number" ? extra.status : undefined;
+  if (cause instanceof ServerRefusal) return errorFromAnswer(cause.error, method, status);
+  if (status !== undefined) {
+    const said = typeof extra.wwwAuthenticate === "string" ? `; it asks for ${extra.wwwAuthenticate}` : "";
+    return errorFromStatus(status, `the server answered ${method} with HTTP ${status} and no JSON-RPC answer${said}`);
+  }
+  switch (error.type) {
+    case "ToolTimeout": {
+      const message = `${method} was not answered within ${String(extra.timeout_ms)} ms`;
+      const detail = { suggestions: ["Try again later", "Give this call a longer timeoutMs"] };
+      return ofMethod(method, "ToolTimeout", message, detail);
+    }
+    case "Cancelled":
+      return ofMethod(method, "Cancelled", error.message, reason === undefined ? {} : { cause: reason });
+    case "ToolExecution":
+      return new ProtocolError("InvalidRequest", error.message, { cause: error });
+    case "Unavailable":
+    case "IoError":
+      return new ProtocolError("IoError", `the connection failed: ${error.message}`, { cause: cause ?? error });
+    default:
+      return new ProtocolError(error.type, error.message, { cause: error, ...(suggestions ? { suggestions } : {}) });
+  }
+}
+
+function ofMethod(method: string, type: ErrorType, message: string, detail: ErrorDetail): McpError {
+  return method === "tools/call" ? new ToolFailure(type, message, detail) : new ProtocolError(type, message, detail);
 }
 
 /** The error object of the table, if that is what this is. */

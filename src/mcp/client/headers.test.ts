@@ -1,47 +1,13 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { headerValue, paramHeaders, planHeaders, standardHeaders } from "./headers.js";
+import { nameIn, paramHeaders, planHeaders } from "./headers.js";
 
 const object = (properties: Record<string, unknown>) => ({ type: "object", properties });
 
-describe("header values", () => {
-  it.each([
-    ["us-west1", "us-west1"],
-    ["us west 1", "us west 1"],
-    ["Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="],
-    [" padded ", "=?base64?IHBhZGRlZCA=?="],
-    ["line1\nline2", "=?base64?bGluZTEKbGluZTI=?="],
-    ["=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="],
-    ["", "=?base64??="],
-  ])("%j travels as %s", (value, header) => {
-    expect(headerValue(value)).toBe(header);
-  });
-
-  it("any text is safe on the wire and comes back whole", () => {
-    fc.assert(
-      fc.property(fc.string({ unit: "binary" }), (text) => {
-        const header = headerValue(text);
-        expect(header).toMatch(/^[\x20-\x7e]+$/);
-        expect(header).toBe(header.trim());
-        const encoded = /^=\?base64\?(.*)\?=$/.exec(header);
-        const back = encoded ? Buffer.from(encoded[1] as string, "base64").toString("utf8") : header;
-        expect(back).toBe(text.toWellFormed());
-      }),
-    );
-  });
-});
-
-describe("standard headers", () => {
-  it("name the revision, the method and what the request is about", () => {
-    expect(standardHeaders("2026-07-28", "tools/call", { name: "sum", arguments: {} })).toEqual({
-      "mcp-protocol-version": "2026-07-28",
-      "mcp-method": "tools/call",
-      "mcp-name": "sum",
-    });
-    expect(standardHeaders("2026-07-28", "resources/read", { uri: "test://é" })).toMatchObject({
-      "mcp-name": "=?base64?dGVzdDovL8Op?=",
-    });
-    expect(standardHeaders("2026-07-28", "tools/list", { name: "not this" })).not.toHaveProperty("mcp-name");
+describe("the name of a request", () => {
+  it("is what the request is about, where its method has such a parameter", () => {
+    expect(nameIn("tools/call", { name: "sum", arguments: {} })).toBe("sum");
+    expect(nameIn("resources/read", { uri: "test://é" })).toBe("test://é");
+    expect(nameIn("tools/list", { name: "not this" })).toBeUndefined();
   });
 });
 

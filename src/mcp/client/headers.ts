@@ -3,16 +3,7 @@
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 
-const ENCODED = { prefix: "=?base64?", suffix: "?=" } as const;
-const PLAIN = /^[\x20-\x7e]+$/;
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-
-/** A header value as it may stand on the wire: itself when it is plain, otherwise its UTF-8 bytes in base64. */
-export function headerValue(value: string): string {
-  const looksEncoded = value.startsWith(ENCODED.prefix) && value.endsWith(ENCODED.suffix);
-  if (PLAIN.test(value) && value === value.trim() && !looksEncoded) return value;
-  return `${ENCODED.prefix}${Buffer.from(value, "utf8").toString("base64")}${ENCODED.suffix}`;
-}
 
 /** The parameter that names what a request is about, by method. */
 const NAMED_BY: ReadonlyMap<string, string> = new Map([
@@ -24,12 +15,11 @@ const NAMED_BY: ReadonlyMap<string, string> = new Map([
   ["tasks/cancel", "taskId"],
 ]);
 
-export function standardHeaders(revision: string, method: string, params: JsonObject): Record<string, string> {
-  const headers: Record<string, string> = { "mcp-protocol-version": revision, "mcp-method": method };
+/** What a request is about: the name of a tool or a prompt, the URI of a resource, the id of a task. */
+export function nameIn(method: string, params: JsonObject): string | undefined {
   const key = NAMED_BY.get(method);
   const name = key === undefined ? undefined : params[key];
-  if (typeof name === "string") headers["mcp-name"] = headerValue(name);
-  return headers;
+  return typeof name === "string" ? name : undefined;
 }
 
 /** One parameter to mirror: where it stands in the arguments, and the header it goes to. */
@@ -114,7 +104,7 @@ export function paramHeaders(params: readonly MirroredParam[], args: JsonObject)
   const headers: Record<string, string> = {};
   for (const { path, header } of params) {
     const value = valueAt(args, path);
-    if (typeof value === "string") headers[header] = headerValue(value);
+    if (typeof value === "string") headers[header] = value;
     else if (typeof value === "boolean") headers[header] = String(value);
     else if (typeof value === "number" && Number.isSafeInteger(value)) headers[header] = String(value);
   }

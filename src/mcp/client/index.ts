@@ -19,7 +19,7 @@ export {
 } from "./errors.js";
 export type { OAuthOptions } from "./auth.js";
 export type { ElicitationContext, ElicitationResult, InputContext, InputHandlers, Root } from "./inputs.js";
-export type { Discovery } from "./negotiate.js";
+export type { Discovery } from "./discovery.js";
 export {
   type ClientLimits,
   type ConnectOptions,

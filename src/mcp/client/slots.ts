@@ -12,13 +12,16 @@ export class Slots {
     this.#maxQueued = maxQueued;
   }
 
+  /** True when a turn is free and now the caller's. */
+  take(): boolean {
+    if (this.#running >= this.#max) return false;
+    this.#running++;
+    return true;
+  }
+
   /** Resolves when it is this caller's turn. Rejects with the signal's reason, or when the queue is full. */
-  acquire(signal: AbortSignal): Promise<void> {
+  wait(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.reject(signal.reason);
-    if (this.#running < this.#max) {
-      this.#running++;
-      return Promise.resolve();
-    }
     if (this.#queue.size >= this.#maxQueued) {
       const full = `${this.#running} requests are under way and ${this.#queue.size} are waiting; send fewer at once or raise limits.maxInFlight`;
       return Promise.reject(new ProtocolError("TooMany", full));
@@ -37,7 +40,7 @@ export class Slots {
     });
   }
 
-  release(): void {
+  give(): void {
     const next = this.#queue.values().next().value;
     if (next === undefined) {
       this.#running--;

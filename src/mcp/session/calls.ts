@@ -15,11 +15,10 @@ import { type OnOver, PendingRequest } from "./pending.js";
 import { PendingTable } from "./pending-table.js";
 import { ClientRequests } from "./client-requests.js";
 import { ByteRate } from "./rate.js";
-import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooManyValues } from "./text.js";
-import type { SessionCall, SessionChange, SessionContext } from "./types.js";
+import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooDeep, TooManyValues } from "./text.js";
+import type { ConnectionEvents, ServerErrorObject, SessionCall, SessionChange, SessionContext } from "./types.js";
 
-export interface CallsEvents {
-  change(change: SessionChange): void;
+export interface CallsEvents extends Pick<ConnectionEvents, "change" | "ask" | "notification" | "unexpectedRequest"> {
   /** An answer to the server, or our word that nobody waits for a call. */
   send(text: string): void;
   gaveUp(pending: PendingRequest, why: string): void;
@@ -53,6 +52,8 @@ const LISTS: ReadonlyMap<string, SessionChange> = new Map([
 export class Calls {
   /** The handshake revisions alone let a server ask. */
   mayAsk = false;
+  /** Batches are read unless the revision has none. */
+  mayBatch = true;
   readonly #around: SessionContext;
   readonly #events: CallsEvents;
   readonly #questions: ClientRequests;
@@ -71,7 +72,7 @@ export class Calls {
     this.#pending = new PendingTable(SLOTS_PER_CALL * around.limits.maxInFlight + SLOTS_OF_OUR_OWN);
     this.#nonsense = new ByteRate(around.limits.maxNonsense);
     this.#unowned = new ByteRate(around.limits.maxMessagesPerCall);
-    this.#questions = new ClientRequests(around, (text) => events.send(text));
+    this.#questions = new ClientRequests(around, (text) => events.send(text), events.ask);
   }
 
   get size(): number {
@@ -92,12 +93,20 @@ export class Calls {
   /** A request that stays open and is about no call of anybody; `acknowledged` when the server has taken it on. */
   beginListen(call: SessionCall, acknowledged: () => void): PendingRequest {
     const pending = this.begin(call);
-    if (!pending.over) this.#listens.set(pending.id, acknowledged);
+    if (pending.over) return pending;
+    this.#listens.set(pending.id, acknowledged);
+    call.hooks?.begun?.(pending.id);
     return pending;
   }
 
   failAll(toFault: (pending: PendingRequest) => Fault): void {
     for (const pending of this.#pending) pending.fail(toFault(pending));
+    this.#questions.close();
+  }
+
+  /** Every request in flight is given up, and the server is told. */
+  stopAll(fault: Fault): void {
+    for (const pending of this.#pending) pending.stop(fault);
   }
 
   /**
@@ -108,14 +117,19 @@ export class Calls {
     let received: Received | readonly Received[];
     try {
       const mayBeList = owner ? isOwn(owner) : this.#ownRequests > 0;
-      const maxValues = mayBeList ? MAX_LIST_VALUES : MAX_ANSWER_VALUES;
-      received = readMessage(text, this.#around.limits.maxDepth, maxValues);
+      const { maxDepth, maxValues = mayBeList ? MAX_LIST_VALUES : MAX_ANSWER_VALUES } = this.#around.limits;
+      received = readMessage(text, maxDepth, maxValues);
     } catch (error) {
       const why = (error as Error).message;
-      if (!(error instanceof TooManyValues) || owner) return this.malformed(why, owner ?? undefined);
+      if (!(error instanceof TooManyValues) || owner) {
+        const isNamed = owner === undefined && error instanceof TooDeep;
+        if (isNamed) this.#pending.get(idOfUnreadable(text))?.fail(tooLarge(this.#around.server, why, true));
+        return this.malformed(why, owner ?? undefined);
+      }
       return this.oversized(text.slice(0, MAX_HINT_CHARS), () => tooLarge(this.#around.server, why, true));
     }
-    if (!("message" in received)) for (const one of received) this.#handle(one, owner);
+    if (!("message" in received) && !this.mayBatch) this.malformed("a batch, which the revision does not have");
+    else if (!("message" in received)) for (const one of received) this.#handle(one, owner);
     else this.#handle(received, owner);
   }
 
@@ -159,8 +173,13 @@ export class Calls {
       if (!late) this.#countNonsense("an answer to nothing that was asked");
       return;
     }
-    if ("error" in response) pending.answer({ kind: "error", text, error: response.error });
+    if ("error" in response) this.#answerError(pending, text, response.error);
     else pending.answer({ kind: "result", text, value: response.result, values });
+  }
+
+  #answerError(pending: PendingRequest, text: string, error: ServerErrorObject): void {
+    const status = pending.exchange?.status;
+    pending.answer({ kind: "error", text, error, ...(status === undefined ? {} : { status }) });
   }
 
   #asked(response: Response, owner: PendingRequest | null | undefined): PendingRequest | undefined {
@@ -173,13 +192,18 @@ export class Calls {
 
   /** An error without an id can only be meant for the one request there is. */
   #alone(): PendingRequest | undefined {
-    if (this.#pending.size !== 1) return undefined;
-    for (const pending of this.#pending) return pending;
+    if (this.#pending.size - this.#listens.size !== 1) return undefined;
+    for (const pending of this.#pending) if (!this.#listens.has(pending.id)) return pending;
     return undefined;
   }
 
   #onNotification(message: Notification, owner: PendingRequest | null | undefined): void {
     const params = message.params ?? {};
+    const { notification } = this.#events;
+    if (notification !== undefined && message.method !== "notifications/progress") {
+      if (message.method === "notifications/cancelled") this.#questions.withdraw(params.requestId);
+      return notification(message);
+    }
     const change = LISTS.get(message.method);
     if (change !== undefined) return this.#onChange(change);
     switch (message.method) {
@@ -223,7 +247,10 @@ export class Calls {
     const whose = owner ?? this.#onlyCall();
     if (whose === undefined) this.#countUnowned();
     if (this.mayAsk) this.#questions.ask(request, whose);
-    else this.#refuse();
+    else {
+      this.#events.unexpectedRequest?.();
+      this.#refuse();
+    }
   }
 
   #toOwner(owner: PendingRequest | null | undefined, tell: (pending: PendingRequest) => void): void {
@@ -299,4 +326,12 @@ export class Calls {
 /** Not a call of a caller, and not a stream that stays open. */
 function isOwn({ call }: PendingRequest): boolean {
   return !MADE_FOR_CALLERS.has(call.method) && call.method !== "subscriptions/listen";
+}
+
+/** Whose answer this was, in the two ways that servers write one, when the rest of it cannot be read. */
+function idOfUnreadable(text: string): number | undefined {
+  const first = /^\{"jsonrpc":"2\.0","id":(\d{1,15}),"(?:result|error)":/.exec(text.slice(0, 60));
+  const last = /^\{"(?:result|error)":/.test(text) ? /,"id":(\d{1,15})\}$/.exec(text.slice(-40)) : null;
+  const id = (first ?? last)?.[1];
+  return id === undefined ? undefined : Number(id);
 }

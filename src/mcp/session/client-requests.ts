@@ -3,24 +3,27 @@
 
 import { Fault, isJsonObject, type JsonObject, type Request, type RequestId, wireError } from "../index.js";
 import type { PendingRequest } from "./pending.js";
-import type { QuestionMethod, SessionContext } from "./types.js";
+import type { AnswerRequest, QuestionMethod, SessionContext } from "./types.js";
 
 const METHODS: ReadonlySet<string> = new Set(["sampling/createMessage", "elicitation/create", "roots/list"]);
 const NO_TRACE = "0".repeat(32);
 
 interface Open {
-  readonly owner: PendingRequest;
+  readonly owner: PendingRequest | undefined;
   readonly stop: AbortController;
 }
 
 export class ClientRequests {
   readonly #around: SessionContext;
   readonly #send: (text: string) => void;
+  readonly #answer: AnswerRequest | undefined;
   readonly #open = new Map<RequestId, Open>();
 
-  constructor(around: SessionContext, send: (text: string) => void) {
+  /** With `answer` every request is answered by it, whichever call it belongs to. */
+  constructor(around: SessionContext, send: (text: string) => void, answer: AnswerRequest | undefined) {
     this.#around = around;
     this.#send = send;
+    this.#answer = answer;
   }
 
   /** `owner` is undefined when it cannot be told which call the server is asking for. */
@@ -32,12 +35,20 @@ export class ClientRequests {
       this.#around.counts.refusedMessages++;
       return this.#sendError(request.id, refusal);
     }
-    void this.#pass(request, owner as PendingRequest);
+    void this.#pass(request, owner);
   }
 
-  /** The server takes its question back. */
+  /** The server takes its question back, and gets no answer. */
   withdraw(id: unknown): void {
-    if (typeof id === "string" || typeof id === "number") this.#open.get(id)?.stop.abort();
+    if (typeof id !== "string" && typeof id !== "number") return;
+    const open = this.#open.get(id);
+    this.#open.delete(id);
+    open?.stop.abort();
+  }
+
+  /** The connection has ended. */
+  close(): void {
+    for (const id of this.#open.keys()) this.withdraw(id);
   }
 
   /** The call is over: nobody waits for answers to what was asked for it. */
@@ -49,39 +60,47 @@ export class ClientRequests {
   #refusal(request: Request, owner: PendingRequest | undefined): Fault | undefined {
     const { method, id } = request;
     if (!METHODS.has(method)) return new Fault("MethodNotFound", `\`${method}\` is not a question a client answers`);
+    if (this.#open.has(id)) return new Fault("InvalidRequest", `id ${JSON.stringify(id)} is in use`);
+    const { maxQuestions } = this.#around.limits;
+    if (this.#answer !== undefined) {
+      return this.#open.size < maxQuestions ? undefined : new Fault("TooMany", `more than ${maxQuestions} at once`);
+    }
     if (owner === undefined || owner.over) {
       return new Fault("InvalidRequest", `\`${method}\` belongs to no single call in flight`);
     }
     if (owner.call.hooks?.ask === undefined) {
       return new Fault("MethodNotFound", `whoever made this call does not answer \`${method}\``);
     }
-    if (this.#open.has(id)) return new Fault("InvalidRequest", `id ${JSON.stringify(id)} is in use`);
-    if (owner.questions >= this.#around.limits.maxQuestions || !owner.counted()) {
-      return new Fault("TooMany", `more than ${this.#around.limits.maxQuestions} questions at once for one call`);
+    if (owner.questions >= maxQuestions || !owner.counted()) {
+      return new Fault("TooMany", `more than ${maxQuestions} questions at once for one call`);
     }
     return undefined;
   }
 
-  async #pass(request: Request, owner: PendingRequest): Promise<void> {
+  async #pass(request: Request, owner: PendingRequest | undefined): Promise<void> {
+    const { questionMs } = this.#around.timeouts;
     const stop = new AbortController();
-    const timer = setTimeout(() => stop.abort(), this.#around.timeouts.questionMs);
-    this.#open.set(request.id, { owner, stop });
-    owner.pause();
+    const timer = setTimeout(() => stop.abort(), questionMs);
+    const open = { owner, stop };
+    this.#open.set(request.id, open);
+    owner?.pause();
+    const isOpen = (): boolean => this.#open.get(request.id) === open;
     try {
-      const ask = owner.call.hooks?.ask as NonNullable<NonNullable<typeof owner.call.hooks>["ask"]>;
+      const ask = this.#answer ?? (owner?.call.hooks?.ask as AnswerRequest);
       const stopped = new Promise<never>((_, reject) => {
-        stop.signal.addEventListener("abort", () => reject(new Fault("Cancelled", "nobody answered in time")));
+        const late = new Fault("Cancelled", `not answered within ${questionMs} ms, or the call has ended`);
+        stop.signal.addEventListener("abort", () => reject(late));
       });
       const params = isJsonObject(request.params) ? request.params : {};
       const result = await Promise.race([ask(request.method as QuestionMethod, params, stop.signal), stopped]);
-      this.#sendResult(request.id, result);
+      if (isOpen()) this.#sendResult(request.id, result);
     } catch (error) {
       const fault = error instanceof Fault ? error : new Fault("InternalError", "the question could not be answered");
-      this.#sendError(request.id, fault);
+      if (isOpen()) this.#sendError(request.id, fault);
     } finally {
       clearTimeout(timer);
-      this.#open.delete(request.id);
-      owner.resume();
+      if (isOpen()) this.#open.delete(request.id);
+      owner?.resume();
     }
   }
 

@@ -27,11 +27,14 @@ export interface SessionAgreement {
   readonly serverInfo: JsonObject | undefined;
   readonly capabilities: JsonObject;
   readonly instructions: string | undefined;
+  /** The whole answer that the agreement was made with. */
+  readonly result: JsonObject;
 }
 
 export interface ClientInfo {
   readonly name: string;
   readonly version: string;
+  readonly [extra: string]: unknown;
 }
 
 /** The inside of `_meta`, without its braces; empty when there is nothing to say. */
@@ -70,7 +73,8 @@ function traceInside(trace: NonNullable<SessionCall["trace"]>): string {
   return isPlain ? `"traceparent":"${traceparent}"` : JSON.stringify({ traceparent, tracestate, baggage }).slice(1, -1);
 }
 
-const OURS: ReadonlySet<string> = new Set([
+/** Entries of `_meta` that the protocol itself has. */
+export const PROTOCOL_META: ReadonlySet<string> = new Set([
   META.protocolVersion,
   META.clientCapabilities,
   META.clientInfo,
@@ -86,7 +90,7 @@ function metaInside(text: string): string {
   const value: unknown = JSON.parse(text);
   if (!isJsonObject(value as JsonObject))
     throw new Fault("InvalidParams", "`_meta` must be an object", { field: "_meta" });
-  const own = Object.keys(value as JsonObject).find((key) => OURS.has(key));
+  const own = Object.keys(value as JsonObject).find((key) => PROTOCOL_META.has(key));
   if (own !== undefined) {
     throw new Fault("InvalidParams", `\`_meta.${own}\` is the gateway's own to say`, { field: `_meta.${own}` });
   }

@@ -1,6 +1,7 @@
 // What can go wrong between us and a server, in words for whoever called.
 
 import { type ErrorType, Fault } from "../index.js";
+import type { ServerErrorObject } from "./types.js";
 
 function fault(type: ErrorType, server: string, delivered: boolean, reason: string, more: Details = {}): Fault {
   const { suggestions, cause, ...extra } = more;
@@ -54,6 +55,16 @@ export function tooLarge(server: string, why: string, delivered: boolean): Fault
 
 export function tooMany(server: string, why: string): Fault {
   return fault("TooMany", server, false, `server \`${server}\`: ${why}`, { suggestions: ["Try again later"] });
+}
+
+/** The JSON-RPC error with which a server refused what was asked, as the cause of a fault. */
+export class ServerRefusal extends Error {
+  readonly error: ServerErrorObject;
+
+  constructor(error: ServerErrorObject) {
+    super(error.message);
+    this.error = error;
+  }
 }
 
 /** True when the request certainly never reached the server. */

@@ -1,10 +1,11 @@
 // One session with one MCP server: correlation of requests and answers, negotiation, both eras, every transport.
 
-export { type ClientInfo, type SessionAgreement, spoken } from "./dialect.js";
+export { type ClientInfo, PROTOCOL_META, type SessionAgreement, SPOKEN, spoken } from "./dialect.js";
+export { httpPortOf, PersistentPort } from "./client-transport.js";
 export * from "./faults.js";
-export { HttpClient } from "./http/client.js";
-export { HttpConnection } from "./http/connection.js";
-export type { HttpExchange } from "./http/exchange.js";
+export { HttpClient, sendAndForget } from "./http/client.js";
+export { HttpConnection, type OpenPort } from "./http/connection.js";
+export type { Exchange } from "./http/exchange.js";
 export { addHeaders } from "./http/headers.js";
 export { faultOfError, faultOfStatus } from "./http/refusals.js";
 export { cancellation, type SessionTerms } from "./negotiate.js";

@@ -2,27 +2,23 @@
 // know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
 
 import { ERRORS, type Era, Fault, isJsonObject, type JsonObject, META, MODERN, type Revision } from "../index.js";
-import {
-  type SessionAgreement,
-  type ClientInfo,
-  legacyMeta,
-  type MetaOf,
-  modernMeta,
-  noMeta,
-  SPOKEN,
-  spoken,
-} from "./dialect.js";
-import { serverUnavailable } from "./faults.js";
+import { type SessionAgreement, type ClientInfo, legacyMeta, type MetaOf, modernMeta, noMeta } from "./dialect.js";
+import { ServerRefusal, serverUnavailable } from "./faults.js";
 import type { Cancellation, SessionAnswer, SessionCall } from "./types.js";
 
 export interface SessionTerms {
   readonly server: string;
   readonly clientInfo: ClientInfo;
-  readonly clientCapabilities: JsonObject;
+  /** What the handshake of this revision declares. */
+  readonly capabilities: (revision: Revision) => JsonObject;
+  /** What the probe for the newest revision declares, and the level of log messages that it asks for. */
+  readonly probe?: Pick<SessionCall, "capabilities" | "logLevel">;
+  /** Newest first. */
+  readonly revisions: readonly Revision[];
   /** Only this one will do. */
-  readonly revision: Revision | undefined;
+  readonly revision?: Revision | undefined;
   /** What the server spoke last time: tried first. */
-  readonly era: Era | undefined;
+  readonly era?: Era | undefined;
   readonly startMs: number;
   readonly discoverMs: number;
 }
@@ -46,7 +42,7 @@ export function metaFor(revision: Revision, clientInfo: ClientInfo): MetaOf {
 export async function negotiateSession(talk: NegotiationLink, terms: SessionTerms): Promise<SessionAgreement> {
   const { revision, era } = terms;
   if (revision?.era === "legacy" || (revision === undefined && era === "legacy")) {
-    return initialize(talk, terms, revision ?? newestLegacy());
+    return initialize(talk, terms, revision ?? newestLegacy(terms));
   }
   const probe = discover(talk, terms);
   if (revision !== undefined) return settle(talk, terms, await probe.outcome);
@@ -59,7 +55,7 @@ export async function negotiateSession(talk: NegotiationLink, terms: SessionTerm
     if (first !== undefined) return await settle(talk, terms, first);
     // Silence may be a server that ignores what it does not know, or one that is slow to start: the handshake goes
     // out as well, and a late answer to the probe still counts when the handshake fails.
-    return await initialize(talk, terms, newestLegacy()).catch(async (error: unknown) => {
+    return await initialize(talk, terms, newestLegacy(terms)).catch(async (error: unknown) => {
       const late = await probe.outcome;
       if (late.kind === "agreed" || late.kind === "versions") return settle(talk, terms, late);
       throw error;
@@ -70,8 +66,8 @@ export async function negotiateSession(talk: NegotiationLink, terms: SessionTerm
   }
 }
 
-function newestLegacy(): Revision {
-  return SPOKEN.find((revision) => revision.era === "legacy") as Revision;
+function newestLegacy({ revisions }: SessionTerms): Revision {
+  return revisions.find((revision) => revision.era === "legacy") as Revision;
 }
 
 async function settle(talk: NegotiationLink, terms: SessionTerms, outcome: Outcome): Promise<SessionAgreement> {
@@ -82,13 +78,16 @@ async function settle(talk: NegotiationLink, terms: SessionTerms, outcome: Outco
       throw outcome.fault;
     case "handshake":
       if (terms.revision !== undefined) throw unsupported(terms, "an older revision, with a handshake");
-      return initialize(talk, terms, newestLegacy());
+      return initialize(talk, terms, newestLegacy(terms));
     case "versions": {
-      const best = SPOKEN.find((revision) => revision.era === "legacy" && outcome.supported.includes(revision.name));
-      if (best === undefined || terms.revision !== undefined) {
-        throw unsupported(terms, outcome.supported.map(String).join(", ") || "nothing");
-      }
-      return initialize(talk, terms, best);
+      const offered = outcome.supported.map(String).join(", ") || "nothing";
+      const best = terms.revisions.find((revision) => outcome.supported.includes(revision.name));
+      if (best === undefined || (terms.revision ?? best) !== best) throw unsupported(terms, offered);
+      if (best.era === "legacy") return initialize(talk, terms, best);
+      // The server refused the revision and names it among those it speaks: it is asked once more.
+      const again = await discover(talk, terms).outcome;
+      if (again.kind === "agreed") return again.agreement;
+      throw again.kind === "fatal" ? again.fault : unsupported(terms, offered);
     }
   }
 }
@@ -96,7 +95,13 @@ async function settle(talk: NegotiationLink, terms: SessionTerms, outcome: Outco
 /** Never rejects. */
 function discover(talk: NegotiationLink, terms: SessionTerms): { outcome: Promise<Outcome>; stop: () => void } {
   const { cancel, stop } = cancellation();
-  const call: SessionCall = { method: "server/discover", params: "{}", timeoutMs: terms.startMs, cancel };
+  const call: SessionCall = {
+    method: "server/discover",
+    params: "{}",
+    ...terms.probe,
+    timeoutMs: terms.startMs,
+    cancel,
+  };
   const outcome = talk.ask(call, modernMeta(terms.clientInfo), MODERN).then(readDiscovery, fromFault);
   return { outcome, stop: () => stop(new Fault("Cancelled", "the server speaks an older revision")) };
 }
@@ -117,6 +122,7 @@ function agreementOf(revision: Revision, value: JsonObject, info: unknown): Sess
     serverInfo: isJsonObject(serverInfo) ? serverInfo : undefined,
     capabilities: isJsonObject(value.capabilities) ? value.capabilities : {},
     instructions: typeof value.instructions === "string" ? value.instructions : undefined,
+    result: value,
   };
 }
 
@@ -131,26 +137,31 @@ function fromError(code: number, data: unknown): Outcome {
     : { kind: "handshake" };
 }
 
-/** A status that says "not like this" is how older HTTP servers answer; 401 and 403 say that talking on is pointless. */
+/**
+ * A malformed answer, or a status that says "not like this", is how older servers answer; 401 and 403 say that another
+ * attempt is pointless.
+ */
 function fromFault(error: Error): Outcome {
   const status = error instanceof Fault ? error.detail.extra?.status : undefined;
-  const older = typeof status === "number" && status >= 400 && status < 500 && status !== 401 && status !== 403;
+  const isStatus = typeof status === "number" && status >= 400 && status < 500 && status !== 401 && status !== 403;
+  const older = isStatus || (status === undefined && error instanceof Fault && error.type === "ToolExecution");
   return older ? { kind: "handshake" } : { kind: "fatal", fault: error };
 }
 
 async function initialize(talk: NegotiationLink, terms: SessionTerms, revision: Revision): Promise<SessionAgreement> {
   const params = {
     protocolVersion: revision.name,
-    capabilities: terms.clientCapabilities,
+    capabilities: terms.capabilities(revision),
     clientInfo: { ...terms.clientInfo },
   };
   const call = { method: "initialize", params: JSON.stringify(params), timeoutMs: terms.startMs };
   const answer = await talk.ask(call, noMeta, undefined);
   if (answer.kind === "error") {
     const { code, message } = answer.error;
-    throw serverUnavailable(terms.server, `it refuses the handshake: ${message} (${code})`);
+    const cause = new ServerRefusal(answer.error);
+    throw serverUnavailable(terms.server, `it refuses the handshake: ${message} (${code})`, { cause });
   }
-  const agreed = spoken(answer.value.protocolVersion);
+  const agreed = terms.revisions.find(({ name }) => name === answer.value.protocolVersion);
   const isWanted = terms.revision === undefined || agreed === terms.revision;
   if (agreed?.era !== "legacy" || !isWanted) throw unsupported(terms, String(answer.value.protocolVersion));
   const agreement = agreementOf(agreed, answer.value, undefined);
@@ -159,7 +170,7 @@ async function initialize(talk: NegotiationLink, terms: SessionTerms, revision: 
 }
 
 function unsupported(terms: SessionTerms, offered: string): Fault {
-  const wanted = terms.revision?.name ?? SPOKEN.map((revision) => revision.name).join(", ");
+  const wanted = terms.revision?.name ?? terms.revisions.map((revision) => revision.name).join(", ");
   return new Fault("UnsupportedVersion", `server \`${terms.server}\` speaks ${offered}; we speak ${wanted}`, {
     extra: { server: terms.server, delivered: false },
   });

@@ -17,7 +17,7 @@ export class PendingRequest {
   delivered = false;
   over = false;
   /** HTTP: the exchange that the answer comes in. */
-  exchange: { abort(): void } | undefined = undefined;
+  exchange: { abort(): void; readonly status?: number } | undefined = undefined;
   /** Questions of the server that wait for their answer. */
   questions = 0;
   readonly #around: SessionContext;
@@ -27,6 +27,7 @@ export class PendingRequest {
   #timer: NodeJS.Timeout | undefined;
   #leftMs: number;
   #since = 0;
+  readonly #until: number;
   #messages: ByteRate | undefined;
 
   constructor(id: number, call: SessionCall, around: SessionContext, onOver: OnOver) {
@@ -41,6 +42,7 @@ export class PendingRequest {
     });
     if (call.timeoutMs > 0) this.#timer = setTimeout(onTimeout, call.timeoutMs, this);
     if (call.timeoutMs > 0) this.#since = performance.now();
+    this.#until = call.totalMs === undefined ? 0 : this.#since + call.totalMs;
     call.cancel?.onAbort((fault) => this.stop(fault));
   }
 
@@ -65,6 +67,7 @@ export class PendingRequest {
   progress(params: JsonObject): void {
     const hook = this.call.hooks?.progress;
     if (!this.#counted(hook !== undefined)) return;
+    if (this.#until > 0) this.#restart();
     const { progressToken: _, ...rest } = params;
     hook?.(rest);
   }
@@ -90,6 +93,14 @@ export class PendingRequest {
   resume(): void {
     if (--this.questions > 0 || this.over || this.call.timeoutMs === 0) return;
     this.#since = performance.now();
+    this.#timer = setTimeout(onTimeout, this.#leftMs, this);
+  }
+
+  #restart(): void {
+    if (this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#since = performance.now();
+    this.#leftMs = Math.max(1, Math.min(this.call.timeoutMs, this.#until - this.#since));
     this.#timer = setTimeout(onTimeout, this.#leftMs, this);
   }
 

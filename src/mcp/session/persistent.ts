@@ -1,11 +1,12 @@
 // A server on a connection that all calls share.
 
+import type { Fault } from "../index.js";
 import { Calls } from "./calls.js";
 import { type SessionAgreement, type MetaOf, noMeta } from "./dialect.js";
 import { asServerFault, lost, tooLarge, serverUnavailable } from "./faults.js";
 import { metaFor, negotiateSession, type SessionTerms } from "./negotiate.js";
 import type { PendingRequest } from "./pending.js";
-import { notificationText, requestText } from "./text.js";
+import { boundedText, notificationText, requestText } from "./text.js";
 import type { PersistentTransport } from "./transport.js";
 import type { ConnectionEvents, SessionAnswer, SessionCall, SessionConnection, SessionContext } from "./types.js";
 
@@ -23,7 +24,7 @@ export class PersistentConnection implements SessionConnection {
     this.#around = around;
     this.#events = events;
     this.#calls = new Calls(around, {
-      change: (change) => events.change(change),
+      ...events,
       send: (text) => this.#sendQuietly(text),
       gaveUp: (pending, why) => this.#tellGivenUp(pending, why),
       hopeless: (fault) => this.#lose(fault.message),
@@ -45,13 +46,13 @@ export class PersistentConnection implements SessionConnection {
       {
         ask: (call, meta) => this.#ask(this.#calls.begin(call), meta),
         notify: async (method, agreed) => {
-          this.#calls.mayAsk = agreed.revision.serverRequests;
-          this.#wire.send(notificationText(method, undefined));
+          this.#speak(agreed);
+          await this.#wire.send(notificationText(method, undefined));
         },
       },
       terms,
     );
-    this.#calls.mayAsk = this.#agreement.revision.serverRequests;
+    this.#speak(this.#agreement);
     this.#meta = metaFor(this.#agreement.revision, terms.clientInfo);
   }
 
@@ -63,29 +64,64 @@ export class PersistentConnection implements SessionConnection {
     return this.#ask(this.#calls.beginListen(call, acknowledged), this.#meta);
   }
 
-  async close(): Promise<void> {
+  batch(calls: readonly SessionCall[]): Promise<SessionAnswer>[] {
+    const all = calls.map((call) => this.#calls.begin(call));
+    const texts = all.flatMap((pending) => this.#textOf(pending, this.#meta) ?? []);
+    for (const pending of all) pending.delivered = true;
+    this.#sendText(`[${texts.join(",")}]`).catch((error: unknown) => {
+      for (const pending of all) this.#unsent(pending, error);
+    });
+    return all.map((pending) => pending.settled);
+  }
+
+  async notify(method: string, params?: string): Promise<void> {
+    await this.#sendText(notificationText(method, params));
+  }
+
+  async close(fault?: Fault): Promise<void> {
+    if (fault !== undefined) this.#calls.stopAll(fault);
     this.#gone ??= "it has been stopped";
     this.#calls.failAll((pending) => lost(this.#around.server, pending.delivered, "it has been stopped"));
     await this.#wire.close();
   }
 
+  #speak({ revision }: SessionAgreement): void {
+    this.#calls.mayAsk = revision.serverRequests;
+    this.#calls.mayBatch = revision.batches;
+  }
+
   #ask(pending: PendingRequest, meta: MetaOf): Promise<SessionAnswer> {
-    if (pending.over) return pending.settled;
+    const text = pending.over ? undefined : this.#textOf(pending, meta);
+    if (text === undefined) return pending.settled;
+    try {
+      const sent = this.#wire.send(text);
+      pending.delivered = true;
+      if (sent !== undefined) sent.catch((error: unknown) => this.#unsent(pending, error));
+    } catch (error) {
+      this.#unsent(pending, error);
+    }
+    return pending.settled;
+  }
+
+  #unsent(pending: PendingRequest, error: unknown): void {
+    pending.fail(asServerFault(this.#around.server, error, false));
+  }
+
+  /** Undefined when the request cannot be sent, and has failed. */
+  #textOf(pending: PendingRequest, meta: MetaOf): string | undefined {
     const { call } = pending;
     const { server, limits } = this.#around;
     try {
       if (this.#gone !== undefined) throw serverUnavailable(server, this.#gone);
-      const text = requestText(pending.id, call.method, call.params, meta(call, pending.id));
-      // A UTF-16 unit is at most three bytes, so most texts need no count.
-      if (text.length * 3 > limits.maxMessageBytes && Buffer.byteLength(text) > limits.maxMessageBytes) {
-        throw tooLarge(server, `the request is over the limit of ${limits.maxMessageBytes} bytes`, false);
-      }
-      this.#wire.send(text);
-      pending.delivered = true;
+      return boundedText(
+        server,
+        limits.maxMessageBytes,
+        requestText(pending.id, call.method, call.params, meta(call, pending.id)),
+      );
     } catch (error) {
-      pending.fail(asServerFault(server, error, false));
+      this.#unsent(pending, error);
+      return undefined;
     }
-    return pending.settled;
   }
 
   /** The handshake itself is never cancelled: the revisions that have it forbid that. */
@@ -95,9 +131,15 @@ export class PersistentConnection implements SessionConnection {
     this.#sendQuietly(notificationText("notifications/cancelled", params));
   }
 
+  async #sendText(text: string): Promise<void> {
+    const { server, limits } = this.#around;
+    if (this.#gone !== undefined) throw serverUnavailable(server, this.#gone);
+    await this.#wire.send(boundedText(server, limits.maxMessageBytes, text));
+  }
+
   #sendQuietly(text: string): void {
     try {
-      if (this.#gone === undefined) this.#wire.send(text);
+      if (this.#gone === undefined) this.#wire.send(text)?.catch(() => {});
     } catch {
       // A server that takes nothing any more is noticed by the next call.
     }

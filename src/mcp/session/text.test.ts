@@ -75,6 +75,7 @@ describe("an answer", () => {
     expect(() => read("{")).toThrow(SyntaxError);
     expect(() => read('{"a":"\\u00"}')).toThrow(SyntaxError);
     expect(() => read("[".repeat(100_000))).toThrow(/deeper than 128/);
+    expect(() => readMessage('{"a":"[[[[\\"[[["}', 2)).not.toThrow();
     expect(() => read(`{"a":${"[".repeat(127)}${"]".repeat(127)}}`)).not.toThrow();
   });
 });

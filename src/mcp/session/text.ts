@@ -2,6 +2,7 @@
 // checked, and the part that travels on is cut out of what the server wrote.
 
 import { classify, type Classified, endOfString, isJsonObject, type JsonValue } from "../index.js";
+import { tooLarge } from "./faults.js";
 
 /** INVARIANT: `params` is the text of an object, `metaInside` the inside of one. */
 export function requestText(id: number, method: string, params: string, metaInside: string): string {
@@ -9,6 +10,13 @@ export function requestText(id: number, method: string, params: string, metaInsi
   if (metaInside === "") return `${head}${params}}`;
   const open = params.length <= 2 ? "{" : `${params.slice(0, -1)},`;
   return `${head}${open}"_meta":{${metaInside}}}}`;
+}
+
+/** The text, unless it is over the limit. */
+export function boundedText(server: string, maxBytes: number, text: string): string {
+  // A UTF-16 unit is at most three bytes, so most texts need no count.
+  if (text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes) return text;
+  throw tooLarge(server, `the request is over the limit of ${maxBytes} bytes`, false);
 }
 
 export function notificationText(method: string, params: string | undefined): string {
@@ -88,7 +96,7 @@ function outline(text: string, maxDepth: number, maxValues: number): Outline {
       }
       i = end;
     } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
-      if (++depth > maxDepth) throw new SyntaxError(`nesting is deeper than ${maxDepth} levels`);
+      if (++depth > maxDepth) throw new TooDeep(`nesting is deeper than ${maxDepth} levels`);
       if (++values > maxValues) throw tooManyValues(maxValues);
       expectKey = c === OPEN_OBJECT;
       if (depth === 2) inner = undefined;
@@ -117,6 +125,9 @@ function outline(text: string, maxDepth: number, maxValues: number): Outline {
   found.values = values;
   return found;
 }
+
+/** `TooDeep` refuses a message that is well-formed as far as it was read. */
+export class TooDeep extends SyntaxError {}
 
 /** `TooManyValues` refuses a message that was not read: which call it answers is known from its beginning at most. */
 export class TooManyValues extends SyntaxError {}

@@ -5,8 +5,8 @@ import type { Fault } from "../index.js";
 export interface PersistentTransport {
   /** Resolves when texts can be sent. Rejects with a Fault. */
   open(events: PersistentTransportEvents): Promise<void>;
-  /** Throws a Fault when the server does not take what we send, or is gone. */
-  send(text: string): void;
+  /** Throws a Fault, or rejects, when the server does not take what we send, or is gone. */
+  send(text: string): void | Promise<void>;
   close(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 // What a caller sees of one session with one MCP server: requests as texts, answers as the server wrote them.
 
-import type { ByteBudget, Fault, JsonObject, JsonValue, TimeShare } from "../index.js";
+import type { ByteBudget, Fault, JsonObject, JsonValue, Notification, TimeShare } from "../index.js";
 import type { SessionAgreement } from "./dialect.js";
 
 export interface SessionCall {
@@ -24,6 +24,8 @@ export interface SessionCall {
   readonly logLevel?: string;
   /** From now to the answer; stands still while a question waits for its answer. 0: the caller keeps the time. */
   readonly timeoutMs: number;
+  /** Progress starts the clock again, but the whole call may not take longer than this. */
+  readonly totalMs?: number;
   /** Tells when nobody waits any more; the server is then told as well. The gateway's `Cancel` has this shape. */
   readonly cancel?: Cancellation;
   readonly hooks?: CallHooks;
@@ -39,6 +41,8 @@ export interface CallHooks {
   /** `params` of the notification without its token: that one is ours, and the caller has its own. */
   progress?(params: JsonObject): void;
   log?(params: JsonObject): void;
+  /** A listen request is about to be sent with this id, which its notifications will name. */
+  begun?(id: number): void;
   /**
    * A legacy server asks the client. A Fault that it rejects with is the answer's error, anything else becomes one
    * that says nothing. `stop` says that nobody waits for the answer any more.
@@ -52,7 +56,7 @@ export type QuestionMethod = "sampling/createMessage" | "elicitation/create" | "
 export type SessionAnswer =
   | { readonly kind: "result"; readonly text: string; readonly value: JsonObject; readonly values?: number }
   /** A JSON-RPC error of the server, `text` being that of the error object. */
-  | { readonly kind: "error"; readonly text: string; readonly error: ServerErrorObject };
+  | { readonly kind: "error"; readonly text: string; readonly error: ServerErrorObject; readonly status?: number };
 
 export interface ServerErrorObject {
   readonly code: number;
@@ -68,8 +72,16 @@ export interface SessionConnection {
   call(call: SessionCall): Promise<SessionAnswer>;
   /** 2026-07-28: a listen request; resolves or rejects when it has ended, `acknowledged` when it has begun. */
   listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer>;
-  close(): Promise<void>;
+  /** Several requests in one text; only where the revision has batches. */
+  batch(calls: readonly SessionCall[]): Promise<SessionAnswer>[];
+  /** `params` is the text of an object. */
+  notify(method: string, params?: string): Promise<void>;
+  /** Requests in flight fail; with a fault, the server is told that they are given up because of it. */
+  close(fault?: Fault): Promise<void>;
 }
+
+/** Answers a request of the server; see `CallHooks.ask`. */
+export type AnswerRequest = NonNullable<CallHooks["ask"]>;
 
 export interface ConnectionEvents {
   change(change: SessionChange): void;
@@ -81,6 +93,12 @@ export interface ConnectionEvents {
   mayResend(call: SessionCall): Promise<void>;
   /** Once, when the connection is of no more use; never after `close`. */
   lost(fault: Fault): void;
+  /** Answers every request of the server. Without it a request has to belong to one call, whose own hook answers. */
+  ask?: AnswerRequest;
+  /** Takes every notification but progress. Without it they belong to one call, are about a list, or are refused. */
+  notification?(message: Notification): void;
+  /** A request of the server in a revision that has none. */
+  unexpectedRequest?(): void;
 }
 
 /** What everything about one server has in common. */
@@ -99,6 +117,8 @@ export interface SessionLimits {
   /** Largest message, either way. */
   readonly maxMessageBytes: number;
   readonly maxDepth: number;
+  /** Values in one message; unless given, 100,000, and 400,000 while a list is being read. */
+  readonly maxValues?: number;
   /** Calls at the server at once. With 1 every message of a legacy stdio server has exactly one owner. */
   readonly maxInFlight: number;
   /**

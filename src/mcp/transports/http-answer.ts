@@ -6,7 +6,7 @@ import { ByteStore, decodeUtf8 } from "./bytes.js";
 import { TransportError, type TransportErrorKind } from "./error.js";
 import type { ResolvedLimits } from "./limits.js";
 import { SseReader } from "./sse.js";
-import type { ClientEvents, Sent } from "./types.js";
+import type { ClientEvents, SendOptions, Sent } from "./types.js";
 
 const ERROR_KIND: Readonly<Record<string, TransportErrorKind>> = {
   UND_ERR_CONNECT_TIMEOUT: "timeout",
@@ -33,6 +33,8 @@ export class HttpAnswer implements Sent, Dispatcher.DispatchHandler {
   readonly #events: ClientEvents;
   readonly #limits: ResolvedLimits;
   readonly #signal: AbortSignal | undefined;
+  /** A plain body is a message like any other, unless the sender reads it from here. */
+  readonly #isBodyMessage: boolean;
   readonly #finished: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #reader: SseReader | undefined;
@@ -48,13 +50,14 @@ export class HttpAnswer implements Sent, Dispatcher.DispatchHandler {
     url: URL,
     events: ClientEvents,
     limits: ResolvedLimits,
-    signal: AbortSignal | undefined,
+    { signal, onEvent }: SendOptions,
     finished: () => void,
   ) {
     this.#url = url;
     this.#events = events;
     this.#limits = limits;
     this.#signal = signal;
+    this.#isBodyMessage = onEvent === undefined;
     this.#finished = finished;
     this.head = new Promise((resolve, reject) => {
       this.#resolveHead = resolve;
@@ -126,7 +129,7 @@ export class HttpAnswer implements Sent, Dispatcher.DispatchHandler {
         this.#fail(new TransportError("not-utf8", `${this.#url.href} answered something that is not valid UTF-8`));
         return;
       }
-      if (isType(this.headers, "application/json")) this.#events.message(this.body);
+      if (this.#isBodyMessage && isType(this.headers, "application/json")) this.#events.message(this.body);
     }
     this.#finish();
     this.#resolveDone();

@@ -95,25 +95,27 @@ class HttpClient implements ClientTransport {
 
   async send(text: string, options: SendOptions = {}): Promise<Sent> {
     const { credentials } = this.#options;
-    if (credentials === undefined) return this.#once(text, options, this.#events);
+    const own = this.#events;
+    const sink = own && options.onEvent ? { ...own, message: options.onEvent } : own;
+    if (credentials === undefined || sink === undefined) return this.#once(text, options, sink);
     for (let attempt = 1; ; attempt++) {
-      const own = await credentials.headers(options.verb ?? "POST");
+      const identity = await credentials.headers(options.verb ?? "POST");
       // An answer that is a refusal is nobody's before it is clear that there will be no other.
       const held: [string, string | undefined][] = [];
       let answer: HttpAnswer | undefined;
-      const events = this.#events && {
-        ...this.#events,
+      const events: ClientEvents = {
+        ...sink,
         message: (message: string, id?: string): void => {
           if (answer === undefined || isRefusal(answer.status)) held.push([message, id]);
-          else this.#events?.message(message, id);
+          else sink.message(message, id);
         },
       };
-      answer = await this.#once(text, { ...options, headers: { ...own, ...options.headers } }, events);
+      answer = await this.#once(text, { ...options, headers: { ...identity, ...options.headers } }, events);
       const again =
-        isRefusal(answer.status) && attempt < MAX_ATTEMPTS && (await this.#renewed(answer, credentials, own));
+        isRefusal(answer.status) && attempt < MAX_ATTEMPTS && (await this.#renewed(answer, credentials, identity));
       if (again) continue;
       if (isRefusal(answer.status)) await answer.done.catch(() => {});
-      for (const [message, id] of held) this.#events?.message(message, id);
+      for (const [message, id] of held) sink.message(message, id);
       return answer;
     }
   }
@@ -137,7 +139,7 @@ class HttpClient implements ClientTransport {
       throw new TransportError("too-many", `${maxOpenRequests} requests to ${this.#url.origin} are open already`);
     }
     const request = this.#request(text, options);
-    const answer = new HttpAnswer(this.#url, events, this.#limits, options.signal, () => this.#open--);
+    const answer = new HttpAnswer(this.#url, events, this.#limits, options, () => this.#open--);
     this.#open++;
     this.#pool.dispatch(request, answer);
     await answer.head;

@@ -212,6 +212,8 @@ export interface ClientEvents {
 export interface SendOptions {
   headers?: Readonly<Record<string, string>>;
   signal?: AbortSignal;
+  /** HTTP: takes the events of this response's stream, instead of `ClientEvents.message`. A plain body is in `Sent`. */
+  onEvent?: (text: string) => void;
   /** HTTP verb; POST unless said. GET opens a listening stream, DELETE ends a session. */
   verb?: "POST" | "GET" | "DELETE";
 }

@@ -5,7 +5,8 @@ import {
   lost,
   serverUnavailable,
   HttpClient,
-  type HttpExchange,
+  sendAndForget,
+  type Exchange,
   addHeaders,
   faultOfError,
   faultOfStatus,
@@ -22,7 +23,7 @@ export class SseTransport implements PersistentTransport {
   readonly #credentials: Credentials | undefined;
   readonly #around: UpstreamContext;
   #client: HttpClient | undefined;
-  #stream: HttpExchange | undefined;
+  #stream: Exchange | undefined;
   #endpoint: string | undefined;
   #unsent = 0;
   #closed = false;
@@ -93,7 +94,7 @@ export class SseTransport implements PersistentTransport {
     try {
       const headers = ["accept", "application/json", "content-type", "application/json"];
       addHeaders(headers, await this.#credentials?.headers("POST", path));
-      const answered = await this.#client?.sendAndForget({ method: "POST", path, headers, body });
+      const answered = this.#client && (await sendAndForget(this.#client, { method: "POST", path, headers, body }));
       if (answered !== undefined && answered.status >= 400) this.#lose(`it answered HTTP ${answered.status}`);
     } catch (error) {
       this.#lose((error as Error).message);

@@ -4,23 +4,15 @@ import type { buildConnector, Pool } from "undici";
 import { ByteBudget, type TimeShare } from "../../index.js";
 import { loadPool } from "../../transports/index.js";
 import type { SessionContext } from "../types.js";
-import { HttpExchange, type ExchangeSink } from "./exchange.js";
+import { type Exchange, type ExchangeSink, HttpExchange, type HttpPort, type HttpRequestLine } from "./exchange.js";
 
 /** A server that does not even take a notification keeps one connection busy for so long. */
 const FORGET_MS = 30_000;
 
-export interface HttpRequestLine {
-  readonly method: "POST" | "GET" | "DELETE";
-  /** Path and query; the address's own unless given. */
-  readonly path?: string;
-  readonly headers: string[];
-  readonly body?: string;
-}
-
 /** Answers of the largest size that may be unfinished at once; smaller ones may be more. */
 const MAX_UNFINISHED = 8;
 
-export class HttpClient {
+export class HttpClient implements HttpPort {
   readonly url: URL;
   readonly #path: string;
   readonly #maxBytes: number;
@@ -72,31 +64,31 @@ export class HttpClient {
     return exchange;
   }
 
-  /** Whatever the answer says, it is thrown away; resolves with what is known of it. Never rejects, never lasts. */
-  sendAndForget(line: HttpRequestLine): Promise<HttpExchange> {
-    return new Promise((resolve) => {
-      const enough = (exchange: HttpExchange): void => {
-        clearTimeout(timer);
-        exchange.abort();
-        resolve(exchange);
-      };
-      const sent = this.send(line, {
-        head: (exchange) => {
-          // A stream could go on for ever, and there is nothing in it that anybody waits for.
-          if (exchange.isStream) enough(exchange);
-        },
-        message: () => {},
-        done: (exchange) => {
-          clearTimeout(timer);
-          resolve(exchange);
-        },
-      });
-      const timer = setTimeout(() => enough(sent), FORGET_MS);
-      timer.unref();
-    });
-  }
-
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
+}
+
+/** Whatever the answer says, it is thrown away; resolves with what is known of it. Never rejects, never lasts. */
+export function sendAndForget(port: HttpPort, line: HttpRequestLine): Promise<Exchange> {
+  return new Promise((resolve) => {
+    const enough = (exchange: Exchange): void => {
+      clearTimeout(timer);
+      exchange.abort();
+      resolve(exchange);
+    };
+    const sent = port.send(line, {
+      head: (exchange) => {
+        // A stream could go on for ever, and there is nothing in it that anybody waits for.
+        if (exchange.isStream) enough(exchange);
+      },
+      message: () => {},
+      done: (exchange) => {
+        clearTimeout(timer);
+        resolve(exchange);
+      },
+    });
+    const timer = setTimeout(() => enough(sent), FORGET_MS);
+    timer.unref();
+  });
 }

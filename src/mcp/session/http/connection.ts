@@ -1,14 +1,13 @@
 // A server over Streamable HTTP: every call is a request of its own, answered by JSON or by an event stream. The
 // handshake revisions add a session, a stream for what is nobody's answer, and streams that can be picked up again.
 
-import type { buildConnector } from "undici";
 import type { Fault } from "../../index.js";
 import { Calls } from "../calls.js";
 import { type SessionAgreement, type MetaOf, noMeta } from "../dialect.js";
-import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
+import { asServerFault, lost, nonsense, serverUnavailable } from "../faults.js";
 import { metaFor, negotiateSession, type SessionTerms } from "../negotiate.js";
 import type { PendingRequest } from "../pending.js";
-import { notificationText, readMessage, requestText } from "../text.js";
+import { boundedText, notificationText, readMessage, requestText } from "../text.js";
 import type {
   ConnectionEvents,
   Credentials,
@@ -17,10 +16,10 @@ import type {
   SessionConnection,
   SessionContext,
 } from "../types.js";
-import { HttpClient } from "./client.js";
-import { HttpExchange } from "./exchange.js";
+import { sendAndForget } from "./client.js";
+import { type Exchange, type HttpPort, isType } from "./exchange.js";
 import { addCallHeaders, addHeaders } from "./headers.js";
-import { faultOfError, faultOfStatus } from "./refusals.js";
+import { faultOfError, faultOfStatus, withStatus } from "./refusals.js";
 import { follow } from "./streams.js";
 
 const SESSION_ID = /^[\x21-\x7e]{1,1024}$/;
@@ -29,6 +28,14 @@ const GOODBYE_MS = 1_000;
 const STREAM_MS = 300;
 /** A stream whose answer has come is given this long to end by itself. */
 const LINGER_MS = 1_000;
+
+export interface HttpPortEvents {
+  disconnected(isByAgreement: boolean): void;
+  /** A message that came in no response that is known. */
+  message(text: string): void;
+}
+
+export type OpenPort = (events: HttpPortEvents) => Promise<HttpPort>;
 
 interface Session {
   readonly id: string | undefined;
@@ -45,13 +52,12 @@ interface Attempt {
 }
 
 export class HttpConnection implements SessionConnection {
-  readonly #url: URL;
-  readonly #connect: buildConnector.connector;
+  readonly #openPort: OpenPort;
   readonly #credentials: Credentials | undefined;
   readonly #around: SessionContext;
   readonly #events: ConnectionEvents;
   readonly #calls: Calls;
-  #client: HttpClient | undefined;
+  #client: HttpPort | undefined;
   #terms: SessionTerms | undefined;
   #agreement: SessionAgreement | undefined;
   #meta: MetaOf = noMeta;
@@ -62,19 +68,17 @@ export class HttpConnection implements SessionConnection {
   #closed = false;
 
   constructor(
-    url: URL,
-    connect: buildConnector.connector,
+    openPort: OpenPort,
     credentials: Credentials | undefined,
     around: SessionContext,
     events: ConnectionEvents,
   ) {
-    this.#url = url;
-    this.#connect = connect;
+    this.#openPort = openPort;
     this.#credentials = credentials;
     this.#around = around;
     this.#events = events;
     this.#calls = new Calls(around, {
-      change: (change) => events.change(change),
+      ...events,
       send: (text) => void this.#post(text).catch(() => {}),
       gaveUp: (pending, why) => this.#onGaveUp(pending, why),
       hopeless: (fault) => this.#lose(fault),
@@ -87,13 +91,11 @@ export class HttpConnection implements SessionConnection {
 
   async open(terms: SessionTerms): Promise<void> {
     this.#terms = terms;
-    this.#client = await HttpClient.open(
-      this.#url,
-      this.#connect,
-      this.#around,
+    this.#client = await this.#openPort({
       // Also with a session: not every server that was started again answers 404 to the sessions of before.
-      (isByAgreement) => this.#events.disconnected(isByAgreement),
-    );
+      disconnected: (isByAgreement) => this.#events.disconnected(isByAgreement),
+      message: (text) => this.#calls.receive(text),
+    });
     await this.#agree(terms);
   }
 
@@ -119,8 +121,21 @@ export class HttpConnection implements SessionConnection {
     return pending.settled;
   }
 
-  async close(): Promise<void> {
+  batch(calls: readonly SessionCall[]): Promise<SessionAnswer>[] {
+    const all = calls.map((call) => this.#calls.begin(call));
+    this.#sendBatch(all.filter((pending) => !pending.over)).catch((error: unknown) => {
+      for (const pending of all) pending.fail(asServerFault(this.#around.server, error, false));
+    });
+    return all.map((pending) => pending.settled);
+  }
+
+  async notify(method: string, params?: string): Promise<void> {
+    await this.#post(notificationText(method, params));
+  }
+
+  async close(fault?: Fault): Promise<void> {
     if (this.#closed) return;
+    if (fault !== undefined) this.#calls.stopAll(fault);
     this.#closed = true;
     this.#stopStream?.abort();
     this.#calls.failAll((pending) => lost(this.#around.server, pending.delivered, "it has been stopped"));
@@ -144,6 +159,7 @@ export class HttpConnection implements SessionConnection {
     this.#agreement = agreement;
     this.#meta = metaFor(agreement.revision, terms.clientInfo);
     this.#calls.mayAsk = agreement.revision.serverRequests;
+    this.#calls.mayBatch = agreement.revision.batches;
     if (agreement.revision.era === "legacy") await this.#openStream();
   }
 
@@ -151,8 +167,8 @@ export class HttpConnection implements SessionConnection {
     const pending = this.#calls.begin(call);
     this.#send(pending, attempt);
     const answer = await pending.settled;
-    if (call.method === "initialize" && pending.exchange instanceof HttpExchange) {
-      const id = pending.exchange.headers["mcp-session-id"];
+    if (call.method === "initialize" && pending.exchange !== undefined && "headers" in pending.exchange) {
+      const id = (pending.exchange as Exchange).headers["mcp-session-id"];
       if (id !== undefined && !(typeof id === "string" && SESSION_ID.test(id))) {
         throw nonsense(this.#around.server, "its session id is no visible ASCII text");
       }
@@ -238,15 +254,13 @@ export class HttpConnection implements SessionConnection {
     const { call } = pending;
     const { server, limits } = this.#around;
     try {
-      const body = requestText(pending.id, call.method, call.params, attempt.meta(call, pending.id));
-      if (body.length * 3 > limits.maxMessageBytes && Buffer.byteLength(body) > limits.maxMessageBytes) {
-        throw tooLarge(server, `the request is over the limit of ${limits.maxMessageBytes} bytes`, false);
-      }
+      const text = requestText(pending.id, call.method, call.params, attempt.meta(call, pending.id));
+      const body = boundedText(server, limits.maxMessageBytes, text);
       const headers = ["accept", "application/json, text/event-stream", "content-type", "application/json"];
       addHeaders(headers, own);
       addHeaders(headers, attempt.session.headers);
       addCallHeaders(headers, call, attempt.isModern);
-      pending.exchange = (this.#client as HttpClient).send(
+      pending.exchange = (this.#client as HttpPort).send(
         { method: "POST", headers, body },
         {
           message: (text, exchange) => this.#onMessage(pending, text, exchange),
@@ -259,12 +273,33 @@ export class HttpConnection implements SessionConnection {
     }
   }
 
-  #onMessage(pending: PendingRequest, text: string, exchange: HttpExchange): void {
+  /** Answers name their requests; those that are missing when the response has ended failed. */
+  async #sendBatch(all: readonly PendingRequest[]): Promise<void> {
+    const { server, limits } = this.#around;
+    const texts = all.map(({ id, call }) => requestText(id, call.method, call.params, this.#meta(call, id)));
+    const body = boundedText(server, limits.maxMessageBytes, `[${texts.join(",")}]`);
+    const headers = await this.#headers("POST", "application/json, text/event-stream");
+    headers.push("content-type", "application/json");
+    const done = (exchange: Exchange, error: Error | undefined): void => {
+      if (error === undefined && !exchange.isStream && this.#isAnswer(exchange, this.#attempt())) {
+        this.#calls.receive(exchange.body as string);
+      }
+      const why = error === undefined ? faultOfStatus(server, exchange) : faultOfError(server, exchange, error);
+      for (const pending of all) pending.fail(why);
+    };
+    (this.#client as HttpPort).send(
+      { method: "POST", headers, body },
+      { message: (text) => this.#calls.receive(text), done },
+    );
+    for (const pending of all) pending.delivered = true;
+  }
+
+  #onMessage(pending: PendingRequest, text: string, exchange: Exchange): void {
     this.#calls.receive(text, pending);
     if (pending.over) setTimeout(() => exchange.abort(), LINGER_MS).unref();
   }
 
-  #onDone(pending: PendingRequest, attempt: Attempt, exchange: HttpExchange, error: Error | undefined): void {
+  #onDone(pending: PendingRequest, attempt: Attempt, exchange: Exchange, error: Error | undefined): void {
     if (pending.over) return;
     pending.delivered = exchange.started;
     const { server } = this.#around;
@@ -277,20 +312,21 @@ export class HttpConnection implements SessionConnection {
     const canResume = exchange.lastEventId !== undefined && !attempt.isModern && fault?.type !== "TooLarge";
     if (canResume) void this.#resume(pending, exchange);
     else if (fault !== undefined) pending.fail(fault);
-    else if (exchange.isStream) pending.fail(lost(server, true, "its event stream ended without an answer"));
-    else pending.fail(faultOfStatus(server, exchange));
+    else if (exchange.isStream) {
+      pending.fail(withStatus(lost(server, true, "its event stream ended without an answer"), exchange.status));
+    } else pending.fail(faultOfStatus(server, exchange));
   }
 
   /** Some statuses speak for themselves, whatever the body says; others count only with a JSON-RPC message inside. */
-  #isAnswer(exchange: HttpExchange, { session }: Attempt): boolean {
+  #isAnswer(exchange: Exchange, { session }: Attempt): boolean {
     const { status, body } = exchange;
     if (status === 401 || status === 403 || (status === 404 && session.id !== undefined)) return false;
-    if (body === undefined || body === "" || !exchange.isJson) return false;
+    if (body === undefined || body === "" || !isType(exchange.headers, "application/json")) return false;
     return status < 300 || isResponse(body, this.#around.limits.maxDepth);
   }
 
   /** Once: with a new session when ours was lost, with other credentials when they were refused. */
-  #tryAgain(pending: PendingRequest, attempt: Attempt, exchange: HttpExchange): boolean {
+  #tryAgain(pending: PendingRequest, attempt: Attempt, exchange: Exchange): boolean {
     if (attempt.isSecond) return false;
     const { status, headers } = exchange;
     const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
@@ -315,7 +351,7 @@ export class HttpConnection implements SessionConnection {
   }
 
   /** The answer's stream broke, and the server numbers its events: the rest can be asked for. */
-  async #resume(pending: PendingRequest, from: HttpExchange): Promise<void> {
+  async #resume(pending: PendingRequest, from: Exchange): Promise<void> {
     const stop = new AbortController();
     pending.exchange = { abort: () => stop.abort() };
     await follow({
@@ -350,13 +386,14 @@ export class HttpConnection implements SessionConnection {
   async #post(body: string): Promise<void> {
     const headers = await this.#headers("POST", "application/json, text/event-stream");
     headers.push("content-type", "application/json");
-    await this.#client?.sendAndForget({ method: "POST", headers, body });
+    if (this.#client === undefined || this.#closed) throw serverUnavailable(this.#around.server, "it has been stopped");
+    await sendAndForget(this.#client, { method: "POST", headers, body });
   }
 
-  async #get(lastEventId: string | undefined, sink: Parameters<HttpClient["send"]>[1]): Promise<HttpExchange> {
+  async #get(lastEventId: string | undefined, sink: Parameters<HttpPort["send"]>[1]): Promise<Exchange> {
     const headers = await this.#headers("GET", "text/event-stream");
     if (lastEventId !== undefined) headers.push("last-event-id", lastEventId);
-    return (this.#client as HttpClient).send({ method: "GET", headers }, sink);
+    return (this.#client as HttpPort).send({ method: "GET", headers }, sink);
   }
 
   async #goodbye(): Promise<void> {
@@ -366,7 +403,7 @@ export class HttpConnection implements SessionConnection {
       timer = setTimeout(resolve, GOODBYE_MS);
     });
     // A server that cannot be told will forget the session by itself.
-    await Promise.race([this.#client?.sendAndForget({ method: "DELETE", headers }), enough]);
+    await Promise.race([sendAndForget(this.#client as HttpPort, { method: "DELETE", headers }), enough]);
     clearTimeout(timer);
   }
 

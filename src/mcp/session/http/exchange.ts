@@ -6,26 +6,53 @@ import type { Dispatcher } from "undici";
 import { type ByteBudget, type Pausable, readWithin, type TimeShare } from "../../index.js";
 import { ByteStore, SseReader } from "../../transports/index.js";
 
+/** What an HTTP connection sends its requests through. */
+export interface HttpPort {
+  send(line: HttpRequestLine, sink: ExchangeSink): Exchange;
+  close(): Promise<void>;
+}
+
+export interface HttpRequestLine {
+  readonly method: "POST" | "GET" | "DELETE";
+  /** Path and query; the address's own unless given. */
+  readonly path?: string;
+  readonly headers: string[];
+  readonly body?: string;
+}
+
+/** One request and what is known of its answer. */
+export interface Exchange {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** Something of it may have reached the server. */
+  readonly started: boolean;
+  /** An answer that was no event stream; undefined until it is whole. */
+  readonly body: string | undefined;
+  readonly isStream: boolean;
+  readonly lastEventId: string | undefined;
+  readonly retryMs: number | undefined;
+  /** Closes the stream, which in 2026-07-28 is how a server is told that nobody waits. */
+  abort(): void;
+}
+
 /** INVARIANT: `done` is called exactly once, unless the exchange was aborted by us. */
 export interface ExchangeSink {
   /** The head is there. */
-  head?(exchange: HttpExchange): void;
+  head?(exchange: Exchange): void;
   /** A message of an event stream. */
-  message(text: string, exchange: HttpExchange): void;
+  message(text: string, exchange: Exchange): void;
   /** An event of another type than `message`. */
   other?(type: string, data: string): void;
-  done(exchange: HttpExchange, error: Error | undefined): void;
+  done(exchange: Exchange, error: Error | undefined): void;
 }
 
 /** A response that is complete: there is nothing left to be paused. */
 const NOTHING: Pausable = { pause: () => {}, resume: () => {} };
 
-export class HttpExchange implements Dispatcher.DispatchHandler {
+export class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
   status = 0;
   headers: IncomingHttpHeaders = {};
-  /** Something of it may have reached the server. */
   started = false;
-  /** An answer that was no event stream; undefined until it is whole. */
   body: string | undefined;
   readonly #sink: ExchangeSink;
   readonly #maxBytes: number;
@@ -51,9 +78,6 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   get isStream(): boolean {
     return this.#reader !== undefined;
   }
-  get isJson(): boolean {
-    return isType(this.headers, "application/json");
-  }
   get lastEventId(): string | undefined {
     return this.#reader?.lastEventId;
   }
@@ -61,7 +85,6 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     return this.#reader?.retryMs;
   }
 
-  /** Closes the stream, which in 2026-07-28 is how a server is told that nobody waits. */
   abort(): void {
     this.#over = true;
     this.#store.clear();
@@ -159,7 +182,8 @@ export class OverLimit extends Error {
   }
 }
 
-function isType(headers: IncomingHttpHeaders, type: string): boolean {
+/** True when the answer has this media type, whatever its parameters. */
+export function isType(headers: IncomingHttpHeaders, type: string): boolean {
   const given = headers["content-type"];
   if (given === undefined) return false;
   return given === type || (given.split(";", 1)[0] as string).trim().toLowerCase() === type;

@@ -7,7 +7,7 @@ const PLAIN = /^[\x20-\x7e]+$/;
 const ENCODED = /^=\?base64\?.*\?=$/;
 
 /** A value as it may stand on the wire: itself when it is plain, otherwise its UTF-8 bytes in base64. */
-export function headerValueOf(value: string): string {
+export function headerValue(value: string): string {
   if (PLAIN.test(value) && value === value.trim() && !ENCODED.test(value)) return value;
   return `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
 }
@@ -42,9 +42,9 @@ export function addHeaders(list: string[], headers: Readonly<Record<string, stri
 export function addCallHeaders(list: string[], call: SessionCall, isModern: boolean): void {
   if (isModern) {
     list.push("mcp-protocol-version", MODERN.name, "mcp-method", call.method);
-    if (call.name !== undefined) list.push("mcp-name", headerValueOf(call.name));
+    if (call.name !== undefined) list.push("mcp-name", headerValue(call.name));
   }
   for (const name in call.headers) {
-    if (!RESERVED.has(name.toLowerCase())) list.push(name, headerValueOf(call.headers[name] as string));
+    if (!RESERVED.has(name.toLowerCase())) list.push(name, headerValue(call.headers[name] as string));
   }
 }

@@ -1,10 +1,29 @@
 // What an HTTP status without a JSON-RPC answer means.
 
-import { Fault } from "../../index.js";
-import { asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
-import { type HttpExchange, OverLimit } from "./exchange.js";
+import { classify, Fault, isJsonObject, type JsonValue } from "../../index.js";
+import { ServerRefusal, asServerFault, lost, nonsense, tooLarge, serverUnavailable } from "../faults.js";
+import { type Exchange, OverLimit } from "./exchange.js";
 
-export function faultOfStatus(server: string, exchange: HttpExchange): Fault {
+/** A JSON-RPC error in the body is the cause of the fault. */
+export function faultOfStatus(server: string, exchange: Exchange): Fault {
+  const fault = statusFault(server, exchange);
+  const cause = refusalIn(exchange.body);
+  return cause === undefined ? fault : new Fault(fault.type, fault.message, { ...fault.detail, cause });
+}
+
+function refusalIn(body: string | undefined): ServerRefusal | undefined {
+  if (body === undefined || body === "") return undefined;
+  try {
+    const value = JSON.parse(body) as JsonValue;
+    // Servers differ in what they put where the id would be; the response belongs to this request alone.
+    const read = classify(isJsonObject(value) ? { ...value, id: null } : value);
+    return read.kind === "response" && "error" in read.message ? new ServerRefusal(read.message.error) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function statusFault(server: string, exchange: Exchange): Fault {
   const { status, headers } = exchange;
   const challenge = headers["www-authenticate"];
   if (status === 401 || status === 403) {
@@ -36,11 +55,11 @@ export function faultOfStatus(server: string, exchange: HttpExchange): Fault {
   return withStatus(nonsense(server, `HTTP ${status} without an answer to the request`), status);
 }
 
-function withStatus(fault: Fault, status: number): Fault {
+export function withStatus(fault: Fault, status: number): Fault {
   return new Fault(fault.type, fault.message, { ...fault.detail, extra: { ...fault.detail.extra, status } });
 }
 
-export function faultOfError(server: string, exchange: HttpExchange, error: Error): Fault {
+export function faultOfError(server: string, exchange: Exchange, error: Error): Fault {
   if (error instanceof OverLimit) return tooLarge(server, `server \`${server}\`: ${error.message}`, true);
   if (error instanceof Fault && error.type === "TooLarge") return tooLarge(server, error.message, true);
   if (error instanceof Fault && error.type === "ParseError") return nonsense(server, error.message);

@@ -1,10 +1,10 @@
 // Event streams of the handshake revisions: kept open, and picked up again where they broke.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { HttpExchange, ExchangeSink } from "./exchange.js";
+import type { Exchange, ExchangeSink } from "./exchange.js";
 
 export interface FollowOptions {
-  open(lastEventId: string | undefined, sink: ExchangeSink): Promise<HttpExchange>;
+  open(lastEventId: string | undefined, sink: ExchangeSink): Promise<Exchange>;
   message(text: string): void;
   /** The server has answered the first time, one way or the other. */
   opened?(): void;
@@ -43,13 +43,13 @@ export async function follow(options: FollowOptions): Promise<void> {
 function readOnce(
   { open, message, opened, stop }: FollowOptions,
   last: string | undefined,
-): Promise<HttpExchange | undefined> {
+): Promise<Exchange | undefined> {
   return new Promise((resolve) => {
-    const ended = (exchange: HttpExchange | undefined): void => {
+    const ended = (exchange: Exchange | undefined): void => {
       stop.removeEventListener("abort", onStop);
       resolve(exchange);
     };
-    let running: HttpExchange | undefined;
+    let running: Exchange | undefined;
     const onStop = (): void => {
       running?.abort();
       ended(running);

@@ -1,42 +1,42 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { JsonObject } from "../index.js";
 import { httpClient } from "../transports/index.js";
+import { ClientConversation, type HowToAsk, paramsText } from "./conversation.js";
 import { McpError, ProtocolError, ToolFailure } from "./errors.js";
-import { closeAll, type Exchange, overHttp, overMemory, type Script, scripted, until } from "./fixtures/scripted.js";
-import { type Ask, ClientSession } from "./link.js";
-import { DEFAULT_CLIENT_LIMITS } from "./options.js";
-import { encodeRequest, parseMessage } from "./text.js";
+import {
+  closeAll,
+  type Exchange,
+  modern,
+  overHttp,
+  overMemory,
+  type Script,
+  scripted,
+  until,
+} from "./fixtures/scripted.js";
+import type { ConnectOptions } from "./options.js";
 
-const ask = (more: Partial<Ask> = {}): Ask => ({
-  method: "tools/call",
-  params: { name: "t" },
-  timeoutMs: 5_000,
-  totalMs: 10_000,
-  cancel: () => {},
-  ...more,
-});
-
-const links: ClientSession[] = [];
+const open: ClientConversation[] = [];
 afterEach(async () => {
-  await Promise.all(links.splice(0).map((link) => link.close()));
+  await Promise.all(open.splice(0).map((conversation) => conversation.close()));
   await closeAll();
 });
 
-async function linkTo(script: Script["message"], limits: Partial<typeof DEFAULT_CLIENT_LIMITS> = {}) {
-  const server = scripted(script);
-  const notes: JsonObject[] = [];
-  const link = new ClientSession(
-    (await overMemory(server)).client(),
-    { ...DEFAULT_CLIENT_LIMITS, ...limits },
-    {
-      request: (message) => notes.push(message as unknown as JsonObject),
-      notification: (message) => notes.push(message as unknown as JsonObject),
-      closed: () => {},
-    },
-  );
-  links.push(link);
-  await link.start();
-  return { link, server, notes };
+async function opened(conversation: ClientConversation): Promise<ClientConversation> {
+  open.push(conversation);
+  await conversation.open();
+  return conversation;
+}
+
+const NO_EVENTS = { notification() {}, renewed() {} };
+
+async function linkTo(script: Script["message"], options: ConnectOptions = {}) {
+  const server = scripted(modern(script));
+  const link = await opened(new ClientConversation((await overMemory(server)).client(), options, NO_EVENTS));
+  return { link, server };
+}
+
+function call(link: ClientConversation, name = "t", how: Partial<HowToAsk> = {}): Promise<JsonObject> {
+  return link.request("tools/call", { name }, { timeoutMs: 5_000, ...how });
 }
 
 describe("answers", () => {
@@ -47,9 +47,9 @@ describe("answers", () => {
       if (held.length === 3) for (const one of held.reverse()) one.result({ for: one.message.params?.name });
     });
     const names = ["a", "b", "c"];
-    const answers = await Promise.all(names.map((name) => link.request(ask({ params: { name } }))));
-    expect(answers.map((answer) => answer.result.for)).toEqual(names);
-    expect(link.stats).toEqual({ strayAnswers: 0, malformed: 0 });
+    const answers = await Promise.all(names.map((name) => call(link, name)));
+    expect(answers.map((answer) => answer.for)).toEqual(names);
+    expect(link.stats).toEqual({ strayAnswers: 0, malformed: 0, unexpectedRequests: 0 });
   });
 
   it("that come twice, for nobody or with a look-alike id are dropped and counted", async () => {
@@ -60,7 +60,7 @@ describe("answers", () => {
       exchange.send({ jsonrpc: "2.0", id, result: { right: true } });
       exchange.result({ forged: "by a second answer" });
     });
-    expect((await link.request(ask())).result).toEqual({ right: true });
+    expect(await call(link)).toEqual({ right: true });
     await until(() => link.stats.strayAnswers === 3);
   });
 
@@ -70,7 +70,7 @@ describe("answers", () => {
         `{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"new":{"x":[1]},"big":12345678901234567890}}`,
       ),
     );
-    expect((await link.request(ask())).result).toEqual({ new: { x: [1] }, big: Number("12345678901234567890") });
+    expect(await call(link)).toEqual({ new: { x: [1] }, big: Number("12345678901234567890") });
   });
 
   it("that are no JSON, no message or nested without end are counted and stop nothing", async () => {
@@ -81,7 +81,7 @@ describe("answers", () => {
       exchange.send(`[{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"in":"a batch nobody asked for"}}]`);
       exchange.result({ ok: true });
     });
-    expect((await link.request(ask())).result).toEqual({ ok: true });
+    expect(await call(link)).toEqual({ ok: true });
     expect(link.stats.malformed).toBe(4);
   });
 
@@ -92,7 +92,7 @@ describe("answers", () => {
       (id: unknown) => `{"result":${deep},"jsonrpc":"2.0","id":${id}}`,
     ]) {
       const { link } = await linkTo((exchange) => exchange.end(write(exchange.message.id)));
-      const [first, second] = await Promise.allSettled([link.request(ask()), link.request(ask())]);
+      const [first, second] = await Promise.allSettled([call(link), call(link)]);
       for (const each of [first, second]) {
         expect(each).toMatchObject({ status: "rejected", reason: { code: "TOO_LARGE" } });
       }
@@ -101,12 +101,12 @@ describe("answers", () => {
 
   it("whose result is no object fail the request at once", async () => {
     const { link } = await linkTo((exchange) => exchange.end({ jsonrpc: "2.0", id: exchange.message.id, result: 7 }));
-    await expect(link.request(ask())).rejects.toMatchObject({ family: "protocol", code: "INVALID_REQUEST" });
+    await expect(call(link)).rejects.toMatchObject({ family: "protocol", code: "INVALID_REQUEST" });
   });
 
   it("that are errors keep code, message and data", async () => {
     const { link } = await linkTo((exchange) => exchange.error(-32602, "no such thing", { hint: "x" }));
-    const error = await link.request(ask()).catch((e: McpError) => e);
+    const error = await call(link).catch((e: McpError) => e);
     expect(error).toBeInstanceOf(ProtocolError);
     expect(error).toMatchObject({
       code: "INVALID_PARAMS",
@@ -119,27 +119,26 @@ describe("answers", () => {
   it("that are errors show what to do and which rule it was where code looks for them", async () => {
     const data = { suggestions: ["ask for less", 7], rule: "no-shell" };
     const { link } = await linkTo((exchange) => exchange.error(-32602, "no such thing", data));
-    const error = await link.request(ask()).catch((e: McpError) => e);
+    const error = await call(link).catch((e: McpError) => e);
     expect(error).toMatchObject({ suggestions: ["ask for less"], rules: [{ id: "no-shell" }], data });
   });
 });
 
 describe("a request", () => {
   it("that is not answered in time fails, is cancelled, and its late answer is dropped", async () => {
-    const cancelled: number[] = [];
     let late: Exchange | undefined;
-    const { link } = await linkTo((exchange) => {
+    const { link, server } = await linkTo((exchange) => {
       late = exchange;
     });
-    const request = link.request(ask({ timeoutMs: 50, cancel: (id) => cancelled.push(id) }));
-    const error = await request.catch((e: McpError) => e);
+    const error = await call(link, "t", { timeoutMs: 50 }).catch((e: McpError) => e);
     expect(error).toBeInstanceOf(ToolFailure);
     expect(error).toMatchObject({
       code: "TIMEOUT",
       family: "tool",
       message: "tools/call was not answered within 50 ms",
     });
-    expect(cancelled).toEqual([late?.message.id]);
+    await until(() => server.count("notifications/cancelled") === 1);
+    expect(server.seen.at(-1)?.params?.requestId).toBe(late?.message.id);
     late?.result({ too: "late" });
     await until(() => link.stats.strayAnswers === 1);
   });
@@ -147,24 +146,27 @@ describe("a request", () => {
   it("lives on while it reports progress, but not past the total", async () => {
     const reports: number[] = [];
     let timer: NodeJS.Timeout | undefined;
-    const { link } = await linkTo((exchange) => {
-      let progress = 0;
-      const progressToken = exchange.message.params?._meta?.progressToken;
-      timer = setInterval(() => {
-        exchange.send({
-          jsonrpc: "2.0",
-          method: "notifications/progress",
-          params: { progressToken, progress: ++progress },
-        });
-        if (progress === 6 && exchange.message.params?.name === "ends") exchange.result({ ok: true });
-      }, 50);
-    });
+    const { link } = await linkTo(
+      (exchange) => {
+        let progress = 0;
+        const progressToken = exchange.message.params?._meta?.progressToken;
+        timer = setInterval(() => {
+          exchange.send({
+            jsonrpc: "2.0",
+            method: "notifications/progress",
+            params: { progressToken, progress: ++progress },
+          });
+          if (progress === 6 && exchange.message.params?.name === "ends") exchange.result({ ok: true });
+        }, 50);
+      },
+      { timeouts: { totalMs: 400 } },
+    );
     const onProgress = ({ progress }: { progress: number }): number => reports.push(progress);
-    const answer = await link.request(ask({ params: { name: "ends" }, timeoutMs: 200, onProgress }));
+    const answer = await call(link, "ends", { timeoutMs: 200, onProgress });
     clearInterval(timer);
-    expect(answer.result).toEqual({ ok: true });
+    expect(answer).toEqual({ ok: true });
     expect(reports).toEqual([1, 2, 3, 4, 5, 6]);
-    const endless = link.request(ask({ timeoutMs: 200, totalMs: 400 }));
+    const endless = call(link, "endless", { timeoutMs: 200 });
     await expect(endless).rejects.toMatchObject({ code: "TIMEOUT" });
     clearInterval(timer);
   });
@@ -172,57 +174,53 @@ describe("a request", () => {
   it("ends when its caller aborts it, before or after it was sent", async () => {
     const { link, server } = await linkTo(() => {});
     const already = AbortSignal.abort(new Error("changed my mind"));
-    await expect(link.request(ask({ signal: already }))).rejects.toMatchObject({ code: "CANCELLED" });
-    expect(server.exchanges).toHaveLength(0);
+    await expect(call(link, "t", { signal: already })).rejects.toMatchObject({ code: "CANCELLED" });
+    expect(server.count("tools/call")).toBe(0);
     const stop = new AbortController();
-    const cancelled: number[] = [];
-    const request = link.request(ask({ signal: stop.signal, cancel: (id) => cancelled.push(id) }));
-    await until(() => server.exchanges.length === 1);
+    const request = call(link, "t", { signal: stop.signal });
+    await until(() => server.count("tools/call") === 1);
     stop.abort();
     await expect(request).rejects.toMatchObject({ code: "CANCELLED", family: "tool" });
-    expect(cancelled).toHaveLength(1);
+    await until(() => server.count("notifications/cancelled") === 1);
   });
 
   it("over the size limit is a protocol error and nothing is sent", async () => {
-    const { link, server } = await linkTo((exchange) => exchange.result({}), { maxMessageBytes: 1_000 });
-    await expect(link.request(ask({ params: { name: "é".repeat(600) } }))).rejects.toMatchObject({
+    const { link, server } = await linkTo((exchange) => exchange.result({}), { limits: { maxMessageBytes: 1_000 } });
+    await expect(call(link, "é".repeat(600))).rejects.toMatchObject({
       family: "protocol",
       code: "TOO_LARGE",
     });
-    expect(server.exchanges).toHaveLength(0);
-    await expect(link.request(ask({ params: { name: "é".repeat(300) } }))).resolves.toBeDefined();
+    expect(server.count("tools/call")).toBe(0);
+    await expect(call(link, "é".repeat(300))).resolves.toBeDefined();
   });
 
   it("waits its turn, and one too many is refused", async () => {
     const held: Exchange[] = [];
-    const { link } = await linkTo((exchange) => held.push(exchange), { maxInFlight: 2, maxQueued: 1 });
-    const [first, second, third] = [link.request(ask()), link.request(ask()), link.request(ask())];
-    await expect(link.request(ask())).rejects.toMatchObject({ code: "TOO_MANY", retryable: true });
+    const { link } = await linkTo((exchange) => held.push(exchange), { limits: { maxInFlight: 2, maxQueued: 1 } });
+    const [first, second, third] = [call(link), call(link), call(link)];
+    await expect(call(link)).rejects.toMatchObject({ code: "TOO_MANY", retryable: true });
     await until(() => held.length === 2);
     held[0]?.result({ n: 1 });
     await first;
     await until(() => held.length === 3);
     held[1]?.result({ n: 2 });
     held[2]?.result({ n: 3 });
-    expect((await third)?.result).toEqual({ n: 3 });
+    expect(await third).toEqual({ n: 3 });
     await second;
   });
 
   it("fails when the server goes away, and so does every later one", async () => {
     const { link } = await linkTo((exchange) => exchange.inbound.channel?.close());
-    await expect(link.request(ask())).rejects.toMatchObject({ family: "protocol", code: "IO_ERROR" });
-    expect(link.closed).toBe(true);
-    await expect(link.request(ask())).rejects.toMatchObject({ code: "IO_ERROR" });
+    await expect(call(link)).rejects.toMatchObject({ family: "protocol", code: "IO_ERROR" });
+    expect(link.over).toBe(true);
+    await expect(call(link)).rejects.toMatchObject({ code: "IO_ERROR" });
   });
 });
 
 describe("on HTTP", () => {
-  async function httpLink(script: Script["message"]): Promise<ClientSession> {
-    const transport = httpClient({ url: await overHttp(scripted(script)) });
-    const link = new ClientSession(transport, DEFAULT_CLIENT_LIMITS, { request() {}, notification() {}, closed() {} });
-    links.push(link);
-    await link.start();
-    return link;
+  async function httpLink(script: Script["message"]): Promise<ClientConversation> {
+    const transport = httpClient({ url: await overHttp(scripted(modern(script))) });
+    return opened(new ClientConversation(transport, {}, NO_EVENTS));
   }
 
   it("an error that names no request belongs to the request whose response it came in", async () => {
@@ -230,7 +228,7 @@ describe("on HTTP", () => {
       const code = exchange.message.params?.name === "a" ? -32020 : -32022;
       exchange.end({ jsonrpc: "2.0", id: null, error: { code, message: "no" } }, 400);
     });
-    const [a, b] = await Promise.allSettled(["a", "b"].map((name) => link.request(ask({ params: { name } }))));
+    const [a, b] = await Promise.allSettled(["a", "b"].map((name) => call(link, name)));
     expect(a).toMatchObject({ reason: { code: "HEADER_MISMATCH", status: 400 } });
     expect(b).toMatchObject({ reason: { code: "UNSUPPORTED_VERSION", status: 400 } });
   });
@@ -244,7 +242,7 @@ describe("on HTTP", () => {
     [404, "protocol", "INVALID_REQUEST"],
   ])("status %i without an answer is %s %s", async (status, family, code) => {
     const link = await httpLink((exchange) => exchange.end("<html>", status));
-    await expect(link.request(ask())).rejects.toMatchObject({ family, code, status });
+    await expect(call(link)).rejects.toMatchObject({ family, code, status });
   });
 
   it("a response that ends without the answer fails the request at once", async () => {
@@ -252,22 +250,13 @@ describe("on HTTP", () => {
       exchange.inbound.reply.open();
       exchange.end();
     });
-    await expect(link.request(ask())).rejects.toMatchObject({ family: "protocol", status: 200 });
+    await expect(call(link)).rejects.toMatchObject({ family: "protocol", status: 200 });
   });
 });
 
-describe("texts", () => {
+describe("parameters", () => {
   it("carry canonical arguments exactly as they were hashed", () => {
-    const text = encodeRequest(7, "tools/call", { name: "t", _meta: { a: 1 } }, '{"10":1,"9":2}');
-    expect(text).toBe(
-      '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"arguments":{"10":1,"9":2},"name":"t","_meta":{"a":1}}}',
-    );
-    expect(encodeRequest(7, "m", {}, "{}")).toBe('{"jsonrpc":"2.0","id":7,"method":"m","params":{"arguments":{}}}');
-  });
-
-  it("are read up to a depth, and brackets in strings do not count", () => {
-    expect(parseMessage('{"a":"[[[[\\"[[["}', 2)).toEqual({ a: '[[[["[[[' });
-    expect(() => parseMessage("[[[]]]", 2)).toThrow("deeper than 2");
-    expect(parseMessage("[[]]", 2)).toEqual([[]]);
+    expect(paramsText({ name: "t" }, '{"10":1,"9":2}')).toBe('{"arguments":{"10":1,"9":2},"name":"t"}');
+    expect(paramsText({}, "{}")).toBe('{"arguments":{}}');
   });
 });
