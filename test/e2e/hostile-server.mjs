@@ -16,6 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createRequire } from "node:module";
+import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 
@@ -76,7 +77,21 @@ function inProc(what) {
     .join("");
 }
 
-async function attack({ dir, files, gatewayPid, otherState, admin, approval, victim, isConfined }) {
+/** Whether a local socket takes a connection. An abstract name begins with a null character. */
+function connected(path) {
+  return new Promise((resolve) => {
+    const socket = connect({ path });
+    const end = (got) => {
+      socket.destroy();
+      resolve(got);
+    };
+    socket.once("connect", () => end(`connected to ${path.replace("\0", "@")}`));
+    socket.once("error", () => end(""));
+    setTimeout(() => end(""), 2_000).unref();
+  });
+}
+
+async function attack({ dir, files, gatewayPid, otherState, admin, approval, victim, isConfined, sockets = [] }) {
   // Root in the machine's own mount namespace would really mount. Asked of the kernel, not only of the test.
   const mayTryToChange = isConfined && process.getuid() !== 0;
   const got = {};
@@ -158,6 +173,7 @@ async function attack({ dir, files, gatewayPid, otherState, admin, approval, vic
       }),
     )
     .join("");
+  for (const path of sockets) got[`connect ${path}`] = await connected(path.replace(/^@/, "\0"));
   got.rootUser = process.getuid() === 0 ? "root" : "";
   const token = tried(() => readFileSync(join(dir, "operator.token"), "utf8").trim());
   got.approve = await approveOwnCall(admin, approval, token);

@@ -9,6 +9,7 @@ import { type Client, connect } from "../../src/mcp/client/index.js";
 import { createKey } from "../../src/auth/index.js";
 import { openStorage, type ServerEntry } from "../../src/storage/index.js";
 import { startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { openSockets } from "./local-sockets.js";
 import { portcullis, root } from "./serving.js";
 
 const HOSTILE = join(import.meta.dirname, "hostile-server.mjs");
@@ -197,6 +198,7 @@ async function attacked(running: Running, isConfined = true, of = running): Prom
     approval: await pendingApproval(running),
     victim,
     isConfined,
+    sockets: await openSockets(dir, clean),
   });
   return Object.fromEntries(Object.entries(got as Record<string, string>).filter(([, text]) => text !== ""));
 }
@@ -281,7 +283,11 @@ describe.runIf(linux)("a hostile stdio server", () => {
     const got = await attacked(running, false);
     expect(Object.keys(got)).toEqual(
       // A signal needs the gateway's PID namespace, which a server of an ordinary user never has.
-      expect.arrayContaining(["read token", "read seal", "read store", "dataDirectory", "approve"]),
+      expect.arrayContaining([
+        ...["read token", "read seal", "read store", "dataDirectory", "approve"],
+        expect.stringMatching(/^connect \/.*any\.sock$/),
+        expect.stringMatching(/^connect @/),
+      ]),
     );
   });
 

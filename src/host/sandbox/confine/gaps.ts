@@ -2,11 +2,10 @@
 // every answer, and by `doctor`.
 
 import type { Confinement } from "../confinement.js";
+import { SCOPES } from "./landlock.js";
 import type { FilterRules } from "./seccomp.js";
 import type { Entered } from "./view.js";
 
-/** Landlock's version that keeps signals and abstract sockets inside. */
-const SCOPES = 6;
 const TRUNCATION = 3;
 
 interface InForce {

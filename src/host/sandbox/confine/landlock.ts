@@ -45,11 +45,11 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
   const version = calls.landlockVersion();
   if (version < 1) return "the kernel has no Landlock";
   const handled = handledFiles(version);
-  const attributes = Buffer.alloc(version >= 6 ? 24 : version >= 4 ? 16 : 8);
+  const attributes = Buffer.alloc(version >= SCOPES ? 24 : version >= 4 ? 16 : 8);
   attributes.writeBigUInt64LE(BigInt(handled), 0);
   // Binding and connecting by TCP; signals and abstract sockets to whoever is outside.
   if (version >= 4 && !network) attributes.writeBigUInt64LE(3n, 8);
-  if (version >= 6) attributes.writeBigUInt64LE(3n, 16);
+  if (version >= SCOPES) attributes.writeBigUInt64LE(3n, 16);
   const ruleset = calls.landlockCreate(attributes);
   if (ruleset < 0) return "the kernel refused a Landlock ruleset";
   try {
@@ -61,6 +61,27 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
     for (const path of rules.writeUnlinked) add(path, READ | CHANGE, openUnlinked);
     for (const path of rules.list ?? []) add(path, READ_DIR);
     return calls.landlockRestrict(ruleset) === 0 ? version : "the kernel refused to apply Landlock";
+  } finally {
+    closeSync(ruleset);
+  }
+}
+
+/** Landlock's version with `scoped`: signals and sockets with abstract names stay inside. */
+export const SCOPES = 6;
+const SCOPED_ABSTRACT_SOCKETS = 1n;
+
+/**
+ * `restrictAbstractSockets` closes sockets with abstract names of processes outside: mount namespaces hide only those with
+ * a path. INVARIANT: no_new_privs is set. Returns whether it is in force.
+ */
+export function restrictAbstractSockets(calls: Kernel): boolean {
+  if (calls.landlockVersion() < SCOPES) return false;
+  const attributes = Buffer.alloc(24);
+  attributes.writeBigUInt64LE(SCOPED_ABSTRACT_SOCKETS, 16);
+  const ruleset = calls.landlockCreate(attributes);
+  if (ruleset < 0) return false;
+  try {
+    return calls.landlockRestrict(ruleset) === 0;
   } finally {
     closeSync(ruleset);
   }

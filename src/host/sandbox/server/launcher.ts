@@ -5,15 +5,14 @@ import { accessSync, closeSync, constants, readSync, writeSync } from "node:fs";
 import { rulesAround } from "../confine/around.js";
 import { coverTree } from "../confine/cover.js";
 import { closeInherited } from "../confine/descriptors.js";
-import { restrictFiles } from "../confine/landlock.js";
+import { restrictAbstractSockets, restrictFiles, SCOPES } from "../confine/landlock.js";
 import { dieWithParent, dropRights, forbidNewPrivileges } from "../confine/privileges.js";
 import { seccompProgram } from "../confine/seccomp.js";
 import { syscallErrorName, type Kernel, kernel } from "../confine/syscalls.js";
 import { LAUNCH_FD, type LaunchMessage, type LaunchReport, missingForServer, type ServerProtections } from "./types.js";
 
 const CLONE_NEWNS = 0x00020000;
-/** Landlock's versions that keep signals inside, and that cover truncation. */
-const SCOPES = 6;
+/** Landlock's version that covers truncation. */
 const TRUNCATION = 3;
 /** Has a name on every machine; without a mount namespace no other user can be given one. */
 const NOBODY = { uid: 65_534, gid: 65_534 };
@@ -75,6 +74,9 @@ function confineServer(calls: Kernel, message: LaunchMessage): ServerProtections
   const noNewPrivileges = forbidNewPrivileges(calls);
   const landlock = covered === undefined ? closeFiles(calls, message, notes, gaps) : 0;
   if (covered !== undefined && !covered.hasProc) gaps.push("names of other processes can be listed in /proc");
+  if (landlock < SCOPES && !restrictAbstractSockets(calls)) {
+    gaps.push("sockets with abstract names of other processes can be reached (closed by Linux 6.12 with Landlock)");
+  }
   const hasCapabilities = message.user !== undefined || message.inUserNamespace;
   const wanted = message.user === undefined || covered !== undefined ? message.user : NOBODY;
   const user = hasCapabilities
