@@ -1,18 +1,19 @@
 // Portcullis with shipped defaults: a tool with a side effect, a policy that reads its argument, validation, and the
 // ledger on a real disk. When it stops it counts what it did and what is durable.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startRuntime } from "../../dist/cli/runtime.js";
 import { read } from "../../dist/ledger/index.js";
+import { keysOrLocal } from "../../dist/runtime/identity.js";
+import { startGateway } from "../../dist/runtime/start.js";
 import { createServer } from "../../dist/server.js";
 import { ready } from "./child.mjs";
 
 const extraTools = Number(process.env.EXTRA_TOOLS ?? 0);
 // Beside the repository, not in a temporary folder that may be memory.
 const dir = mkdtempSync(join(import.meta.dirname, "..", "..", ".portcullis-bench-"));
-const policy = join(dir, "policy.cedar");
+mkdirSync(join(dir, "policy"));
 writeFileSync(
-  policy,
+  join(dir, "policy", "bench.cedar"),
   `@id("append") permit (principal, action == Action::"append", resource) when { context.arguments.text like "*" };
    @id("others") permit (principal, action in Action::"tools/call", resource) unless { resource.tags.contains("never") };`,
 );
@@ -44,10 +45,10 @@ for (let i = 0; i < extraTools; i++) {
     { noGuardrailRequired: true },
   );
 }
-const runtime = await startRuntime({
-  stateDir: join(dir, "state"),
-  server,
-  policyPaths: [policy],
+const runtime = await startGateway({
+  stateDir: dir,
+  inProcess: { server, app: "local" },
+  identity: keysOrLocal({ localApp: "local", isLoopback: true }),
   http: { host: "127.0.0.1", port: 0 },
   telemetry: { log: { level: "error" } },
 });
