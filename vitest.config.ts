@@ -30,11 +30,15 @@ export default defineConfig({
       {
         extends: true,
         // The modules are loaded once a worker, not once a file: tests in src/ leave no global state behind.
-        test: { name: "unit", include: [`src/**/${name}`], isolate: long },
+        test: { name: "unit", include: [`src/**/${name}`], isolate: long, globalSetup: ["test/setup/postgres.ts"] },
       },
       {
         extends: true,
-        test: { name: "system", include: [`test/**/${name}`], globalSetup: ["test/setup/programs.ts"] },
+        test: {
+          name: "system",
+          include: [`test/**/${name}`],
+          globalSetup: ["test/setup/programs.ts", "test/setup/postgres.ts"],
+        },
       },
     ],
   },

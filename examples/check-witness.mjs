@@ -101,7 +101,7 @@ export function checkReport(workflow, report, readManifest = () => ({ tools: [] 
     if (violation.kind === "allow") {
       const { grant } = violation;
       granted(workflow, schemas, grant, say);
-      if (grant.agents.at(-1) !== violation.agent) say("the way ends elsewhere");
+      if (grant.agents.at(-1) !== violation.agent) say("the path ends at another node");
       const allow = workflow.agents[violation.agent]?.allow;
       const allowed = allow === undefined ? [true] : entriesFor(workflow, allow, grant.capability);
       const permits = (schema) => schema === true || (grant.isProved && accepts(schema, grant.argument.value));

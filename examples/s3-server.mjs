@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 // A community server: one tool, `putObject`, which writes to any store that speaks S3. Its credentials are its own; a
-// gateway gives each application another instance with that application's.
-//   S3_ENDPOINT=http://127.0.0.1:4568 S3_BUCKET=blog AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… node examples/s3-server.mjs
+// gateway gives each application another instance with that application's. S3_BUCKETS, if set, names the only buckets it writes to.
+//   S3_ENDPOINT=http://127.0.0.1:4568 AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=… S3_BUCKETS=blog,images node examples/s3-server.mjs
 import { createHash, createHmac } from "node:crypto";
 import { createServer, permitAll, structured } from "portcullis/server";
 
-const { S3_ENDPOINT, S3_BUCKET, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, S3_REGION = "us-east-1" } = process.env;
-for (const name of ["S3_ENDPOINT", "S3_BUCKET", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) {
+const { S3_ENDPOINT, S3_BUCKETS, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, S3_REGION = "us-east-1" } = process.env;
+for (const name of ["S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) {
   if (!process.env[name]) {
     console.error(`set ${name}`);
     process.exit(64);
@@ -37,18 +37,26 @@ function signed(url, body) {
 const server = createServer({ name: "s3", version: "1.0.0" }, { policy: permitAll });
 server.tool(
   "putObject",
-  "Writes an object to this application's bucket.",
+  "Writes an object to a bucket.",
   {
     type: "object",
-    properties: { key: { type: "string", pattern: "^[A-Za-z0-9._/-]{1,512}$" }, body: { type: "string" } },
-    required: ["key", "body"],
+    properties: {
+      bucket: S3_BUCKETS
+        ? { enum: S3_BUCKETS.split(",") }
+        : { type: "string", pattern: "^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$" },
+      key: { type: "string", pattern: "^[A-Za-z0-9._/-]{1,512}$" },
+      data: { type: "string" },
+    },
+    required: ["bucket", "key", "data"],
     additionalProperties: false,
   },
-  async ({ key, body }) => {
-    const url = new URL(`/${S3_BUCKET}/${key}`, S3_ENDPOINT);
-    const response = await fetch(url, { method: "PUT", headers: signed(url, body), body });
+  async ({ bucket, key, data }) => {
+    const url = new URL(`/${bucket}/${key}`, S3_ENDPOINT);
+    // A key with dots would be another path, and so another bucket.
+    if (url.pathname !== `/${bucket}/${key}`) throw new Error("the key is not a plain path");
+    const response = await fetch(url, { method: "PUT", headers: signed(url, data), body: data });
     if (!response.ok) throw new Error(`the store answered ${response.status}`);
-    return structured({ bucket: S3_BUCKET, key, bytes: Buffer.byteLength(body) });
+    return structured({ bucket, key, bytes: Buffer.byteLength(data) });
   },
   { noGuardrailRequired: true },
 );

@@ -1,20 +1,43 @@
 // Everything that is checked without running: types, format, lint, dead code, the package's shape.
+import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { build, checkNode, install, root, run, say } from "./steps.mjs";
+import { build, checkNode, install, root, say } from "./steps.mjs";
 
 checkNode();
 install();
 build();
 const bin = (name) => join(root, "node_modules", ".bin", name);
 const checks = [
-  ["types", "tsc", ["--noEmit", "-p", "."]],
-  ["format", "biome", ["format", "."]],
-  ["lint", "oxlint", ["--quiet", "src", "test", "scripts", "examples", "bench"]],
-  ["unused code", "knip", []],
-  ["package", "publint", ["--strict"]],
-  ["types as others see them", "attw", ["--pack", ".", "--profile", "esm-only", "--quiet"]],
+  ["types as others see them", bin("attw"), ["--pack", ".", "--profile", "esm-only", "--quiet"]],
+  ["package", bin("publint"), ["--strict"]],
+  ["types", bin("tsc"), ["--noEmit", "-p", "."]],
+  ["lint", bin("oxlint"), ["--quiet", "src", "test", "scripts", "examples", "bench"]],
+  ["unused code", bin("knip"), []],
+  ["format", bin("biome"), ["format", "."]],
+  ["width of Markdown", process.execPath, [join(root, "scripts", "wrap-markdown.mjs"), "--check"]],
 ];
-for (const [what, command, args] of checks) {
-  say(`checking ${what} …`);
-  run(bin(command), args, { stdio: ["ignore", "inherit", "inherit"] });
+const PARALLEL = 2;
+
+/** Runs one check and prints its output when it fails. */
+function check([what, command, args]) {
+  return new Promise((resolve) => {
+    let output = "";
+    const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += String(chunk)));
+    child.once("error", (error) => (output += error.message));
+    child.once("close", (code) => {
+      say(`${code === 0 ? "checked" : "FAILED:"} ${what}`);
+      if (code !== 0) process.stderr.write(`${output}\n`);
+      resolve(code === 0);
+    });
+  });
 }
+
+say("checking types, format, lint, unused code and the package …");
+const left = [...checks];
+let isGood = true;
+async function checkRest() {
+  for (let next = left.shift(); next; next = left.shift()) isGood = (await check(next)) && isGood;
+}
+await Promise.all(Array.from({ length: PARALLEL }, checkRest));
+process.exit(isGood ? 0 : 1);

@@ -28,11 +28,11 @@ export interface RunOptions extends Omit<GatewayOptions, "server" | "gate"> {
   guardrails?: readonly Guardrail[];
   rateLimits?: readonly Limit[];
   approvals?: Approvals;
-  /** More voices in every decision. */
-  voices?: readonly Check[];
+  /** Further checks of every decision. */
+  checks?: readonly Check[];
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
-  /** A gate made elsewhere, in place of all the above. */
+  /** A gate that is already built, in place of all the options above. */
   gate?: Gate;
 }
 
@@ -71,8 +71,8 @@ export class Server extends ServerBuilder {
   }
 
   #open(): Endpoint {
-    const { gate, policy, guardrails, rateLimits, approvals, voices, observe, ...rest } = this.#options;
-    const parts = { policy, guardrails, limits: rateLimits, approvals, voices, observe };
+    const { gate, policy, guardrails, rateLimits, approvals, checks, observe, ...rest } = this.#options;
+    const parts = { policy, guardrails, limits: rateLimits, approvals, checks, observe };
     return createGateway({ ...rest, server: this, gate: gate ?? parts });
   }
 

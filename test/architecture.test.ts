@@ -91,27 +91,45 @@ describe("the import map", () => {
   const src = resolve(import.meta.dirname, "../src");
   const files = tree(src);
 
-  it("is followed by every source file", () => {
+  it("the import map is followed by every source file", () => {
     expect(violations(files)).toEqual([]);
   });
 
-  it("lists exactly the edges that exist", () => {
+  it("the import map lists exactly the edges that exist", () => {
     const listed = Object.entries(MODULES).flatMap(([name, { imports }]) => imports.map((to) => `${name} → ${to}`));
     expect(listed.toSorted()).toEqual([...edges(files)].toSorted());
   });
 
-  it("has no cycle", () => {
+  it("the import map has no cycle", () => {
     expect(Object.keys(MODULES).filter((name) => reach(name).has(name))).toEqual([]);
   });
 
-  it("names directories that exist, each with one entry file unless it is open", () => {
+  it.each([
+    ["a permit is minted", /\bPermit\.mint\(/, "policy/decide.ts"],
+    ["a permit is spent", /\bPermit\.spend\(/, "pipeline/execute.ts"],
+    ["a gate is asked to decide", /\bgate\.decide\(/, "pipeline/call.ts"],
+    ["a decision is recorded", /kind: "decision"( as const)?,/, "pipeline/record.ts"],
+    ["an outcome is recorded", /\.appendOutcome\(/, "pipeline/record.ts"],
+  ])("the code has one place where %s [U8]", (_, pattern, place) => {
+    const found = [...files].flatMap(([file, text]) => (pattern.test(text) ? file : []));
+    expect(found).toEqual([place]);
+  });
+
+  it("keeps the pipeline, one function, on one screen", () => {
+    const text = files.get("pipeline/call.ts") ?? "";
+    const lines = /^export async function call\(.*?^}$/ms.exec(text)?.[0].split("\n").length;
+    expect(lines).toBeGreaterThan(20);
+    expect(lines).toBeLessThanOrEqual(60);
+  });
+
+  it("the import map names directories that exist, each with one entry file unless it is open", () => {
     for (const [name, { open }] of Object.entries(MODULES)) {
       const entry = name === "cli" ? "main.ts" : open ? "." : "index.ts";
       expect(existsSync(join(src, name, entry)), `src/${name}/${entry}`).toBe(true);
     }
   });
 
-  it("is the table of ARCHITECTURE.md", () => {
+  it("the import map is the table of ARCHITECTURE.md", () => {
     const page = readFileSync(resolve(import.meta.dirname, "../ARCHITECTURE.md"), "utf8");
     for (const [name, { imports }] of Object.entries(MODULES)) {
       const row = page.split("\n").find((line) => line.startsWith(`| \`${name}\` `));
@@ -130,11 +148,11 @@ describe("the import map", () => {
     ["lattice/a.ts", 'import fs from "fs/promises";', "pure module lattice imports fs/promises"],
     ["mcp/a.ts", 'const fs = await import("node:fs");', "pure module mcp imports node:fs"],
     ["mcp/client/a.ts", 'export { x } from "../../server.js";', "imports the package's own entry point"],
-  ])("rejects %s with %s", (file, text, problem) => {
+  ])("the check of imports rejects %s with %s", (file, text, problem) => {
     expect(violations(new Map([[file, text]])).join()).toContain(problem);
   });
 
-  it("accepts imports that the map lists", () => {
+  it("the check of imports accepts imports that the map lists", () => {
     const fine = new Map([
       ["policy/a.ts", 'import { x } from "../mcp/index.js";\nimport { y } from "./b.js";\nimport "node:fs";'],
       ["cli/a.ts", 'import { z } from "../runtime/store/open.js";'],
@@ -144,3 +162,34 @@ describe("the import map", () => {
     expect(violations(fine)).toEqual([]);
   });
 });
+
+describe("ARCHITECTURE.md", () => {
+  const root = resolve(import.meta.dirname, "..");
+  const page = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+
+  it("ARCHITECTURE.md names only files and directories that exist", () => {
+    expect(missingPaths(root, page)).toEqual([]);
+    expect(pathsIn(page).length).toBeGreaterThan(30);
+  });
+
+  it("ARCHITECTURE.md is checked for paths in code spans and in links", () => {
+    const text = "`src/mcp/index.ts` `src/transport/` [a](src/protocol/a.ts) [b](https://example.com/c) `npm test`";
+    expect(missingPaths(root, text)).toEqual(["src/transport/", "src/protocol/a.ts"]);
+  });
+
+  it("ARCHITECTURE.md answers ten questions", () => {
+    const section = page.split("## Ten questions")[1]?.split("\n## ")[0] ?? "";
+    expect(section.split("\n").filter((line) => /^\| .*\? \| .+ \|$/.test(line))).toHaveLength(10);
+  });
+});
+
+/** Paths of the repository in code spans and links: they begin with one of its directories, or end in `.md`. */
+function pathsIn(text: string): string[] {
+  return [...text.matchAll(/`([^`\s]+)`|\]\(([^)#\s]+)\)/g)]
+    .map((match) => (match[1] ?? match[2]) as string)
+    .filter((path) => /^(src|test|scripts|docs|bench|examples|\.github)\/|^[\w-]+\.md$/.test(path));
+}
+
+function missingPaths(root: string, text: string): string[] {
+  return pathsIn(text).filter((path) => !existsSync(join(root, path)));
+}

@@ -22,7 +22,7 @@ describe("a challenged call", () => {
       }, 5);
     });
 
-  it("waits as long as it was told, and runs as soon as a person has said yes", async () => {
+  it("a challenged call waits as long as configured and runs as soon as an approver approves it [U7]", async () => {
     const approvals = new MemoryApprovals();
     const server = started({ policy: ASK, approvals, limits: { challengeWaitMs: 50_000 } });
     server.tool("pay", "pays", anything, () => "paid", open);
@@ -32,7 +32,7 @@ describe("a challenged call", () => {
     expect(await call).toMatchObject({ content: [{ text: "paid" }] });
   });
 
-  it("that a person refuses meanwhile ends with that person's words, and nothing ran", async () => {
+  it("a challenged call that an approver denies while it waits ends with the reason, without effect", async () => {
     const approvals = new MemoryApprovals();
     let ran = 0;
     const server = started({ policy: ASK, approvals, limits: { challengeWaitMs: 50_000 } });
@@ -47,7 +47,7 @@ describe("a challenged call", () => {
     expect(ran).toBe(0);
   });
 
-  it("that nobody answers in that time is told that it waits", async () => {
+  it("a challenged call without an answer in time returns the pending approval", async () => {
     const server = started({ policy: ASK, limits: { challengeWaitMs: 30 } });
     server.tool("pay", "pays", anything, () => "paid", open);
     const client = await connected(server);
@@ -56,7 +56,7 @@ describe("a challenged call", () => {
 });
 
 describe("an answer", () => {
-  it("in parts is cut at the limit, and says so", async () => {
+  it("a streamed result is cut at the limit and says so [G7]", async () => {
     const server = started({ limits: { maxResultBytes: 10_000 } });
     server.tool(
       "flood",
@@ -77,7 +77,7 @@ describe("an answer", () => {
     expect(text.length).toBeLessThanOrEqual(10_000);
   });
 
-  it("in one piece over the limit is a failure, because half an answer is none", async () => {
+  it("a result in one piece over the limit is a failure [U10]", async () => {
     const server = started({ limits: { maxResultBytes: 1_000 } });
     server.tool("flood", "answers much", anything, () => "x".repeat(2_000), open);
     server.tool("drop", "answers little", anything, () => "x".repeat(20), open);
@@ -89,7 +89,7 @@ describe("an answer", () => {
   });
 });
 
-it("a question that the client never answers ends the call, and the clock of the tool stood still meanwhile", async () => {
+it("an elicitation that the client never answers ends the call, and the tool's timeout does not count the wait", async () => {
   const server = started({ limits: { askTimeoutMs: 300 } });
   const ask = { message: "?", requestedSchema: { type: "object", properties: {} } };
   const answer = (_args: unknown, context: { elicit(key: string, params: object): Promise<object> }): Promise<string> =>
@@ -127,7 +127,7 @@ describe("before its decision is on the disk", () => {
     return { ledger, letGo };
   }
 
-  it("nothing runs but what the operator declared read-only; a tool's own word for it counts for nothing", async () => {
+  it("before its decision is on disk only a call runs that the operator declared read-only, whatever the tool declares", async () => {
     const { ledger, letGo } = await slowLedger();
     const ran: string[] = [];
     const server = started({ ledger, readOnlyTools: ["declared"] });

@@ -13,6 +13,8 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { referencePages } from "../scripts/reference.mjs";
+import { pages as wrappedPages, tooLong, wrap } from "../scripts/wrap-markdown.mjs";
 import { compile, type Module, modulesOf, runModule } from "./docs/modules.js";
 import { anchors, relativeLinks, type Snippet, snippetsOf } from "./docs/snippets.js";
 import { commandsOf, Terminal } from "./docs/terminal.js";
@@ -75,24 +77,123 @@ afterAll(() => {
 });
 
 describe("the README", () => {
-  it("is under 600 words", () => {
-    expect(textOf("README.md").split(/\s+/).filter(Boolean).length).toBeLessThan(600);
+  it("the README is under 500 words", () => {
+    expect(textOf("README.md").split(/\s+/).filter(Boolean).length).toBeLessThan(500);
+  });
+});
+
+describe("the picture of the README", () => {
+  it("the picture of the README shows the commands of a first run and lines of the output that they print", {
+    timeout: PAGE_MS,
+  }, async () => {
+    const lines = [...textOf("docs/first-calls.svg").matchAll(/<text [^>]*>(.*)<\/text>/g)].map(([, text = ""]) =>
+      text.replaceAll("&#x27;", "'").replaceAll("&quot;", '"'),
+    );
+    const exitCodes = [0, 2, 5, 0];
+    const terminal = new Terminal(ROOT, workFolder("picture"), "docs/first-calls.svg");
+    const withoutNames = (text: string): string =>
+      text.replaceAll(/ch_[\w-]+/g, "ch_ID").replace(/local\/\S+/, "local/USER");
+    let id = "";
+    let printed: string[] = [];
+    try {
+      await terminal.type({ line: 0, text: "portcullis serve", exitCode: 0 });
+      for (const line of lines) {
+        if (line.startsWith("$ ")) {
+          const text = line.slice(2).replace(/ch_[\w-]+/, id);
+          const output = await terminal.type({ line: 0, text, exitCode: exitCodes.shift() as number });
+          id = /ch_[\w-]+/.exec(output)?.[0] ?? id;
+          printed = output.split("\n").map(withoutNames);
+        } else expect(printed).toContain(withoutNames(line));
+      }
+    } finally {
+      await terminal.close();
+    }
+    expect(exitCodes).toEqual([]);
+  });
+});
+
+describe("the reference", () => {
+  it.each(referencePages())("$page is what its schema says: run `npm run format` when it is not", ({ page, text }) => {
+    expect(textOf(page)).toBe(text);
+  });
+});
+
+describe("the reference of the admin API", () => {
+  it("names every path that the admin port serves, and no other", () => {
+    const served = ["server.ts", "registrations.ts"]
+      .map((name) => textOf(`src/admin/${name}`))
+      .flatMap((text) => [...text.matchAll(/"(\/[a-z][a-z0-9/.-]*)"/g)].map(([, path]) => path as string));
+    const page = textOf("docs/reference/admin-api.md");
+    expect(served.filter((path) => !page.includes(path))).toEqual([]);
+    const named = [...page.matchAll(/`(?:GET|POST|PUT|DELETE) (\/v1\/[a-z-]+)/g)].map(([, path]) => path as string);
+    expect(named.length).toBeGreaterThan(8);
+    expect(named.filter((path) => !served.includes(path))).toEqual([]);
   });
 });
 
 describe("the decisions", () => {
-  it("are all in the index", () => {
+  it("the decision records are all in the index", () => {
     const index = relativeLinks(textOf("docs/decisions/README.md")).map(({ target }) => `docs/decisions/${target}`);
     expect(["docs/decisions/README.md", ...index].sort()).toEqual(markdownIn("docs/decisions"));
+  });
+
+  const records = markdownIn("docs/decisions").filter((page) => !page.endsWith("README.md"));
+
+  it("the decision records are numbered from 1 without a gap, in the file name and in the title", () => {
+    const numbers = records.map((page) => /\/(\d{4})-[a-z-]+\.md$/.exec(page)?.[1]);
+    expect(numbers).toEqual(records.map((_, index) => String(index + 1).padStart(4, "0")));
+    expect(records.map((page) => /^# (\d{4}) · \S/.exec(textOf(page))?.[1])).toEqual(numbers);
+  });
+
+  it.each(records)("%s states context, choice and cost", (page) => {
+    const headings = [...textOf(page).matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
+    expect(headings.slice(0, 3)).toEqual(["Context", "Choice", "Cost"]);
+    expect(headings.slice(3).filter((each) => each !== "Measured" && each !== "Not taken")).toEqual([]);
+  });
+});
+
+describe("the guides", () => {
+  it.each([...markdownIn("docs/guides"), "docs/glossary.md"])(
+    "%s starts with what the reader will be able to do",
+    (page) => {
+      expect(textOf(page)).toMatch(/^# [^\n]+\n\nAfter this page you can [^]+?\./);
+    },
+  );
+});
+
+describe("Markdown", () => {
+  it.each(wrappedPages())("%s is wrapped at one width", (page) => {
+    expect(tooLong(textOf(page))).toEqual([]);
+  });
+
+  it("Markdown is wrapped without a change to tables, code, items and code spans", () => {
+    const long = "word ".repeat(30).trim();
+    const code = "code ".repeat(30).trim();
+    const text = "text ".repeat(30).trim();
+    const page = `# ${code}\n\n| ${code} |\n\n\`\`\`sh\n${code}\n\`\`\`\n\n- ${long} - \`${code}\`\n  end\n\n${text}\n`;
+    expect(tooLong(page)).toEqual([`9: ${`- ${long}`.slice(0, 60)} …`, `12: ${text.slice(0, 60)} …`]);
+    const wrapped = wrap(page);
+    expect(wrapped.split("\n").slice(0, 8)).toEqual(page.split("\n").slice(0, 8));
+    expect(wrapped.split("\n").slice(8)).toEqual([
+      `- ${"word ".repeat(23).trim()}`,
+      `  ${"word ".repeat(7).trim()} -`,
+      `  \`${code}\``,
+      "  end",
+      "",
+      "text ".repeat(24).trim(),
+      "text ".repeat(6).trim(),
+      "",
+    ]);
+    expect(wrap(wrapped)).toBe(wrapped);
   });
 });
 
 describe("links", () => {
-  it.each(linking)("of %s lead to something that is there", (page) => {
+  it.each(linking)("links of %s lead to something that exists", (page) => {
     expect(deadLinks(page, textOf(page))).toEqual([]);
   });
 
-  it("that lead nowhere are found: a file, and a heading", () => {
+  it("links to a missing file and to a missing heading are found", () => {
     const text = "[a](docs/nothing.md) `[b](c.md)` [d](docs/errors.md#timeout)\n[e](docs/errors.md#no-such-error)";
     expect(deadLinks("README.md", text)).toEqual([
       "README.md:1: docs/nothing.md",
@@ -112,7 +213,7 @@ function deadLinks(page: string, text: string): string[] {
 }
 
 describe.each(pages)("%s", (page) => {
-  it("has snippets in languages that are run, or says why not", () => {
+  it("each snippet of a page is in a language that is run, or says why not", () => {
     const all = snippets.get(page) ?? [];
     const unknown = all.filter((each) => each.notRun === undefined && !LANGUAGES.includes(each.language));
     expect(unknown.map((each) => `${page}:${each.line}: ${each.language}`)).toEqual([]);
@@ -121,7 +222,7 @@ describe.each(pages)("%s", (page) => {
   });
 
   for (const module of modules.get(page) ?? []) {
-    it(`runs its TypeScript from line ${module.line}`, { timeout: MODULE_MS * 2 }, async () => {
+    it(`the TypeScript from line ${module.line} of ${page} compiles and runs`, { timeout: MODULE_MS * 2 }, async () => {
       expect(complaints.get(module.name) ?? []).toEqual([]);
       await runModule(join(folder, "ts"), module, workFolder(module.name), MODULE_MS);
     });
@@ -129,7 +230,7 @@ describe.each(pages)("%s", (page) => {
 
   const commands = running(page).filter((each) => ["sh", "cedar", "yaml", "json"].includes(each.language));
   if (commands.length > 0) {
-    it("runs its commands, policies and data from top to bottom", { timeout: PAGE_MS }, async () => {
+    it("the commands, policies and data of a page run from top to bottom", { timeout: PAGE_MS }, async () => {
       const terminal = new Terminal(ROOT, workFolder(page.replaceAll(/\W+/g, "-")), page);
       try {
         await readThrough(terminal, commands);
@@ -181,7 +282,7 @@ function parseAt({ page, line, code }: Snippet, read: (text: string) => unknown)
 }
 
 describe("a mistake in a page", () => {
-  it("in a type is found at its line", () => {
+  it("a type error in a page is found at its line", () => {
     expect(broken.map(({ line, name }) => [line, (complaints.get(name) ?? []).length])).toEqual([
       [3, 1],
       [7, 0],
@@ -190,12 +291,12 @@ describe("a mistake in a page", () => {
     expect(complaints.get(broken[0]?.name ?? "")?.[0]).toMatch(/^broken\.md:4: .*TS2345/);
   });
 
-  it("that throws is found at its line", async () => {
+  it("a snippet that throws is found at its line", async () => {
     const failed = runModule(join(folder, "ts"), broken[1] as Module, workFolder("throws"), MODULE_MS);
     await expect(failed).rejects.toThrow(/broken\.md:7 ended with exit code 1[^]*server 1 function[^]*\.ts:9:/);
   });
 
-  it("that never ends is stopped and found", async () => {
+  it("a snippet that never ends is stopped and found", async () => {
     const failed = runModule(join(folder, "ts"), broken[2] as Module, workFolder("hangs"), 3_000);
     await expect(failed).rejects.toThrow("broken.md:12 was still running after 3000 ms");
   });
@@ -208,7 +309,7 @@ describe("a mistake in a page", () => {
     ["yaml", "cases:\n  - tool: clock.now\n    expect: permit", "1 failed"],
     ["yaml", "a: [", "Flow sequence"],
     ["json", "{ a: 1 }", "Expected property name"],
-  ])("in %s is found: %s", { timeout: PAGE_MS }, async (language, code, message) => {
+  ])("a mistake in %s is found: %s", { timeout: PAGE_MS }, async (language, code, message) => {
     const terminal = new Terminal(ROOT, workFolder(`broken-${language}-${code.length}`), "broken.md");
     terminal.write("p.cedar", "forbid (principal, action, resource);");
     const all = snippetsOf("broken.md", `\`\`\`${language}\n${code}\n\`\`\`\n`);
@@ -223,7 +324,7 @@ describe("a mistake in a page", () => {
 });
 
 describe("snippets", () => {
-  it("are taken with their line, language, file name and the reason not to run them", () => {
+  it("snippets are taken with their line, language, file name and the reason not to run them", () => {
     const page =
       "a\n\n<!-- not run: needs a network -->\n\n```sh\ncurl x\n```\n\n- b\n\n  ~~~yaml cases.yaml\n  a: 1\n  ~~~\n";
     expect(snippetsOf("p.md", page)).toEqual([
@@ -232,7 +333,7 @@ describe("snippets", () => {
     ]);
   });
 
-  it("continue each other, with each import once and lines in their place, until a name is declared anew", () => {
+  it("snippets continue each other, with each import once and lines in their place, until a name is declared anew", () => {
     const page = [
       'import { a, type B } from "x";',
       "const one = a;",
@@ -260,7 +361,7 @@ describe("snippets", () => {
     ]);
   });
 
-  it("of a shell are commands, comments aside, with the exit code that the page tells", () => {
+  it("snippets of a shell are commands, comments aside, with the exit code that the page tells", () => {
     const [snippet] = snippetsOf("p.md", "```sh\n# first\na --b \\\n  c   # why\n\nd  # denied: exit code 2\n```\n");
     expect(commandsOf(snippet as Snippet)).toEqual([
       { line: 3, text: "a --b   c   # why", exitCode: 0 },

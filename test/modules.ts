@@ -15,7 +15,16 @@ export const MODULES: Readonly<Record<string, ModuleRules>> = {
   "mcp/session": { imports: ["mcp", "mcp/transports"] },
   "mcp/server": { imports: ["mcp", "schema"] },
   "mcp/client": {
-    imports: ["auth/oauth-client", "ledger", "mcp", "mcp/server", "mcp/session", "mcp/transports", "policy"],
+    imports: [
+      "auth/oauth-client",
+      "ledger",
+      "mcp",
+      "mcp/server",
+      "mcp/session",
+      "mcp/transports",
+      "pipeline",
+      "policy",
+    ],
   },
   // Open, because a file of one caller's must not load the others' dependencies.
   lib: { open: true, imports: [] },
@@ -32,7 +41,7 @@ export const MODULES: Readonly<Record<string, ModuleRules>> = {
   host: { imports: ["lib", "mcp"] },
   upstream: { imports: ["host", "mcp", "mcp/session", "mcp/transports", "telemetry"] },
   tools: { imports: ["host", "mcp", "mcp/server", "policy", "storage", "telemetry"] },
-  pipeline: { imports: ["auth", "ledger", "mcp", "mcp/server", "policy", "storage", "telemetry"] },
+  pipeline: { imports: ["ledger", "mcp", "mcp/server", "policy", "storage", "telemetry"] },
   gateway: {
     imports: [
       "auth",

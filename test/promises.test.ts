@@ -28,7 +28,7 @@ function cidOf(text: string): string {
   return `b${letters.map((letter) => "abcdefghijklmnopqrstuvwxyz234567"[letter]).join("")}`;
 }
 
-it("stdio_roundtrip", { timeout: 120_000 }, async () => {
+it("stdio_roundtrip: a call over stdio is decided, recorded and answered [U11]", { timeout: 120_000 }, async () => {
   const main = resolve(import.meta.dirname, "../dist/cli/main.js");
   if (!existsSync(main)) throw new Error("there is no build: run `npm run build` first");
   const child = spawn(process.execPath, [main, "--dir", folder(), "serve", "--stdio"], {
@@ -59,7 +59,7 @@ it("stdio_roundtrip", { timeout: 120_000 }, async () => {
   });
 });
 
-/** A voice that agrees to everything and hears what was proposed. */
+/** A check that permits everything and records the intents. */
 function listening(hear: (intent: Intent) => void): (proposed: unknown, intent: Intent) => CheckResult {
   return (_, intent) => {
     hear(intent);
@@ -73,12 +73,12 @@ describe("one id for one call", () => {
     @id("ask") @outcome("challenge") @approvers("operators")
     forbid (principal, action == Action::"pay", resource) unless { context.approved };`;
 
-  it("what is decided, approved, recorded and run has the same content id", async () => {
+  it("a call has the same content id when it is decided, approved, recorded and run [U8]", async () => {
     const ledger = await newLedger();
     const approvals = new MemoryApprovals();
     const ran: string[] = [];
     const intents = new Set<string>();
-    const server = started({ policy, ledger, approvals, voices: [listening((intent) => intents.add(intent.id))] });
+    const server = started({ policy, ledger, approvals, checks: [listening((intent) => intents.add(intent.id))] });
     server.tool("pay", "pays", anything, (args) => String(ran.push(JSON.stringify(args))), open);
     const client = await connected(server);
     const args = { to: "Zoë", amount: 1e21, a: { y: 1, x: [] } };
@@ -99,15 +99,15 @@ describe("one id for one call", () => {
     for (const record of records) if (record.kind === "decision") expect(record.intent).toBe(approved.intentId);
   });
 
-  it("fields that nobody knows are part of it and travel on, the caller's credential is not and does not", async () => {
+  it("unknown fields of a call are part of its content id and forwarded, and the caller's credential is neither [U1]", async () => {
     let intent: Intent | undefined;
     let seen: CallContext["meta"] | undefined;
-    const voices = [
+    const checks = [
       listening((each) => {
         intent = each;
       }),
     ];
-    const server = started({ voices });
+    const server = started({ checks });
     server.tool("look", "looks", anything, (_args, { meta }) => String(Object.keys((seen = meta)).length), open);
     await raw(server, {
       method: "tools/call",
@@ -125,7 +125,7 @@ describe("one id for one call", () => {
   });
 });
 
-it("one trace id: in the error, the log, the span and the ledger", async () => {
+it("a call has one trace id in the error, the log, the span and the ledger [G4]", async () => {
   const ledger = await newLedger();
   const exporter = new InMemorySpanExporter();
   const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
@@ -158,7 +158,7 @@ it("one trace id: in the error, the log, the span and the ledger", async () => {
 });
 
 describe("timeouts", () => {
-  it("are 30 s for a tool, 5 s for validation, 2 s for discovery and 500 ms for a lock unless said otherwise", async () => {
+  it("default timeouts are 30 s for a tool, 5 s for validation, 2 s for discovery and 500 ms for a lock [G5]", async () => {
     expect(DEFAULT_GATEWAY_LIMITS).toMatchObject({ toolTimeoutMs: 30_000 });
     expect(DEFAULT_SCHEMA_LIMITS).toMatchObject({ timeoutMs: 5_000 });
     expect(DEFAULT_TIMEOUTS).toMatchObject({ toolMs: 30_000, validationMs: 5_000, discoveryMs: 2_000 });
@@ -167,7 +167,7 @@ describe("timeouts", () => {
     await expect(second).rejects.toThrow("waited 500 ms");
   });
 
-  it("really stop the work: the handler is told, and nothing it does afterwards reaches anyone", async () => {
+  it("a timeout stops the work: the handler is aborted, and nothing it does afterwards reaches a caller [G5]", async () => {
     const ledger = await newLedger();
     const after: string[] = [];
     let late: Promise<unknown> | undefined;
@@ -232,14 +232,14 @@ describe("safe is capability, guardrail token and phase: without any one of them
       (error: unknown) => (error instanceof McpError ? error.code : error),
     );
 
-  it("all three: it runs", async () => {
+  it("a call with capability, guardrail token and phase runs", async () => {
     const { server, ran } = guarded(new Set(["pay"]));
     const client = await connected(server);
     expect(await codeOf(client.callTool("pay", { n: 1 }))).toBe("ran");
     expect(ran).toEqual(["pay"]);
   });
 
-  it("no capability: the tool is not there, like one that does not exist, by every door", async () => {
+  it("a tool without a capability is answered like one that does not exist, by every entry point [L10]", async () => {
     const { server, ran } = guarded(new Set(["refund"]));
     const client = await connected(server);
     const [mine, nobodys] = await Promise.all(
@@ -254,7 +254,7 @@ describe("safe is capability, guardrail token and phase: without any one of them
     expect(ran).toEqual([]);
   });
 
-  it("no token: blocked by the callback, or because the only callback is another agent's", async () => {
+  it("a call without a guardrail token is blocked, by the callback or because the only callback is another agent's [L10]", async () => {
     const { server, ran } = guarded();
     const client = await connected(server);
     expect(await codeOf(client.callTool("pay", { n: 2 }))).toBe("GUARDRAIL_BLOCKED");
@@ -262,7 +262,7 @@ describe("safe is capability, guardrail token and phase: without any one of them
     expect(ran).toEqual([]);
   });
 
-  it("no token needed: only where the operator said so of that very tool", async () => {
+  it("a call runs without a guardrail token only where the operator declared that for the tool [L8]", async () => {
     const { server, ran } = guarded(undefined, { unguardedTools: ["refund"] });
     const client = await connected(server);
     expect(await codeOf(client.callTool("refund", {}))).toBe("ran");
@@ -270,7 +270,7 @@ describe("safe is capability, guardrail token and phase: without any one of them
     expect(ran).toEqual(["refund"]);
   });
 
-  it("wrong phase: a call before the handshake is refused", async () => {
+  it("a call in the wrong phase, before the handshake, is refused [L10]", async () => {
     const { server, ran } = guarded();
     const answer = await raw(server, { method: "tools/call", params: { name: "pay", arguments: { n: 1 } } });
     expect(answer).toMatchObject({ error: { data: { code: "WRONG_PHASE" } } });

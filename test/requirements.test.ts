@@ -1,8 +1,10 @@
-// docs/requirements.md tells the truth: every promise is there, with files that exist and tests that have those names.
+// docs/requirements.md is generated from test/requirements.json and the tests; docs/recovery.md and docs/threat-model.md
+// cite tests that exist.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
+import { PAGE, problemsOf, readRequirements, readTags, render, tagsOf } from "../scripts/requirements.mjs";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const GATHERED = join(ROOT, "../shared/requirements.md");
@@ -16,65 +18,47 @@ const IDS = [
   "M1", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "M9", "M10", "M11", "M12",
 ];
 
-interface Row {
-  id: string;
-  promise: string;
-  keptBy: string;
-  shownBy: string;
-}
-
-function rowsOf(text: string): Row[] {
-  return [...text.matchAll(/^\| ([A-Z]\d+) \| (.*?) \| (.*?) \| (.*) \|$/gm)].map(
-    ([, id = "", promise = "", keptBy = "", shownBy = ""]) => ({ id, promise, keptBy, shownBy }),
-  );
-}
-
-const NOT_YET = /^not yet \((gateway|host|lattice)\)$/;
-
-/** What is wrong with a row, in words. `read` gives a file's text, or nothing when there is none. */
-function problemsOf({ id, promise, keptBy, shownBy }: Row, read: (file: string) => string | undefined): string[] {
-  if (promise.trim().length < 10) return [`${id} says nothing`];
-  if (NOT_YET.test(keptBy)) return shownBy === "–" ? [] : [`${id} is not built yet and has a test`];
-  const files = [...keptBy.matchAll(/`([^`]+)`/g)].map(([, file = ""]) => file);
-  if (files.length === 0) return [`${id} names neither a file nor the part it waits for`];
-  const found = files.filter((file) => read(file) === undefined).map((file) => `${id}: there is no ${file}`);
-  const tests = [...shownBy.matchAll(/(?:^|; )`([^`]+)`: ((?:"[^"]*"(?:, )?)+)/g)];
-  if (tests.length !== shownBy.split("; `").length) found.push(`${id}: "shown by" is not file: "name", "name"; …`);
-  for (const [, file = "", names = ""] of tests) {
-    const text = read(file);
-    if (text === undefined) found.push(`${id}: there is no ${file}`);
-    for (const [, name = ""] of names.matchAll(/"([^"]*)"/g)) {
-      if (text !== undefined && !isTestName(text, name)) found.push(`${id}: ${file} has no test "${name}"`);
-    }
-  }
-  return found;
-}
-
-/** A title is a whole text in the file, between its quotes. */
-function isTestName(text: string, name: string): boolean {
-  return [`"${name}"`, `\`${name}\``, `'${name}'`].some((title) => text.includes(title));
-}
-
 const readFile = (file: string): string | undefined => {
   const path = join(ROOT, file);
   return existsSync(path) ? readFileSync(path, "utf8") : undefined;
 };
 
-describe("the list of promises", () => {
-  const rows = rowsOf(readFileSync(join(ROOT, "docs/requirements.md"), "utf8"));
+/** A title is a whole text in the file, between its quotes, with or without ids of requirements at its end. */
+function isTestName(text: string, name: string): boolean {
+  const title = name.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`(["'\`])${title}(?: \\[[A-Z0-9 ]+\\])?\\1`).test(text);
+}
 
-  it("has every id once, in order", () => {
-    expect(rows.map((row) => row.id)).toEqual(IDS);
+describe("docs/requirements.md", () => {
+  const all = readRequirements();
+  const tags = readTags();
+
+  it("docs/requirements.md is up to date with test/requirements.json and the titles of the tests", () => {
+    expect(readFile(PAGE)).toBe(render(all, tags));
   });
 
-  it.each(rows.map((row) => [row.id, row] as const))("%s names files that exist and tests that are there", (_, row) => {
-    expect(problemsOf(row, readFile)).toEqual([]);
+  it("test/requirements.json has every id once, in order", () => {
+    expect(all.requirements.map(({ id }) => id)).toEqual(IDS);
   });
 
-  it("names tests of recovery that are there", () => {
-    const text = readFileSync(join(ROOT, "docs/recovery.md"), "utf8");
+  it("each requirement has at least one test for each of its clauses", () => {
+    expect(problemsOf(all, tags)).toEqual([]);
+  });
+
+  it.each(all.requirements)("the requirement $id has a text and names files that exist", ({ clauses, doneBy }) => {
+    expect(clauses.filter((clause) => clause.trim() === "")).toEqual([]);
+    expect(clauses.join("; ").length).toBeGreaterThan(10);
+    expect(doneBy.length).toBeGreaterThan(0);
+    expect(doneBy.filter((file) => readFile(file) === undefined)).toEqual([]);
+  });
+
+  it.each([
+    ["docs/recovery.md", 40],
+    ["docs/stories.md", 25],
+  ])("%s names tests that exist", (page, least) => {
+    const text = readFileSync(join(ROOT, page), "utf8");
     const cited = [...text.matchAll(/`((?:src|test)\/[^`]+\.ts)`: ((?:"[^"]*"(?:, )?)+)/g)];
-    expect(cited.length).toBeGreaterThan(40);
+    expect(cited.length).toBeGreaterThan(least);
     const missing = cited.flatMap(([, file = "", names = ""]) =>
       [...names.matchAll(/"([^"]*)"/g)]
         .map(([, name = ""]) => name)
@@ -84,38 +68,44 @@ describe("the list of promises", () => {
     expect(missing).toEqual([]);
   });
 
-  it("has the ids of the gathered requirements", ({ skip }) => {
+  it("test/requirements.json has the ids of the gathered requirements", ({ skip }) => {
     if (!existsSync(GATHERED)) return skip("the gathered requirements are not beside this repository");
     const ids = [...readFileSync(GATHERED, "utf8").matchAll(/^\| ([A-Z]\d+) \|/gm)].map(([, id]) => id);
     expect(ids).toEqual(IDS);
   });
 });
 
-describe("a row that is wrong is found", () => {
-  const files: Record<string, string> = { "a.ts": "", "a.test.ts": 'it("works", () => {}); // it fails' };
-  const row = { id: "U1", promise: "it works well", keptBy: "`a.ts`", shownBy: '`a.test.ts`: "works"' };
+describe("the generator of docs/requirements.md", () => {
+  const requirement = { id: "U1", clauses: ["it works", "it ends"], doneBy: ["a.ts"] };
+  const all = { families: { U: "the call" }, requirements: [requirement] };
+  const text = [
+    'it("works [U1]", () => {});',
+    "it.each([])(`ends after ${ms} ms [U1 U2]`, () => {});",
+    'it("has no id", () => {}); // it("[U1]", and "quotes" [U1]',
+    'it.skipIf(has("x"))("runs [not run] [U2]", () => {});',
+  ].join("\n");
 
-  it.each<[string, Partial<Row>, string[]]>([
-    ["nothing wrong", {}, []],
-    ["not built", { keptBy: "not yet (host)", shownBy: "–" }, []],
-    [
-      "a part nobody knows",
-      { keptBy: "not yet (moon)", shownBy: "–" },
-      ["U1 names neither a file nor the part it waits for"],
-    ],
-    ["not built, with a test", { keptBy: "not yet (host)" }, ["U1 is not built yet and has a test"]],
-    ["no such file", { keptBy: "`b.ts`" }, ["U1: there is no b.ts"]],
-    ["no such test file", { shownBy: '`b.test.ts`: "works"' }, ["U1: there is no b.test.ts"]],
-    ["no such test", { shownBy: '`a.test.ts`: "works", "it fails"' }, ['U1: a.test.ts has no test "it fails"']],
-    ["no test", { shownBy: "–" }, ['U1: "shown by" is not file: "name", "name"; …']],
-    [
-      "a file without names",
-      { shownBy: '`a.test.ts`: "works"; `a.ts`' },
-      ['U1: "shown by" is not file: "name", "name"; …'],
-    ],
-    ["no words", { promise: "" }, ["U1 says nothing"]],
-  ])("%s", (_, change, problems) => {
-    expect(problemsOf({ ...row, ...change }, (file) => files[file])).toEqual(problems);
+  it("tagsOf finds the ids at the end of titles, and only there", () => {
+    expect(tagsOf("a.test.ts", text)).toEqual([
+      { file: "a.test.ts", title: "works", ids: ["U1"] },
+      { file: "a.test.ts", title: "ends after ${ms} ms", ids: ["U1", "U2"] },
+      { file: "a.test.ts", title: "runs [not run]", ids: ["U2"] },
+    ]);
+  });
+
+  it("problemsOf reports unknown ids and requirements with fewer tests than clauses", () => {
+    const [works] = tagsOf("a.test.ts", text);
+    expect(problemsOf(all, works === undefined ? [] : [works])).toEqual(["U1 has 2 clauses and 1 tests"]);
+    expect(problemsOf(all, tagsOf("a.test.ts", text))).toEqual([
+      'a.test.ts: "ends after ${ms} ms" names U2, which is not a requirement',
+      'a.test.ts: "runs [not run]" names U2, which is not a requirement',
+    ]);
+  });
+
+  it("render writes one row for a requirement, with its tests by file", () => {
+    expect(render(all, tagsOf("a.test.ts", text))).toContain(
+      '\n## U · the call\n\n| id | requirement | done by | shown by |\n|---|---|---|---|\n| U1 | it works; it ends | `a.ts` | `a.test.ts`: "works", "ends after ${ms} ms" |\n',
+    );
   });
 });
 

@@ -48,23 +48,23 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("the lock file", () => {
-  it("names no production package that has an install script", () => {
+  it("the lock file names no production package that has an install script [G8]", () => {
     expect(production.length).toBeGreaterThan(30);
     expect(production.filter(([, facts]) => facts.hasInstallScript).map(([path]) => path)).toEqual([]);
   });
 
-  it("records no download address, so that any registry can serve it", () => {
+  it("the lock file records no download address, so that any registry can serve it", () => {
     expect(installed.filter(([, facts]) => facts.resolved !== undefined)).toEqual([]);
   });
 
-  it("has a hash for everything that is installed for users or on Linux x64 and arm64", () => {
+  it("the lock file has a hash for everything that is installed for users or on Linux x64 and arm64", () => {
     const isForeign = ({ os = ["linux"], cpu = ["x64"] }: Facts): boolean =>
       !os.includes("linux") || !(cpu.includes("x64") || cpu.includes("arm64"));
     const without = installed.filter(([, facts]) => facts.integrity === undefined);
     expect(without.filter(([, facts]) => !(facts.dev && facts.optional && isForeign(facts)))).toEqual([]);
   });
 
-  it("names the optional packages of every platform, without which `npm ci` refuses it", () => {
+  it("the lock file names the optional packages of every platform, without which `npm ci` refuses it [H12]", () => {
     const missing = Object.entries(lock.packages).flatMap(([path, facts]) =>
       Object.keys(facts.optionalDependencies ?? {}).filter(
         (name) => !(`${path}/node_modules/${name}` in lock.packages) && !(`node_modules/${name}` in lock.packages),
@@ -75,7 +75,7 @@ describe("the lock file", () => {
 });
 
 describe("the image", () => {
-  it("is built from images named by digest and from the lock file, without scripts", () => {
+  it("the image is built from images named by digest and from the lock file, without scripts", () => {
     const text = readFileSync(join(ROOT, "deploy/Dockerfile"), "utf8");
     const [, digest = ""] = /^ARG NODE_IMAGE_DIGEST=(\S+)$/m.exec(text) ?? [];
     expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
@@ -88,7 +88,9 @@ describe("the image", () => {
 });
 
 describe("installing the package", () => {
-  it("runs no script of any dependency, with scripts allowed", { timeout: 300_000 }, ({ skip }) => {
+  it("installing the package runs no script of any dependency, with scripts allowed [G8]", { timeout: 300_000 }, ({
+    skip,
+  }) => {
     if (process.platform === "win32") return skip("npm's script shell is replaced by a POSIX shell script here");
     const packed = npm(ROOT, ["pack", "--json", "--ignore-scripts", "--pack-destination", dir]);
     const [{ filename }] = JSON.parse(packed.stdout) as [{ filename: string }];
@@ -147,7 +149,7 @@ describe("installing the package", () => {
 });
 
 describe("the bill of materials", () => {
-  it("lists every production package of the lock file and no development package", () => {
+  it("the bill of materials lists every production package of the lock file and no development package [M9]", () => {
     const sbom = sbomOf(manifest, "1.2.3", lock, (path) => lock.packages[path]?.dev !== true);
     expectCycloneDx(sbom);
     const listed = sbom.components.map(({ name, version }) => `${name}@${version}`);
@@ -160,7 +162,7 @@ describe("the bill of materials", () => {
     }
   });
 
-  it("names for a dependency the version that Node would load, also when it is nested", () => {
+  it("the bill of materials names for a dependency the version that Node would load, also when it is nested", () => {
     const nested = {
       packages: {
         "": { dependencies: { a: "1", b: "2" } },
@@ -180,7 +182,9 @@ describe("the bill of materials", () => {
     ]);
   });
 
-  it("is in the release archive and lists exactly the packages there", { timeout: 200_000 }, async () => {
+  it("the bill of materials is in the release archive and lists exactly the packages there [M9]", {
+    timeout: 200_000,
+  }, async () => {
     const key = join(dir, "release.pem");
     const env = { ...process.env, PORTCULLIS_GZIP_LEVEL: "1" };
     const release = (...args: string[]): void => {

@@ -28,11 +28,11 @@ const golden = readJson("test/surface.json") as Record<string, Surface>;
 const { "./package.json": _, ...entries } = manifest.exports;
 
 describe("the subpaths", () => {
-  it("are those that are written down", () => {
+  it("the published subpaths are those of test/surface.json", () => {
     expect(Object.keys(entries).sort()).toEqual(Object.keys(golden).sort());
   });
 
-  it.each(Object.entries(entries))("%s is built, with its types", (_path, entry) => {
+  it.each(Object.entries(entries))("the subpath %s is built, with its types", (_path, entry) => {
     expect([entry.types, entry.default].filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
   });
 });
@@ -40,12 +40,12 @@ describe("the subpaths", () => {
 describe.each(Object.entries(golden))("%s", (path, { exports, mayLoad }) => {
   const subpath = join(manifest.name, path).replaceAll("\\", "/");
 
-  it("exports what is written down", { timeout: 120_000 }, async () => {
+  it("a subpath exports what test/surface.json lists [U14]", { timeout: 120_000 }, async () => {
     const names = node(["--input-type=module", "-e", `console.log(Object.keys(await import("${subpath}")).join())`]);
     expect(names.trim().split(",").sort()).toEqual(exports);
   });
 
-  it("loads only what it needs", { timeout: 120_000 }, async () => {
+  it("a subpath loads only the modules that it needs [U14]", { timeout: 120_000 }, async () => {
     const urls = node([join(import.meta.dirname, "surface", "loaded.mjs"), subpath]).split("\n");
     expect(partsOf(urls).filter((part) => !mayLoad.includes(part))).toEqual([]);
   });
@@ -69,7 +69,7 @@ function partsOf(urls: readonly string[]): string[] {
   return [...new Set(parts)].filter((part) => part !== "").sort();
 }
 
-it("what is loaded is seen: ES modules, CommonJS and our modules", () => {
+it("the check of loaded modules sees ES modules, CommonJS and modules of this package", () => {
   const urls = [
     "file:///a/dist/policy/x.js",
     "file:///a/node_modules/ws/lib/y.js",
@@ -90,7 +90,7 @@ describe("the package", () => {
     paths = files.map((file) => file.path);
   });
 
-  it("holds the build, the examples and what a user has to read", () => {
+  it("the package holds the build, the examples and what a user has to read", () => {
     const wanted = [
       ...Object.values(entries).flatMap((entry) => [entry.types, entry.default]),
       manifest.bin.portcullis,
@@ -104,7 +104,7 @@ describe("the package", () => {
     expect(wanted.map((path) => path.replace(/^\.\//, "")).filter((path) => !paths.includes(path))).toEqual([]);
   });
 
-  it("holds no test, fixture, source or source map", () => {
+  it("the package holds no test, fixture, source or source map", () => {
     expect(
       paths.filter((path) =>
         /\.(test|contract|map)\b|\/fixtures\/|^(src|test|bench|scripts)\/(?!README\.md$)/.test(path),
@@ -112,7 +112,7 @@ describe("the package", () => {
     ).toEqual([]);
   });
 
-  it("names no path of the machine it was built on", () => {
+  it("the package names no path of the machine it was built on", () => {
     const telling = paths.filter((path) => {
       const text = readFileSync(join(ROOT, path), "utf8");
       return text.includes(ROOT) || text.includes("sourceMappingURL=");
@@ -120,7 +120,7 @@ describe("the package", () => {
     expect(telling).toEqual([]);
   });
 
-  it("starts its command with Node", () => {
+  it("the package starts its command with Node", () => {
     expect(readFileSync(join(ROOT, manifest.bin.portcullis), "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
   });
 });
@@ -129,7 +129,7 @@ describe("changesets", () => {
   const folder = join(ROOT, ".changeset");
   const files = readdirSync(folder).filter((name) => name.endsWith(".md") && name !== "README.md");
 
-  it.each(files)("%s says which release it needs, and why", (file) => {
+  it.each(files)("the changeset %s names its release type and the reason", (file) => {
     const text = readFileSync(join(folder, file), "utf8");
     expect(text).toMatch(/^---\n"portcullis": (patch|minor|major)\n---\n\n\S[^]{30,}\n$/);
   });

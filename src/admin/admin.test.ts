@@ -176,7 +176,7 @@ describe("what anyone on the machine may see", () => {
     expect((await ask(scene, "/metrics")).text).toContain("\nportcullis_ledger_appends_total 1\n");
   });
 
-  it("names each component to the operator, and answers callers without a credential with the result alone", async () => {
+  it("names each component to the operator, and answers callers without a credential with the result alone [G5]", async () => {
     let storeProblem: string | undefined;
     let isHealthy = true;
     const scene = await started((ledger) => ({
@@ -224,7 +224,7 @@ describe("what anyone on the machine may see", () => {
     expect((await ask(scene, "/startupz")).json).toEqual({ started: true });
   });
 
-  it("does not include series that name tools or rules, which need the metrics token or the operator's", async () => {
+  it("does not include series that name tools or rules, which need the metrics token or the operator's [U13]", async () => {
     const scene = await started();
     const call = scene.telemetry.startCall({
       method: "tools/call",
@@ -483,14 +483,14 @@ describe("challenges", () => {
     expect(JSON.parse(json.arguments)).toEqual({ path: "safe\u202etxt.exe", "k\u200bey": "a\u0000b\u{e0041}" });
   });
 
-  it("show what travels beside the arguments", async () => {
+  it("show what travels beside the arguments [U7]", async () => {
     const scene = await started();
     const decision = await call(scene.gate, {}, { recipient: "eve\u202e" });
     const { json } = await ask(scene, `/v1/approvals/${decision.challenge?.id}`, { headers: bearer(scene.token) });
     expect(json.forwarded).toBe('{"recipient":"eve\\u202e"}');
   });
 
-  it("that are approved let the same call run once, and the approval is on record before that", async () => {
+  it("that are approved let the same call run once, and the approval is on record before that [U7]", async () => {
     const scene = await started({ approver: { name: "alex", groups: ["operators"] } });
     const id = await challenged(scene.gate);
     const reply = await post(scene, `/v1/approvals/${id}/approve`, { reason: "looks right" });
@@ -591,11 +591,11 @@ describe("challenges", () => {
   });
 
   it.each([
-    ["a body that is no JSON", "{", 400],
+    ["a body that is not JSON", "{", 400],
     ["a list", "[]", 400],
     ["a key twice", '{"reason":"a","reason":"b"}', 400],
     ["an unknown field", '{"reason":"a","force":true}', 400],
-    ["a reason that is no text", '{"reason":7}', 400],
+    ["a reason that is not text", '{"reason":7}', 400],
     ["a reason without end", JSON.stringify({ reason: "x".repeat(2_001) }), 400],
     ["bytes that are no text", Buffer.from('{"reason":"\xff"}', "latin1"), 400],
     ["a body over the cap", JSON.stringify({ reason: "x".repeat(1_000_000) }), 413],

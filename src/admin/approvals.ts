@@ -1,4 +1,4 @@
-// Challenges as the operator sees and answers them. An answer is on record before it takes effect.
+// Approval requests as the operator sees and answers them. An answer is on record before it takes effect.
 
 import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
@@ -50,7 +50,7 @@ export class NotAnswerable extends Fault {}
 export class Answering {
   readonly #approvals: Gate["approvals"];
   readonly #ledger: Pick<Ledger, "append"> | undefined;
-  /** Answers under way: two people cannot both have their answer recorded. */
+  /** Answers under way: two approvers cannot both have their answer recorded. */
   readonly #busy = new Set<string>();
 
   constructor(approvals: Gate["approvals"], ledger: Pick<Ledger, "append"> | undefined) {
@@ -58,16 +58,16 @@ export class Answering {
     this.#ledger = ledger;
   }
 
-  async answer(id: string, verdict: ApprovalAnswer, reason: string, traceId: string, by: Approver): Promise<Challenge> {
+  async answer(id: string, answer: ApprovalAnswer, reason: string, traceId: string, by: Approver): Promise<Challenge> {
     const challenge = await this.find(id, by);
     this.#checkAnswerable(challenge, by);
     this.#busy.add(id);
     try {
-      await this.#record(challenge, verdict, reason, traceId, by);
-      return await (verdict === "approved" ? this.#approvals.approve(id, by) : this.#approvals.deny(id, by, reason));
+      await this.#record(challenge, answer, reason, traceId, by);
+      return await (answer === "approved" ? this.#approvals.approve(id, by) : this.#approvals.deny(id, by, reason));
     } catch (error) {
       if (!(error instanceof ApprovalRefused)) throw error;
-      await this.#withdraw(challenge, verdict, error.message, traceId, by);
+      await this.#withdraw(challenge, answer, error.message, traceId, by);
       throw new NotAnswerable("InvalidRequest", error.message);
     } finally {
       this.#busy.delete(id);
@@ -92,7 +92,7 @@ export class Answering {
     return by.app === undefined ? all : all.filter((challenge) => isForGroupOf(challenge, by));
   }
 
-  /** Said before the record is written; the approvals themselves decide again. */
+  /** Checked before the record is written; the approvals themselves check again. */
   #checkAnswerable(challenge: Challenge, by: Approver): void {
     const { id, state } = challenge;
     if (this.#busy.has(id)) throw new NotAnswerable("InvalidRequest", `challenge ${id} is being answered right now`);
@@ -103,7 +103,7 @@ export class Answering {
   /** Written before it takes effect: no record, no approval. */
   async #record(
     challenge: Challenge,
-    verdict: ApprovalAnswer,
+    answer: ApprovalAnswer,
     reason: string,
     traceId: string,
     by: Approver,
@@ -113,7 +113,7 @@ export class Answering {
         kind: "approval",
         challenge: challenge.id,
         approver: by.name,
-        verdict,
+        verdict: answer,
         reason,
         args_cid: challenge.argumentsId,
         rules: challenge.rules.map((rule) => rule.id),
@@ -127,12 +127,12 @@ export class Answering {
   /** The challenge expired between the record and the answer: the record must not stand alone. */
   async #withdraw(
     challenge: Challenge,
-    verdict: ApprovalAnswer,
+    answer: ApprovalAnswer,
     reason: string,
     traceId: string,
     by: Approver,
   ): Promise<void> {
-    const detail = { challenge: challenge.id, verdict, reason, trace: traceId };
+    const detail = { challenge: challenge.id, verdict: answer, reason, trace: traceId };
     await this.#append(
       { kind: "admin", actor: by.name, action: "approval.void", detail },
       "the answer had no effect, and that could not be recorded",

@@ -1,7 +1,11 @@
-// One HTTP exchange of the admin port: JSON in, JSON out, nothing cached, nothing framed, nothing sniffed.
+// One HTTP exchange of the admin port (JSON in, JSON out, nothing cached, framed or sniffed), and its connections. Idle
+// connections, unfinished requests and requests without a credential make room for new ones, so they cannot keep an
+// operator out.
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { errorData, Fault, httpStatus, isJsonObject, type JsonObject, parseStrict } from "../mcp/index.js";
+import { Connections, type Evictable } from "../mcp/transports/index.js";
 
 const HEADERS = {
   "cache-control": "no-store",
@@ -29,7 +33,7 @@ export function sendJson(response: ServerResponse, status: number, body: object)
   sendText(response, status, "application/json", `${JSON.stringify(body)}\n`);
 }
 
-/** The error object of the house. `status` where HTTP has a better word than the error table. */
+/** Sends the error object; `status` where HTTP has a better one than the error table. */
 export function sendFault(response: ServerResponse, fault: Fault, traceId: string, status = httpStatus(fault)): void {
   if (status === 401) response.setHeader("www-authenticate", 'Bearer realm="portcullis admin"');
   const waitMs = fault.detail.extra?.retry_after_ms;
@@ -42,7 +46,7 @@ export function sendFault(response: ServerResponse, fault: Fault, traceId: strin
 /** The body as a strict JSON object; an empty body is an empty object. */
 export async function readJson(request: IncomingMessage, maxBytes: number): Promise<JsonObject> {
   const type = request.headers["content-type"] ?? "";
-  // A form or a plain text is what a page can send without being asked; JSON is not.
+  // A page of another origin can send a form or plain text without a preflight request, but not JSON.
   if (!/^application\/json\s*(;\s*charset=utf-8\s*)?$/i.test(type)) {
     throw new Fault("InvalidRequest", "the body must be JSON", {
       field: "Content-Type",
@@ -78,4 +82,46 @@ function decode(body: Buffer): string {
   } catch {
     throw new Fault("ParseError", "the body is not UTF-8");
   }
+}
+
+class AdminConnection implements Evictable {
+  readonly address: string;
+  /** Requests with a credential that are under way. */
+  underWay = 0;
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    this.address = socket.remoteAddress ?? "";
+  }
+
+  get busy(): boolean {
+    return this.underWay > 0;
+  }
+
+  evict(): void {
+    this.#socket.destroy();
+  }
+}
+
+/** Bounds the connections of a server. Call the returned function for each request whose credential was accepted. */
+export function boundConnections(
+  server: Server,
+  max: number,
+): (request: IncomingMessage, response: ServerResponse) => void {
+  const connections = new Connections<AdminConnection>(max);
+  const bySocket = new WeakMap<Socket, AdminConnection>();
+  server.on("connection", (socket: Socket) => {
+    const connection = new AdminConnection(socket);
+    if (!connections.admit(connection)) return void socket.destroy();
+    bySocket.set(socket, connection);
+    socket.on("close", () => connections.remove(connection));
+  });
+  return (request, response) => {
+    const connection = bySocket.get(request.socket);
+    if (!connection) return;
+    connections.completed(connection);
+    connection.underWay++;
+    response.once("close", () => connection.underWay--);
+  };
 }

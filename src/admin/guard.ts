@@ -1,7 +1,9 @@
-// Who may ask the admin port anything. A page in a browser may not: not under a name that was rebound to this address,
-// not from another origin. What changes or shows something needs the operator's credential as well.
+// Which requests the admin port accepts. A page in a browser is rejected under a name that was rebound to this address and
+// from another origin. What changes or shows something needs the operator's credential, or the session of a browser that
+// was signed in once: a short-lived code is exchanged for a cookie and a page key. Both are needed, because a cookie is sent
+// to every port of a host and local storage is not: a server on another port receives only half.
 
-import { createHash, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { Fault } from "../mcp/index.js";
@@ -10,7 +12,7 @@ const LOOPBACK = ["localhost", "127.0.0.1", "::1"];
 const HOST = /^(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::\d{1,5})?$/;
 const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
 
-export interface GuardOptions {
+interface GuardOptions {
   readonly listenHost: string;
   readonly allowedHosts: readonly string[];
   /** The operator's credential as it is now: the file may be replaced while the port is open. */
@@ -45,7 +47,7 @@ export class Guard {
   checkSource(request: IncomingMessage, isPage = false): void {
     const { host, origin, "sec-fetch-site": site, "sec-fetch-mode": mode } = request.headers;
     if (host === undefined || !this.#isOurs(host.toLowerCase(), request.socket.localAddress)) {
-      throw new Fault("AuthorizationError", "the Host header names no host of this admin port", {
+      throw new Fault("AuthorizationError", "the Host header does not name this admin port", {
         rule: "admin.host",
         field: "Host",
         suggestions: ["Use the address that it listens on, or add the name to the admin port's allowed hosts"],
@@ -68,8 +70,8 @@ export class Guard {
   }
 
   /**
-   * Throws unless the request carries the operator's credential. The right one is let in however many wrong ones came
-   * before: nobody can keep the operator out by guessing.
+   * Throws unless the request carries the operator's credential. The right one is accepted however many wrong ones came
+   * before: guessing cannot lock the operator out.
    */
   checkCredential(request: IncomingMessage): void {
     const given = bearerOf(request);
@@ -106,4 +108,83 @@ export class Guard {
 
 function sha256(text: string): Buffer {
   return createHash("sha256").update(text).digest();
+}
+
+const SIGN_IN_CODE_MS = 60_000;
+const SESSION_MS = 15 * 60_000;
+const PAGE_KEY_HEADER = "portcullis-page-key";
+/** The only paths that a signed-in browser may use. */
+const SESSION_PATH = "/v1/approvals";
+
+export interface NonceUse {
+  /** True for the first use of an id, once. */
+  first(id: string, ttlMs: number): Promise<boolean>;
+}
+
+interface SignedIn {
+  readonly setCookie: string;
+  readonly pageKey: string;
+}
+
+/** Codes and sessions are signed with the operator's token: workers share them, and a new token ends all of them. */
+export class SignIn {
+  readonly #token: () => string;
+  readonly #nonces: NonceUse;
+  readonly #port: () => number;
+
+  constructor(token: () => string, nonces: NonceUse, port: () => number) {
+    this.#token = token;
+    this.#nonces = nonces;
+    this.#port = port;
+  }
+
+  issue(): { code: string; expiresAt: number } {
+    const expiresAt = Date.now() + SIGN_IN_CODE_MS;
+    return { code: this.#signed("code", expiresAt), expiresAt };
+  }
+
+  /** What the browser keeps, or undefined when the code is wrong, expired or used. */
+  async redeem(code: string): Promise<SignedIn | undefined> {
+    const nonce = this.#verified("code", code);
+    if (nonce === undefined || !(await this.#nonces.first(`admin sign-in ${nonce}`, 2 * SIGN_IN_CODE_MS))) return;
+    const session = this.#signed("session", Date.now() + SESSION_MS);
+    const attributes = `Path=${SESSION_PATH}; Max-Age=${SESSION_MS / 1_000}; HttpOnly; SameSite=Strict`;
+    return { setCookie: `${this.#cookieName()}=${session}; ${attributes}`, pageKey: this.#mac("page", session) };
+  }
+
+  accepts(request: IncomingMessage): boolean {
+    if (!(request.url ?? "").startsWith(SESSION_PATH)) return false;
+    const prefix = `${this.#cookieName()}=`;
+    const cookie = (request.headers.cookie ?? "").split("; ").find((each) => each.startsWith(prefix));
+    const session = cookie?.slice(prefix.length);
+    const pageKey = request.headers[PAGE_KEY_HEADER];
+    if (session === undefined || typeof pageKey !== "string") return false;
+    return this.#verified("session", session) !== undefined && isEqual(pageKey, this.#mac("page", session));
+  }
+
+  #cookieName(): string {
+    return `portcullis-${this.#port()}`;
+  }
+
+  #signed(purpose: string, expiresAt: number): string {
+    const text = `${expiresAt}.${randomBytes(16).toString("base64url")}`;
+    return `${text}.${this.#mac(purpose, text)}`;
+  }
+
+  /** The nonce of a text that was signed for this purpose and is still good. */
+  #verified(purpose: string, signed: string): string | undefined {
+    const [expiresAt = "", nonce = "", mac = "", more] = signed.slice(0, 256).split(".", 4);
+    if (more !== undefined || !isEqual(mac, this.#mac(purpose, `${expiresAt}.${nonce}`))) return undefined;
+    return Number(expiresAt) > Date.now() ? nonce : undefined;
+  }
+
+  #mac(purpose: string, text: string): string {
+    const bound = JSON.stringify(["portcullis admin", purpose, this.#port(), text]);
+    return createHmac("sha256", this.#token()).update(bound).digest("base64url");
+  }
+}
+
+function isEqual(given: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(expected)];
+  return a.length === b.length && timingSafeEqual(a, b);
 }

@@ -1,6 +1,11 @@
 export { readOperatorToken, rotateOperatorToken } from "./operator-token.js";
-export type { ComponentChecks, ComponentState } from "./readiness.js";
+export {
+  combineReports,
+  type ComponentChecks,
+  type ComponentState,
+  type ProcessReport,
+  type ReportPart,
+} from "./reports.js";
 export type { Registrar, Registrations } from "./registrations.js";
-export { combineReports, type ProcessReport, type ReportPart } from "./reports.js";
 export { type AdminLimits, type AdminListener, type AdminOptions, startAdmin } from "./server.js";
 export { startWebhook, type Webhook, type WebhookOptions } from "./webhook.js";

@@ -73,6 +73,6 @@ describe("the operator's token", () => {
     expect(() => ensureOperatorToken(path)).toThrow(/symbolic link/);
     rmSync(path);
     mkdirSync(path);
-    expect(() => ensureOperatorToken(path)).toThrow(/no regular file/);
+    expect(() => ensureOperatorToken(path)).toThrow(/not a regular file/);
   });
 });

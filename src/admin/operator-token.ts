@@ -52,8 +52,8 @@ export function ensureOperatorToken(path: string): string {
 }
 
 /**
- * Creates the file when there is none. The result answers with the token that is in it now; while the file cannot be used,
- * with one that nobody has.
+ * Creates the file when there is none. The result returns the token that is in it now; while the file cannot be used, a
+ * random one that is never written anywhere.
  */
 export function followToken(path: string): () => string {
   let token = ensureOperatorToken(path);
@@ -92,7 +92,7 @@ export function readOperatorToken(path: string): string {
   const file = open(path);
   try {
     const about = fstatSync(file);
-    if (!about.isFile()) throw new OperatorTokenError(path, "is no regular file", "remove it and start again");
+    if (!about.isFile()) throw new OperatorTokenError(path, "is not a regular file", "remove it and start again");
     if (process.platform !== "win32") {
       if ((about.mode & OTHERS) !== 0) {
         throw new OperatorTokenError(path, "can be read or written by others", `remove it, or run chmod 600 on it`);
@@ -106,7 +106,7 @@ export function readOperatorToken(path: string): string {
     if (TOKEN.test(token)) return token;
     throw new OperatorTokenError(
       path,
-      "holds no token of at least 32 printable characters",
+      "does not hold a token of at least 32 printable characters",
       "remove it and start again",
     );
   } finally {

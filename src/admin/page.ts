@@ -1,5 +1,5 @@
-// The page on which a person answers a challenge. It holds nothing by itself: what it shows it asks the admin port for,
-// with the credential that the person gives. No script or style but its own.
+// The page on which an approver answers a request. It is empty by itself: it loads its content from the admin port, with the
+// credential that the approver enters. No script or style but its own.
 
 export const PAGE_HEADERS = {
   "content-security-policy":

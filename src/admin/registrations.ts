@@ -1,5 +1,5 @@
 // Registrations of one application, for keys with `admin.read` or `admin.write`: the HTTP half. What a key may register
-// is decided by whoever implements `Registrations`.
+// is decided by the implementation of `Registrations`.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Fault, type JsonObject } from "../mcp/index.js";
@@ -28,12 +28,12 @@ export interface RegistrationRoutes {
   readonly registrarFor: (token: string) => Promise<Registrar | undefined>;
 }
 
-export interface RegistrationRoute {
+interface RegistrationRoute {
   readonly method: "GET" | "PUT" | "DELETE";
   run(routes: RegistrationRoutes, exchange: RegistrationExchange): Promise<void>;
 }
 
-export interface RegistrationExchange {
+interface RegistrationExchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly traceId: string;

@@ -1,5 +1,5 @@
-// The admin port: numbers and health for machines, challenges for the operator. It is no MCP endpoint, and no agent
-// holds what it takes to use it.
+// The admin port: metrics and health for machines, approval requests for the operator. It does not serve MCP, and agents
+// do not have its credential.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,21 +9,21 @@ import type { Ledger } from "../ledger/index.js";
 import { asFault, Fault, isLoopbackHost, type JsonObject } from "../mcp/index.js";
 import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
 import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type ApprovalAnswer } from "./approvals.js";
-import { boundConnections } from "./connections.js";
-import { readJson, sendFault, sendJson, sendText } from "./exchange.js";
-import { bearerOf, Guard } from "./guard.js";
-import { type NonceUse, SignIn } from "./sign-in.js";
+import { boundConnections, readJson, sendFault, sendJson, sendText } from "./exchange.js";
+import { bearerOf, Guard, type NonceUse, SignIn } from "./guard.js";
 import { followToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
-import { type ComponentChecks, type ComponentState, evaluateReadiness } from "./readiness.js";
-import { registrationRoute, type RegistrationRoutes } from "./registrations.js";
 import {
+  type ComponentChecks,
+  type ComponentState,
+  evaluateReadiness,
   MAX_REFUSED,
   type ProcessReport,
   readinessFamilies,
   type RefusedApplication,
   type ReportPart,
 } from "./reports.js";
+import { registrationRoute, type RegistrationRoutes } from "./registrations.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -127,19 +127,19 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   };
 }
 
-type Handler = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  traceId: string,
-  by: Approver,
-) => void | Promise<void>;
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly traceId: string;
+  readonly by: Approver;
+}
 
 interface Route {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly isOpen?: true;
   /** Shows nothing by itself, so a link on a page of another origin may lead to it. */
   readonly isPage?: true;
-  readonly run: Handler;
+  run(exchange: Exchange): void | Promise<void>;
 }
 
 const PAGE = /^\/(?:approvals|approve\/[A-Za-z0-9_-]{1,64})$/;
@@ -154,6 +154,21 @@ class Admin {
   readonly #signIn: SignIn | undefined;
   /** Called for each request whose credential was accepted. */
   readonly #authenticated: (request: IncomingMessage, response: ServerResponse) => void;
+  readonly #routes: Readonly<Record<string, Route | undefined>> = {
+    "/metrics": { method: "GET", isOpen: true, run: (exchange) => this.#metrics(exchange) },
+    "/healthz": { method: "GET", isOpen: true, run: (exchange) => this.#alive(exchange) },
+    "/livez": { method: "GET", isOpen: true, run: (exchange) => this.#alive(exchange) },
+    "/readyz": { method: "GET", isOpen: true, run: (exchange) => this.#ready(exchange) },
+    "/startupz": { method: "GET", isOpen: true, run: (exchange) => this.#started(exchange) },
+    "/v1/policy": { method: "GET", run: (exchange) => this.#policy(exchange) },
+    "/v1/servers": { method: "GET", run: (exchange) => this.#servers(exchange) },
+    "/v1/sign-in-links": { method: "POST", run: (exchange) => this.#signInLink(exchange) },
+    "/v1/sign-in": { method: "POST", isOpen: true, run: (exchange) => this.#redeem(exchange) },
+    "/v1/approvals": { method: "GET", run: (exchange) => this.#list(exchange) },
+    page: still("text/html; charset=utf-8", APPROVAL_PAGE),
+    "/approve.js": still("text/javascript; charset=utf-8", APPROVAL_SCRIPT),
+    "/approve.css": still("text/css; charset=utf-8", APPROVAL_STYLE),
+  };
 
   constructor(
     options: AdminOptions,
@@ -184,7 +199,7 @@ class Admin {
       }
       const by = route.isOpen ? this.#operator : await this.#credentialOf(request);
       if (!route.isOpen) this.#authenticated(request, response);
-      await route.run(request, response, traceId, by);
+      await route.run({ request, response, traceId, by });
     } catch (error) {
       this.#fail(request, response, asFault(error), traceId);
     }
@@ -203,46 +218,13 @@ class Admin {
     const path = url.split("?", 1)[0] as string;
     const registration = this.#registrationRoute(path, method);
     if (registration) return registration;
-    switch (path) {
-      case "/metrics":
-        return { method: "GET", isOpen: true, run: (request, response) => this.#metrics(request, response) };
-      case "/healthz":
-      case "/livez":
-        return { method: "GET", isOpen: true, run: (_request, response) => this.#alive(response) };
-      case "/readyz":
-        return { method: "GET", isOpen: true, run: (request, response) => this.#ready(request, response) };
-      case "/startupz":
-        return { method: "GET", isOpen: true, run: (_request, response) => this.#started(response) };
-      case "/v1/policy":
-        return { method: "GET", run: (_request, response, _traceId, by) => this.#policy(response, by) };
-      case "/v1/servers":
-        return { method: "GET", run: (_request, response, _traceId, by) => this.#servers(response, by) };
-      case "/v1/sign-in-links":
-        return { method: "POST", run: (_request, response, _traceId, by) => this.#signInLink(response, by) };
-      case "/v1/sign-in":
-        return { method: "POST", isOpen: true, run: (request, response) => this.#redeem(request, response) };
-      case "/v1/approvals":
-        return { method: "GET", run: (request, response, _traceId, by) => this.#list(request, response, by) };
-    }
-    const asset = PAGE.test(path) ? "page" : path;
-    switch (asset) {
-      case "page":
-        return still("text/html; charset=utf-8", APPROVAL_PAGE);
-      case "/approve.js":
-        return still("text/javascript; charset=utf-8", APPROVAL_SCRIPT);
-      case "/approve.css":
-        return still("text/css; charset=utf-8", APPROVAL_STYLE);
-    }
+    const name = PAGE.test(path) ? "page" : path;
+    if (Object.hasOwn(this.#routes, name)) return this.#routes[name];
     const [, id, action] = CHALLENGE.exec(path) ?? [];
     if (id === undefined) return undefined;
-    if (action === undefined) {
-      return { method: "GET", run: (_request, response, _traceId, by) => this.#show(id, response, by) };
-    }
-    const verdict = action === "approve" ? "approved" : "denied";
-    return {
-      method: "POST",
-      run: (request, response, traceId, by) => this.#answer(id, verdict, request, response, traceId, by),
-    };
+    if (action === undefined) return { method: "GET", run: (exchange) => this.#show(id, exchange) };
+    const answer = action === "approve" ? "approved" : "denied";
+    return { method: "POST", run: (exchange) => this.#answer(id, answer, exchange) };
   }
 
   /** Checks its own credential: a key with `admin.read` or `admin.write`. */
@@ -254,7 +236,7 @@ class Admin {
     return {
       method: route.method,
       isOpen: true,
-      run: (request, response, traceId) =>
+      run: ({ request, response, traceId }) =>
         route.run(registrations, {
           request,
           response,
@@ -284,7 +266,7 @@ class Admin {
   }
 
   /** Series of applications and tools need a credential; the process's own need none. */
-  async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #metrics({ request, response }: Exchange): Promise<void> {
     const processOnly = request.headers.authorization === undefined;
     if (!processOnly) this.#guard.checkMetricsCredential(request);
     const { families, components } = await this.#collect("metrics");
@@ -293,18 +275,18 @@ class Admin {
   }
 
   /** Whether event loops run, whatever the components report: restarting the process mends none of them. */
-  async #alive(response: ServerResponse): Promise<void> {
+  async #alive({ response }: Exchange): Promise<void> {
     const { isAlive } = await this.#collect("health");
     sendJson(response, isAlive ? 200 : 503, { status: isAlive ? "ok" : "failed" });
   }
 
-  async #started(response: ServerResponse): Promise<void> {
+  async #started({ response }: Exchange): Promise<void> {
     const { isStarted } = await this.#collect("health");
     sendJson(response, isStarted ? 200 : 503, { started: isStarted });
   }
 
   /** Without a credential the answer names neither components nor applications. */
-  async #ready(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #ready({ request, response }: Exchange): Promise<void> {
     const isAnonymous = request.headers.authorization === undefined;
     if (!isAnonymous) this.#guard.checkCredential(request);
     const { components, refused } = await this.#collect("health");
@@ -330,7 +312,7 @@ class Admin {
     return { ...components, policy, ...(ledger ? { ledger: ledgerState } : {}) };
   }
 
-  #policy(response: ServerResponse, by: Approver): void {
+  #policy({ response, by }: Exchange): void {
     this.#checkOperator(by);
     const { policy } = this.#options.gate;
     const files = this.#options.policyFiles?.() ?? [...new Set(policy.rules.map((rule) => rule.file))];
@@ -342,20 +324,20 @@ class Admin {
     if (by !== this.#operator) throw new Fault("AuthorizationError", "this is for the operator's own credential");
   }
 
-  async #servers(response: ServerResponse, by: Approver): Promise<void> {
+  async #servers({ response, by }: Exchange): Promise<void> {
     this.#checkOperator(by);
     const { servers } = await this.#collect("servers");
     sendJson(response, 200, { servers: servers as unknown as JsonObject[] });
   }
 
-  #signInLink(response: ServerResponse, by: Approver): void {
+  #signInLink({ response, by }: Exchange): void {
     this.#checkOperator(by);
     if (!this.#signIn) throw new Fault("ResourceNotFound", "this admin port has no sign-in links");
     const { code, expiresAt } = this.#signIn.issue();
     sendJson(response, 200, { code, expires_at: new Date(expiresAt).toISOString() });
   }
 
-  async #redeem(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #redeem({ request, response }: Exchange): Promise<void> {
     const { code } = await readJson(request, this.#limits.maxBodyBytes);
     const signedIn = typeof code === "string" ? await this.#signIn?.redeem(code) : undefined;
     if (!signedIn) {
@@ -366,30 +348,23 @@ class Admin {
     sendJson(response, 200, { page_key: signedIn.pageKey });
   }
 
-  async #list(request: IncomingMessage, response: ServerResponse, by: Approver): Promise<void> {
+  async #list({ request, response, by }: Exchange): Promise<void> {
     const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
     const all = await this.#answering.list(by, state ?? undefined);
     sendJson(response, 200, { approvals: all.map(listed) });
   }
 
-  async #show(id: string, response: ServerResponse, by: Approver): Promise<void> {
+  async #show(id: string, { response, by }: Exchange): Promise<void> {
     sendJson(response, 200, shown(await this.#answering.show(id, by)));
   }
 
-  async #answer(
-    id: string,
-    verdict: ApprovalAnswer,
-    request: IncomingMessage,
-    response: ServerResponse,
-    traceId: string,
-    by: Approver,
-  ): Promise<void> {
+  async #answer(id: string, answer: ApprovalAnswer, { request, response, traceId, by }: Exchange): Promise<void> {
     const reason = readReason(await readJson(request, this.#limits.maxBodyBytes));
-    const challenge = await this.#answering.answer(id, verdict, reason, traceId, by);
+    const challenge = await this.#answering.answer(id, answer, reason, traceId, by);
     const { tool, app, agent, decidedBy } = challenge;
-    this.#options.telemetry.metrics.approvalsAnswered.inc(verdict);
+    this.#options.telemetry.metrics.approvalsAnswered.inc(answer);
     this.#options.telemetry.log.notice(
-      `challenge ${verdict}`,
+      `challenge ${answer}`,
       { challenge: id, tool, app, agent, by: decidedBy },
       traceId,
     );
@@ -401,7 +376,7 @@ class Admin {
     if (fault.type === "AuthenticationError" || fault.type === "RateLimited") {
       metrics.unauthenticated.inc();
       log.notice(
-        "the admin port was asked without a valid credential",
+        "a request to the admin port had no valid credential",
         { from: request.socket.remoteAddress },
         traceId,
       );
@@ -415,13 +390,13 @@ class Admin {
   }
 }
 
-/** The same for everybody: it shows nothing before a credential was given. */
+/** The same for every caller: it shows nothing without a credential. */
 function still(type: string, text: string): Route {
   return {
     method: "GET",
     isOpen: true,
     isPage: true,
-    run: (_request, response) => sendText(response, 200, type, text, PAGE_HEADERS),
+    run: ({ response }) => sendText(response, 200, type, text, PAGE_HEADERS),
   };
 }
 

@@ -1,5 +1,5 @@
-// Tells another system that a call waits for a person. What is sent is signed, says which call and where to answer it,
-// and holds none of its arguments: whoever may see those sees them on the page.
+// Notifies another system of an approval request. The message is signed, names the call and the page to answer it, and has
+// none of its arguments: approvers read those on the page.
 
 import { createHmac, randomUUID } from "node:crypto";
 import type { Approvals, Challenge } from "../policy/index.js";
@@ -7,7 +7,7 @@ import type { Telemetry } from "../telemetry/index.js";
 
 export interface WebhookOptions {
   readonly url: string;
-  /** Shared with the receiver, who checks `Portcullis-Signature` with it. */
+  /** Shared with the receiver, which checks `Portcullis-Signature` with it. */
   readonly secret: string;
   readonly approvals: Pick<Approvals, "onOpen">;
   readonly telemetry: Pick<Telemetry, "log">;
@@ -78,7 +78,7 @@ function messageOf(challenge: Challenge, url: string | undefined): object {
 }
 
 /** `t=<seconds>,v1=<hex>`: HMAC-SHA256 over `<seconds>.<body>`, so that an old message cannot be sent again as new. */
-export function webhookSignature(secret: string, body: string, seconds: number): string {
+function webhookSignature(secret: string, body: string, seconds: number): string {
   return `t=${seconds},v1=${createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex")}`;
 }
 

@@ -19,7 +19,7 @@ export interface DelegatedOptions {
   readonly app: string;
 }
 
-/** Whoever has no token must be an agent with authority of its own. */
+/** A caller without a token must be an agent with authority of its own. */
 export function delegatedIdentity({ base, reader, toolOf, app }: DelegatedOptions): Identify {
   return async (peer, auth, meta) => {
     const known = await base(peer, auth, meta);

@@ -9,7 +9,7 @@ import { Granted } from "./granted.js";
 import { createKey, keyIdentity, ApiKeyCache } from "./index.js";
 
 describe("granted patterns", () => {
-  it("keep tools, resources and prompts apart, and a bare * is everything", () => {
+  it("granted patterns keep tools, resources and prompts apart, and a bare * is everything", () => {
     const some = new Granted(["notes.*", "resource:doc://open/*", "prompt:hello"]);
     expect([some.tools.has("notes.get"), some.tools.has("hello"), some.tools.has("doc://open/a")]).toEqual([
       true,
@@ -141,7 +141,7 @@ describe("a restricted key", () => {
     ["completion/complete", { ref: { type: "ref/resource", uri: `doc://${part}/by-id/{id}` }, argument: idArgument }],
   ];
 
-  it("with tools alone reaches no resource, prompt, completion or subscription, and cannot tell them from missing ones", async () => {
+  it("with tools alone reaches no resource, prompt, completion or subscription, and cannot tell them from missing ones [G6]", async () => {
     const token = await newKey("invoke(notes.*)", "list");
     reached.length = 0;
     expect(await listed(token)).toEqual([]);
@@ -155,7 +155,7 @@ describe("a restricted key", () => {
     expect(reached).toEqual([]);
   });
 
-  it("with granted resources and prompts reaches exactly those", async () => {
+  it("with granted resources and prompts reaches exactly those [G6]", async () => {
     const token = await newKey("read(resource:doc://open/*)", "read(prompt:open)");
     reached.length = 0;
     expect(await listed(token)).toEqual(["doc://open/a", "doc://open/by-id/{id}", "open"]);
@@ -169,7 +169,7 @@ describe("a restricted key", () => {
     expect((await ask(token, "tools/call", { name: "notes.get", arguments: {} })).error).toBeDefined();
   });
 
-  it("cannot subscribe in a handshake session to a resource that was not granted", async () => {
+  it("a restricted key cannot subscribe in a handshake session to a resource that was not granted", async () => {
     const token = await newKey("invoke(notes.*)");
     let session: string | undefined;
     const post = async (message: object): Promise<any> => {
@@ -196,7 +196,7 @@ describe("a restricted key", () => {
     expect(plain(hidden)).toBe(plain(await subscribe("doc://missing/a")));
   });
 
-  it("with invoke(*) keeps everything of its application", async () => {
+  it("with invoke(*) keeps everything of its application [G6]", async () => {
     const token = await newKey("invoke(*)");
     reached.length = 0;
     expect(await listed(token)).toHaveLength(6);

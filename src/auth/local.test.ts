@@ -22,7 +22,7 @@ describe("the local identity", () => {
     }
   });
 
-  it("refuses peers with another address, with none, and with a header that a proxy adds", () => {
+  it("refuses peers with another address, with none, and with a header that a proxy adds [H4]", () => {
     for (const each of [
       peer({ address: "10.0.0.1" }),
       peer({ address: "::ffff:192.0.2.1" }),
@@ -71,7 +71,7 @@ describe("the local identity", () => {
 });
 
 describe("loopback", () => {
-  it("is recognized in addresses and in host names with and without a port", () => {
+  it("loopback is recognized in addresses and in host names with and without a port", () => {
     for (const name of ["localhost", "LOCALHOST:80", "127.0.0.1", "127.3.2.1:7420", "::1", "[::1]", "[::1]:7420"]) {
       expect([name, isLoopbackHost(name)]).toEqual([name, true]);
     }
@@ -83,13 +83,16 @@ describe("loopback", () => {
 });
 
 describe("a library server without `identify`", () => {
-  it.each(["http", "tcp", "websocket"] as const)("does not listen beyond this machine on %s", async (transport) => {
-    const server = createServer("mine", { policy: permitAll });
-    await expect(server.listen({ transport, host: "0.0.0.0" })).rejects.toThrow(/pass `identify` to createServer/);
-    await server.close();
-  });
+  it.each(["http", "tcp", "websocket"] as const)(
+    "a library server without `identify` does not listen beyond this machine on %s",
+    async (transport) => {
+      const server = createServer("mine", { policy: permitAll });
+      await expect(server.listen({ transport, host: "0.0.0.0" })).rejects.toThrow(/pass `identify` to createServer/);
+      await server.close();
+    },
+  );
 
-  it("does not answer to a name that is not a loopback name", async () => {
+  it("a library server without `identify` does not answer to a name that is not a loopback name", async () => {
     const server = createServer("mine", { policy: permitAll });
     const listening = server.listen({ transport: "http", allowedHosts: ["gate.example.com"] });
     await expect(listening).rejects.toThrow(/gate\.example\.com/);

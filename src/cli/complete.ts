@@ -1,9 +1,11 @@
 // What may follow the words of a command line, for shells: subcommands, options, and values of both.
 
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import type { Command, Option } from "commander";
 
 /** Values of the arguments and options with this name, apart from those that a command lists itself. */
-export type KnownValues = Readonly<Record<string, () => readonly string[] | Promise<readonly string[]>>>;
+type KnownValues = Readonly<Record<string, () => readonly string[] | Promise<readonly string[]>>>;
 
 /** The last of `words` is the one being typed. Nothing means that any file may follow. */
 export async function candidates(program: Command, words: readonly string[], known: KnownValues): Promise<string[]> {
@@ -78,4 +80,37 @@ async function following(command: Command, positionals: number, known: KnownValu
   const last = args.at(-1);
   const argument = args[positionals] ?? (last?.variadic ? last : undefined);
   return argument ? (argument.argChoices ?? (await known[argument.name()]?.()) ?? []) : [];
+}
+
+export function knownValues(directory: () => string): KnownValues {
+  const apps = async (): Promise<string[]> => {
+    const { snapshotApps } = await import("../runtime/tool-snapshots.js");
+    const dir = directory();
+    return [...new Set([...snapshotApps(dir), ...(await storedApps(dir))])].sort();
+  };
+  const connectable = async (): Promise<readonly string[]> =>
+    (await import("../integrations/clients/places.js")).CONNECTABLE;
+  return {
+    app: apps,
+    client: connectable,
+    from: async () => (await import("../integrations/clients/places.js")).CLIENTS,
+    shell: () => ["bash", "zsh", "fish"],
+    tool: async () => {
+      const { readSnapshot, snapshotApps } = await import("../runtime/tool-snapshots.js");
+      const dir = directory();
+      return snapshotApps(dir).flatMap((app) => (readSnapshot(dir, app) ?? []).map(({ name }) => name));
+    },
+  };
+}
+
+async function storedApps(dir: string): Promise<string[]> {
+  const { STORE_FILE } = await import("../runtime/data-directory.js");
+  if (!existsSync(join(dir, STORE_FILE))) return [];
+  const { openStore } = await import("../runtime/store/open.js");
+  const storage = await openStore(dir, undefined, { sweepMs: 0 });
+  try {
+    return (await storage.applications.list({ limit: 1_000 })).items.map(({ id }) => id);
+  } finally {
+    await storage.close();
+  }
 }

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { deploy, type Deployment } from "../../test/e2e/gateway-world.js";
 import { connect } from "../mcp/client/index.js";
 import type { CliError } from "../lib/exit.js";
-import { type CallerCredentials, turnedAway } from "./connection-error.js";
+import { type CallerCredentials, connectionError } from "./connection-error.js";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -26,25 +26,25 @@ async function failure(url: string, shown: CallerCredentials = {}, key = "wrong"
     const client = await connect(url, { headers: { authorization: `Bearer ${key}` } });
     await client.close();
   } catch (error) {
-    return turnedAway(error, url, "start it", shown);
+    return connectionError(error, url, "start it", shown);
   }
-  throw new Error("it was let in");
+  throw new Error("the connection succeeded");
 }
 
-describe("a server of others", () => {
+describe("another server", () => {
   it.each([
-    ["by its status alone", 401, "", 4, "does not accept you"],
+    ["by its status alone", 401, "", 4, "requires other credentials"],
     [
       "in JSON-RPC of its own",
       401,
       '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Unauthorized"}}',
       4,
-      "does not accept you: Unauthorized",
+      "requires other credentials: Unauthorized",
     ],
     ["as OAuth does", 401, '{"error":"invalid_token"}', 4, 'it asks for Bearer error="invalid_token"'],
-    ["for want of scope", 403, '{"error":"insufficient_scope"}', 2, "does not let you in"],
-    ["because it is broken", 500, "", 1, "cannot be talked to"],
-  ])("that refuses %s is not one that cannot be reached", async (_, status, body, exitCode, said) => {
+    ["because a scope is missing", 403, '{"error":"insufficient_scope"}', 2, "denied access"],
+    ["because it is broken", 500, "", 1, "returned an error"],
+  ])("reports the refusal of a server %s, not a failed connection", async (_, status, body, exitCode, said) => {
     const url = await refusing(status, body);
     const found = await failure(url, { keyEnv: "MY_KEY" });
     expect(found.exitCode).toBe(exitCode);
@@ -53,7 +53,7 @@ describe("a server of others", () => {
     if (exitCode === 4) expect(found.help).toContain("the variable MY_KEY must hold a key or token");
   });
 
-  it("that is not there is", async () => {
+  it("reports a server that is not there as unreachable", async () => {
     const { exitCode, message, help } = await failure("http://127.0.0.1:1/mcp");
     expect({ exitCode, help }).toEqual({ exitCode: 1, help: "start it" });
     expect(message).toContain("cannot reach http://127.0.0.1:1/mcp");
@@ -61,15 +61,15 @@ describe("a server of others", () => {
 });
 
 describe("a gateway of applications", () => {
-  it("that does not know a key says so, and what to do", async () => {
+  it("reports an unknown API key with the remedy", async () => {
     const gateway: Deployment = await deploy("permit (principal, action, resource);");
     cleanups.push(() => gateway.close());
     await gateway.put("team", { servers: {} });
     const url = gateway.runtime.listeners[0]?.url as string;
     const wrong = await failure(url, { keyEnv: "MY_KEY" }, "pk_abcdefgh_0123456789abcdef0123456789abcdef");
     expect(wrong.exitCode).toBe(4);
-    expect(wrong.message).toContain(`${url} does not accept you`);
-    expect(wrong.help).toContain("`portcullis key add` makes keys");
+    expect(wrong.message).toContain(`${url} requires other credentials`);
+    expect(wrong.help).toContain("`portcullis key add` creates keys");
     expect((await failure(url)).help).toContain("--key-env NAME");
     expect((await failure(url, { instead: "use a file" })).help).toBe("use a file");
   });

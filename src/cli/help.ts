@@ -13,7 +13,7 @@ export const ROOT_EXAMPLES: readonly Example[] = [
 ];
 
 /** By the path of the command. */
-export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
+const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   serve: [
     ["portcullis serve", "serve the applications of the data directory"],
     ["portcullis serve ./tools.mjs --port 8080", "serve the tools of a module"],
@@ -38,12 +38,44 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     ["portcullis policy check", "validate the policies in force"],
     [`portcullis policy explain shell.run '{}' --agent local/cli`, "explain a decision"],
   ],
+  "policy explain": [
+    [`portcullis policy explain notes.write '{"title":"demo/a","text":"hi"}'`, "by which rule and which values"],
+  ],
+  "policy test": [["portcullis policy test cases.yaml", "run the cases of a file; exit 1 when one fails"]],
+  "policy diff": [["portcullis policy diff old.cedar new.cedar --recorded", "compare two policies on recorded calls"]],
+  "policy suggest": [["portcullis policy suggest > suggested.cedar", "write rules for the calls that were recorded"]],
+  approvals: [
+    ["portcullis approvals ls", "list the calls that wait"],
+    ["portcullis approvals open", "open the approval page, signed in"],
+  ],
   approve: [["portcullis approve ch_ID", "approve the call once"]],
   deny: [["portcullis deny ch_ID --reason 'not today'", "deny it; the agent reads the reason"]],
   audit: [
     ["portcullis audit tail", "show the last records"],
     ["portcullis audit verify", "verify every ledger of the data directory"],
   ],
+  "audit replay": [["portcullis audit replay new.cedar", "decide the recorded calls again by another policy"]],
+  "audit prove": [["portcullis audit prove 3 -o proof.json", "prove one record; `audit tail` shows the numbers"]],
+  demo: [["portcullis demo --yes", "run all of it without questions"]],
+  catalog: [["portcullis catalog --openapi > openapi.json", "write an OpenAPI document of the tools"]],
+  pin: [["portcullis pin ls local files", "show how the tools of a server have changed"]],
+  lattice: [["portcullis lattice check workflow.yaml", "find every way to a tool that an agent must not have"]],
+  server: [["portcullis server ls", "show which servers run, and their last errors"]],
+  export: [["portcullis export > portcullis.yaml", "write every application to a file"]],
+  init: [["portcullis init host", "write a policy and a client configuration"]],
+  cmd: [["portcullis cmd add git", "permit git with its curated profile"]],
+  run: [["portcullis run requests.jsonl", "send the JSON-RPC requests of a file to the host"]],
+  doctor: [
+    ["portcullis doctor", "check everything"],
+    ["portcullis doctor --app blog", "check one application and its servers"],
+  ],
+  backup: [["portcullis backup create backups/", "back up while the gateway runs"]],
+  restore: [["portcullis --dir restored restore backups/FILE", "restore into a new data directory"]],
+  rotate: [["portcullis rotate operator-token", "replace the token that approves calls"]],
+  store: [["portcullis store level", "show the level of the store's tables"]],
+  install: [["portcullis install --dest ~/.local", "install this version for this user"]],
+  update: [["portcullis update", "install the next signed release"]],
+  gen: [["portcullis gen ts tools.json --out src/tools", "write typed callers and handlers"]],
   app: [["portcullis app apply portcullis.yaml --dry-run", "show what a file would change"]],
   key: [["portcullis key add blog --name ci --allow 'invoke(*)' list", "create an API key"]],
   secret: [["portcullis secret set blog TOKEN < token.txt", "store a secret"]],
@@ -65,9 +97,12 @@ export function groupOptions(command: Command, groups: Readonly<Record<string, s
   return command;
 }
 
-export function addExamples(command: Command, examples: typeof EXAMPLES): void {
-  const own = Object.hasOwn(examples, command.name()) ? examples[command.name()] : undefined;
+/** Also of the commands below it; a mistake in the use of one shows how it is used. */
+export function addExamples(command: Command, path: string = command.name()): void {
+  const own = Object.hasOwn(EXAMPLES, path) ? EXAMPLES[path] : undefined;
   if (own) command.addHelpText("after", text(own));
+  command.showHelpAfterError(`usage: portcullis ${path} ${command.usage()}\n(portcullis ${path} --help shows more)`);
+  for (const each of command.commands) addExamples(each, `${path} ${each.name()}`);
 }
 
 const MAX_COLUMNS = 80;

@@ -13,7 +13,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 type Methods = Record<string, (args: object) => Promise<unknown>>;
 type Handlers = Record<string, (args: object, context: unknown) => Promise<unknown>>;
 
-describe("tools and arguments whose names mean something elsewhere", () => {
+describe("tools and arguments whose names are words of a language", () => {
   let problems: string;
   beforeAll(() => {
     writeFiles(dir, generateCode("ts", awkwardManifest()).files);
@@ -26,7 +26,7 @@ describe("tools and arguments whose names mean something elsewhere", () => {
     expect(AWKWARD.length).toBeGreaterThan(300);
   });
 
-  it("are each sent by a method of their own, under their own name", async () => {
+  it("tools and arguments whose names are words of a language are each sent by a method of their own, under their own name", async () => {
     const sent: [string, object][] = [];
     const { AwkwardCaller } = await load<{ AwkwardCaller: new (caller: object) => Methods }>("caller.js");
     const caller = new AwkwardCaller({
@@ -49,7 +49,7 @@ describe("tools and arguments whose names mean something elsewhere", () => {
     expect(sent).toEqual([]);
   });
 
-  it("are each handled by a method of their own", async () => {
+  it("tools and arguments whose names are words of a language are each handled by a method of their own", async () => {
     const { handlers } = await load<{ handlers: Handlers }>("handlers.js");
     const { dispatch } = await load<{ dispatch: (...args: unknown[]) => Promise<unknown> }>("server.js");
     for (const tool of AWKWARD) {
@@ -61,7 +61,7 @@ describe("tools and arguments whose names mean something elsewhere", () => {
     }
   });
 
-  it("never run because somebody awaits, prints or compares what has them", async () => {
+  it("tools and arguments whose names are words of a language never run because code awaits, prints or compares what has them", async () => {
     const { AwkwardCaller } = await load<{ AwkwardCaller: new (caller: object) => Methods }>("caller.js");
     const { handlers } = await load<{ handlers: Handlers }>("handlers.js");
     const caller = new AwkwardCaller({
@@ -83,7 +83,7 @@ describe("tools and arguments whose names mean something elsewhere", () => {
     expect(Object.getPrototypeOf(handlers)).toBe(Object.prototype);
   });
 
-  it("need a name", () => {
+  it("tools and arguments whose names are words of a language need a name", () => {
     expect(() => generateCode("ts", { tools: [{ name: "" }] })).toThrow("has no name");
   });
 });

@@ -1,7 +1,7 @@
 // The table of nodes as data: what generated code carries along to decide with. Equal nodes appear once.
 
 import { type Contract, sidesOf } from "./contract.js";
-import { DEFAULT_CODEGEN_LIMITS } from "./limits.js";
+import { DEFAULT_CODEGEN_LIMITS } from "./report.js";
 import { type Node, type NodeId, ONE_SCHEMA, type Pattern } from "./schema/node.js";
 import { compilePattern, type PatternProgram } from "./schema/pattern.js";
 
@@ -14,7 +14,7 @@ export interface Checks {
 }
 
 /** A pattern with the program that it was compiled to, or the reason why it has none. */
-export interface CompiledPattern extends Pattern {
+interface CompiledPattern extends Pattern {
   readonly program: PatternProgram | string;
 }
 

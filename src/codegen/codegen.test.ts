@@ -14,29 +14,32 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 describe("code from real manifests", () => {
   const all = manifestFiles();
 
-  it.each(LANGUAGES)("is generated for %s, twice the same, with hardly an opaque field", (language) => {
-    const total = { tools: 0, typed: 0, opaque: 0, unsupported: 0 };
-    for (const [i, { name, manifest }] of all.entries()) {
-      const first = generateCode(language, manifest, { name });
-      if (i % 4 === 0) {
-        const again = generateCode(language, structuredClone(manifest), { name });
-        expect(JSON.stringify(again) === JSON.stringify(first), name).toBe(true);
+  it.each(LANGUAGES)(
+    "code from real manifests is generated for %s, twice the same, with hardly an opaque field",
+    (language) => {
+      const total = { tools: 0, typed: 0, opaque: 0, unsupported: 0 };
+      for (const [i, { name, manifest }] of all.entries()) {
+        const first = generateCode(language, manifest, { name });
+        if (i % 4 === 0) {
+          const again = generateCode(language, structuredClone(manifest), { name });
+          expect(JSON.stringify(again) === JSON.stringify(first), name).toBe(true);
+        }
+        total.tools += first.tools;
+        total.typed += first.fields.typed;
+        total.opaque += first.fields.opaque;
+        total.unsupported += new Set(
+          first.reports.filter(({ level }) => level === "unsupported").map(({ tool }) => tool),
+        ).size;
       }
-      total.tools += first.tools;
-      total.typed += first.fields.typed;
-      total.opaque += first.fields.opaque;
-      total.unsupported += new Set(
-        first.reports.filter(({ level }) => level === "unsupported").map(({ tool }) => tool),
-      ).size;
-    }
-    console.log(
-      `${language}: ${JSON.stringify(total)} from ${existsSync(MANIFESTS) ? "all manifests" : "the few kept here"}`,
-    );
-    expect(total.opaque / total.typed).toBeLessThan(0.02);
-    expect(total.unsupported / total.tools).toBeLessThan(0.02);
-  });
+      console.log(
+        `${language}: ${JSON.stringify(total)} from ${existsSync(MANIFESTS) ? "all manifests" : "the few kept here"}`,
+      );
+      expect(total.opaque / total.typed).toBeLessThan(0.02);
+      expect(total.unsupported / total.tools).toBeLessThan(0.02);
+    },
+  );
 
-  it("compiles as strict TypeScript", () => {
+  it("compiles as strict TypeScript [L1]", () => {
     const folder = join(dir, "real");
     for (const { name, manifest } of all) writeFiles(join(folder, name), generateCode("ts", manifest, { name }).files);
     expect(compileTypeScript(folder)).toBe("");
@@ -45,7 +48,7 @@ describe("code from real manifests", () => {
 
 describe("capabilities", () => {
   // The compiler at hand makes one assembly of everything, so that it cannot show what another one is refused.
-  it("are made by no other C# assembly: nothing that carries authority has a constructor for others", () => {
+  it("capabilities are made by no other C# assembly: nothing that carries authority has a constructor for others", () => {
     const { files } = generateCode("csharp", { name: "files", tools: [{ name: "read" }] }, { unguarded: ["read"] });
     const text = files.flatMap(({ path, text }) => (/^(?:Capability|Tools)\.cs$/.test(path) ? [text] : [])).join("\n");
     const classes = [...text.matchAll(/public (?:sealed |abstract )class (\w+)/g)].map(([, name]) => name as string);
@@ -67,7 +70,7 @@ describe("capabilities", () => {
     expect(text).not.toContain("InternalsVisibleTo");
   });
 
-  it("are sealed in Rust: only the crate itself says that a type is a tool (the long tests compile attempts)", () => {
+  it("capabilities are sealed in Rust: only the crate itself says that a type is a tool (the long tests compile attempts)", () => {
     const text = (path: string): string =>
       generateCode("rust", { name: "files", tools: [{ name: "read" }] }).files.find((file) => file.path === path)
         ?.text ?? "";
@@ -95,7 +98,7 @@ describe("code from a hostile manifest", () => {
     }
   });
 
-  it("reports every part that is not honoured, and where it is", () => {
+  it("reports every part that is not honoured, and where it is [L1]", () => {
     const { reports } = generateCode("ts", hostileManifest());
     const hard = reports.filter(({ level }) => level === "unsupported");
     expect(new Set(hard.map(({ tool }) => tool))).toEqual(REPORTED);
@@ -123,7 +126,7 @@ describe("a manifest that cannot be generated from", () => {
     [{}, "a list `tools`"],
     [{ tools: [{ inputSchema: {} }] }, "tools[0] of the manifest has no name"],
     [{ tools: [{ name: "a" }, { name: "a" }] }, "lists the tool `a` twice"],
-    [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is no schema"],
+    [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is not a schema"],
     [{ tools: [{ name: "a", inputSchema: deep(200) }] }, "nested deeper than 128 levels (maxDepth)"],
     [
       { tools: [{ name: "a", inputSchema: { enum: Array.from({ length: 60_000 }, (_, i) => i) } }] },

@@ -1,14 +1,10 @@
 // The intermediate form: everything a target needs to know about a server, and nothing of how a language writes it.
 
-import type { JsonObject } from "../mcp/index.js";
-import { CodegenError } from "./errors.js";
-import { type CodegenLimits, DEFAULT_CODEGEN_LIMITS } from "./limits.js";
-import { readManifest } from "./manifest.js";
-import { Names, pascal } from "./names.js";
-import { type Report, Reports } from "./report.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import { commentLines, Names, pascal } from "./names.js";
+import { CodegenError, type CodegenLimits, DEFAULT_CODEGEN_LIMITS, type Report, Reports } from "./report.js";
 import { compileSchema } from "./schema/compile.js";
 import type { Node, NodeId, NodeTable } from "./schema/node.js";
-import { commentLines } from "./text.js";
 import { Types } from "./types/derive.js";
 import { shapeOf } from "./types/shape.js";
 import type { Declaration } from "./types/type.js";
@@ -54,7 +50,7 @@ export interface Contract {
 export interface ContractOptions {
   /** The name to generate under, instead of the server's own. */
   readonly name?: string;
-  /** Tools whose author says that no guardrail is required. Never read from the manifest: a hint is no proof. */
+  /** Tools whose author says that no guardrail is required. Never read from the manifest: a hint is not a proof. */
   readonly unguarded?: readonly string[];
   readonly limits?: Partial<CodegenLimits>;
 }
@@ -152,4 +148,70 @@ function asObject(table: NodeTable, id: NodeId, side: "inputSchema" | "outputSch
   return (
     table.nodes.push({ types: ["object"], all: [id], about: { tool: about.tool, side: about.side, pointer: "" } }) - 1
   );
+}
+
+export interface ManifestTool {
+  readonly name: string;
+  readonly description: string | undefined;
+  readonly inputSchema: JsonValue;
+  readonly outputSchema: JsonValue | undefined;
+}
+
+interface Manifest {
+  /** The name the server is generated under. */
+  readonly name: string;
+  readonly version: string;
+  readonly tools: readonly ManifestTool[];
+}
+
+/** Reads a manifest: `{ tools }`, a whole JSON-RPC answer, or a bare list of tools. */
+function readManifest(source: unknown, name: string | undefined, limits: CodegenLimits): Manifest {
+  const answer = isJsonObject(source as JsonValue) ? (source as JsonObject) : { tools: source as JsonValue };
+  const body = isJsonObject(answer.result) ? answer.result : answer;
+  if (!Array.isArray(body.tools)) {
+    throw new CodegenError("CODEGEN_MANIFEST", "a manifest must hold a list `tools`, as tools/list answers");
+  }
+  if (body.tools.length > limits.maxTools) {
+    throw new CodegenError(
+      "CODEGEN_TOO_LARGE",
+      `the manifest lists ${body.tools.length} tools; the limit is ${limits.maxTools} (maxTools)`,
+    );
+  }
+  const seen = new Set<string>();
+  const tools = body.tools.map((tool, i) => {
+    const read = readTool(tool, i);
+    if (seen.has(read.name)) {
+      throw new CodegenError(
+        "CODEGEN_MANIFEST",
+        `the manifest lists the tool \`${read.name}\` twice; names must be unique`,
+      );
+    }
+    seen.add(read.name);
+    return read;
+  });
+  const info = isJsonObject(body.serverInfo) ? body.serverInfo : body;
+  const given = [name, info.name, body.package].find((each) => typeof each === "string" && each !== "");
+  const version = typeof info.version === "string" ? info.version : "0.0.0";
+  return { name: (given as string | undefined) ?? "server", version, tools };
+}
+
+function readTool(tool: JsonValue, i: number): ManifestTool {
+  if (!isJsonObject(tool) || typeof tool.name !== "string" || tool.name === "") {
+    throw new CodegenError("CODEGEN_MANIFEST", `tools[${i}] of the manifest has no name`);
+  }
+  const { name, description, inputSchema, outputSchema } = tool;
+  for (const [key, schema] of Object.entries({ inputSchema, outputSchema })) {
+    if (schema !== undefined && typeof schema !== "boolean" && !isJsonObject(schema)) {
+      throw new CodegenError(
+        "CODEGEN_MANIFEST",
+        `\`${key}\` of the tool \`${name}\` is not a schema: expected an object`,
+      );
+    }
+  }
+  return {
+    name,
+    description: typeof description === "string" ? description : undefined,
+    inputSchema: inputSchema ?? { type: "object" },
+    outputSchema,
+  };
 }

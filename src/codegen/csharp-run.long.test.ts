@@ -55,7 +55,7 @@ describe.skipIf(typeof found === "string")(
       expect(compileCSharp(dotnet, new Map([["runtime", { files, format: true }]])).get("runtime")).toEqual([]);
     });
 
-    it("has the gateway's error table, row by row", () => {
+    it("has the gateway's error table, row by row [L3]", () => {
       const main = join(dir, "PrintErrors.cs");
       writeFileSync(
         main,
@@ -99,7 +99,7 @@ foreach (McpErrorCode code in Enum.GetValues<McpErrorCode>())
         throw new Error("the server ended without an address");
       }
 
-      it("runs as a client of itself on standard input and output", () => {
+      it("runs as a client of itself on standard input and output [L6]", () => {
         expect(client(dotnet.program, program, "serve", root)).toMatchObject({
           status: 0,
           stdout: "C# client: ok\n",
@@ -108,11 +108,11 @@ foreach (McpErrorCode code in Enum.GetValues<McpErrorCode>())
         expect(readFileSync(join(root, "c.txt"), "utf8")).toBe("hello");
       });
 
-      it("runs as a client of itself by HTTP", async () => {
+      it("runs as a client of itself by HTTP [L6]", async () => {
         expect(client(await serveHttp())).toMatchObject({ status: 0, stdout: "C# client: ok\n", stderr: "" });
       });
 
-      it.each(["stdio", "http"])("serves the official client by %s", async (kind) => {
+      it.each(["stdio", "http"])("serves the official client by %s [L3]", async (kind) => {
         const transport =
           kind === "stdio"
             ? new StdioClientTransport({ command: dotnet.program, args: [program, "serve", root], env })
@@ -145,7 +145,7 @@ foreach (McpErrorCode code in Enum.GetValues<McpErrorCode>())
         }
       });
 
-      it("answers nothing but ping before initialize, and denies sessions and origins that it does not know", async () => {
+      it("answers nothing but ping before initialize, and denies sessions and origins that it does not know [L3]", async () => {
         const url = await serveHttp();
         const post = async (message: object, headers: Record<string, string> = {}) => {
           const response = await fetch(url, {
@@ -179,7 +179,7 @@ foreach (McpErrorCode code in Enum.GetValues<McpErrorCode>())
         expect(readdirSync(root)).not.toContain("w.txt");
       });
 
-      it("is a client of the TypeScript example", () => {
+      it("the FileManager example is a client of the TypeScript example [L6]", () => {
         const run = spawnSync(process.execPath, [join(example, "run.mjs"), "ts"], { encoding: "utf8" });
         expect(run.stderr).toBe("");
         const main = join(example, ".generated/typescript/main.js");

@@ -34,7 +34,7 @@ function wordsOfRuntime(): { name: string }[] {
 describe.skipIf(typeof dotnet === "string")(
   `generated C#${typeof dotnet === "string" ? ` (skipped: ${dotnet})` : ""}`,
   () => {
-    it("compiles for every manifest, a hostile one included, without a warning", () => {
+    it("compiles for every manifest, a hostile one included, without a warning [L3]", () => {
       const groups = new Map([
         ["hostile", { files: project("hostile", hostileManifest()) }],
         ["awkward", { files: project("awkward", awkwardManifest()) }],
@@ -49,7 +49,7 @@ describe.skipIf(typeof dotnet === "string")(
       expect([...problems].filter(([, found]) => found.length > 0)).toEqual([]);
     });
 
-    it("refuses what the types forbid", () => {
+    it("refuses what the types forbid [L3]", () => {
       const files = project("FileManager", {
         name: "FileManager",
         tools: [

@@ -15,7 +15,7 @@ const dir = mkdtempSync(join(tmpdir(), "portcullis-differential-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("generated TypeScript decoders, over many tools", () => {
-  it("accept and reject what a validator does, and hand back what came in", async () => {
+  it("generated TypeScript decoders of many tools accept and reject what a validator does, and hand back what came in", async () => {
     const tools = sampledTools(EVERY);
     const cases = casesFor(tools, EACH, 7);
     const { wrong, accepted } = await compareTypeScript(dir, "sample", tools, cases);
@@ -23,7 +23,7 @@ describe("generated TypeScript decoders, over many tools", () => {
     expect(accepted).toBeGreaterThan(cases.length / 20);
   });
 
-  it("do so for random schemas", async () => {
+  it("generated TypeScript decoders agree with a validator for many random schemas", async () => {
     const tools = randomTools(RANDOM, 31);
     const { wrong } = await compareTypeScript(dir, "random", tools, randomCases(tools, EACH, 32));
     expect(wrong.slice(0, 5)).toEqual([]);

@@ -9,7 +9,7 @@ import { randomCases, randomTools } from "./fixtures/random.js";
 import { casesFor, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { compareTypeScript } from "./fixtures/typescript.js";
 import { generateCode } from "../cli/generate.js";
-import type { ManifestTool } from "./manifest.js";
+import type { ManifestTool } from "./contract.js";
 
 /** One in this many tools; the long test takes more than 300. */
 const EVERY = 20;
@@ -20,7 +20,7 @@ const dir = mkdtempSync(join(tmpdir(), "portcullis-differential-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("generated TypeScript decoders", () => {
-  it("accept and reject what a validator does, and hand back what came in", async () => {
+  it("generated TypeScript decoders accept and reject what a validator does, and hand back what came in [L1]", async () => {
     const tools = sampledTools(EVERY);
     const cases = casesFor(tools, EACH, 1);
     const { wrong, accepted } = await compareTypeScript(dir, "sample", tools, cases);
@@ -29,7 +29,7 @@ describe("generated TypeScript decoders", () => {
     expect(accepted).toBeLessThan(cases.length * 0.95);
   });
 
-  it("do so for every keyword of both dialects", async () => {
+  it("generated TypeScript decoders agree with a validator for every keyword of both dialects [L1]", async () => {
     const { tools } = hostileManifest() as unknown as { tools: ManifestTool[] };
     const judged = tools.filter(({ name }) => !REPORTED.has(name));
     const cases = casesFor(judged, 200, 2, ownValidator);
@@ -37,13 +37,13 @@ describe("generated TypeScript decoders", () => {
     expect(wrong.slice(0, 5)).toEqual([]);
   });
 
-  it("do so for random schemas", async () => {
+  it("generated TypeScript decoders agree with a validator for random schemas", async () => {
     const tools = randomTools(RANDOM, 5);
     const { wrong } = await compareTypeScript(dir, "random", tools, randomCases(tools, 40, 6));
     expect(wrong.slice(0, 5)).toEqual([]);
   });
 
-  it("take no longer for a pattern that makes others backtrack", async () => {
+  it("generated TypeScript decoders take no longer for a pattern that makes others backtrack", async () => {
     const folder = join(dir, "slow");
     const inputSchema = { type: "object", properties: { a: { type: "string", pattern: "^(a+)+$" } } };
     writeFiles(folder, generateCode("ts", { name: "slow", tools: [{ name: "t", inputSchema }] }).files);

@@ -11,7 +11,7 @@ import { ownValidator } from "./fixtures/sample.js";
 import { writeFiles } from "./fixtures/compile.js";
 import { generateCode } from "../cli/generate.js";
 import type { JsonObject } from "../mcp/index.js";
-import type { ManifestTool } from "./manifest.js";
+import type { ManifestTool } from "./contract.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-formats-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -21,7 +21,7 @@ const tools = [...new Set(FORMAT_VECTORS.map(([format]) => format))].map((format
 );
 
 describe("formats in generated code", () => {
-  it("are those of the validator in TypeScript", async () => {
+  it("formats in generated code are those of the validator in TypeScript", async () => {
     const cases = FORMAT_VECTORS.map(([tool, text, valid]) => ({
       tool,
       side: "args" as const,
@@ -32,7 +32,7 @@ describe("formats in generated code", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("are those of the validator in Rust", ({ skip }) => {
+  it("formats in generated code are those of the validator in Rust", ({ skip }) => {
     const version = spawnSync("rustc", ["--version"], { encoding: "utf8" });
     if (version.status !== 0) skip("skipped: rustc is not installed");
     const folder = join(dir, "rust");
@@ -66,7 +66,7 @@ fn main() {
 });
 
 describe("dependencies in generated code", () => {
-  it("hold in a schema that names no dialect, as in the validator", async () => {
+  it("dependencies in generated code hold in a schema that names no dialect, as in the validator", async () => {
     const rules = { dependencies: { card: ["name"], debit: { required: ["iban"] } } };
     const both = { dependentRequired: { card: ["cvc"] }, dependentSchemas: { debit: { required: ["bic"] } } };
     const closed = {

@@ -1,10 +1,9 @@
 import { buildContract, type ContractOptions } from "./contract.js";
-import { CodegenError } from "./errors.js";
-import type { Report } from "./report.js";
+import { CodegenError, type Report } from "./report.js";
+import { csharp } from "./targets/csharp.js";
+import { rust } from "./targets/rust.js";
 import type { GeneratedFile, Output, Runtime, Target } from "./targets/target.js";
-import { csharp } from "./targets/csharp/csharp.js";
-import { rust } from "./targets/rust/rust.js";
-import { typescript } from "./targets/typescript/typescript.js";
+import { typescript } from "./targets/typescript.js";
 
 const TARGETS: Readonly<Record<string, Target>> = { ts: typescript, rust, csharp };
 

@@ -3,8 +3,8 @@
 const MAX_WORDS = 24;
 const MAX_LENGTH = 120;
 
-/** The words in a name. Letters outside ASCII are spelled as their code points, so that no two names become equal. */
-export function words(name: string): string[] {
+/** The words in a name. Characters outside ASCII are spelled as their code points, so that no two names become equal. */
+function words(name: string): string[] {
   const spelled = Array.from(name.slice(0, 400))
     .map((char) => {
       const code = char.codePointAt(0) as number;
@@ -71,4 +71,35 @@ export class Names {
   release(name: string): void {
     this.#taken.delete(this.#fold(name));
   }
+}
+
+const MAX_LINES = 60;
+const MAX_COLUMNS = 400;
+
+/** Lines that are safe in a comment of any language; what would not be seen is spelled out. */
+export function commentLines(text: string | undefined): string[] {
+  if (text === undefined || text.trim() === "") return [];
+  const lines = text
+    .replaceAll(/\r\n?/g, "\n")
+    .split("\n")
+    .map((line) => spellHidden(line.replaceAll("\t", "  ")).trimEnd());
+  while (lines.at(-1) === "") lines.pop();
+  const kept = lines
+    .slice(0, MAX_LINES)
+    .map((line) => (line.length > MAX_COLUMNS ? `${line.slice(0, MAX_COLUMNS)}…` : line));
+  return lines.length > MAX_LINES ? [...kept, "…"] : kept;
+}
+
+/** Control, format, private-use and unpaired characters as `<U+…>`. */
+function spellHidden(line: string): string {
+  return line.replaceAll(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => {
+    return `<U+${(char.codePointAt(0) as number).toString(16).toUpperCase().padStart(4, "0")}>`;
+  });
+}
+
+/** JSON in plain ASCII, which is a literal in TypeScript and C# too: nothing hidden, nothing that turns the reading direction. */
+export function literal(value: unknown): string {
+  return JSON.stringify(value).replaceAll(/[^\x20-\x7e]/g, (unit) => {
+    return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
 }

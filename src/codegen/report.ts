@@ -45,3 +45,38 @@ export class Reports {
     if (this.#found.size < MAX_REPORTS) this.#found.set(key, report);
   }
 }
+
+export type CodegenErrorCode = "CODEGEN_MANIFEST" | "CODEGEN_TOO_LARGE" | "CODEGEN_TARGET";
+
+/** What was handed in cannot be generated from at all; parts that merely cannot be expressed are reports instead. */
+export class CodegenError extends Error {
+  readonly code: CodegenErrorCode;
+  constructor(code: CodegenErrorCode, message: string) {
+    super(message);
+    this.name = "CodegenError";
+    this.code = code;
+  }
+}
+
+export interface CodegenLimits {
+  maxTools: number;
+  /** JSON values in one schema. */
+  maxValues: number;
+  /** Levels of JSON nesting in one schema. */
+  maxDepth: number;
+  /** Values of one `enum`. */
+  maxEnum: number;
+  /** Named types made from one tool; what is beyond becomes opaque and is reported. */
+  maxTypes: number;
+  /** Instructions of one compiled pattern, after repetitions are unrolled. */
+  maxPatternSize: number;
+}
+
+export const DEFAULT_CODEGEN_LIMITS: Readonly<CodegenLimits> = {
+  maxTools: 10_000,
+  maxValues: 50_000,
+  maxDepth: 128,
+  maxEnum: 20_000,
+  maxTypes: 2_000,
+  maxPatternSize: 20_000,
+};

@@ -32,7 +32,7 @@ it.each(LANGUAGES)("emits every runtime file for %s as it is, under the header",
 });
 
 describe("the TypeScript runtime", () => {
-  it("is formatted by biome and compiles as strict TypeScript, for a server without tools", () => {
+  it("the TypeScript runtime is formatted by biome and compiles as strict TypeScript, for a server without tools", () => {
     const biome = join(ROOT, "node_modules/.bin/biome");
     const runtime = fileURLToPath(runtimeDirectory("ts"));
     const { status, stderr } = spawnSync(biome, ["format", runtime], { cwd: ROOT, encoding: "utf8" });
@@ -41,7 +41,7 @@ describe("the TypeScript runtime", () => {
     expect(compileTypeScript(join(dir, "ts"))).toBe("");
   });
 
-  it("has the gateway's error table, row by row", async () => {
+  it("the TypeScript runtime has the gateway's error table, row by row", async () => {
     const folder = join(dir, "errors");
     writeFiles(folder, generateCode("ts", { tools: [] }).files);
     expect(compileTypeScript(folder, true)).toBe("");
@@ -58,7 +58,7 @@ describe("the TypeScript runtime", () => {
 });
 
 describe("the Rust runtime", () => {
-  it.skipIf(noRustfmt)(`is formatted by rustfmt${because(noRustfmt)}`, () => {
+  it.skipIf(noRustfmt)(`the Rust runtime is formatted by rustfmt${because(noRustfmt)}`, () => {
     const sources = [...readRuntime("rust").keys()].filter((path) => path.endsWith(".rs"));
     const { status, stdout, stderr } = spawnSync("rustfmt", ["--check", ...sources], {
       cwd: fileURLToPath(runtimeDirectory("rust")),

@@ -81,7 +81,7 @@ fn main() {}
 describe.skipIf(missing !== undefined)(
   `generated Rust types${missing === undefined ? "" : ` (skipped: ${missing})`}`,
   () => {
-    it("refuse calls outside the set, without a token, with another's token, twice, before the handshake, and forged capabilities", () => {
+    it("refuse calls outside the set, without a token, with another's token, twice, before the handshake, and forged capabilities [L2]", () => {
       const manifest: unknown = JSON.parse(
         readFileSync(join(import.meta.dirname, "../../examples/filemanager/manifest.json"), "utf8"),
       );

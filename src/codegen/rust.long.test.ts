@@ -2,18 +2,18 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { equalityKey } from "./schema/compile.js";
+import { generateCode, readRuntime } from "../cli/generate.js";
+import { equalityKey } from "../schema/documents/index.js";
+import { encodeChecks } from "./checks.js";
+import type { ManifestTool } from "./contract.js";
 import { awkwardManifest } from "./fixtures/awkward.js";
 import { cargo, whyNoCargo, workspace, writeFiles } from "./fixtures/compile.js";
-import { rustDriver } from "./fixtures/rust-driver.js";
+import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
 import { randomCases, randomTools } from "./fixtures/random.js";
+import { rustDriver } from "./fixtures/rust-driver.js";
 import { type Case, casesFor, manifestFiles, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { suite } from "./fixtures/suite.js";
-import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
-import { generateCode, readRuntime } from "../cli/generate.js";
-import { encodeChecks } from "./checks.js";
-import type { ManifestTool } from "./manifest.js";
-import { rust } from "./targets/rust/rust.js";
+import { rust } from "./targets/rust.js";
 
 /** Every n-th tool goes through the compiled decoders; 4 are more than 300 tools. */
 const EVERY = Number(process.env.CODEGEN_EVERY ?? 4);
@@ -25,7 +25,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const missing = whyNoCargo(dir);
 
 describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? "" : ` (skipped: ${missing})`}`, () => {
-  it("compiles for every manifest without a warning", () => {
+  it("compiles for every manifest without a warning [L2]", () => {
     const folder = join(dir, "all");
     const members: string[] = [];
     const fields = { typed: 0, opaque: 0 };
@@ -91,7 +91,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     return { wrong, accepted, unsupported };
   }
 
-  it("decodes what a validator accepts, refuses the rest, and writes back what it read", () => {
+  it("decodes what a validator accepts, refuses the rest, and writes back what it read [L2]", () => {
     const tools = sampledTools(EVERY);
     const cases = casesFor(tools, EACH, 7);
     const { wrong, accepted, unsupported } = compare("sample", tools, cases);
@@ -100,7 +100,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     expect(accepted).toBeGreaterThan(cases.length / 20);
   });
 
-  it("does so for every keyword of both dialects", () => {
+  it("generated Rust agrees with a validator for every keyword of both dialects", () => {
     const { tools } = hostileManifest() as unknown as { tools: ManifestTool[] };
     const judged = tools.filter(({ name }) => !REPORTED.has(name));
     const cases = casesFor(judged, EACH * 3, 3, ownValidator).filter(({ value }) => !beyondRust(value));
@@ -108,7 +108,7 @@ describe.skipIf(missing !== undefined)(`generated Rust${missing === undefined ? 
     expect(wrong.slice(0, 5)).toEqual([]);
   });
 
-  it("does so for random schemas", () => {
+  it("generated Rust agrees with a validator for random schemas", () => {
     const tools = randomTools(RANDOM, 11);
     const { wrong } = compare("random", tools, randomCases(tools, EACH, 12));
     expect(wrong.slice(0, 5)).toEqual([]);

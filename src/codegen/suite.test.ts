@@ -6,13 +6,13 @@ import { afterAll, describe, expect, it } from "vitest";
 import { readRuntime } from "../cli/generate.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { suite } from "./fixtures/suite.js";
-import { typescript } from "./targets/typescript/typescript.js";
+import { typescript } from "./targets/typescript.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-suite-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("the JSON Schema test suite", () => {
-  it("is judged by the generated TypeScript as it says", async () => {
+  it("the JSON Schema test suite is judged by the generated TypeScript as it says", async () => {
     const { contract, cases, unsupported } = suite();
     const { files } = typescript.emit(contract, readRuntime("ts"));
     const needed = ["check.ts", "error-table.ts", "errors.ts", "table.ts"];

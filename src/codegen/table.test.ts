@@ -55,12 +55,12 @@ describe("the table of types", () => {
         "OrNull<string> Maybe",
       ],
     ],
-  ])("holds in %s", (language, wanted) => {
+  ])("the table of types holds in %s", (language, wanted) => {
     const text = typesOf(language, { type: "object", properties, required });
     for (const line of wanted) expect(text).toContain(line);
   });
 
-  it("required is never optional, and absent from required always is", () => {
+  it("required is never optional, and absent from required always is [L1]", () => {
     const all = { type: "object", properties, required };
     const none = { type: "object", properties };
     expect(typesOf("ts", all)).not.toContain("?:");

@@ -52,7 +52,7 @@ function answer(socket: Socket): Promise<string> {
 }
 
 describe("a caller that is not authenticated", () => {
-  it("is answered 401 by the head of its request, without its body being read", async () => {
+  it("is answered 401 by the head of its request, without its body being read [U12]", async () => {
     const answers: string[] = [];
     for (const credential of ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic eA==\r\n"]) {
       const socket = await dial();
@@ -121,7 +121,7 @@ it.each([
   ["POST", "/tools/nothing"],
   ["POST", "/mcp"],
 ])("%s %s waits for the turn of its application like every message", async (method, path) => {
-  const taken = vi.spyOn(FairQueue.prototype, "take");
+  const taken = vi.spyOn(FairQueue.prototype, "enqueue");
   onTestFinished(() => taken.mockRestore());
   const ask = (headers: Record<string, string>): Promise<Response> =>
     fetch(new URL(path, world.url), {

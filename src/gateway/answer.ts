@@ -1,30 +1,32 @@
-// From a request that may be asked to the text of its answer.
+// From a request to the text of its answer: what is added to a result for a revision, and where a failure belongs.
 
 import type { Principal } from "../policy/index.js";
 import {
   ASSUMED,
+  ERROR_META,
+  errorData,
+  ERRORS,
   Fault,
+  GATEWAY_ORIGIN,
   httpStatus,
   isGatewayOutage,
   isJsonObject,
   type JsonObject,
+  type JsonValue,
+  META,
   type Request,
   type RequestId,
   type Revision,
+  wireError,
 } from "../mcp/index.js";
 import type { Peer, ReplyHead } from "../mcp/transports/index.js";
+import { call, type Cancel, type Conversation, RawResult, type Route } from "../pipeline/index.js";
+import type { Implementation } from "../mcp/server/index.js";
+import { traceIdFrom } from "../telemetry/index.js";
 import { localRoute } from "./builtin.js";
-import { call, type Cancel, type Conversation, type Gateway, type Route } from "../pipeline/index.js";
-import {
-  authenticateHeader,
-  belongsInResult,
-  type ResultSerializer,
-  errorText,
-  failedResult,
-  retryHeader,
-  successText,
-} from "./result-serializer.js";
+import type { Gateway } from "./application-types.js";
 import type { Session } from "./session.js";
+import { LIST_METHODS } from "./lists.js";
 
 export interface IncomingRequest {
   request: Request;
@@ -98,12 +100,9 @@ function faulty(
   if (fault.type === "InternalError") {
     gateway.telemetry.log.error("a call failed unexpectedly", { error: String(fault.cause) }, traceId);
   }
-  if (fault.detail.authenticate !== undefined) {
-    const head = { status: httpStatus(fault), headers: authenticateHeader(fault) };
-    return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
-  }
-  if (isGatewayOutage(fault)) {
-    const head = { status: httpStatus(fault), headers: retryHeader(fault) };
+  if (fault.detail.authenticate !== undefined || isGatewayOutage(fault)) {
+    const headers = fault.detail.authenticate === undefined ? retryHeader(fault) : authenticateHeader(fault);
+    const head = { status: httpStatus(fault), headers };
     return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
   }
   if (!asked.plain && belongsInResult(fault, request.method)) {
@@ -135,4 +134,161 @@ function modernStatus(fault: Fault): number {
     default:
       return 200;
   }
+}
+
+/** How long a client of 2026-07-28 may keep a list that was filtered for it. */
+const LIST_TTL_MS = 5_000;
+
+export class ResultSerializer {
+  readonly #serverInfo: Implementation;
+  readonly #plain: string;
+  readonly #list: string;
+  readonly #read: string;
+
+  constructor(serverInfo: Implementation) {
+    this.#serverInfo = serverInfo;
+    const tail = `"resultType":"complete","_meta":${JSON.stringify({ [META.serverInfo]: serverInfo })}`;
+    this.#plain = tail;
+    this.#list = `"ttlMs":${LIST_TTL_MS},"cacheScope":"private",${tail}`;
+    this.#read = `"ttlMs":0,"cacheScope":"private",${tail}`;
+  }
+
+  /** The result object as text. */
+  result(result: JsonObject | RawResult, revision: Revision, method: string): string {
+    const raw = result instanceof RawResult;
+    // The result of an upstream server that has an envelope is forwarded as it is, where this revision has envelopes.
+    if (raw && result.value && hasEnvelope(result.value)) {
+      if (!revision.resultType) return this.result(result.value, revision, method);
+      if (result.value.resultType !== undefined) return `{${result.inside}}`;
+      return this.result(result.value, revision, method);
+    }
+    if (!raw && !revision.resultType) return resultJson(withoutComplete(result));
+    const inside = raw ? result.inside : this.#inside(result, method);
+    if (!revision.resultType || (!raw && hasEnvelope(result))) return `{${inside}}`;
+    const tail = LIST_METHODS.has(method)
+      ? this.#list
+      : method === "resources/read" || method === "server/discover"
+        ? this.#read
+        : this.#plain;
+    return inside === "" ? `{${tail}}` : `{${inside},${tail}}`;
+  }
+
+  #inside(result: JsonObject, method: string): string {
+    if (!hasEnvelope(result)) return resultJson(result).slice(1, -1);
+    const meta = isJsonObject(result._meta) ? result._meta : {};
+    const merged = {
+      ...(method === "resources/read" ? { ttlMs: 0, cacheScope: "private" } : {}),
+      resultType: "complete",
+      ...result,
+      _meta: { [META.serverInfo]: this.#serverInfo, ...meta },
+    };
+    return JSON.stringify(merged).slice(1, -1);
+  }
+}
+
+/** Earlier revisions have no result types: `complete` is left out. */
+function withoutComplete(result: JsonObject): JsonObject {
+  if (result.resultType !== "complete") return result;
+  const { resultType: _dropped, ...rest } = result;
+  return rest;
+}
+
+/** A result that brings `_meta` or `resultType` of its own is merged instead of spliced. */
+function hasEnvelope(result: JsonObject): boolean {
+  return result._meta !== undefined || result.resultType !== undefined;
+}
+
+/** A failure that a model can act on is a result of the tool; every other one is a protocol error. */
+function belongsInResult(fault: Fault, method: string): boolean {
+  return method === "tools/call" && ERRORS[fault.type].forModel;
+}
+
+function failedResult(fault: Fault, traceId: string, route: Route | undefined, revision: Revision): JsonObject {
+  const data = errorData(fault, traceId) as unknown as JsonObject;
+  const entry = ERRORS[fault.type];
+  const lines = [`${entry.message}: ${fault.message}`, ...(fault.detail.suggestions ?? [])];
+  const text = fault.type === "ToolExecution" ? fault.message : lines.join("\n");
+  const content = [{ type: "text", text }];
+  // Clients of earlier revisions validate structured content against the tool's schema even when it failed, and then reject
+  // the whole answer, or have none: there the object is a text block for models, and in `_meta` for programs.
+  const isChecked = route?.hasOutputSchema === true && revision.era === "legacy";
+  if (revision.structuredContent && !isChecked) {
+    return { content, isError: true, structuredContent: data, _meta: GATEWAY_ORIGIN };
+  }
+  return {
+    content: [...content, { type: "text", text: JSON.stringify(data) }],
+    isError: true,
+    _meta: { ...GATEWAY_ORIGIN, [ERROR_META]: data },
+  };
+}
+
+export function successText(id: RequestId, resultText: string): string {
+  return `{"jsonrpc":"2.0","id":${typeof id === "number" ? id : JSON.stringify(id)},"result":${resultText}}`;
+}
+
+export function errorText(id: RequestId | null, fault: Fault, revision: Revision, traceId: string): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, error: wireError(fault, revision.era, traceId) });
+}
+
+/** When a caller that is over a limit may try again. */
+export function retryHeader(fault: Fault): Record<string, string> | undefined {
+  const waitMs = fault.detail.extra?.retry_after_ms;
+  if (typeof waitMs === "number") return { "retry-after": String(Math.max(1, Math.ceil(waitMs / 1_000))) };
+  return fault.type === "TooMany" ? { "retry-after": "1" } : undefined;
+}
+
+/** What a client needs to do about it: get a credential, or one with more scope. */
+export function authenticateHeader(fault: Fault): Record<string, string> | undefined {
+  const { authenticate } = fault.detail;
+  if (authenticate !== undefined) return { "www-authenticate": authenticate };
+  return fault.type === "AuthenticationError" ? { "www-authenticate": "Bearer" } : undefined;
+}
+
+/** Below this nothing is gained. */
+const LONG_TEXT = 64 * 1024;
+
+export function resultJson(result: JsonObject): string {
+  const { content, structuredContent } = result;
+  const block = Array.isArray(content) && content.length === 1 ? content[0] : undefined;
+  if (!isJsonObject(block) || !isJsonObject(structuredContent)) return JSON.stringify(result);
+  const { text } = block;
+  if (typeof text !== "string" || text.length < LONG_TEXT || !Object.values(structuredContent).includes(text)) {
+    return JSON.stringify(result);
+  }
+  const quoted = JSON.stringify(text);
+  const write = (value: JsonValue): string => (value === text ? quoted : JSON.stringify(value));
+  return objectJson(result, (value) => {
+    if (value === structuredContent) return objectJson(structuredContent, write);
+    return value === content ? `[${objectJson(block, write)}]` : JSON.stringify(value);
+  });
+}
+
+/** Like `JSON.stringify`, what has no JSON is left out. */
+function objectJson(object: JsonObject, write: (value: JsonValue) => string | undefined): string {
+  // Put together with `+`, which copies nothing yet; `join` would.
+  let members = "";
+  for (const [key, value] of Object.entries(object)) {
+    const json = write(value);
+    if (json !== undefined) members += `${members === "" ? "" : ","}${JSON.stringify(key)}:${json}`;
+  }
+  return `{${members}}`;
+}
+
+/** Malformed messages are logged up to so many lines a second. */
+const MAX_LINES = 20;
+let second = 0;
+let lines = 0;
+
+export function rejectedTrace({ telemetry }: Pick<Gateway, "telemetry">, peer: Peer, fault: Fault): string {
+  const traceId = traceIdFrom(peer.headers?.traceparent);
+  const now = Math.floor(performance.now() / 1_000);
+  if (now !== second) {
+    second = now;
+    lines = 0;
+  }
+  if (lines++ < MAX_LINES) {
+    const { transport, address } = peer;
+    telemetry.log.info("a message was rejected", { transport, from: address, problem: fault.message }, traceId);
+  }
+  return traceId;
 }

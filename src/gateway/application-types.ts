@@ -1,17 +1,19 @@
-import type { Approvals, Guardrail, GuardrailCallback, Limit, SharedLimits, Check } from "../policy/index.js";
+import type { Approvals, Check, Guardrail, GuardrailCallback, Limit, SharedLimits } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
 import type { RetainedBytes } from "../mcp/index.js";
 import type { Application, ServerEntry } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
 import type { Catalogue, Upstream } from "../upstream/index.js";
+import type { CallsInFlight, GatewayLimits, Pipeline, RouteTable, StateCipher } from "../pipeline/index.js";
+import type { Identify } from "../auth/index.js";
 import type { ReplicaBus } from "./replicas/bus.js";
 import type { InProcessServer } from "./relay/catalogue.js";
-import type { StateCipher, Gateway, GatewayLimits, CallsInFlight } from "../pipeline/index.js";
-import type { SessionKeeper } from "./session.js";
+import type { SessionKeeper } from "./sessions.js";
 import type { PolicyCache } from "./policies.js";
+import type { Lists } from "./lists.js";
 
-/** What every application is given: made once, where the rooms are wired together. */
+/** What all applications of a process share; the composition root creates it. */
 export interface ApplicationServices {
   readonly info: Implementation;
   readonly mcpPath: string;
@@ -28,19 +30,19 @@ export interface ApplicationServices {
   readonly inProcess?: (app: string) => InProcessApplication | undefined;
   /** Called with the tools of an application whenever its policy was loaded for them. */
   readonly onTools?: (app: string, server: ServerDefinition, readOnly: ReadonlySet<string>) => void;
-  /** Who else has a say in an application's decisions. */
-  readonly voices?: (app: string) => readonly Check[];
+  /** Further checks of an application's decisions. */
+  readonly checks?: (app: string) => readonly Check[];
   readonly sharedLimits?: SharedLimits;
   /** Sessions of the older revisions that another replica can take over. */
   readonly sessions?: (app: string) => SessionKeeper;
   /** The other replicas, where there are any. */
-  readonly post?: ReplicaBus;
+  readonly bus?: ReplicaBus;
   readonly observe: boolean;
   readonly keepArguments: boolean;
   readonly approvalUrl?: (challenge: string) => string | undefined;
-  /** Further addresses of the page where calls are approved, which no server may send people to. */
+  /** Further addresses of the approval page, which no server may ask users to open. */
   readonly approvalAddresses?: () => readonly string[];
-  readonly seal: StateCipher;
+  readonly stateCipher: StateCipher;
   readonly pins: PinKeeper;
   coreTools(application: Application): Promise<CoreTools>;
   connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
@@ -58,17 +60,17 @@ export interface InProcessApplication extends InProcessServer {
   readonly onDenied?: Gateway["onDenied"];
 }
 
-/** The modules of this deployment, as one application has them. */
+/** The core tools of one application. */
 export interface CoreTools {
   readonly tools: readonly Tool[];
-  /** Their say in a decision. */
-  readonly voices: readonly Check[];
+  /** Their checks. */
+  readonly checks: readonly Check[];
   close(): Promise<void>;
 }
 
 export type PinMode = NonNullable<ServerEntry["pin"]>;
 
-/** Holds servers to what they said when they were accepted. */
+/** `PinKeeper` compares what servers offer with the definitions that were accepted. */
 export interface PinKeeper {
   /** What of the offered definitions may be shown; the rest waits for an operator. */
   accept(app: string, server: string, mode: PinMode, offered: Catalogue): Promise<Catalogue>;
@@ -80,4 +82,14 @@ export interface Remembered {
   readonly catalogue: Catalogue;
   /** False when it may offer more than that: resources are not pinned. */
   readonly isComplete: boolean;
+}
+
+/** `Gateway` is what an endpoint serves: a pipeline, the server behind it and how its callers are identified. */
+export interface Gateway extends Pipeline, RouteTable {
+  readonly limits: Pipeline["limits"];
+  readonly telemetry: Telemetry;
+  readonly identify: Identify;
+  /** Tools that are also plain JSON-RPC methods, without a handshake. */
+  readonly plainMethods: ReadonlySet<string>;
+  readonly lists: Lists;
 }

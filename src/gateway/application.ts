@@ -1,5 +1,5 @@
 // An application while it is in use: what it has, the gate in front of it, and the endpoint that its callers reach.
-// Nothing in here knows of any other application.
+// INVARIANT: nothing in this file refers to another application.
 
 import {
   createGate,
@@ -8,26 +8,23 @@ import {
   type Limit,
   type PendingPolicy,
   type PolicySet,
-  RecordedPolicy,
 } from "../policy/index.js";
 import { Fault } from "../mcp/index.js";
 import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
 import type { Tool, ToolDefinition } from "../mcp/server/index.js";
-import { callInside, askClient, Lists, Refusals, relayedBy, type Gateway } from "../pipeline/index.js";
+import { callInside, routeFor, sendClientRequest, Refusals, relayedBy } from "../pipeline/index.js";
+import type { ApplicationServices, CoreTools, Gateway, InProcessApplication } from "./application-types.js";
+import { Lists } from "./lists.js";
 import { Endpoint } from "./endpoint.js";
-import { toolSummaries } from "./gateway.js";
 import { AppCatalogue } from "./relay/catalogue.js";
-import { remote } from "./relay/remote.js";
+import { remoteCalls } from "./relay/remote.js";
 import { SuspendedCalls } from "./relay/suspended-calls.js";
 import { remoteSessions } from "./remote-sessions.js";
-import { applicationGuardrails } from "./application-guardrails.js";
-import { matcher } from "./patterns.js";
-import { type UpstreamHandleServices, UpstreamHandle } from "./upstream-handle.js";
-import type { CoreTools, ApplicationServices, InProcessApplication } from "./application-types.js";
+import { applicationGuardrails, ApplicationPolicy } from "./policies.js";
+import { matcher, UpstreamHandle, type UpstreamHandleServices } from "./upstream-handle.js";
 
 /** How long the first caller waits for servers of which nothing is known yet. */
-const FIRST_LOOK_MS = 20_000;
-const POLICY_PAUSE_MS = 20;
+const FIRST_READ_MS = 20_000;
 
 export class ServedApplication {
   readonly id: string;
@@ -37,7 +34,7 @@ export class ServedApplication {
   readonly #inProcess: InProcessApplication | undefined;
   /** Calls that wait for their clients. */
   readonly suspended: SuspendedCalls;
-  readonly #links = new Map<string, UpstreamHandle>();
+  readonly #upstreams = new Map<string, UpstreamHandle>();
   readonly #followed = new Map<string, { count: number; stop: Promise<() => Promise<void>> }>();
   readonly #stops: (() => void)[] = [];
   #application: Application;
@@ -45,12 +42,7 @@ export class ServedApplication {
   #gate: Gate;
   #core: CoreTools;
   #guardrails: readonly Guardrail[] = [];
-  #policyTimer: NodeJS.Timeout | undefined;
-  #policyLoading: Promise<void> = Promise.resolve();
-  #refusal: string | undefined;
-  readonly #policy: RecordedPolicy;
-  #lastInForce: string | undefined;
-  #closed = false;
+  readonly #policy: ApplicationPolicy;
 
   private constructor(application: Application, services: ApplicationServices, core: CoreTools) {
     this.id = application.id;
@@ -61,11 +53,14 @@ export class ServedApplication {
     this.suspended = new SuspendedCalls(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
-    this.#policy = this.#recordedPolicy();
-    const { mcpPath, sessions, post } = services;
-    const others = post && remoteSessions(post, application.id);
+    this.#policy = new ApplicationPolicy(this.id, services, this.#catalogue, {
+      texts: () => ({ ...this.#inProcess?.policies, ...this.#application.document.policies }),
+      gate: () => this.#gate,
+    });
+    const { mcpPath, sessions, bus } = services;
+    const others = bus && remoteSessions(bus, application.id);
     this.endpoint = new Endpoint(this.#gateway(), mcpPath, sessions?.(application.id), others);
-    this.#stops.push(services.policies.onChange(() => this.#policyLater()));
+    this.#stops.push(services.policies.onChange(() => this.#policy.loadLater()));
   }
 
   static async open(application: Application, services: ApplicationServices): Promise<ServedApplication> {
@@ -81,8 +76,8 @@ export class ServedApplication {
     return this.#application;
   }
 
-  get links(): ReadonlyMap<string, UpstreamHandle> {
-    return this.#links;
+  get upstreams(): ReadonlyMap<string, UpstreamHandle> {
+    return this.#upstreams;
   }
 
   /** How many tools of a server callers may see. */
@@ -105,13 +100,18 @@ export class ServedApplication {
     return this.#catalogue.left;
   }
 
+  /** Loads the policy as it is now. */
+  loadPolicy(): Promise<void> {
+    return this.#policy.load();
+  }
+
   get gate(): Gate {
     return this.#gate;
   }
 
   /** Why its rules are not in force as they are written; undefined when they are. */
   get refusal(): string | undefined {
-    return this.#refusal;
+    return this.#policy.refusal;
   }
 
   /** A change of its policy that is not recorded yet. */
@@ -123,7 +123,7 @@ export class ServedApplication {
     return this.endpoint.openSessions === 0;
   }
 
-  /** The document was changed: what is the same goes on, what is not is made anew. */
+  /** The document was changed: unchanged parts continue, changed parts are recreated. */
   async update(application: Application): Promise<void> {
     const before = this.#application.document;
     this.#application = application;
@@ -144,46 +144,44 @@ export class ServedApplication {
     await this.loadPolicy();
   }
 
-  /** A secret was changed: servers that were given it are connected anew. */
+  /** A secret was changed: servers that use it are reconnected. */
   async secretChanged(name: string): Promise<void> {
     const reference = `\${secret:${name}}`;
-    const users = [...this.#links.values()].filter(({ entry }) => JSON.stringify(entry).includes(reference));
+    const users = [...this.#upstreams.values()].filter(({ entry }) => JSON.stringify(entry).includes(reference));
     for (const { server } of users) await this.#disconnect(server);
     await this.#connect(this.#application.document);
   }
 
-  /** Somebody logged in or out at a server: it is connected anew, or that user's connection is. */
+  /** A login at a server was changed or removed: the server is reconnected, or that user's connection is. */
   async tokenRemoved(server: string, user: string): Promise<void> {
-    const link = this.#links.get(server);
-    if (user !== "") return link?.forget(user);
+    const handle = this.#upstreams.get(server);
+    if (user !== "") return handle?.forget(user);
     await this.#disconnect(server);
     await this.#connect(this.#application.document);
   }
 
   /** Changes may have been missed: what is kept in memory of the store is compared with it. */
   async resync(): Promise<void> {
-    for (const link of this.#links.values()) {
-      await link.forgetAll();
-      void link.reread();
+    for (const handle of this.#upstreams.values()) {
+      await handle.forgetAll();
+      void handle.reread();
     }
-    await this.endpoint.resync();
+    await this.endpoint.handshakes.resync();
   }
 
-  /** An operator accepted a difference, here or elsewhere. */
+  /** An operator accepted a changed definition, at this replica or another. */
   pinChanged(server: string): void {
-    void this.#links.get(server)?.reread();
+    void this.#upstreams.get(server)?.reread();
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    clearTimeout(this.#policyTimer);
     this.#policy.close();
     for (const stop of this.#stops) stop();
     this.#catalogue.close();
     this.endpoint.close();
     this.endpoint.disconnect();
     this.suspended.endAll();
-    await Promise.all([...this.#links.values()].map((link) => link.close()));
+    await Promise.all([...this.#upstreams.values()].map((handle) => handle.close()));
     await this.#core.close();
   }
 
@@ -195,7 +193,7 @@ export class ServedApplication {
     const catalogue = new AppCatalogue(info, tools, isShort, this.#inProcess);
     catalogue.follow = (uri) => this.#follow(uri);
     catalogue.onChange((change) => {
-      if (change.kind === "tools") this.#policyLater();
+      if (change.kind === "tools") this.#policy.loadLater();
     });
     return catalogue;
   }
@@ -206,50 +204,57 @@ export class ServedApplication {
     const ofOperator = wanted.filter(([, entry]) => entry.registeredBy === undefined);
     const isOnly = ofOperator.length === 1 && Object.keys(this.#application.document.routes ?? {}).length === 0;
     const isAloneWith = (entry: ServerEntry): boolean => isOnly && entry.registeredBy === undefined;
-    for (const [server, link] of this.#links) {
+    for (const [server, handle] of this.#upstreams) {
       const entry = servers[server];
-      const stays = entry && entry.disabled !== true && same(entry, link.entry) && isAloneWith(entry) === link.isAlone;
+      const stays =
+        entry && entry.disabled !== true && same(entry, handle.entry) && isAloneWith(entry) === handle.isAlone;
       if (!stays) await this.#disconnect(server);
     }
-    const fresh = wanted.filter(([server]) => !this.#links.has(server));
+    const fresh = wanted.filter(([server]) => !this.#upstreams.has(server));
     const opening = fresh.map(([server, entry]) => this.#open(server, entry, isAloneWith(entry)).open());
     // Routes and terms may have changed for those that stay.
-    for (const [, link] of this.#links) if (!fresh.some(([server]) => server === link.server)) void link.reread();
+    for (const [, handle] of this.#upstreams)
+      if (!fresh.some(([server]) => server === handle.server)) void handle.reread();
     await Promise.race([
       Promise.allSettled(opening),
-      new Promise((resolve) => setTimeout(resolve, FIRST_LOOK_MS).unref()),
+      new Promise((resolve) => setTimeout(resolve, FIRST_READ_MS).unref()),
     ]);
   }
 
   #open(server: string, entry: ServerEntry, isAlone: boolean): UpstreamHandle {
-    const link = new UpstreamHandle(server, entry, isAlone, this.suspended, this.#linkServices());
-    this.#links.set(server, link);
-    return link;
+    const handle = new UpstreamHandle(server, entry, isAlone, this.suspended, this.#handleServices());
+    this.#upstreams.set(server, handle);
+    return handle;
   }
 
   async #disconnect(server: string): Promise<void> {
-    const link = this.#links.get(server);
-    this.#links.delete(server);
+    const handle = this.#upstreams.get(server);
+    this.#upstreams.delete(server);
     this.#catalogue.remove(server);
-    await link?.close();
+    await handle?.close();
   }
 
-  #linkServices(): UpstreamHandleServices {
-    const { telemetry, pins, post } = this.#services;
+  #handleServices(): UpstreamHandleServices {
+    const { telemetry, pins, bus } = this.#services;
     return {
       budget: this.#services.retained.ofApp(this.id),
-      remote: post && remote(post, this.id),
+      remote: bus && remoteCalls(bus, this.id),
       connect: (server, entry, user) => this.#services.connect(this.#application, server, entry, user),
       accept: (server, entry, offered) => pins.accept(this.id, server, entry.pin ?? "first", offered),
       remembered: (server, entry) => pins.remembered(this.id, server, entry.pin ?? "first"),
-      offered: (link, catalogue) =>
-        this.#catalogue.put(link, catalogue, this.#terms(link), () => this.#links.get(link.server) === link),
-      changed: (link, change) => {
+      offered: (handle, catalogue) =>
+        this.#catalogue.put(
+          handle,
+          catalogue,
+          this.#terms(handle),
+          () => this.#upstreams.get(handle.server) === handle,
+        ),
+      changed: (handle, change) => {
         if (typeof change !== "object") return;
-        this.#catalogue.announce({ kind: "resource", uri: link.namespace.uri(change.resource) });
+        this.#catalogue.announce({ kind: "resource", uri: handle.namespace.uri(change.resource) });
       },
-      failed: (link, error) => {
-        const { server } = link;
+      failed: (handle, error) => {
+        const { server } = handle;
         telemetry.log.warning("a server cannot be reached", {
           app: this.id,
           server,
@@ -265,22 +270,23 @@ export class ServedApplication {
       .map(([prefix, { strip = true }]) => ({ prefix, strip }));
     return {
       timeoutMs: entry.timeoutMs,
+      validationTimeoutMs: this.#services.limits.validationTimeoutMs,
       noGuardrail: matcher(entry.noGuardrail ?? []),
       readOnly: matcher(entry.readOnly ?? []),
       routes,
     };
   }
 
-  /** Several callers may follow one resource; the server is asked once. */
+  /** Several callers may follow one resource; the server gets one subscription. */
   #follow(uri: string): () => void {
     const { server } = this.#inProcess ?? {};
     const owner = this.#catalogue.ownerOf(uri);
     if (!owner && server?.follow) return server.follow(uri);
-    const link = owner && this.#links.get(owner.link.server);
-    if (!owner || !link) return () => {};
+    const handle = owner && this.#upstreams.get(owner.link.server);
+    if (!owner || !handle) return () => {};
     let followed = this.#followed.get(uri);
     if (!followed) {
-      const stop = link.watch(owner.raw).catch(() => async () => {});
+      const stop = handle.watch(owner.raw).catch(() => async () => {});
       followed = { count: 0, stop };
       this.#followed.set(uri, followed);
     }
@@ -318,84 +324,18 @@ export class ServedApplication {
   // ---- the gate -----------------------------------------------------------------------------------------------
 
   #newGate(policy: PolicySet | undefined): Gate {
-    const { approvals, observe, sharedLimits, voices } = this.#services;
+    const { approvals, observe, sharedLimits } = this.#services;
     const { checks = [], limits = [] } = this.#inProcess ?? {};
     return createGate({
       ...(policy ? { policy } : {}),
       approvals,
       observe,
-      voices: [...this.#core.voices, ...checks, ...(voices?.(this.id) ?? [])],
+      checks: [...this.#core.checks, ...checks, ...(this.#services.checks?.(this.id) ?? [])],
       limits: [...limits, ...limitsOf(this.#application.document)],
       approvalLimits: this.#application.document.limits?.approvals ?? {},
       ...(sharedLimits ? { shared: sharedLimits } : {}),
       guardrails: [...this.#guardrails, ...(this.#inProcess?.guardrails ?? [])],
     });
-  }
-
-  #policyLater(): void {
-    if (this.#closed || this.#policyTimer !== undefined) return;
-    this.#policyTimer = setTimeout(() => {
-      this.#policyTimer = undefined;
-      void this.loadPolicy();
-    }, POLICY_PAUSE_MS);
-  }
-
-  #recordedPolicy(): RecordedPolicy {
-    const { ledger, telemetry } = this.#services;
-    return new RecordedPolicy({
-      apply: (policy) => {
-        this.#gate.swap(policy);
-        if (this.#closed || this.#policy.pending) return;
-        const before = this.#lastInForce;
-        this.#lastInForce = policy.hash;
-        // Lists that were read in between lack what the policy did not know yet.
-        if (before === undefined || before === policy.hash) return;
-        this.#catalogue.announce({ kind: "tools" });
-        this.#services.telemetry.log.notice("policy in force", { app: this.id, policy: policy.hash });
-      },
-      record: async ({ from, to, interim }) => {
-        const files = Object.keys({ ...this.#inProcess?.policies, ...this.#application.document.policies });
-        const checks = Object.fromEntries((to.checks ?? []).map(({ file, hash }) => [file, hash]));
-        const detail = { app: this.id, files, interim, ...(to.checks ? { checks } : {}) };
-        await ledger?.append({ kind: "policy", old: from, new: to.hash, detail });
-        telemetry.metrics.policyReloads.inc();
-        for (const { file, line, message } of to.warnings) {
-          telemetry.log.debug("a rule of the policy", { app: this.id, file, line, warning: message });
-        }
-      },
-      onPending: ({ to, problem }) =>
-        telemetry.log.error("policy change not recorded: the stricter of old and new applies until it is", {
-          app: this.id,
-          policy: to,
-          problem,
-        }),
-    });
-  }
-
-  /** One after the other: each is loaded for the tools there are when its turn comes. */
-  loadPolicy(): Promise<void> {
-    this.#policyLoading = this.#policyLoading.then(() => this.#loadPolicyNow());
-    return this.#policyLoading;
-  }
-
-  /** A set that cannot be loaded changes nothing; where there was none, everything stays denied. */
-  async #loadPolicyNow(): Promise<void> {
-    const { policies, telemetry } = this.#services;
-    try {
-      const own = { ...this.#inProcess?.policies, ...this.#application.document.policies };
-      const set = await policies.load(own, toolSummaries(this.#catalogue, this.#catalogue.readOnlyTools));
-      this.#refusal = undefined;
-      if (!this.#closed) this.#services.onTools?.(this.id, this.#catalogue, this.#catalogue.readOnlyTools);
-      if (!this.#closed) await this.#policy.put(set);
-    } catch (error) {
-      this.#refusal = (error as Error).message;
-      telemetry.metrics.policyRefusals.inc();
-      telemetry.log.error("the policy of an application is refused, what was in force stays", {
-        app: this.id,
-        kept: this.#policy.recorded,
-        problem: (error as Error).message,
-      });
-    }
   }
 
   #gateway(): Gateway {
@@ -407,8 +347,9 @@ export class ServedApplication {
         return servedApplication.#gate;
       },
       ledger: services.ledger,
+      recordDenials: true,
       identify: () => {
-        throw new Fault("AuthenticationError", "nobody is known here");
+        throw new Fault("AuthenticationError", "authentication required");
       },
       telemetry: services.telemetry,
       limits: services.limits,
@@ -421,15 +362,16 @@ export class ServedApplication {
       approvalUrl: services.approvalUrl,
       approvalAddresses: services.approvalAddresses,
       onDenied: this.#inProcess?.onDenied,
-      seal: services.seal,
+      stateCipher: services.stateCipher,
       lists: new Lists(this.#catalogue),
       refusals: new Refusals({
         perMinute: services.limits.refusalsPerMinute,
         ledger: services.ledger,
         telemetry: services.telemetry,
       }),
+      resolveRoute: (principal, method, params) => routeFor(gateway, principal, method, params),
       callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
-      askClient: (request) => askClient(gateway, request),
+      sendClientRequest: (request) => sendClientRequest(gateway, request),
     };
     return gateway;
   }

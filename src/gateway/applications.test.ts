@@ -25,7 +25,7 @@ const as = (who: string, revision?: "2026-07-28" | "2025-11-25") =>
   connect(world.url, { headers: { authorization: `Bearer ${who}` }, ...(revision ? { revision } : {}) });
 
 describe.each(["2026-07-28", "2025-11-25"] as const)("an application in revision %s", (revision) => {
-  it("has the tools of all its servers under their names, and nothing else", async () => {
+  it("has the tools of all its servers under their names, and nothing else [H2]", async () => {
     const client = await as("blog/writer", revision);
     const names = (await client.listTools()).map((tool) => tool.name);
     expect(names).toContain("everything.echo");
@@ -38,7 +38,7 @@ describe.each(["2026-07-28", "2025-11-25"] as const)("an application in revision
     await client.close();
   });
 
-  it("keeps a server's own names when it stands alone", async () => {
+  it("keeps a server's own names when it stands alone [H2]", async () => {
     const client = await as("shop/seller", revision);
     const names = (await client.listTools()).map((tool) => tool.name);
     expect(names).toContain("read_graph");

@@ -1,5 +1,5 @@
-// The applications that are in use here. One is opened by its first caller, follows every change of its document, and
-// is closed when nobody has used it for a while.
+// The applications that are in use in this process. One is opened by its first caller, follows every change of its
+// document, and is closed when it was unused for a while.
 
 import type { PendingPolicy } from "../policy/index.js";
 import { isStoreOutage } from "../mcp/index.js";
@@ -12,7 +12,7 @@ import type { ApplicationServices } from "./application-types.js";
 export interface ApplicationsOptions {
   readonly storage: Pick<Storage, "applications" | "feed" | "origin" | "secrets">;
   readonly services: ApplicationServices;
-  /** An application that nobody uses is closed after this long; its servers with it. */
+  /** An unused application is closed after this long; its servers with it. */
   readonly idleMs?: number;
   readonly maxOpen?: number;
 }
@@ -48,29 +48,29 @@ export class Applications {
       change: (change) => applications.#changed(change),
       resync: () => applications.#resync(),
     });
-    const { post } = options.services;
-    if (post) {
-      answerRemote(post, (app) => applications.peek(app)?.suspended);
-      answerSessions(post, (app) => applications.peek(app)?.endpoint);
+    const { bus } = options.services;
+    if (bus) {
+      answerRemote(bus, (app) => applications.peek(app)?.suspended);
+      answerSessions(bus, (app) => applications.peek(app)?.endpoint);
     }
     return applications;
   }
 
-  /** At once, when it is in use. */
+  /** The application when it is open. */
   peek(id: string): ServedApplication | undefined {
-    const servedApplication = this.#open.get(id);
-    if (servedApplication) servedApplication.lastUsed = performance.now();
-    return servedApplication;
+    const served = this.#open.get(id);
+    if (served) served.lastUsed = performance.now();
+    return served;
   }
 
   get open(): Iterable<ServedApplication> {
     return this.#open.values();
   }
 
-  /** Those that are not served as their documents say, and why; what is of this machine is in its log. */
+  /** Applications that are not served as their documents say, and why; details of this machine are in its log only. */
   get refused(): { readonly app: string; readonly reason: string }[] {
     const byRules = [...this.#open.values()].flatMap(({ id, refusal }) =>
-      refusal === undefined ? [] : [{ app: id, reason: `its rules are refused: ${refusal}` }],
+      refusal === undefined ? [] : [{ app: id, reason: `its rules are not valid: ${refusal}` }],
     );
     const pending = [...this.#open.values()].flatMap(({ id, pendingPolicy }) =>
       pendingPolicy ? [{ app: id, reason: notRecorded(pendingPolicy) }] : [],
@@ -88,8 +88,8 @@ export class Applications {
 
   /** Undefined when there is no such application. */
   async get(id: string): Promise<ServedApplication | undefined> {
-    const servedApplication = this.peek(id);
-    if (servedApplication) return servedApplication;
+    const served = this.peek(id);
+    if (served) return served;
     let opening = this.#opening.get(id);
     if (!opening) {
       opening = this.#begin(id)
@@ -102,12 +102,12 @@ export class Applications {
 
   /** Resolves when every open application decides by the policies as they are now. */
   async policiesLoaded(): Promise<void> {
-    await Promise.all([...this.#open.values()].map((servedApplication) => servedApplication.loadPolicy()));
+    await Promise.all([...this.#open.values()].map((served) => served.loadPolicy()));
   }
 
   /** Ends the streams of every application that have no end of their own. */
   endStreams(): void {
-    for (const servedApplication of this.#open.values()) servedApplication.endpoint.endStreams();
+    for (const served of this.#open.values()) served.endpoint.endStreams();
   }
 
   async close(): Promise<void> {
@@ -115,7 +115,7 @@ export class Applications {
     clearInterval(this.#sweeper);
     this.#unwatch?.();
     await Promise.allSettled(this.#opening.values());
-    await Promise.allSettled([...this.#open.values()].map((servedApplication) => servedApplication.close()));
+    await Promise.allSettled([...this.#open.values()].map((served) => served.close()));
     this.#open.clear();
   }
 
@@ -125,19 +125,19 @@ export class Applications {
     if (!application || this.#closed) return undefined;
     if (this.#open.size >= maxOpen) this.#closeOldest();
     await this.#readSecrets(id);
-    const servedApplication = await ServedApplication.open(application, services);
+    const served = await ServedApplication.open(application, services);
     if (this.#closed) {
-      await servedApplication.close();
+      await served.close();
       return undefined;
     }
-    this.#open.set(id, servedApplication);
+    this.#open.set(id, served);
     this.#failed.delete(id);
     // Its document may have changed while it was being opened.
     this.#inTurn(id, () => this.#reread(id));
-    return servedApplication;
+    return served;
   }
 
-  /** Said once, not to every caller who is turned away. */
+  /** Logged once, not for every caller that is denied access. */
   #fails(id: string, error: unknown): never {
     const { services, maxOpen = DEFAULT_MAX_OPEN } = this.#options;
     const problem = (error as Error)?.message ?? String(error);
@@ -153,34 +153,34 @@ export class Applications {
     const { topic, app, name, action, origin } = change;
     // What kept it from being opened may be gone; the next caller finds out.
     if (topic === "application") this.#failed.delete(app);
-    const servedApplication = this.#open.get(app);
-    if (!servedApplication) return;
+    const served = this.#open.get(app);
+    if (!served) return;
     switch (topic) {
       case "application":
         return this.#inTurn(app, () => this.#reread(app));
       case "secret":
         return this.#inTurn(app, async () => {
           await this.#readSecrets(app);
-          await servedApplication.secretChanged(name);
+          await served.secretChanged(name);
         });
       case "pin":
-        // Named `server kind name`; what the server itself changed it has already told.
-        if (action !== "changed") servedApplication.pinChanged(name.split(" ", 1)[0] as string);
+        // Named `server kind name`; a change by the server itself has been announced already.
+        if (action !== "changed") served.pinChanged(name.split(" ", 1)[0] as string);
         return;
       case "token": {
-        // Named `server user`. Renewing is no change; a login and a logout are.
+        // Named `server user`. A renewed token is not a change; a login and a logout are.
         const [server = "", user = ""] = name.split(/ (.*)/s, 2);
-        if (action === "remove") this.#inTurn(app, () => servedApplication.tokenRemoved(server, user));
+        if (action === "remove") this.#inTurn(app, () => served.tokenRemoved(server, user));
         return;
       }
       case "key":
         // What was opened with the permissions from before a change ends; its holder opens it again with those of now.
-        if (action === "revoke" || action === "changed") servedApplication.endpoint.revoked(name);
+        if (action === "revoke" || action === "changed") served.endpoint.revoked(name);
         return;
       case "session":
-        if (action === "remove") servedApplication.endpoint.forget(name);
+        if (action === "remove") served.endpoint.handshakes.forget(name);
         else if (origin !== this.#options.storage.origin)
-          this.#inTurn(app, () => servedApplication.endpoint.refresh(name));
+          this.#inTurn(app, () => served.endpoint.handshakes.refresh(name));
         return;
       default:
         return;
@@ -193,14 +193,14 @@ export class Applications {
     for (const id of this.#open.keys()) {
       this.#inTurn(id, async () => {
         await this.#reread(id);
-        const servedApplication = this.#open.get(id);
-        if (!servedApplication) return;
+        const served = this.#open.get(id);
+        if (!served) return;
         const before = this.#secrets.get(id) ?? new Map<string, number>();
         const now = await this.#readSecrets(id);
         for (const name of new Set([...before.keys(), ...now.keys()])) {
-          if (before.get(name) !== now.get(name)) await servedApplication.secretChanged(name);
+          if (before.get(name) !== now.get(name)) await served.secretChanged(name);
         }
-        await servedApplication.resync();
+        await served.resync();
       });
     }
   }
@@ -226,20 +226,20 @@ export class Applications {
   }
 
   async #reread(id: string): Promise<void> {
-    const servedApplication = this.#open.get(id);
-    if (!servedApplication) return;
+    const served = this.#open.get(id);
+    if (!served) return;
     const application = await this.#read(id);
-    if (application) return servedApplication.update(application);
+    if (application) return served.update(application);
     this.#open.delete(id);
     this.#secrets.delete(id);
-    await servedApplication.close();
+    await served.close();
   }
 
   #inTurn(id: string, work: () => Promise<void>): void {
     const { log } = this.#options.services.telemetry;
     const before = this.#turns.get(id) ?? Promise.resolve();
     const mine = before.then(work).catch((error) => {
-      log.error("a change of an application could not be taken over", { app: id, problem: (error as Error).message });
+      log.error("a change of an application could not be applied", { app: id, problem: (error as Error).message });
       if (isStoreOutage(error)) this.#options.storage.feed.resync();
     });
     this.#turns.set(id, mine);
@@ -250,23 +250,21 @@ export class Applications {
 
   #sweep(idleMs: number): void {
     const limit = performance.now() - idleMs;
-    for (const [id, servedApplication] of this.#open)
-      if (servedApplication.lastUsed < limit && servedApplication.isIdle) this.#closeOne(id, servedApplication);
+    for (const [id, served] of this.#open) if (served.lastUsed < limit && served.isIdle) this.#closeOne(id, served);
   }
 
   #closeOldest(): void {
     let oldest: ServedApplication | undefined;
-    for (const servedApplication of this.#open.values()) {
-      if (servedApplication.isIdle && (!oldest || servedApplication.lastUsed < oldest.lastUsed))
-        oldest = servedApplication;
+    for (const served of this.#open.values()) {
+      if (served.isIdle && (!oldest || served.lastUsed < oldest.lastUsed)) oldest = served;
     }
     if (oldest) this.#closeOne(oldest.id, oldest);
   }
 
-  #closeOne(id: string, servedApplication: ServedApplication): void {
+  #closeOne(id: string, served: ServedApplication): void {
     this.#open.delete(id);
     this.#secrets.delete(id);
-    void servedApplication.close();
+    void served.close();
   }
 }
 

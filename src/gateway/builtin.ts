@@ -1,14 +1,10 @@
-// Requests that the endpoint itself answers: lists, validation without running, log levels, discovery. They take the
-// same way through `call` as everything else; being harmless by construction, a built-in rule permits them.
+// Requests that the endpoint itself answers: lists, validation without running, log levels, discovery. They pass through
+// `call` like everything else; being harmless by construction, a built-in rule permits them.
 
 import type { Principal } from "../policy/index.js";
 import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../mcp/index.js";
 import { type ServerDefinition, type Validation, validateArguments } from "../mcp/server/index.js";
 import {
-  serverCapabilitiesOf,
-  introduce,
-  LIST_METHODS,
-  type ListMethod,
   isLogLevel,
   LOG_LEVELS,
   argumentsOf,
@@ -16,10 +12,12 @@ import {
   routeFor,
   stringField,
   visibleTool,
-  type Gateway,
   RawResult,
   type Route,
 } from "../pipeline/index.js";
+import type { Gateway } from "./application-types.js";
+import { describeServer, serverCapabilitiesOf } from "./capabilities.js";
+import { LIST_METHODS, type ListMethod } from "./lists.js";
 import type { Session } from "./session.js";
 
 const VALID: Validation = { ok: true };
@@ -53,7 +51,7 @@ export function localRoute(
     case "server/discover":
       return builtin(gateway, method, () => ({
         supportedVersions: [...SUPPORTED_VERSIONS],
-        ...introduce(gateway.server, revision, principal),
+        ...describeServer(gateway.server, revision, principal),
       }));
     case "subscriptions/listen":
       return { ...builtin(gateway, method, () => ({})), builtin: false };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Fault } from "../mcp/index.js";
-import { callerFault } from "./caller-fault.js";
+import { callerFault } from "./deferred.js";
 
 describe("a failure to reach a server", () => {
   it.each([

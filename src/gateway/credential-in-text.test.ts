@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { claimIn } from "./credential-in-text.js";
+import { claimIn } from "./admission.js";
 
 const AUTH = { type: "bearer", token: 'pk_"quoted\\' };
 const call = (more: object = {}): string => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping", ...more });

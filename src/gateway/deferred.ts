@@ -1,8 +1,8 @@
-// A connection whose settings are still being read (secrets come from the store). To everyone else it is there already.
+// `deferredUpstream` is a connection whose settings are still being read (secrets come from the store), and what a caller
+// may read of a failure to reach its server: addresses, commands and secrets are for the log, under the trace id.
 
-import { asFault } from "../mcp/index.js";
+import { asFault, type ErrorType, Fault } from "../mcp/index.js";
 import type { Upstream, UpstreamAnswer, UpstreamCall, UpstreamHealth } from "../upstream/index.js";
-import { callerFault } from "./caller-fault.js";
 
 const NOT_YET: UpstreamHealth = {
   state: "idle",
@@ -35,7 +35,7 @@ const NOT_YET: UpstreamHealth = {
 /** Called after each request; `error` is "" when the server returned a result. */
 export type ObserveRequest = (method: string, seconds: number, error: string) => void;
 
-/** `hide` takes out of a text what nobody may read. */
+/** `hide` removes secrets from a text. */
 export function deferredUpstream(
   name: string,
   make: () => Promise<Upstream>,
@@ -126,4 +126,51 @@ export function deferredUpstream(
       await made?.close();
     },
   };
+}
+
+/** Texts about reaching a server, whatever they name. */
+const PHRASES = /cannot be (reached|started)|may not be reached|redirects|no such program|getaddrinfo|spawn /i;
+/** URLs, IPv4 and IPv6 addresses, `host:port`, and absolute or home paths. */
+const ADDRESSES =
+  /:\/\/|\b\d{1,3}(\.\d{1,3}){3}\b|\[[0-9a-f:.]*:[0-9a-f:.]*\]|\b[0-9a-f]*::[0-9a-f:.]*|[\w.-]+:\d{2,5}\b|(^|[\s`'"(=])(~?\/|[A-Za-z]:\\)[\w.@-]/i;
+const HINT = "the operator finds the reason in the log under the trace id";
+
+export function callerFault(server: string, error: unknown): Fault {
+  if (!(error instanceof Fault)) {
+    const operator = error instanceof Error ? error.message : String(error);
+    return new Fault("Unavailable", `server \`${server}\` cannot be used: ${HINT}`, {
+      operator,
+      cause: error,
+      extra: { server, delivered: false },
+    });
+  }
+  const { type, message, detail } = error;
+  // The server's own error is an answer like any other, and obligations apply to it.
+  if (detail.downstream !== undefined) return error;
+  const { wwwAuthenticate, ...extra } = detail.extra ?? {};
+  const isRevealing = reveals(message);
+  if (!isRevealing && wwwAuthenticate === undefined && !detail.suggestions?.some(reveals)) return error;
+  return new Fault(type, isRevealing ? callerText(type, server) : message, {
+    ...detail,
+    extra,
+    operator: [message, wwwAuthenticate].filter((text) => typeof text === "string").join("; "),
+    ...(detail.suggestions === undefined ? {} : { suggestions: detail.suggestions.filter((text) => !reveals(text)) }),
+  });
+}
+
+function reveals(text: string): boolean {
+  return PHRASES.test(text) || ADDRESSES.test(text);
+}
+
+function callerText(type: ErrorType, server: string): string {
+  switch (type) {
+    case "Unavailable":
+      return `server \`${server}\` is unavailable: ${HINT}`;
+    case "IoError":
+      return `server \`${server}\` was lost before it answered: ${HINT}`;
+    case "PolicyDeny":
+      return `server \`${server}\` may not be reached from here: ${HINT}`;
+    default:
+      return `server \`${server}\` failed: ${HINT}`;
+  }
 }

@@ -1,6 +1,6 @@
 import { Cancel } from "../pipeline/cancel.js";
 import { StateCipher } from "../pipeline/encrypted-state.js";
-import { Sessions } from "./session.js";
+import { Sessions } from "./sessions.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request as httpRequest } from "undici";
 import { afterEach, describe, expect, it, vi } from "vitest";
@@ -100,7 +100,7 @@ const modern = (params: object = {}, capabilities = {}): object => ({
 const callOf = (name: string, args: object = {}): object => ({ name, arguments: args });
 
 describe("phases of a handshake connection", () => {
-  it("allow nothing but ping before the handshake is done", async () => {
+  it("allow nothing but ping before the handshake is done [L7]", async () => {
     const line = await rawLine(testServer());
     expect(await line.ask("tools/list")).toMatchObject({ error: { code: -32600, data: { code: "WRONG_PHASE" } } });
     expect(await line.ask("ping")).toMatchObject({ result: {} });
@@ -119,7 +119,7 @@ describe("phases of a handshake connection", () => {
     expect(asked.result.protocolVersion).toBe("2025-11-25");
   });
 
-  it("do not exist for 2026-07-28, where every request speaks for itself", async () => {
+  it("do not exist for 2026-07-28, where every request speaks for itself [L7]", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("echo", { x: [1] })));
     expect(answer.result).toMatchObject({ content: [{ text: "[1]" }], resultType: "complete" });
@@ -128,7 +128,7 @@ describe("phases of a handshake connection", () => {
 });
 
 describe("messages", () => {
-  it("keep their ids, strings and numbers alike", async () => {
+  it("keep their ids, strings and numbers alike [U1]", async () => {
     const line = await rawLine(testServer());
     for (const id of [0, -5, "", 'a\u2028"\\', 9007199254740991]) {
       expect((await line.ask("tools/call", modern(callOf("echo")), id)).id).toBe(id);
@@ -144,7 +144,7 @@ describe("messages", () => {
     ['{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600],
     ['{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32600],
     [`{"jsonrpc":"2.0","id":1,"method":"ping","params":${"[".repeat(200)}${"]".repeat(200)}}`, -32700],
-  ])("that are wrong get an error and the line goes on: %s", async (text, code) => {
+  ])("answers a malformed message with an error, and the connection continues: %s", async (text, code) => {
     const line = await rawLine(testServer());
     const answer = line.next();
     await line.send(text);
@@ -163,20 +163,20 @@ describe("messages", () => {
     ["an id inside only", '{"jsonrpc":"2.0","method":"ping","params":{"id":1,"id":2}}', null],
     ["an answer, not a request", '{"jsonrpc":"2.0","id":1,"result":{"x":1,"x":2}}', null],
     ["not JSON", '{"jsonrpc":"2.0","id":1,"method":"ping"', null],
-  ])("are refused with the id that can be read: %s", async (_, sent, id) => {
+  ])("are refused with the id that can be read: %s [M1]", async (_, sent, id) => {
     const line = await rawLine(testServer());
     const answer = line.next();
     await line.send(sent);
     expect(await answer).toMatchObject({ id, error: { code: -32700 } });
   });
 
-  it("in a batch are answered together where the revision has batches, within the bound", async () => {
+  it("in a batch are answered together where the revision has batches, within the bound [U13]", async () => {
     const line = await rawLine(testServer());
     await line.handshake("2025-03-26");
     const batch = [
       { jsonrpc: "2.0", id: 1, method: "tools/call", params: callOf("echo", { x: 1 }) },
       { jsonrpc: "2.0", method: "notifications/x" },
-      { jsonrpc: "2.0", id: "2", method: "nobody" },
+      { jsonrpc: "2.0", id: "2", method: "unknown" },
       7,
     ];
     const answer = line.next();
@@ -200,15 +200,15 @@ describe("messages", () => {
     const line = await rawLine(testServer({ limits: { maxOpenRequests: 2 } }));
     await line.handshake();
     await line.send({ jsonrpc: "2.0", id: 7, method: "tools/call", params: callOf("slow") });
-    expect((await line.ask("tools/call", callOf("slow"), 7)).error.data.reason).toContain("already under way");
+    expect((await line.ask("tools/call", callOf("slow"), 7)).error.data.reason).toContain("already in flight");
     await line.send({ jsonrpc: "2.0", id: 8, method: "tools/call", params: callOf("slow") });
     expect((await line.ask("tools/call", callOf("echo"), 9)).error.data.code).toBe("TOO_MANY");
-    line.close();
+    void line.close();
   });
 });
 
 describe("a call", () => {
-  it("that the client cancels is stopped and not answered", async () => {
+  it("that the client cancels is stopped and not answered [M1]", async () => {
     const line = await rawLine(testServer());
     await line.handshake();
     const answer = line.next();
@@ -223,7 +223,7 @@ describe("a call", () => {
     }, 60_000);
   });
 
-  it("that runs out of time is stopped and says so", async () => {
+  it("that runs out of time is stopped and says so [G5]", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("hang")));
     expect(answer.result.isError).toBe(true);
@@ -237,7 +237,7 @@ describe("a call", () => {
     expect(answer.result.structuredContent.suggestions.length).toBeGreaterThan(0);
   });
 
-  it("that crashes can be retried, and its author can name a page about the error", async () => {
+  it("that crashes can be retried, and its author can name a page about the error [G4]", async () => {
     const failing = (documentationUrl: unknown) => () => {
       throw Object.assign(new Error("disk full"), { documentationUrl });
     };
@@ -256,13 +256,13 @@ describe("a call", () => {
     expect(script.result.structuredContent.documentation_url).toBe("/docs/errors#tool_failure");
   });
 
-  it("to a tool that calls tools passes the gate at every step, to a bounded depth", async () => {
+  it("to a tool that calls tools passes the gate at every step, to a bounded depth [G1]", async () => {
     const policy = 'permit (principal, action in [Action::"twice", Action::"forever"], resource);';
     const denied = await rawLine(testServer({ policy }));
     const answer = await denied.ask("tools/call", modern(callOf("twice")));
     expect(answer.result).toMatchObject({ isError: true, structuredContent: { code: "POLICY_DENY" } });
     const deep = await denied.ask("tools/call", modern(callOf("forever")));
-    expect(JSON.stringify(deep)).toContain("more than 8 deep");
+    expect(JSON.stringify(deep)).toContain("nested call depth exceeds 8");
     const allowed = await rawLine(testServer());
     expect((await allowed.ask("tools/call", modern(callOf("twice")))).result.content[0].text).toBe("2");
   });
@@ -296,7 +296,7 @@ describe("a call", () => {
     },
   );
 
-  it("streams its parts as progress and joins them in the answer", async () => {
+  it("streams its parts as progress and joins them in the answer [G7]", async () => {
     const line = await rawLine(testServer());
     await line.handshake();
     const coming = [line.next(), line.next(), line.next(), line.next()];
@@ -332,7 +332,7 @@ describe("a call", () => {
     expect(seen.join()).not.toContain("sk-secret");
   });
 
-  it("is validated without running by tools/validate", async () => {
+  it("is validated without running by tools/validate [G2]", async () => {
     const server = testServer();
     let ran = 0;
     server.tool(
@@ -348,7 +348,7 @@ describe("a call", () => {
     });
     const wrong = (await line.ask("tools/validate", modern(callOf("strict", { n: "x" })))).result;
     expect(wrong).toMatchObject({ valid: false, problems: [{ path: "/n" }] });
-    expect((await line.ask("tools/validate", modern(callOf("nobody")))).error.data.code).toBe("TOOL_NOT_FOUND");
+    expect((await line.ask("tools/validate", modern(callOf("unknown")))).error.data.code).toBe("TOOL_NOT_FOUND");
     expect(ran).toBe(0);
   });
 });
@@ -400,15 +400,15 @@ describe("a question in 2026-07-28", () => {
   });
 
   it("has one use in common with the approval request that it led to", async () => {
-    const seal = new StateCipher();
-    const { use } = await seal.open("call", seal.close("call", { responses: {} }));
-    const asked = await seal.open("call", seal.close("call", { responses: {} }, use));
-    await seal.use(asked.use);
-    await expect(seal.use(use)).rejects.toThrow("already used");
+    const cipher = new StateCipher();
+    const { use } = await cipher.decrypt("call", cipher.encrypt("call", { responses: {} }));
+    const asked = await cipher.decrypt("call", cipher.encrypt("call", { responses: {} }, use));
+    await cipher.use(asked.use);
+    await expect(cipher.use(use)).rejects.toThrow("already used");
     // The call was not started: the ledger could not be written, or the server was not reached.
-    await seal.restore(asked.use);
-    await seal.use(use);
-    await expect(seal.use(asked.use)).rejects.toThrow("already used");
+    await cipher.restore(asked.use);
+    await cipher.use(use);
+    await expect(cipher.use(asked.use)).rejects.toThrow("already used");
   });
 
   it("is answered once by many attempts at the same time", async () => {
@@ -428,7 +428,7 @@ describe("a question in 2026-07-28", () => {
     const other = await begin(testServer());
     const flipped = (state.startsWith("A") ? "B" : "A") + state.slice(1);
     for (const wrong of [flipped, `${state}A`, other.state, "", 5, "x".repeat(10_000)]) {
-      expect((await again(wrong)).error.data.reason).toContain("`requestState` is refused");
+      expect((await again(wrong)).error.data.reason).toContain("`requestState` is not valid");
     }
     expect((await again(state, { other: 1 })).error?.data.reason).toContain("another call");
   });
@@ -446,7 +446,7 @@ describe("lists", () => {
     @id("b") permit (principal, action == Action::"slow", resource);
     @id("c") @outcome("challenge") forbid (principal, action == Action::"slow", resource) unless { context.approved };`;
 
-  it("show what may be called, mark what asks a person, and hide the rest", async () => {
+  it("show what may be called, mark what asks a person, and hide the rest [G2]", async () => {
     const line = await rawLine(testServer({ policy }));
     const { tools, cacheScope } = (await line.ask("tools/list", modern())).result;
     expect(tools.map((tool: { name: string }) => tool.name)).toEqual(["echo", "slow"]);
@@ -488,7 +488,7 @@ describe("lists", () => {
     expect(await listen(4)).toHaveProperty("method");
   });
 
-  it("announce changes to sessions and to listen streams, and to nobody else", async () => {
+  it("announces changes to sessions and to listen streams, and to no other client", async () => {
     const server = testServer();
     const session = await rawLine(server);
     await session.handshake();
@@ -627,7 +627,7 @@ describe("sessions over HTTP", () => {
       expect(opened.status).toBe(200);
     }
     expect((await post({ jsonrpc: "2.0", id: 1, method: "ping" }, session)).status).toBe(404);
-    expect(server.handler.sessions.size).toBe(2);
+    expect(server.handler.handshakes.sessions.size).toBe(2);
   });
 
   it("that are refused have a trace id all the same: the caller's own, or a new one", async () => {
@@ -654,7 +654,13 @@ describe("sessions over HTTP", () => {
   it("of an agent that opens one after the other make room among its own, and no other loses one", () => {
     const limits = { ...DEFAULT_GATEWAY_LIMITS, maxSessions: 100, maxAgentSessions: 3, sessionIdleMs: 60_000 };
     const forgotten: string[] = [];
-    const sessions = new Sessions(limits, new RetainedBytes(limits), undefined, (id) => forgotten.push(id));
+    const sessions = new Sessions(limits, new RetainedBytes(limits), undefined, {
+      save: async () => {},
+      change: async () => {},
+      load: async () => undefined,
+      touch: () => {},
+      remove: (id) => forgotten.push(id),
+    });
     const caller = (agent: string) => ({ app: "local", agent, scope: [], via: "test" });
     const other = sessions.open(caller("other"));
     const opened = Array.from({ length: 10 }, () => sessions.open(caller("busy")));

@@ -13,7 +13,7 @@ import type { Channel, Reply } from "../mcp/transports/index.js";
 import { Expiries } from "./expiry.js";
 
 /** Long enough to open a stream on a loaded machine. */
-const LIFE_MS = 4_000;
+const LIFE_MS = 8_000;
 const INITIALIZE = {
   jsonrpc: "2.0",
   id: 1,
@@ -66,7 +66,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     return id;
   };
 
-  it.concurrent("ends the event stream of its session, and a renewed key of the agent opens another", async () => {
+  it.concurrent("ends the event stream of its session, and a renewed key of the agent opens another [L9]", async () => {
     const { url } = await server.listen({ transport: "http", port: 0 });
     const [short, lasting] = [await newKey(LIFE_MS), await newKey()];
     const id = await session(url, short.token);
@@ -79,7 +79,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     expect(again.statusCode).toBe(200);
   });
 
-  it.concurrent("ends its listen stream", async () => {
+  it.concurrent("ends its listen stream [L9]", async () => {
     const { url } = await server.listen({ transport: "http", port: 0 });
     const { token, expiresAt } = await newKey(LIFE_MS);
     const params = {
@@ -134,7 +134,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     expect(await resumed.body.text()).toContain("the answer");
   });
 
-  it.concurrent("closes its WebSocket", async () => {
+  it.concurrent("closes its WebSocket [L9]", async () => {
     const { url } = await server.listen({ transport: "websocket", port: 0 });
     const { token, expiresAt } = await newKey(LIFE_MS);
     const socket = new WebSocket(url, "mcp", { headers: { authorization: `Bearer ${token}` } });
@@ -148,7 +148,7 @@ describe("when a key expires", { timeout: 60_000 }, () => {
     expect(steadyNow()).toBeGreaterThanOrEqual(expiresAt);
   });
 
-  it.concurrent("closes its TCP connection", async () => {
+  it.concurrent("closes its TCP connection [L9]", async () => {
     const { url } = await server.listen({ transport: "tcp", port: 0 });
     const { token, expiresAt } = await newKey(LIFE_MS);
     const socket = connectTcp(Number(new URL(url).port), new URL(url).hostname);

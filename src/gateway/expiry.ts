@@ -42,7 +42,7 @@ export class Expiries {
     return () => this.#entries.delete(entry);
   }
 
-  /** The same reply, which ends with the credential as if its reader had gone away. */
+  /** The same reply, which ends with the credential as if its reader had disconnected. */
   limit(reply: Reply, { expiresAt }: Pick<Principal, "expiresAt">): Reply {
     if (expiresAt === undefined) return reply;
     const gone: (() => void)[] = [];

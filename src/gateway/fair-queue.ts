@@ -1,6 +1,6 @@
-// A fair share of the processor. One application that sends without pause is let in a message at a time, and
-// between those come the messages of the others; one that is alone is not held back. While others are there, a message
-// that took long is followed by a pause of its application in proportion: what counts is time, not messages.
+// A fair share of the processor. The messages of an application that sends without pause are handled one at a time, with
+// those of the others in between; an application that is alone does not wait. While others are active, a message that took
+// long is followed by a pause of its application in proportion: what counts is time, not messages.
 
 import { noteActive } from "../mcp/index.js";
 import type { Backlog } from "./flow-control.js";
@@ -14,21 +14,21 @@ interface Waiting {
   readonly agent: string;
   readonly run: () => void;
   readonly chars: number;
-  /** True once the caller has left: the message then costs no turn. */
+  /** True once the caller has disconnected: the message is then dropped. */
   readonly isOver: () => boolean;
 }
 
 const NEVER = (): boolean => false;
 
-interface Line {
-  /** Those before `first` have had their turn and are released. */
+interface AppQueue {
+  /** Those before `first` were handled and are released. */
   waiting: (Waiting | undefined)[];
   first: number;
   /** How many of them wait, by agent. */
   readonly agents: Map<string, number>;
-  /** Let in since the others last had their turn. */
+  /** Handled since the others were last handled. */
   taken: number;
-  /** No message is let in before. */
+  /** No message is handled before. */
   readyAt: number;
 }
 
@@ -38,7 +38,7 @@ const AT_ONCE = 1;
 const AT_ONCE_ALONE = 16;
 /** With fewer calls in flight an application that is alone does not wait for a turn. */
 const FEW_CALLS = 64;
-/** Whoever sent something so recently is there. */
+/** An application that sent something so recently is active. */
 const RECENT_MS = 1_000;
 /** A message that takes no longer needs no pause. */
 const SHORT_MS = 2;
@@ -46,74 +46,75 @@ const SHORT_MS = 2;
 const READ_MS_PER_CHAR = 3e-6;
 /** So many times as long as its message took an application pauses. */
 const PAUSE_FACTOR = 2;
-/** A machine that stalled is no reason to stop an application for longer. */
+/** A stalled machine does not stop an application for longer. */
 const MAX_PAUSE_MS = 500;
 /** The released places of the array are kept until there are so many. */
 const CUT_AFTER = 1_024;
 
-export interface TurnsOptions {
+interface FairQueueOptions {
   readonly now?: () => number;
   /** Calls of an application that are in flight. */
   readonly inFlight?: (app: string) => number;
-  /** Called after messages that waited had their turn. */
-  readonly turned?: () => void;
+  /** Called after messages that waited were handled. */
+  readonly onHandled?: () => void;
 }
 
 export class FairQueue implements Backlog {
-  readonly #lines = new Map<string, Line>();
+  readonly #queues = new Map<string, AppQueue>();
   readonly #now: () => number;
   readonly #inFlight: (app: string) => number;
-  readonly #turned: () => void;
+  readonly #onHandled: () => void;
   #isScheduled = false;
   /** Set while all that waits belongs to applications that pause. */
   #pause: NodeJS.Timeout | undefined;
   #last = "";
-  /** When somebody else than the one before was last heard. */
+  /** When the application of a message last differed from the one before. */
   #mixedAt = Number.NEGATIVE_INFINITY;
 
-  constructor({ now = () => performance.now(), inFlight = () => 0, turned = () => {} }: TurnsOptions = {}) {
+  constructor({ now = () => performance.now(), inFlight = () => 0, onHandled = () => {} }: FairQueueOptions = {}) {
     this.#now = now;
     this.#inFlight = inFlight;
-    this.#turned = turned;
+    this.#onHandled = onHandled;
   }
 
   get size(): number {
-    return this.#lines.size;
+    return this.#queues.size;
   }
 
   waiting(app: string): number {
-    const line = this.#lines.get(app);
-    return line === undefined ? 0 : line.waiting.length - line.first;
+    const queue = this.#queues.get(app);
+    return queue === undefined ? 0 : queue.waiting.length - queue.first;
   }
 
   waitingOf(app: string, agent: string): number {
-    return this.#lines.get(app)?.agents.get(agent) ?? 0;
+    return this.#queues.get(app)?.agents.get(agent) ?? 0;
   }
 
   agents(app: string): number {
-    return this.#lines.get(app)?.agents.size ?? 0;
+    return this.#queues.get(app)?.agents.size ?? 0;
   }
 
-  /** Now, or when the messages of others that came before have had their turn. */
-  take({ app, agent }: Caller, run: () => void, chars = 0, isOver: () => boolean = NEVER): void {
+  /** Runs now, or after the messages of others that came before. */
+  enqueue({ app, agent }: Caller, run: () => void, chars = 0, isOver: () => boolean = NEVER): void {
     const now = this.#now();
     noteActive(app);
     if (app !== this.#last) {
       if (this.#last !== "") this.#mixedAt = now;
       this.#last = app;
     }
-    if (this.#lines.size === 0 && !this.#isMixed(now) && this.#inFlight(app) < FEW_CALLS) return run();
-    let line = this.#lines.get(app);
-    if (!line) {
-      line = { waiting: [], first: 0, agents: new Map(), taken: 0, readyAt: now };
-      this.#lines.set(app, line);
+    if (this.#queues.size === 0 && !this.#isMixed(now) && this.#inFlight(app) < FEW_CALLS) return run();
+    let queue = this.#queues.get(app);
+    if (!queue) {
+      queue = { waiting: [], first: 0, agents: new Map(), taken: 0, readyAt: now };
+      this.#queues.set(app, queue);
     }
     this.#schedule(0);
     const next = { agent, run, chars, isOver };
-    if (line.taken < this.#atOnce(now) && line.waiting.length === 0 && line.readyAt <= now) this.#run(line, next, now);
+    if (queue.taken < this.#atOnce(now) && queue.waiting.length === 0 && queue.readyAt <= now)
+      this.#run(queue, next, now);
     else {
-      line.waiting.push(next);
-      line.agents.set(agent, (line.agents.get(agent) ?? 0) + 1);
+      queue.waiting.push(next);
+      queue.agents.set(agent, (queue.agents.get(agent) ?? 0) + 1);
     }
   }
 
@@ -125,14 +126,14 @@ export class FairQueue implements Backlog {
     return this.#isMixed(now) ? AT_ONCE : AT_ONCE_ALONE;
   }
 
-  #run(line: Line, { run, chars }: Waiting, startedAt: number): void {
-    line.taken++;
+  #run(queue: AppQueue, { run, chars }: Waiting, startedAt: number): void {
+    queue.taken++;
     try {
       run();
     } finally {
       const endedAt = this.#now();
       const tookMs = endedAt - startedAt + chars * READ_MS_PER_CHAR;
-      if (tookMs > SHORT_MS) line.readyAt = endedAt + Math.min(PAUSE_FACTOR * tookMs, MAX_PAUSE_MS);
+      if (tookMs > SHORT_MS) queue.readyAt = endedAt + Math.min(PAUSE_FACTOR * tookMs, MAX_PAUSE_MS);
     }
   }
 
@@ -152,45 +153,45 @@ export class FairQueue implements Backlog {
 
   #next(): void {
     const now = this.#now();
-    for (const [app, line] of this.#lines) {
-      line.taken = 0;
-      if (line.waiting.length === 0 && line.readyAt <= now) this.#lines.delete(app);
+    for (const [app, queue] of this.#queues) {
+      queue.taken = 0;
+      if (queue.waiting.length === 0 && queue.readyAt <= now) this.#queues.delete(app);
     }
     let firstAt = Number.POSITIVE_INFINITY;
     const atOnce = this.#atOnce(now);
-    for (const line of this.#lines.values()) {
-      dropOver(line);
-      while (line.readyAt <= now && line.taken < atOnce) {
-        const next = shift(line);
+    for (const queue of this.#queues.values()) {
+      dropOver(queue);
+      while (queue.readyAt <= now && queue.taken < atOnce) {
+        const next = shift(queue);
         if (!next) break;
-        this.#run(line, next, this.#now());
-        dropOver(line);
+        this.#run(queue, next, this.#now());
+        dropOver(queue);
       }
-      firstAt = Math.min(firstAt, line.readyAt);
+      firstAt = Math.min(firstAt, queue.readyAt);
     }
-    if (this.#lines.size > 0) this.#schedule(firstAt - this.#now());
-    this.#turned();
+    if (this.#queues.size > 0) this.#schedule(firstAt - this.#now());
+    this.#onHandled();
   }
 }
 
 /** INVARIANT: what waits is bounded by the connections and requests that the transport has open, because the rest goes here. */
-function dropOver(line: Line): void {
-  while (line.waiting[line.first]?.isOver()) shift(line);
+function dropOver(queue: AppQueue): void {
+  while (queue.waiting[queue.first]?.isOver()) shift(queue);
 }
 
-/** The next in line. The array is cut now and then: shifting it each time would cost as much as it is long. */
-function shift(line: Line): Waiting | undefined {
-  const next = line.waiting[line.first];
+/** The next message. The array is cut now and then: shifting it each time would cost as much as it is long. */
+function shift(queue: AppQueue): Waiting | undefined {
+  const next = queue.waiting[queue.first];
   // A closure holds the whole text of its message, which is charged to no budget once it has been answered.
   if (next) {
-    line.waiting[line.first++] = undefined;
-    const left = (line.agents.get(next.agent) ?? 1) - 1;
-    if (left > 0) line.agents.set(next.agent, left);
-    else line.agents.delete(next.agent);
+    queue.waiting[queue.first++] = undefined;
+    const left = (queue.agents.get(next.agent) ?? 1) - 1;
+    if (left > 0) queue.agents.set(next.agent, left);
+    else queue.agents.delete(next.agent);
   }
-  if (line.first === line.waiting.length || line.first >= CUT_AFTER) {
-    line.waiting = line.waiting.slice(line.first);
-    line.first = 0;
+  if (queue.first === queue.waiting.length || queue.first >= CUT_AFTER) {
+    queue.waiting = queue.waiting.slice(queue.first);
+    queue.first = 0;
   }
   return next;
 }

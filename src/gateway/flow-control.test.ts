@@ -71,7 +71,7 @@ afterEach(() => {
 });
 
 describe("flow control", () => {
-  it("stops reading the connections of the caller that sent too much, and reads those of all others", () => {
+  it("stops reading the connections of the caller that sent too much, and reads those of all others [G5]", () => {
     const { waiting, control, connect } = setUp();
     const loud = connect("loud/a", 100);
     const quiet = connect("quiet/a", 3);
@@ -119,14 +119,14 @@ describe("flow control", () => {
     b.flow.arrived();
     waiting.set("shop/a", 30);
     waiting.set("shop/b", 30);
-    control.turned();
+    control.handled();
     expect(read).toEqual(["shop/a 0", "shop/b 0", "shop/a 1", "shop/b 1"]);
     waiting.set("shop/a", 33);
-    control.turned();
+    control.handled();
     expect(read.slice(4)).toEqual(["shop/a 2"]);
     waiting.set("shop/a", 0);
     waiting.set("shop/b", 0);
-    control.turned();
+    control.handled();
     expect(read).toHaveLength(10);
     expect(control.paused).toBe(0);
   });
@@ -156,7 +156,7 @@ describe("flow control", () => {
     expect(connections.some(({ isPaused }) => isPaused)).toBe(false);
   });
 
-  it("reads every connection after a second, a bounded number at a time", () => {
+  it("reads every connection after a second, a bounded number at a time [G5]", () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     const { waiting, control, connect, pass } = setUp();
     const loud = connect("loud/a", 100);
@@ -186,7 +186,7 @@ describe("flow control", () => {
     flow.detach(connections[0] as Connection);
     expect(control.paused).toBe(2);
     waiting.set("loud/a", 0);
-    control.turned();
+    control.handled();
     expect(read).toEqual(["loud/a 1", "loud/a 2"]);
   });
 
@@ -229,7 +229,7 @@ describe("flow control", () => {
 });
 
 describe("calls in flight", () => {
-  it("leave a share of the process to applications with few calls when others take all they can", () => {
+  it("leave a share of the process to applications with few calls when others take all they can [G5]", () => {
     const calls = new CallsInFlight({ maxCalls: 100, maxAppCalls: 100, maxAgentCalls: 100 });
     const loud = { app: "loud", agent: "a" };
     let entered = 0;

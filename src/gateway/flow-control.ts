@@ -6,7 +6,7 @@
 import type { CallerFlow, FlowConnection } from "../mcp/transports/index.js";
 import type { CallsInFlight } from "../pipeline/index.js";
 
-/** Messages that wait for their turn. */
+/** Messages that wait in the queue. */
 export interface Backlog {
   /** Those of an application. */
   waiting(app: string): number;
@@ -18,7 +18,7 @@ export interface Backlog {
   readonly size: number;
 }
 
-export interface FlowOptions {
+interface FlowOptions {
   /** A connection that was not read for this long is read in any case; 1 s unless given. */
   readonly maxPauseMs?: number;
   readonly now?: () => number;
@@ -45,7 +45,7 @@ const OVERDUE_PER_PERIOD = 25;
 /** Callers without a connection of their own are dropped above this number. */
 const MAX_CALLERS = 10_000;
 
-/** Callers that are not authenticated have turns and flows as agents of this application, by address. No application has this name. */
+/** Unauthenticated callers have queues and flows as agents of this application, by address. No application has this name. */
 export const ANONYMOUS_APP = " unknown";
 
 const NO_BACKLOG: Backlog = { waiting: () => 0, waitingOf: () => 0, agents: () => 0, size: 0 };
@@ -85,8 +85,8 @@ export class FlowControl {
     return flow;
   }
 
-  /** Messages had their turn: there may be room for more. */
-  turned(): void {
+  /** Messages were handled: paused connections may be read again. */
+  handled(): void {
     if (this.paused > 0) this.#resume();
   }
 

@@ -1,4 +1,4 @@
-// The gateway as others hold it: parts with safe defaults, and one endpoint that any transport can stand in front of.
+// `createGateway` puts a pipeline with safe defaults behind one endpoint, which any transport can serve.
 
 import {
   createGate,
@@ -15,16 +15,17 @@ import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import type { ServerDefinition } from "../mcp/server/index.js";
 import {
   callInside,
+  routeFor,
   CallsInFlight,
-  askClient,
-  Lists,
+  sendClientRequest,
   Refusals,
   StateCipher,
   DEFAULT_GATEWAY_LIMITS,
-  type Gateway,
   type GatewayLimits,
   type Relayed,
 } from "../pipeline/index.js";
+import type { Gateway } from "./application-types.js";
+import { Lists } from "./lists.js";
 import { Endpoint } from "./endpoint.js";
 
 export interface GatewayOptions {
@@ -42,13 +43,13 @@ export interface GatewayOptions {
   readOnlyTools?: Iterable<string>;
   unguardedTools?: Iterable<string>;
   keepArguments?: boolean;
-  /** Where a person answers a challenge, as callers may be told. */
+  /** The page of an approval request, as callers see its URL. */
   approvalUrl?: (challenge: string) => string;
 }
 
 export function createGateway(options: GatewayOptions): Endpoint {
   const { server } = options;
-  // A library speaks up only when something is broken; `serve` says more.
+  // A library logs errors only; `serve` logs more.
   const telemetry = options.telemetry ?? createTelemetry({ log: { level: "error" } });
   const gate = isGate(options.gate) ? options.gate : gateFor(server, options.gate ?? {}, telemetry);
   const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
@@ -58,6 +59,7 @@ export function createGateway(options: GatewayOptions): Endpoint {
     server,
     gate,
     ledger: options.ledger,
+    recordDenials: true,
     identify: options.identify ?? localIdentity(),
     telemetry,
     limits,
@@ -68,11 +70,12 @@ export function createGateway(options: GatewayOptions): Endpoint {
     unguardedTools: new Set(options.unguardedTools),
     keepArguments: options.keepArguments ?? false,
     approvalUrl: options.approvalUrl,
-    seal: new StateCipher(),
+    stateCipher: new StateCipher(),
     lists: new Lists(server),
     refusals: new Refusals({ perMinute: limits.refusalsPerMinute, ledger: options.ledger, telemetry }),
+    resolveRoute: (principal, method, params) => routeFor(gateway, principal, method, params),
     callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
-    askClient: (request) => askClient(gateway, request),
+    sendClientRequest: (request) => sendClientRequest(gateway, request),
   };
   return new Endpoint(gateway);
 }
@@ -86,18 +89,18 @@ function gateFor(server: ServerDefinition, options: GateOptions, telemetry: Tele
   const reload = (): void => {
     isDue = false;
     try {
-      // A rule may outlive the tool it speaks of.
+      // A rule may outlive the tool that it names.
       const how = { unknownTools: "warn" } as const;
       gate.swap(loadPolicy([{ file: "policy.cedar", text: policy }], toolSummaries(server), how));
     } catch (error) {
       const problem = (error as Error).message;
-      telemetry.log.error("the policy does not fit the tools any more; it stays as it was loaded", { problem });
+      telemetry.log.error("the policy does not match the tools any more; it stays as it was loaded", { problem });
     }
   };
   server.onChange(({ kind }) => {
     if (kind !== "tools" || isDue) return;
     isDue = true;
-    // Once for all the tools of this turn, and before anybody who is told of the change can ask.
+    // Once for all the tools of this turn, and before the clients that are notified can call.
     queueMicrotask(reload);
   });
   return gate;

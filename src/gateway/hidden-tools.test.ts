@@ -84,7 +84,7 @@ describe("a tool outside the caller's capabilities", () => {
   const call = (caller: string, name: string, headers: Record<string, string>) =>
     ask(caller, "tools/call", { name, arguments: { region: "eu" } }, headers);
 
-  it("answers a wrong Mcp-Param header of a hidden tool as it does for a missing one", async () => {
+  it("answers a wrong Mcp-Param header of a hidden tool as it does for a missing one [H3]", async () => {
     const short = (await shortNames("all")).find((name) => name.includes("hidden")) as string;
     const before = effects;
     for (const headers of [{}, { "mcp-param-region": "us" }, { "mcp-param-region": "eu" }] as Record<
@@ -114,7 +114,7 @@ describe("a tool outside the caller's capabilities", () => {
     expect(effects).toBe(before + 1);
   });
 
-  it("is not listed for one delegation because another one of the same credential listed it", async () => {
+  it("is not listed for one delegation because another one of the same credential listed it [H3]", async () => {
     expect(await names("first")).toEqual(["up.seen"]);
     expect(await names("second")).toEqual(["up.hidden"]);
     expect(await names("first")).toEqual(["up.seen"]);

@@ -1,14 +1,28 @@
-export { CallsInFlight } from "../pipeline/index.js";
+export {
+  CallsInFlight,
+  DEFAULT_GATEWAY_LIMITS,
+  type GatewayLimits,
+  REQUEST_STATE_MS,
+  requestStateId,
+  type SharedKeys,
+  StateCipher,
+} from "../pipeline/index.js";
 export { Endpoint } from "./endpoint.js";
+export type { ServedApplication } from "./application.js";
 export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
 export { ReplicaBus } from "./replicas/bus.js";
-export { REQUEST_STATE_MS, requestStateId, StateCipher, type SharedKeys } from "../pipeline/index.js";
-export { DEFAULT_GATEWAY_LIMITS, type Gateway, type GatewayLimits } from "../pipeline/index.js";
+export type {
+  ApplicationServices,
+  CoreTools,
+  Gateway,
+  InProcessApplication,
+  PinKeeper,
+  PinMode,
+} from "./application-types.js";
 export { Applications, type ApplicationsOptions } from "./applications.js";
 export { deferredUpstream, type ObserveRequest } from "./deferred.js";
-export { matcher } from "./patterns.js";
+export { matcher } from "./upstream-handle.js";
 export { TenantRouter, type TenantRouterOptions } from "./tenant-router.js";
 export { PolicyCache } from "./policies.js";
-export { storedSessions } from "./session-store.js";
+export { storedSessions } from "./sessions.js";
 export { sharedLimits } from "./shared-limits.js";
-export type { CoreTools, ApplicationServices, InProcessApplication, PinKeeper, PinMode } from "./application-types.js";

@@ -1,12 +1,127 @@
-// 2026-07-28: no handshake. What a request carries decides: its `_meta`, and on HTTP the headers that must agree.
+// Requests of 2026-07-28, which has no handshake: the `_meta` of a request decides, and on HTTP its headers must agree.
 
 import type { IncomingHttpHeaders } from "node:http";
-import { Fault, isJsonObject, type JsonObject, META, MODERN, type Request, SUPPORTED_VERSIONS } from "../mcp/index.js";
+import type { Principal } from "../policy/index.js";
+import {
+  asFault,
+  Fault,
+  httpStatus,
+  isJsonObject,
+  type JsonObject,
+  META,
+  MODERN,
+  type Request,
+  steadyNow,
+  SUPPORTED_VERSIONS,
+} from "../mcp/index.js";
 import type { LogLevel } from "../mcp/server/index.js";
-import { keptCapabilities } from "./client-capabilities.js";
-import { isLogLevel, LOG_LEVELS } from "../pipeline/index.js";
+import { keptCapabilities } from "./capabilities.js";
+import type { Peer } from "../mcp/transports/index.js";
+import { Cancel, clip, type Conversation, findTool, isLogLevel, LOG_LEVELS } from "../pipeline/index.js";
+import type { Gateway } from "./application-types.js";
+import type { Arrived, Endpoint } from "./endpoint.js";
+import { takesStreams } from "./session.js";
+import { filterOf, mayFollow } from "./subscriptions.js";
 
-/** Does this message speak the revision without a handshake? */
+export async function serveModern(
+  endpoint: Endpoint,
+  request: Request,
+  inbound: Arrived,
+  principal: Principal,
+): Promise<void> {
+  const { reply, peer, channel } = inbound;
+  const headers = peer.transport === "http" ? peer.headers : undefined;
+  let facts: ModernFacts;
+  try {
+    facts = checkModern(request, headers);
+    if (headers && request.method === "tools/call") checkParams(endpoint.gateway, request, principal, headers);
+    if (!MODERN.methods.has(request.method)) {
+      throw new Fault("MethodNotFound", `there is no method \`${clip(request.method)}\` in revision ${MODERN.name}`);
+    }
+  } catch (error) {
+    const fault = asFault(error);
+    return endpoint.reject(inbound, request.id, fault, MODERN, httpStatus(fault));
+  }
+  const conversation: Conversation = {
+    clientCapabilities: facts.clientCapabilities,
+    logLevel: facts.logLevel,
+    notify: (method, params) =>
+      takesStreams(inbound) && !hasExpired(principal) ? reply.send(note(method, params)) : true,
+    drained: () => reply.drained(),
+  };
+  const cancel = new Cancel();
+  // No session outlives the exchange: a stream that closes cancels its call.
+  reply.onAbort(() => cancel.abort(new Fault("Cancelled", "the client closed the stream")));
+  if (request.method === "subscriptions/listen")
+    return listen(endpoint, request, inbound, principal, conversation, cancel);
+  const underWay = endpoint.sessionOn(channel)?.underWay;
+  const answer = await endpoint.answer(underWay, { request, principal, revision: MODERN, peer, conversation, cancel });
+  reply.end(answer.text, answer.head);
+}
+
+/** Only for a tool that this caller reaches: for any other, `call` answers as it does for one that is missing. */
+function checkParams(
+  gateway: Gateway,
+  request: Request,
+  principal: Principal,
+  headers: NonNullable<Peer["headers"]>,
+): void {
+  const { name, arguments: args } = request.params as JsonObject;
+  const tool = typeof name === "string" ? findTool(gateway, principal, name) : undefined;
+  if (tool && isJsonObject(args)) checkParamHeaders(tool.definition.inputSchema, args, headers);
+}
+
+async function listen(
+  endpoint: Endpoint,
+  request: Request,
+  inbound: Arrived,
+  principal: Principal,
+  conversation: Conversation,
+  cancel: Cancel,
+): Promise<void> {
+  const { reply, peer } = inbound;
+  const granted = await endpoint.answer(undefined, {
+    request,
+    principal,
+    revision: MODERN,
+    peer,
+    conversation,
+    cancel,
+  });
+  if (!granted.ok) return reply.end(granted.text, granted.head);
+  const finish = (): void => {
+    stop();
+    if (!reply.ended) reply.end(granted.text);
+  };
+  let stop = (): void => {};
+  try {
+    const filter = filterOf(request.params ?? {});
+    if (filter.resourceSubscriptions) {
+      const who = { principal, requestId: request.id, transport: peer.transport, conversation, cancel };
+      filter.resourceSubscriptions = await mayFollow(endpoint.gateway, who, filter.resourceSubscriptions);
+    }
+    if (cancel.fault) return;
+    const follow = (uri: string): (() => void) => endpoint.gateway.server.follow?.(uri) ?? (() => {});
+    const { credential, agent } = principal;
+    const unsubscribe = endpoint.subscriptions.listen(request.id, filter, reply, finish, follow, credential, agent);
+    const forget = endpoint.expiries.add(principal.expiresAt, finish);
+    stop = () => {
+      forget();
+      unsubscribe();
+    };
+  } catch (error) {
+    return endpoint.reject(inbound, request.id, asFault(error), MODERN, httpStatus(asFault(error)));
+  }
+  const session = endpoint.sessionOn(inbound.channel);
+  session?.underWay.set(request.id, cancel);
+  cancel.onAbort(() => {
+    session?.underWay.delete(request.id);
+    stop();
+    if (cancel.withdrawn && !reply.ended) reply.end();
+  });
+}
+
+/** True for a message of the revision without a handshake. */
 export function speaksModern(params: JsonObject | undefined, headers: IncomingHttpHeaders | undefined): boolean {
   if (headers?.["mcp-protocol-version"] === MODERN.name) return true;
   const meta = params?._meta;
@@ -19,13 +134,13 @@ const NAME_FIELD: Readonly<Record<string, string>> = {
   "resources/read": "uri",
 };
 
-export interface ModernFacts {
+interface ModernFacts {
   clientCapabilities: JsonObject;
   logLevel: LogLevel | undefined;
 }
 
-/** Throws what the revision says must be thrown, in the order it says. */
-export function checkModern(request: Request, headers: IncomingHttpHeaders | undefined): ModernFacts {
+/** Throws the faults of the revision, in the order of its specification. */
+function checkModern(request: Request, headers: IncomingHttpHeaders | undefined): ModernFacts {
   const meta = request.params?._meta;
   const version = isJsonObject(meta) ? meta[META.protocolVersion] : undefined;
   const capabilities = isJsonObject(meta) ? meta[META.clientCapabilities] : undefined;
@@ -33,7 +148,7 @@ export function checkModern(request: Request, headers: IncomingHttpHeaders | und
   if (!isJsonObject(capabilities)) throw missing(META.clientCapabilities);
   if (headers) checkHeader(headers, "mcp-protocol-version", version);
   if (version !== MODERN.name) {
-    throw new Fault("UnsupportedVersion", `revision \`${version}\` is not spoken here without a handshake`, {
+    throw new Fault("UnsupportedVersion", `revision \`${version}\` is not supported without a handshake`, {
       extra: { supported: [...SUPPORTED_VERSIONS], requested: version },
     });
   }
@@ -54,7 +169,7 @@ function missing(key: string): Fault {
   return new Fault("InvalidParams", `\`params._meta\` must hold \`${key}\``, { field: `params._meta.${key}` });
 }
 
-/** Proxies route by headers; the body is the truth, so the two must say the same. */
+/** Proxies route by headers, so headers and body must agree. */
 function checkRouting(request: Request, headers: IncomingHttpHeaders): void {
   checkHeader(headers, "mcp-method", request.method);
   const field = NAME_FIELD[request.method];
@@ -66,8 +181,8 @@ function checkHeader(headers: IncomingHttpHeaders, name: string, expected: strin
   const raw = headers[name];
   const value = typeof raw === "string" ? decodeHeader(raw) : undefined;
   if (value === expected) return;
-  const found = raw === undefined ? "is missing" : "says something else";
-  throw new Fault("HeaderMismatch", `header \`${name}\` ${found}, the body says \`${expected.slice(0, 128)}\``, {
+  const found = raw === undefined ? "is missing" : "has another value";
+  throw new Fault("HeaderMismatch", `header \`${name}\` ${found}, the body has \`${expected.slice(0, 128)}\``, {
     field: name,
   });
 }
@@ -84,10 +199,9 @@ function decodeHeader(raw: string): string | undefined {
 }
 
 /**
- * `x-mcp-header` in a tool's schema mirrors an argument into `Mcp-Param-*`. Where the caller sent the header it must
- * agree with the argument; where the argument is there the header must be, too.
+ * `x-mcp-header` in a tool's schema mirrors an argument into `Mcp-Param-*`: both are set and agree, or neither is set.
  */
-export function checkParamHeaders(schema: unknown, args: JsonObject, headers: IncomingHttpHeaders): void {
+function checkParamHeaders(schema: unknown, args: JsonObject, headers: IncomingHttpHeaders): void {
   const properties = isJsonObject(schema) && isJsonObject(schema.properties) ? schema.properties : {};
   for (const [name, property] of Object.entries(properties)) {
     const label = isJsonObject(property) ? property["x-mcp-header"] : undefined;
@@ -96,7 +210,7 @@ export function checkParamHeaders(schema: unknown, args: JsonObject, headers: In
     const value = args[name];
     if (value === undefined || value === null) {
       if (headers[header] !== undefined) {
-        throw new Fault("HeaderMismatch", `header \`${header}\` is there, but argument \`${name}\` is not`, {
+        throw new Fault("HeaderMismatch", `header \`${header}\` is set, but argument \`${name}\` is missing`, {
           field: header,
         });
       }
@@ -105,4 +219,12 @@ export function checkParamHeaders(schema: unknown, args: JsonObject, headers: In
     if (typeof value === "object") continue;
     checkHeader(headers, header, String(value));
   }
+}
+
+function hasExpired({ expiresAt }: Principal): boolean {
+  return expiresAt !== undefined && expiresAt <= steadyNow();
+}
+
+function note(method: string, params: JsonObject): string {
+  return JSON.stringify({ jsonrpc: "2.0", method, params });
 }

@@ -22,7 +22,7 @@ async function until(is: () => boolean): Promise<void> {
   }
 }
 
-it("puts a policy in force that was tightened while the ledger could not be written, once it can", async () => {
+it("puts a policy in force that was tightened while the ledger could not be written, once it can [U7]", async () => {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-pending-"));
   cleanUp.push(() => rmSync(dir, { recursive: true, force: true }));
   const ledger = await openLedger({ dir: join(dir, "ledger"), origin: "portcullis.local/test", retryMs: 5 });

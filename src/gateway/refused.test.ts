@@ -13,7 +13,7 @@ beforeAll(async () => {
       telemetry: createTelemetry({ env: {}, log: { stream: { write: (text: string) => void said.push(text) } } }),
       coreTools: async ({ id }) => {
         if (id === "broken" && isBroken) throw new Error("/srv/secret-place is not there");
-        return { tools: [], voices: [], close: async () => {} };
+        return { tools: [], checks: [], close: async () => {} };
       },
     },
   });
@@ -31,7 +31,7 @@ const within = async (ms: number, check: () => boolean): Promise<void> => {
 };
 
 describe("an application that is not served as its document says", () => {
-  it("is named to its operator once, and its callers learn of no path", async () => {
+  it("is named to its operator once, and its callers learn of no path [H5]", async () => {
     const ask = async (): Promise<[status: number, text: string]> => {
       const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
       const reply = await fetch(world.url, {
@@ -59,13 +59,13 @@ describe("an application that is not served as its document says", () => {
     expect(world.applications.refused).toEqual([]);
   });
 
-  it("goes on by its old rules when the new ones cannot be loaded, and that is said until they can", async () => {
+  it("keeps its old rules when the new ones cannot be loaded, and reports it until they can", async () => {
     const client = await as("blog/agent");
     await client.listTools();
     await world.put("blog", { policies: { "mine.cedar": "permit(principal, action" } });
     await within(2_000, () => world.applications.refused.length === 1);
     expect(world.applications.refused[0]?.app).toBe("blog");
-    expect(world.applications.refused[0]?.reason).toMatch(/^its rules are refused: mine\.cedar:1:/);
+    expect(world.applications.refused[0]?.reason).toMatch(/^its rules are not valid: mine\.cedar:1:/);
     await world.put("blog", { policies: {} });
     await within(2_000, () => world.applications.refused.length === 0);
     await client.close();

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { JsonObject } from "../mcp/index.js";
-import { resultJson } from "./result-json.js";
+import { resultJson } from "./answer.js";
 
 const long = 'a "line"\n\u2028ü\u0007'.repeat(10_000);
 

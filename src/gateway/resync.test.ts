@@ -54,7 +54,7 @@ async function eventually(condition: () => boolean): Promise<void> {
   }
 }
 
-it("takes over the document of a restored store although its revision is not above the one in memory", async () => {
+it("takes over the document of a restored store although its revision is not above the one in memory [H12]", async () => {
   const feed = silentFeed();
   const world = await start(feed);
   const [before, after] = [await upstream("before"), await upstream("after")];
@@ -68,7 +68,7 @@ it("takes over the document of a restored store although its revision is not abo
   expect(servedApplication?.endpoint.gateway.server.tools.has("before")).toBe(false);
 });
 
-it("connects again after a resync to the servers whose secrets changed meanwhile, and to no others", async () => {
+it("connects again after a resync to the servers whose secrets changed meanwhile, and to no others [H12]", async () => {
   const feed = silentFeed();
   const connected: string[] = [];
   const world = await start(feed, connected);

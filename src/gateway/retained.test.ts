@@ -5,9 +5,9 @@ import { z } from "zod";
 import { type Fault, RetainedBytes } from "../mcp/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { createTelemetry } from "../telemetry/index.js";
-import { keptCapabilities } from "./client-capabilities.js";
+import { keptCapabilities } from "./capabilities.js";
 import { openWorld, type World } from "./fixtures/world.js";
-import { Sessions } from "./session.js";
+import { Sessions } from "./sessions.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 
 const MIB = 1024 * 1024;
@@ -47,7 +47,7 @@ describe("declared capabilities", () => {
 });
 
 describe("ended event streams", () => {
-  it("of one agent stay within its share, whatever the number of sessions, and the newest can be resumed", () => {
+  it("of one agent stay within its share, whatever the number of sessions, and the newest can be resumed [U12]", () => {
     const retained = new RetainedBytes(LIMITS);
     const sessions = new Sessions(LIMITS, retained);
     const event = "x".repeat(900_000);

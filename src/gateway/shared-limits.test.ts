@@ -26,7 +26,7 @@ describe("limits of two replicas on one store", () => {
   const isTaken = async (limits: Limits | undefined, bytes = 0): Promise<boolean> =>
     !("denied" in ((await limits?.take(alice, tool, bytes)) ?? { denied: true }));
 
-  it("count bytes of arguments together", async () => {
+  it("count bytes of arguments together [H12]", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000_000 });
     let taken = 0;
     for (let i = 0; i < 10; i++) for (const each of [one, two]) if (await isTaken(each, 100_000)) taken++;
@@ -35,7 +35,7 @@ describe("limits of two replicas on one store", () => {
     expect(taken).toBeLessThanOrEqual(10);
   });
 
-  it("deny a call at one replica when results of the other have used the bytes", async () => {
+  it("deny a call at one replica when results of the other have used the bytes [H12]", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000_000 });
     const slot = await one?.take(alice, tool, 10);
     if (!slot || "denied" in slot) throw new Error("the first call was denied");
@@ -86,7 +86,7 @@ describe("limits of two replicas on one store", () => {
     expect(await isTaken(two, 10)).toBe(false);
   });
 
-  it("deny none of the calls that arrive together while there are tokens", async () => {
+  it("deny none of the calls that arrive together while there are tokens [H12]", async () => {
     const [one, two] = replicas({ per: "agent", perMinute: 10 });
     const taken = await Promise.all(Array.from({ length: 16 }, (_, i) => isTaken(i % 2 ? one : two)));
     expect(taken.filter(Boolean)).toHaveLength(10);

@@ -1,4 +1,4 @@
-// Event streams of a session that a client can take up again where it lost them: every event has an id, and a
+// Event streams of a session that a client can resume where it lost them: every event has an id, and a
 // bounded number of them is kept, within the budget for replay of the agent that the session belongs to.
 
 import { type ByteBudget, Charge, Fault } from "../mcp/index.js";
@@ -25,7 +25,7 @@ export interface Replay {
 export class EventStream {
   readonly id: string;
   #sink: Reply | undefined;
-  /** What its reader was known by. */
+  /** The credential of its reader. */
   #credential: string | undefined;
   #events: KeptEvent[] = [];
   readonly #charge: Charge;
@@ -47,7 +47,7 @@ export class EventStream {
     return this.#seq > 0;
   }
 
-  /** Whoever read it before reads it no more: a stream has one reader. */
+  /** Replaces the reader: a stream has one. */
   attach(sink: Reply, credential?: string): void {
     const before = this.#sink;
     this.#sink = sink;
@@ -58,7 +58,7 @@ export class EventStream {
     });
   }
 
-  /** False when the reader is slow. An event for a stream nobody reads is kept for its return. */
+  /** False when the reader is slow. An event of a stream without a reader is kept. */
   push(text: string): boolean {
     const seq = ++this.#seq;
     this.#keep({ seq, text });
@@ -107,7 +107,7 @@ export class EventStream {
     this.#sink = undefined;
   }
 
-  /** Its reader has no right to it any more; what comes is kept for whoever has. */
+  /** The credential of its reader was revoked: the reader is removed, later events are kept. */
   detach(credential: string): void {
     if (this.#credential !== credential) return;
     const sink = this.#sink;

@@ -1,12 +1,16 @@
-// Changes reach whoever asked to hear of them: handshake sessions by notification, 2026-07-28 clients on the listen
-// streams they opened, and nobody else.
+// Changes reach the clients that subscribed to them: handshake sessions by notification, 2026-07-28 clients on the listen
+// streams that they opened. Following a resource on a listen stream is a call of its own, decided and recorded like
+// `resources/subscribe`; what was not permitted is not part of what the stream is granted.
 
-import { Fault, isJsonObject, type JsonObject, META, type RequestId } from "../mcp/index.js";
+import { asFault, Fault, isJsonObject, type JsonObject, META, MODERN, type RequestId } from "../mcp/index.js";
 import type { ListChange } from "../mcp/server/index.js";
 import type { Reply } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
+import { call, type Cancel, type Conversation } from "../pipeline/index.js";
 import type { Session } from "./session.js";
+import type { Gateway } from "./application-types.js";
 
-export interface Filter {
+interface Filter {
   toolsListChanged?: boolean;
   promptsListChanged?: boolean;
   resourcesListChanged?: boolean;
@@ -135,4 +139,39 @@ export function filterOf(params: JsonObject): Filter {
     filter.resourceSubscriptions = uris as string[];
   }
   return filter;
+}
+
+interface Following {
+  readonly principal: Principal;
+  readonly requestId: RequestId;
+  readonly transport: string;
+  readonly conversation: Conversation;
+  readonly cancel: Cancel;
+}
+
+const METHOD = "resources/subscribe";
+
+/** Those of the uris that this caller may follow, in their order. */
+export async function mayFollow(gateway: Gateway, who: Following, uris: readonly string[]): Promise<string[]> {
+  const granted = await Promise.all(uris.map((uri) => isGranted(gateway, who, { uri })));
+  return uris.filter((_, i) => granted[i]);
+}
+
+async function isGranted(gateway: Gateway, who: Following, params: JsonObject): Promise<boolean> {
+  const { app, agent } = who.principal;
+  const span = gateway.telemetry.startCall({
+    method: METHOD,
+    tool: "",
+    app,
+    agent,
+    transport: who.transport,
+    revision: MODERN.name,
+  });
+  try {
+    const request = { ...who, method: METHOD, params, revision: MODERN, render: JSON.stringify, span, depth: 0 };
+    return (await call(gateway, request)).ok;
+  } catch (error) {
+    gateway.telemetry.log.error("a subscription failed unexpectedly", { error: asFault(error).message }, span.traceId);
+    return false;
+  }
 }

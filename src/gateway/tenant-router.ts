@@ -1,5 +1,5 @@
-// In front of all applications: finds out who is calling and hands the text over to the application's own endpoint.
-// A caller of one application reaches nothing of another, because nothing of it is behind the door it is let through.
+// `TenantRouter` identifies the caller of each message and passes the message to the endpoint of the caller's application.
+// A caller of one application reaches nothing of another, because that endpoint has nothing of it.
 
 import type { Principal } from "../policy/index.js";
 import { type Identify, unknownCaller } from "../auth/index.js";
@@ -14,11 +14,10 @@ import type {
   Peer,
   Reply,
 } from "../mcp/transports/index.js";
-import { Admissions } from "./admission.js";
+import { Admissions, type Claim, claimIn } from "./admission.js";
 import type { CallsInFlight } from "../pipeline/index.js";
 import type { Endpoint, KnownPeer } from "./endpoint.js";
 import { ANONYMOUS_APP, FlowControl } from "./flow-control.js";
-import { type Claim, claimIn } from "./credential-in-text.js";
 import type { ServedApplication } from "./application.js";
 import { FairQueue } from "./fair-queue.js";
 
@@ -32,27 +31,27 @@ export interface TenantRouterOptions {
     peek(id: string): ServedApplication | undefined;
     get(id: string): Promise<ServedApplication | undefined>;
   };
-  /** Has nothing and lets nobody in: it words the answers to whoever is not known. */
-  readonly outside: Endpoint;
-  /** Paths that anybody may ask for, such as `/.well-known/…`. True when it answered. */
+  /** Empty endpoint that formats responses for unauthenticated callers. */
+  readonly anonymousEndpoint: Endpoint;
+  /** Paths without authentication, such as `/.well-known/…`. True when it answered. */
   readonly open?: (request: HttpRequest) => boolean;
 }
 
 export class TenantRouter implements TransportHandler {
   readonly #options: TenantRouterOptions;
-  /** A lasting connection belongs to the application of its first caller. */
+  /** A persistent connection belongs to the application of its first caller. */
   readonly #channels = new Map<Channel, ServedApplication>();
-  readonly #turns: FairQueue;
+  readonly #queue: FairQueue;
   readonly #flow: FlowControl;
   readonly #admissions: Admissions;
 
   constructor(options: TenantRouterOptions) {
-    const { identify, admits = identify, retained, calls, outside } = options;
+    const { identify, admits = identify, retained, calls, anonymousEndpoint } = options;
     this.#options = options;
-    this.#turns = new FairQueue({ inFlight: (app) => calls.of(app), turned: () => this.#flow.turned() });
-    this.#flow = new FlowControl(calls, this.#turns);
+    this.#queue = new FairQueue({ inFlight: (app) => calls.of(app), onHandled: () => this.#flow.handled() });
+    this.#flow = new FlowControl(calls, this.#queue);
     this.#admissions = new Admissions(admits, retained, calls, this.#flow, (fault, peer, reply) =>
-      outside.refused(fault, peer, reply),
+      anonymousEndpoint.refused(fault, peer, reply),
     );
   }
 
@@ -70,53 +69,53 @@ export class TenantRouter implements TransportHandler {
   }
 
   message(inbound: Inbound): void {
-    const { maxValues } = this.#options.outside.gateway.limits;
-    this.#enter(inbound.peer, claimIn(inbound.text, maxValues), (servedApplication, known) => {
+    const { maxValues } = this.#options.anonymousEndpoint.gateway.limits;
+    this.#enter(inbound.peer, claimIn(inbound.text, maxValues), (application, known) => {
       const { text, peer, reply, channel } = inbound;
-      const { outside } = this.#options;
+      const { anonymousEndpoint } = this.#options;
       const arrivedAt = performance.now();
-      const take = (app: string, run: (queuedMs: number) => void): void => {
+      const enqueue = (app: string, run: (queuedMs: number) => void): void => {
         const agent = known instanceof Fault ? peer.address : known.agent;
         const next = (): void => run(performance.now() - arrivedAt);
-        this.#turns.take({ app, agent }, next, text.length, () => reply.ended);
+        this.#queue.enqueue({ app, agent }, next, text.length, () => reply.ended);
       };
-      const refuse = (by: KnownPeer) => (): void => outside.message({ text, peer, reply, known: by });
-      if (!servedApplication) return take(ANONYMOUS_APP, refuse(known));
+      const reject = (by: KnownPeer) => (): void => anonymousEndpoint.message({ text, peer, reply, known: by });
+      if (!application) return enqueue(ANONYMOUS_APP, reject(known));
       if (!channel) {
-        return take(servedApplication.id, (queuedMs) =>
-          servedApplication.endpoint.message({ text, peer, reply, known, queuedMs }),
+        return enqueue(application.id, (queuedMs) =>
+          application.endpoint.message({ text, peer, reply, known, queuedMs }),
         );
       }
-      if (this.#seat(channel, servedApplication)) {
+      if (this.#bind(channel, application)) {
         if (!(known instanceof Fault)) {
           const flow = this.#flow.of(known);
           channel.authenticated?.(this.#options.retained.of(known), flow);
           flow.arrived();
         }
-        return take(servedApplication.id, (queuedMs) =>
-          servedApplication.endpoint.message({ text, peer, reply, channel, known, queuedMs }),
+        return enqueue(application.id, (queuedMs) =>
+          application.endpoint.message({ text, peer, reply, channel, known, queuedMs }),
         );
       }
-      take(ANONYMOUS_APP, refuse(unknownCaller()));
+      enqueue(ANONYMOUS_APP, reject(unknownCaller()));
     });
   }
 
   malformed(problem: Malformed, peer: Peer, reply: Reply): void {
-    this.#options.outside.malformed(problem, peer, reply);
+    this.#options.anonymousEndpoint.malformed(problem, peer, reply);
   }
 
   http(request: HttpRequest): boolean {
     if (this.#options.open?.(request)) return true;
-    const { outside } = this.#options;
-    // Whether a path is served does not depend on who asks: unknown callers learn nothing from the answer.
-    this.#enter(request.peer, undefined, (servedApplication, known) => {
+    const { anonymousEndpoint } = this.#options;
+    // Whether a path is served does not depend on the caller: unauthenticated ones learn nothing from the answer.
+    this.#enter(request.peer, undefined, (application, known) => {
       const { method, path, query, peer, body, reply } = request;
       const answer = (endpoint: Endpoint): void => {
         if (!endpoint.http({ method, path, query, peer, body, reply, known })) reply.end(undefined, { status: 404 });
       };
-      const run = (): void => answer(servedApplication?.endpoint ?? outside);
+      const run = (): void => answer(application?.endpoint ?? anonymousEndpoint);
       const agent = known instanceof Fault ? peer.address : known.agent;
-      this.#turns.take({ app: servedApplication?.id ?? ANONYMOUS_APP, agent }, run, body.length, () => reply.ended);
+      this.#queue.enqueue({ app: application?.id ?? ANONYMOUS_APP, agent }, run, body.length, () => reply.ended);
     });
     return true;
   }
@@ -124,7 +123,7 @@ export class TenantRouter implements TransportHandler {
   #enter(
     peer: Peer,
     claim: Claim | undefined,
-    then: (servedApplication: ServedApplication | undefined, known: KnownPeer) => void,
+    then: (application: ServedApplication | undefined, known: KnownPeer) => void,
   ): void {
     const { identify, admits = identify } = this.#options;
     let known: Principal | Promise<Principal>;
@@ -146,37 +145,37 @@ export class TenantRouter implements TransportHandler {
   #admit(
     peer: Peer,
     principal: Principal,
-    then: (servedApplication: ServedApplication | undefined, known: KnownPeer) => void,
+    then: (application: ServedApplication | undefined, known: KnownPeer) => void,
   ): void {
     const { applications } = this.#options;
-    const servedApplication = applications.peek(principal.app);
+    const application = applications.peek(principal.app);
     const session = peer.headers?.["mcp-session-id"];
-    const adopts = servedApplication && typeof session === "string" && servedApplication.endpoint.mustAdopt(session);
-    if (servedApplication && !adopts) return then(servedApplication, principal);
-    const nobody = (error?: unknown): void =>
+    const adopts = application && typeof session === "string" && application.endpoint.handshakes.mustAdopt(session);
+    if (application && !adopts) return then(application, principal);
+    const unknown = (error?: unknown): void =>
       then(undefined, error === undefined ? unknownCaller() : unavailable(error));
     applications
       .get(principal.app)
       .then(async (found) => {
-        if (!found) return nobody();
-        if (typeof session === "string" && found.endpoint.mustAdopt(session)) {
-          await found.endpoint.adopt(session, principal);
+        if (!found) return unknown();
+        if (typeof session === "string" && found.endpoint.handshakes.mustAdopt(session)) {
+          await found.endpoint.handshakes.adopt(session, principal);
         }
         then(found, principal);
       })
-      .catch(nobody);
+      .catch(unknown);
   }
 
-  #seat(channel: Channel, servedApplication: ServedApplication): boolean {
-    const seated = this.#channels.get(channel);
-    if (seated) return seated === servedApplication;
-    this.#channels.set(channel, servedApplication);
-    servedApplication.endpoint.connected(channel);
+  #bind(channel: Channel, application: ServedApplication): boolean {
+    const bound = this.#channels.get(channel);
+    if (bound) return bound === application;
+    this.#channels.set(channel, application);
+    application.endpoint.connected(channel);
     return true;
   }
 }
 
-/** Why is the operator's affair and in the log: it may speak of paths and addresses. */
+/** The reason is in the log only: it may name paths and addresses. */
 function unavailable(error: unknown): Fault {
   const fault = asFault(error);
   return fault.type !== "InternalError"

@@ -1,4 +1,4 @@
-// One downstream server of one application: its connections, what it offers, and when to look again.
+// One upstream server of one application: its connections, what it offers, and when that is read again.
 
 import { createHash } from "node:crypto";
 import type { Principal } from "../policy/index.js";
@@ -11,8 +11,6 @@ import { BARE, Namespace, schemeFor } from "./relay/names.js";
 import type { SuspendedCalls } from "./relay/suspended-calls.js";
 import type { RelayUpstream } from "./relay/relay.js";
 import { ResourceCache } from "./relay/resource-cache.js";
-import { matcher } from "./patterns.js";
-import { pool } from "./pool.js";
 import type { Remembered } from "./application-types.js";
 
 export interface UpstreamHandleServices {
@@ -33,7 +31,7 @@ export interface UpstreamHandleServices {
 const MAX_USERS = 1_000;
 const FIRST_RETRY_MS = 1_000;
 /** To start a process that fails costs much, to connect costs little, and the store is back for every server at once. */
-const LAST_RETRY_MS = { process: 60_000, connection: 5_000, store: 1_000 };
+const LAST_RETRY_MS = { process: 60_000, connection: 2_000, store: 1_000 };
 
 export class UpstreamHandle implements RelayUpstream {
   readonly server: string;
@@ -83,14 +81,14 @@ export class UpstreamHandle implements RelayUpstream {
     this.binding = `server:${server}#${createHash("sha256").update(JSON.stringify(entry)).digest("hex").slice(0, 16)}`;
     const count = entry.auth?.per === "user" ? 1 : (entry.instances ?? 1);
     this.#own = pool(Array.from({ length: count }, () => services.connect(server, entry, undefined)));
-    this.#stopListening = this.#own.onChange((change) => this.#heard(change));
+    this.#stopListening = this.#own.onChange((change) => this.#onUpstreamChange(change));
   }
 
   upstream(principal: Principal): Upstream {
-    // The call starts the server: what it offers now is read beside it.
+    // The call starts the server, so what it offers is read at the same time.
     if (!this.#isRead && this.#isLazy) void this.refresh();
     if (this.entry.auth?.per !== "user") return this.#own;
-    // An agent with a person's name is not that person: users' names have no `!` of their own.
+    // An agent with a user's name is not that user: names of users have no `!`.
     const user = principal.user ?? `!${principal.agent}`;
     let upstream = this.#users.get(user);
     if (!upstream) {
@@ -139,7 +137,7 @@ export class UpstreamHandle implements RelayUpstream {
     await this.refresh();
   }
 
-  /** Reads what the server offers; looks again later when it cannot be read. */
+  /** Reads what the server offers; tries again later when it cannot be read. */
   refresh(): Promise<void> {
     if (this.#refreshing) {
       this.#again = true;
@@ -205,7 +203,7 @@ export class UpstreamHandle implements RelayUpstream {
     }
   }
 
-  #heard(change: UpstreamChange): void {
+  #onUpstreamChange(change: UpstreamChange): void {
     if (this.#closed) return;
     if (typeof change === "object") {
       this.cache.forget(change.resource);
@@ -215,4 +213,70 @@ export class UpstreamHandle implements RelayUpstream {
     if (change === "resources") this.cache.clear();
     void this.refresh();
   }
+}
+
+export function pool(members: readonly Upstream[]): Upstream {
+  const first = members[0] as Upstream;
+  if (members.length === 1) return first;
+  const leastBusy = (): Upstream => {
+    let best = first;
+    let least = Number.POSITIVE_INFINITY;
+    for (const member of members) {
+      const { inFlight, queued, circuit } = member.health();
+      const load = inFlight + queued + (circuit === "open" ? 1_000_000 : 0);
+      if (load < least) [best, least] = [member, load];
+    }
+    return best;
+  };
+  // Instances may differ for a while; what is compared with the pins is what changed last.
+  let changedLast: Upstream | undefined;
+  return {
+    name: first.name,
+    get state() {
+      return members.some((member) => member.state === "ready") ? "ready" : first.state;
+    },
+    get revision() {
+      return first.revision;
+    },
+    start: async () => {
+      await Promise.all(members.map((member) => member.start()));
+    },
+    catalogue: () => (changedLast?.state === "ready" ? changedLast : leastBusy()).catalogue(),
+    request: (call) => leastBusy().request(call),
+    watch: (uri) => first.watch(uri),
+    onChange: (listener) => {
+      const stops = members.map((member) =>
+        member.onChange((change) => {
+          if (typeof change === "string") changedLast = member;
+          listener(change);
+        }),
+      );
+      return () => {
+        for (const stop of stops) stop();
+      };
+    },
+    health: () => first.health(),
+    close: async () => {
+      await Promise.all(members.map((member) => member.close()));
+    },
+  };
+}
+
+/** `*` stands for anything; a pattern without one is a name. */
+export function matcher(patterns: readonly string[]): (name: string) => boolean {
+  const names = new Set(patterns.filter((pattern) => !pattern.includes("*")));
+  const parts = patterns.filter((pattern) => pattern.includes("*")).map((pattern) => pattern.split("*"));
+  return (name) => names.has(name) || parts.some((pieces) => matches(pieces, name));
+}
+
+function matches(pieces: readonly string[], name: string): boolean {
+  const last = pieces.length - 1;
+  let at = 0;
+  for (const [i, piece] of pieces.entries()) {
+    if (i === last) return name.length - piece.length >= at && name.endsWith(piece);
+    const found = i === 0 ? (name.startsWith(piece) ? 0 : -1) : name.indexOf(piece, at);
+    if (found < 0) return false;
+    at = found + piece.length;
+  }
+  return true;
 }

@@ -1,7 +1,7 @@
 // One line per call in the form of the host document: what was asked, what was decided, hashes instead of contents.
 
 import { createHash } from "node:crypto";
-import type { Policy } from "./policy/index.js";
+import type { Policy } from "./policy/policy.js";
 
 export type ToolName = "fs.read" | "fs.write" | "cmd.run";
 

@@ -1,69 +1,57 @@
-// The hardened host: three tools and nothing else. Entered from other rooms only here.
+// The hardened host: three tools and nothing else. The only entry from other modules.
 
 export { type AuditSummary, deniedSummary, type ToolName } from "./audit.js";
 export { type Denial, type DenialCode, isDenial } from "./denial.js";
 export {
   decideBy,
-  executeBy,
   type DirectoryDecision,
+  executeBy,
   type ListArguments,
   type MoveArguments,
   type Prepare,
-  prepareDeleteFile,
   prepareDeleteDirectory,
+  prepareDeleteFile,
   prepareList,
   prepareMakeDirectory,
   prepareMove,
   prepareStat,
-} from "./directories/index.js";
-export { isNetworkType, isWithin, mountOf, type OpeningMethod, openingMethod, readMounts } from "./paths/index.js";
+} from "./directories/operations.js";
+export { isNetworkType, isWithin, mountOf, readMounts } from "./paths/mounts.js";
+export { type OpeningMethod, openingMethod } from "./paths/locate.js";
+export { type Command, type Policy, policyFor } from "./policy/policy.js";
+export { type HostPolicyLoadOptions, type LoadResult, loadYamlPolicy, parsePolicy } from "./policy/load.js";
+export { type HostPolicyProblem, placed, type Positions, problemText, readYaml } from "./policy/yaml.js";
 export {
-  type Command,
-  type HostPolicyLoadOptions,
-  type LoadResult,
-  loadYamlPolicy,
-  parsePolicy,
-  placed,
-  type Policy,
-  policyFor,
-  type HostPolicyProblem,
   policySchema,
   policySchemaText,
-  type Positions,
-  problemText,
   PROFILE_NAMES,
   type ProfileName,
-  readYaml,
-  realPathOf,
   type SandboxMode,
-} from "./policy/index.js";
+} from "./policy/document.js";
+export { realPathOf } from "./policy/places.js";
 export {
   closeProcess,
-  confinementOf,
-  LAUNCH_FD,
   launchReport,
-  missingForServer,
-  missingProtections,
   prepareServerLaunch,
-  type Protections,
-  reachInSandbox,
-  Sandbox,
   type ServerLaunch,
-  type ServerProtections,
-  type ServerSandbox,
   unprotected,
-} from "./sandbox/index.js";
+} from "./sandbox/server/launch.js";
+export { confinementOf } from "./sandbox/plan.js";
+export { LAUNCH_FD, missingForServer, type ServerProtections, type ServerSandbox } from "./sandbox/server/types.js";
+export { type Containment, makeContainer, type ProcessContainer } from "./sandbox/container.js";
+export { signalProcess } from "./sandbox/processes.js";
+export { missingProtections, type Protections } from "./sandbox/confinement.js";
+export { reachInSandbox } from "./sandbox/reach.js";
+export { Sandbox } from "./sandbox/sandbox.js";
 export {
   type CmdContext,
-  cmdRun,
   type CmdRunResult,
   closeSharedSandbox,
   decideCmdRun,
   executeCmdRun,
   sharedSandbox,
 } from "./tools/cmd-run.js";
-export { type HostToolDefinition, hostTools } from "./tools/definitions.js";
-export { decideFsRead, executeFsRead, fsRead } from "./tools/fs-read.js";
-export { decideFsWrite, executeFsWrite, fsWrite } from "./tools/fs-write.js";
+export { type FsReadResult, type FsWriteResult, type HostToolDefinition, hostTools } from "./tools/definitions.js";
+export { decideFsRead, executeFsRead } from "./tools/fs-read.js";
+export { decideFsWrite, executeFsWrite } from "./tools/fs-write.js";
 export type { HostCallContext, HostDecision, HostOutcome, Would } from "./tools/outcome.js";
-export type { FsReadResult, FsWriteResult } from "./tools/shapes.js";

@@ -4,7 +4,7 @@ export {
   compareAuthority,
   compareSubstitutability,
   hasAtMostAuthority,
-} from "./capability/order.js";
+} from "./capability.js";
 export {
   BOTTOM,
   type Capability,
@@ -16,7 +16,7 @@ export {
   meet,
   meetTypes,
   TOP,
-} from "./capability/set.js";
+} from "./capability.js";
 export { LatticeError, type LatticeErrorCode } from "./errors.js";
 export type { Dialect } from "../schema/documents/index.js";
 export type { JsonSchema } from "./inclusion/document.js";
@@ -31,11 +31,11 @@ export {
   type InclusionValidator,
 } from "./inclusion/includes.js";
 export { toSchema, typeOf, type ValueType } from "./inclusion/type.js";
-export { type SarifOptions, toSarif } from "./report/sarif.js";
-export { tell } from "./report/story.js";
+export { type SarifOptions, toSarif } from "./report/text.js";
+export { tell } from "./report/picture.js";
 export { toSvg } from "./report/svg.js";
 export { toDot, toJson, toMermaid } from "./report/text.js";
-export { findCycle } from "./workflow/cycle.js";
+export { findCycle } from "./workflow/model.js";
 export { ANALYSIS_LIMITS, Analysis, type AnalysisOptions, analyse, type WorkflowChange } from "./workflow/analyse.js";
 export { DelegationCheck, type DelegationGraph, type NumberedChange, words } from "./workflow/delegation-check.js";
 export {

@@ -3,18 +3,17 @@
 // can be verified without the ledger.
 
 import { hash } from "node:crypto";
-import { type LastCheckpoint, lastCheckpoint } from "./commitments.js";
+import { dirname, join, resolve } from "node:path";
+import { type LastCheckpoint, lastCheckpoint } from "./checkpoints.js";
 import { compressFile, openCompressed } from "./compressed.js";
 import { LedgerReadError } from "./errors.js";
-import { type ExportHeader, exportHeader } from "./export.js";
-import { type LedgerFs, nodeFs, type ReadableFile } from "./files.js";
-import { leafHash } from "./hash.js";
+import { type LedgerFs, nodeFs, type ReadableFile, syncFile, writeAt } from "./files.js";
 import type { Checkpoint } from "./note.js";
-import { listSegments, openSegment, readLines, type Segment } from "./segments.js";
-import { consistencyPath, consistent, edgeAt } from "./proof.js";
-import { type PrunedSegment, readStatements, type StoredStatement } from "./statement.js";
+import { type ExportHeader, exportHeader } from "./read.js";
+import { closedPath, listSegments, openSegment, readLines, type Segment, segmentAt } from "./segments.js";
+import { type PrunedSegment, readStatements, type StoredStatement, trustedStatements } from "./statement.js";
 import { tileSource } from "./tiles.js";
-import { Tree } from "./tree.js";
+import { consistencyPath, consistent, edgeAt, leafHash, Tree } from "./tree.js";
 
 /** Objects by name; a name is a directory and a file name. */
 export interface Archive {
@@ -266,4 +265,92 @@ export async function* archivedSegments(
       if (wanted(object)) yield { object, file: await openArchived(archive, directory, object) };
     }
   }
+}
+
+const MODE = 0o600;
+
+/** An archive in a directory, which is best on another disk. */
+export function directoryArchive(root: string, disk: LedgerFs = nodeFs): Archive {
+  const location = resolve(root);
+  return {
+    location,
+
+    async put(name, bytes) {
+      const path = join(location, name);
+      const directory = dirname(path);
+      if ((await disk.stat(directory)) === undefined) {
+        await disk.makeDir(directory);
+        await disk.syncDir(location);
+      }
+      const next = `${path}.${process.pid}.part`;
+      const file = await disk.openWrite(next, MODE);
+      try {
+        await file.truncate(0);
+        await writeAt(file, bytes, 0);
+        await syncFile(file);
+      } finally {
+        await file.close();
+      }
+      await disk.rename(next, path);
+      await disk.syncDir(directory);
+    },
+
+    async get(name, maxBytes) {
+      const path = join(location, name);
+      const facts = await disk.stat(path);
+      if (facts === undefined) return undefined;
+      if (facts.size > maxBytes) throw new LedgerReadError(`${path} has more than ${maxBytes} bytes`);
+      const file = await disk.openRead(path);
+      try {
+        const bytes = Buffer.alloc(facts.size);
+        return bytes.subarray(0, await file.read(bytes, 0));
+      } finally {
+        await file.close();
+      }
+    },
+
+    async size(name) {
+      return (await disk.stat(join(location, name)))?.size;
+    },
+
+    async list(name) {
+      const directory = join(location, name);
+      return (await disk.stat(directory)) === undefined ? [] : disk.list(directory);
+    },
+  };
+}
+
+/** Puts pruned segments back from the archive. Only while no process writes the ledger. Returns how many. */
+export async function restoreSegments(dir: string, archive: Archive, disk: LedgerFs = nodeFs): Promise<number> {
+  const { origin, keys } = await lastCheckpoint(disk, dir);
+  const lock = await disk.lock(dir, 500);
+  try {
+    const statements = await trustedStatements(disk, dir, origin, keys);
+    const present = new Set((await listSegments(disk, dir)).map(({ first }) => first));
+    const gone = statements.flatMap(({ segments, directory }) => segments.map((object) => ({ object, directory })));
+    let restored = 0;
+    // Newest first, so that what is here at any time is without a gap.
+    for (const { object, directory } of gone.reverse()) {
+      if (present.has(object.from)) continue;
+      await putBack(disk, segmentAt(dir, object.from), await archivedBytes(archive, directory, object));
+      restored++;
+    }
+    return restored;
+  } finally {
+    await lock.release();
+  }
+}
+
+async function putBack(disk: LedgerFs, segment: Segment, bytes: Buffer): Promise<void> {
+  const next = `${closedPath(segment)}.${process.pid}`;
+  const file = await disk.openWrite(next, MODE);
+  try {
+    await file.truncate(0);
+    await writeAt(file, bytes, 0);
+    await syncFile(file);
+  } finally {
+    await file.close();
+  }
+  await disk.rename(next, closedPath(segment));
+  await disk.syncDir(segment.dir);
 }

@@ -1,7 +1,47 @@
 import { randomFillSync } from "node:crypto";
 import { closesCall, encodeHead, type LedgerEntry, opensCall } from "./entry.js";
 import type { LedgerUnavailable } from "./errors.js";
-import { leafHashInPlace } from "./hash.js";
+import { leafHashInPlace } from "./tree.js";
+
+/** A record the ledger writes about itself. */
+export function ownRecord(action: string, detail: Record<string, unknown>): LedgerEntry {
+  return { kind: "admin", actor: "portcullis", action, detail };
+}
+
+/** Records without a waiting caller that cannot be written now. Records beyond the limit are counted in one. */
+export class Backlog {
+  readonly #max: number;
+  #entries: LedgerEntry[] = [];
+  #lost = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** How many are kept or lost. */
+  get length(): number {
+    return this.#entries.length + this.#lost;
+  }
+
+  get lost(): number {
+    return this.#lost;
+  }
+
+  keep(entry: LedgerEntry): void {
+    if (this.#entries.length < this.#max) this.#entries.push({ ...entry, ts: entry.ts ?? Date.now() });
+    else this.#lost++;
+  }
+
+  /** Hands over everything kept, to be written. */
+  take(): LedgerEntry[] {
+    const entries = this.#entries;
+    const why = "more records waited than maxPending allows";
+    if (this.#lost > 0) entries.push(ownRecord("ledger.lost", { count: this.#lost, why }));
+    this.#entries = [];
+    this.#lost = 0;
+    return entries;
+  }
+}
 
 /** What one write holds at most, unless a single line is longer. */
 export const BATCH_BYTES = 256 * 1024;
@@ -17,7 +57,7 @@ export interface PendingBatch {
   readonly leaf: string;
   readonly opens: string | undefined;
   readonly closes: string | undefined;
-  /** Set for records nobody waits for: they are written again when a write fails. */
+  /** Set for records without a waiting caller: they are written again when a write fails. */
   readonly soon: LedgerEntry | undefined;
   readonly resolve: ((receipt: Receipt) => void) | undefined;
   readonly reject: ((error: LedgerUnavailable) => void) | undefined;

@@ -4,12 +4,12 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { callIndexPath, indexCalls, indexedRecords } from "./call-index.js";
 import { nodeFs } from "./files.js";
 import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { openLedger } from "./ledger.js";
 import { prove } from "./prove.js";
 import { listSegments, type Segment } from "./segments.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const CALLS = 6_000;
 
 async function sample(dir: string): Promise<void> {
@@ -31,7 +31,7 @@ describe("the index of calls", () => {
     closed = (await listSegments(nodeFs, dir)).slice(0, -1);
   });
 
-  it("is written for each closed segment, and finds every call that is in it", async () => {
+  it("is written for each closed segment, and finds every call that is in it [U9]", async () => {
     expect(closed.length).toBeGreaterThan(2);
     for (const segment of closed) expect(existsSync(callIndexPath(segment)), segment.name).toBe(true);
     const [segment] = closed as [Segment];
@@ -43,15 +43,15 @@ describe("the index of calls", () => {
       expect(found?.map((each) => each.line)).toContain(line);
       expect(found?.map((each) => each.seq)).toContain(seq);
     }
-    expect(await indexedRecords(nodeFs, segment, "nobody")).toEqual([]);
+    expect(await indexedRecords(nodeFs, segment, "unknown")).toEqual([]);
   });
 
-  it("leads to the same proofs as reading every record, whether it is there, missing or damaged", async () => {
+  it("leads to the same proofs as reading every record, whether it is there, missing or damaged [U9]", async () => {
     const expected = await prove(dir, "call-7");
     expect(expected).toHaveLength(2);
     for (const segment of closed) rmSync(callIndexPath(segment));
     expect(await prove(dir, "call-7")).toEqual(expected);
-    // Rebuilt by whoever needed it.
+    // Rebuilt by the reader.
     for (const segment of closed) expect(existsSync(callIndexPath(segment)), segment.name).toBe(true);
     for (const segment of closed) writeFileSync(callIndexPath(segment), "damaged");
     expect(await prove(dir, "call-7")).toEqual(expected);
@@ -62,10 +62,10 @@ describe("the index of calls", () => {
       writeFileSync(callIndexPath(segment), bytes);
     }
     expect(await prove(dir, "call-7")).toEqual(expected);
-    await expect(prove(dir, "nobody")).rejects.toThrow(/no record in .* belongs to call "nobody"/);
+    await expect(prove(dir, "unknown")).rejects.toThrow(/no record in .* belongs to call "unknown"/);
   });
 
-  it("is rebuilt by the next start when it is missing, and leaves no other file", async () => {
+  it("is rebuilt by the next start when it is missing, and leaves no other file [U9]", async () => {
     for (const segment of closed) rmSync(callIndexPath(segment));
     const ledger = await openLedger({ dir, origin: ORIGIN, maxSegmentBytes: 1 << 20 });
     await expect.poll(() => closed.every((segment) => existsSync(callIndexPath(segment)))).toBe(true);

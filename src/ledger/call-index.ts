@@ -8,7 +8,7 @@ import { parseRecord } from "./entry.js";
 import { errnoOf, LedgerReadError } from "./errors.js";
 import { type LedgerFile, type LedgerFs, type ReadableFile, syncFile, writeAt } from "./files.js";
 import type { ReadRecord } from "./read.js";
-import { MAX_LINE_BYTES, openSegment, readLines, segmentBytes, type Segment } from "./segments.js";
+import { MAX_LINE_BYTES, openSegment, readLines, readParts, segmentBytes, type Segment } from "./segments.js";
 
 const MAGIC = Buffer.from("PCCALLS1");
 /** Magic, bytes of the segment, number of entries. */
@@ -85,23 +85,29 @@ export async function indexedRecords(
   return found;
 }
 
-/** The records of a call, found by reading the segment: only lines that contain the id are parsed. */
+/** The records of a call, found by reading the segment: only lines that contain the id are split off and parsed. */
 export async function* scannedRecords(disk: LedgerFs, segment: Segment, call: string): AsyncGenerator<ReadRecord> {
-  const text = Buffer.from(`"call":${JSON.stringify(call)}`);
   const file = await openSegment(disk, segment);
   try {
-    for await (const { lines } of readLines(file, segment.name)) {
-      for (const { bytes, number } of lines) {
-        if (!bytes.includes(text)) continue;
-        const record = parseRecord(bytes);
-        if (record === undefined) throw new LedgerReadError(`${segment.name} line ${number} is not a record`);
-        if (!("call" in record) || record.call !== call) continue;
-        const line = bytes.toString("utf8");
-        yield { seq: record.seq, line, record, segment: segment.name, lineNumber: number };
-      }
+    for await (const bytes of linesWith(file, segment.name, Buffer.from(`"call":${JSON.stringify(call)}`))) {
+      const record = parseRecord(bytes);
+      if (record === undefined) throw new LedgerReadError(`${segment.name} holds a line that is not a record`);
+      if (!("call" in record) || record.call !== call) continue;
+      yield { seq: record.seq, line: bytes.toString("utf8"), record, segment: segment.name, lineNumber: 0 };
     }
   } finally {
     await file.close();
+  }
+}
+
+/** Lines that contain `text`, found without looking at the others. */
+export async function* linesWith(file: ReadableFile, where: string, text: Buffer): AsyncGenerator<Buffer> {
+  for await (const { lines } of readParts(file, where)) {
+    for (let at = lines.indexOf(text); at >= 0; ) {
+      const end = lines.indexOf(10, at);
+      yield lines.subarray(lines.lastIndexOf(10, at) + 1, end);
+      at = lines.indexOf(text, end);
+    }
   }
 }
 

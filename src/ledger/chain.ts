@@ -1,5 +1,5 @@
-// Follows the records of a log and names the one that is wrong. A broken link tells only that one of two neighbours
-// was changed; which one, the line after them tells. So every line is judged when the next one is known.
+// Follows the records of a log and names the one that is wrong. A broken link shows only that one of two neighbours
+// was changed; the line after them shows which one. So every line is checked when the next one is known.
 
 /** One line as it was found. */
 export interface SeenRecords {
@@ -25,11 +25,11 @@ export type ProblemKind =
 
 export interface LedgerProblem {
   readonly kind: ProblemKind;
-  /** The record concerned, where it can be told. */
+  /** The record concerned, where it is known. */
   readonly seq: number | undefined;
   readonly segment: string | undefined;
   readonly line: number | undefined;
-  /** A sentence that says all of it. */
+  /** The problem as one sentence. */
   readonly message: string;
 }
 
@@ -48,18 +48,18 @@ export class HashChain {
   }
 
   push(next: SeenRecords): void {
-    if (this.#held !== undefined) this.#judge(this.#held, next);
+    if (this.#held !== undefined) this.#check(this.#held, next);
     this.#held = next;
   }
 
   end(): void {
-    if (this.#held !== undefined) this.#judge(this.#held, undefined);
+    if (this.#held !== undefined) this.#check(this.#held, undefined);
     this.#held = undefined;
   }
 
-  #judge(line: SeenRecords, next: SeenRecords | undefined): void {
+  #check(line: SeenRecords, next: SeenRecords | undefined): void {
     if (line.seq === undefined) {
-      this.#tell("altered", this.#expected, line, "is not a record any more: the line was changed");
+      this.#addProblem("altered", this.#expected, line, "is not a record any more: the line was changed");
       this.#advance(line, undefined);
     } else if (line.seq === this.#expected) {
       this.#judgeLink(line, next);
@@ -75,27 +75,27 @@ export class HashChain {
     const isVouchedFor = next === undefined ? line.tile === line.leaf : next.prev === line.leaf;
     const lastIsVouchedFor = last === undefined || (last.tile === last.leaf && !isVouchedFor);
     if (next !== undefined ? isVouchedFor && last !== undefined : !lastIsVouchedFor) {
-      this.#tell("altered", seq - 1, last as SeenRecords, `was changed: record ${seq} names another hash for it`);
+      this.#addProblem("altered", seq - 1, last as SeenRecords, `was changed: record ${seq} names another hash for it`);
       return this.#advance(line, line.leaf);
     }
-    this.#tell("altered", seq, line, `was changed: it does not continue record ${seq - 1}`);
+    this.#addProblem("altered", seq, line, `was changed: it does not continue record ${seq - 1}`);
     this.#advance(line, undefined);
   }
 
   #judgeOrder(line: SeenRecords, seq: number, next: SeenRecords | undefined): void {
     const expected = this.#expected;
-    // The last record has nobody after it to vouch for its place; that it continues the one before does.
+    // No record follows the last one to confirm its position; its link to the record before does.
     const continues = next === undefined && this.#leaf !== undefined && line.prev === this.#leaf;
     if (next?.seq === expected + 1 || continues) {
-      this.#tell("altered", expected, line, `was changed: its seq reads ${seq}`);
+      this.#addProblem("altered", expected, line, `was changed: its seq reads ${seq}`);
       return this.#advance(line, undefined);
     }
     if (seq < expected) {
       // What follows still continues the record before this one.
-      return this.#tell("misplaced", seq, line, `stands after record ${expected - 1}: inserted or moved`);
+      return this.#addProblem("misplaced", seq, line, `stands after record ${expected - 1}: inserted or moved`);
     }
     if (next?.seq === expected) {
-      return this.#tell("misplaced", seq, line, `stands before record ${expected}: inserted or moved`);
+      return this.#addProblem("misplaced", seq, line, `stands before record ${expected}: inserted or moved`);
     }
     const which = seq - 1 === expected ? `record ${expected} is` : `records ${expected} to ${seq - 1} are`;
     const message = `${which} missing before ${line.segment} line ${line.line}, which holds record ${seq}`;
@@ -110,7 +110,7 @@ export class HashChain {
     this.#last = line;
   }
 
-  #tell(kind: ProblemKind, seq: number, { segment, line }: SeenRecords, what: string): void {
+  #addProblem(kind: ProblemKind, seq: number, { segment, line }: SeenRecords, what: string): void {
     this.#report({ kind, seq, segment, line, message: `record ${seq} (${segment} line ${line}) ${what}` });
   }
 }

@@ -1,9 +1,106 @@
+import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { type LedgerFs, replaceFile } from "./files.js";
-import { checkpointText, signNote, type Signer } from "./note.js";
-import { type Publish, publishNote } from "./publish.js";
+import { LedgerReadError } from "./errors.js";
+import { type LedgerFs, nodeFs, readSmall, replaceFile } from "./files.js";
+import {
+  type Checkpoint,
+  checkpointText,
+  openCheckpoint,
+  readRotationNotes,
+  readVerifiers,
+  type Signer,
+  signNote,
+  type Verifier,
+} from "./note.js";
 import type { TileWriter } from "./tiles.js";
 import type { Tree } from "./tree.js";
+
+/** A signed checkpoint that the log has to agree with, and where it was found. */
+export interface Commitment {
+  readonly from: string;
+  readonly note: string;
+}
+
+/** The last checkpoint, opened with the keys beside the log. */
+export interface LastCheckpoint extends Checkpoint {
+  readonly note: string;
+  readonly signedBy: readonly Verifier[];
+  readonly keys: readonly Verifier[];
+}
+
+export async function lastCheckpoint(disk: LedgerFs, dir: string): Promise<LastCheckpoint> {
+  const note = await readSmall(disk, checkpointPath(dir));
+  if (note === undefined) throw new LedgerReadError(`${dir} holds no checkpoint: is it a ledger directory?`);
+  const keys = await readVerifiers(disk, dir);
+  return { ...openCheckpoint(note, keys), note, keys };
+}
+
+/** The checkpoints kept beside the log: the last one, and those that introduced a key. */
+export async function storedCommitments(disk: LedgerFs, dir: string): Promise<Commitment[]> {
+  const found: Commitment[] = [];
+  const last = await readSmall(disk, checkpointPath(dir));
+  if (last !== undefined) found.push({ from: checkpointPath(dir), note: last });
+  for (const { id, note } of await readRotationNotes(disk, dir)) {
+    found.push({ from: join(dir, "keys", `${id}.note`), note });
+  }
+  return found;
+}
+
+/** Where checkpoints go, so that someone other than the owner of this disk can hold the ledger to them. */
+export type Publish =
+  /** Replaced each time; put it on another disk or a synced directory. Read again at start: the log must still match. */
+  | { readonly file: string }
+  /** Run without a shell, the note on its standard input. */
+  | { readonly command: readonly [string, ...string[]]; readonly timeoutMs?: number }
+  | ((note: string) => void | Promise<void>);
+
+const TIMEOUT_MS = 10_000;
+const MAX_ERROR_BYTES = 2_000;
+const PUBLISHED_MODE = 0o644;
+
+export async function publishNote(target: Publish, note: string, disk: LedgerFs = nodeFs): Promise<void> {
+  if (typeof target === "function") return withLimit(Promise.resolve(target(note)));
+  if ("file" in target) return replaceFile(disk, target.file, note, PUBLISHED_MODE);
+  return runCommand(target.command, note, target.timeoutMs ?? TIMEOUT_MS);
+}
+
+function withLimit(work: Promise<void>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(
+      () => reject(new Error(`publishing the checkpoint took longer than ${TIMEOUT_MS} ms`)),
+      TIMEOUT_MS,
+    );
+    timer.unref();
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function runCommand(
+  [command, ...args]: readonly [string, ...string[]],
+  note: string,
+  timeoutMs: number,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      stdio: ["pipe", "ignore", "pipe"],
+      timeout: timeoutMs,
+      killSignal: "SIGKILL",
+    });
+    let stderr = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr = (stderr + text).slice(-MAX_ERROR_BYTES);
+    });
+    child.on("error", (error) => reject(new Error(`cannot run ${command} to publish a checkpoint: ${error.message}`)));
+    child.on("close", (code, signal) => {
+      if (code === 0) return resolve();
+      const how = signal === null ? `exit code ${code}` : `${signal} (limit ${timeoutMs} ms)`;
+      reject(new Error(`${command} did not publish the checkpoint: ${how} ${stderr.trim()}`.trim()));
+    });
+    // A command that does not read its input still decides by its exit code.
+    child.stdin.on("error", () => {});
+    child.stdin.end(note);
+  });
+}
 
 const MODE = 0o600;
 
@@ -53,7 +150,7 @@ export class Checkpointer {
     return this.#error ?? this.#publishError;
   }
 
-  /** Says that there may be something new. */
+  /** Schedules a checkpoint. */
   arm(): void {
     if (this.#timer !== undefined || this.#closed) return;
     this.#timer = setTimeout(() => {
@@ -119,7 +216,7 @@ export class Checkpointer {
     if (failed === undefined) this.#published = note;
   }
 
-  /** Ends at once and leaves the folder alone, because it belongs to another process now. */
+  /** Ends at once and leaves the directory alone, because it belongs to another process now. */
   abandon(): void {
     this.#closed = true;
     this.#isAbandoned = true;

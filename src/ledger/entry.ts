@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { LedgerUnavailable } from "./errors.js";
 
-// What a record says. To add a field: add it to the interface and, for the two kinds on the hot path, to their
+// The contents of a record. To add a field: add it to the interface and, for the two kinds on the hot path, to their
 // encoder. To add a kind: add an interface to the union. Readers keep fields they do not know; `v` changes only when
 // a reader of the old form would misread the new one.
 
@@ -57,7 +57,7 @@ export interface OutcomeEntry extends Base {
   readonly tool: string;
   readonly args_cid: string;
   readonly outcome: Outcome;
-  /** Null when nobody knows, as for `unknown`. */
+  /** Null when not known, as for `unknown`. */
   readonly latency_ms: number | null;
   readonly bytes: number | null;
 }
@@ -289,7 +289,7 @@ export interface Head {
   readonly prev: string;
 }
 
-/** The place a line claims in the chain, or undefined when it is no record. Reads only the first bytes. */
+/** The sequence number that a line claims, or undefined when it is not a record. Reads only the first bytes. */
 export function parseHead(line: Buffer): Head | undefined {
   const match = HEAD.exec(line.toString("latin1", 0, HEAD_BYTES));
   return match === null ? undefined : { seq: Number(match[1]), prev: match[2] as string };

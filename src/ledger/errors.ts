@@ -58,24 +58,24 @@ export class LedgerReadError extends Error {
   }
 }
 
-const KNOWN_ERRNO: Record<string, { reason: UnavailableReason; says: string; remedy: string }> = {
-  ENOSPC: { reason: "disk_full", says: "the disk is full", remedy: "free space on the disk that holds the ledger" },
-  EDQUOT: { reason: "disk_full", says: "the disk quota is used up", remedy: "raise the quota or free space" },
+const KNOWN_ERRNO: Record<string, { reason: UnavailableReason; problem: string; remedy: string }> = {
+  ENOSPC: { reason: "disk_full", problem: "the disk is full", remedy: "free space on the disk that holds the ledger" },
+  EDQUOT: { reason: "disk_full", problem: "the disk quota is used up", remedy: "raise the quota or free space" },
   EFBIG: {
     reason: "disk_full",
-    says: "the file size limit is reached",
+    problem: "the file size limit is reached",
     remedy: "raise the file size limit (ulimit -f) or lower maxSegmentBytes",
   },
-  EROFS: { reason: "read_only", says: "the disk is read-only", remedy: "mount it writable again" },
+  EROFS: { reason: "read_only", problem: "the disk is read-only", remedy: "mount it writable again" },
   EACCES: {
     reason: "no_permission",
-    says: "permission is denied",
-    remedy: "give the user that runs portcullis write access to the ledger folder",
+    problem: "permission is denied",
+    remedy: "give the user that runs portcullis write access to the ledger directory",
   },
   EPERM: {
     reason: "no_permission",
-    says: "the operation is not permitted",
-    remedy: "give the user that runs portcullis write access to the ledger folder (and check for immutable files)",
+    problem: "the operation is not permitted",
+    remedy: "give the user that runs portcullis write access to the ledger directory (and check for immutable files)",
   },
 };
 
@@ -84,7 +84,7 @@ export function errnoOf(error: unknown): string {
   return typeof code === "string" ? code : "";
 }
 
-/** Says in words what the operating system answered, and what to do about it. */
+/** `LedgerUnavailable` for an error of the operating system, with the remedy. */
 export function ledgerUnavailable(error: unknown, path: string): LedgerUnavailable {
   if (error instanceof LedgerUnavailable) return error;
   const code = errnoOf(error);
@@ -92,15 +92,15 @@ export function ledgerUnavailable(error: unknown, path: string): LedgerUnavailab
   if (known !== undefined) {
     return new LedgerUnavailable(
       known.reason,
-      `cannot write the ledger at ${path}: ${known.says} (${code})`,
+      `cannot write the ledger at ${path}: ${known.problem} (${code})`,
       `${known.remedy}; recording resumes by itself`,
       error,
     );
   }
-  const says = error instanceof Error ? error.message : String(error);
+  const problem = error instanceof Error ? error.message : String(error);
   return new LedgerUnavailable(
     "io_error",
-    `cannot write the ledger at ${path}: ${says}`,
+    `cannot write the ledger at ${path}: ${problem}`,
     "check the disk and the system log; recording resumes by itself when writing works again",
     error,
   );

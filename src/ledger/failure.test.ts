@@ -7,6 +7,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statfsSync,
   statSync,
   writeFileSync,
 } from "node:fs";
@@ -14,15 +15,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { LedgerRecord } from "./entry.js";
-import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
+import { decision, ORIGIN, outcome, randomFrom } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { type Fault, FaultyDisk, type Operation } from "./fixtures/faulty-disk.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { randomFrom } from "./fixtures/random.js";
 import { type Ledger, type LedgerOptions, openLedger } from "./ledger.js";
 import { read } from "./read.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
 async function openFaulty(
   more: Partial<LedgerOptions> = {},
@@ -82,9 +82,9 @@ describe("a disk that cannot take a record", () => {
   }
 
   it.each<[string, (dir: string, aside: string) => void]>([
-    ["whose folder was moved away", (dir, aside) => renameSync(dir, aside)],
+    ["whose directory was moved away", (dir, aside) => renameSync(dir, aside)],
     ["whose file was moved away", (dir, aside) => renameSync(segmentIn(dir), aside)],
-  ])("takes no more records into a ledger %s, and goes on when it is back", async (_, takeAway) => {
+  ])("rejects records into a ledger %s, and continues when it is restored", async (_, takeAway) => {
     const { dir, ledger } = await openFaulty();
     await ledger.append(decision("before"));
     const segment = segmentIn(dir);
@@ -105,7 +105,7 @@ describe("a disk that cannot take a record", () => {
     expect((await verify(dir)).problems).toEqual([]);
   });
 
-  it("goes on in a copy that has taken the file's place, when everything is in it", async () => {
+  it("continues in a copy that replaced the file when the copy is complete", async () => {
     const { dir, ledger } = await openFaulty();
     await ledger.append(decision("before"));
     const segment = segmentIn(dir);
@@ -164,7 +164,7 @@ describe("a disk that cannot take a record", () => {
     expect(records[seq]).toMatchObject({ call: "synced" });
   });
 
-  it("keeps outcomes that nobody waits for, and writes them after recovery", async () => {
+  it("keeps outcomes without a waiting caller and writes them after recovery", async () => {
     const { dir, disk, ledger } = await openFaulty();
     await ledger.append(decision("ran"));
     disk.fault = onRecords("write", { code: "ENOSPC" });
@@ -208,7 +208,7 @@ describe("a disk that cannot take a record", () => {
     expect(unknown).toMatchObject([{ call: "ran", outcome: "unknown", latency_ms: null }]);
   });
 
-  it("goes on recording when only the checkpoint cannot be stored, and says so", async () => {
+  it("continues to record when only the checkpoint cannot be stored, and reports it", async () => {
     const { dir, disk, ledger } = await openFaulty({ checkpointMs: 5 });
     disk.fault = (operation, name) => (operation === "rename" && name === "checkpoint" ? { code: "EIO" } : undefined);
     await ledger.append(decision("a"));
@@ -274,7 +274,7 @@ describe("a disk that cannot take a record", () => {
   });
 });
 
-describe("a folder that another process took over", () => {
+describe("a directory that another process took over", () => {
   it("gets no further record from this one", async () => {
     let tellLost: (why: string) => void = () => {};
     const disk = new FaultyDisk();
@@ -342,7 +342,7 @@ describe("limits", () => {
     expect(written).toBe(11);
   });
 
-  it("rejects a record that is too long or not JSON, and goes on", async () => {
+  it("rejects a record that is too long or not JSON, and accepts the next one", async () => {
     const { dir, ledger } = await openFaulty({ maxLineBytes: 2_000, keepArguments: true });
     await expect(ledger.append(decision("long", { args: "x".repeat(3_000) }))).rejects.toMatchObject({
       code: "AUDIT_FAILURE",
@@ -426,6 +426,33 @@ describe("a real disk", () => {
       await ledger.close();
       expect(callsOf(await recordsOf(dir), "decision")).toEqual(accepted);
       expect((await verify(dir)).problems).toEqual([]);
+    } finally {
+      execFileSync("umount", ["-l", disk.path]);
+    }
+  });
+
+  it("that is full when a checkpoint is written loses no record, and the checkpoint follows when there is room", async (context) => {
+    const disk = mountSmall("size=8m");
+    if (typeof disk === "string") return context.skip(disk);
+    try {
+      const dir = join(disk.path, "ledger");
+      const ledger = await openLedger({ dir, origin: ORIGIN, retryMs: 5, checkpointMs: 20 });
+      await ledger.append(decision("before"));
+      await ledger.checkpoint();
+      const { blocks, bfree, bsize } = statfsSync(disk.path);
+      disk.remount(`size=${(blocks - bfree) * bsize}`);
+      // The last page of the segment has room for a record; another file has none.
+      await ledger.append(decision("during"));
+      await expect(ledger.checkpoint()).rejects.toThrow(/ENOSPC/);
+      expect(ledger.status()).toMatchObject({ healthy: true, checkpointSize: 3 });
+      expect(String(ledger.status().lastError)).toMatch(/ENOSPC/);
+      expect((await verify(dir)).problems).toEqual([]);
+      disk.remount("size=8m");
+      await eventually(() => expect(ledger.status()).toMatchObject({ checkpointSize: 4, lastError: undefined }));
+      await ledger.close();
+      expect(callsOf(await recordsOf(dir), "decision")).toEqual(["before", "during"]);
+      expect((await verify(dir)).covered).toBe(4);
+      expect(readdirSync(dir).filter((name) => name.startsWith("checkpoint"))).toEqual(["checkpoint"]);
     } finally {
       execFileSync("umount", ["-l", disk.path]);
     }

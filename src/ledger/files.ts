@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { errnoOf } from "./errors.js";
 import { acquireLock } from "./lock.js";
 
-// The one door to the disk. The power-loss test puts another implementation behind it, which forgets whatever was
+// The only access to the disk. The power-loss test puts another implementation behind it, which forgets whatever was
 // not synced; so the ledger may rely only on what this interface promises.
 
 type Done = (error: Error | null) => void;
@@ -23,7 +23,7 @@ export interface LedgerFile extends ReadableFile {
   /** Makes everything written so far durable (fdatasync). */
   sync(done: Done): void;
   truncate(size: number): Promise<void>;
-  /** False when the name leads to no file or to another one: what is written here nobody will find. */
+  /** False when the path leads to no file or to another one: records written here would not be found. */
   isAt(path: string): boolean;
 }
 
@@ -37,7 +37,7 @@ export interface FileFacts {
 /** A lock that dies with its process. */
 export interface LedgerLock {
   /** Calls back when another process took the lock over, which it does only when it takes this one for dead. */
-  onLost(tell: (why: string) => void): void;
+  onLost(listener: (why: string) => void): void;
   release(): Promise<void>;
 }
 
@@ -74,7 +74,7 @@ class NodeFile implements LedgerFile {
     const from = (at: number): void => {
       fs.write(this.#fd, bytes, at, length - at, position + at, (error, written) => {
         if (error !== null) return done(error);
-        // A short write is what a nearly full disk answers: the next one says why.
+        // A short write is what a nearly full disk answers: the next one fails with the reason.
         if (at + written < length) return from(at + written);
         done(null);
       });
@@ -136,7 +136,7 @@ function openNode(path: string, flags: number, mode: number): Promise<LedgerFile
 }
 
 // On Linux a write with O_DSYNC is a write and an fdatasync in one: one trip through the thread pool instead of two.
-// Elsewhere it may stop at the drive's cache, which fdatasync does not.
+// On other systems it may stop at the drive's cache, which fdatasync does not.
 const DSYNC = process.platform === "linux" ? fs.constants.O_DSYNC : 0;
 
 export const nodeFs: LedgerFs = {

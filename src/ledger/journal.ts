@@ -1,17 +1,16 @@
-import { Backlog, ownRecord } from "./backlog.js";
-import { BATCH_BYTES, Batch, type PendingBatch, type Receipt } from "./batch.js";
+import { Backlog, Batch, BATCH_BYTES, ownRecord, type PendingBatch, type Receipt } from "./batch.js";
 import { encodeBody, type LedgerEntry } from "./entry.js";
 import { LedgerUnavailable, ledgerUnavailable } from "./errors.js";
 import { type LedgerFile, type LedgerFs, syncFile } from "./files.js";
 import { type Segment, segmentAt } from "./segments.js";
 
 const MODE = 0o600;
-const MAX_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 500;
 const HEAD_ROOM = 160;
 const CLOSING_TRIES = 3;
 /** So many records in one batch mean that many callers wait. */
 const CROWD = 16;
-/** The longest a record nobody waits for stays in memory. */
+/** The longest time that a record without a waiting caller stays in memory. */
 const UNHURRIED_MS = 20;
 /** A write that takes longer than this is reported by `trouble` before its deadline refuses the records in it. */
 const SLOW_WRITE_MS = 1_000;
@@ -90,7 +89,7 @@ export class Journal {
   #pendingBytes = 0;
 
   #trouble: Trouble | undefined;
-  /** The stretch of time in which nothing could be written; it ends with a durable record that tells of it. */
+  /** The stretch of time in which nothing could be written; it ends with a durable record that describes it. */
   #gap: { error: LedgerUnavailable; since: number; startedAt: number; rejected: number; backoffMs: number } | undefined;
   #recovering: Promise<void> | undefined;
   #waiting = 0;
@@ -155,7 +154,7 @@ export class Journal {
     });
   }
 
-  /** While writing fails, an append is what tries again, at most every `retryMs`; the others are told at once. */
+  /** While writing fails, an append is what tries again, at most every `retryMs`; the others fail at once. */
   async #appendInTrouble(entry: LedgerEntry): Promise<Receipt> {
     const { error, isFinal, nextTryAt } = this.#trouble as Trouble;
     if (this.#closed) throw closedError();
@@ -176,12 +175,12 @@ export class Journal {
     return this.append(entry);
   }
 
-  /** Takes a record nobody waits for. It is written with the next batch, and again after a failure. */
+  /** Takes a record without a waiting caller. It is written with the next batch, and again after a failure. */
   appendSoon(entry: LedgerEntry): void {
     if (this.#closed) throw closedError();
     const body = this.#encode(entry);
     const { maxPending, maxPendingBytes } = this.#options;
-    // Outcomes of calls that already ran may use as much room again as decisions: refusing them helps nobody.
+    // Outcomes of calls that already ran may use as much memory again as decisions: they must not be lost.
     const isFull = this.#pending >= 2 * maxPending || this.#pendingBytes >= 2 * maxPendingBytes;
     if (this.#trouble !== undefined || isFull) return this.#backlog.keep(entry);
     this.#enqueue(entry, body, undefined, undefined);
@@ -239,7 +238,7 @@ export class Journal {
 
   // setImmediate runs once the events that are ready have been handled, so that records of one turn share a sync. A
   // sync costs the processor as much as several calls; where many records come at once, a millisecond of waiting makes
-  // one sync of two or three, and callers get their answers sooner. Where nobody waits, the next one who does brings
+  // one sync of two or three. Without a waiting caller, the next record with one brings
   // the sync along.
   #schedule(): void {
     if (this.#scheduled || this.#writing !== undefined) return;
@@ -293,7 +292,7 @@ export class Journal {
   #end(): void {
     clearTimeout(this.#deadline);
     this.#busySince = undefined;
-    for (const tell of this.#idle.splice(0)) tell();
+    for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   /** Resolves when nothing is under way on the disk. */
@@ -337,7 +336,7 @@ export class Journal {
     );
   }
 
-  /** A record is on record when it can be found: a file that was removed or moved away is no ledger. */
+  /** A record counts only when it can be read back: a file that was removed or moved is not the ledger. */
   #misplaced(file: LedgerFile): Error | null {
     try {
       return file.isAt(this.#segment.path) ? null : removedError(this.#segment.path);
@@ -356,7 +355,7 @@ export class Journal {
     this.#pending -= items.length;
     this.#pendingBytes -= length;
     this.#writing = undefined;
-    // Every caller hears before the tree is brought up to date; the next write starts right after this turn.
+    // Every caller is answered before the tree is brought up to date; the next write starts right after this turn.
     for (const item of items) item.resolve?.({ seq: item.seq });
     const { onAppended } = this.#options;
     if (onAppended) {
@@ -393,7 +392,7 @@ export class Journal {
       );
     }
     if (bytes > this.#offset) {
-      // Left by a write that failed: nobody was told that it happened.
+      // Left by a failed write whose success was never reported.
       await this.#file.truncate(this.#offset);
       await syncFile(this.#file);
     }
@@ -446,7 +445,7 @@ export class Journal {
     this.#probe.unref();
   }
 
-  /** Ends writing for good, for instance because another process owns the folder now. */
+  /** Ends writing for good, for instance because another process owns the directory now. */
   halt(error: LedgerUnavailable): void {
     this.#fail(error, true);
   }
@@ -471,9 +470,9 @@ export class Journal {
     }
     this.#trouble = undefined;
     const detail = { error: trouble.error.message, since: new Date(gap.since).toISOString(), rejected: gap.rejected };
-    const told = ownRecord("ledger.recovered", detail);
+    const entry = ownRecord("ledger.recovered", detail);
     // When this fails, `#fail` puts the trouble back.
-    await new Promise<Receipt>((resolve, reject) => this.#enqueue(told, this.#encode(told), resolve, reject));
+    await new Promise<Receipt>((resolve, reject) => this.#enqueue(entry, this.#encode(entry), resolve, reject));
     this.#gap = undefined;
     clearTimeout(this.#probe);
     this.#writeBacklog();
@@ -484,7 +483,7 @@ export class Journal {
   }
 
   #tellDrained(): void {
-    for (const tell of this.#drained.splice(0)) tell();
+    for (const resolve of this.#drained.splice(0)) resolve();
   }
 
   /** Writes what waits and closes the file. Throws when records had to be left behind. */
@@ -520,7 +519,7 @@ function removedError(path: string): LedgerUnavailable {
   return new LedgerUnavailable(
     "io_error",
     `${path} is not there any more: it was removed or moved while it was being written`,
-    "put it back where it was and calls go on by themselves; if it is lost, restart with an empty folder",
+    "put it back where it was, and calls continue; if it is lost, restart with an empty directory",
   );
 }
 

@@ -1,14 +1,14 @@
 import { rmSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { randomFrom } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
-import { randomFrom } from "./fixtures/random.js";
 
 const KILLS = Number(process.env.KILLS ?? 200);
 /** A ledger is used for this many kills, then a new one begins: reading it whole after each takes its time. */
 const KILLS_PER_LEDGER = 10;
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
 describe("kill -9 under load, many times", () => {
   it(`loses no acknowledged record and never prevents a start (${KILLS} kills)`, async () => {

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { beforeAll, describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { randomFrom } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
-import { randomFrom } from "./fixtures/random.js";
 
 const ROUNDS = 10;
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 let modules = "";
 
 beforeAll(() => {
@@ -17,7 +17,7 @@ beforeAll(() => {
 });
 
 describe("kill -9 under load", () => {
-  it(`loses no acknowledged record and never prevents a start (${ROUNDS} kills)`, async () => {
+  it(`loses no acknowledged record and never prevents a start (${ROUNDS} kills) [U9]`, async () => {
     const dir = scratch.fresh();
     const random = randomFrom(Date.now());
     const acknowledged = new Map<number, string>();
@@ -31,7 +31,7 @@ describe("kill -9 under load", () => {
 });
 
 describe("a process whose files may not grow any more", () => {
-  it("says so, loses nothing, and goes on when they may", async (context) => {
+  it("reports the failure, loses nothing, and continues when writing is allowed again", async (context) => {
     if (!existsSync("/usr/bin/prlimit")) return context.skip("setting a file size limit needs prlimit of util-linux");
     const dir = scratch.fresh();
     const writer = [process.execPath, join(modules, "fixtures/writer.js"), dir, "0"];
@@ -42,7 +42,7 @@ describe("a process whose files may not grow any more", () => {
     for await (const line of createInterface({ input: child.stdout })) {
       const [first = "", second = ""] = line.split(" ");
       if (first === "refused") {
-        // Once it is refused, the limit goes; what follows shows that it goes on by itself.
+        // After the first rejection the limit is removed; what follows shows that the ledger continues by itself.
         if (refused === undefined) execFileSync("prlimit", ["--pid", String(child.pid), "--fsize=unlimited:unlimited"]);
         refused = second;
       } else if (second !== "") {

@@ -3,20 +3,19 @@ import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, trunca
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { sampleLedger } from "./fixtures/sample.js";
-import { readLog, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
 import { cutEntryText } from "./entry.js";
-import { leafHash } from "./hash.js";
+import { decision, ORIGIN, outcome, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
+import { readLog, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
 import { openLedger } from "./ledger.js";
+import { leafHash } from "./tree.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const parse = (line: string | undefined) => JSON.parse(line ?? "null");
 
 describe("a record", () => {
-  it("carries who did what with which arguments, with what outcome and how fast", async () => {
+  it("carries who did what with which arguments, with what outcome and how fast [U9]", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN });
     const { seq } = await ledger.append(decision("c1", { ts: Date.UTC(2026, 6, 28) }));
@@ -85,7 +84,7 @@ describe("a record", () => {
     expect((await verify(dir)).problems).toEqual([]);
   });
 
-  it("holds only the beginning of long names and reasons, with the hash of the whole, and no huge arguments", async () => {
+  it("holds only the beginning of long names and reasons, with the hash of the whole, and no huge arguments [U9]", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN, keepArguments: true });
     const long = `${"n".repeat(255)}😀${"n".repeat(1_000_000)}`;
@@ -176,7 +175,7 @@ describe("opening a ledger", () => {
     }
   });
 
-  it("refuses a damaged line that is no torn write, and changes nothing", async () => {
+  it("rejects a damaged line that is not a torn write, and changes nothing", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 4);
     const lines = readLog(dir);
@@ -222,7 +221,7 @@ describe("opening a ledger", () => {
     );
   });
 
-  it("is refused when a checkpoint kept elsewhere is ahead of a folder put back to an earlier state", async () => {
+  it("rejects a directory restored to an earlier state when an external checkpoint is ahead of it", async () => {
     const dir = scratch.fresh();
     const published = join(scratch.path, "published.note");
     await sampleLedger(dir, 2, { publish: { file: published } });
@@ -421,7 +420,7 @@ describe("checkpoints", () => {
 });
 
 describe("closing", () => {
-  it("writes what waits, signs it, and frees the folder for the next", async () => {
+  it("writes what waits, signs it, and frees the directory for the next", async () => {
     const dir = join(scratch.fresh(), "deep", "er");
     const ledger = await openLedger({ dir, origin: ORIGIN });
     for (let i = 0; i < 500; i++) ledger.appendSoon(outcome(`${i}`));

@@ -2,22 +2,19 @@ import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PendingBatch, Receipt } from "./batch.js";
 import { indexCalls, isIndexed } from "./call-index.js";
-import { Checkpointer } from "./checkpoints.js";
-import { compressSegment, removeUnfinished } from "./compress-segment.js";
-import type { Commitment } from "./commitments.js";
+import { Checkpointer, type Commitment, type Publish } from "./checkpoints.js";
+import { compressSegment, removeUnfinished } from "./compressed.js";
 import { type LedgerEntry, opensCall, type OutcomeEntry } from "./entry.js";
 import { errnoOf, LedgerReadError, LedgerRefused, LedgerUnavailable, ledgerUnavailable } from "./errors.js";
 import { type LedgerFs, type LedgerLock, nodeFs, readSmall, replaceFile } from "./files.js";
 import { Journal } from "./journal.js";
-import { finishRotation, type LedgerKeys, loadKeys, prepareRotation } from "./keys.js";
-import { isKeyName, type Signer } from "./note.js";
+import { finishRotation, isKeyName, type LedgerKeys, loadKeys, prepareRotation, type Signer } from "./note.js";
 import { type PruneOptions, type PruneResult, pruneSegments } from "./prune.js";
-import type { Publish } from "./publish.js";
 import { recordsAt } from "./read.js";
-import { rebuildTiles, type TileRebuild } from "./rebuild.js";
-import { type Recovered, recover, type ResumePoint, resumePath } from "./recover.js";
+import { recover, type Recovered, resumePath, type ResumePoint } from "./recover.js";
 import { RESTORE } from "./scan.js";
 import { isCompressed, listSegments } from "./segments.js";
+import { rebuildTiles, type TileRebuild } from "./tiles.js";
 
 const MODE = 0o600;
 /** Tile hashes are written this many at a time, and appends stop when this many could not be written. */
@@ -41,7 +38,7 @@ export interface LedgerOptions {
   readonly outcomes?: OutcomeDurability;
   /** Where checkpoints are handed out. */
   readonly publish?: Publish | readonly Publish[];
-  /** Signed checkpoints kept elsewhere that the log must still agree with. */
+  /** External signed checkpoints that the log must still agree with. */
   readonly outside?: readonly Commitment[];
   /** A checkpoint follows a record after at most this long. Default 1000. */
   readonly checkpointMs?: number;
@@ -114,7 +111,7 @@ export interface Ledger {
    */
   prune(options: PruneOptions): Promise<PruneResult>;
   status(): LedgerStatus;
-  /** Writes what waits, signs a last checkpoint and lets the folder go. */
+  /** Writes what waits, signs a last checkpoint and releases the lock. */
   close(): Promise<void>;
 }
 
@@ -138,7 +135,7 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
 }
 
 function checkOptions({ dir, origin, maxLineBytes = 0 }: LedgerOptions): void {
-  if (typeof dir !== "string" || dir === "") throw new LedgerRefused("a ledger needs `dir`", "name a folder for it");
+  if (typeof dir !== "string" || dir === "") throw new LedgerRefused("a ledger needs `dir`", "name a directory for it");
   if (typeof origin !== "string" || !isKeyName(origin)) {
     throw new LedgerRefused(
       origin === undefined ? "a ledger needs `origin`" : `"${origin}" cannot name a ledger`,
@@ -171,7 +168,7 @@ async function openLocked(options: LedgerOptions, disk: LedgerFs, lock: LedgerLo
   return ledger;
 }
 
-/** What was last handed out to a file is held against the log: a folder put back to an older state does not start. */
+/** What was last handed out to a file is held against the log: a directory put back to an older state does not start. */
 async function publishedBefore(publish: readonly Publish[], disk: LedgerFs): Promise<Commitment[]> {
   const found: Commitment[] = [];
   for (const target of publish) {
@@ -204,6 +201,8 @@ class OpenLedger implements Ledger {
   #isFlushingTiles = false;
   readonly #stopBackground = new AbortController();
   #tending: Promise<void> = Promise.resolve();
+  /** Writes of resume points: one that outlived `close` would be read by the next owner of the ledger. */
+  #notingResume: Promise<void> = Promise.resolve();
   #hasRotated = false;
   #rebuilding: Promise<void> | undefined;
   #rebuildError: Error | undefined;
@@ -256,9 +255,11 @@ class OpenLedger implements Ledger {
     });
   }
 
-  /** Writes what a start has to say, and signs it. */
+  /** Writes the records of a start, and signs them. */
   async begin({ torn, open, rebuild, segment }: Recovered): Promise<void> {
     const unknown = [...open.values()].sort((a, b) => a - b);
+    // Before the first record, which may close a full segment and have it compressed.
+    this.#tending = removeUnfinished(this.#options.disk, this.dir).catch(() => {});
     await this.append({
       kind: "start",
       origin: this.origin,
@@ -272,7 +273,6 @@ class OpenLedger implements Ledger {
     await this.checkpoint();
     if (this.#interrupted !== undefined) await this.rotateKey();
     if (rebuild !== undefined) this.#rebuildTiles(rebuild);
-    this.#tending = removeUnfinished(this.#options.disk, this.dir).catch(() => {});
     this.#tendSegments(segment.first);
   }
 
@@ -307,7 +307,7 @@ class OpenLedger implements Ledger {
     });
   }
 
-  /** Whatever ran when the last process ended has an outcome that nobody knows. */
+  /** Calls that ran when the last process ended have an unknown outcome. */
   async #closeOpenCalls(seqs: readonly number[]): Promise<void> {
     let chunk: Promise<Receipt>[] = [];
     for await (const { record } of recordsAt(this.#options.disk, this.dir, seqs)) {
@@ -388,13 +388,15 @@ class OpenLedger implements Ledger {
   #onRotate(): void {
     const edge = this.#tree.edge().map((node) => node.toString("base64"));
     const point: ResumePoint = { note: this.#checkpointer.sign(), open: [...this.#open], edge };
-    void (async () => {
-      await this.#tiles.flush();
-      await this.#tiles.sync();
-      await replaceFile(this.#options.disk, resumePath(this.dir), JSON.stringify(point), MODE);
-    })().catch((error: Error) => {
-      this.#tileError = error;
-    });
+    this.#notingResume = this.#notingResume
+      .then(async () => {
+        await this.#tiles.flush();
+        await this.#tiles.sync();
+        await replaceFile(this.#options.disk, resumePath(this.dir), JSON.stringify(point), MODE);
+      })
+      .catch((error: Error) => {
+        this.#tileError = error;
+      });
     // Only when the next file holds a record: the last file is never compressed.
     this.#hasRotated = true;
   }
@@ -491,6 +493,7 @@ class OpenLedger implements Ledger {
       // This work can be done at any time, so a disk that does not answer must not delay closing.
       await Promise.race([this.#tending, sleep(TENDING_CLOSE_MS, undefined, { ref: false })]);
       await this.#journal.close();
+      await Promise.race([this.#notingResume, sleep(TENDING_CLOSE_MS, undefined, { ref: false })]);
     } finally {
       try {
         if (this.#journal.isStalled) this.#checkpointer.abandon();

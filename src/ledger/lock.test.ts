@@ -7,13 +7,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
 import { ORIGIN } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { openLedger } from "./ledger.js";
 import { acquireLock } from "./lock.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
-function folder(): string {
+function directory(): string {
   const dir = scratch.fresh();
   mkdirSync(dir);
   return dir;
@@ -34,9 +34,9 @@ async function deadLock(dir: string, change: Record<string, unknown> = {}): Prom
   writeFileSync(join(dir, name), JSON.stringify({ ...owner, pid: child.pid, ...change }));
 }
 
-describe("the lock of a ledger folder", () => {
-  it("keeps a second writer out, after the time it was told to wait", async () => {
-    const dir = folder();
+describe("the lock of a ledger directory", () => {
+  it("keeps a second writer out, after the time it was told to wait [G5]", async () => {
+    const dir = directory();
     const ledger = await openLedger({ dir, origin: ORIGIN });
     await expect(openLedger({ dir, origin: ORIGIN, lockTimeoutMs: 120 })).rejects.toMatchObject({
       code: "LEDGER_LOCKED",
@@ -47,7 +47,7 @@ describe("the lock of a ledger folder", () => {
   });
 
   it("is handed over to a writer that waits", async () => {
-    const dir = folder();
+    const dir = directory();
     const first = await acquireLock(dir, 0);
     const second = acquireLock(dir, 2_000);
     await sleep(60);
@@ -56,20 +56,20 @@ describe("the lock of a ledger folder", () => {
   });
 
   it("of a process that ended is taken over", async () => {
-    const dir = folder();
+    const dir = directory();
     await deadLock(dir);
     await (await acquireLock(dir, 0)).release();
     expect(lockFiles(dir)).toEqual(["lock.2"]);
   });
 
   it("is not kept by a process that only has the same number", async () => {
-    const dir = folder();
+    const dir = directory();
     await deadLock(dir, { pid: process.pid, started: "1" });
     await (await acquireLock(dir, 0)).release();
   });
 
   it("of another machine or container holds while it gives signs of life, and no longer", async () => {
-    const dir = folder();
+    const dir = directory();
     await deadLock(dir, { host: "another-host", world: "another-boot pid:[1]" });
     await expect(acquireLock(dir, 0)).rejects.toThrow(
       /on another-host.*\(last sign of life 0 s ago; it counts as dead in 30 s/,
@@ -80,9 +80,9 @@ describe("the lock of a ledger folder", () => {
   });
 
   it.runIf(process.platform === "linux")(
-    "returns at once to a restarted container whose first life was killed",
+    "returns at once to a restarted container whose first life was killed [H12]",
     async () => {
-      const dir = folder();
+      const dir = directory();
       // As a container leaves it: another host name and process namespace under the same kernel, and just now alive.
       await deadLock(dir, { host: "a-container", world: `${bootId()} pid:[1]`, kernel: true });
       await (await acquireLock(dir, 0)).release();
@@ -92,7 +92,7 @@ describe("the lock of a ledger folder", () => {
   it.runIf(process.platform === "linux")(
     "is held by the kernel for a living process, whatever its lock file says",
     async () => {
-      const dir = folder();
+      const dir = directory();
       const compiled = scratch.fresh();
       mkdirSync(compiled);
       symlinkSync(join(import.meta.dirname, "../../node_modules"), join(compiled, "node_modules"));
@@ -120,7 +120,7 @@ describe("the lock of a ledger folder", () => {
   );
 
   it("that was only half written holds for a while, and no longer", async () => {
-    const dir = folder();
+    const dir = directory();
     writeFileSync(join(dir, "lock.1"), '{"pid"');
     await expect(acquireLock(dir, 0)).rejects.toThrow(/a process that is just starting/);
     const past = new Date(Date.now() - 31_000);
@@ -130,7 +130,7 @@ describe("the lock of a ledger folder", () => {
 
   it("of a dead process goes to exactly one of many that want it", async () => {
     for (let round = 0; round < 20; round++) {
-      const dir = folder();
+      const dir = directory();
       await deadLock(dir);
       const tries = await Promise.allSettled(Array.from({ length: 8 }, () => acquireLock(dir, 0, withoutKernel)));
       const winners = tries.filter((result) => result.status === "fulfilled");
@@ -140,9 +140,9 @@ describe("the lock of a ledger folder", () => {
   });
 
   it("does not go to a process that looked long ago, after it changed hands twice", async () => {
-    const dir = folder();
+    const dir = directory();
     await deadLock(dir);
-    // The slow process has read that the owner is dead, and goes on only when the others are done.
+    // The slow process has read that the owner is dead, and continues only when the others are done.
     const readFile = promises.readFile;
     let goOn = () => {};
     const pause = new Promise<void>((resolve) => {
@@ -171,7 +171,7 @@ describe("the lock of a ledger folder", () => {
   });
 
   it("is never held by two, however quickly it changes hands", async () => {
-    const dir = folder();
+    const dir = directory();
     let holders = 0;
     let changes = 0;
     const work = async (): Promise<void> => {

@@ -156,7 +156,7 @@ export async function acquireLock(dir: string, timeoutMs: number, take = takeKer
     if (typeof kernel === "object") kernel.release();
     if (performance.now() >= deadline) {
       throw new LedgerLocked(
-        `ledger ${dir} is in use by ${taken}; waited ${timeoutMs} ms (lockTimeoutMs). Stop that process, or give this one another folder`,
+        `ledger ${dir} is in use by ${taken}; waited ${timeoutMs} ms (lockTimeoutMs). Stop that process, or give this one another directory`,
       );
     }
     await sleep(POLL_MS);
@@ -172,12 +172,12 @@ async function describeOwner(dir: string): Promise<string> {
 
 function holdLock(dir: string, number: number, self: Owner, kernel: KernelLock): LedgerLock {
   const path = join(dir, `lock.${number}`);
-  let tell: ((why: string) => void) | undefined;
+  let onLost: ((why: string) => void) | undefined;
   const beat = async (): Promise<void> => {
     try {
       if ((await highest(dir)) > number) {
         clearInterval(timer);
-        tell?.(`another process took over ledger ${dir}, because this one had given no sign of life`);
+        onLost?.(`another process took over ledger ${dir}, because this one had not renewed it`);
         return;
       }
       const now = new Date();
@@ -190,7 +190,7 @@ function holdLock(dir: string, number: number, self: Owner, kernel: KernelLock):
   timer.unref();
   return {
     onLost(listener) {
-      tell = listener;
+      onLost = listener;
     },
     async release() {
       clearInterval(timer);

@@ -2,10 +2,10 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 
 const SECONDS = process.env.MEASURE_SECONDS ?? "5";
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
 describe("what recording costs", () => {
   it("is printed, and everything written verifies", () => {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { FaultyDisk } from "./fixtures/faulty-disk.js";
-import { scratchFolder } from "./fixtures/folder.js";
 import { openLedger } from "./ledger.js";
 import { read } from "./read.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
 async function kinds(dir: string): Promise<string[]> {
   const found: string[] = [];
@@ -14,7 +14,7 @@ async function kinds(dir: string): Promise<string[]> {
 }
 
 describe("outcomes", () => {
-  it("are durable before the promise resolves with `flush`", async () => {
+  it("are durable before the promise resolves with `flush` [U9]", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN, outcomes: "flush" });
     await ledger.append(decision("a"));

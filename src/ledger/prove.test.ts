@@ -3,14 +3,13 @@ import { createHash, createPublicKey, verify as verifySignature } from "node:cry
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { decision, ORIGIN } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { sampleLedger } from "./fixtures/sample.js";
+import { decision, ORIGIN, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { openLedger } from "./ledger.js";
-import { consistent } from "./proof.js";
 import { type InclusionProof, prove, proveConsistency } from "./prove.js";
+import { consistent } from "./tree.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const EXAMPLE = join(import.meta.dirname, "../../examples/verify-proof.mjs");
 const dir = scratch.fresh();
 let publicKey = "";
@@ -55,7 +54,7 @@ describe("a checkpoint", () => {
 });
 
 describe("an inclusion proof", () => {
-  it("holds for any record, and the stand-alone script agrees", async () => {
+  it("holds for any record, and the stand-alone script agrees [U9]", async () => {
     for (const seq of [0, 1, 255, 256, 300, 601]) {
       const [proof] = await prove(dir, seq);
       expect(proof).toMatchObject({ index: seq, size: 602, origin: ORIGIN, public_key: publicKey });
@@ -99,17 +98,29 @@ describe("an inclusion proof", () => {
     });
   });
 
-  it("says when there is no such record, call or folder", async () => {
+  it("says when there is no such record, call or directory", async () => {
     await expect(prove(dir, 602)).rejects.toThrow(/there is no record 602 in/);
-    await expect(prove(dir, "nobody")).rejects.toThrow(/no record in .* belongs to call "nobody"/);
+    await expect(prove(dir, "unknown")).rejects.toThrow(/no record in .* belongs to call "unknown"/);
     await expect(prove(join(dir, "nowhere"), 1)).rejects.toThrow(/holds no checkpoint/);
   });
 
-  it("says when a record is not under a checkpoint yet", async () => {
+  it("waits for the checkpoint over a new record", async () => {
+    const other = scratch.fresh();
+    const ledger = await openLedger({ dir: other, origin: ORIGIN, checkpointMs: 300 });
+    const { seq } = await ledger.append(decision("young"));
+    expect(ledger.status().checkpointSize).toBe(seq);
+    expect(await prove(other, seq)).toHaveLength(1);
+    await ledger.append(decision("younger"));
+    expect(await prove(other, "younger")).toHaveLength(1);
+    await ledger.close();
+  });
+
+  it("says what to do when no checkpoint follows over a record", async () => {
     const other = scratch.fresh();
     const ledger = await openLedger({ dir: other, origin: ORIGIN, checkpointMs: 60_000 });
     const { seq } = await ledger.append(decision("young"));
-    await expect(prove(other, seq)).rejects.toThrow(/is not under a checkpoint yet \(the last one covers 2 records\)/);
+    const message = /is not under a checkpoint \(the last one covers 2 records\): .* start it/;
+    await expect(prove(other, seq, { waitMs: 100 })).rejects.toThrow(message);
     await ledger.checkpoint();
     expect(await prove(other, seq)).toHaveLength(1);
     await ledger.close();

@@ -1,19 +1,21 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Archive, archivedSegments } from "./archive.js";
 import { indexCalls, indexedRecords, scannedRecords } from "./call-index.js";
-import { type LastCheckpoint, lastCheckpoint } from "./commitments.js";
+import { type LastCheckpoint, lastCheckpoint } from "./checkpoints.js";
 import { parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import { type LedgerFs, nodeFs, type ReadableFile } from "./files.js";
-import { leafHash } from "./hash.js";
-import { readVerifiers } from "./keys.js";
-import { openCheckpoint, type Verifier } from "./note.js";
-import { consistencyPath, consistent, inclusionPath, rootFromInclusion } from "./proof.js";
+import { openCheckpoint, readVerifiers, type Verifier } from "./note.js";
 import { type ReadRecord, recordsAt } from "./read.js";
 import { listSegments, readLines, type Segment } from "./segments.js";
 import { type PrunedSegment, readStatements, type StoredStatement, whereItWent } from "./statement.js";
 import { tileSource } from "./tiles.js";
+import { consistencyPath, consistent, inclusionPath, leafHash, rootFromInclusion } from "./tree.js";
 
 const MAX_PROOFS = 1_000;
+/** Checkpoints follow about a second after the record. */
+const WAIT_MS = 5_000;
+const LOOK_MS = 50;
 /** Indexes that are asked at the same time. */
 const SEGMENTS_AT_ONCE = 16;
 
@@ -30,7 +32,7 @@ export interface InclusionProof {
   readonly path: readonly string[];
   /** Signed checkpoint over `size` records. */
   readonly checkpoint: string;
-  /** Verifier key that signed it. Whoever checks the proof should know this key from elsewhere. */
+  /** Verifier key that signed it. The verifier of the proof should know this key from an independent source. */
   readonly public_key: string;
 }
 
@@ -48,25 +50,23 @@ export interface ProveOptions {
   readonly disk?: LedgerFs;
   /** Where pruned records are found. */
   readonly archive?: Archive | undefined;
+  /** How long to wait for a checkpoint over the newest records, which the writer of the ledger signs. */
+  readonly waitMs?: number;
 }
 
 /** Proofs for record number `which`, or for every record of the call with that id. */
 export async function prove(
   dir: string,
   which: number | string,
-  { disk = nodeFs, archive }: ProveOptions = {},
+  { disk = nodeFs, archive, waitMs = WAIT_MS }: ProveOptions = {},
 ): Promise<InclusionProof[]> {
-  const checkpoint = await lastCheckpoint(disk, dir);
+  let checkpoint = await lastCheckpoint(disk, dir);
   const statements = await readStatements(disk, dir);
   const first = (await listSegments(disk, dir))[0]?.first ?? 0;
   const pruned = statements.filter((statement) => statement.from < first);
   const proofs: InclusionProof[] = [];
   for await (const record of recordsOf(disk, dir, which, pruned, first, archive)) {
-    if (record.seq >= checkpoint.size) {
-      throw new LedgerReadError(
-        `record ${record.seq} is not under a checkpoint yet (the last one covers ${checkpoint.size} records); try again in a second`,
-      );
-    }
+    if (record.seq >= checkpoint.size) checkpoint = await checkpointOver(disk, dir, record.seq, waitMs);
     proofs.push(await proveRecord(disk, dir, record, checkpoint));
     if (proofs.length >= MAX_PROOFS) break;
   }
@@ -78,6 +78,18 @@ export async function prove(
     throw new LedgerReadError(`no record in ${dir} belongs to call "${which}"${hint}`);
   }
   return proofs;
+}
+
+async function checkpointOver(disk: LedgerFs, dir: string, seq: number, waitMs: number): Promise<LastCheckpoint> {
+  for (const deadline = performance.now() + waitMs; ; await sleep(LOOK_MS)) {
+    const checkpoint = await lastCheckpoint(disk, dir);
+    if (seq < checkpoint.size) return checkpoint;
+    if (performance.now() < deadline) continue;
+    throw new LedgerReadError(
+      `record ${seq} is not under a checkpoint (the last one covers ${checkpoint.size} records): ` +
+        "a running gateway signs one each second; where none is running, start it",
+    );
+  }
 }
 
 async function* recordsOf(

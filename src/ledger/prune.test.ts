@@ -11,20 +11,16 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { type Archive, archiveSegments } from "./archive.js";
-import { directoryArchive } from "./directory-archive.js";
-import { exportRecords } from "./export.js";
+import { type Archive, archiveSegments, directoryArchive, restoreSegments } from "./archive.js";
 import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { type Ledger, type LedgerOptions, openLedger } from "./ledger.js";
 import { prove, proveConsistency } from "./prove.js";
-import { read } from "./read.js";
-import { restoreSegments } from "./restore.js";
-import { keptFrom } from "./retention.js";
-import { readLast } from "./tail.js";
+import { keptFrom } from "./prune.js";
+import { exportRecords, read, readLast } from "./read.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const OPTIONS = { origin: ORIGIN, maxSegmentBytes: 20_000 };
 let dir: string;
 let archive: Archive;
@@ -37,8 +33,8 @@ const segments = (): string[] =>
 const firstKept = (): number => Number(segments()[0]?.slice(4, 20));
 const statements = (): string[] => readdirSync(join(dir, "pruned")).map((name) => join(dir, "pruned", name));
 const archived = (): string => {
-  const [folder = ""] = readdirSync(archiveDir);
-  return join(archiveDir, folder);
+  const [directory = ""] = readdirSync(archiveDir);
+  return join(archiveDir, directory);
 };
 
 async function withLedger<T>(work: (ledger: Ledger) => Promise<T>, more: Partial<LedgerOptions> = {}): Promise<T> {
@@ -116,7 +112,7 @@ describe("archiving", () => {
 });
 
 describe("pruning", () => {
-  it("leaves a ledger that verifies, proves what remains, exports, tails and starts", async () => {
+  it("leaves a ledger that verifies, proves what remains, exports, tails and starts [U9]", async () => {
     const { firstKey, early } = await pruned();
     const from = firstKept();
     expect(from).toBeGreaterThan(200);
@@ -148,7 +144,7 @@ describe("pruning", () => {
     ).toBe(true);
   });
 
-  it("says where a pruned record went, and proves and verifies it from the archive", async () => {
+  it("says where a pruned record went, and proves and verifies it from the archive [U9]", async () => {
     const { firstKey, early } = await pruned();
     for (const which of [5, "a-1"]) {
       await expect(prove(dir, which)).rejects.toThrow(`--archive ${archive.location}`);
@@ -168,7 +164,7 @@ describe("pruning", () => {
     await expect(exportRecords(dir, { from: 0 }).next()).rejects.toThrow("was pruned by operator");
   });
 
-  it("refuses when a copy is missing or differs, and removes nothing", async () => {
+  it("refuses when a copy is missing or differs, and removes nothing [U9]", async () => {
     await withLedger((ledger) => write(ledger, "a", 150));
     const all = segments();
     await expect(prune()).rejects.toThrow("portcullis audit archive --to");

@@ -1,14 +1,13 @@
 // Removes segments whose copies in an archive were read back and checked. The order makes every crash harmless: the
 // statement is a durable record, then a file, and only then are segments removed.
 
+import { type Archive, archiveDirectory, checkArchived, type CheckedCopy } from "./archive.js";
 import type { Receipt } from "./batch.js";
 import { callIndexPath } from "./call-index.js";
-import { type Archive, archiveDirectory, type CheckedCopy, checkArchived } from "./archive.js";
-import type { LedgerEntry } from "./entry.js";
-import type { LedgerFs } from "./files.js";
+import { type LedgerEntry, parseRecord } from "./entry.js";
+import { type LedgerFs, nodeFs } from "./files.js";
 import type { Signer } from "./note.js";
-import { edgeAt, rootAt } from "./proof.js";
-import { closedPath, listSegments, type Segment } from "./segments.js";
+import { closedPath, lastLine, listSegments, type Segment } from "./segments.js";
 import {
   PRUNE_ACTION,
   type PruneStatement,
@@ -19,6 +18,7 @@ import {
   writeStatement,
 } from "./statement.js";
 import { tileSource } from "./tiles.js";
+import { edgeAt, rootAt } from "./tree.js";
 
 /** A statement is a note, which has at most 64 KiB. */
 const MAX_SEGMENTS = 128;
@@ -160,4 +160,39 @@ async function removeBefore({ disk, dir, stop }: PruneContext, to: number): Prom
 
 function pathsOf(segment: Segment): string[] {
   return [callIndexPath(segment), segment.path, closedPath(segment)];
+}
+
+/** What a ledger directory keeps. Without either limit it keeps everything. */
+export interface Retention {
+  /** Closed segments whose last record is older than this are not kept. */
+  readonly keepMs?: number | undefined;
+  /** Bytes of all segments on disk; the oldest closed ones above it are not kept. */
+  readonly keepBytes?: number | undefined;
+}
+
+/** The first record that has to be kept: segments that end before it may be pruned. */
+export async function keptFrom(
+  dir: string,
+  { keepMs = Number.POSITIVE_INFINITY, keepBytes = Number.POSITIVE_INFINITY }: Retention,
+  { disk = nodeFs, now = Date.now() }: { disk?: LedgerFs; now?: number } = {},
+): Promise<number> {
+  const segments = await listSegments(disk, dir);
+  const sizes = await Promise.all(
+    segments.map(
+      async (segment) => ((await disk.stat(segment.path)) ?? (await disk.stat(closedPath(segment))))?.size ?? 0,
+    ),
+  );
+  let total = sizes.reduce((sum, size) => sum + size, 0);
+  let kept = segments[0]?.first ?? 0;
+  for (const [i, segment] of segments.entries()) {
+    const next = segments[i + 1];
+    if (next === undefined) break;
+    const line = await lastLine(disk, segment);
+    const record = line && parseRecord(line);
+    const isOld = record !== undefined && now - Date.parse(record.ts) > keepMs;
+    if (!isOld && total <= keepBytes) break;
+    total -= sizes[i] as number;
+    kept = next.first;
+  }
+  return kept;
 }

@@ -2,14 +2,13 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, it } from "vitest";
-import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { sampleLedger } from "./fixtures/sample.js";
+import { decision, ORIGIN, outcome, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { segmentNames } from "./fixtures/tamper.js";
 import { openLedger } from "./ledger.js";
-import { type ReadOptions, type ReadRecord, read, readIntents } from "./read.js";
+import { read, readIntents, type ReadOptions, type ReadRecord } from "./read.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const dir = scratch.fresh();
 
 beforeAll(async () => {
@@ -99,7 +98,7 @@ describe("reading", () => {
     const path = join(broken, segmentNames(broken)[0] as string);
     writeFileSync(path, readFileSync(path, "utf8").replace('"kind":"outcome"', '"kind"'));
     await expect(collect({}, broken)).rejects.toThrow(/seq-0000000000000000\.ndjson line 4 is not a record/);
-    await expect(collect({}, join(broken, "nowhere"))).rejects.toThrow(/there is no ledger folder at/);
+    await expect(collect({}, join(broken, "nowhere"))).rejects.toThrow(/there is no ledger directory at/);
   });
 });
 

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { type LastCheckpoint, lastCheckpoint } from "./checkpoints.js";
 import { type DecisionEntry, type LedgerRecord, parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
-import { type LedgerFs, nodeFs } from "./files.js";
-import { listSegments, openSegment, readLines, type Segment, segmentOf } from "./segments.js";
+import { type LedgerFs, nodeFs, type ReadableFile } from "./files.js";
+import { listSegments, MAX_LINE_BYTES, openSegment, readLines, type Segment, segmentOf } from "./segments.js";
+import { readStatements, whereItWent } from "./statement.js";
+import { tileSource } from "./tiles.js";
+import { consistencyPath, edgeAt } from "./tree.js";
 
 const POLL_MS = 200;
 
@@ -28,7 +32,7 @@ export interface ReadRecord {
   readonly lineNumber: number;
 }
 
-/** Records in order, a chunk in memory at a time. Throws where a line is not a record: `verify` says more. */
+/** Records in order, a chunk in memory at a time. Throws where a line is not a record: `verify` reports more. */
 export async function* read(dir: string, options: ReadOptions = {}): AsyncGenerator<ReadRecord> {
   const { from = 0, to = Number.POSITIVE_INFINITY, filter, follow = false, signal, disk = nodeFs } = options;
   let segment = await firstSegment(disk, dir, from);
@@ -51,7 +55,7 @@ export async function* read(dir: string, options: ReadOptions = {}): AsyncGenera
 }
 
 async function firstSegment(disk: LedgerFs, dir: string, from: number): Promise<Segment | undefined> {
-  if ((await disk.stat(dir))?.isDirectory !== true) throw new LedgerReadError(`there is no ledger folder at ${dir}`);
+  if ((await disk.stat(dir))?.isDirectory !== true) throw new LedgerReadError(`there is no ledger directory at ${dir}`);
   const segments = await listSegments(disk, dir);
   return segmentOf(segments, from) ?? segments[0];
 }
@@ -147,4 +151,142 @@ export async function* readIntents(
     const kept = { args, forwarded };
     yield { seq, ts, call, app, agent, actor, method, tool, binding, args_cid, effect, rules, policy, mode, ...kept };
   }
+}
+
+const CHUNK_BYTES = 64 * 1024;
+/** A filter that fits almost nothing must not lead through the whole log. */
+const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
+
+export interface TailOptions {
+  readonly filter?: (record: LedgerRecord) => boolean;
+  /** How far to look back; 64 MiB unless given. */
+  readonly maxBytes?: number;
+  readonly disk?: LedgerFs;
+}
+
+export interface Tail {
+  /** Oldest first. */
+  readonly records: readonly LedgerRecord[];
+  /** The record that comes after the last there is. */
+  readonly next: number;
+  /** False when the search ended at `maxBytes`, and older records might fit as well. */
+  readonly complete: boolean;
+}
+
+/** The last `count` records that fit. Half a line at the very end is not a record yet. */
+export async function readLast(dir: string, count: number, options: TailOptions = {}): Promise<Tail> {
+  const { filter, disk = nodeFs } = options;
+  if ((await disk.stat(dir))?.isDirectory !== true) throw new LedgerReadError(`there is no ledger directory at ${dir}`);
+  const found: LedgerRecord[] = [];
+  let next: number | undefined;
+  let left = options.maxBytes ?? DEFAULT_MAX_BYTES;
+  for (const segment of (await listSegments(disk, dir)).reverse()) {
+    const file = await openSegment(disk, segment);
+    try {
+      for await (const { bytes, offset } of linesBackwards(file, segment.name)) {
+        if (found.length >= count && next !== undefined) return { records: found.reverse(), next, complete: true };
+        if (left <= 0) return { records: found.reverse(), next: next ?? 0, complete: false };
+        left -= bytes.length + 1;
+        const record = parseRecord(bytes);
+        if (record === undefined) throw new LedgerReadError(`${segment.name} at byte ${offset} is not a record`);
+        next ??= record.seq + 1;
+        if (found.length < count && (filter === undefined || filter(record))) found.push(record);
+      }
+    } finally {
+      await file.close();
+    }
+  }
+  return { records: found.reverse(), next: next ?? 0, complete: true };
+}
+
+/** The whole lines of a file, the last one first. Memory is bounded by a chunk and the longest line. */
+async function* linesBackwards(file: ReadableFile, where: string): AsyncGenerator<{ bytes: Buffer; offset: number }> {
+  let start = await file.size();
+  /** What lies between `start` and the end of the line that is being put together. */
+  let rest = Buffer.alloc(0);
+  let isTorn = true;
+  while (start > 0) {
+    const length = Math.min(CHUNK_BYTES, start);
+    const chunk = Buffer.alloc(length);
+    const count = await file.read(chunk, start - length);
+    if (count < length) throw new LedgerReadError(`${where} became shorter while it was read; try again`);
+    start -= length;
+    let buffer = Buffer.concat([chunk, rest]);
+    for (let at = buffer.lastIndexOf(10); at >= 0; at = buffer.lastIndexOf(10)) {
+      if (!isTorn) yield { bytes: buffer.subarray(at + 1), offset: start + at + 1 };
+      isTorn = false;
+      buffer = buffer.subarray(0, at);
+    }
+    if (buffer.length > MAX_LINE_BYTES) {
+      throw new LedgerReadError(
+        `${where} at byte ${start} has a line longer than ${MAX_LINE_BYTES} bytes: no record is`,
+      );
+    }
+    rest = buffer;
+  }
+  if (!isTorn) yield { bytes: rest, offset: 0 };
+}
+
+// An export is one file: a header line, then records exactly as they stand in the log. The header holds what the
+// records alone do not hold, so that `verify` can check the file by itself: the right edge of the tree before the
+// first record, and the way from the tree after the last one to a signed checkpoint.
+
+export interface ExportHeader {
+  readonly portcullis_export: 1;
+  readonly origin: string;
+  readonly from: number;
+  readonly to: number;
+  /** Base64 hashes of the right edge of the tree of the first `from` records. */
+  readonly edge: readonly string[];
+  /** Base64 RFC 6962 consistency proof from `to` records to those of the checkpoint. */
+  readonly consistency: readonly string[];
+  readonly checkpoint: string;
+  readonly public_keys: readonly string[];
+}
+
+export interface LedgerExportOptions {
+  /** The first record that the directory still holds unless given. */
+  readonly from?: number;
+  /** First record left out. By default, and at most, the size of the last checkpoint: what follows is not signed. */
+  readonly to?: number;
+  readonly disk?: LedgerFs;
+}
+
+/** The lines of an export, each with its newline. */
+export async function* exportRecords(dir: string, options: LedgerExportOptions = {}): AsyncGenerator<string> {
+  const { disk = nodeFs } = options;
+  const from = options.from ?? (await listSegments(disk, dir))[0]?.first ?? 0;
+  const checkpoint = await lastCheckpoint(disk, dir);
+  const to = Math.min(options.to ?? checkpoint.size, checkpoint.size);
+  const where = whereItWent(await readStatements(disk, dir), from);
+  if (where !== undefined && (await listSegments(disk, dir))[0]?.first !== 0) {
+    throw new LedgerReadError(`record ${from} is not in ${dir} any more: ${where}`);
+  }
+  if (!(from >= 0 && from < to)) {
+    throw new LedgerReadError(`there are no signed records from ${from} to ${to - 1} in ${dir}`);
+  }
+  yield `${JSON.stringify(await exportHeader(disk, dir, checkpoint, from, to))}\n`;
+  for await (const { line } of read(dir, { from, to, disk })) yield `${line}\n`;
+}
+
+/** What an export of the records from `from` to `to` - 1 begins with. */
+export async function exportHeader(
+  disk: LedgerFs,
+  dir: string,
+  { origin, size, note, keys }: LastCheckpoint,
+  from: number,
+  to: number,
+): Promise<ExportHeader> {
+  const source = tileSource(disk, dir);
+  const encode = (hashes: Buffer[]): string[] => hashes.map((hash) => hash.toString("base64"));
+  return {
+    portcullis_export: 1,
+    origin,
+    from,
+    to,
+    edge: encode(await edgeAt(source, from)),
+    consistency: encode(await consistencyPath(source, to, size)),
+    checkpoint: note,
+    public_keys: keys.map((key) => key.vkey),
+  };
 }

@@ -1,13 +1,15 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { nodeFs } from "./files.js";
 import { decision, ORIGIN } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { type LedgerOptions, openLedger } from "./ledger.js";
 import { prove } from "./prove.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const SMALL = { origin: ORIGIN, maxSegmentBytes: 20_000, fullCheckBytes: 0 } as const;
 
 async function write(options: LedgerOptions, records: number): Promise<void> {
@@ -37,6 +39,21 @@ async function eventually(condition: () => Promise<boolean>): Promise<void> {
 const tiles = (dir: string): Map<string, string> =>
   new Map(readdirSync(join(dir, "tiles")).map((name) => [name, readFileSync(join(dir, "tiles", name), "hex")]));
 
+it("writes nothing after it was closed, also when it began another segment just before", async () => {
+  const dir = scratch.fresh();
+  let late = 0;
+  const rename: typeof nodeFs.rename = async (from, to) => {
+    if (to.endsWith("resume.json")) await sleep(100);
+    await nodeFs.rename(from, to);
+    if (isClosed) late++;
+  };
+  let isClosed = false;
+  await write({ dir, ...SMALL, disk: { ...nodeFs, rename } }, 200);
+  isClosed = true;
+  await sleep(500);
+  expect(late).toBe(0);
+});
+
 describe("tiles that are missing or wrong", () => {
   it("are computed whole by a start that reads more records than it holds in memory", async () => {
     const dir = await withRecords(1_000);
@@ -49,7 +66,7 @@ describe("tiles that are missing or wrong", () => {
     expect(await prove(dir, 3)).toHaveLength(1);
   });
 
-  it("are rebuilt in the background while records are taken, and proofs hold afterwards", async () => {
+  it("are rebuilt in the background while records are taken, and proofs hold afterwards [U9]", async () => {
     const dir = await withRecords(3_000);
     const sound = tiles(dir).get("0") as string;
     writeFileSync(join(dir, "tiles", "0"), Buffer.alloc(sound.length / 2));
@@ -84,7 +101,7 @@ describe("tiles that are missing or wrong", () => {
     expect(problems).toMatchObject([{ kind: "tiles", message: expect.stringContaining("restart the gateway") }]);
   });
 
-  it("stop the ledger when the older records turn out to be other than those that were signed", async () => {
+  it("stop the ledger when the older records turn out to be other than those that were signed [U9]", async () => {
     const dir = await withRecords(1_000);
     const first = join(dir, "seq-0000000000000000.ndjson");
     const text = readFileSync(first, "utf8");

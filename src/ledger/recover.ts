@@ -1,17 +1,23 @@
 import { join } from "node:path";
-import { type Commitment, storedCommitments } from "./commitments.js";
+import { type Commitment, storedCommitments } from "./checkpoints.js";
 import { parseHead } from "./entry.js";
 import { LedgerRefused } from "./errors.js";
 import { type LedgerFs, readSmall, syncFile } from "./files.js";
-import { leafHash, NO_PREV } from "./hash.js";
 import { type Checkpoint, openCheckpoint, type Verifier } from "./note.js";
-import { edgeAt, type HashSource, rootAt } from "./proof.js";
-import { checkConsistency, clearRebuild, markRebuild, type TileRebuild } from "./rebuild.js";
 import { missingSegment, RESTORE, Scan, type ScanOptions, type ScanStart, type Signed, type Torn } from "./scan.js";
 import { isCompressed, lastLine, listSegments, type Segment, segmentAt, segmentBytes } from "./segments.js";
 import { edgeOf as edgeOfStatement, type StoredStatement, trustedStatements } from "./statement.js";
-import { cutTiles, TileWriter, tileSource, tilesReach } from "./tiles.js";
-import { Tree } from "./tree.js";
+import {
+  checkConsistency,
+  clearRebuild,
+  cutTiles,
+  markRebuild,
+  type TileRebuild,
+  tileSource,
+  tilesReach,
+  TileWriter,
+} from "./tiles.js";
+import { edgeAt, type HashSource, leafHash, NO_PREV, rootAt, Tree } from "./tree.js";
 
 // What a start finds out about the log: where it ends, whether it still holds everything that was signed, and which
 // calls have no outcome. A small log is read whole; a large one from its last resume point, for which the signed
@@ -49,7 +55,7 @@ export interface RecoverOptions extends ScanOptions {
   readonly fullCheckBytes: number;
   /** Tile hashes are held in memory until the log has proved sound, at most this many. */
   readonly maxHeldLeaves: number;
-  /** Checkpoints kept elsewhere. */
+  /** External checkpoints. */
   readonly outside: readonly Commitment[];
 }
 
@@ -126,7 +132,7 @@ async function openCommitments(
   if (foreign !== undefined) {
     throw new LedgerRefused(
       `checkpoint ${foreign.from} is of ledger "${foreign.origin}", this one was opened as "${origin}"`,
-      "open it under its own origin, or use another folder",
+      "open it under its own origin, or use another directory",
     );
   }
   const pruned = statements.map(({ to, root, path }) => ({ origin, size: to, root, from: path }));

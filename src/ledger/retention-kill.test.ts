@@ -1,16 +1,16 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
-import { directoryArchive } from "./directory-archive.js";
+import { directoryArchive } from "./archive.js";
 import { compileLedger } from "./fixtures/compile.js";
-import { scratchFolder } from "./fixtures/folder.js";
+import { randomFrom } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { archivedCalls, inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
-import { randomFrom } from "./fixtures/random.js";
 
 const ROUNDS = 6;
 /** A slow machine may need more until it was killed after a prune. */
-const MAX_ROUNDS = 15;
-const scratch = scratchFolder();
+const MAX_ROUNDS = 30;
+const scratch = scratchDirectory();
 let modules = "";
 
 beforeAll(() => {
@@ -24,7 +24,9 @@ it(`loses no record and never prevents a start when it is killed while it archiv
   const prunes = (): number => (existsSync(join(dir, "pruned")) ? readdirSync(join(dir, "pruned")).length : 0);
   const acknowledged = new Map<number, string>();
   for (let round = 0; round < MAX_ROUNDS && (round < ROUNDS || prunes() < 2); round++) {
-    const more = await writeAndKill(modules, dir, round, random, ["retention-writer", archive.location], 1_000);
+    // A busy machine needs longer until the first prune.
+    const lifeMs = 1_000 * 2 ** Math.floor(round / ROUNDS);
+    const more = await writeAndKill(modules, dir, round, random, ["retention-writer", archive.location], lifeMs);
     for (const [seq, call] of more) acknowledged.set(seq, call);
     const wrong = await inspectAfterKill(dir, acknowledged, archive);
     expect(wrong, `kill ${round}`).toBeUndefined();

@@ -3,12 +3,11 @@ import { BATCH_BYTES } from "./batch.js";
 import { closesCall, type LedgerRecord, opensCall, parseRecord } from "./entry.js";
 import { LedgerRefused } from "./errors.js";
 import type { LedgerFs } from "./files.js";
-import { leafHash } from "./hash.js";
 import type { Checkpoint } from "./note.js";
-import { type SegmentLine, openSegment, readLines, type Segment } from "./segments.js";
-import type { Tree } from "./tree.js";
+import { openSegment, readLines, type Segment, type SegmentLine } from "./segments.js";
+import { leafHash, type Tree } from "./tree.js";
 
-export const RESTORE = "restore the folder from a copy; `portcullis audit verify` names what is wrong";
+export const RESTORE = "restore the directory from a copy; `portcullis audit verify` names what is wrong";
 
 export interface ScanOptions {
   readonly disk: LedgerFs;
@@ -97,7 +96,7 @@ export class Scan {
     if (seq === 0 && record.kind === "start" && record.origin !== this.#options.origin) {
       throw new LedgerRefused(
         `ledger ${this.#options.dir} is "${record.origin}", it was opened as "${this.#options.origin}"`,
-        "open it under its own origin, or use another folder",
+        "open it under its own origin, or use another directory",
       );
     }
     this.prev = leafHash(line.bytes);

@@ -98,39 +98,54 @@ export interface LineBatch {
   readonly tornOffset: number;
 }
 
-/** Reads a file line by line, a chunk at a time, from `offset` on. Memory is bounded by the longest line. */
-export async function* readLines(
-  file: ReadableFile,
-  where: string,
-  start: { offset: number; number: number } = { offset: 0, number: 1 },
-): AsyncGenerator<LineBatch> {
+/** Whole lines of a file, and at its end what follows the last newline. The bytes are valid until the next part. */
+export interface FilePart {
+  readonly lines: Buffer;
+  readonly offset: number;
+  readonly torn: Buffer | undefined;
+}
+
+/** Reads a file a chunk at a time, from `offset` on. Memory is bounded by the longest line. */
+export async function* readParts(file: ReadableFile, where: string, offset = 0): AsyncGenerator<FilePart> {
   let buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   let filled = 0;
-  let base = start.offset;
-  let number = start.number;
-  for (;;) {
+  for (let base = offset; ; ) {
     if (filled === buffer.length) {
       if (buffer.length >= MAX_LINE_BYTES) {
-        throw new LedgerReadError(`${where} line ${number} is longer than ${MAX_LINE_BYTES} bytes: no record is`);
+        throw new LedgerReadError(
+          `${where} at byte ${base} has a line of more than ${MAX_LINE_BYTES} bytes: no record is`,
+        );
       }
       buffer = Buffer.concat([buffer, Buffer.allocUnsafe(buffer.length)]);
     }
     const count = await file.read(buffer.subarray(filled), base + filled);
     filled += count;
+    const end = buffer.subarray(0, filled).lastIndexOf(10) + 1;
+    const atEnd = count === 0;
+    const torn = atEnd && end < filled ? buffer.subarray(end, filled) : undefined;
+    if (end > 0 || atEnd) yield { lines: buffer.subarray(0, end), offset: base, torn };
+    if (atEnd) return;
+    buffer.copyWithin(0, end, filled);
+    filled -= end;
+    base += end;
+  }
+}
+
+/** Reads a file line by line. */
+export async function* readLines(
+  file: ReadableFile,
+  where: string,
+  start: { offset: number; number: number } = { offset: 0, number: 1 },
+): AsyncGenerator<LineBatch> {
+  let { number } = start;
+  for await (const { lines: bytes, offset, torn } of readParts(file, where, start.offset)) {
     const lines: SegmentLine[] = [];
-    let at = 0;
-    for (let end = buffer.indexOf(10, at); end >= 0 && end < filled; end = buffer.indexOf(10, at)) {
-      lines.push({ bytes: buffer.subarray(at, end), offset: base + at, number });
-      number++;
+    for (let at = 0; at < bytes.length; ) {
+      const end = bytes.indexOf(10, at);
+      lines.push({ bytes: bytes.subarray(at, end), offset: offset + at, number: number++ });
       at = end + 1;
     }
-    const atEnd = count === 0;
-    const torn = atEnd && at < filled ? buffer.subarray(at, filled) : undefined;
-    if (lines.length > 0 || atEnd) yield { lines, torn, tornOffset: base + at };
-    if (atEnd) return;
-    buffer.copyWithin(0, at, filled);
-    filled -= at;
-    base += at;
+    yield { lines, torn, tornOffset: offset + bytes.length };
   }
 }
 

@@ -1,27 +1,27 @@
 import { basename, join } from "node:path";
 import { type Archive, archivedSegments } from "./archive.js";
-import { type Commitment, storedCommitments } from "./commitments.js";
+import { type Commitment, storedCommitments } from "./checkpoints.js";
 import { parseHead } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
-import type { ExportHeader } from "./export.js";
 import type { LedgerFs, ReadableFile } from "./files.js";
-import { HASH_BYTES, NO_PREV } from "./hash.js";
-import { readVerifiers } from "./keys.js";
-import { type SegmentLine, listSegments, openSegment, readLines } from "./segments.js";
+import { readVerifiers } from "./note.js";
+import type { ExportHeader } from "./read.js";
+import { listSegments, openSegment, readLines, type SegmentLine } from "./segments.js";
 import { edgeOf, readStatements, type StoredStatement } from "./statement.js";
+import { HASH_BYTES, NO_PREV } from "./tree.js";
 
-// What `verify` reads: a ledger folder, an export, or a bare file of records.
+// What `verify` reads: a ledger directory, an export, or a bare file of records.
 
 export interface VerifySource {
   /** Number of the first record. */
   readonly from: number;
-  /** Right edge of the tree before it; undefined when nobody says, and then there is no root. */
+  /** Right edge of the tree before it; when undefined there is no root. */
   readonly edge: readonly Buffer[] | undefined;
   readonly header: ExportHeader | undefined;
   readonly commitments: readonly Commitment[];
   /** Verifier keys found beside the records. */
   readonly keys: readonly string[];
-  /** Folder with `tiles/`. */
+  /** Directory with `tiles/`. */
   readonly dir: string | undefined;
   /** Statements under which records were pruned. */
   readonly pruned: readonly StoredStatement[];
@@ -47,7 +47,7 @@ export async function openSource(disk: LedgerFs, path: string, archive?: Archive
 }
 
 async function folderSource(disk: LedgerFs, dir: string, archive: Archive | undefined): Promise<VerifySource> {
-  // Checkpoints first: what they cover is already there, even while another process goes on writing.
+  // Checkpoints first: what they cover is already there, even while another process is still writing.
   const commitments = await storedCommitments(disk, dir);
   const keys = await readVerifiers(disk, dir);
   const segments = await listSegments(disk, dir);
@@ -63,7 +63,7 @@ async function folderSource(disk: LedgerFs, dir: string, archive: Archive | unde
   const isPruned = last !== undefined && first > 0 && first <= last.to;
   const isFromArchive = isPruned && archive !== undefined;
   const start = isPruned && !isFromArchive ? last : undefined;
-  if (segments.length === 0 && commitments.length === 0) throw new LedgerReadError(`${dir} is not a ledger folder`);
+  if (segments.length === 0 && commitments.length === 0) throw new LedgerReadError(`${dir} is not a ledger directory`);
   return {
     from: start?.to ?? 0,
     edge: start === undefined ? [] : edgeOf(start),
@@ -147,7 +147,7 @@ function parseHeader(line: Buffer, path: string): ExportHeader | undefined {
       [header.edge, header.consistency, header.public_keys].every(Array.isArray);
     if (isSound) return header;
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new LedgerReadError(`the first line of ${path} is a damaged export header`);
 }

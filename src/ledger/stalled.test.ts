@@ -2,13 +2,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { LedgerRecord } from "./entry.js";
 import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { FaultyDisk, type Operation } from "./fixtures/faulty-disk.js";
-import { scratchFolder } from "./fixtures/folder.js";
 import { type Ledger, openLedger } from "./ledger.js";
 import { read } from "./read.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const DEADLINE_MS = 200;
 
 async function until(isSo: () => boolean): Promise<void> {
@@ -59,7 +59,7 @@ describe("a ledger on a disk that does not answer", () => {
     },
   );
 
-  it("refuses records after the deadline when opening the next file hangs, and recovers", async () => {
+  it("refuses records after the deadline when opening the next file hangs, and recovers [G5]", async () => {
     const dir = scratch.fresh();
     const disk = new FaultyDisk();
     const options = { dir, origin: ORIGIN, disk, retryMs: 5, writeDeadlineMs: DEADLINE_MS, maxSegmentBytes: 1 };
@@ -75,7 +75,7 @@ describe("a ledger on a disk that does not answer", () => {
     expect((await verify(dir)).problems).toEqual([]);
   });
 
-  it("closes in bounded time and keeps the lock until the write returns", async () => {
+  it("closes in bounded time and keeps the lock until the write returns [G5]", async () => {
     const { dir, disk, ledger } = await openStalling();
     disk.fault = (done, name) => (done === "write" && name.startsWith("seq-") ? "hang" : undefined);
     await expect(ledger.append(decision("stalled"))).rejects.toMatchObject({ reason: "stalled" });

@@ -1,4 +1,4 @@
-// A prune statement says which records were removed from the ledger directory, what they hashed to, where their copies
+// A prune statement states which records were removed from the ledger directory, what they hashed to, where their copies
 // are, by whom and when. It is a signed note in `pruned/`, and a record of the ledger holds the same note. Statements
 // follow one another without a gap from record 0 on; each names the hash of the one before it.
 
@@ -77,14 +77,14 @@ export async function writeStatement(disk: LedgerFs, dir: string, to: number, no
 
 /** The statements of a ledger in order. Throws when one is malformed or they do not follow one another. */
 export async function readStatements(disk: LedgerFs, dir: string): Promise<StoredStatement[]> {
-  const folder = join(dir, "pruned");
-  if ((await disk.stat(folder)) === undefined) return [];
-  const names = (await disk.list(folder)).filter((name) => NAME.test(name)).sort();
+  const directory = join(dir, "pruned");
+  if ((await disk.stat(directory)) === undefined) return [];
+  const names = (await disk.list(directory)).filter((name) => NAME.test(name)).sort();
   if (names.length > MAX_STATEMENTS)
-    throw new LedgerReadError(`${folder} holds more than ${MAX_STATEMENTS} statements`);
+    throw new LedgerReadError(`${directory} holds more than ${MAX_STATEMENTS} statements`);
   const found: StoredStatement[] = [];
   for (const name of names) {
-    const path = join(folder, name);
+    const path = join(directory, name);
     const note = (await readSmall(disk, path)) ?? "";
     const statement = { ...parseStatement(note, path), note, path };
     const last = found.at(-1);
@@ -128,7 +128,7 @@ function parseStatement(note: string, path: string): PruneStatement {
       if (tree.root() === root) return statement;
     }
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new LedgerReadError(`${path} is not a prune statement, or it is damaged`);
 }

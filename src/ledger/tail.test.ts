@@ -1,16 +1,14 @@
 import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { decision, ORIGIN } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { sampleLedger } from "./fixtures/sample.js";
-import { segmentNames } from "./fixtures/tamper.js";
 import { type LedgerFile, type LedgerFs, nodeFs } from "./files.js";
+import { decision, ORIGIN, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
+import { segmentNames } from "./fixtures/tamper.js";
 import { openLedger } from "./ledger.js";
-import { read } from "./read.js";
-import { readLast } from "./tail.js";
+import { read, readLast } from "./read.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const dir = scratch.fresh();
 
 beforeAll(async () => {
@@ -98,6 +96,6 @@ describe("the last records", () => {
     const path = join(broken, segmentNames(broken).at(-1) as string);
     writeFileSync(path, readFileSync(path, "utf8").replaceAll('"kind":"outcome"', '"kind"'));
     await expect(readLast(broken, 2)).rejects.toThrow(/seq-0000000000000000\.ndjson at byte \d+ is not a record/);
-    await expect(readLast(join(broken, "nowhere"), 2)).rejects.toThrow(/there is no ledger folder at/);
+    await expect(readLast(join(broken, "nowhere"), 2)).rejects.toThrow(/there is no ledger directory at/);
   });
 });

@@ -1,15 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { HASH_BYTES, leafHash } from "./hash.js";
 import {
   consistencyPath,
   consistent,
   edgeAt,
+  HASH_BYTES,
   type HashSource,
   inclusionPath,
+  leafHash,
   rootAt,
   rootFromInclusion,
-} from "./proof.js";
-import { Tree } from "./tree.js";
+  Tree,
+} from "./tree.js";
 
 // The reference leaves and roots that certificate transparency implementations share.
 const LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"];

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { bitFlipper } from "./fixtures/bit-flip.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { randomFrom } from "./fixtures/random.js";
-import { sampleLedger } from "./fixtures/sample.js";
+import { randomFrom, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
+import { bitFlipper } from "./fixtures/tamper.js";
 
 const FLIPS = Number(process.env.FLIPS ?? 50_000);
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 
 describe("flipped bits in great number", () => {
   it(`are all found and the record named (${FLIPS} flips)`, async () => {

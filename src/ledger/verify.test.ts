@@ -1,17 +1,14 @@
 import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { decision, ORIGIN } from "./fixtures/entries.js";
-import { scratchFolder } from "./fixtures/folder.js";
-import { randomFrom } from "./fixtures/random.js";
-import { sampleLedger } from "./fixtures/sample.js";
-import { bitFlipper } from "./fixtures/bit-flip.js";
-import { readLog, rebuildTiles, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
-import { exportRecords } from "./export.js";
+import { decision, ORIGIN, randomFrom, sampleLedger } from "./fixtures/entries.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
+import { bitFlipper, readLog, rebuildTiles, rechain, segmentNames, writeLog } from "./fixtures/tamper.js";
 import { openLedger } from "./ledger.js";
+import { exportRecords } from "./read.js";
 import { verify } from "./verify.js";
 
-const scratch = scratchFolder();
+const scratch = scratchDirectory();
 const original = scratch.fresh();
 let publicKey = "";
 let checkpoint = "";
@@ -80,7 +77,7 @@ describe("a sound ledger", () => {
 });
 
 describe("a changed ledger", () => {
-  it("is found out and the record named, whichever byte of it has a flipped bit", async () => {
+  it("is found out and the record named, whichever byte of it has a flipped bit [U9]", async () => {
     const random = randomFrom(7);
     const flip = bitFlipper(copy(), publicKey, checkpoint);
     for (let at = 0; at < flip.length; at += 1 + Math.floor(random() * 80)) {
@@ -176,7 +173,7 @@ describe("a changed ledger", () => {
     expect(result.problems[0]?.message).toMatch(/^outside checkpoint 1 does not match/);
   });
 
-  it("is found out by an outside checkpoint when the whole folder was put back to an earlier state", async () => {
+  it("is found out by an outside checkpoint when the whole directory was put back to an earlier state", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 3);
     cpSync(dir, `${dir}-old`, { recursive: true });
@@ -199,10 +196,10 @@ describe("a changed ledger", () => {
     );
   });
 
-  it("is found out when the checkpoint is gone, changed, or signed by nobody we know", async () => {
+  it("detects a checkpoint that is missing, changed, or signed by an unknown key", async () => {
     const gone = copy();
     rmSync(join(gone, "checkpoint"));
-    expect((await verify(gone)).problems[0]?.message).toMatch(/the folder holds no checkpoint/);
+    expect((await verify(gone)).problems[0]?.message).toMatch(/the directory holds no checkpoint/);
     const changed = copy();
     writeFileSync(join(changed, "checkpoint"), checkpoint.replace("\n18\n", "\n17\n"));
     expect((await verify(changed)).problems[0]?.message).toMatch(/cannot be trusted: the signature by .* is false/);
@@ -235,7 +232,7 @@ describe("a changed ledger", () => {
 });
 
 describe("key rotation", () => {
-  it("is itself a record, and a checkpoint by the new key verifies for whoever knows only the old one", async () => {
+  it("records a key rotation, and verifies a checkpoint by the new key with only the old key known", async () => {
     const dir = scratch.fresh();
     let second = "";
     const first = await sampleLedger(dir, 2, {}, async (ledger) => {
@@ -256,7 +253,7 @@ describe("key rotation", () => {
     expect(kinds.map((record) => record.old === null)).toEqual([true, false, false]);
   });
 
-  it("that is forged does not pass for whoever knows the real key", async () => {
+  it("rejects a forged key rotation when the real key is known", async () => {
     const dir = copy();
     const stranger = scratch.fresh();
     await sampleLedger(stranger, 1);
@@ -354,7 +351,7 @@ describe("an export", () => {
     writeFileSync(path, "hello\n");
     await expect(verify(path)).rejects.toThrow(/neither an export nor a file of ledger records/);
     await expect(verify(join(path, "nowhere"))).rejects.toThrow();
-    await expect(verify(scratch.path)).rejects.toThrow(/is not a ledger folder/);
+    await expect(verify(scratch.path)).rejects.toThrow(/is not a ledger directory/);
     const stream = exportRecords(original, { from: 18 });
     await expect(stream.next()).rejects.toThrow(/there are no signed records from 18/);
   });

@@ -1,26 +1,33 @@
 import { basename } from "node:path";
 import type { Archive } from "./archive.js";
 import { HashChain, type LedgerProblem, type SeenRecords } from "./chain.js";
-import type { Commitment } from "./commitments.js";
+import type { Commitment } from "./checkpoints.js";
 import { parseHead, parseRecord } from "./entry.js";
 import { LedgerReadError } from "./errors.js";
 import { type LedgerFs, nodeFs } from "./files.js";
-import { HASH_BYTES, leafHash } from "./hash.js";
 import { type Checkpoint, openCheckpoint, parseCheckpoint, parseVkey, type Verifier } from "./note.js";
-import { consistencyPath, consistent, inclusionPath, rootAt, rootFromInclusion } from "./proof.js";
 import { openSource, type SourceBatch, tileLeaves, type VerifySource } from "./source.js";
 import { checkStatement, PRUNE_ACTION, statementHash } from "./statement.js";
 import { rebuildMarker, tileSource } from "./tiles.js";
-import { Tree } from "./tree.js";
+import {
+  consistencyPath,
+  consistent,
+  HASH_BYTES,
+  inclusionPath,
+  leafHash,
+  rootAt,
+  rootFromInclusion,
+  Tree,
+} from "./tree.js";
 
 const MAX_PROBLEMS = 50;
 const MAX_KEY_RECORDS = 10_000;
 const MAX_PRUNE_NOTES = 10;
 
 export interface VerifyOptions {
-  /** Signed checkpoints kept elsewhere. What they cover cannot have been changed without notice. */
+  /** External signed checkpoints. A change of what they cover is detected. */
   readonly checkpoints?: readonly string[];
-  /** Verifier keys known from elsewhere. Without them the keys beside the log are believed. */
+  /** Verifier keys from an independent source. Without them the keys beside the log are trusted. */
   readonly publicKeys?: readonly string[];
   /** Where pruned records are read from, to check them too. */
   readonly archive?: Archive | undefined;
@@ -49,7 +56,7 @@ export interface Verification {
   readonly checkpoints: readonly CheckedCheckpoint[];
   /** Whether the keys came from the caller instead of from beside the log. */
   readonly pinned: boolean;
-  /** At most 50; `problemCount` says how many there were. */
+  /** At most 50; `problemCount` is the number of all. */
   readonly problems: readonly LedgerProblem[];
   readonly problemCount: number;
   /** Records below this number were pruned under signed statements; 0 when none were, or all were read from the archive. */
@@ -58,14 +65,14 @@ export interface Verification {
   readonly notes: readonly string[];
 }
 
-/** Checks a ledger folder or an exported file, reading it once with bounded memory. */
+/** Checks a ledger directory or an exported file, reading it once with bounded memory. */
 export async function verify(path: string, options: VerifyOptions = {}): Promise<Verification> {
   const { disk = nodeFs } = options;
   const source = await openSource(disk, path, options.archive);
   const outside = (options.checkpoints ?? []).map((note, i) => ({ from: `outside checkpoint ${i + 1}`, note }));
   const review = new Review(source, [...source.commitments, ...outside], disk);
   await review.readAll();
-  await review.judge(options.publicKeys);
+  await review.checkSignatures(options.publicKeys);
   return review.result(path);
 }
 
@@ -235,7 +242,7 @@ class Review {
     if (this.#roots.has(this.#to)) this.#roots.set(this.#to, this.#tree.root());
   }
 
-  /** What was recorded after the backup is not here, whatever checkpoints kept elsewhere cover. */
+  /** What was recorded after the backup is missing, whatever external checkpoints cover. */
   #noteRestore(line: Buffer): void {
     const record = parseRecord(line);
     if (record?.kind !== "admin" || record.action !== "ledger.restored") return;
@@ -253,7 +260,7 @@ class Review {
   }
 
   /** Decides which keys to believe, and holds the log against every checkpoint. */
-  async judge(publicKeys: readonly string[] | undefined): Promise<void> {
+  async checkSignatures(publicKeys: readonly string[] | undefined): Promise<void> {
     this.#pinned = publicKeys !== undefined;
     const trusted = (publicKeys ?? this.#source.keys).map(parseVkey);
     this.#followRotations(trusted);
@@ -261,7 +268,7 @@ class Review {
     for (const commitment of this.#commitments) await this.#check(commitment, trusted);
     this.#checkStatements(trusted);
     if (this.#commitments.length === 0) {
-      if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the folder holds no checkpoint");
+      if (this.#source.dir !== undefined) this.#trouble("checkpoint", "the directory holds no checkpoint");
       else this.#notes.push("no checkpoint was given: only the chain could be checked");
     }
     if (this.#problemCount === 0) await this.#checkTiles();
@@ -340,7 +347,7 @@ class Review {
     const end = this.#source.header?.to;
     if (end === undefined || end === this.#to) return;
     if (this.#to < end) this.#tellTruncated("the export header", end);
-    else this.#trouble("misplaced", `records from ${end} on do not belong to the export, as its header says`, end);
+    else this.#trouble("misplaced", `records from ${end} on do not belong to the export, as its header states`, end);
   }
 
   #tellTruncated(from: string, size: number): void {

@@ -6,7 +6,8 @@ import { createRequire } from "node:module";
 
 type Call = (...args: unknown[]) => number;
 export interface Koffi {
-  load(path: null): { func(name: string, result: string, args: string[]): Call };
+  /** Null for what the process has loaded already. */
+  load(path: string | null): { func(name: string, result: string, args: string[]): Call };
   errno(): number;
   address(value: Buffer): bigint;
 }

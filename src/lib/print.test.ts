@@ -22,6 +22,16 @@ it.each([40, 80, 120])("fits every row of a table into a terminal of %d columns"
   expect(lines[1]).toContain("…");
 });
 
+it("keeps the first column whole while the others can be cut, because the next command needs it", () => {
+  const id = "ch_TsDVItR7YUxahT6x";
+  const row = [id, "pending", "local/root", "notes.delete", '{"title":"demo/x"}', "Deleting a note needs an approval."];
+  for (const width of [60, 80]) {
+    const [, line = ""] = table(["id", "state", "who", "tool", "arguments", "why"], [row], width).split("\n");
+    expect(line.startsWith(`${id}  `), line).toBe(true);
+    expect(displayWidth(line)).toBeLessThanOrEqual(width);
+  }
+});
+
 it("aligns the columns of rows with wide characters", () => {
   const [, plain = "", wide = ""] = table(
     ["a", "b"],

@@ -1,4 +1,4 @@
-// Data on stdout, everything else on stderr. Colour only where a person reads it and has not asked for none.
+// Data on stdout, everything else on stderr. Colour only on a terminal, and not with NO_COLOR.
 
 import pc from "picocolors";
 import { visible } from "./visible.js";
@@ -9,7 +9,7 @@ export interface Out {
   data(value: unknown, text: () => string): void;
   /** One line of a stream of data. */
   line(value: unknown, text: () => string): void;
-  /** For the person at the terminal. */
+  /** For the operator at the terminal. */
   note(text: string): void;
 }
 
@@ -37,7 +37,7 @@ const MIN_COLUMN = 6;
 
 /**
  * A table of texts that came from outside: nothing in them can move the cursor or fake a row. On a terminal the widest
- * columns are cut until each row is one line; piped output is whole.
+ * columns are cut until each row is one line, the first one last; piped output is whole.
  */
 export function table(
   head: readonly string[],
@@ -57,13 +57,32 @@ export function table(
   return [line(head, paint.bold), ...clean.map((row) => line(row, (text) => text))].join("\n");
 }
 
-/** Takes from the widest column first, and leaves each something to read. */
+/** A table with one row for each item, or the text `none` where there is no item. */
+export function tableOf<T>(
+  items: readonly T[],
+  none: string,
+  columns: Readonly<Record<string, (item: T) => string>>,
+): string {
+  if (items.length === 0) return none;
+  const cells = Object.values(columns);
+  return table(
+    Object.keys(columns),
+    items.map((item) => cells.map((cell) => cell(item))),
+  );
+}
+
+/**
+ * Takes from the widest column first, and leaves each something to read. The first column is cut last: it has the name or
+ * the id that the next command needs.
+ */
 function shrink(widths: number[], width: number): void {
   let excess = widths.reduce((sum, each) => sum + each, 0) + GAP.length * (widths.length - 1) - width;
   while (excess > 0) {
-    const widest = Math.max(...widths);
-    if (widest <= MIN_COLUMN) return;
-    widths[widths.lastIndexOf(widest)] = widest - 1;
+    const [first = 0, ...others] = widths;
+    const widest = Math.max(...others);
+    if (widest > MIN_COLUMN) widths[widths.lastIndexOf(widest)] = widest - 1;
+    else if (first > MIN_COLUMN) widths[0] = first - 1;
+    else return;
     excess--;
   }
 }
@@ -115,7 +134,7 @@ export function fitted(cells: readonly Cell[], width: number = terminalWidth()):
   return parts.join(" ");
 }
 
-/** Only a terminal has one: what is piped is not cut, whatever COLUMNS says. */
+/** Only a terminal has one: what is piped is not cut, whatever COLUMNS holds. */
 function terminalWidth(): number {
   return process.stdout.isTTY === true ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
 }

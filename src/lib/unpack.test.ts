@@ -18,12 +18,12 @@ const open = (archive: Buffer): Promise<void> => {
   writeFileSync(join(dir, "a.tar.gz"), archive);
   return unpack(join(dir, "a.tar.gz"), join(dir, "out"), "top", limits);
 };
-/** What lies in the folder besides the archive and what was unpacked: must stay nothing. */
+/** What lies in the directory besides the archive and what was unpacked: must stay nothing. */
 const outside = (): string[] => readdirSync(dir).filter((name) => name !== "a.tar.gz" && name !== "out");
 
 describe("an archive", () => {
-  it("is unpacked with long names and the right to run, and without its top folder", async () => {
-    const long = `${"folder-with-a-long-name/".repeat(6)}file.txt`;
+  it("is unpacked with long names and the right to run, and without its top directory", async () => {
+    const long = `${"directory-with-a-long-name/".repeat(6)}file.txt`;
     await open(
       tarGz([
         { name: "top/", type: "5" },
@@ -40,8 +40,8 @@ describe("an archive", () => {
     ["a name that goes up", [{ name: "top/../../evil", bytes }]],
     ["a name that goes up from the start", [{ name: "../evil", bytes }]],
     ["an absolute name", [{ name: "/tmp/evil", bytes }]],
-    ["another top folder", [{ name: "other/evil", bytes }]],
-    ["a top folder that only begins alike", [{ name: "top2/evil", bytes }]],
+    ["another top directory", [{ name: "other/evil", bytes }]],
+    ["a top directory that only begins alike", [{ name: "top2/evil", bytes }]],
     ["a name that goes up, in an extended header", [{ name: `top/${"a/".repeat(60)}../../../evil`, bytes }]],
     ["backslashes", [{ name: "top\\..\\..\\evil", bytes }]],
     ["backslashes inside", [{ name: "top/..\\..\\evil", bytes }]],
@@ -82,13 +82,13 @@ describe("an archive", () => {
       ],
     ],
     [
-      "a file that is a folder",
+      "a file that is a directory",
       [
         { name: "top/a/b", bytes },
         { name: "top/a", bytes },
       ],
     ],
-    ["a folder with contents", [{ name: "top/a", type: "5", bytes }]],
+    ["a directory with contents", [{ name: "top/a", type: "5", bytes }]],
     ["too many entries", Array.from({ length: 25 }, (_, index) => ({ name: `top/${index}`, bytes }))],
     ["too many bytes", [{ name: "top/a", bytes: Buffer.alloc(65 * 1024) }]],
   ])("with %s is refused, and nothing lies outside", async (_, entries) => {

@@ -1,4 +1,4 @@
-// Unpacks a release archive (tar.gz) into a folder that is new. It takes regular files and folders with plain relative
+// Unpacks a release archive (tar.gz) into a directory that is new. It takes regular files and directories with plain relative
 // names and nothing else: no links of any kind, no devices, no name that could mean another place on any platform.
 
 import { createReadStream } from "node:fs";
@@ -33,11 +33,11 @@ interface Header {
   readonly type: string;
 }
 
-/** Every entry must lie in the folder `top`, which is left out of what is written below `target`. */
+/** Every entry must lie in the directory `top`, which is left out of what is written below `target`. */
 export async function unpack(archive: string, target: string, top: string, limits = LIMITS): Promise<void> {
   const blocks = new Blocks(archive, limits.maxBytes);
   const seen = new Set<string>();
-  const folders = new Set<string>();
+  const directories = new Set<string>();
   const written: string[] = [];
   let longName: string | undefined;
   await mkdir(target, { mode: 0o755 });
@@ -56,16 +56,16 @@ export async function unpack(archive: string, target: string, top: string, limit
     // Some file systems take names that differ in case or in Unicode form for the same.
     const folded = path.normalize("NFKC").toLowerCase();
     if (header.type === "5") {
-      if (header.size !== 0) throw new ArchiveInvalid(`folder ${path} has contents of its own`);
-      await makeFolders(target, path, folders);
+      if (header.size !== 0) throw new ArchiveInvalid(`directory ${path} has contents of its own`);
+      await makeDirectories(target, path, directories);
     } else if (header.type === "0") {
       if (path === "" || seen.has(folded)) throw new ArchiveInvalid(`${path} is in it twice`);
       seen.add(folded);
-      await makeFolders(target, path.slice(0, Math.max(0, path.lastIndexOf("/"))), folders);
+      await makeDirectories(target, path.slice(0, Math.max(0, path.lastIndexOf("/"))), directories);
       await writeEntry(join(target, path), header, blocks);
       written.push(join(target, path));
     } else {
-      throw new ArchiveInvalid(`${path} is neither a file nor a folder (type ${JSON.stringify(header.type)})`);
+      throw new ArchiveInvalid(`${path} is neither a file nor a directory (type ${JSON.stringify(header.type)})`);
     }
   }
   await blocks.end();
@@ -84,7 +84,7 @@ async function syncAll(paths: string[]): Promise<void> {
   await Promise.all(Array.from({ length: SYNCS_AT_ONCE }, worker));
 }
 
-async function makeFolders(target: string, path: string, made: Set<string>): Promise<void> {
+async function makeDirectories(target: string, path: string, made: Set<string>): Promise<void> {
   if (path === "" || made.has(path)) return;
   await mkdir(join(target, path), { recursive: true, mode: 0o755 });
   made.add(path);
@@ -112,7 +112,7 @@ function readHeader(block: Buffer): Header {
     if (index < 148 || index >= 156) actual += block[index] as number;
   }
   if (sum !== actual) throw new ArchiveInvalid("a header's checksum is wrong");
-  if (block.toString("latin1", 257, 262) !== "ustar") throw new ArchiveInvalid("it is no ustar archive");
+  if (block.toString("latin1", 257, 262) !== "ustar") throw new ArchiveInvalid("it is not a ustar archive");
   const prefix = text(block, 345, 155);
   const name = text(block, 0, 100);
   const type = block[156] === 0 ? "0" : String.fromCharCode(block[156] as number);
@@ -132,11 +132,11 @@ function text(block: Buffer, start: number, length: number): string {
 
 function octal(block: Buffer, start: number, length: number, field: string): number {
   const digits = block.toString("latin1", start, start + length).replace(/[\0 ]+$/, "");
-  if (!/^ *[0-7]{1,11}$/.test(digits)) throw new ArchiveInvalid(`a header's ${field} is no number`);
+  if (!/^ *[0-7]{1,11}$/.test(digits)) throw new ArchiveInvalid(`a header's ${field} is not a number`);
   return Number.parseInt(digits.trim(), 8);
 }
 
-/** The only thing an extended header may say is a longer name. */
+/** An extended header may hold a longer name only. */
 async function readPaxName(blocks: Blocks, header: Header): Promise<string> {
   if (header.size > MAX_PAX_BYTES) throw new ArchiveInvalid("an extended header is too long");
   const parts: Buffer[] = [];
@@ -146,7 +146,7 @@ async function readPaxName(blocks: Blocks, header: Header): Promise<string> {
   const record = Buffer.concat(parts);
   const [, length, name] = /^(\d{1,4}) path=([^\n]+)\n$/.exec(record.toString("utf8")) ?? [];
   if (name === undefined || Number(length) !== record.length) {
-    throw new ArchiveInvalid("an extended header says more than a name");
+    throw new ArchiveInvalid("an extended header holds more than a name");
   }
   return name;
 }
@@ -161,7 +161,7 @@ function placeOf(name: string, top: string): string {
   for (const part of rest) {
     const odd = /[\\:*?"<>|\p{Cc}\ufffd]/u.test(part) || /[. ]$/.test(part) || part === "";
     if (odd || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(part)) {
-      throw new ArchiveInvalid(`${shown} is no plain name`);
+      throw new ArchiveInvalid(`${shown} is not a plain file name`);
     }
   }
   return rest.join("/");
@@ -178,6 +178,8 @@ class Blocks {
     const gunzip = createGunzip();
     const source = createReadStream(archive);
     source.on("error", (error) => gunzip.destroy(error));
+    // The iterator listens from its first step on. An error before that step is thrown by it all the same.
+    gunzip.on("error", () => {});
     this.#chunks = source.pipe(gunzip)[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     this.#maxBytes = maxBytes;
   }

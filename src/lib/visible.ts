@@ -1,4 +1,4 @@
-// Text from a caller, as a person may safely look at it: what would not show, would reorder the line or would end it
+// Text from a caller, made safe to display: what would not show, would reorder the line or would end it
 // is written as an escape.
 
 /** Controls, formats (bidirectional marks, joiners, tags), separators, lone surrogates, private and unassigned code

@@ -16,7 +16,7 @@ function fill(retained: RetainedBytes, app: string, piece = MIB): number {
 }
 
 describe("the bytes that applications make the process keep", () => {
-  it("leave room for quiet applications when greedy ones take all they can", () => {
+  it("the bytes that applications make the process keep leave room for quiet applications when greedy ones take all they can [U12]", () => {
     const retained = new RetainedBytes(LIMITS);
     for (let i = 0; i < 8; i++) fill(retained, `greedy-${i}`);
     expect(retained.used).toBeLessThanOrEqual(LIMITS.maxRetainedBytes);
@@ -27,7 +27,7 @@ describe("the bytes that applications make the process keep", () => {
     expect(retained.used).toBeLessThanOrEqual(LIMITS.maxRetainedBytes);
   });
 
-  it("are all given back, and then one application may take its whole cap again", () => {
+  it("the bytes that applications make the process keep are all given back, and then one application may take its whole cap again", () => {
     const retained = new RetainedBytes(LIMITS);
     const taken = fill(retained, "greedy");
     expect(taken).toBe(LIMITS.maxAppRetainedBytes);
@@ -37,7 +37,7 @@ describe("the bytes that applications make the process keep", () => {
     expect(fill(retained, "other")).toBe(LIMITS.maxAppRetainedBytes);
   });
 
-  it("never exceed the limit of the process, whatever is taken and given back", () => {
+  it("the bytes that applications make the process keep never exceed the limit of the process, whatever is taken and given back", () => {
     const step = fc.record({
       app: fc.integer({ min: 0, max: 30 }),
       mib: fc.integer({ min: 1, max: 8 }),

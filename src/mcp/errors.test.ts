@@ -6,13 +6,13 @@ import { asFault, ERRORS, errorData, Fault, wireError } from "./errors.js";
 const page = readFileSync(join(import.meta.dirname, "../../docs/errors.md"), "utf8");
 
 describe("the table of errors", () => {
-  it.each(Object.entries(ERRORS))("%s is documented with its codes and status", (type, row) => {
+  it.each(Object.entries(ERRORS))("%s is documented with its codes and status [G4]", (type, row) => {
     const section = page.split(/^## /m).find((part) => part.startsWith(`${row.code}\n`));
     expect(section).toContain(`\`${type}\``);
     expect(section).toContain(`JSON-RPC ${row.legacy} (2026-07-28: ${row.modern}), HTTP ${row.http}`);
   });
 
-  it("keeps our own codes out of the range that 2026-07-28 reserves", () => {
+  it("the table of errors keeps our own codes out of the range that 2026-07-28 reserves", () => {
     const spoken = new Set([-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022]);
     for (const row of Object.values(ERRORS)) {
       const reserved = row.modern >= -32768 && row.modern <= -32000;
@@ -20,13 +20,13 @@ describe("the table of errors", () => {
     }
   });
 
-  it("names the error families that a caller can tell apart", () => {
+  it("names the error families that a caller can tell apart [U6]", () => {
     expect(new Set(Object.values(ERRORS).map((row) => row.family))).toEqual(
       new Set(["protocol", "tool", "policy", "audit"]),
     );
   });
 
-  it("has the names of the host document", () => {
+  it("the table of errors has the names of the host document [M8]", () => {
     const codes = new Set<string>(Object.values(ERRORS).map((row) => row.code));
     for (const code of ["POLICY_DENY", "INVALID_ARGS", "TIMEOUT", "OUTPUT_TRUNCATED", "IO_ERROR", "INTERNAL"]) {
       expect(codes.has(code), code).toBe(true);
@@ -42,7 +42,7 @@ describe("an error object", () => {
     extra: { path: "/etc/passwd" },
   });
 
-  it("says what, why, by which rule, and what to do", () => {
+  it("says what, why, by which rule, and what to do [G4 M8]", () => {
     expect(errorData(fault, "t1")).toEqual({
       code: "POLICY_DENY",
       error_type: "PolicyDeny",
@@ -57,14 +57,14 @@ describe("an error object", () => {
     });
   });
 
-  it("has the code of the revision that is spoken", () => {
+  it("an error object has the code of the revision that is spoken", () => {
     expect(wireError(fault, "legacy", "t").code).toBe(-32005);
     expect(wireError(fault, "modern", "t").code).toBe(-31005);
     expect(wireError(new Fault("ResourceNotFound", "x"), "legacy", "t").code).toBe(-32002);
     expect(wireError(new Fault("ResourceNotFound", "x"), "modern", "t").code).toBe(-32602);
   });
 
-  it("shows nothing of our insides when something unexpected was thrown", () => {
+  it("shows nothing of our insides when something unexpected was thrown [G4]", () => {
     const shown = JSON.stringify(errorData(asFault(new Error("secret path /home/x")), "t"));
     expect(shown).not.toContain("secret");
     expect(asFault(fault)).toBe(fault);

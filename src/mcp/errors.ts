@@ -226,7 +226,7 @@ export function isGatewayOutage(fault: Fault): boolean {
 }
 
 /**
- * A store that is away is an outage, which passes. Anything else that is no Fault is a defect of ours: the caller learns
+ * A store that is away is an outage, which passes. Anything else that is not a Fault is a defect of ours: the caller learns
  * that, and nothing of our insides.
  */
 export function asFault(error: unknown): Fault {

@@ -1,12 +1,10 @@
+// The protocol: strict JSON, JSON-RPC, the table of errors, the revisions, byte budgets and the sharing of the main thread.
+
 export * from "./byte-budget.js";
 export * from "./errors.js";
 export * from "./json.js";
 export * from "./jsonrpc.js";
 export * from "./loopback.js";
-export * from "./phases.js";
-export * from "./revisions/index.js";
-export * from "./sendable.js";
-export * from "./shape/index.js";
-export * from "./slices.js";
-export * from "./steady-time.js";
-export * from "./time-share.js";
+export * from "./revisions.js";
+export * from "./shape.js";
+export * from "./time.js";

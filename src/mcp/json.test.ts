@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseStrict, StrictJsonError, TooManyValuesError } from "./json.js";
-import { unsendable } from "./sendable.js";
+import { parseStrict, StrictJsonError, TooManyValuesError, unsendable } from "./json.js";
 
 /** What is refused for a reason of its own: a surrogate in escapes, an integer of sixteen digits. */
 const AMBIGUOUS = /\\ud[89a-f]|[0-9]{16}/i;
@@ -60,7 +59,7 @@ describe("strict JSON", () => {
     expect(parseStrict(`${"[".repeat(128)}${"]".repeat(128)}`)).toBeDefined();
   });
 
-  it("refuses a message of a million values before it builds any of them", () => {
+  it("refuses a message of a million values before it builds any of them [U12]", () => {
     const parse = JSON.parse;
     let parsed = 0;
     JSON.parse = (...given: Parameters<typeof parse>) => {
@@ -82,7 +81,7 @@ describe("strict JSON", () => {
     expect(() => parseStrict(text, 128, 5)).toThrow(/more than 5 values/);
   });
 
-  it("does not count brackets inside strings as nesting", () => {
+  it("strict JSON does not count brackets inside strings as nesting", () => {
     expect(parseStrict(JSON.stringify("[{".repeat(1_000)))).toBe("[{".repeat(1_000));
     expect(parseStrict(JSON.stringify({ a: '\\"[[[' }))).toEqual({ a: '\\"[[[' });
   });
@@ -113,13 +112,13 @@ describe("what cannot be sent", () => {
     [{ a: () => 1 }, "/a", /type function/],
     [{ when: { toJSON: () => ({ x: Number.NaN }) } }, "/when/x", /NaN/],
     [{ self }, `/self${"/0".repeat(127)}`, /nested too deeply/],
-  ])("is named with its path: %#", (value, path, reason) => {
+  ])("what cannot be sent is named with its path: %#", (value, path, reason) => {
     const found = unsendable(value, 128);
     expect(found?.path).toBe(path);
     expect(found?.reason).toMatch(reason);
   });
 
-  it("is what a strict reader would refuse, and nothing else", () => {
+  it("what cannot be sent is what a strict reader would refuse, and nothing else", () => {
     const number = fc.oneof(fc.double(), fc.maxSafeInteger(), fc.constantFrom(2 ** 53, 2 ** 53 - 1, 1e20, 1e21, -1e21));
     const leaf = fc.oneof(number, fc.string({ unit: "binary" }), fc.constantFrom("\ud800", "\udc00", null, true));
     const { value } = fc.letrec((tie) => ({

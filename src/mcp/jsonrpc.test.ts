@@ -37,7 +37,7 @@ describe("JSON-RPC messages", () => {
     expect(read.kind === "invalid" && read.id).toBe(id);
   });
 
-  it("never throws and never changes the message, whatever it is", () => {
+  it("never throws for a JSON-RPC message and never changes it, whatever it is [U1]", () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const before = JSON.stringify(value);
@@ -47,7 +47,7 @@ describe("JSON-RPC messages", () => {
     );
   });
 
-  it("keeps fields nobody knows", () => {
+  it("keeps unknown fields of a JSON-RPC message [U1]", () => {
     const message = { jsonrpc: "2.0", id: 1, method: "a", params: { b: 1 }, future: { c: [1, 2] } };
     const read = classify(message as JsonValue);
     expect(read.kind === "request" && read.message).toEqual(message);

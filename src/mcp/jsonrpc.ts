@@ -1,5 +1,5 @@
 // JSON-RPC 2.0 as MCP uses it: requests, responses, notifications, batches; string and number ids.
-// Messages stay the objects that were parsed, so fields nobody here knows survive the round trip.
+// Messages stay the objects that were parsed, so unknown fields survive the round trip.
 
 import { Fault } from "./errors.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "./json.js";
@@ -79,4 +79,29 @@ function classifyResponse(value: JsonObject, id: RequestId | null): Classified {
 
 function invalid(id: RequestId | null, reason: string): Classified {
   return { kind: "invalid", id, fault: new Fault("InvalidRequest", reason) };
+}
+
+export type Phase = "new" | "initializing" | "active" | "closed";
+
+/** Undefined when `method` may be asked now. */
+export function phaseFault(phase: Phase, method: string): Fault | undefined {
+  switch (phase) {
+    case "active":
+      return method === "initialize" ? wrong(method, "the handshake is already done") : undefined;
+    case "new":
+      return method === "initialize" || method === "ping"
+        ? undefined
+        : wrong(method, "send `initialize` first, or speak 2026-07-28 with its `_meta` fields");
+    case "initializing":
+      return method === "ping" ? undefined : wrong(method, "send `notifications/initialized` first");
+    case "closed":
+      return wrong(method, "the connection is closed; open a new one");
+  }
+}
+
+function wrong(method: string, remedy: string): Fault {
+  return new Fault("WrongPhase", `\`${method}\` is not allowed now: ${remedy}`, {
+    rule: "phase",
+    suggestions: [remedy],
+  });
 }

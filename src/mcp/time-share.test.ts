@@ -1,7 +1,7 @@
 // Time is given, not measured: every step names the moment it happens at.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { noteActive, readWithin, TimeShare, timeShareOf } from "./time-share.js";
+import { noteActive, readWithin, TimeShare, timeShareOf } from "./time.js";
 
 /** Far apart, so that no test sees the activity of another. */
 let start = 1e9;
@@ -18,7 +18,7 @@ describe("the time that reading for one application takes", () => {
     for (let i = 1; i <= 100; i++) expect(share.spend(50, 65_536, start + i * 50)).toBe(0);
   });
 
-  it("is held to a third while another application is active", () => {
+  it("the time that reading for one application takes is held to a third while another application is active [U12]", () => {
     const share = new TimeShare("noisy");
     let now = start;
     let busyMs = 0;
@@ -40,13 +40,13 @@ describe("the time that reading for one application takes", () => {
     expect(pauses).toBeGreaterThan(0);
   });
 
-  it("never stops an application for more than half a second", () => {
+  it("the time that reading for one application takes never stops an application for more than half a second", () => {
     const share = new TimeShare("noisy");
     noteActive("quiet", start);
     expect(share.spend(60_000, 0, start)).toBe(500);
   });
 
-  it("is one account for all servers of an application", () => {
+  it("the time that reading for one application takes is one account for all servers of an application", () => {
     expect(timeShareOf("shop")).toBe(timeShareOf("shop"));
     expect(timeShareOf("shop")).not.toBe(timeShareOf("blog"));
   });

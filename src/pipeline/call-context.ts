@@ -1,20 +1,19 @@
-// What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing it says
-// any more reaches anyone.
+// What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing that the handler
+// sends from then on is delivered.
 
-import { applyToText, applyToValue, cutText, type PermitGrant, intentForwarded, mustBuffer } from "../policy/index.js";
+import { applyToText, applyToValue, cutText, intentForwarded, mustBuffer, type PermitGrant } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../mcp/server/index.js";
 import type { Cancel } from "./cancel.js";
 import type { ClientRequest } from "./client-request.js";
 import type { InputRound } from "./execute.js";
-import { LOG_LEVELS } from "./log-levels.js";
-import type { Conversation, Gateway, CallRequest } from "./types.js";
+import type { CallRequest, Conversation, Pipeline } from "./types.js";
 
-/** Thrown through a handler that asks in a revision without server requests; becomes an `input_required` answer. */
+/** Thrown through a handler that sends a request in a revision without server requests; becomes `input_required`. */
 export class InputRequired {
   readonly requests: Readonly<Record<string, InputRequest>>;
   readonly state: JsonValue | undefined;
-  /** Set for a downstream server's question: what else it said, and that it keeps its own account of earlier answers. */
+  /** Set for a request of an upstream server: the rest of its result, and that it keeps its own account of earlier answers. */
   readonly relayed: JsonObject | undefined;
   constructor(
     requests: Readonly<Record<string, InputRequest>>,
@@ -31,23 +30,23 @@ const MAX_PROGRESS_TEXT = 64 * 1024;
 const ENVELOPE_BYTES = 1024;
 const NOTHING_WRITTEN: readonly ContentBlock[] = [];
 
-/** The tool's clock stands still while a person thinks. */
+/** The tool's clock stops while the client is asked. */
 export interface Pausable {
   pause(): void;
   resume(): void;
 }
 
-/** Whether a permitted call was started, for whoever has to give back what was spent on it. */
+/** Whether a permitted call was started: what was spent on a call that was not is given back. */
 export interface ProgressSender {
   started: boolean;
 }
 
 export class RunContext implements CallContext {
   readonly #clock: Pausable;
-  readonly #gateway: Gateway;
-  readonly #proposal: CallRequest;
-  readonly #grant: PermitGrant;
-  readonly #round: InputRound;
+  readonly pipeline: Pipeline;
+  readonly request: CallRequest;
+  readonly grant: PermitGrant;
+  readonly round: InputRound;
   #dead = false;
   #written: ContentBlock[] | undefined = undefined;
   #writtenBytes = 0;
@@ -55,64 +54,51 @@ export class RunContext implements CallContext {
   readonly #progress: ProgressSender;
 
   constructor(
-    gateway: Gateway,
-    proposal: CallRequest,
+    pipeline: Pipeline,
+    request: CallRequest,
     grant: PermitGrant,
     round: InputRound,
     clock: Pausable,
     progress: ProgressSender,
   ) {
     this.#progress = progress;
-    this.#gateway = gateway;
-    this.#proposal = proposal;
-    this.#grant = grant;
-    this.#round = round;
+    this.pipeline = pipeline;
+    this.request = request;
+    this.grant = grant;
+    this.round = round;
     this.#clock = clock;
   }
 
-  /** The request to a server behind the gateway was certainly not sent, so the call has had no effect. */
+  /** The request was certainly not sent to the upstream server, so the call has had no effect. */
   neverStarted(): void {
     this.#progress.started = false;
   }
 
-  /** What was decided, and for whom: for what is relayed to another server. */
-  get grant(): PermitGrant {
-    return this.#grant;
-  }
-  get proposal(): CallRequest {
-    return this.#proposal;
-  }
-  get round(): InputRound {
-    return this.#round;
-  }
-  get gateway(): Gateway {
-    return this.#gateway;
-  }
   get isDead(): boolean {
     return this.#dead;
   }
 
   get signal(): AbortSignal {
-    return this.#proposal.cancel.signal;
+    return this.request.cancel.signal;
   }
   get traceId(): string {
-    return this.#proposal.span.traceId;
+    return this.request.span.traceId;
   }
   get app(): string {
-    return this.#grant.principal.app;
+    return this.grant.principal.app;
   }
   get agent(): string {
-    return this.#grant.principal.agent;
+    return this.grant.principal.agent;
   }
   get meta(): JsonObject {
-    const forwarded = intentForwarded(this.#grant.intent);
+    const forwarded = intentForwarded(this.grant.intent);
     return isJsonObject(forwarded._meta) ? forwarded._meta : {};
   }
   get clientCapabilities(): JsonObject {
-    return this.#proposal.conversation.clientCapabilities;
+    return this.request.conversation.clientCapabilities;
   }
   get state(): JsonValue | undefined {
-    return this.#round.state;
+    return this.round.state;
   }
   /** Parts written so far, in order. */
   get written(): readonly ContentBlock[] {
@@ -124,24 +110,20 @@ export class RunContext implements CallContext {
   }
 
   progress(progress: number, total?: number, message?: string): void {
-    this.relayProgress({
-      progress,
-      ...(total === undefined ? {} : { total }),
-      ...(message === undefined ? {} : { message }),
-    });
+    this.relayProgress(defined({ progress, total, message }));
   }
 
-  /** Progress in a downstream server's own words, under the caller's token. */
+  /** Progress as an upstream server sent it, under the caller's token. */
   relayProgress(params: JsonObject): void {
     const progressToken = this.#progressToken();
     if (this.#dead || progressToken === undefined) return;
     const shown = this.#concealed(params);
-    if (shown) this.#proposal.conversation.notify("notifications/progress", { ...shown, progressToken });
+    if (shown) this.request.conversation.notify("notifications/progress", { ...shown, progressToken });
   }
 
-  /** A step whose number may not be seen is not told: progress without a number is none. */
+  /** A step whose number is redacted is dropped: progress without a number is not valid. */
   #concealed(params: JsonObject): JsonObject | undefined {
-    const { obligations } = this.#grant;
+    const { obligations } = this.grant;
     if (!mustBuffer(obligations)) return params;
     const shown: JsonObject = {};
     for (const [key, value] of Object.entries(params)) {
@@ -152,7 +134,7 @@ export class RunContext implements CallContext {
   }
 
   onStop(listener: (fault: Fault) => void): void {
-    this.#proposal.cancel.onAbort(listener);
+    this.request.cancel.onAbort(listener);
   }
 
   get wantsProgress(): boolean {
@@ -160,13 +142,13 @@ export class RunContext implements CallContext {
   }
 
   log(level: LogLevel, data: JsonValue, logger?: string): void {
-    const { obligations } = this.#grant;
-    const { conversation } = this.#proposal;
+    const { obligations } = this.grant;
+    const { conversation } = this.request;
     const threshold = conversation.logLevel;
     if (this.#dead || threshold === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(threshold)) return;
     conversation.notify("notifications/message", {
       level,
-      ...(logger === undefined ? {} : { logger: applyToText(obligations, logger) }),
+      ...defined({ logger: logger === undefined ? undefined : applyToText(obligations, logger) }),
       data: applyToValue(obligations, data),
     });
   }
@@ -174,12 +156,12 @@ export class RunContext implements CallContext {
   async write(part: string | ContentBlock): Promise<void> {
     this.#assertAlive();
     if (!isPart(part)) {
-      const { action } = this.#grant.target;
+      const { action } = this.grant.target;
       throw new Fault("OutputInvalid", `\`${action}\` wrote a part that is neither text nor a content block`);
     }
     const block: ContentBlock = typeof part === "string" ? { type: "text", text: part } : part;
     // As JSON, since that is what the limit is about; room is left for what stands around the parts.
-    const limit = Math.max(0, this.#gateway.limits.maxResultBytes - ENVELOPE_BYTES);
+    const limit = Math.max(0, this.pipeline.limits.maxResultBytes - ENVELOPE_BYTES);
     const size = jsonBytes(block.type === "text" ? block.text : (block as unknown as JsonValue));
     if (this.#writtenBytes + size > limit) {
       this.truncated = true;
@@ -189,15 +171,15 @@ export class RunContext implements CallContext {
     }
     this.#writtenBytes += size;
     this.#keep(block);
-    // A reader that asked for progress sees the output as it comes; with an obligation on it, it is held back.
-    if (block.type === "text" && this.#progressToken() !== undefined && !mustBuffer(this.#grant.obligations)) {
+    // A client that asked for progress gets the output as it comes; output with obligations is sent with the result.
+    if (block.type === "text" && this.#progressToken() !== undefined && !mustBuffer(this.grant.obligations)) {
       this.progress(this.#writtenBytes, undefined, cutText(block.text, MAX_PROGRESS_TEXT));
-      await this.#proposal.conversation.drained();
+      await this.request.conversation.drained();
     }
   }
 
   #progressToken(): string | number | undefined {
-    const meta = this.#proposal.params._meta;
+    const meta = this.request.params._meta;
     const token = isJsonObject(meta) ? meta.progressToken : undefined;
     return typeof token === "string" || typeof token === "number" ? token : undefined;
   }
@@ -214,7 +196,7 @@ export class RunContext implements CallContext {
 
   call(tool: string, args: JsonObject): Promise<ToolResult> {
     this.#assertAlive();
-    return this.#gateway.callTool(this.#proposal, tool, args);
+    return this.pipeline.callTool(this.request, tool, args);
   }
 
   ask(requests: Readonly<Record<string, InputRequest>>): Promise<Record<string, JsonObject>> {
@@ -240,8 +222,8 @@ export class RunContext implements CallContext {
     state: JsonValue | undefined,
   ): Promise<Record<string, JsonObject>> {
     this.#assertAlive();
-    const { conversation } = this.#proposal;
-    const { responses } = this.#round;
+    const { conversation } = this.request;
+    const { responses } = this.round;
     for (const request of Object.values(requests)) this.assertCapable(request.method);
     const missing = Object.keys(requests).filter((key) => responses[key] === undefined);
     if (missing.length > 0 && !conversation.request) {
@@ -257,8 +239,8 @@ export class RunContext implements CallContext {
     return Object.fromEntries(Object.keys(requests).map((key) => [key, responses[key] as JsonObject]));
   }
 
-  /** One request of an upstream server, to a client that can be asked while the call runs. */
-  relayQuestion(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
+  /** Delivers one request of an upstream server to a client that answers while the call runs. */
+  relayRequest(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
     this.#assertAlive();
     return this.#requestClient(method, params, false);
   }
@@ -266,9 +248,9 @@ export class RunContext implements CallContext {
   async #requestClient(method: InputRequest["method"], params: JsonObject, isInProcess: boolean): Promise<JsonObject> {
     this.#clock.pause();
     try {
-      return await this.askThrough(method, params, isInProcess, (shown, cancel) => {
+      return await this.sendThrough(method, params, isInProcess, (shown, cancel) => {
         this.assertCapable(method);
-        const { conversation } = this.#proposal;
+        const { conversation } = this.request;
         return (conversation.request as NonNullable<Conversation["request"]>)(method, shown, cancel);
       });
     } finally {
@@ -277,33 +259,25 @@ export class RunContext implements CallContext {
   }
 
   /** A request of the server that runs this call: decided, recorded, and then delivered as `deliver` does it. */
-  askThrough(
+  sendThrough(
     method: InputRequest["method"],
     params: JsonObject,
     isInProcess: boolean,
     deliver: ClientRequest["deliver"],
     parent?: Cancel,
   ): Promise<JsonObject> {
-    const ends = parent ? { parent } : {};
-    return this.#gateway.askClient({
-      outer: this.#proposal,
-      grant: this.#grant,
-      method,
-      params,
-      isInProcess,
-      deliver,
-      ...ends,
-    });
+    const [outer, grant] = [this.request, this.grant];
+    return this.pipeline.sendClientRequest({ outer, grant, method, params, isInProcess, deliver, parent });
   }
 
-  /** Requests for a client that is asked by ending the exchange: all of them permitted, in the form it may see. */
+  /** Requests for a client that is asked by ending the exchange: all of them decided, in the form it may see. */
   async permitted(
     requests: Readonly<Record<string, InputRequest>>,
     isInProcess: boolean,
   ): Promise<Record<string, InputRequest>> {
     const shown: Record<string, InputRequest> = {};
     for (const [key, { method, params }] of Object.entries(requests)) {
-      await this.askThrough(method, params ?? {}, isInProcess, async (marked) => {
+      await this.sendThrough(method, params ?? {}, isInProcess, async (marked) => {
         this.assertCapable(method);
         shown[key] = { method, params: marked } as InputRequest;
         return {};
@@ -321,7 +295,7 @@ export class RunContext implements CallContext {
   }
 
   #assertAlive(): void {
-    if (this.#dead) throw this.#proposal.cancel.fault ?? new Fault("Cancelled", "this call is over");
+    if (this.#dead) throw this.request.cancel.fault ?? new Fault("Cancelled", "this call is over");
   }
 }
 
@@ -330,15 +304,35 @@ function isPart(part: string | ContentBlock): boolean {
   return isJsonObject(part) && typeof part.type === "string" && (part.type !== "text" || typeof part.text === "string");
 }
 
+/** The members that have a value. */
+function defined(members: Readonly<Record<string, JsonValue | undefined>>): JsonObject {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as JsonObject;
+}
+
 function jsonBytes(value: JsonValue): number {
   return Buffer.byteLength(JSON.stringify(value));
 }
 
-/** As much of the text as fits into so many bytes of JSON. Escapes make it longer, so it may take a second look. */
+/** As much of the text as fits into so many bytes of JSON. Escapes make it longer, so one cut may not be enough. */
 function fitting(text: string, maxBytes: number): string {
   let shown = cutText(text, maxBytes);
   for (let bytes = jsonBytes(shown); bytes > maxBytes && shown !== ""; bytes = jsonBytes(shown)) {
     shown = cutText(shown, Math.floor((Buffer.byteLength(shown) * maxBytes) / bytes) - 1);
   }
   return shown;
+}
+
+export const LOG_LEVELS: readonly LogLevel[] = [
+  "debug",
+  "info",
+  "notice",
+  "warning",
+  "error",
+  "critical",
+  "alert",
+  "emergency",
+];
+
+export function isLogLevel(value: JsonValue | undefined): value is LogLevel {
+  return (LOG_LEVELS as readonly unknown[]).includes(value);
 }

@@ -1,5 +1,5 @@
-// One call, one way through: route, capability, validation, intent, decision, record, execution, record.
-// Every door of the house ends here.
+// One call: route, intent, capability, validation, decision, record, execution, record. Every entry point ends here: MCP
+// methods, plain methods, REST, nested calls, requests of servers, `callToolSecure`.
 
 import { type Decision, deny, makeIntent, denyDecision, type CheckResult } from "../policy/index.js";
 import { asFault, Charge, Fault, type JsonObject, parsedBytes, valuesOf } from "../mcp/index.js";
@@ -8,7 +8,7 @@ import { Cancel } from "./cancel.js";
 import { awaitApproval, withoutApproval } from "./approval.js";
 import type { StateUse } from "./encrypted-state.js";
 import { execute, type InputRound } from "./execute.js";
-import { forwardedOf, openInputRound } from "./forward.js";
+import { forwardedOf, openInputRound } from "./route.js";
 import {
   endUnseen,
   newCallId,
@@ -19,31 +19,70 @@ import {
   recordOutcome,
   recordUnrouted,
 } from "./record.js";
-import { routeFor } from "./route.js";
-import { type Gateway, type CallRequest, RawResult, type Route } from "./types.js";
+import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
 
-/** What the caller gets: a result, or a fault that the endpoint words for its revision and transport. */
+/** `Answer` is a result, or a fault that the endpoint formats for its revision and transport. */
 export type Answer =
   | { ok: true; result: JsonObject | RawResult; text: string; route: Route }
-  | { ok: false; fault: Fault; route: Route | undefined };
+  | {
+      ok: false;
+      fault: Fault;
+      route: Route | undefined;
+      /** Of a call that was not permitted. */
+      decision?: Decision;
+      /** What the call ended with, where that could not be recorded. */
+      unrecorded?: Answer;
+    };
 
-export async function call(gateway: Gateway, proposal: CallRequest): Promise<Answer> {
-  const { principal, depth } = proposal;
+/** `call` takes every request of the product from its route to its outcome. */
+export async function call(pipeline: Pipeline, request: CallRequest): Promise<Answer> {
+  const { principal } = request;
   const started = performance.now();
-  // A nested call belongs to one that is in flight: refusing it would waste what that one has done.
-  const refused = gateway.refusals.exceeded(principal);
-  if (refused) gateway.telemetry.metrics.shed.inc("refusals");
-  const exceeded = refused ?? (depth > 0 ? undefined : gateway.calls.refusal(principal));
-  if (exceeded) return { ok: false, fault: endUnseen(gateway, proposal, exceeded, started), route: undefined };
-  const kept = new Charge(gateway.retained.of(principal));
-  if (!kept.set(keptBytes(proposal))) {
-    return { ok: false, fault: endUnseen(gateway, proposal, tooMuchInFlight(), started), route: undefined };
-  }
-  gateway.calls.enter(principal);
+  const kept = withinBounds(pipeline, request);
+  if (kept instanceof Fault) return { ok: false, fault: endUnseen(pipeline, request, kept, started), route: undefined };
+  pipeline.calls.enter(principal);
   try {
-    return await decideAndExecute(gateway, proposal, started);
+    let resolved: ResolvedCall;
+    try {
+      const resolving = resolve(pipeline, request);
+      resolved = resolving instanceof Promise ? await resolving : resolving;
+    } catch (error) {
+      const fault = await chargedFault(pipeline, request, asFault(error));
+      return { ok: false, fault: await recordUnrouted(pipeline, request, fault, started), route: undefined };
+    }
+    const { route, round } = resolved;
+    let decision: Decision;
+    for (let attempt = 0; ; attempt++) {
+      const deciding = evaluate(pipeline, request, resolved, attempt > 0);
+      decision = deciding instanceof Promise ? await deciding : deciding;
+      if (decision.permit && round.use) decision = await withState(pipeline, request, resolved, decision, round.use);
+      try {
+        // INVARIANT: the decision is durable before dispatch. No record, no effect.
+        const written = recordDecision(pipeline, request, resolved, decision);
+        if (written) await written;
+      } catch (error) {
+        decision.release();
+        await restore(pipeline, resolved, decision);
+        return { ok: false, fault: recordFailure(pipeline, request, decision, error, started), route };
+      }
+      if (decision.permit) break;
+      const denied = await answerDenied(pipeline, request, resolved, decision, attempt);
+      if (denied) return await recordOutcome(pipeline, request, resolved, decision, denied, started);
+    }
+    let answer: Answer;
+    const progress = { started: false };
+    try {
+      const result = await execute(pipeline, decision.permit, request, round, progress);
+      answer = { ok: true, result, text: render(pipeline, request, route, result), route };
+    } catch (error) {
+      answer = { ok: false, fault: asFault(error), route };
+      reportForOperator(pipeline, request, route, answer.fault);
+    }
+    if (!progress.started) await restoreUnused(pipeline, request, resolved, decision);
+    decision.release(answer.ok ? answer.text.length : 0);
+    return await recordOutcome(pipeline, request, resolved, decision, answer, started);
   } finally {
-    gateway.calls.leave(principal);
+    pipeline.calls.leave(principal);
     kept.set(0);
   }
 }
@@ -51,140 +90,114 @@ export async function call(gateway: Gateway, proposal: CallRequest): Promise<Ans
 /** Fewer values are part of what an exchange costs anyway. */
 const FREE_VALUES = 256;
 
-/** What the parsed parameters cost until the call is answered; their text is charged where it arrived. */
-function keptBytes({ params }: CallRequest): number {
+/** The charge for the parsed parameters, held until the call is answered; a fault when the call is not even decided. */
+function withinBounds(pipeline: Pipeline, { principal, depth, params }: CallRequest): Charge | Fault {
+  const refused = pipeline.refusals.exceeded(principal);
+  if (refused) pipeline.telemetry.metrics.shed.inc("refusals");
+  // A nested call belongs to one that is in flight: refusing it would waste what that one has done.
+  const exceeded = refused ?? (depth > 0 ? undefined : pipeline.calls.refusal(principal));
+  if (exceeded) return exceeded;
+  const kept = new Charge(pipeline.retained.of(principal));
   const values = valuesOf(params);
-  return values <= FREE_VALUES ? 0 : parsedBytes(0, values);
-}
-
-function tooMuchInFlight(): Fault {
+  if (kept.set(values <= FREE_VALUES ? 0 : parsedBytes(0, values))) return kept;
   const reason = "the calls of this agent in flight hold too many values; wait for some of them to end";
   return new Fault("TooMany", reason, { extra: { retry_after_ms: 1_000 } });
 }
 
-async function decideAndExecute(gateway: Gateway, proposal: CallRequest, started: number): Promise<Answer> {
-  let prepared: ResolvedCall;
-  try {
-    const preparing = prepare(gateway, proposal);
-    prepared = preparing instanceof Promise ? await preparing : preparing;
-  } catch (error) {
-    const fault = await chargedFault(gateway, proposal, asFault(error));
-    return { ok: false, fault: await recordUnrouted(gateway, proposal, fault, started), route: undefined };
-  }
-  const { route, round } = prepared;
-  let decision: Decision;
-  for (let attempt = 0; ; attempt++) {
-    const pending = judge(gateway, proposal, prepared, attempt > 0);
-    decision = pending instanceof Promise ? await pending : pending;
-    if (decision.permit && round.use) decision = await withState(gateway, proposal, prepared, decision, round.use);
-    try {
-      // Written before anything runs: no record, no effect.
-      const written = recordDecision(gateway, proposal, prepared, decision);
-      if (written) await written;
-    } catch (error) {
-      decision.release();
-      await restore(gateway, prepared, decision);
-      return { ok: false, fault: recordFailure(gateway, proposal, decision, error, started), route };
+/** The answer to a call that is not permitted; undefined when an approver answered, so that it is decided once more. */
+async function answerDenied(
+  pipeline: Pipeline,
+  request: CallRequest,
+  resolved: ResolvedCall,
+  decision: Decision,
+  attempt: number,
+): Promise<Answer | undefined> {
+  const { route, round } = resolved;
+  pipeline.refusals.charge(request.principal, refusalCost(pipeline, resolved));
+  if (attempt === 0) {
+    const approval = await awaitApproval(pipeline, request, route, round, decision);
+    if (approval.kind === "answered") return undefined;
+    if (approval.kind === "asked") {
+      return { ok: true, result: approval.result, text: request.render(approval.result), route };
     }
-    if (decision.permit) break;
-    gateway.refusals.charge(proposal.principal, refusalCost(gateway, prepared));
-    if (attempt === 0) {
-      const heard = await awaitApproval(gateway, proposal, route, round, decision);
-      if (heard.kind === "answered") continue;
-      if (heard.kind === "asked") {
-        const asked: Answer = { ok: true, result: heard.result, text: proposal.render(heard.result), route };
-        return recordOutcome(gateway, proposal, prepared, decision, asked, started);
-      }
-    }
-    return recordOutcome(
-      gateway,
-      proposal,
-      prepared,
-      decision,
-      { ok: false, fault: refusal(gateway, decision), route },
-      started,
-    );
   }
-  let answer: Answer;
-  const progress = { started: false };
-  try {
-    const result = await execute(gateway, decision.permit, proposal, round, progress);
-    answer = { ok: true, result, text: rendered(gateway, proposal, route, result), route };
-  } catch (error) {
-    answer = { ok: false, fault: asFault(error), route };
-    reportForOperator(gateway, proposal, route, answer.fault);
-  }
-  // INVARIANT: an approval and a state are spent by a call that was started, and by no other.
-  if (!progress.started) {
-    await restore(gateway, prepared, decision);
-    if (decision.restoreApproval) recordChallenge(gateway, proposal, prepared, decision, "restored");
-  }
-  decision.release(answer.ok ? answer.text.length : 0);
-  return recordOutcome(gateway, proposal, prepared, decision, answer, started);
+  return { ok: false, fault: denialFault(pipeline, decision), route, decision };
+}
+
+/** INVARIANT: an approval and a state are spent by a call that was started, and by no other. */
+async function restoreUnused(
+  pipeline: Pipeline,
+  request: CallRequest,
+  resolved: ResolvedCall,
+  decision: Decision,
+): Promise<void> {
+  await restore(pipeline, resolved, decision);
+  // Not required for anything that follows: a ledger that takes no record fails the outcome as well.
+  if (decision.restoreApproval)
+    await recordChallenge(pipeline, request, resolved, decision, "restored")?.catch(() => {});
 }
 
 /** Uses the state of an earlier round together with the permit: of several permitted attempts, one has both. */
 async function withState(
-  gateway: Gateway,
+  pipeline: Pipeline,
   { principal }: CallRequest,
   { route }: ResolvedCall,
   decision: Decision,
   use: StateUse,
 ): Promise<Decision> {
   try {
-    await gateway.seal.use(use);
+    await pipeline.stateCipher.use(use);
     return decision;
   } catch (error) {
     const { type, message, detail } = asFault(error);
     decision.release();
     await decision.restoreApproval?.();
-    const verdict = deny(type, "requestState", message, { field: detail.field ?? "requestState" });
-    return gateway.gate.refuse({ principal, target: route }, verdict);
+    const denial = deny(type, "requestState", message, { field: detail.field ?? "requestState" });
+    return pipeline.gate.chargeDenial({ principal, target: route }, denial);
   }
 }
 
-async function restore(gateway: Gateway, { round }: ResolvedCall, decision: Decision): Promise<void> {
+async function restore(pipeline: Pipeline, { round }: ResolvedCall, decision: Decision): Promise<void> {
   await decision.restoreApproval?.();
   if (!decision.permit || !round.use) return;
-  await gateway.seal.restore(round.use);
+  await pipeline.stateCipher.restore(round.use);
   round.isRestored = true;
 }
 
-function reportForOperator(gateway: Gateway, { span }: CallRequest, { server, name }: Route, fault: Fault): void {
+function reportForOperator(pipeline: Pipeline, { span }: CallRequest, { server, name }: Route, fault: Fault): void {
   const { operator: problem } = fault.detail;
   if (problem !== undefined) {
-    gateway.telemetry.log.warning("a call could not be carried out", { server, tool: name, problem }, span.traceId);
+    pipeline.telemetry.log.warning("a call could not be carried out", { server, tool: name, problem }, span.traceId);
   }
 }
 
-/** A call that found no target counts for the caller's limits like any other refusal. */
-async function chargedFault(gateway: Gateway, { principal, method }: CallRequest, fault: Fault): Promise<Fault> {
-  gateway.refusals.charge(principal);
-  const verdict = deny(fault.type, "route", fault.message);
-  const decision = await gateway.gate.refuse({ principal, target: { name: method } }, verdict);
-  return decision.verdict === verdict ? fault : refusal(gateway, decision);
+/** A call that found no target counts for the caller's limits like any other denial. */
+async function chargedFault(pipeline: Pipeline, { principal, method }: CallRequest, fault: Fault): Promise<Fault> {
+  pipeline.refusals.charge(principal);
+  const denial = deny(fault.type, "route", fault.message);
+  const decision = await pipeline.gate.chargeDenial({ principal, target: { name: method } }, denial);
+  return decision.result === denial ? fault : denialFault(pipeline, decision);
 }
 
-/** Where arguments are kept, a refusal with many of them costs more. */
+/** Where arguments are kept, a denial with many of them costs more. */
 const CHARS_PER_REFUSAL = 4_096;
 
-function refusalCost(gateway: Gateway, { intent }: ResolvedCall): number {
-  return gateway.keepArguments ? 1 + Math.floor(intent.argumentsText.length / CHARS_PER_REFUSAL) : 1;
+function refusalCost(pipeline: Pipeline, { intent }: ResolvedCall): number {
+  return pipeline.keepArguments ? 1 + Math.floor(intent.argumentsText.length / CHARS_PER_REFUSAL) : 1;
 }
 
-/** The answer as its revision words it; over the limit it is a failure, because half an answer is none. */
-function rendered(gateway: Gateway, proposal: CallRequest, route: Route, result: JsonObject | RawResult): string {
-  const text = proposal.render(result);
-  const { maxResultBytes } = gateway.limits;
+/** `render` formats the answer for its revision. Over the limit it is a failure: half of an answer is not one. */
+function render(pipeline: Pipeline, request: CallRequest, route: Route, result: JsonObject | RawResult): string {
+  const text = request.render(result);
+  const { maxResultBytes } = pipeline.limits;
   // Three bytes are the most that one character of UTF-16 takes; only what is near the limit has to be counted.
   if (text.length * 3 <= maxResultBytes || route.builtin) return text;
   const bytes = Buffer.byteLength(text);
   if (bytes <= maxResultBytes) return text;
-  // Not `TooLarge`, which promises that nothing ran; and in words, because a model reads them.
-  const told = `its answer has ${bytes} bytes, over the limit of ${maxResultBytes}`;
+  // Not `TooLarge`, which says that nothing ran.
   throw new Fault(
     "ToolExecution",
-    `\`${route.name}\` ran, but ${told}: ask for less at once, or raise maxResultBytes`,
+    `\`${route.name}\` ran, but its answer has ${bytes} bytes, over the limit of ${maxResultBytes}: ask for less at once, or raise maxResultBytes`,
     {
       suggestions: ["Ask for less at once", "Raise maxResultBytes"],
       retryable: false,
@@ -193,37 +206,35 @@ function rendered(gateway: Gateway, proposal: CallRequest, route: Route, result:
   );
 }
 
-function prepare(gateway: Gateway, proposal: CallRequest): ResolvedCall | Promise<ResolvedCall> {
-  const { principal, method, params } = proposal;
-  const route = proposal.route ?? routeFor(gateway, principal, method, params);
-  const opened = openInputRound(gateway, proposal, route);
+function resolve(pipeline: Pipeline, request: CallRequest): ResolvedCall | Promise<ResolvedCall> {
+  const { principal, method, params } = request;
+  const route = request.route ?? pipeline.resolveRoute(principal, method, params);
+  const opened = openInputRound(pipeline, request, route);
   return opened instanceof Promise
-    ? opened.then((round) => preparedFor(gateway, proposal, route, round))
-    : preparedFor(gateway, proposal, route, opened);
+    ? opened.then((round) => resolvedFor(pipeline, request, route, round))
+    : resolvedFor(pipeline, request, route, opened);
 }
 
-function preparedFor(gateway: Gateway, proposal: CallRequest, route: Route, opened: InputRound): ResolvedCall {
-  const { principal, method, params } = proposal;
+function resolvedFor(pipeline: Pipeline, request: CallRequest, route: Route, opened: InputRound): ResolvedCall {
+  const { principal, method, params } = request;
   const round = withoutApproval(opened);
-  const forwarded = forwardedOf(params, round, route.forwards);
-  if (forwarded.dropped.length > 0) reportDropped(gateway, proposal, route, forwarded.dropped);
-  const intent = makeIntent({
-    principal,
-    method,
-    target: route,
-    arguments: route.arguments,
-    forwarded: forwarded.fields,
-  });
+  let { forwarded } = route;
+  if (forwarded === undefined) {
+    const { fields, dropped } = forwardedOf(params, round, route.forwards);
+    if (dropped.length > 0) reportDropped(pipeline, request, route, dropped);
+    forwarded = fields;
+  }
+  const intent = makeIntent({ principal, method, target: route, arguments: route.arguments, forwarded });
   return { callId: newCallId(), route, round, intent };
 }
 
 const MAX_NAMED_FIELDS = 16;
 
-function reportDropped(gateway: Gateway, { span }: CallRequest, route: Route, dropped: readonly string[]): void {
-  const { metrics, log } = gateway.telemetry;
+function reportDropped(pipeline: Pipeline, { span }: CallRequest, route: Route, dropped: readonly string[]): void {
+  const { metrics, log } = pipeline.telemetry;
   metrics.droppedFields.add(dropped.length);
   const fields = dropped.slice(0, MAX_NAMED_FIELDS).map((name) => name.slice(0, 128));
-  const remedy = "list the fields under `forward` of the server to let them travel";
+  const remedy = "to send the fields, list them under `forward` of the server";
   log.debug(
     "fields not forwarded to the server",
     { server: route.server, tool: route.name, fields, remedy },
@@ -231,18 +242,20 @@ function reportDropped(gateway: Gateway, { span }: CallRequest, route: Route, dr
   );
 }
 
-/** Validation speaks first, then the gate; both may answer at once or later. */
-function judge(
-  gateway: Gateway,
-  proposal: CallRequest,
-  prepared: ResolvedCall,
+/** Capability, validation, then the gate; the latter two answer at once where nothing has to be waited for. */
+function evaluate(
+  pipeline: Pipeline,
+  request: CallRequest,
+  resolved: ResolvedCall,
   waited: boolean,
 ): Decision | Promise<Decision> {
-  const { route, intent } = prepared;
+  const { route, intent } = resolved;
+  const { tools } = request.principal;
+  if (tools && route.type === "Tool" && !tools.has(route.name)) return beyondCapability(pipeline, request, route);
   const gated = (validation: Validation): Decision | Promise<Decision> => {
-    const { principal, method, transport, span } = proposal;
-    if (!validation.ok) return gateway.gate.refuse({ principal, target: route }, invalid(route, validation));
-    return gateway.gate.decide(
+    const { principal, method, transport, span } = request;
+    if (!validation.ok) return pipeline.gate.chargeDenial({ principal, target: route }, invalid(route, validation));
+    return pipeline.gate.decide(
       { principal, method, target: route, arguments: route.arguments, transport, trace: span.traceId },
       intent,
       waited,
@@ -251,10 +264,15 @@ function judge(
   try {
     const checked = route.validate(route.arguments);
     if (!(checked instanceof Promise)) return gated(checked);
-    return checked.then(gated).catch((error) => denyDecision(gateway.gate.policy, unvalidated(route, error)));
+    return checked.then(gated).catch((error) => denyDecision(pipeline.gate.policy, unvalidated(route, error)));
   } catch (error) {
-    return denyDecision(gateway.gate.policy, unvalidated(route, error));
+    return denyDecision(pipeline.gate.policy, unvalidated(route, error));
   }
+}
+
+function beyondCapability(pipeline: Pipeline, { principal }: CallRequest, target: Route): Promise<Decision> {
+  const reason = `\`${target.name}\` is not among the tools that ${principal.app}/${principal.agent} may reach`;
+  return pipeline.gate.chargeDenial({ principal, target }, deny("AuthorizationError", "capability", reason));
 }
 
 function invalid(route: Route, validation: Validation & { ok: false }): CheckResult {
@@ -281,54 +299,67 @@ function unvalidated(route: Route, error: unknown): CheckResult {
   return deny("ValidationError", "schema", reason);
 }
 
-function refusal(gateway: Gateway, decision: Decision): Fault {
-  const { verdict, challenge } = decision;
-  const url = challenge && gateway.approvalUrl?.(challenge.id);
-  return new Fault(verdict.type ?? "PolicyDeny", verdict.reason, {
-    rule: verdict.rules.map((rule) => rule.id).join(", "),
-    field: verdict.field,
-    suggestions:
-      url === undefined ? verdict.suggestions : [...(verdict.suggestions ?? []), `A person approves it at ${url}`],
-    extra: url === undefined ? verdict.extra : { ...verdict.extra, approval_url: url },
+function denialFault(pipeline: Pipeline, decision: Decision): Fault {
+  const { challenge, result } = decision;
+  const url = challenge && pipeline.approvalUrl?.(challenge.id);
+  const { type = "PolicyDeny", reason, rules, field, suggestions = [], extra } = result;
+  return new Fault(type, reason, {
+    rule: rules.map((rule) => rule.id).join(", "),
+    field,
+    suggestions: url === undefined ? suggestions : [...suggestions, `An approver approves it at ${url}`],
+    extra: url === undefined ? extra : { ...extra, approval_url: url },
   });
+}
+
+/** A call that belongs to one in flight, and ends when `parent` ends. */
+export async function callWithin(
+  pipeline: Pipeline,
+  outer: CallRequest,
+  parent: Cancel,
+  tool: string,
+  part: Omit<CallRequest, "revision" | "transport" | "render" | "span">,
+): Promise<Answer> {
+  const { revision, transport, span } = outer;
+  const { method, principal, cancel } = part;
+  const { app, agent } = principal;
+  const stop = (): void => cancel.abort(parent.fault as Fault);
+  if (parent.fault) stop();
+  else parent.signal.addEventListener("abort", stop, { once: true });
+  const { traceparent } = span;
+  const about = { method, tool, app, agent, transport, revision: revision.name, traceparent };
+  try {
+    const request = { ...part, revision, transport, render: JSON.stringify };
+    return await call(pipeline, { ...request, span: pipeline.telemetry.startCall(about) });
+  } finally {
+    parent.signal.removeEventListener("abort", stop);
+  }
 }
 
 /** A tool that calls a tool is a caller like any other: same principal, same gate, bounded depth. */
 export async function callInside(
-  gateway: Gateway,
+  pipeline: Pipeline,
   outer: CallRequest,
   name: string,
   args: JsonObject,
 ): Promise<ToolResult> {
-  if (outer.depth >= gateway.limits.maxCallDepth) {
-    throw new Fault("TooMany", `tools call tools more than ${gateway.limits.maxCallDepth} deep`);
+  if (outer.depth >= pipeline.limits.maxCallDepth) {
+    throw new Fault("TooMany", `nested call depth exceeds ${pipeline.limits.maxCallDepth}`);
   }
-  const cancel = new Cancel();
-  const { principal, revision, transport, conversation, span } = outer;
-  const stop = (): void => cancel.abort(outer.cancel.fault as Fault);
-  outer.cancel.signal.addEventListener("abort", stop, { once: true });
-  const answer = await call(gateway, {
+  const { principal, requestId, conversation } = outer;
+  const answer = await callWithin(pipeline, outer, outer.cancel, name, {
     principal,
     method: "tools/call",
     params: { name, arguments: args },
-    requestId: outer.requestId,
-    revision,
-    transport,
+    requestId,
     conversation,
-    cancel,
-    render: JSON.stringify,
-    span: gateway.telemetry.startCall({
-      method: "tools/call",
-      tool: name,
-      app: principal.app,
-      agent: principal.agent,
-      transport,
-      revision: revision.name,
-      traceparent: span.traceparent,
-    }),
+    cancel: new Cancel(),
     depth: outer.depth + 1,
   });
-  outer.cancel.signal.removeEventListener("abort", stop);
+  return toolResultOf(answer);
+}
+
+/** The result of a `tools/call`; throws the fault of one that failed. */
+export function toolResultOf(answer: Answer): ToolResult {
   if (!answer.ok) throw answer.fault;
   const { result } = answer;
   return (result instanceof RawResult ? result.value : result) as unknown as ToolResult;

@@ -1,5 +1,5 @@
-// A server's request to the client of a call in flight: sampling, elicitation, roots. It takes the same way through
-// `call` as everything else, with the server as the principal, and what reaches the client names the server it is from.
+// A server's request to the client of a call in flight: sampling, elicitation, roots. It passes through `call` like
+// everything else, with the server as the principal, and what reaches the client names the server it is from.
 
 import { isIP } from "node:net";
 import {
@@ -12,11 +12,10 @@ import {
 } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, ORIGIN_META } from "../mcp/index.js";
 import type { InputRequest, Problem, Validation } from "../mcp/server/index.js";
-import { SILENT } from "./types.js";
-import { call } from "./call.js";
+import { type CallRequest, type Pipeline, type Route, SILENT } from "./types.js";
+import { callWithin } from "./call.js";
 import { Cancel } from "./cancel.js";
-import { isOwnMeta } from "./forward.js";
-import type { Gateway, CallRequest, Route } from "./types.js";
+import { isOwnMeta } from "./route.js";
 
 export interface ClientRequest {
   /** The call in flight that the request belongs to, and what was granted to it. */
@@ -27,12 +26,12 @@ export interface ClientRequest {
   /** An in-process server is the operator's own code: see `permittedUnlessForbidden`. */
   readonly isInProcess: boolean;
   /** Ends the request when it ends; the call in flight unless given. */
-  readonly parent?: Cancel;
-  /** Asks the client, once that is permitted and on record. */
+  readonly parent?: Cancel | undefined;
+  /** Sends the request to the client, once that is permitted and on record. */
   deliver(params: JsonObject, cancel: Cancel): Promise<JsonObject>;
 }
 
-export async function askClient(gateway: Gateway, request: ClientRequest): Promise<JsonObject> {
+export async function sendClientRequest(pipeline: Pipeline, request: ClientRequest): Promise<JsonObject> {
   const { outer, grant, method, isInProcess } = request;
   const { app } = grant.principal;
   const { server } = grant.target;
@@ -41,45 +40,28 @@ export async function askClient(gateway: Gateway, request: ClientRequest): Promi
     agent: serverAgent(server),
     scope: [],
     via: "server",
-    ...(isInProcess ? {} : { limits: { perMinute: gateway.limits.serverRequestsPerMinute } }),
+    ...(isInProcess ? {} : { limits: { perMinute: pipeline.limits.serverRequestsPerMinute } }),
   };
   const cancel = new Cancel();
-  const parent = request.parent ?? outer.cancel;
-  const stop = (): void => cancel.abort(parent.fault as Fault);
-  if (parent.fault) stop();
-  else parent.signal.addEventListener("abort", stop, { once: true });
-  const { revision, transport } = outer;
-  const answer = await call(gateway, {
+  const answer = await callWithin(pipeline, outer, request.parent ?? outer.cancel, "", {
     principal,
     method,
     // What the server sent is the route's arguments: none of it is read as parameters of a call.
     params: {},
-    route: routeOf(gateway, request, cancel),
+    route: routeOf(pipeline, request, cancel),
     requestId: undefined,
-    revision,
-    transport,
     conversation: SILENT,
     cancel,
-    render: JSON.stringify,
-    span: gateway.telemetry.startCall({
-      method,
-      tool: "",
-      app,
-      agent: principal.agent,
-      transport,
-      revision: revision.name,
-      traceparent: outer.span.traceparent,
-    }),
     depth: outer.depth,
-  }).finally(() => parent.signal.removeEventListener("abort", stop));
+  });
   if (answer.ok) return answer.result as JsonObject;
-  if (answer.fault.type === "PolicyDeny") reportDenied(gateway, app, server, method, answer.fault);
+  if (answer.fault.type === "PolicyDeny") reportDenied(pipeline, app, server, method, answer.fault);
   throw answer.fault;
 }
 
 const TIMEOUT_MARGIN_MS = 5_000;
 
-function routeOf(gateway: Gateway, request: ClientRequest, cancel: Cancel): Route {
+function routeOf(pipeline: Pipeline, request: ClientRequest, cancel: Cancel): Route {
   const { grant, method, params, isInProcess } = request;
   const { principal, target } = grant;
   return {
@@ -95,10 +77,10 @@ function routeOf(gateway: Gateway, request: ClientRequest, cancel: Cancel): Rout
     builtin: false,
     serverRequest: { tool: target.name, scope: principal.scope, permittedUnlessForbidden: isInProcess },
     arguments: params,
-    // Whoever delivers it has the exact time; this ends what forgot to.
-    timeoutMs: gateway.limits.askTimeoutMs + TIMEOUT_MARGIN_MS,
+    // The session applies the exact timeout; this one ends a delivery that has none.
+    timeoutMs: pipeline.limits.askTimeoutMs + TIMEOUT_MARGIN_MS,
     hasOutputSchema: false,
-    validate: () => checked(gateway, method, params),
+    validate: () => checked(pipeline, method, params),
     validateOutput: () => ({ ok: true }),
     run: (context) => {
       const decided = applyObligations(grant.obligations, intentArguments(context.grant.intent));
@@ -107,7 +89,7 @@ function routeOf(gateway: Gateway, request: ClientRequest, cancel: Cancel): Rout
   };
 }
 
-/** A server can neither pass for another origin nor for us; its name stands in front of what a person reads. */
+/** A server can imitate neither another origin nor the gateway: its name stands in front of the text of an elicitation. */
 function marked(method: string, params: JsonObject, server: string, isInProcess: boolean): JsonObject {
   const given = isJsonObject(params._meta) ? params._meta : {};
   const meta = Object.fromEntries(Object.entries(given).filter(([key]) => !isOwnMeta(key)));
@@ -117,29 +99,29 @@ function marked(method: string, params: JsonObject, server: string, isInProcess:
   return { ...out, message: `Request from server "${server}": ${message}` };
 }
 
-function checked(gateway: Gateway, method: string, params: JsonObject): Validation {
+function checked(pipeline: Pipeline, method: string, params: JsonObject): Validation {
   const problem =
-    sizeProblem(gateway, params) ?? (method === "elicitation/create" ? urlProblem(gateway, params) : undefined);
+    sizeProblem(pipeline, params) ?? (method === "elicitation/create" ? urlProblem(pipeline, params) : undefined);
   return problem ? { ok: false, problems: [problem] } : { ok: true };
 }
 
-function sizeProblem({ limits }: Gateway, params: JsonObject): Problem | undefined {
+function sizeProblem({ limits }: Pipeline, params: JsonObject): Problem | undefined {
   const bytes = Buffer.byteLength(JSON.stringify(params));
   if (bytes <= limits.maxClientRequestBytes) return undefined;
   const expected = `at most ${limits.maxClientRequestBytes} bytes (maxClientRequestBytes)`;
   return { path: "", message: `the request has ${bytes} bytes`, expected };
 }
 
-/** A page that a server sends people to must not be the one where calls are approved. */
-function urlProblem(gateway: Gateway, { mode, url }: JsonObject): Problem | undefined {
+/** A page that a server asks users to open must not be the one where calls are approved. */
+function urlProblem(pipeline: Pipeline, { mode, url }: JsonObject): Problem | undefined {
   if (mode !== "url" && url === undefined) return undefined;
   const target = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
   if (!target || (target.protocol !== "https:" && target.protocol !== "http:")) {
     return { path: "url", message: "must be an http or https URL", expected: "a page of the server" };
   }
-  const named = gateway.approvalUrl?.("x");
-  const own = [...(gateway.approvalAddresses?.() ?? []), ...(named === undefined ? [] : [named])];
-  if (!own.some((address) => isSamePlace(target, new URL(address)))) return undefined;
+  const named = pipeline.approvalUrl?.("x");
+  const own = [...(pipeline.approvalAddresses?.() ?? []), ...(named === undefined ? [] : [named])];
+  if (!own.some((address) => isSameAddress(target, new URL(address)))) return undefined;
   return {
     path: "url",
     message: "must not point to the address where calls are approved",
@@ -151,7 +133,7 @@ function urlProblem(gateway: Gateway, { mode, url }: JsonObject): Problem | unde
  * Any name may resolve to an address, so for an address without a name of its own the port decides. The two ports that
  * are not written count as one: a page at `http:` commonly redirects to the same at `https:`.
  */
-function isSamePlace(target: URL, own: URL): boolean {
+function isSameAddress(target: URL, own: URL): boolean {
   const port = portOf(own);
   const isWebPort = WEB_PORTS.has(port);
   if (portOf(target) !== port && !(isWebPort && WEB_PORTS.has(portOf(target)))) return false;
@@ -170,18 +152,18 @@ function portOf({ port, protocol }: URL): string {
   return port === "" ? (protocol === "https:" ? "443" : "80") : port;
 }
 
-/** A server that keeps asking costs one line in this time, for each method. */
+/** Denied requests of one server and method are logged once in this time. */
 const REPORT_EVERY_MS = 60_000;
 const MAX_REPORTED = 1_000;
 const reportedAt = new Map<string, number>();
 
-function reportDenied(gateway: Gateway, app: string, server: string, method: string, fault: Fault): void {
+function reportDenied(pipeline: Pipeline, app: string, server: string, method: string, fault: Fault): void {
   const key = JSON.stringify([app, server, method]);
   const now = performance.now();
   if (now - (reportedAt.get(key) ?? Number.NEGATIVE_INFINITY) < REPORT_EVERY_MS) return;
   if (reportedAt.size >= MAX_REPORTED) reportedAt.clear();
   reportedAt.set(key, now);
-  gateway.telemetry.log.warning("a server's request to a client was denied", {
+  pipeline.telemetry.log.warning("a server's request to a client was denied", {
     app,
     server,
     method,

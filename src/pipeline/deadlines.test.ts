@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { Deadlines } from "./deadlines.js";
+import { Deadlines } from "./cancel.js";
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 

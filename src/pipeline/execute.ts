@@ -1,11 +1,11 @@
-// The only function that reaches a tool. It takes a permit, spends it, and never routes again.
+// `execute` is the only function that reaches a tool. It takes a permit, spends it, and never routes again.
 
 import { applyObligations, applyToFault, type PermitGrant, Permit } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
-import { type Deadline, deadlines } from "./deadlines.js";
+import { type Deadline, deadlines } from "./cancel.js";
 import { InputRequired, type ProgressSender, RunContext } from "./call-context.js";
 import { bindingOf, type StateUse } from "./encrypted-state.js";
-import { type Gateway, type CallRequest, RawResult, type Route } from "./types.js";
+import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
 
 const WITHHELD =
   "[the tool ran, but with what policy takes out of its answer the rest no longer fits its output schema, so the structured content is withheld]";
@@ -20,27 +20,27 @@ export interface InputRound {
 }
 
 export async function execute(
-  gateway: Gateway,
+  pipeline: Pipeline,
   permit: Permit,
-  proposal: CallRequest,
+  request: CallRequest,
   round: InputRound,
   progress: ProgressSender,
 ): Promise<JsonObject | RawResult> {
   const grant = Permit.spend(permit);
   const route = grant.target as Route;
-  const clock = new Clock(proposal, route);
-  const context = new RunContext(gateway, proposal, grant, round, clock, progress);
+  const clock = new Clock(request, route);
+  const context = new RunContext(pipeline, request, grant, round, clock, progress);
   try {
-    const result = await untilStopped(proposal, () => {
+    const result = await untilStopped(request, () => {
       progress.started = true;
       return route.run(context);
     });
     if (result instanceof RawResult && (await mayPassAsIs(route, grant, result))) return result;
     const joined = joinParts(result instanceof RawResult ? (result.value as JsonObject) : result, context);
     if (route.hasOutputSchema && joined.isError !== true && isComplete(joined)) await checkOutput(route, joined);
-    return grant.obligations.length === 0 ? joined : await concealed(route, grant, joined);
+    return grant.obligations.length === 0 ? joined : await redacted(route, grant, joined);
   } catch (error) {
-    if (error instanceof InputRequired) return inputRequired(gateway, grant, route, round, error);
+    if (error instanceof InputRequired) return inputRequired(pipeline, grant, route, round, error);
     throw applyToFault(grant.obligations, error instanceof Fault ? error : toolFailed(error));
   } finally {
     clock.pause();
@@ -48,18 +48,18 @@ export async function execute(
   }
 }
 
-/** The work against the clock: whichever ends first, and a stopped call never hears of the work again. */
-function untilStopped(proposal: CallRequest, run: () => ReturnType<Route["run"]>): Promise<JsonObject | RawResult> {
+/** The work or its cancellation, whichever comes first; what a stopped call still returns is dropped. */
+function untilStopped(request: CallRequest, run: () => ReturnType<Route["run"]>): Promise<JsonObject | RawResult> {
   return new Promise((resolve, reject) => {
-    proposal.cancel.onAbort(reject);
-    if (proposal.cancel.fault) return;
+    request.cancel.onAbort(reject);
+    if (request.cancel.fault) return;
     const running = run();
     if (running instanceof Promise) running.then(resolve, reject);
     else resolve(running);
   });
 }
 
-/** A downstream server's own bytes go on when nothing has to be taken out of them; our own lists always do. */
+/** The bytes of an upstream server are forwarded as they are when nothing has to be redacted; our own lists always are. */
 async function mayPassAsIs(route: Route, grant: PermitGrant, result: RawResult): Promise<boolean> {
   if (!result.value) return true;
   if (grant.obligations.length > 0) return false;
@@ -69,7 +69,7 @@ async function mayPassAsIs(route: Route, grant: PermitGrant, result: RawResult):
   return true;
 }
 
-/** A question in place of an answer has no structured content to check. */
+/** `input_required` has no structured content to check. */
 function isComplete(result: JsonObject): boolean {
   return result.resultType === undefined || result.resultType === "complete";
 }
@@ -87,16 +87,20 @@ async function checkOutput(route: Route, result: JsonObject): Promise<void> {
   const checked = await route.validateOutput(result.structuredContent);
   if (checked.ok) return;
   const first = checked.problems[0];
-  throw new Fault("OutputInvalid", `\`${route.name}\` answered against its own schema: ${first?.message ?? ""}`, {
-    field: first?.path,
-  });
+  throw new Fault(
+    "OutputInvalid",
+    `the result of \`${route.name}\` does not match its own output schema: ${first?.message ?? ""}`,
+    {
+      field: first?.path,
+    },
+  );
 }
 
 /**
- * What policy lets out of the answer. A client holds structured content against the tool's schema; what no longer fits
- * it is left out, and the answer says so, rather than being refused for a reason that nobody would find.
+ * The result after redaction. A client validates structured content against the tool's schema; content that no longer
+ * matches is left out, and the result says so: the client would otherwise reject all of it.
  */
-async function concealed(route: Route, grant: PermitGrant, result: JsonObject): Promise<JsonObject> {
+async function redacted(route: Route, grant: PermitGrant, result: JsonObject): Promise<JsonObject> {
   const shown = applyObligations(grant.obligations, result);
   if (!route.hasOutputSchema || shown.isError === true || !isComplete(result)) return shown;
   if (await fits(route, shown.structuredContent)) return shown;
@@ -114,7 +118,7 @@ async function fits(route: Route, value: JsonValue | undefined): Promise<boolean
 }
 
 function inputRequired(
-  gateway: Gateway,
+  pipeline: Pipeline,
   grant: PermitGrant,
   route: Route,
   round: InputRound,
@@ -124,12 +128,12 @@ function inputRequired(
   const kept = asked.relayed
     ? { responses: {}, state: asked.state }
     : { responses: round.responses, state: asked.state ?? round.state };
-  // What is sealed and where requests are from is ours: no redaction may touch it. The requests went through theirs.
+  // No redaction applies to the encrypted state or to the origin of requests. The requests themselves were redacted before.
   const shown = applyObligations(grant.obligations, { ...asked.relayed, resultType: "input_required" });
   return {
     ...shown,
     inputRequests: asked.requests as unknown as JsonObject,
-    requestState: gateway.seal.close(bind, kept),
+    requestState: pipeline.stateCipher.encrypt(bind, kept),
   };
 }
 
@@ -144,23 +148,23 @@ function toolFailed(error: unknown): Fault {
 
 const MAX_URL_CHARS = 2_048;
 
-/** The page that the author of a tool names for an error: its `documentationUrl`, where that is a URL of the web. */
+/** The `documentationUrl` that a tool's author set on an error, where it is an HTTP URL. */
 function documentationOf(error: unknown): string | undefined {
   const url = (error as { documentationUrl?: unknown } | null | undefined)?.documentationUrl;
   if (typeof url !== "string" || url.length > MAX_URL_CHARS || !URL.canParse(url)) return undefined;
   return /^https?:$/.test(new URL(url).protocol) ? url : undefined;
 }
 
-/** A tool's time. It stands still while the call waits for an answer from the client. */
+/** The clock of a tool. It stops while the call waits for an answer from the client. */
 class Clock {
-  readonly #proposal: CallRequest;
+  readonly #request: CallRequest;
   readonly #route: Route;
   #leftMs: number;
   #since = 0;
   #deadline: Deadline | undefined;
 
-  constructor(proposal: CallRequest, route: Route) {
-    this.#proposal = proposal;
+  constructor(request: CallRequest, route: Route) {
+    this.#request = request;
     this.#route = route;
     this.#leftMs = route.timeoutMs;
     this.resume();
@@ -181,7 +185,7 @@ class Clock {
 
   #expire(): void {
     const { name, timeoutMs } = this.#route;
-    this.#proposal.cancel.abort(
+    this.#request.cancel.abort(
       new Fault("ToolTimeout", `\`${name}\` did not finish within ${timeoutMs} ms and was stopped`, {
         extra: { tool_name: name, timeout_ms: timeoutMs, timedOut: true },
         suggestions: ["Ask for less at once", "Raise the tool's timeout", "Check the server behind the tool"],

@@ -63,7 +63,7 @@ const EXTRA = {
 };
 
 describe.each(REVISIONS)("fields beside the arguments, in revision %s", (revision) => {
-  it("do not reach a server whose entry lists none", async () => {
+  it("do not reach a server whose entry lists none [U1]", async () => {
     await opened(undefined);
     const call = await caller(revision);
     expect(received(await call(EXTRA))).toEqual({});
@@ -90,7 +90,7 @@ describe.each(REVISIONS)("fields beside the arguments, in revision %s", (revisio
     expect(traces.size).toBe(4);
   });
 
-  it("reach a server exactly as far as its entry lists them", async () => {
+  it("reach a server exactly as far as its entry lists them [U1]", async () => {
     await opened(["tenant", "_meta/com.example/*"]);
     const call = await caller(revision);
     expect(received(await call(EXTRA))).toEqual({ tenant: "blue", _meta: { "com.example/run": 1 } });
@@ -106,7 +106,7 @@ describe.each(REVISIONS)("fields beside the arguments, in revision %s", (revisio
     });
   });
 
-  it("are decided by rules that read `context.forwarded`", async () => {
+  it("are decided by rules that read `context.forwarded` [U7]", async () => {
     const policy = `${PERMIT_ALL}
       forbid (principal, action, resource) when { context.forwarded has recipient && context.forwarded.recipient == "eve" };`;
     await opened(["recipient"], { policy });
@@ -135,7 +135,7 @@ describe.each(REVISIONS)("fields beside the arguments, in revision %s", (revisio
     expect(seen.map(({ forwarded }) => forwarded)).toEqual([{ tenant: "blue" }]);
   });
 
-  it("are part of what is approved: an approval does not cover other fields", async () => {
+  it("are part of what is approved: an approval does not cover other fields [U7]", async () => {
     const policy = `${PERMIT_ALL}
       @id("ask") @outcome("challenge") @approvers("operators")
       forbid (principal, action == Action::"echo", resource) unless { context.approved };`;
@@ -177,7 +177,7 @@ describe("fields of the protocol itself, to a server of 2026-07-28,", () => {
     return (await response.json()) as JsonObject;
   };
 
-  it("carry no text of the caller: capabilities are written from known names", async () => {
+  it("carry no text of the caller: capabilities are written from known names [U1]", async () => {
     const declared = {
       elicitation: { form: { note: "hidden" }, url: {}, hidden: {} },
       sampling: { hidden: true, tools: { deep: { hidden: 1 } } },

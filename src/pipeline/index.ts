@@ -1,23 +1,38 @@
-export { InputRequired, type RunContext } from "./call-context.js";
-export { type Answer, call, callInside } from "./call.js";
-export { CallsInFlight } from "./calls-in-flight.js";
+export { InputRequired, isLogLevel, LOG_LEVELS, type RunContext } from "./call-context.js";
+export { type Answer, call, callInside, toolResultOf } from "./call.js";
+export { CallsInFlight, Refusals } from "./calls-in-flight.js";
 export { Cancel } from "./cancel.js";
-export { askClient } from "./client-request.js";
-export { REQUEST_STATE_MS, requestStateId, StateCipher } from "./encrypted-state.js";
-export { encryptState, type SharedKeys, unlockShared } from "./encryption.js";
-export { type Forwards, isOwnMeta } from "./forward.js";
-export { serverCapabilitiesOf, introduce } from "./introduction.js";
-export { type DocumentKind, LIST_METHODS, type ListMethod, Lists } from "./lists.js";
-export { LOG_LEVELS, isLogLevel } from "./log-levels.js";
-export { Refusals } from "./refusals.js";
-export { argumentsOf, clip, findTool, relayedBy, routeFor, stringField, visibleTool } from "./route.js";
+export { sendClientRequest } from "./client-request.js";
 export {
+  encryptState,
+  REQUEST_STATE_MS,
+  requestStateId,
+  type SharedKeys,
+  StateCipher,
+  decryptShared,
+} from "./encrypted-state.js";
+export {
+  argumentsOf,
+  clip,
+  findTool,
+  type Forwards,
+  isOwnMeta,
+  mayGet,
+  mayRead,
+  relayedBy,
+  routeFor,
+  stringField,
+  visibleTool,
+} from "./route.js";
+export {
+  type CallRequest,
   type Conversation,
   DEFAULT_GATEWAY_LIMITS,
-  type Gateway,
   type GatewayLimits,
+  type Pipeline,
   RawResult,
   type Relayed,
   type Route,
+  type RouteTable,
   SILENT,
 } from "./types.js";

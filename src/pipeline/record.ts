@@ -1,12 +1,14 @@
-// The pipeline's two records. The decision is durable before anything runs; the outcome rides the next flush, or is waited for where the operator chose so.
+// The pipeline's two records. The decision is durable before anything runs; the outcome is written with the next flush, or
+// waited for where the operator chose so.
 
 import { randomBytes } from "node:crypto";
 import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../policy/index.js";
 import type { Outcome } from "../ledger/index.js";
-import { Fault, isJsonObject } from "../mcp/index.js";
+import { type ErrorType, Fault, isJsonObject } from "../mcp/index.js";
+import type { CallSpan } from "../telemetry/index.js";
 import type { Answer } from "./call.js";
 import type { InputRound } from "./execute.js";
-import { type Gateway, type CallRequest, RawResult, type Route } from "./types.js";
+import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
 
 /** Call ids: unique across starts by a random prefix, cheap by a counter. */
 const prefix = randomBytes(9).toString("base64url");
@@ -16,7 +18,7 @@ export function newCallId(): string {
   return `${prefix}.${(counter++).toString(36)}`;
 }
 
-/** A proposal that found its target, and the one id of the call it may become. */
+/** A routed request with its intent, and the id of its call. */
 export interface ResolvedCall {
   readonly callId: string;
   readonly route: Route;
@@ -25,12 +27,12 @@ export interface ResolvedCall {
   readonly intent: Intent;
 }
 
-/** Discovery is the handshake of 2026-07-28: like `initialize`, it says who is here and decides nothing. */
-function isGreeting(route: Route): boolean {
+/** `server/discover` is the handshake of 2026-07-28: like `initialize`, it is not recorded. */
+function isHandshake(route: Route): boolean {
   return route.builtin && route.name === "server/discover";
 }
 
-/** Lists of rules that come again are the same object, and so are their ids. */
+/** The same list of rules comes with many decisions: its ids are computed once. */
 const idsOf = new WeakMap<readonly Rule[], readonly string[]>();
 
 function ruleIds(rules: readonly Rule[]): readonly string[] {
@@ -44,26 +46,26 @@ function ruleIds(rules: readonly Rule[]): readonly string[] {
 
 /** Undefined when nothing has to be waited for. */
 export function recordDecision(
-  gateway: Gateway,
-  proposal: CallRequest,
-  prepared: ResolvedCall,
+  pipeline: Pipeline,
+  request: CallRequest,
+  resolved: ResolvedCall,
   decision: Decision,
 ): Promise<unknown> | undefined {
-  const { ledger } = gateway;
-  const { route, intent } = prepared;
-  if (!ledger || isGreeting(route)) return undefined;
-  const { app, agent } = proposal.principal;
+  const { ledger } = pipeline;
+  const { route, intent } = resolved;
+  if (!ledger || isHandshake(route) || (!decision.permit && !pipeline.recordDenials)) return undefined;
+  const { app, agent } = request.principal;
   const actor = `${app}/${agent}`;
   const rules = ruleIds(decision.rules);
   const entry = {
     kind: "decision" as const,
-    call: prepared.callId,
-    trace: proposal.span.traceId,
+    call: resolved.callId,
+    trace: request.span.traceId,
     intent: intent.id,
     app,
     agent,
     actor,
-    method: proposal.method,
+    method: request.method,
     tool: route.name,
     binding: route.binding,
     args_cid: intent.argumentsId,
@@ -72,20 +74,18 @@ export function recordDecision(
     policy: decision.policyHash,
     reason: decision.reason,
     mode: decision.observed ? ("observe" as const) : ("enforce" as const),
-    args: gateway.keepArguments ? intent.argumentsText : undefined,
-    forwarded: gateway.keepArguments && intent.forwardedText !== "{}" ? intent.forwardedText : undefined,
-    detail: detailOf(proposal, prepared, decision),
+    args: pipeline.keepArguments ? intent.argumentsText : undefined,
+    forwarded: pipeline.keepArguments && intent.forwardedText !== "{}" ? intent.forwardedText : undefined,
+    detail: detailOf(request, resolved, decision),
   };
-  if (decision.challenge && decision.challengeIsNew) recordChallenge(gateway, proposal, prepared, decision, "opened");
-  if (decision.redeemed) recordChallenge(gateway, proposal, prepared, decision, "redeemed");
+  const event = decision.redeemed ? "redeemed" : decision.challengeIsNew ? "opened" : undefined;
+  const noted = event && recordChallenge(pipeline, request, resolved, decision, event);
   // Only what an operator (or we ourselves) declared harmless may run before its decision is on the disk. What counts once
   // is on the disk too: a store that was restored may have forgotten it.
-  const countsOnce = decision.redeemed !== undefined || prepared.round.use !== undefined;
-  if (decision.permit && !countsOnce && (route.builtin || (route.type === "Tool" && route.readOnly))) {
-    ledger.appendSoon(entry);
-    return undefined;
-  }
-  return ledger.append(entry);
+  const countsOnce = decision.redeemed !== undefined || resolved.round.use !== undefined;
+  const mayRunFirst = decision.permit && !countsOnce && (route.builtin || (route.type === "Tool" && route.readOnly));
+  const written = mayRunFirst ? (ledger.appendSoon(entry) ?? undefined) : ledger.append(entry);
+  return noted ? Promise.all([noted, written]) : written;
 }
 
 function detailOf(
@@ -101,15 +101,15 @@ function detailOf(
 
 /** In the same flush as the decision that follows it, or with the next one. */
 export function recordChallenge(
-  { ledger }: Gateway,
+  { ledger, recordDenials }: Pipeline,
   { principal, span }: CallRequest,
   { callId, route, intent }: ResolvedCall,
   decision: Decision,
   event: "opened" | "redeemed" | "restored",
-): void {
+): Promise<unknown> | undefined {
   const challenge = event === "opened" ? decision.challenge : decision.redeemed;
-  if (!ledger || !challenge) return;
-  ledger.appendSoon({
+  if (!ledger || !recordDenials || !challenge) return undefined;
+  const written = ledger.appendSoon({
     kind: "challenge",
     challenge: challenge.id,
     event,
@@ -122,90 +122,83 @@ export function recordChallenge(
     approvers: challenge.approvers,
     policy: decision.policyHash,
   });
+  return written ?? undefined;
 }
 
-/** While the ledger cannot be written every call fails: one line a second says so, and for how many. */
-const TELL_EVERY_MS = 1_000;
-let toldAt = Number.NEGATIVE_INFINITY;
-let untold = 0;
+/** While the ledger cannot be written every call fails: one log line a second, with their number. */
+const REPORT_EVERY_MS = 1_000;
+let reportedAt = Number.NEGATIVE_INFINITY;
+let unreported = 0;
 
-/** The decision could not be written: nothing runs. Callers need not know where the ledger is; the log says it. */
+/** The decision could not be written, so nothing runs. Callers do not learn where the ledger is; the log names it. */
 export function recordFailure(
-  gateway: Gateway,
-  proposal: CallRequest,
+  pipeline: Pipeline,
+  request: CallRequest,
   decision: Decision,
   error: unknown,
   started: number,
 ): Fault {
-  const { span, principal } = proposal;
-  untold++;
-  if (performance.now() - toldAt > TELL_EVERY_MS) {
+  const { span, principal } = request;
+  unreported++;
+  if (performance.now() - reportedAt > REPORT_EVERY_MS) {
     const problem = error instanceof Error ? error.message : String(error);
     const { app, agent } = principal;
-    const log = gateway.telemetry.log;
+    const log = pipeline.telemetry.log;
     log.error(
       "calls do not run, because they cannot be recorded",
-      { calls: untold, app, agent, problem },
+      { calls: unreported, app, agent, problem },
       span.traceId,
     );
-    toldAt = performance.now();
-    untold = 0;
+    reportedAt = performance.now();
+    unreported = 0;
   }
-  span.end({
-    effect: "deny",
-    outcome: "refused",
-    errorType: "AuditFailure",
-    latencyMs: performance.now() - started,
-    bytes: 0,
-    policyHash: decision.policyHash,
-    rule: "ledger",
-  });
+  endDenied(span, "AuditFailure", started, decision.policyHash, "ledger");
   return new Fault("AuditFailure", "the call did not run: its record could not be written", {
     cause: error,
     suggestions: [
-      "Make room on, or repair, the disk that holds the ledger; calls go on by themselves then",
-      "The gateway's log says what is wrong with it",
+      "Make room on, or repair, the disk that holds the ledger; calls then run again by themselves",
+      "The gateway's log names the problem",
     ],
   });
 }
 
 export function recordOutcome(
-  gateway: Gateway,
-  proposal: CallRequest,
-  prepared: ResolvedCall,
+  pipeline: Pipeline,
+  request: CallRequest,
+  resolved: ResolvedCall,
   decision: Decision,
   answer: Answer,
   started: number,
 ): Answer | Promise<Answer> {
   const bytes = answer.ok ? answer.text.length : 0;
   const latencyMs = performance.now() - started;
-  const { route, intent } = prepared;
+  const { route, intent } = resolved;
   const outcome = outcomeOf(answer);
-  let written: Promise<void> | undefined;
-  if (decision.permit && !isGreeting(route)) {
-    written = gateway.ledger?.appendOutcome({
+  let written: Promise<unknown> | undefined;
+  if (decision.permit && !isHandshake(route)) {
+    written = pipeline.ledger?.appendOutcome({
       kind: "outcome",
-      call: prepared.callId,
-      trace: proposal.span.traceId,
-      actor: `${proposal.principal.app}/${proposal.principal.agent}`,
+      call: resolved.callId,
+      trace: request.span.traceId,
+      actor: `${request.principal.app}/${request.principal.agent}`,
       tool: route.name,
       args_cid: intent.argumentsId,
       outcome,
       latency_ms: Math.round(latencyMs * 1000) / 1000,
       bytes,
-      ...(prepared.round.isRestored ? { detail: { request_state_restored: prepared.round.use?.nonce } } : {}),
+      detail: resolved.round.isRestored ? { request_state_restored: resolved.round.use?.nonce } : undefined,
     });
   }
   if (!decision.permit) {
-    gateway.onDenied?.({
-      principal: proposal.principal,
+    pipeline.onDenied?.({
+      principal: request.principal,
       tool: route.name,
       arguments: route.arguments,
-      trace: proposal.span.traceId,
+      trace: request.span.traceId,
       decision,
     });
   }
-  proposal.span.end({
+  request.span.end({
     effect: decision.effect,
     outcome: decision.permit ? outcome : "refused",
     errorType: answer.ok ? undefined : answer.fault.type,
@@ -214,7 +207,17 @@ export function recordOutcome(
     policyHash: decision.policyHash,
     rule: decision.rules[0]?.id,
   });
-  return written === undefined ? answer : written.then(() => answer);
+  return written === undefined
+    ? answer
+    : written.then(
+        () => answer,
+        (error: unknown) => unrecorded(answer, error),
+      );
+}
+
+function unrecorded(answer: Answer, cause: unknown): Answer {
+  const fault = new Fault("AuditFailure", "the call ran, but its outcome could not be recorded", { cause });
+  return { ok: false, fault, route: answer.route, unrecorded: answer };
 }
 
 function outcomeOf(answer: Answer): Outcome {
@@ -238,43 +241,38 @@ function outcomeOf(answer: Answer): Outcome {
 }
 
 /** Counted, but neither logged nor recorded one by one: `Refusals` does that for all of them together. */
-export function endUnseen(gateway: Gateway, { span }: CallRequest, fault: Fault, started: number): Fault {
-  span.end({
-    effect: "deny",
-    outcome: "refused",
-    errorType: fault.type,
-    latencyMs: performance.now() - started,
-    bytes: 0,
-    policyHash: gateway.gate.policy.hash,
-    rule: fault.detail.rule,
-    isSummarized: true,
-  });
+export function endUnseen(pipeline: Pipeline, { span }: CallRequest, fault: Fault, started: number): Fault {
+  endDenied(span, fault.type, started, pipeline.gate.policy.hash, fault.detail.rule, true);
   return fault;
 }
 
-/** A proposal that found no target is a deny like any other, and on record like any other. */
+function endDenied(
+  span: CallSpan,
+  errorType: ErrorType,
+  started: number,
+  policyHash: string,
+  rule: string | undefined,
+  isSummarized?: true,
+): void {
+  const latencyMs = performance.now() - started;
+  span.end({ effect: "deny", outcome: "refused", errorType, latencyMs, bytes: 0, policyHash, rule, isSummarized });
+}
+
+/** A request that found no target is a deny like any other, and on record like any other. */
 export async function recordUnrouted(
-  gateway: Gateway,
-  proposal: CallRequest,
+  pipeline: Pipeline,
+  request: CallRequest,
   fault: Fault,
   started: number,
 ): Promise<Fault> {
-  const { principal, method, params, span } = proposal;
+  const { principal, method, params, span } = request;
   const name = typeof params.name === "string" ? params.name : typeof params.uri === "string" ? params.uri : method;
-  const policy = gateway.gate.policy.hash;
-  span.end({
-    effect: "deny",
-    outcome: "refused",
-    errorType: fault.type,
-    latencyMs: performance.now() - started,
-    bytes: 0,
-    policyHash: policy,
-    rule: "route",
-  });
-  if (!gateway.ledger) return fault;
+  const policy = pipeline.gate.policy.hash;
+  endDenied(span, fault.type, started, policy, "route");
+  if (!pipeline.ledger || !pipeline.recordDenials) return fault;
   const args = contentId(canonicalize(isJsonObject(params.arguments) ? params.arguments : {}));
   try {
-    await gateway.ledger.append({
+    await pipeline.ledger.append({
       kind: "decision",
       call: newCallId(),
       trace: span.traceId,
@@ -294,7 +292,7 @@ export async function recordUnrouted(
       detail: principal.delegation?.record,
     });
   } catch {
-    // Nothing ran and nothing will; the caller hears the first reason, readiness tells about the ledger.
+    // Nothing ran and nothing will: the caller gets the first reason, and readiness reports the ledger.
   }
   return fault;
 }

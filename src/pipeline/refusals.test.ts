@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Principal } from "../policy/index.js";
 import type { LedgerEntry } from "../ledger/index.js";
 import { createTelemetry } from "../telemetry/index.js";
-import { Refusals } from "./refusals.js";
+import { Refusals } from "./calls-in-flight.js";
 
 const alice: Principal = { app: "blog", agent: "alice", credential: "key:1", scope: [], via: "key" };
 const bob: Principal = { ...alice, agent: "bob", credential: "key:2" };

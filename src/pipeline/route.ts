@@ -1,27 +1,30 @@
-// From a method and its parameters to the one thing it is about. A name that is not there, and one that is not the
-// caller's to see, take the same path and give the same answer.
+// From a method and its parameters to what it is about, and which of the caller's parameters travel beside the arguments.
+// A name that does not exist and one that the caller may not see take the same path and give the same answer. What does
+// not travel is left out before the intent is made, so that rules, approvers and the server see the same.
 
-import { intentArguments, type Principal } from "../policy/index.js";
-import { Fault, isJsonObject, type JsonObject } from "../mcp/index.js";
+import { intentArguments, NOTHING_FORWARDED, type Principal } from "../policy/index.js";
+import { Fault, isJsonObject, type JsonObject, META } from "../mcp/index.js";
 import type { CallContext, Prompt, Tool, Validation } from "../mcp/server/index.js";
 import type { RunContext } from "./call-context.js";
-import type { Gateway, Relayed, Route } from "./types.js";
+import type { CallRequest, Pipeline, Relayed, Route, RouteTable } from "./types.js";
+import type { InputRound } from "./execute.js";
+import { bindingOf } from "./encrypted-state.js";
 
 const VALID: Validation = { ok: true };
 const valid = (): Validation => VALID;
 
-export function routeFor(gateway: Gateway, principal: Principal, method: string, params: JsonObject): Route {
+export function routeFor(table: RouteTable, principal: Principal, method: string, params: JsonObject): Route {
   switch (method) {
     case "tools/call":
-      return toolRoute(gateway, principal, stringField(params, "name"), argumentsOf(params));
+      return toolRoute(table, principal, stringField(params, "name"), argumentsOf(params));
     case "resources/read":
     case "resources/subscribe":
     case "resources/unsubscribe":
-      return resourceRoute(gateway, principal, method, stringField(params, "uri"));
+      return resourceRoute(table, principal, method, stringField(params, "uri"));
     case "prompts/get":
-      return promptRoute(gateway, principal, stringField(params, "name"), argumentsOf(params));
+      return promptRoute(table, principal, stringField(params, "name"), argumentsOf(params));
     case "completion/complete":
-      return completionRoute(gateway, principal, params);
+      return completionRoute(table, principal, params);
     default:
       throw new Fault("MethodNotFound", `there is no method \`${clip(method)}\``);
   }
@@ -42,19 +45,19 @@ export function stringField(params: JsonObject, field: string): string {
 }
 
 /** The tool, by its name or its short name, when it is there and within this caller's capabilities. */
-export function findTool(gateway: Gateway, { tools: within }: Principal, name: string): Tool | undefined {
-  const tool = toolNamed(gateway, name);
+export function findTool(table: RouteTable, { tools: within }: Principal, name: string): Tool | undefined {
+  const tool = toolNamed(table, name);
   return tool && (within?.has(tool.definition.name) ?? true) ? tool : undefined;
 }
 
-function toolNamed({ server: { tools, aliases } }: Gateway, name: string): Tool | undefined {
+function toolNamed({ server: { tools, aliases } }: RouteTable, name: string): Tool | undefined {
   return tools.get(name) ?? tools.get(aliases?.get(name) ?? "");
 }
 
-export function visibleTool(gateway: Gateway, principal: Principal, name: string): Tool {
-  const tool = findTool(gateway, principal, name);
+export function visibleTool(table: RouteTable, principal: Principal, name: string): Tool {
+  const tool = findTool(table, principal, name);
   if (tool) return tool;
-  const known = toolNamed(gateway, name);
+  const known = toolNamed(table, name);
   const needsScope = known && principal.stepUp?.(known.definition.name);
   if (needsScope) throw needsScope;
   throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, {
@@ -63,23 +66,23 @@ export function visibleTool(gateway: Gateway, principal: Principal, name: string
   });
 }
 
-function toolRoute(gateway: Gateway, principal: Principal, name: string, args: JsonObject): Route {
-  const tool = visibleTool(gateway, principal, name);
+function toolRoute(table: RouteTable, principal: Principal, name: string, args: JsonObject): Route {
+  const tool = visibleTool(table, principal, name);
   const relayed = relayedBy(tool);
   return {
     type: "Tool",
     name: tool.definition.name,
     action: tool.definition.name,
-    binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
-    server: relayed?.server ?? gateway.server.info.name,
-    ...(relayed ? { forwards: relayed.forwards } : {}),
+    binding: relayed?.binding ?? `local:${table.server.info.name}`,
+    server: relayed?.server ?? table.server.info.name,
+    forwards: relayed?.forwards,
     definitionHash: tool.definitionHash,
     tags: tool.tags,
-    readOnly: gateway.readOnlyTools.has(tool.definition.name),
-    noGuardrailRequired: tool.noGuardrailRequired || gateway.unguardedTools.has(tool.definition.name),
+    readOnly: table.readOnlyTools.has(tool.definition.name),
+    noGuardrailRequired: tool.noGuardrailRequired || table.unguardedTools.has(tool.definition.name),
     arguments: args,
     builtin: false,
-    timeoutMs: tool.timeoutMs ?? gateway.limits.toolTimeoutMs,
+    timeoutMs: tool.timeoutMs ?? table.limits.toolTimeoutMs,
     hasOutputSchema: tool.definition.outputSchema !== undefined,
     validate: (value) => tool.validate(value),
     validateOutput: (value) => tool.validateOutput(value),
@@ -89,52 +92,52 @@ function toolRoute(gateway: Gateway, principal: Principal, name: string, args: J
   };
 }
 
-/** Set on what a downstream server does. */
+/** Set on what an upstream server offers. */
 export function relayedBy(thing: object | undefined): Relayed | undefined {
   return (thing as { relayed?: Relayed } | undefined)?.relayed;
 }
 
-/** The arguments that run are parsed anew from what was hashed. */
+/** The arguments that run are parsed from the text that was hashed. */
 function argumentsIn(context: RunContext): JsonObject {
   return intentArguments(context.grant.intent);
 }
 
-/** Everything that is no tool: no schema of its own, read by nature, so no guardrail. */
+/** A route to anything but a tool: without a schema, read-only, so no guardrail is required. */
 function plainRoute(
-  gateway: Gateway,
+  table: RouteTable,
   part: Pick<Route, "type" | "name" | "action" | "arguments" | "run">,
   relayed?: Relayed,
 ): Route {
   return {
     ...part,
     ...(relayed ? { run: (context: RunContext) => relayed.relay(context) } : {}),
-    binding: relayed?.binding ?? `local:${gateway.server.info.name}`,
-    server: relayed?.server ?? gateway.server.info.name,
-    ...(relayed ? { forwards: relayed.forwards } : {}),
+    binding: relayed?.binding ?? `local:${table.server.info.name}`,
+    server: relayed?.server ?? table.server.info.name,
+    forwards: relayed?.forwards,
     definitionHash: "",
     tags: [],
     readOnly: true,
     noGuardrailRequired: true,
     builtin: false,
-    timeoutMs: gateway.limits.toolTimeoutMs,
+    timeoutMs: table.limits.toolTimeoutMs,
     hasOutputSchema: false,
     validate: valid,
     validateOutput: valid,
   };
 }
 
-function resourceRoute(gateway: Gateway, principal: Principal, method: string, uri: string): Route {
-  const found = mayRead(principal, uri) ? reader(gateway, uri) : undefined;
+function resourceRoute(table: RouteTable, principal: Principal, method: string, uri: string): Route {
+  const found = mayRead(principal, uri) ? reader(table, uri) : undefined;
   if (!found) {
     throw new Fault("ResourceNotFound", `there is no resource \`${clip(uri)}\``, { field: "uri", extra: { uri } });
   }
   const base = { type: "Resource" as const, name: uri, action: method, arguments: { uri } };
   if (method !== "resources/read") {
-    const route = plainRoute(gateway, { ...base, run: () => ({}) });
+    const route = plainRoute(table, { ...base, run: () => ({}) });
     return { ...route, ...originOf(found.relayed), builtin: method === "resources/unsubscribe" };
   }
   const { read } = found;
-  return plainRoute(gateway, { ...base, run: (context) => read(context) as Promise<JsonObject> }, found.relayed);
+  return plainRoute(table, { ...base, run: (context) => read(context) as Promise<JsonObject> }, found.relayed);
 }
 
 function originOf(relayed: Relayed | undefined): Partial<Route> {
@@ -146,8 +149,8 @@ interface Readable {
   relayed?: Relayed;
 }
 
-function reader(gateway: Gateway, uri: string): Readable | undefined {
-  const { server } = gateway;
+function reader(table: RouteTable, uri: string): Readable | undefined {
+  const { server } = table;
   const resource = server.resources.get(uri) ?? server.resourceAt?.(uri);
   if (resource) return { read: (context) => resource.read(uri, context), relayed: relayedBy(resource) };
   for (const template of server.templates) {
@@ -166,14 +169,14 @@ export function mayGet({ prompts }: Principal, name: string): boolean {
   return prompts?.has(name) ?? true;
 }
 
-function promptNamed(gateway: Gateway, principal: Principal, name: string): Prompt {
-  const prompt = mayGet(principal, name) ? gateway.server.prompts.get(name) : undefined;
+function promptNamed(table: RouteTable, principal: Principal, name: string): Prompt {
+  const prompt = mayGet(principal, name) ? table.server.prompts.get(name) : undefined;
   if (!prompt) throw new Fault("PromptNotFound", `there is no prompt \`${clip(name)}\``, { field: "name" });
   return prompt;
 }
 
-function promptRoute(gateway: Gateway, principal: Principal, name: string, args: JsonObject): Route {
-  const prompt = promptNamed(gateway, principal, name);
+function promptRoute(table: RouteTable, principal: Principal, name: string, args: JsonObject): Route {
+  const prompt = promptNamed(table, principal, name);
   for (const argument of prompt.definition.arguments ?? []) {
     const value = args[argument.name];
     if (value === undefined ? argument.required : typeof value !== "string") {
@@ -184,7 +187,7 @@ function promptRoute(gateway: Gateway, principal: Principal, name: string, args:
     }
   }
   return plainRoute(
-    gateway,
+    table,
     {
       type: "Prompt",
       name,
@@ -199,7 +202,7 @@ function promptRoute(gateway: Gateway, principal: Principal, name: string, args:
 
 const MAX_COMPLETIONS = 100;
 
-function completionRoute(gateway: Gateway, principal: Principal, params: JsonObject): Route {
+function completionRoute(table: RouteTable, principal: Principal, params: JsonObject): Route {
   const ref = isJsonObject(params.ref) ? params.ref : {};
   const argument = isJsonObject(params.argument) ? params.argument : {};
   const asked = { name: stringField(argument, "name"), value: stringField(argument, "value") };
@@ -210,12 +213,12 @@ function completionRoute(gateway: Gateway, principal: Principal, params: JsonObj
   }
   const name = stringField(ref, isPrompt ? "name" : "uri");
   const about = isPrompt
-    ? promptNamed(gateway, principal, name)
+    ? promptNamed(table, principal, name)
     : mayRead(principal, name)
-      ? gateway.server.templates.find((template) => template.definition.uriTemplate === name)
+      ? table.server.templates.find((template) => template.definition.uriTemplate === name)
       : undefined;
   return plainRoute(
-    gateway,
+    table,
     {
       type: isPrompt ? "Prompt" : "Resource",
       name,
@@ -234,7 +237,109 @@ function completionRoute(gateway: Gateway, principal: Principal, params: JsonObj
   );
 }
 
-/** As much of a name as an error repeats: the caller wrote it, and an error goes to logs as well. */
+/** The part of a caller's name that errors and logs repeat. */
 export function clip(name: string): string {
   return name.length > 128 ? `${name.slice(0, 128)}…` : name;
+}
+
+const OWN_PARAMS = new Set([
+  "name",
+  "arguments",
+  "uri",
+  "ref",
+  "argument",
+  "context",
+  "_meta",
+  "inputResponses",
+  "requestState",
+]);
+const OWN_META = new Set<string>([
+  META.protocolVersion,
+  META.clientCapabilities,
+  META.clientInfo,
+  META.logLevel,
+  "progressToken",
+  "traceparent",
+  "tracestate",
+  "baggage",
+]);
+
+/** True for keys that only this gateway writes, and for those that a reader could take for them. */
+export function isOwnMeta(key: string): boolean {
+  return key.trim().toLowerCase().startsWith("portcullis");
+}
+
+/** Which further fields of `params` and which foreign keys of `_meta` (as `_meta/KEY`) a server receives. */
+export type Forwards = (path: string) => boolean;
+
+export interface Forwarded {
+  readonly fields: JsonObject;
+  /** Names of what was left out, as `Forwards` writes them. */
+  readonly dropped: readonly string[];
+}
+
+const NOTHING_DROPPED: readonly string[] = [];
+
+/**
+ * Fields of the protocol itself are set for the next hop and are never among these. `forwards` is left out for
+ * in-process servers: nothing leaves the process there, so every other field is part of the intent.
+ */
+export function forwardedOf(params: JsonObject, round: InputRound, forwards?: Forwards): Forwarded {
+  let out: JsonObject = NOTHING_FORWARDED;
+  let dropped: string[] | undefined;
+  const put = (key: string, value: JsonObject[string]): void => {
+    if (out === NOTHING_FORWARDED) out = {};
+    out[key] = value;
+  };
+  const travels = (path: string): boolean => {
+    if (forwards === undefined || forwards(path)) return true;
+    dropped ??= [];
+    dropped.push(path);
+    return false;
+  };
+  for (const key in params) if (!OWN_PARAMS.has(key) && travels(key)) put(key, params[key] as JsonObject[string]);
+  const meta = params._meta;
+  if (isJsonObject(meta)) {
+    const foreign = Object.entries(meta).filter(
+      ([key]) => !OWN_META.has(key) && !isOwnMeta(key) && travels(`_meta/${key}`),
+    );
+    if (foreign.length > 0) put("_meta", Object.fromEntries(foreign));
+  }
+  if (Object.keys(round.responses).length > 0) put("inputResponses", round.responses);
+  return { fields: out, dropped: dropped ?? NOTHING_DROPPED };
+}
+
+const MAX_RESPONSES = 64;
+
+/** The answers and the state that the caller brings back; at once where there is no state. */
+export function openInputRound(
+  pipeline: Pipeline,
+  request: CallRequest,
+  route: Route,
+): InputRound | Promise<InputRound> {
+  const { params, principal, method } = request;
+  if (params.requestState === undefined) return { responses: responsesOf(params), state: undefined };
+  const given = responsesOf(params);
+  const bind = bindingOf(principal, method, route.name, route.arguments);
+  return pipeline.stateCipher
+    .decrypt(bind, params.requestState)
+    .then(({ responses, state, use }) => ({ responses: { ...responses, ...given }, state, use }));
+}
+
+function responsesOf(params: JsonObject): Record<string, JsonObject> {
+  const given = params.inputResponses;
+  if (given === undefined) return {};
+  if (!isJsonObject(given) || Object.keys(given).length > MAX_RESPONSES) {
+    throw new Fault("InvalidParams", `\`inputResponses\` must be an object of at most ${MAX_RESPONSES} answers`, {
+      field: "inputResponses",
+    });
+  }
+  for (const [key, value] of Object.entries(given)) {
+    if (!isJsonObject(value)) {
+      throw new Fault("InvalidParams", `\`inputResponses.${key}\` must be an object`, {
+        field: `inputResponses.${key}`,
+      });
+    }
+  }
+  return given as Record<string, JsonObject>;
 }

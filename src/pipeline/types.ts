@@ -1,6 +1,5 @@
 import type { Decision, Gate, Principal, CallTarget } from "../policy/index.js";
-import type { Identify } from "../auth/index.js";
-import type { Ledger } from "../ledger/index.js";
+import type { LedgerEntry, OutcomeEntry } from "../ledger/index.js";
 import {
   DEFAULT_MAX_VALUES,
   type JsonObject,
@@ -11,12 +10,10 @@ import {
 } from "../mcp/index.js";
 import type { CallSpan, Telemetry } from "../telemetry/index.js";
 import type { LogLevel, ServerDefinition, ToolResult, Validation } from "../mcp/server/index.js";
-import type { CallsInFlight } from "./calls-in-flight.js";
+import type { CallsInFlight, Refusals } from "./calls-in-flight.js";
 import type { Cancel } from "./cancel.js";
 import type { ClientRequest } from "./client-request.js";
-import type { Forwards } from "./forward.js";
-import type { Lists } from "./lists.js";
-import type { Refusals } from "./refusals.js";
+import type { Forwards } from "./route.js";
 import type { RunContext } from "./call-context.js";
 import type { StateCipher } from "./encrypted-state.js";
 
@@ -31,7 +28,7 @@ export interface GatewayLimits {
   maxSessions: number;
   /** Of them, by one agent: the oldest that is idle makes room for the next. */
   maxAgentSessions: number;
-  /** A session nobody uses is forgotten. */
+  /** An unused session ends after this time. */
   sessionIdleMs: number;
   maxListenStreams: number;
   /** Largest result text; more is cut where it can be cut and refused where it cannot. */
@@ -39,15 +36,17 @@ export interface GatewayLimits {
   /** Entries in one page of a list. */
   pageSize: number;
   toolTimeoutMs: number;
-  /** How long a question to the client may stay open. */
+  /** Validation of the arguments and the result of one call of an upstream tool. */
+  validationTimeoutMs: number;
+  /** How long a request to the client may stay open. */
   askTimeoutMs: number;
-  /** How long a challenged call waits for a person before it is answered as pending. */
+  /** How long a call that needs an approval waits before it is answered as pending. */
   challengeWaitMs: number;
   /** How deep tools may call tools. */
   maxCallDepth: number;
   /** Refused calls of one credential that are decided and recorded each; past it they are refused unseen. */
   refusalsPerMinute: number;
-  /** Bytes of callers that are kept beyond a turn: messages until they are answered, replay buffers, unsent answers. */
+  /** Bytes of callers that are kept: messages until they are answered, replay buffers, unsent answers. */
   maxRetainedBytes: number;
   /** Of them, those of one application, and of one agent. */
   maxAppRetainedBytes: number;
@@ -77,6 +76,7 @@ export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   maxResultBytes: 4 * 1024 * 1024,
   pageSize: 1_000,
   toolTimeoutMs: 30_000,
+  validationTimeoutMs: 5_000,
   askTimeoutMs: 5 * 60_000,
   challengeWaitMs: 0,
   maxCallDepth: 8,
@@ -92,41 +92,63 @@ export const DEFAULT_GATEWAY_LIMITS: GatewayLimits = {
   maxClientRequestBytes: 1024 * 1024,
 };
 
-export interface Gateway {
-  readonly server: ServerDefinition;
+/** The part of a ledger that calls are recorded in. A returned promise is awaited before the call continues. */
+interface CallLedger {
+  append(entry: LedgerEntry): Promise<unknown>;
+  appendSoon(entry: LedgerEntry): Promise<unknown> | void;
+  appendOutcome(entry: OutcomeEntry): Promise<unknown> | undefined;
+}
+
+/** `Pipeline` is what the calls of one application, or of one client, share. */
+export interface Pipeline {
   readonly gate: Gate;
   /** Absent only where a library user chose to keep no ledger. */
-  readonly ledger: Ledger | undefined;
-  readonly identify: Identify;
-  readonly telemetry: Telemetry;
+  readonly ledger: CallLedger | undefined;
+  /** Record calls that were not permitted, and approvals, too. False only where a library user did not choose it. */
+  readonly recordDenials: boolean;
+  /** Keep the arguments in the ledger, for replay. */
+  readonly keepArguments: boolean;
+  readonly telemetry: CallTelemetry;
   readonly limits: GatewayLimits;
   /** What callers make this process keep. */
   readonly retained: RetainedBytes;
   readonly calls: CallsInFlight;
-  /** Tools that are also plain JSON-RPC methods, without a handshake. */
-  readonly plainMethods: ReadonlySet<string>;
-  /** Said by the operator: the decision of such a tool is written without waiting for the disk. */
-  readonly readOnlyTools: ReadonlySet<string>;
-  /** Said by the operator for tools of others that need no guardrail. */
-  readonly unguardedTools: ReadonlySet<string>;
-  /** Keep the arguments in the ledger, for replay. */
-  readonly keepArguments: boolean;
-  /** Where a person answers a challenge, as callers may be told. */
+  readonly refusals: Refusals;
+  readonly stateCipher: StateCipher;
+  /** The page of an approval request, as callers see its URL. */
   readonly approvalUrl?: ((challenge: string) => string | undefined) | undefined;
-  /** Further addresses of the page where calls are approved, which no server may send people to. */
+  /** Further addresses of the approval page, which no server may ask users to open. */
   readonly approvalAddresses?: (() => readonly string[]) | undefined;
   /** Called for every call that found its tool and was not permitted, before it is answered. */
   readonly onDenied?: ((call: DeniedCall) => void) | undefined;
-  readonly seal: StateCipher;
-  readonly lists: Lists;
-  readonly refusals: Refusals;
+  /** Routes a request that has no route yet, or throws the fault that answers it. */
+  resolveRoute(principal: Principal, method: string, params: JsonObject): Route;
   /** A tool calls a tool: same caller, same gate, one level deeper. */
   callTool(outer: CallRequest, tool: string, args: JsonObject): Promise<ToolResult>;
-  /** A server asks the client of a call in flight: the server's own action, decided and recorded as such. */
-  askClient(request: ClientRequest): Promise<JsonObject>;
+  /** Sends a server's request to the client of a call in flight: the server's own action, decided and recorded as such. */
+  sendClientRequest(request: ClientRequest): Promise<JsonObject>;
 }
 
-export interface DeniedCall {
+/** The part of telemetry that calls use. */
+export interface CallTelemetry extends Pick<Telemetry, "startCall"> {
+  readonly log: Pick<Telemetry["log"], "debug" | "warning" | "error">;
+  readonly metrics: {
+    readonly shed: Pick<Telemetry["metrics"]["shed"], "inc">;
+    readonly droppedFields: Pick<Telemetry["metrics"]["droppedFields"], "add">;
+  };
+}
+
+/** What `routeFor` resolves methods and names against. */
+export interface RouteTable {
+  readonly server: ServerDefinition;
+  /** Declared by the operator: the decision of such a tool is written without waiting for the disk. */
+  readonly readOnlyTools: ReadonlySet<string>;
+  /** Declared by the operator: tools that need no guardrail. */
+  readonly unguardedTools: ReadonlySet<string>;
+  readonly limits: Pick<GatewayLimits, "toolTimeoutMs">;
+}
+
+interface DeniedCall {
   readonly principal: Principal;
   readonly tool: string;
   readonly arguments: JsonObject;
@@ -134,13 +156,15 @@ export interface DeniedCall {
   readonly decision: Decision;
 }
 
-/** A proposal that found its way: what it is about, and how it would run. */
+/** `Route` is what a request is about, and how it would run. */
 export interface Route extends CallTarget {
   readonly arguments: JsonObject;
   readonly timeoutMs: number;
   readonly hasOutputSchema: boolean;
   /** Fields beside the arguments that the server receives; every foreign field unless given. */
-  readonly forwards?: Forwards;
+  readonly forwards?: Forwards | undefined;
+  /** Those fields themselves, where the caller's own process made the route; otherwise the request's parameters have them. */
+  readonly forwarded?: JsonObject;
   validate(args: JsonObject): Validation | Promise<Validation>;
   validateOutput(value: JsonValue | undefined): Validation | Promise<Validation>;
   run(context: RunContext): Promise<JsonObject | RawResult> | JsonObject | RawResult;
@@ -148,7 +172,7 @@ export interface Route extends CallTarget {
 
 /**
  * A result that is already text: the inside of the result object, without its braces. `value` is the same, parsed,
- * where it came from a downstream server: what has to look into it looks there.
+ * where it came from an upstream server.
  */
 export class RawResult {
   readonly inside: string;
@@ -159,7 +183,7 @@ export class RawResult {
   }
 }
 
-/** How what a downstream server does is reached; on tools, resources and prompts that are not ours. */
+/** `Relayed` is set on tools, resources and prompts of upstream servers: how they are reached. */
 export interface Relayed {
   /** As the operator named it. */
   readonly server: string;
@@ -169,14 +193,14 @@ export interface Relayed {
   relay(context: RunContext): Promise<JsonObject | RawResult>;
 }
 
-/** The way back to whoever proposed the call. */
+/** `Conversation` reaches the caller while its call runs. */
 export interface Conversation {
   readonly clientCapabilities: JsonObject;
   readonly logLevel: LogLevel | undefined;
   /** A notification that belongs to this call. False when the reader is slow. */
   notify(method: string, params: JsonObject): boolean;
   drained(): Promise<void>;
-  /** A question to the client, where the revision has them. */
+  /** A request to the client, where the revision has them. */
   request?(method: string, params: JsonObject, cancel: Cancel): Promise<JsonObject>;
 }
 
@@ -191,14 +215,12 @@ export interface CallRequest {
   readonly transport: string;
   readonly conversation: Conversation;
   readonly cancel: Cancel;
-  /** The result as text, in the words of the caller's revision. */
+  /** The result as text, in the form of the caller's revision. */
   readonly render: (result: JsonObject | RawResult) => string;
   readonly span: CallSpan;
-  /** How many tools have called tools to get here. */
+  /** Nesting of tools that call tools. */
   readonly depth: number;
 }
-
-export type JsonRecord = Record<string, JsonValue>;
 
 /** `SILENT` is the conversation of a call that has no client to notify. */
 export const SILENT: Conversation = {

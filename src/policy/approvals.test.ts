@@ -82,7 +82,7 @@ describe("a challenge", () => {
       await expect(approvals.approve(challenge.id, { ...operator, caller })).rejects.toThrow("cannot approve it");
   });
 
-  it("cannot be approved by whoever asked, nor by someone outside the groups", async () => {
+  it("cannot be approved by the requester, nor by an approver outside the groups", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     await expect(approvals.approve(challenge.id, { ...operator, caller: "blog/alice" })).rejects.toThrow(
@@ -115,7 +115,7 @@ describe("a challenge", () => {
     expect((await approvals.open(request())).isNew).toBe(true);
   });
 
-  it("wakes whoever waits for it", async () => {
+  it("wakes the callers that wait for it", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     const waiting = approvals.settled(challenge.id, 60_000);
@@ -144,7 +144,7 @@ describe("a challenge", () => {
     await approvals.open(request({ a: "0" }, { principal: { ...alice, app: "shop" } }), bounds);
     await approvals.deny(first.challenge.id, operator, "no");
     expect((await approvals.open(bob("1"), bounds)).isNew).toBe(true);
-    // The answer is still there for whoever repeats the denied call.
+    // The answer is still there for a caller that repeats the denied call.
     expect((await approvals.open(request({ a: "0" }), bounds)).challenge).toMatchObject({ denyReason: "no" });
   });
 

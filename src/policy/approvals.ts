@@ -1,10 +1,9 @@
-// A challenge is a call that waits for a person. It matches the caller, the binding, the tool and the arguments, so
-// that an identical retry joins it; it expires; it is redeemed once; a deny by a person is an answer the model reads.
+// A challenge is a request for the approval of one call. It matches the caller, the binding, the tool and the arguments, so
+// that an identical retry joins it; it expires; it is redeemed once; the reason of a denial is an answer that the model reads.
 
 import { randomBytes } from "node:crypto";
 import type { JsonObject } from "../mcp/index.js";
-import { canonicalize } from "./canonical.js";
-import { ApprovalWaits } from "./approval-waits.js";
+import { canonicalize, contentId, type Intent } from "./intent.js";
 import {
   type BudgetOf,
   type ChallengeFilter,
@@ -13,9 +12,7 @@ import {
   MemoryChallenges,
   type OpenBounds,
 } from "./challenges.js";
-import { contentId } from "./content-id.js";
-import type { Intent } from "./intent.js";
-import type { Principal, Rule, CallTarget } from "./types.js";
+import type { CallTarget, Principal, Rule } from "./types.js";
 
 export type ChallengeState = "pending" | "approved" | "denied" | "redeemed" | "expired";
 
@@ -45,7 +42,7 @@ export interface ChallengeSummary {
   readonly expiresAt: number;
   readonly state: ChallengeState;
   readonly decidedBy?: string;
-  /** Why a person said no. */
+  /** Why an approver denied it. */
   readonly denyReason?: string;
 }
 
@@ -56,7 +53,7 @@ export interface Challenge extends ChallengeSummary {
   readonly forwardedText: string;
 }
 
-export interface ChallengeRequest {
+interface ChallengeRequest {
   principal: Principal;
   method: string;
   target: CallTarget;
@@ -225,10 +222,10 @@ export class StoredApprovals implements Approvals {
   }
 
   async #answer(id: string, by: Approver, state: "approved" | "denied", merge: JsonObject): Promise<Challenge> {
-    const asked = checkAnswer(id, await this.get(id), by);
+    const challenge = checkAnswer(id, await this.get(id), by);
     const moved = await this.#store.move(id, "pending", state, merge);
-    if (moved) return { ...asked, ...read(moved) };
-    // Somebody else was quicker; the same check says in which way.
+    if (moved) return { ...challenge, ...read(moved) };
+    // Another approver answered first; the same check reports how.
     checkAnswer(id, await this.get(id), by);
     throw new ApprovalRefused(`challenge ${id} was answered at the same moment; look at it again`);
   }
@@ -264,7 +261,7 @@ function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver)
   if (challenge.state !== "pending") throw new ApprovalRefused(`challenge ${id} is already ${challenge.state}`);
   const { app, agent, holder = agent } = challenge;
   if (by.caller === `${app}/${agent}` || by.caller === `${app}/${holder}`) {
-    throw new ApprovalRefused("whoever asked for a call cannot approve it");
+    throw new ApprovalRefused("the requester of a call cannot approve it");
   }
   const groups = challenge.approvers;
   if (groups.length > 0 && !groups.some((group) => by.groups.includes(group))) {
@@ -281,4 +278,86 @@ function challengeKey(request: ChallengeRequest): string {
   return contentId(
     canonicalize([request.intent.id, request.rules.map((rule) => rule.id).sort(), [...request.approvers].sort()]),
   );
+}
+
+/** States are read again this often, in case a notification was lost. */
+const POLL_MS = 1_000;
+
+type Wake = (state: string | undefined) => void;
+
+class ApprovalWaits {
+  readonly #store: Pick<ChallengeStore, "states" | "onChange">;
+  readonly #waiting = new Map<string, Set<Wake>>();
+  #stop: (() => void) | undefined;
+  #isPolling = false;
+
+  constructor(store: Pick<ChallengeStore, "states" | "onChange">) {
+    this.#store = store;
+  }
+
+  /** The state as soon as it is not `pending`, or as it is after `timeoutMs`; undefined when the id is unknown. */
+  async settled(id: string, timeoutMs: number, signal?: AbortSignal): Promise<string | undefined> {
+    let wake: Wake = () => {};
+    const answered = new Promise<string | undefined>((resolve) => {
+      wake = resolve;
+    });
+    // Subscribed before the first read: a change in between is not missed.
+    this.#add(id, wake);
+    const timer = setTimeout(() => wake("pending"), Math.max(0, timeoutMs));
+    const abort = (): void => wake("pending");
+    signal?.addEventListener("abort", abort);
+    try {
+      const now = (await this.#store.states([id])).get(id);
+      return now !== "pending" || signal?.aborted ? now : await answered;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      this.#remove(id, wake);
+    }
+  }
+
+  #add(id: string, wake: Wake): void {
+    const wakes = this.#waiting.get(id);
+    if (wakes) wakes.add(wake);
+    else this.#waiting.set(id, new Set([wake]));
+    if (this.#stop) return;
+    const unsubscribe = this.#store.onChange((changed) => {
+      if (changed === "") void this.#read([...this.#waiting.keys()]);
+      else if (this.#waiting.has(changed)) void this.#read([changed]);
+    });
+    const timer = setInterval(() => void this.#readAll(), POLL_MS).unref();
+    this.#stop = () => {
+      clearInterval(timer);
+      unsubscribe();
+    };
+  }
+
+  #remove(id: string, wake: Wake): void {
+    const wakes = this.#waiting.get(id);
+    wakes?.delete(wake);
+    if (wakes?.size === 0) this.#waiting.delete(id);
+    if (this.#waiting.size > 0) return;
+    this.#stop?.();
+    this.#stop = undefined;
+  }
+
+  async #readAll(): Promise<void> {
+    if (this.#isPolling) return;
+    this.#isPolling = true;
+    await this.#read([...this.#waiting.keys()]);
+    this.#isPolling = false;
+  }
+
+  async #read(ids: readonly string[]): Promise<void> {
+    try {
+      const states = await this.#store.states(ids);
+      for (const id of ids) {
+        const state = states.get(id);
+        if (state === "pending") continue;
+        for (const wake of this.#waiting.get(id) ?? []) wake(state);
+      }
+    } catch {
+      // The store is unreachable: the next read, or the end of the wait, answers.
+    }
+  }
 }

@@ -16,11 +16,11 @@ export interface KeptChallenge {
 }
 
 /** What the approver reads in full; only `get` loads it. */
-export interface WithPayload {
+interface WithPayload {
   readonly payload: JsonObject;
 }
 
-export type NewChallenge = Omit<KeptChallenge, "createdAt" | "expiresAt"> & WithPayload & { readonly ttlMs: number };
+type NewChallenge = Omit<KeptChallenge, "createdAt" | "expiresAt"> & WithPayload & { readonly ttlMs: number };
 
 /** How many approval requests may be open (pending or approved) at once. */
 export interface OpenBounds {
@@ -56,7 +56,7 @@ type Kept = KeptChallenge & WithPayload;
 /** Whose bytes an approval request of this caller are; undefined where nothing is charged. */
 export type BudgetOf = (caller: { readonly app: string; readonly agent: string }) => ByteBudget | undefined;
 
-/** Open ones, those that were denied (an identical retry reads the answer), and ended ones for whoever asks. */
+/** Open ones, those that were denied (an identical retry reads the answer), and ended ones for status queries. */
 const MAX_KEPT = 10_000;
 /** Characters of payload in all. Open ones are charged to their callers besides. */
 const MAX_KEPT_CHARS = 16 * 1024 * 1024;
@@ -96,7 +96,7 @@ export class MemoryChallenges implements ChallengeStore {
     const kept = { ...challenge, createdAt: now, expiresAt: now + ttlMs };
     this.#byId.set(kept.id, kept);
     this.#liveByKey.set(kept.key, kept.id);
-    this.#tell(kept.id);
+    this.#notify(kept.id);
     return { challenge: kept, isNew: true };
   }
 
@@ -111,7 +111,7 @@ export class MemoryChallenges implements ChallengeStore {
     if (!isOpen(after)) this.#release(id);
     if (to === "redeemed") this.#liveByKey.delete(after.key);
     else this.#liveByKey.set(after.key, id);
-    this.#tell(id);
+    this.#notify(id);
     return after;
   }
 
@@ -185,7 +185,7 @@ export class MemoryChallenges implements ChallengeStore {
     this.#charges.delete(id);
   }
 
-  #tell(id: string): void {
+  #notify(id: string): void {
     for (const listener of this.#listeners) listener(id);
   }
 }

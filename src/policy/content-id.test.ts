@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { contentId } from "./content-id.js";
+import { contentId } from "./intent.js";
 
 /** Decodes base32 the plain way, so that the check shares nothing with the encoder. */
 function bytesOf(id: string): Buffer {
@@ -13,7 +13,7 @@ function bytesOf(id: string): Buffer {
 }
 
 describe("a content id", () => {
-  it("is the CIDv1 that other tools compute for the same bytes", () => {
+  it("is the CIDv1 that other tools compute for the same bytes [U8]", () => {
     // Computed with Python's hashlib and base64.
     expect(contentId("{}")).toBe("bagaaieraiqjw7i2vwntyuekgvulpp2det2kpwt6cd7tx5ayqybqpmhfk76fa");
     expect(contentId('{"a":1}')).toBe("bagaaieraafnl2724yv5c3wklowipaswybbbhhec64m7mltv6vzrco2ux7bra");

@@ -3,7 +3,7 @@ import type { Check } from "./decide.js";
 import { createGate, type GateOptions } from "./gate.js";
 import { makeIntent } from "./intent.js";
 import { Permit } from "./permit.js";
-import type { ToolSummary } from "./cedar/index.js";
+import type { ToolSummary } from "./cedar/types.js";
 import { deny, PERMIT, type Principal, type CallTarget } from "./types.js";
 
 const alice: Principal = { app: "shop", agent: "alice", scope: [], via: "test" };
@@ -68,10 +68,10 @@ describe("the gate", () => {
     expect(decision).toMatchObject({ effect: "deny", permit: undefined });
   });
 
-  it("challenges, then permits exactly once when a person approved", async () => {
+  it("challenges, then permits exactly once when a person approved [U7]", async () => {
     const { gate, decision } = await ask({ policy: POLICY }, 500);
     expect(decision).toMatchObject({ effect: "challenge", permit: undefined, challengeIsNew: true });
-    expect(decision.verdict.reason).toBe("big payments need a person");
+    expect(decision.result.reason).toBe("big payments need a person");
     await gate.approvals.approve(decision.challenge?.id as string, operator);
     expect((await askAgain(gate, 501)).effect).toBe("challenge");
     expect((await askAgain(gate, 500)).permit).toBeInstanceOf(Permit);
@@ -91,38 +91,38 @@ describe("the gate", () => {
     expect(await askAgain(gate, 500)).toMatchObject({ effect: "deny", permit: undefined });
   });
 
-  it("lets a deny win whatever the order of the voices", async () => {
+  it("denies when one check denies, whatever the order of the checks", async () => {
     const yes: Check = () => PERMIT;
     const no: Check = () => deny("PolicyDeny", "host.rule", "outside the roots");
-    for (const voices of [[yes, no], [no, yes], [no]]) {
-      const { decision } = await ask({ policy: POLICY, voices }, 5);
+    for (const checks of [[yes, no], [no, yes], [no]]) {
+      const { decision } = await ask({ policy: POLICY, checks }, 5);
       expect(decision).toMatchObject({ effect: "deny", reason: "outside the roots", permit: undefined });
     }
-    expect((await ask({ policy: POLICY, voices: [yes] }, 5)).decision.effect).toBe("permit");
+    expect((await ask({ policy: POLICY, checks: [yes] }, 5)).decision.effect).toBe("permit");
   });
 
-  it("names every voice's rule in a permit", async () => {
+  it("names the rule of every check in a permit", async () => {
     const named = () => ({ effect: "permit" as const, rules: [{ id: "host.rule" }], reason: "" });
-    const { decision } = await ask({ policy: POLICY, voices: [named] }, 5);
+    const { decision } = await ask({ policy: POLICY, checks: [named] }, 5);
     expect(decision.rules.map((rule) => rule.id)).toEqual([expect.any(String), "host.rule"]);
   });
 
-  it("denies when a voice breaks while deciding", async () => {
+  it("denies when a check throws", async () => {
     const broken: Check = () => {
       throw new Error("no disk");
     };
     const later: Check = async () => {
       throw new Error("no disk");
     };
-    for (const voice of [broken, later]) {
-      const { decision } = await ask({ policy: POLICY, voices: [voice] }, 5);
+    for (const check of [broken, later]) {
+      const { decision } = await ask({ policy: POLICY, checks: [check] }, 5);
       expect(decision).toMatchObject({ effect: "deny", reason: "deciding failed: no disk", permit: undefined });
     }
   });
 
-  it("denies a tool without a guardrail unless none is required", async () => {
+  it("denies a tool without a guardrail unless none is required [L8]", async () => {
     const { decision } = await ask({ policy: POLICY }, 5, { noGuardrailRequired: false });
-    expect(decision).toMatchObject({ effect: "deny", permit: undefined, verdict: { type: "GuardrailBlocked" } });
+    expect(decision).toMatchObject({ effect: "deny", permit: undefined, result: { type: "GuardrailBlocked" } });
   });
 
   it("asks a guardrail once a call, however slowly it answers", async () => {
@@ -143,30 +143,30 @@ describe("the gate", () => {
     expect(decision.permit).toBeUndefined();
   });
 
-  it("counts denied calls for their agent, and never for the application that others share", async () => {
+  it("counts denied calls for their agent, and never for the application that others share [H11]", async () => {
     const { gate, decision } = await ask({ policy: POLICY, limits: [{ per: "agent", perMinute: 2 }] }, 1_000_000);
-    expect(decision).toMatchObject({ effect: "deny", verdict: { type: "PolicyDeny" } });
+    expect(decision).toMatchObject({ effect: "deny", result: { type: "PolicyDeny" } });
     expect((await askAgain(gate, 5)).effect).toBe("permit");
-    expect(await askAgain(gate, 1_000_000)).toMatchObject({ verdict: { type: "RateLimited" } });
-    expect(await askAgain(gate, 5)).toMatchObject({ effect: "deny", verdict: { type: "RateLimited" } });
+    expect(await askAgain(gate, 1_000_000)).toMatchObject({ result: { type: "RateLimited" } });
+    expect(await askAgain(gate, 5)).toMatchObject({ effect: "deny", result: { type: "RateLimited" } });
     const shared = createGate({ tools, policy: POLICY, limits: [{ per: "app", perMinute: 1 }] });
-    for (let i = 0; i < 3; i++) expect((await askAgain(shared, 1_000_000)).verdict.type).toBe("PolicyDeny");
+    for (let i = 0; i < 3; i++) expect((await askAgain(shared, 1_000_000)).result.type).toBe("PolicyDeny");
     expect((await askAgain(shared, 5)).effect).toBe("permit");
   });
 
-  it("charges limits before an approval request is opened, and not again when the call goes on after waiting", async () => {
+  it("charges limits before an approval request is opened, and not again when the call continues after waiting", async () => {
     const gate = createGate({ tools, policy: POLICY, limits: [{ per: "agent", perMinute: 1 }] });
     const first = await askAgain(gate, 500);
     expect(first.effect).toBe("challenge");
-    expect(await askAgain(gate, 501)).toMatchObject({ effect: "deny", verdict: { type: "RateLimited" } });
+    expect(await askAgain(gate, 501)).toMatchObject({ effect: "deny", result: { type: "RateLimited" } });
     expect(await gate.approvals.list()).toHaveLength(1);
     await gate.approvals.approve(first.challenge?.id as string, operator);
     const args = { amount: 500 };
     const intent = makeIntent({ principal: alice, method: "tools/call", target, arguments: args, forwarded: {} });
     const proposed = { principal: alice, method: "tools/call", target, arguments: args, transport: "memory" };
     // Over the limit the approval is not spent…
-    expect((await gate.decide(proposed, intent)).verdict.type).toBe("RateLimited");
-    // …and a call that waited goes on.
+    expect((await gate.decide(proposed, intent)).result.type).toBe("RateLimited");
+    // …and a call that waited continues.
     expect((await gate.decide(proposed, intent, true)).permit).toBeInstanceOf(Permit);
   });
 
@@ -176,7 +176,7 @@ describe("the gate", () => {
     expect(await askAgain(gate, 501)).toMatchObject({
       effect: "deny",
       reason: expect.stringContaining("limits.approvals.perAgent"),
-      verdict: { type: "RateLimited", extra: { retry_after_ms: expect.any(Number) } },
+      result: { type: "RateLimited", extra: { retry_after_ms: expect.any(Number) } },
     });
     expect((await askAgain(gate, 500)).challenge?.id).toBe(first.challenge?.id);
     await gate.approvals.deny(first.challenge?.id as string, operator, "no");
@@ -200,11 +200,11 @@ describe("the gate", () => {
   it("opens no approval request for what a guardrail blocks", async () => {
     const guardrails = [{ id: "g", agent: "*", tool: "*", callback: () => "never" }];
     const { gate, decision } = await ask({ policy: POLICY, guardrails }, 500);
-    expect(decision).toMatchObject({ effect: "deny", verdict: { type: "GuardrailBlocked" } });
+    expect(decision).toMatchObject({ effect: "deny", result: { type: "GuardrailBlocked" } });
     expect(await gate.approvals.list()).toEqual([]);
   });
 
-  it("gives an approval back for a call that was not started", async () => {
+  it("gives an approval back for a call that was not started [U7]", async () => {
     const { gate, decision } = await ask({ policy: POLICY }, 500);
     await gate.approvals.approve(decision.challenge?.id as string, operator);
     const permitted = await askAgain(gate, 500);
@@ -226,7 +226,7 @@ describe("the gate", () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
       return PERMIT;
     };
-    const gate = createGate({ tools, policy: POLICY, voices: [slow] });
+    const gate = createGate({ tools, policy: POLICY, checks: [slow] });
     const before = gate.policy.hash;
     const pending = askAgain(gate, 5);
     gate.swap(createGate({}).policy);

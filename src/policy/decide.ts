@@ -1,4 +1,4 @@
-// The decision: a meet of everything that has a say, worst answer wins. An error while deciding is a deny.
+// The decision: policy, guardrails, limits and further checks, the worst answer wins. An error while deciding is a deny.
 // Only here is a permit minted, and only with a guardrail token.
 
 import { asFault, type JsonObject } from "../mcp/index.js";
@@ -7,7 +7,7 @@ import { type CallbackRunner, type GuardrailAnswer, type GuardrailToken, MISSING
 import { type Intent, intentForwarded } from "./intent.js";
 import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
-import type { Obligation, PolicyDecision, PolicySet } from "./cedar/index.js";
+import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
 import {
   deny,
   type Effect,
@@ -22,12 +22,13 @@ export interface Decision {
   readonly effect: Effect;
   readonly rules: readonly Rule[];
   readonly reason: string;
-  readonly verdict: CheckResult;
+  /** The result that decided, with what the caller is told besides the reason. */
+  readonly result: CheckResult;
   readonly policyHash: string;
   /** Present exactly when the call may run (which under `observe` includes calls that policy would not allow). */
   readonly permit: Permit | undefined;
   readonly challenge?: Challenge;
-  /** True when this decision opened the challenge, which then has to be recorded before the caller hears of it. */
+  /** True when this decision opened the challenge, which then has to be recorded before the caller learns of it. */
   readonly challengeIsNew?: boolean;
   readonly observed: boolean;
   /** The approval that was redeemed for this permit; it has to be on record before the call runs. */
@@ -41,8 +42,8 @@ export interface Decision {
   readonly release: (resultBytes?: number) => void;
 }
 
-/** One more voice, such as the host's own policy. */
-export type Check = (proposed: PolicyInput, intent: Intent) => CheckResult | Promise<CheckResult>;
+/** One more check, such as the host's own policy. */
+export type Check = (input: PolicyInput, intent: Intent) => CheckResult | Promise<CheckResult>;
 
 export interface GateParts {
   /** The policy in force; read once per call, so every call is decided under one hash. */
@@ -51,7 +52,7 @@ export interface GateParts {
   limits: Limits;
   approvals: Approvals;
   approvalLimits: ApprovalLimits;
-  voices: readonly Check[];
+  checks: readonly Check[];
   observe: boolean;
 }
 
@@ -61,7 +62,7 @@ const NOTHING = (): void => {};
 interface Deciding {
   readonly gate: GateParts;
   readonly policy: PolicySet;
-  readonly proposed: PolicyInput;
+  readonly input: PolicyInput;
   readonly intent: Intent;
   readonly counted: Counted;
 }
@@ -69,50 +70,49 @@ interface Deciding {
 /** `waited`: this very call waited for its approval, and the limits have counted it before. */
 export function decide(
   gate: GateParts,
-  proposed: PolicyInput,
+  input: PolicyInput,
   intent: Intent,
   waited = false,
 ): Decision | Promise<Decision> {
   const policy = gate.policy();
-  const deciding: Deciding = { gate, policy, proposed, intent, counted: waited ? "repeat" : "call" };
+  const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call" };
   try {
-    const answer = proposed.target.builtin ? builtinAnswer(proposed) : askPolicy(policy, proposed, intent, []);
-    if (
-      answer.effect === "permit" &&
-      ((gate.voices.length === 0 && !policy.checks?.length) || proposed.target.builtin)
-    ) {
-      const guarded = gate.guardrails.run(proposed.principal, proposed.target, intent);
-      if (!(guarded instanceof Promise)) return conclude(deciding, answer, guarded);
-      return guarded.then((token) => conclude(deciding, answer, token)).catch((error) => broken(policy, error));
+    const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(policy, input, intent, []);
+    if (answer.effect === "permit" && ((gate.checks.length === 0 && !policy.checks?.length) || input.target.builtin)) {
+      const guarded = gate.guardrails.run(input.principal, input.target, intent);
+      if (!(guarded instanceof Promise)) return finalize(deciding, answer, guarded);
+      return guarded.then((token) => finalize(deciding, answer, token)).catch((error) => denyOnError(policy, error));
     }
-    return decideSlowly(deciding, answer).catch((error) => broken(policy, error));
+    return decideSlowly(deciding, answer).catch((error) => denyOnError(policy, error));
   } catch (error) {
-    return broken(policy, error);
+    return denyOnError(policy, error);
   }
 }
 
 async function decideSlowly(deciding: Deciding, answer: PolicyDecision): Promise<Decision> {
-  const { gate, policy, proposed, intent } = deciding;
-  const voiced: Rule[] = [];
+  const { gate, policy, input, intent } = deciding;
+  const checkRules: Rule[] = [];
   const ofPolicy = (policy.checks ?? []).map(({ check }) => check);
-  for (const voice of [...gate.voices, ...ofPolicy]) {
-    const verdict = await voice(proposed, intent);
-    if (verdict.effect === "deny") return refused(deciding, verdict);
-    voiced.push(...verdict.rules);
+  for (const check of [...gate.checks, ...ofPolicy]) {
+    const result = await check(input, intent);
+    if (result.effect === "deny") return denied(deciding, result);
+    checkRules.push(...result.rules);
   }
-  if (answer.effect === "deny" && !gate.observe) return refused(deciding, policyVerdict(answer));
-  const guarded = await gate.guardrails.run(proposed.principal, proposed.target, intent);
-  const decision = await conclude(deciding, answer, guarded);
-  return decision.permit && voiced.length > 0 ? { ...decision, rules: [...decision.rules, ...voiced] } : decision;
+  if (answer.effect === "deny" && !gate.observe) return denied(deciding, policyResult(answer));
+  const guarded = await gate.guardrails.run(input.principal, input.target, intent);
+  const decision = await finalize(deciding, answer, guarded);
+  return decision.permit && checkRules.length > 0
+    ? { ...decision, rules: [...decision.rules, ...checkRules] }
+    : decision;
 }
 
-function conclude(deciding: Deciding, answer: PolicyDecision, guarded: GuardrailAnswer): Decision | Promise<Decision> {
-  const { gate, policy, proposed, intent } = deciding;
+function finalize(deciding: Deciding, answer: PolicyDecision, guarded: GuardrailAnswer): Decision | Promise<Decision> {
+  const { gate, policy, input, intent } = deciding;
   let token = "token" in guarded ? guarded.token : undefined;
   const missing = "blocked" in guarded && guarded.blocked.rules[0]?.id === MISSING_GUARDRAIL;
-  if (missing && gate.observe) token = gate.guardrails.observed(proposed.principal, intent);
-  if (!token) return refused(deciding, (guarded as { blocked: CheckResult }).blocked);
-  const { principal, target } = proposed;
+  if (missing && gate.observe) token = gate.guardrails.observed(input.principal, intent);
+  if (!token) return denied(deciding, (guarded as { blocked: CheckResult }).blocked);
+  const { principal, target } = input;
   const bytes = target.builtin ? 0 : intent.argumentsText.length;
   const slot = gate.limits.take(principal, target, bytes, deciding.counted);
   const spent = token;
@@ -123,10 +123,10 @@ function conclude(deciding: Deciding, answer: PolicyDecision, guarded: Guardrail
       ? withApproval(deciding, answer, admitted)
       : permitted(deciding, answer, admitted);
   };
-  return slot instanceof Promise ? slot.then(within).catch((error) => broken(policy, error)) : within(slot);
+  return slot instanceof Promise ? slot.then(within).catch((error) => denyOnError(policy, error)) : within(slot);
 }
 
-/** What a call holds once guardrails and limits have let it pass. */
+/** What a call holds once it has passed guardrails and limits. */
 interface Admitted {
   readonly token: GuardrailToken;
   readonly release: Decision["release"];
@@ -140,17 +140,16 @@ async function withApproval(deciding: Deciding, answer: PolicyDecision, admitted
     return decision;
   } catch (error) {
     admitted.release();
-    const { gate, policy, proposed } = deciding;
-    if (error instanceof ApprovalsFull)
-      return denyDecision(policy, tooManyOpen(error.per, gate.approvalLimits, proposed));
-    return broken(policy, error);
+    const { gate, policy, input } = deciding;
+    if (error instanceof ApprovalsFull) return denyDecision(policy, tooManyOpen(error.per, gate.approvalLimits, input));
+    return denyOnError(policy, error);
   }
 }
 
 /** INVARIANT: the redemption is the last step of a decision, so that nothing decided here can waste it. */
 async function approvedOr(deciding: Deciding, answer: PolicyDecision, admitted: Admitted): Promise<Decision> {
-  const { gate, policy, proposed, intent } = deciding;
-  const { principal, method, target } = proposed;
+  const { gate, policy, input, intent } = deciding;
+  const { principal, method, target } = input;
   const unreadable = tooLongToRead(gate.approvalLimits, intent);
   if (unreadable) return denyDecision(policy, unreadable);
   const { rules, approvers, reason } = answer;
@@ -158,29 +157,29 @@ async function approvedOr(deciding: Deciding, answer: PolicyDecision, admitted: 
     { principal, method, target, intent, rules, approvers, reason, policyHash: policy.hash },
     gate.approvalLimits,
   );
-  if (challenge.state === "denied") return denyDecision(policy, deniedByPerson(challenge));
+  if (challenge.state === "denied") return denyDecision(policy, deniedByApprover(challenge));
   if (challenge.state !== "approved") return pending(policy, answer, challenge, isNew);
-  const again = askPolicy(
+  const again = evaluatePolicy(
     policy,
-    proposed,
+    input,
     intent,
     challenge.rules.map((rule) => rule.id),
   );
-  if (again.effect !== "permit") return denyDecision(policy, policyVerdict(again));
+  if (again.effect !== "permit") return denyDecision(policy, policyResult(again));
   const decision = permitted(deciding, again, admitted);
-  // A compare-and-set: of several identical retries exactly one goes on from here.
+  // A compare-and-set: of several identical retries exactly one continues from here.
   if (!(await gate.approvals.redeem(challenge.id))) return pending(policy, answer, challenge, isNew);
   return { ...decision, redeemed: challenge, restoreApproval: () => restored(gate.approvals, challenge.id) };
 }
 
 function permitted(deciding: Deciding, answer: PolicyDecision, { token, release, missing }: Admitted): Decision {
-  const { gate, policy, proposed, intent } = deciding;
+  const { gate, policy, input, intent } = deciding;
   const permit = Permit.mint(
     {
       intent,
-      principal: proposed.principal,
-      method: proposed.method,
-      target: proposed.target,
+      principal: input.principal,
+      method: input.method,
+      target: input.target,
       policyHash: policy.hash,
       obligations: answer.obligations,
     },
@@ -189,10 +188,10 @@ function permitted(deciding: Deciding, answer: PolicyDecision, { token, release,
   const unguarded = missing && answer.effect === "permit";
   return {
     effect: unguarded ? "deny" : answer.effect,
-    // The record tells a deny for want of a guardrail from one that a rule made.
+    // The record tells a deny because a guardrail is missing from one that a rule made.
     rules: unguarded ? [{ id: MISSING_GUARDRAIL }, ...answer.rules] : answer.rules,
     reason: answer.reason,
-    verdict: policyVerdict(answer),
+    result: policyResult(answer),
     policyHash: policy.hash,
     permit,
     observed: gate.observe,
@@ -200,13 +199,13 @@ function permitted(deciding: Deciding, answer: PolicyDecision, { token, release,
   };
 }
 
-function askPolicy(
+function evaluatePolicy(
   policy: PolicySet,
-  proposed: PolicyInput,
+  input: PolicyInput,
   intent: Intent,
   approvedRules: readonly string[],
 ): PolicyDecision {
-  const { principal, target } = proposed;
+  const { principal, target } = input;
   const { serverRequest } = target;
   const answer = policy.decide({
     app: principal.app,
@@ -221,22 +220,22 @@ function askPolicy(
       readOnly: target.readOnly,
       ...(serverRequest ? { scope: serverRequest.scope } : {}),
     },
-    arguments: proposed.arguments as JsonObject,
+    arguments: input.arguments as JsonObject,
     ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
     ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
-    transport: proposed.transport,
+    transport: input.transport,
     approvedRules,
   });
-  const saysNothing = answer.effect === "deny" && answer.rules.length === 0 && answer.errors.length === 0;
-  return saysNothing && serverRequest?.permittedUnlessForbidden ? builtinAnswer(proposed) : answer;
+  const isSilent = answer.effect === "deny" && answer.rules.length === 0 && answer.errors.length === 0;
+  return isSilent && serverRequest?.permittedUnlessForbidden ? builtinAnswer(input) : answer;
 }
 
-function builtinAnswer(proposed: PolicyInput): PolicyDecision {
-  const rules = [{ id: `builtin.${proposed.method}`, file: "", line: 0 }];
+function builtinAnswer(input: PolicyInput): PolicyDecision {
+  const rules = [{ id: `builtin.${input.method}`, file: "", line: 0 }];
   return { effect: "permit", rules, reason: "", approvers: [], obligations: [], errors: [] };
 }
 
-function policyVerdict(answer: PolicyDecision): CheckResult {
+function policyResult(answer: PolicyDecision): CheckResult {
   return {
     effect: answer.effect,
     rules: answer.rules,
@@ -252,20 +251,20 @@ function policyVerdict(answer: PolicyDecision): CheckResult {
 }
 
 function pending(policy: PolicySet, answer: PolicyDecision, challenge: Challenge, isNew: boolean): Decision {
-  const verdict: CheckResult = {
+  const result: CheckResult = {
     effect: "challenge",
     rules: answer.rules,
     reason: answer.reason,
     type: "ChallengePending",
     approvers: answer.approvers,
-    suggestions: ["It did not run. Once a person has approved it, repeat the same call"],
+    suggestions: ["It did not run. Once an approver has approved it, repeat the same call"],
     extra: { challenge: challenge.id, expires_at: new Date(challenge.expiresAt).toISOString() },
   };
-  return { ...denyDecision(policy, verdict), challenge, challengeIsNew: isNew };
+  return { ...denyDecision(policy, result), challenge, challengeIsNew: isNew };
 }
 
-function deniedByPerson(challenge: Challenge): CheckResult {
-  return deny("PolicyDeny", challenge.rules[0]?.id ?? "challenge", challenge.denyReason ?? "a person said no", {
+function deniedByApprover(challenge: Challenge): CheckResult {
+  return deny("PolicyDeny", challenge.rules[0]?.id ?? "challenge", challenge.denyReason ?? "an approver denied it", {
     rules: challenge.rules,
     extra: { challenge: challenge.id, denied_by_person: true },
   });
@@ -296,42 +295,47 @@ function tooManyOpen(full: "app" | "agent", limits: ApprovalLimits, { principal 
 }
 
 /** While the store is away it is tried again: an approval for a call that never started must not be lost. */
-const RESTORE_PAUSES_MS = [50, 250, 1_000, 5_000, 30_000, 60_000];
+const FIRST_RESTORE_PAUSE_MS = 50;
+const LONGEST_RESTORE_PAUSE_MS = 2_000;
+/** About an hour; requests expire before that by default. */
+const MAX_RESTORE_TRIES = 1_800;
 
 async function restored(approvals: Approvals, id: string, attempt = 0): Promise<void> {
   try {
     await approvals.restore(id);
   } catch {
-    const pauseMs = RESTORE_PAUSES_MS[attempt];
+    if (attempt === MAX_RESTORE_TRIES) return;
+    const pauseMs = Math.min(LONGEST_RESTORE_PAUSE_MS, FIRST_RESTORE_PAUSE_MS * 2 ** Math.min(attempt, 10));
     // The caller of the failed call does not wait for the store.
-    if (pauseMs !== undefined) setTimeout(() => void restored(approvals, id, attempt + 1), pauseMs).unref();
+    setTimeout(() => void restored(approvals, id, attempt + 1), pauseMs).unref();
   }
 }
 
 /** A denial counts for the caller's own limits: without that, attempts would be free. */
-async function refused({ gate, policy, proposed }: Deciding, verdict: CheckResult): Promise<Decision> {
-  return chargedRefusal(gate, policy, proposed, verdict);
+function denied({ gate, policy, input }: Deciding, denial: CheckResult): Promise<Decision> {
+  return chargeDenial(gate, policy, input, denial);
 }
 
-/** Also for refusals from outside the gate, such as invalid arguments or an unknown tool. */
-export async function chargedRefusal(
+/** Also for denials from outside the gate, such as invalid arguments or an unknown tool. */
+export async function chargeDenial(
   { limits }: Pick<GateParts, "limits">,
   policy: { hash: string },
   { principal, target }: { principal: Principal; target: Pick<CallTarget, "name"> },
-  verdict: CheckResult,
+  denial: CheckResult,
 ): Promise<Decision> {
   const taken = await limits.take(principal, target, 0, "refusal");
   if ("denied" in taken) return denyDecision(policy, taken.denied);
   taken.release();
-  return denyDecision(policy, verdict);
+  return denyDecision(policy, denial);
 }
 
-export function denyDecision(policy: { hash: string }, verdict: CheckResult): Decision {
+export function denyDecision(policy: { hash: string }, result: CheckResult): Decision {
+  const { effect, rules, reason } = result;
   return {
-    effect: verdict.effect,
-    rules: verdict.rules,
-    reason: verdict.reason,
-    verdict,
+    effect,
+    rules,
+    reason,
+    result,
     policyHash: policy.hash,
     permit: undefined,
     observed: false,
@@ -339,7 +343,7 @@ export function denyDecision(policy: { hash: string }, verdict: CheckResult): De
   };
 }
 
-function broken(policy: PolicySet, error: unknown): Decision {
+function denyOnError(policy: PolicySet, error: unknown): Decision {
   const fault = asFault(error);
   if (fault.type === "InternalError" && fault !== error) {
     return denyDecision(

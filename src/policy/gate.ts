@@ -1,11 +1,12 @@
-// The gate as others hold it: parts with safe defaults, and a policy that can be swapped whole.
+// The gate: everything that decides, with safe defaults, and a policy that is replaced as a whole.
 
 import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApprovals } from "./approvals.js";
-import { chargedRefusal, type Decision, decide, type GateParts, type Check } from "./decide.js";
+import { chargeDenial, type Decision, decide, type GateParts, type Check } from "./decide.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Intent } from "./intent.js";
 import { type Limit, Limits, type SharedLimits } from "./limits.js";
-import { loadPolicy, noPolicy, type PolicySet, type ToolSummary } from "./cedar/index.js";
+import { loadPolicy, noPolicy } from "./cedar/load.js";
+import type { PolicySet, ToolSummary } from "./cedar/types.js";
 import type { Principal, PolicyInput, CallTarget, CheckResult } from "./types.js";
 
 export interface GateOptions {
@@ -19,17 +20,20 @@ export interface GateOptions {
   shared?: SharedLimits;
   approvals?: Approvals;
   approvalLimits?: Partial<ApprovalLimits>;
-  voices?: readonly Check[];
+  checks?: readonly Check[];
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
 }
 
 export interface Gate {
   /** `waited`: this very call waited for its approval and is decided once more; the limits counted it before. */
-  decide(proposed: PolicyInput, intent: Intent, waited?: boolean): Decision | Promise<Decision>;
-  /** A refusal from outside the gate (no such tool, invalid arguments): it counts for the caller's limits. */
-  refuse(about: { principal: Principal; target: Pick<CallTarget, "name"> }, verdict: CheckResult): Promise<Decision>;
-  /** Counts a message that is not decided, such as `initialize`, against the caller's limits; a verdict when it is over. */
+  decide(input: PolicyInput, intent: Intent, waited?: boolean): Decision | Promise<Decision>;
+  /** A denial from outside the gate (no such tool, invalid arguments): it counts for the caller's limits. */
+  chargeDenial(
+    about: { principal: Principal; target: Pick<CallTarget, "name"> },
+    denial: CheckResult,
+  ): Promise<Decision>;
+  /** Counts a message that is not decided, such as `initialize`, against the caller's limits; a denial when it is over. */
   count(principal: Principal, method: string): CheckResult | undefined | Promise<CheckResult | undefined>;
   readonly policy: PolicySet;
   /** Calls already being decided keep the set they began with. */
@@ -51,12 +55,12 @@ export function createGate(options: GateOptions = {}): Gate {
     limits: new Limits(options.limits, undefined, options.shared),
     approvals,
     approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
-    voices: options.voices ?? [],
+    checks: options.checks ?? [],
     observe,
   };
   return {
-    decide: (proposed, intent, waited) => decide(parts, proposed, intent, waited),
-    refuse: (about, verdict) => chargedRefusal(parts, policy, about, verdict),
+    decide: (input, intent, waited) => decide(parts, input, intent, waited),
+    chargeDenial: (about, denial) => chargeDenial(parts, policy, about, denial),
     count: (principal, method) => countMessage(parts.limits, principal, method),
     get policy() {
       return policy;

@@ -60,7 +60,7 @@ export function guardrailAgent(id: string): string {
   return `guardrail:${id}`;
 }
 
-/** The rule that refuses a tool for which nobody registered a callback. */
+/** The rule that denies a tool without a registered callback. */
 export const MISSING_GUARDRAIL = "guardrail.missing";
 
 const DEFAULT_TIMEOUT_MS = 5_000;
@@ -93,7 +93,7 @@ export class CallbackRunner {
       blocked: deny(
         "GuardrailBlocked",
         MISSING_GUARDRAIL,
-        `\`${target.name}\` has no guardrail callback for agent \`${agent}\`, and nobody declared that it needs none`,
+        `\`${target.name}\` has no guardrail callback for agent \`${agent}\`, and is not declared to need none`,
         {
           suggestions: [
             "Register a guardrail for this agent and tool",
@@ -149,7 +149,7 @@ export class CallbackRunner {
   }
 }
 
-/** One that could never fit a call, or never run, would be a guard that nobody misses. */
+/** A guardrail that could never match a call, or never run, would be missing without notice. */
 function checkGuardrail(guardrail: Guardrail): void {
   const { id, agent, tool, callback } = guardrail;
   for (const [field, value] of Object.entries({ id, agent, tool })) {
@@ -159,7 +159,7 @@ function checkGuardrail(guardrail: Guardrail): void {
   if (typeof callback !== "function") throw new TypeError(`guardrail \`${id}\` needs \`callback\` as a function`);
 }
 
-/** Whatever is not nothing blocks; what is no reason says so. */
+/** Anything but undefined blocks; a value that is not a valid reason is reported as such. */
 function reasonIn(guardrail: Guardrail, answer: unknown): string {
   const reason = typeof answer === "object" && answer !== null && "block" in answer ? answer.block : answer;
   if (typeof reason === "string" && reason !== "") return reason;

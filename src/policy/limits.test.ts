@@ -34,7 +34,7 @@ describe("limits", () => {
 
   it("says when to try again", () => {
     const { limits } = atTime([{ per: "agent", perHour: 1 }]);
-    limits.take(alice, target);
+    void limits.take(alice, target);
     const answer = limits.take(alice, target);
     expect(answer).toMatchObject({ denied: { type: "RateLimited", extra: { retry_after_ms: 3_600_000 } } });
   });
@@ -56,13 +56,13 @@ describe("limits", () => {
     const first = limits.take(alice, target) as { release: () => void };
     first.release();
     first.release();
-    limits.take(alice, target);
+    void limits.take(alice, target);
     expect(limits.take(alice, target)).toHaveProperty("denied");
   });
 
   it("counts agents apart", () => {
     const { limits } = atTime([{ per: "agent", perMinute: 1 }]);
-    limits.take(alice, target);
+    void limits.take(alice, target);
     expect(limits.take({ ...alice, agent: "bob" }, target)).toHaveProperty("release");
   });
 });

@@ -31,7 +31,7 @@ export interface TokenRate {
   readonly burst: number;
 }
 
-export interface Slot {
+interface Slot {
   /** Gives the concurrency back and counts what came of it. */
   release(resultBytes?: number): void;
 }
@@ -39,7 +39,7 @@ export interface Slot {
 export type Taken = Slot | { denied: CheckResult };
 
 /**
- * What is counted. `repeat`: the same call goes on after it waited, and was counted before. `refusal`: a call that
+ * What is counted. `repeat`: the same call continues after it waited, and was counted before. `refusal`: a call that
  * was denied counts for its caller, never for the application that others share.
  */
 export type Counted = "call" | "repeat" | "refusal";

@@ -2,10 +2,11 @@
 // errors and `_meta` alike.
 
 import { Fault, type JsonObject, type JsonValue, parseStrict } from "../mcp/index.js";
-import { type Obligation, redactionPattern } from "./cedar/index.js";
+import type { Obligation } from "./cedar/types.js";
+import { redactionPattern } from "./cedar/annotations.js";
 
 const REDACTED = "[redacted]";
-/** The protocol's own words for what a content block is; nothing of a tool's is in them, and without one it is none. */
+/** The protocol's types of content blocks: they hold nothing of a tool's, and a block without one is not valid. */
 const BLOCK_TYPES: ReadonlySet<JsonValue> = new Set(["text", "image", "audio", "resource", "resource_link"]);
 
 interface Compiled {
@@ -39,7 +40,7 @@ function compile(obligations: readonly Obligation[]): Compiled {
 function patternOf(obligation: Obligation): RegExp {
   const pattern = redactionPattern(obligation);
   // Policies are checked at load; should one slip through, the answer is withheld rather than shown bare.
-  if (!pattern) throw new Fault("PolicyDeny", "the policy asks for a redaction that nobody knows");
+  if (!pattern) throw new Fault("PolicyDeny", "the policy asks for an unknown redaction");
   return pattern;
 }
 
@@ -154,7 +155,7 @@ function matches(text: string, { patterns }: Compiled): boolean {
   return patterns.some((pattern) => text.search(pattern) !== -1);
 }
 
-/** The marker itself is no match, even for a pattern that takes any word. */
+/** The marker itself does not match, even for a pattern that takes any word. */
 function stillMatches(text: string, rules: Compiled): boolean {
   return rules.patterns.length > 0 && matches(text.replaceAll(REDACTED, "\u0000"), rules);
 }
@@ -165,7 +166,7 @@ function redactText(text: string, patterns: readonly RegExp[]): string {
   return out;
 }
 
-/** Cuts a result to `maxBytes`: structured content goes whole or not at all, texts are cut, the cut is told. */
+/** Cuts a result to `maxBytes`: structured content is kept whole or left out, texts are cut, and `_meta` reports the cut. */
 function cap(result: JsonObject, maxBytes: number): JsonObject {
   if (Buffer.byteLength(JSON.stringify(result)) <= maxBytes) return result;
   let left = maxBytes;

@@ -1,10 +1,10 @@
-// A permit is the only key to a tool. This room mints it, for one intent, one binding, one definition and one
-// policy; it is spent once and goes stale soon.
+// `Permit` authorizes exactly one execution: of one intent, at one binding, with one definition, under one policy. It is
+// spent once and expires soon.
 
 import { Fault } from "../mcp/index.js";
 import { GuardrailToken } from "./guardrails.js";
 import type { Intent } from "./intent.js";
-import type { Obligation } from "./cedar/index.js";
+import type { Obligation } from "./cedar/types.js";
 import type { Principal, CallTarget } from "./types.js";
 
 export interface PermitGrant {
@@ -45,12 +45,12 @@ export class Permit {
   /** Gives the grant once. Types cannot see a second use, so the run time does. */
   static spend(permit: unknown): PermitGrant {
     if (typeof permit !== "object" || permit === null || !(#spent in permit)) {
-      throw new Fault("PolicyDeny", "this is no permit", { rule: "permit.forged" });
+      throw new Fault("PolicyDeny", "not a valid permit", { rule: "permit.forged" });
     }
     if (permit.#spent) throw new Fault("PolicyDeny", "this permit was already spent", { rule: "permit.spent" });
     permit.#spent = true;
     if (performance.now() > permit.#expires) {
-      throw new Fault("PolicyDeny", "this permit is stale; decide again", { rule: "permit.stale" });
+      throw new Fault("PolicyDeny", "this permit has expired; decide again", { rule: "permit.stale" });
     }
     return permit.#grant;
   }

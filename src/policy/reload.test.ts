@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { createGate, type Gate } from "./gate.js";
 import { makeIntent, NOTHING_FORWARDED } from "./intent.js";
-import { noPolicy, PolicyInvalid, readPolicyFiles, type ToolSummary } from "./cedar/index.js";
+import { noPolicy } from "./cedar/load.js";
+import { PolicyInvalid, type ToolSummary } from "./cedar/types.js";
+import { readPolicyFiles } from "./cedar/source.js";
 import {
   type PolicyRefusal,
   type PolicySwap,
@@ -149,20 +151,20 @@ describe("a policy that changes", () => {
   });
 
   it("is found by looking where nothing reports it: the folder holds a link, and what it leads to changes", async () => {
-    const elsewhere = mkdtempSync(join(tmpdir(), "policy-"));
-    open.push(() => rmSync(elsewhere, { recursive: true, force: true }));
+    const outsideDir = mkdtempSync(join(tmpdir(), "policy-"));
+    open.push(() => rmSync(outsideDir, { recursive: true, force: true }));
     const { dir, gate, watcher, swaps } = await watching(PERMIT, { debounceMs: 5, pollMs: 20 });
-    writeFileSync(join(elsewhere, "p.cedar"), PERMIT);
-    symlinkSync(join(elsewhere, "p.cedar"), join(dir, "b.cedar"));
+    writeFileSync(join(outsideDir, "p.cedar"), PERMIT);
+    symlinkSync(join(outsideDir, "p.cedar"), join(dir, "b.cedar"));
     await until(() => swaps.length === 2);
     expect(watcher.files).toHaveLength(2);
     await pause(50);
-    writeFileSync(join(elsewhere, "p.cedar"), FORBID);
+    writeFileSync(join(outsideDir, "p.cedar"), FORBID);
     await until(() => swaps.length === 3);
     expect(gate.policy.rules.map((rule) => rule.effect)).toEqual(["permit", "forbid"]);
   });
 
-  it("that is only touched, or differs in comments alone, is no new policy", async () => {
+  it("does not count a touched file, or a change in comments alone, as a new policy", async () => {
     const { gate, swaps, refusals, file } = await watching(PERMIT);
     utimesSync(file, new Date(), new Date());
     await pause(60);
@@ -238,7 +240,7 @@ describe("a bad policy", () => {
     expect(gate.policy).toBe(before);
   });
 
-  it("is one that is gone, is no text, or is too much", async () => {
+  it("keeps the old policy when a file is missing, is not text, or is too large", async () => {
     const { dir, gate, file, watcher } = await watching(PERMIT);
     const before = gate.policy;
     rmSync(file);
@@ -341,7 +343,7 @@ describe("reload()", () => {
   });
 });
 
-it("files are read in a fixed order, and what editors leave behind is no policy", async () => {
+it("reads files in a fixed order and ignores editor backup files", async () => {
   const { dir } = await watching(PERMIT);
   writeFileSync(join(dir, "b.cedar"), "");
   writeFileSync(join(dir, ".#c.cedar"), BROKEN);
@@ -359,7 +361,7 @@ it("1,000 reloads while calls are decided: each call's policy hash is one that w
   const failures: string[] = [];
   let expectation = "permit";
   const { gate, file, watcher } = await watching(PERMIT, {
-    debounceMs: 60_000,
+    debounceMs: 3_600_000,
     onSwap: ({ to }) => {
       if ((effectOf.get(to) ?? expectation) !== expectation) failures.push(`${to} names two policies`);
       effectOf.set(to, expectation);

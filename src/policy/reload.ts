@@ -2,20 +2,19 @@
 // when it is good and on record (see recorded-policy.ts), and a bad one changes nothing.
 
 import { createHash } from "node:crypto";
-import { type FSWatcher, watch } from "node:fs";
+import { type FSWatcher, readFileSync, statSync, watch } from "node:fs";
 import { dirname } from "node:path";
+import { loadPolicy, type LoadPolicyOptions } from "./cedar/load.js";
 import {
-  loadPolicy,
-  type LoadPolicyOptions,
   PolicyInvalid,
   type PolicyProblem,
   type PolicySet,
   type PolicySource,
   type ToolSummary,
-  readPolicyFiles,
-} from "./cedar/index.js";
-import { type CheckFile, type LoadedCheck, readCheckFile, withChecks } from "./check-file.js";
+} from "./cedar/types.js";
+import { readPolicyFiles } from "./cedar/source.js";
 import { type PendingPolicy, RecordedPolicy, type RecordedPolicyOptions } from "./recorded-policy.js";
+import type { Check } from "./decide.js";
 
 export interface PolicySwap {
   readonly from: string;
@@ -40,15 +39,15 @@ export type Reload =
   | ({ readonly outcome: "refused" } & PolicyRefusal);
 
 export interface WatchPolicyOptions {
-  /** Files, and folders whose `*.cedar` files count. */
+  /** Files, and directories whose `*.cedar` files count. */
   paths: readonly string[];
-  /** A policy in another language, which is read, judged and swapped together with the Cedar files. */
+  /** A policy in another language, which is read, validated and replaced together with the Cedar files. */
   checkFile?: CheckFile | undefined;
   /** Gives the set of these texts where it is known without loading them. */
   known?: (sources: readonly PolicySource[]) => PolicySet | undefined;
   /** The tools that a policy is checked against, as they are at that moment. */
   tools: () => readonly ToolSummary[];
-  /** Whoever keeps the policy; it is also told the texts, to load them again beside others. */
+  /** Receives the policy, and its texts, so that it can load them again with others. */
   gate: {
     readonly policy: PolicySet;
     swap(policy: PolicySet, sources: readonly PolicySource[], checks: readonly LoadedCheck[]): void;
@@ -82,7 +81,7 @@ export interface PolicyWatcher {
   close(): void;
 }
 
-/** Files that never stop changing are left to the next look. */
+/** Files that never stop changing are left to the next poll. */
 const MAX_SETTLING = 20;
 
 /** Loads the policy, and throws what is wrong with it; from then on a bad policy is refused and the old one stays. */
@@ -97,7 +96,7 @@ export async function watchPolicy(options: WatchPolicyOptions): Promise<PolicyWa
   return watcher;
 }
 
-/** The files as they stand. A watched folder without a policy is a mistake, not a policy that denies everything. */
+/** The files as they are now. A watched directory without a policy is a mistake, not a policy that denies everything. */
 async function readSources(paths: readonly string[]): Promise<PolicySource[]> {
   const sources = await readPolicyFiles(paths);
   if (sources.length > 0) return sources;
@@ -105,7 +104,7 @@ async function readSources(paths: readonly string[]): Promise<PolicySource[]> {
   throw new PolicyInvalid([{ file: paths.join(", "), line: 0, column: 0, message: "holds no policy", help }]);
 }
 
-interface Look {
+interface PolicyFiles {
   readonly mark: string;
   readonly sources?: readonly PolicySource[];
   readonly checkText?: string | undefined;
@@ -117,17 +116,17 @@ class Watcher implements PolicyWatcher {
   readonly #debounceMs: number;
   readonly #watchers: FSWatcher[] = [];
   #files: readonly string[] = [];
-  /** Content that was already judged: the same content is not judged again unless someone asks. */
-  #judged = "";
+  /** Content that was already validated: the same content is validated again only by `reload`. */
+  #validated = "";
   #timer: NodeJS.Timeout | undefined;
   #again = false;
   #poll: NodeJS.Timeout | undefined;
-  /** Whatever looks or swaps does so one after the other. */
+  /** Reads and swaps happen one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
   #waiting: Promise<Reload> | undefined;
   #isWatching = false;
   #closed = false;
-  #lookedAt = performance.now();
+  #readAt = performance.now();
   #refusal: string | undefined;
   readonly #policy: RecordedPolicy;
   #sources: readonly PolicySource[] = [];
@@ -153,7 +152,7 @@ class Watcher implements PolicyWatcher {
   }
 
   get ageMs(): number {
-    return performance.now() - this.#lookedAt;
+    return performance.now() - this.#readAt;
   }
 
   get refusal(): string | undefined {
@@ -165,22 +164,22 @@ class Watcher implements PolicyWatcher {
   }
 
   reload(): Promise<Reload> {
-    // Someone who asks while another waits for its turn gets the same answer: it will read the files after both asked.
+    // Concurrent callers share one reload, which reads the files after all of them called.
     this.#waiting ??= this.#inTurn(async () => {
       this.#waiting = undefined;
-      return this.#judge(await this.#look());
+      return this.#apply(await this.#readNow());
     });
     return this.#waiting;
   }
 
   watch(): void {
     this.#isWatching = true;
-    // A file that is replaced by a rename is another file, so it is its folder that is watched.
+    // A file that is replaced by a rename is another file, so it is its directory that is watched.
     const { paths } = this.#options;
-    const folders = new Set(paths.map((path) => (this.#files.includes(path) ? dirname(path) : path)));
+    const directories = new Set(paths.map((path) => (this.#files.includes(path) ? dirname(path) : path)));
     const { checkFile } = this.#options;
-    if (checkFile) folders.add(dirname(checkFile.file));
-    for (const folder of folders) this.#watchFolder(folder);
+    if (checkFile) directories.add(dirname(checkFile.file));
+    for (const directory of directories) this.#watchDirectory(directory);
     const pollMs = this.#options.pollMs ?? 5_000;
     if (pollMs <= 0) return;
     this.#poll = setInterval(() => this.#noticed(), pollMs);
@@ -195,14 +194,14 @@ class Watcher implements PolicyWatcher {
     for (const watcher of this.#watchers.splice(0)) watcher.close();
   }
 
-  #watchFolder(folder: string): void {
+  #watchDirectory(directory: string): void {
     try {
-      const watcher = watch(folder, { persistent: false }, () => this.#noticed());
-      // A folder that went away reports no more; looking from time to time goes on.
+      const watcher = watch(directory, { persistent: false }, () => this.#noticed());
+      // A removed directory reports no more events; polling continues.
       watcher.on("error", () => watcher.close());
       this.#watchers.push(watcher);
     } catch {
-      // No watching here (too many watches, a file system without events): looking from time to time has to do.
+      // Without watching (too many watches, a file system without events) the files are polled.
     }
   }
 
@@ -215,32 +214,32 @@ class Watcher implements PolicyWatcher {
     this.#again = false;
     const done = (): void => {
       this.#timer = undefined;
-      // What changed while the last change was judged is a change of its own.
+      // What changed while the last change was validated is a change of its own.
       if (this.#again) this.#noticed();
     };
     this.#timer = setTimeout(() => void this.#inTurn(() => this.#settle()).then(done, done), this.#debounceMs);
     this.#timer.unref();
   }
 
-  /** A file that is being written is let be: half a policy may well be a valid one. */
+  /** Waits until a file that is being written is complete: half of a policy may be valid. */
   async #settle(): Promise<void> {
-    let before = await this.#look();
-    for (let i = 0; i < MAX_SETTLING && before.mark !== this.#judged && !this.#closed; i++) {
+    let before = await this.#readNow();
+    for (let i = 0; i < MAX_SETTLING && before.mark !== this.#validated && !this.#closed; i++) {
       await new Promise((resolve) => setTimeout(resolve, this.#debounceMs).unref());
-      const now = await this.#look();
-      if (now.mark === before.mark) return void (await this.#judge(now));
+      const now = await this.#readNow();
+      if (now.mark === before.mark) return void (await this.#apply(now));
       before = now;
     }
   }
 
-  async #look(): Promise<Look> {
-    const look = await this.#read();
+  async #readNow(): Promise<PolicyFiles> {
+    const found = await this.#read();
     // Files that cannot be read are as old as when they last could be.
-    if (!look.error) this.#lookedAt = performance.now();
-    return look;
+    if (!found.error) this.#readAt = performance.now();
+    return found;
   }
 
-  async #read(): Promise<Look> {
+  async #read(): Promise<PolicyFiles> {
     try {
       const sources = await readSources(this.#options.paths);
       const hash = createHash("sha256");
@@ -254,14 +253,14 @@ class Watcher implements PolicyWatcher {
     }
   }
 
-  async #judge(look: Look): Promise<Reload> {
+  async #apply(found: PolicyFiles): Promise<Reload> {
     const { tools, unknownTools, known, checkFile } = this.#options;
     const from = this.#policy.recorded;
-    this.#judged = look.mark;
+    this.#validated = found.mark;
     try {
-      if (look.error) throw look.error;
-      const sources = look.sources as readonly PolicySource[];
-      const { checkText } = look;
+      if (found.error) throw found.error;
+      const sources = found.sources as readonly PolicySource[];
+      const { checkText } = found;
       const checks = checkFile && checkText !== undefined ? [checkFile.load(checkText)] : [];
       const policy = withChecks(known?.(sources) ?? loadPolicy(sources, tools(), { unknownTools }), checks);
       if (this.#closed) throw new Error("the watcher was closed");
@@ -281,7 +280,7 @@ class Watcher implements PolicyWatcher {
   #refused(kept: string, error: Error): Reload {
     this.#refusal = error.message;
     const refusal = { kept, problems: error instanceof PolicyInvalid ? error.problems : [], error };
-    // What is wrong at the start is thrown; after that there is nobody to throw it at.
+    // Errors at the start are thrown; later ones have no caller and are reported.
     if (this.#isWatching && !this.#closed) this.#options.onRefused?.(refusal);
     return { outcome: "refused", ...refusal };
   }
@@ -291,4 +290,48 @@ class Watcher implements PolicyWatcher {
     this.#turn = mine.catch(() => {});
     return mine;
   }
+}
+
+export interface CheckFile {
+  readonly file: string;
+  /** Throws when the text is not a valid policy. */
+  load(text: string): LoadedCheck;
+}
+
+export interface LoadedCheck {
+  readonly file: string;
+  /** Names what the file decides. */
+  readonly hash: string;
+  readonly check: Check;
+  /** Called when the check starts to decide, possibly more than once. */
+  readonly onApplied?: () => void;
+}
+
+const MAX_BYTES = 16 * 1024 * 1024;
+
+/** Throws PolicyInvalid. */
+function readCheckFile(file: string): string {
+  try {
+    if (statSync(file).size > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} bytes`);
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    const message = `cannot be read: ${(error as Error).message}`;
+    throw new PolicyInvalid([{ file, line: 0, column: 0, message, help: "check the file" }]);
+  }
+}
+
+/** The same rules with further checks. The hash names both, so that a record tells which of them decided. */
+export function withChecks(set: PolicySet, checks: readonly LoadedCheck[]): PolicySet {
+  if (checks.length === 0) return set;
+  const hash = createHash("sha256").update(["with checks", set.hash, ...checks.map((each) => each.hash)].join("\n"));
+  return {
+    hash: hash.digest("hex"),
+    rules: set.rules,
+    warnings: set.warnings,
+    usesWasmFallbackFor: set.usesWasmFallbackFor,
+    checks: [...(set.checks ?? []), ...checks],
+    decide: (request) => set.decide(request),
+    explain: (request) => set.explain(request),
+    outlook: (request) => set.outlook(request),
+  };
 }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { type PostgresCluster, startPostgres } from "../storage/fixtures/postgres.js";
 import { openStorage, type Storage } from "../storage/index.js";
 import { StoredApprovals } from "./approvals.js";
@@ -22,9 +22,9 @@ afterAll(async () => {
   await cluster?.stop();
 });
 
-it("reports a store outage as unavailable and retryable, not as a denial by policy", { timeout: 60_000 }, async () => {
+function gateOver(approvals: StoredApprovals) {
   const tools = [{ name: "a.b", server: "a", inputSchema: { type: "object" } }];
-  const gate = createGate({ policy: ASK, tools, approvals: new StoredApprovals(storage.challenges) });
+  const gate = createGate({ policy: ASK, tools, approvals });
   gate.guardrails.register({ id: "pass", agent: "*", tool: "*", callback: () => undefined });
   const principal = { app: "blog", agent: "writer", scope: [], via: "local" };
   const target = {
@@ -40,13 +40,44 @@ it("reports a store outage as unavailable and retryable, not as a denial by poli
   const call = { principal, method: "tools/call", target, arguments: {} };
   const proposed: PolicyInput = { ...call, transport: "memory" };
   const intent = makeIntent({ ...call, forwarded: {} });
+  return { gate, proposed, intent };
+}
+
+it("restores the approval of a call that never started within five seconds of a long store outage", async () => {
+  const own = await openStorage("sqlite::memory:");
+  const approvals = new StoredApprovals(own.challenges);
+  const { gate, proposed, intent } = gateOver(approvals);
+  const { challenge } = await gate.decide(proposed, intent);
+  const id = challenge?.id as string;
+  await own.challenges.move(id, "pending", "approved");
+  const decision = await gate.decide(proposed, intent);
+  expect(decision.effect).toBe("permit");
+  expect((await own.challenges.get(id))?.state).toBe("redeemed");
+  const restore = vi.spyOn(approvals, "restore").mockRejectedValue(new Error("the store is away"));
+  vi.useFakeTimers();
+  try {
+    void decision.restoreApproval?.();
+    await vi.advanceTimersByTimeAsync(120_000);
+    restore.mockRestore();
+    await vi.advanceTimersByTimeAsync(5_000);
+  } finally {
+    vi.useRealTimers();
+  }
+  await vi.waitFor(async () => expect((await own.challenges.get(id))?.state).toBe("approved"), 10_000);
+  await own.close();
+});
+
+it("reports a store outage as unavailable and retryable, not as a denial by policy [U7]", {
+  timeout: 60_000,
+}, async () => {
+  const { gate, proposed, intent } = gateOver(new StoredApprovals(storage.challenges));
   expect((await gate.decide(proposed, intent)).effect).toBe("challenge");
   await cluster.halt("immediate");
   const began = performance.now();
   const decision = await gate.decide(proposed, intent);
   expect(performance.now() - began).toBeLessThan(30_000);
   expect(decision.permit).toBeUndefined();
-  expect(decision.verdict).toMatchObject({ type: "Unavailable", extra: { retry_after_ms: 1_000 } });
+  expect(decision.result).toMatchObject({ type: "Unavailable", extra: { retry_after_ms: 1_000 } });
   expect(decision.reason).not.toContain("PostgreSQL");
   await cluster.start();
   expect((await gate.decide(proposed, intent)).effect).toBe("challenge");

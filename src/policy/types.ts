@@ -1,13 +1,13 @@
-// The words of the gate. A decision is a value: it says what, why, by which rule, under which policy.
+// The types that policy, guardrails, limits and checks share.
 
 import type { ErrorType, Fault, JsonObject } from "../mcp/index.js";
-import type { DelegationChain } from "./delegation/index.js";
-import type { Obligation, ResourceType } from "./cedar/index.js";
+import type { DelegationChain } from "./delegation/chain.js";
+import type { Obligation, ResourceType } from "./cedar/types.js";
 
 /** Worst wins: deny < challenge < permit. */
 export type Effect = "permit" | "challenge" | "deny";
 
-/** Who is calling. Made by the identity room; nothing the client says about itself is in here. */
+/** `Principal` is the authenticated caller; nothing that the client declares about itself is part of it. */
 export interface Principal {
   readonly app: string;
   readonly agent: string;
@@ -20,11 +20,11 @@ export interface Principal {
   readonly prompts?: { has(name: string): boolean; readonly isEmpty?: boolean };
   /** Tools that lists show to this caller; those it may reach, unless given. */
   readonly shown?: { has(tool: string): boolean };
-  /** The person behind the agent, where the credential tells. */
+  /** The user behind the agent, where the credential names one. */
   readonly user?: string;
   /** Which key or token it came with, never the secret itself: for limits, caches and the record. */
   readonly credential?: string;
-  /** Where more scope can be had: what to say to a caller that needs it for this tool. */
+  /** The fault for a caller that needs more scope for this tool: it names where to get it. */
   readonly stepUp?: (tool: string) => Fault | undefined;
   /** When the key, token or delegation it came with ends, in steady time; undefined where it does not. */
   readonly expiresAt?: number;
@@ -44,7 +44,7 @@ export interface Rule {
   readonly line?: number;
 }
 
-/** One voice in the meet. */
+/** `Check` contributes one result to the decision; the strictest result wins. */
 export interface CheckResult {
   readonly effect: Effect;
   readonly rules: readonly Rule[];
@@ -77,7 +77,7 @@ export interface CallTarget {
   readonly server: string;
   readonly definitionHash: string;
   readonly tags: readonly string[];
-  /** Only an operator may say so; a server's own annotation never reaches this. */
+  /** Declared by an operator; a server's own annotation never sets it. */
   readonly readOnly: boolean;
   readonly noGuardrailRequired: boolean;
   /** Harmless by construction (a list, a log level): permitted by a built-in rule, recorded without waiting. */
@@ -86,7 +86,7 @@ export interface CallTarget {
   readonly serverRequest?: ServerRequest;
 }
 
-export interface ServerRequest {
+interface ServerRequest {
   /** What the call in flight is about, which the request belongs to. */
   readonly tool: string;
   /** Scopes of the asked agent's credential. */

@@ -1,21 +1,24 @@
-// The admin port of a running gateway, asked as the operator.
+// Client of the admin ports of running gateways, with the operator's credential.
 
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import type { Command } from "commander";
 import { readOperatorToken } from "../admin/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
-import { otherDirectoriesHelp } from "./find-data-directory.js";
-import { knownAdmins } from "./admin-places.js";
+import { otherDirectoriesHelp, statePaths } from "./data-directory.js";
 import { hostDirectory, shared } from "./options.js";
-import { statePaths } from "./data-directory.js";
 
 const DEFAULT_ADMIN = "http://127.0.0.1:7421";
 const TIMEOUT_MS = 10_000;
 
 export function withAdmin(command: Command): Command {
-  return command.option("--admin <url>", `the admin port (default: of the running gateway, or ${DEFAULT_ADMIN})`);
+  return command.option(
+    "--admin <url>",
+    `URL of the admin port (default: of the running gateway, or ${DEFAULT_ADMIN})`,
+  );
 }
 
 /** An admin port, and the data directory whose operator credential it takes. */
@@ -41,7 +44,7 @@ export function adminPlaces(command: Command, admin: string | undefined): AdminP
   return running.length > 0 ? running : [{ url: DEFAULT_ADMIN, dir: own }];
 }
 
-/** Asks one place after the other until one of them knows what is asked for. */
+/** Sends a request to one admin port after the other until one knows the resource. */
 export async function askAdmin(
   command: Command,
   admin: string | undefined,
@@ -76,7 +79,7 @@ export async function askPlace(
   } catch (error) {
     const missing = (error as NodeJS.ErrnoException).code === "ENOENT";
     throw new CliError(
-      missing ? `there is no operator credential at ${operatorToken}` : (error as Error).message,
+      missing ? `no operator credential at ${operatorToken}` : (error as Error).message,
       EXIT.auth,
       missing ? `start a gateway with \`portcullis serve\`, or ${otherDirectoriesHelp(dir)}` : undefined,
     );
@@ -85,7 +88,7 @@ export async function askPlace(
     throw new CliError(
       `cannot reach the admin port at ${url}: ${error.message}`,
       EXIT.error,
-      "is `portcullis serve` running?",
+      "start it with `portcullis serve`, or name its admin port with --admin",
     );
   });
   const answer = JSON.parse(response.text) as { error?: { reason: string; suggestions?: string[] } };
@@ -111,4 +114,48 @@ function exchange(url: URL, token: string, body: object | undefined): Promise<{ 
     });
     request.end(body && JSON.stringify(body));
   });
+}
+
+const DIRECTORY = "admin";
+const MAX_KNOWN = 64;
+
+/** Gives back what ends the announcement. */
+export function announceAdmin(stateDir: string, url: string): () => void {
+  const directory = join(stateDir, DIRECTORY);
+  const file = join(directory, String(process.pid));
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  // A wildcard address is reached by loopback.
+  writeFileSync(file, url.replace(/\/\/(0\.0\.0\.0|\[::\]):/, "//127.0.0.1:"), { mode: 0o600 });
+  return () => rmSync(file, { force: true });
+}
+
+/** Admin ports of live processes, the newest first: a port of an ended process may belong to another one, which must not get a credential. */
+export function knownAdmins(stateDir: string): string[] {
+  const directory = join(stateDir, DIRECTORY);
+  let names: string[];
+  try {
+    names = readdirSync(directory).filter((name) => /^\d{1,10}$/.test(name) && isAlive(Number(name)));
+  } catch {
+    return [];
+  }
+  const urls = names
+    .map((name) => ({
+      file: join(directory, name),
+      at: statSync(join(directory, name), { throwIfNoEntry: false })?.mtimeMs,
+    }))
+    .filter(({ at }) => at !== undefined)
+    .sort((a, b) => (b.at as number) - (a.at as number))
+    .slice(0, MAX_KNOWN)
+    .map(({ file }) => readFileSync(file, "utf8"));
+  // Workers share one.
+  return [...new Set(urls)];
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
 }

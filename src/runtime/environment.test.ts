@@ -8,7 +8,7 @@ afterEach(() => {
   delete process.env[NAME];
 });
 
-it("removes a variable that holds a secret from the environment of every later child, and still knows it", () => {
+it("removes a variable that holds a secret from the environment of every later child, and still knows it [G8]", () => {
   process.env[NAME] = "hunter2";
   expect(takeVariable(NAME)).toBe("hunter2");
   expect(process.env[NAME]).toBeUndefined();

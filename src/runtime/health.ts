@@ -5,6 +5,8 @@ import type { PolicyWatcher } from "../policy/index.js";
 import type { Storage } from "../storage/index.js";
 
 const PROBE_MS = 1_000;
+/** A store that failed is asked again this soon: balancers send no calls until it has answered. */
+const PROBE_AGAIN_MS = 250;
 /** A store that has not answered for so long is reported as unavailable. */
 const STORE_DEADLINE_MS = 2_000;
 /** Changes are read every half second; a revocation may be missed when they have not been for so long. */
@@ -15,14 +17,14 @@ const MAX_POLICY_AGE_MS = 30_000;
 /** Pings the store, one ping at a time, and remembers the result. */
 class StoreProbe {
   readonly #storage: Pick<Storage, "ping">;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
+  #isClosed = false;
   #askedAt: number | undefined;
   #problem: string | undefined;
 
   constructor(storage: Pick<Storage, "ping">) {
     this.#storage = storage;
-    this.#timer = setInterval(() => this.#ask(), PROBE_MS);
-    this.#timer.unref();
+    this.#timer = this.#askLater();
   }
 
   get state(): ComponentState {
@@ -34,13 +36,17 @@ class StoreProbe {
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #askLater(): NodeJS.Timeout {
+    return setTimeout(() => this.#ask(), this.#problem === undefined ? PROBE_MS : PROBE_AGAIN_MS).unref();
   }
 
   #ask(): void {
-    if (this.#askedAt !== undefined) return;
     this.#askedAt = performance.now();
-    this.#storage
+    void this.#storage
       .ping()
       .then(
         () => undefined,
@@ -49,6 +55,7 @@ class StoreProbe {
       .then((problem) => {
         this.#problem = problem;
         this.#askedAt = undefined;
+        if (!this.#isClosed) this.#timer = this.#askLater();
       });
   }
 }

@@ -1,27 +1,33 @@
-// Who calls a gateway of applications: the holder of a key, or of a token of an issuer that the operator trusts. On stdio
-// it is the operating system's user. On loopback it is that user only while the store grants local access, which ends for
-// good when the first key or issuer is configured.
+// Identifies callers of a gateway: by API key, by a token of an issuer that the operator trusts, on stdio as the user of the
+// operating system. On loopback it is that user only while the store grants local access, which ends for good when the first
+// key or issuer is configured.
 
+import { readFileSync } from "node:fs";
 import {
+  ApiKeyCache,
   approverOf,
   type Identify,
   keyIdentity,
-  ApiKeyCache,
+  LOCAL_CREDENTIAL,
   localIdentity,
   type OAuthSettings,
-  LOCAL_CREDENTIAL,
   openOAuthIdentity,
+  readOAuthSettings,
+  noCredential,
 } from "../auth/index.js";
-import { isLoopbackHost } from "../mcp/index.js";
-import type { Storage } from "../storage/index.js";
-import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
+import { placed, readYaml } from "../host/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
-import { clientDocumentRoute } from "./oauth/identity.js";
-import { isGranted, LocalAccess } from "./local-access.js";
+import { isLoopbackHost, storeUnavailable } from "../mcp/index.js";
+import type { Peer } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
+import type { AccessState, Storage } from "../storage/index.js";
+import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
+import { takeVariable } from "./environment.js";
+import { clientDocumentRoute } from "./oauth/downstream.js";
 import { registrarOf } from "./registrations.js";
 import type { IdentityHere, IdentityParts } from "./start.js";
 
-export interface IdentityOptions {
+interface IdentityOptions {
   /** The application that local callers belong to. */
   readonly localApp: string;
   /** Only this machine can connect. */
@@ -119,4 +125,121 @@ function exposureOf({ isLoopback, allowHost = [], publicUrl, oauth }: IdentityOp
 function issuerHosts({ issuers }: OAuthSettings): string[] {
   const addresses = issuers.flatMap(({ issuer, jwksUri }) => [issuer, jwksUri ?? issuer]);
   return addresses.filter((text) => URL.canParse(text)).map((text) => allowanceFor(new URL(text)));
+}
+
+interface LocalAccessOptions {
+  readonly storage: Pick<Storage, "access" | "feed">;
+  /** The application that local callers belong to. */
+  readonly app: string;
+  /** Called once, when it ends: what local callers still listen to has to end too. */
+  readonly onEnded: () => void;
+  /** False when the store has been unreachable for so long that the end may have been missed. */
+  readonly isFresh: () => boolean;
+}
+
+/** `LocalAccess` identifies local callers until a key or an issuer is configured by any process. It never comes back. */
+export class LocalAccess {
+  readonly #options: LocalAccessOptions;
+  readonly #local: Identify;
+  #isOn = true;
+  /** The state in the store has to be read before the next caller: changes may have been missed. */
+  #mustRead = false;
+  #stop: (() => void) | undefined;
+
+  private constructor(options: LocalAccessOptions) {
+    this.#options = options;
+    this.#local = localIdentity({ app: options.app, credential: LOCAL_CREDENTIAL });
+  }
+
+  static async open(options: LocalAccessOptions): Promise<LocalAccess> {
+    const access = new LocalAccess(options);
+    access.#stop = await options.storage.feed.watch({
+      change: ({ topic, action }) => {
+        // Every key ends it, so nothing has to be read first.
+        if (topic === "key" && action === "put") access.#end();
+        if (topic === "access") access.#readSoon();
+      },
+      resync: () => access.#readSoon(),
+    });
+    // What was configured before the feed was watched.
+    access.#mustRead = true;
+    await access.#read();
+    return access;
+  }
+
+  identify(peer: Peer): Principal | Promise<Principal> {
+    const principal = this.#local(peer) as Principal;
+    if (this.#isOn && !this.#options.isFresh()) throw storeUnavailable();
+    if (this.#isOn && this.#mustRead) return this.#read().then(() => this.#granted(principal), unreadable);
+    return this.#granted(principal);
+  }
+
+  close(): void {
+    this.#stop?.();
+  }
+
+  #granted(principal: Principal): Principal {
+    if (this.#isOn) return principal;
+    throw noCredential();
+  }
+
+  #readSoon(): void {
+    this.#mustRead = true;
+    // A failed read is repeated by the next caller.
+    this.#read().catch(() => {});
+  }
+
+  async #read(): Promise<void> {
+    const state = await this.#options.storage.access.get();
+    if (isGranted(state)) this.#mustRead = false;
+    else this.#end();
+  }
+
+  #end(): void {
+    if (!this.#isOn) return;
+    this.#isOn = false;
+    this.#options.onEnded();
+  }
+}
+
+export function isGranted({ localAccess, hasCredentials }: AccessState): boolean {
+  return localAccess && !hasCredentials;
+}
+
+function unreadable(error: unknown): never {
+  throw storeUnavailable(error);
+}
+
+export function readOAuthFile(file: string, env?: NodeJS.ProcessEnv): OAuthSettings {
+  let source: string;
+  try {
+    source = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new CliError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`, EXIT.usage);
+  }
+  const yaml = readYaml(source, file);
+  const read = yaml.problems.length > 0 ? undefined : readOAuthSettings(yaml.value ?? {});
+  if (read?.ok) return withSecrets(read.settings, env);
+  const problems = read ? read.problems.map((problem) => placed(problem, yaml.positions)) : yaml.problems;
+  const lines = problems.map(
+    ({ line, path, message }) => `${file}:${line}: ${path === "" ? "" : `${path} `}${message}`,
+  );
+  throw new CliError(lines.join("\n"), EXIT.usage, "docs/guides/oauth.md shows a whole file");
+}
+
+/** A secret never stands in the file itself. */
+function withSecrets(settings: OAuthSettings, env: NodeJS.ProcessEnv | undefined): OAuthSettings {
+  const issuers = settings.issuers.map((issuer) => {
+    const { introspection } = issuer;
+    if (!introspection) return issuer;
+    const [, name = ""] = /^\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(introspection.clientSecret) ?? [];
+    const clientSecret = (env === undefined ? takeVariable(name) : env[name]) ?? "";
+    if (clientSecret !== "") return { ...issuer, introspection: { ...introspection, clientSecret } };
+    throw new CliError(
+      `introspection at ${issuer.issuer} has no client secret`,
+      EXIT.usage,
+      "write clientSecret: ${env:NAME} and set that variable",
+    );
+  });
+  return { ...settings, issuers };
 }

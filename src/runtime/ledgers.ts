@@ -3,11 +3,11 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
-import type { NamedLedger } from "../ledger/index.js";
+import { type LedgerRecord, type NamedLedger, readLastOfSeveral } from "../ledger/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
-import { otherDirectoriesHelp } from "./find-data-directory.js";
+import { shellWord } from "../lib/print.js";
+import { otherDirectoriesHelp, statePaths } from "./data-directory.js";
 import { hostDirectory, shared } from "./options.js";
-import { statePaths } from "./data-directory.js";
 
 /** Where gateways that find the data directory's own ledger in use, and replicas, keep theirs. */
 export const FURTHER_LEDGERS = "ledgers";
@@ -28,7 +28,7 @@ export function knownLedgers(command: Command): NamedLedger[] {
       name: join("host", relative(join(hosts, "ledger"), path)),
       path,
     })),
-  ].filter(({ path }) => existsSync(path));
+  ].filter(({ path }) => existsSync(path) && !isUnused(path));
 }
 
 /** The ledgers that were named, by name or path, or all that are known. */
@@ -55,11 +55,17 @@ export function oneLedger(command: Command, name: string | undefined): NamedLedg
   throw new CliError("several ledgers: name one with --ledger", EXIT.usage, `known: ${names}`);
 }
 
-/** A directory that contains ledgers instead of being one stands for all of them. */
+/** A directory stands for the ledgers in it too: of workers, beside the one of a gateway that ran without them. */
 function ledgersIn(path: string): string[] {
-  if (!existsSync(path) || !statSync(path).isDirectory() || isLedger(path)) return [path];
+  if (!existsSync(path) || !statSync(path).isDirectory()) return [path];
   const inside = childrenOf(path).filter(isLedger);
-  return inside.length > 0 ? inside : [path];
+  return inside.length > 0 && !isLedger(path) ? inside : [path, ...inside];
+}
+
+/** A ledger that a gateway opened and has not written to: it has no record that could be read or be missing. */
+function isUnused(path: string): boolean {
+  if (!statSync(path).isDirectory()) return false;
+  return !readdirSync(path).some((name) => name.includes(".ndjson") || name === "checkpoint" || name === "pruned");
 }
 
 function isLedger(directory: string): boolean {
@@ -72,4 +78,48 @@ function childrenOf(directory: string): string[] {
     .filter((entry) => entry.isDirectory() && !entry.name.includes(REPLACED))
     .map((entry) => join(directory, entry.name))
     .sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+}
+
+interface ExplainedCall {
+  readonly tool: string;
+  /** Undefined, as `agent`, where the caller is not known here. */
+  readonly app?: string;
+  /** `app/agent`. */
+  readonly agent?: string;
+  /** JSON text; undefined where it was not kept. */
+  readonly arguments?: string;
+}
+
+export function explainCall(command: Command, { tool, app, agent, arguments: args }: ExplainedCall): string {
+  const dir =
+    command.getOptionValueSourceWithGlobals("dir") === "cli" ? ["--dir", String(command.optsWithGlobals().dir)] : [];
+  const known = ["portcullis", ...dir, "policy", "explain", tool].map(shellWord);
+  const caller = app === undefined || agent === undefined ? ["--agent", "APP/AGENT"] : ["--app", app, "--agent", agent];
+  // An upper-case word is what the reader has to fill in.
+  return [...known, args === undefined ? "ARGUMENTS" : shellWord(args), ...caller.map(shellWord)].join(" ");
+}
+
+/** A denial is found close to the end of a ledger: it was recorded before it was answered. */
+const LOOK_BACK_BYTES = 1024 * 1024;
+
+/**
+ * The command for a call that was just denied. The caller comes from the ledgers of the data directory, by the trace id of
+ * the denial: the gateway does not send it, because a denial may pass through several gateways.
+ */
+export async function explainDenied(
+  command: Command,
+  { tool, arguments: args, trace }: { tool: string; arguments: string; trace: string },
+): Promise<string> {
+  const filter = (record: LedgerRecord): boolean =>
+    record.kind === "decision" && record.trace === trace && record.tool === tool;
+  try {
+    const { records } = await readLastOfSeveral(knownLedgers(command), 1, { filter, maxBytes: LOOK_BACK_BYTES });
+    const record = records[0]?.record;
+    if (record?.kind === "decision") {
+      return explainCall(command, { tool, arguments: args, app: record.app, agent: record.actor });
+    }
+  } catch {
+    // `audit verify` reports a ledger that cannot be read; the denial stands without it.
+  }
+  return explainCall(command, { tool, arguments: args });
 }

@@ -2,19 +2,19 @@
 // checks and limits that its author chose.
 
 import { pathToFileURL } from "node:url";
-import type { Gate, GateOptions, Guardrail, Limit, Check } from "../policy/index.js";
 import type { GatewayLimits, InProcessApplication } from "../gateway/index.js";
-import type { ServerDefinition, Tool } from "../mcp/server/index.js";
-import { DEFAULT_POLICY } from "./default-policy.js";
-import { demoServer } from "./demo-tools.js";
 import { CliError, EXIT } from "../lib/exit.js";
+import { ServerBuilder, type ServerDefinition, type Tool } from "../mcp/server/index.js";
+import type { Check, Gate, GateOptions, Guardrail, Limit } from "../policy/index.js";
 import type { StarterPolicy } from "./data-directory.js";
-import { VERSION } from "./version.js";
+import { VERSION } from "./environment.js";
 
 export interface ServedModule extends InProcessApplication {
   /** The author's bounds; flags of the operator come after them. */
   readonly gatewayLimits: Partial<GatewayLimits>;
   readonly starterPolicy?: StarterPolicy;
+  /** Where the module was loaded from. */
+  readonly file?: string;
 }
 
 /** The demonstration tools, for a data directory without applications. */
@@ -29,7 +29,7 @@ interface LoadedServer extends ServerDefinition {
     readonly policy?: GateOptions["policy"];
     readonly guardrails?: readonly Guardrail[];
     readonly rateLimits?: readonly Limit[];
-    readonly voices?: readonly Check[];
+    readonly checks?: readonly Check[];
     readonly limits?: Partial<GatewayLimits>;
     readonly gate?: Gate;
   };
@@ -48,7 +48,7 @@ async function loadServer(module: string): Promise<LoadedServer> {
 export async function loadModule(module: string, app: string): Promise<ServedModule> {
   const server = await loadServer(module);
   const starterPolicy = { name: "module.cedar", text: starterPolicyFor(app, [...server.tools.values()]) };
-  const { policy, guardrails, rateLimits, voices, limits: gatewayLimits = {}, gate } = server.runOptions ?? {};
+  const { policy, guardrails, rateLimits, checks, limits: gatewayLimits = {}, gate } = server.runOptions ?? {};
   if (gate !== undefined || (policy !== undefined && typeof policy !== "string")) {
     throw new CliError(
       `${module} brings a gate or a loaded policy, which cannot be combined with the policies of the operator`,
@@ -58,10 +58,11 @@ export async function loadModule(module: string, app: string): Promise<ServedMod
   }
   return {
     server,
+    file: module,
     gatewayLimits,
     ...(policy === undefined ? { starterPolicy } : { policies: { "module.cedar": policy } }),
     ...(guardrails ? { guardrails } : {}),
-    ...(voices ? { checks: voices } : {}),
+    ...(checks ? { checks } : {}),
     ...(rateLimits ? { limits: rateLimits } : {}),
   };
 }
@@ -103,3 +104,125 @@ permit (
 );`);
   return `${parts.join("\n\n")}\n`;
 }
+
+const MAX_NOTES = 1_000;
+
+interface DemoServer {
+  readonly server: ServerBuilder;
+  /** The effects of the tools: a denied call has none. */
+  readonly notes: ReadonlyMap<string, string>;
+}
+
+export function demoServer(version: string): DemoServer {
+  const notes = new Map<string, string>();
+  const server = new ServerBuilder({
+    name: "portcullis-demo",
+    version,
+    title: "Portcullis demonstration",
+    instructions: "Notes that live in memory, a clock and a sum. Deleting a note needs an approval.",
+  });
+  const open = { noGuardrailRequired: true, tags: ["demo"] };
+  server
+    .tool("clock.now", "The time, in UTC.", { type: "object", properties: {} }, () => new Date().toISOString(), {
+      ...open,
+      annotations: { readOnlyHint: true },
+    })
+    .tool(
+      "math.add",
+      "Adds two integers.",
+      {
+        type: "object",
+        properties: { a: { type: "integer" }, b: { type: "integer" } },
+        required: ["a", "b"],
+        additionalProperties: false,
+      },
+      ({ a, b }) => ({ structuredContent: { sum: a + b } }),
+      { ...open, output: { type: "object", properties: { sum: { type: "integer" } }, required: ["sum"] } },
+    )
+    .tool(
+      "notes.write",
+      "Writes a note. The policy allows titles that begin with demo/.",
+      {
+        type: "object",
+        properties: {
+          title: { type: "string", minLength: 1, maxLength: 80 },
+          text: { type: "string", maxLength: 4_000 },
+        },
+        required: ["title", "text"],
+        additionalProperties: false,
+      },
+      ({ title, text }) => {
+        if (notes.size >= MAX_NOTES && !notes.has(title)) throw new Error(`there are ${MAX_NOTES} notes already`);
+        notes.set(title, text);
+        return `wrote ${title}`;
+      },
+      open,
+    )
+    .tool(
+      "notes.list",
+      "Lists the titles of all notes.",
+      { type: "object", properties: {} },
+      () => [...notes.keys()].join("\n") || "no notes yet",
+      open,
+    )
+    .tool(
+      "notes.delete",
+      "Deletes a note. An approver has to permit it.",
+      { type: "object", properties: { title: { type: "string" } }, required: ["title"], additionalProperties: false },
+      ({ title }) => (notes.delete(title) ? `deleted ${title}` : `there is no note ${title}`),
+      { ...open, annotations: { destructiveHint: true } },
+    )
+    .tool(
+      "shell.run",
+      "Would run a shell command; the policy always denies it.",
+      { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
+      () => {
+        throw new Error("this demonstration runs no shell, whatever the policy says");
+      },
+      open,
+    )
+    .resource("demo://welcome", "welcome", "Every call through this gateway is decided and written down first.", {
+      mimeType: "text/plain",
+      description: "What this is",
+    })
+    .prompt("summarize-notes", "Asks for a summary of the notes.", {}, () => "List the notes and summarize them.");
+  return { server, notes };
+}
+
+export const DEFAULT_POLICY = `// Which caller may call which tool. A saved change applies at once; an invalid file is rejected and the old rules stay.
+//
+//   permit (principal, action == Action::"tool", resource) when { a condition on context.arguments };
+//   forbid ...                                       overrides every permit
+//   no matching rule                                 denied
+//
+// Try:  portcullis policy check                      validate this file
+//       portcullis policy explain notes.delete '{"title":"a"}'
+//       portcullis audit tail                        show decisions with their reasons
+
+@id("read-things")
+permit (principal in App::"local", action in [Action::"clock.now", Action::"math.add", Action::"notes.list"], resource);
+
+@id("write-short-notes")
+permit (principal in App::"local", action == Action::"notes.write", resource)
+when { context.arguments.title like "demo/*" };
+
+// Waits until an approver permits it.
+@id("delete-needs-approval")
+@outcome("challenge")
+@approvers("operators")
+@reason("Deleting a note needs an approval.")
+forbid (principal, action == Action::"notes.delete", resource)
+unless { context.approved };
+
+@id("delete-when-approved")
+permit (principal in App::"local", action == Action::"notes.delete", resource);
+
+// Always denied: a forbid overrides every permit.
+@id("no-shell")
+@reason("Shell commands are not allowed.")
+forbid (principal, action == Action::"shell.run", resource);
+
+// Resources and prompts that the demonstration offers.
+@id("read-resources")
+permit (principal in App::"local", action in [Action::"resources/read", Action::"prompts/get"], resource);
+`;

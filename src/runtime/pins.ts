@@ -1,4 +1,4 @@
-// Servers are held to what they said when they were accepted; what is pending review is in the log. Resources are not
+// Pins of servers' definitions: changes are pending review, and logged. Resources are not
 // pinned: those that a server listed last are kept in the store beside the pins, so that a list does not start it.
 
 import type { PinKeeper as GatewayPins } from "../gateway/index.js";

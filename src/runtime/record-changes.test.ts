@@ -51,7 +51,7 @@ async function until<T>(look: () => Promise<T>, is: (value: T) => boolean): Prom
   }
 }
 
-it("records changes that were made while no gateway was running, with who, when and what", async () => {
+it("records changes that were made while no gateway was running, with who, when and what [U7]", async () => {
   await storage.applications.put("blog", {}, "cli:anna");
   await storage.secrets.put("blog", "token", Buffer.from("sealed"), "cli:ben");
   await start();
@@ -129,7 +129,7 @@ it("records that changes are missing when the store no longer keeps them", async
     name: "",
     by: "cli:anna",
     at: 1,
-    origin: "elsewhere",
+    origin: "other",
   }));
   let position = 10;
   const feed = {

@@ -1,4 +1,4 @@
-// Changes of applications, keys, secrets and pins, recorded in this gateway's ledger whoever made them and whenever. The
+// Changes of applications, keys, secrets and pins, recorded in this gateway's ledger, whichever process made them. The
 // store keeps both the changes and how far this ledger is, so an outage of the ledger or a gateway that was not running
 // loses none; what the store no longer keeps is recorded as missing.
 
@@ -6,7 +6,7 @@ import type { Ledger } from "../ledger/index.js";
 import { type StoreChange, CHANGES_AT_ONCE, type Storage, type Topic } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 
-export interface ChangeRecorderOptions {
+interface ChangeRecorderOptions {
   readonly storage: Pick<Storage, "feed">;
   readonly ledger: Pick<Ledger, "append">;
   /** The ledger's origin: how far it is, is kept under this name. */
@@ -29,7 +29,8 @@ const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "toke
 const NOTE_EVERY = 1_000;
 const GATHER_MS = 1_000;
 const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 2_000;
+/** Adds to the time that a recovery takes. */
+const LONGEST_PAUSE_MS = 500;
 
 export async function recordChanges(options: ChangeRecorderOptions): Promise<ChangeRecorder> {
   const recorder = new Recorder(options);

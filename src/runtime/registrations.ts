@@ -17,7 +17,7 @@ import {
 import { createDialer } from "../upstream/index.js";
 import { dialTargetOf, namedByOperator } from "./servers.js";
 
-export interface RegistrationOptions {
+interface RegistrationOptions {
   readonly storage: Pick<Storage, "applications" | "pins" | "leases">;
   readonly applications: Pick<Applications, "get">;
   readonly ledger: Pick<Ledger, "append">;

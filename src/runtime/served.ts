@@ -3,21 +3,31 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { loadPolicy, PolicyInvalid, type PolicySet, type PolicySource, readPolicyFiles } from "../policy/index.js";
+import { localIdentity } from "../auth/index.js";
 import type { NamedLedger } from "../ledger/index.js";
-import { isJsonObject, type JsonObject } from "../mcp/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
-import { readSnapshot, snapshotApps } from "./tool-snapshots.js";
-import { servedFiles } from "./host/served-policy.js";
+import { isJsonObject, type JsonObject } from "../mcp/index.js";
+import { compileDefinition, type Problem } from "../mcp/server/index.js";
+import {
+  type Explanation,
+  loadPolicy,
+  type PolicyDecision,
+  PolicyInvalid,
+  type PolicyRequest,
+  type PolicySet,
+  type PolicySource,
+  readPolicyFiles,
+  type ToolSummary,
+} from "../policy/index.js";
+import type { Storage } from "../storage/index.js";
+import { statePaths, STORE_FILE } from "./data-directory.js";
+import { VERSION } from "./environment.js";
+import { servedFiles } from "./host/config/files.js";
 import { HOST_APP } from "./host/starter-policy.js";
 import { knownLedgers } from "./ledgers.js";
 import { hostDirectory, shared } from "./options.js";
-import type { Storage } from "../storage/index.js";
-import { STORE_FILE, statePaths } from "./data-directory.js";
-import { LOCAL_APP } from "./store/local-application.js";
-import { type StoreOptions, withStore } from "./store/open.js";
-import { VERSION } from "./version.js";
-import type { ServedTool } from "./checks.js";
+import { isForKeysOnly, LOCAL_APP, type StoreOptions, withStore } from "./store/open.js";
+import { readSnapshot, servedTools, snapshotApps } from "./tool-snapshots.js";
 
 export interface ServedOptions extends StoreOptions {
   app?: string;
@@ -30,12 +40,12 @@ export interface ServedOptions extends StoreOptions {
 /** Options of every command that works on one application. */
 export function withServedOptions(command: Command): Command {
   return command
-    .option("--app <name>", "the application (default: the only one)")
+    .option("--app <name>", "application (default: the only one)")
     .option(
       "--policy <path...>",
       "policy files or directories (default: those of the data directory and the application)",
     )
-    .option("--tools <file>", "an answer of tools/list (default: the tools that the application served last)")
+    .option("--tools <file>", "file with a tools/list result (default: the tools that the application served last)")
     .option("--storage <address>", "sqlite:path or postgres://…, also PORTCULLIS_STORAGE");
 }
 
@@ -52,12 +62,51 @@ export interface Served {
   withChecks(set: PolicySet): PolicySet;
 }
 
+/** A tool as an answer of tools/list has it. */
+export interface ListedTool {
+  readonly name: string;
+  readonly description?: string | undefined;
+  readonly _meta?: JsonObject | undefined;
+}
+
+export interface StoredList {
+  readonly app: string;
+  readonly tools: readonly ListedTool[];
+  /** Names of the tools that the policy denies whatever the arguments are. */
+  readonly hidden: readonly string[];
+}
+
+/** What the local user would be listed by the policies of this application; undefined where it has not served yet. */
+export async function storedList(command: Command, options: ServedOptions): Promise<StoredList | undefined> {
+  const { app, tools, load } = await servedBy(command, options);
+  if (tools.length === 0 || (options.app === undefined && (await storedOrServed(command, options)).length === 0)) {
+    return undefined;
+  }
+  const policy = load();
+  const { agent, scope } = await localIdentity({ app })({ transport: "memory", address: "" });
+  const listed = tools.map(({ name, server, tags, readOnly, description, inputSchema }) => {
+    const resource = { type: "Tool", id: name, server, tags, readOnly } as const;
+    const outlook = policy.outlook({ app, agent, scope, action: name, resource });
+    const _meta = outlook === "challenge" ? { "portcullis/outlook": "challenge" } : undefined;
+    return { outlook, tool: { name, description, inputSchema, _meta } };
+  });
+  return {
+    app,
+    tools: listed.filter(({ outlook }) => outlook !== "never").map(({ tool }) => tool),
+    hidden: listed.filter(({ outlook }) => outlook === "never").map(({ tool }) => tool.name),
+  };
+}
+
 /** Every application that is stored or was served. */
 export async function servedApps(command: Command, options: ServedOptions): Promise<string[]> {
+  const apps = await storedOrServed(command, options);
+  return apps.length === 0 ? [LOCAL_APP] : apps;
+}
+
+async function storedOrServed(command: Command, options: ServedOptions): Promise<string[]> {
   const { dir } = statePaths(shared(command).dir);
   const served = [...snapshotApps(dir), ...hostApps(command)];
-  const apps = knownApps(await storedApplications(command, options, dir), served);
-  return apps.length === 0 ? [LOCAL_APP] : apps;
+  return knownApps(await storedApplications(command, options, dir), served);
 }
 
 /** The application `host`, where a host has served beside this data directory. */
@@ -68,6 +117,7 @@ export function hostApps(command: Command): string[] {
 interface Stored {
   readonly app: string;
   readonly policies: Readonly<Record<string, string>>;
+  readonly isForKeysOnly: boolean;
 }
 
 export async function servedBy(command: Command, options: ServedOptions): Promise<Served> {
@@ -80,7 +130,8 @@ export async function servedBy(command: Command, options: ServedOptions): Promis
     ? await storedApplications(command, { storage: `sqlite:${join(dir, STORE_FILE)}` }, dir)
     : inOwn;
   const policies = stored.find((each) => each.app === app)?.policies ?? {};
-  const tools = options.tools === undefined ? await knownTools(dir, app) : toolsIn(options.tools);
+  const isStored = stored.some((each) => each.app === app && !each.isForKeysOnly);
+  const tools = options.tools === undefined ? await knownTools(dir, app, isStored) : toolsIn(options.tools);
   const sources = options.policy?.length
     ? await readPolicyFiles(options.policy)
     : [
@@ -109,14 +160,18 @@ async function hostRules(command: Command, dir: string): Promise<(set: PolicySet
   const files = servedFiles(dir);
   if (!existsSync(files.config)) return (set) => set;
   const { requireHostPolicy } = await import("./host/config/read.js");
-  const { withHostPolicy } = await import("./host/with-policy.js");
+  const { withHostPolicy } = await import("./host/decide.js");
   return (set) => withHostPolicy(set, requireHostPolicy(command, files));
 }
 
 async function storedApplications(command: Command, options: ServedOptions, dir: string): Promise<Stored[]> {
   const read = async (storage: Storage): Promise<Stored[]> => {
     const { items } = await storage.applications.list({ limit: 1_000 });
-    return items.map(({ id, document }) => ({ app: id, policies: document.policies ?? {} }));
+    return items.map((application) => ({
+      app: application.id,
+      policies: application.document.policies ?? {},
+      isForKeysOnly: isForKeysOnly(application),
+    }));
   };
   return withStore(command, options, read, { dir });
 }
@@ -137,12 +192,12 @@ function knownApps(stored: readonly Stored[], served: readonly string[]): string
 }
 
 /** Nothing where the application has not been served yet. */
-async function knownTools(dir: string, app: string): Promise<readonly ServedTool[]> {
+async function knownTools(dir: string, app: string, isStored: boolean): Promise<readonly ServedTool[]> {
   const known = readSnapshot(dir, app);
   if (known) return known;
-  // A data directory that never served anything starts with the demonstration.
-  if (snapshotApps(dir).length > 0 || app !== LOCAL_APP) return [];
-  const [{ demoServer }, { servedTools }] = await Promise.all([import("./demo-tools.js"), import("./served-tools.js")]);
+  // A data directory without applications that never served anything starts with the demonstration.
+  if (isStored || snapshotApps(dir).length > 0 || app !== LOCAL_APP) return [];
+  const { demoServer } = await import("./module.js");
   return servedTools(demoServer(VERSION).server);
 }
 
@@ -162,4 +217,70 @@ function toolsIn(file: string): ServedTool[] {
     const guarded = typeof noGuardrailRequired === "boolean" ? { noGuardrailRequired } : {};
     return { name, server, inputSchema, tags: tags ?? [], ...guarded };
   });
+}
+
+/** A tool as the offline commands know it. */
+export interface ServedTool extends ToolSummary {
+  readonly description?: string;
+  /** Undefined where it is not known: an answer of tools/list does not have it. */
+  readonly noGuardrailRequired?: boolean;
+}
+
+export interface CheckedTools extends Explanation {
+  /** What denies the call besides policy. */
+  readonly refusedBy?: "schema" | "guardrail";
+  /** The decision of policy alone. */
+  readonly policy: PolicyDecision;
+  readonly problems: readonly Problem[];
+}
+
+/** What is wrong with the arguments of a call to a tool that is known. */
+export async function schemaProblems(
+  tools: readonly ServedTool[],
+  { action, resource, arguments: args }: PolicyRequest,
+): Promise<readonly Problem[]> {
+  const tool = resource.type === "Tool" ? tools.find((each) => each.name === action) : undefined;
+  if (!tool) return [];
+  try {
+    const { name, inputSchema } = tool;
+    const validation = await compileDefinition({ name, inputSchema }).validate(args);
+    return validation.ok ? [] : validation.problems;
+  } catch (error) {
+    return [
+      { path: "", message: `could not be validated: ${(error as Error).message}`, expected: "a schema in order" },
+    ];
+  }
+}
+
+export function withProblems(
+  tools: readonly ServedTool[],
+  request: PolicyRequest,
+  explanation: Explanation,
+  problems: readonly Problem[],
+): CheckedTools {
+  const { decision } = explanation;
+  const name = request.action;
+  const [first] = problems;
+  if (first) {
+    const where = first.path ? `\`${first.path}\` ` : "";
+    const reason = `arguments of \`${name}\`: ${where}${first.message}`;
+    return { ...explanation, decision: denied("schema", reason), refusedBy: "schema", policy: decision, problems };
+  }
+  const tool = request.resource.type === "Tool" ? tools.find((each) => each.name === name) : undefined;
+  if (decision.effect === "permit" && tool?.noGuardrailRequired === false) {
+    const reason = `\`${name}\` has no guardrail callback, and is not declared to need none`;
+    return {
+      ...explanation,
+      decision: denied("guardrail.missing", reason),
+      refusedBy: "guardrail",
+      policy: decision,
+      problems,
+    };
+  }
+  return { ...explanation, policy: decision, problems };
+}
+
+function denied(rule: string, reason: string): PolicyDecision {
+  const rules = [{ id: rule, file: "", line: 0 }];
+  return { effect: "deny", rules, reason, approvers: [], obligations: [], errors: [] };
 }

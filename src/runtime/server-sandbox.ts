@@ -12,8 +12,8 @@ const REMEDY =
   "run the gateway on Linux with user namespaces or Landlock, or as root; docs/platforms.md lists what each gives";
 
 /** Starts a program that does nothing, as a server would be started. */
-export async function serverSandboxFindings(dir: string): Promise<Finding[]> {
-  const servers = await stdioServers(dir);
+export async function serverSandboxFindings(dir: string, app?: string): Promise<Finding[]> {
+  const servers = (await stdioServers(dir)).filter(({ name }) => app === undefined || name.startsWith(`${app}/`));
   const found = await probe(dir);
   const machine: Finding = {
     check: "server sandbox",

@@ -56,7 +56,7 @@ async function put(more: Partial<ServerEntry> = {}): Promise<void> {
   await storage.close();
 }
 
-async function start(name: string, idleStopMs?: number): Promise<GatewayRuntime> {
+async function start(name: string, idleStop?: number): Promise<GatewayRuntime> {
   const stateDir = join(dir, name);
   mkdirSync(join(stateDir, "policy"), { recursive: true });
   writeFileSync(join(stateDir, "policy", "all.cedar"), "permit (principal, action, resource);");
@@ -67,7 +67,7 @@ async function start(name: string, idleStopMs?: number): Promise<GatewayRuntime>
     replica: name,
     http: { host: "127.0.0.1", port: 0 },
     telemetry: { log: { level: "critical" } },
-    ...(idleStopMs === undefined ? {} : { idleStopMs }),
+    idleStop,
     identity: async () => ({
       isLocalAccessOn: false,
       identify: ({ headers }) => ({ app: String(headers?.["x-app"]), agent: "a", scope: [], via: "key" }),
@@ -116,7 +116,7 @@ const tools = async (runtime: GatewayRuntime, app: number): Promise<string[]> =>
 /** Which applications have a running process at this replica. */
 const processes = (runtime: GatewayRuntime): string[] =>
   [...runtime.applications.open]
-    .filter(({ links }) => links.get("tool")?.health().pid !== undefined)
+    .filter(({ upstreams }) => upstreams.get("tool")?.health().pid !== undefined)
     .map(({ id }) => id)
     .sort();
 
@@ -157,7 +157,7 @@ it("lists the resources of a server that is not started at this replica", async 
 
 it("stops a server that is not used, starts it again for the next call, and loses no call", async () => {
   await put();
-  const one = await start("one", 150);
+  const one = await start("one", 0.15);
   const first = await call(one, 0);
   await vi.waitFor(() => expect(processes(one)).toEqual([]), 60_000);
   await vi.waitFor(() => expect(() => process.kill(first, 0)).toThrow(/ESRCH/), 60_000);
@@ -172,14 +172,14 @@ it("stops a server that is not used, starts it again for the next call, and lose
     expect(pid).toBeGreaterThan(0);
     pids.add(pid);
   }
-  expect(one.applications.peek("app-0")?.links.get("tool")?.health().counts.failures).toBe(0);
+  expect(one.applications.peek("app-0")?.upstreams.get("tool")?.health().counts.failures).toBe(0);
 }, 60_000);
 
 it("starts a server with its application and keeps it when its entry says so", async () => {
   await put({ start: "eager" });
-  const one = await start("one", 100);
+  const one = await start("one", 0.1);
   expect(await tools(one, 0)).toContain("pid");
-  const two = await start("two", 100);
+  const two = await start("two", 0.1);
   expect(await tools(two, 0)).toContain("pid");
   await vi.waitFor(() => expect(processes(two)).toEqual(["app-0"]), 60_000);
   const pid = await call(two, 0);

@@ -1,10 +1,12 @@
 // From an entry of an application's document to a connection: references resolved, target and credentials made.
 
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { hostname } from "node:os";
+import { dirname, join } from "node:path";
 import { deferredUpstream, type ObserveRequest } from "../gateway/index.js";
-import { type ByteBudget, timeShareOf } from "../mcp/index.js";
 import type { ServerSandbox } from "../host/index.js";
-import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
+import { type ByteBudget, type JsonObject, timeShareOf } from "../mcp/index.js";
+import type { Application, ApplicationDocument, ServerEntry, Storage } from "../storage/index.js";
 import {
   allowanceFor,
   createDialer,
@@ -13,8 +15,7 @@ import {
   type Upstream,
   type UpstreamTarget,
 } from "../upstream/index.js";
-import type { GatewayFiles } from "./hidden-files.js";
-import { VERSION } from "./version.js";
+import { VERSION } from "./environment.js";
 
 /**
  * Puts secrets and variables where a text refers to them, and says which values those are. Throws with the name of
@@ -30,24 +31,26 @@ export type OAuthFor = (
   user: string | undefined,
 ) => NonNullable<Parameters<typeof createUpstream>[0]["credentials"]>;
 
-export interface ServerConnectOptions {
+interface ServerConnectOptions {
   readonly resolve: ResolveText;
   /** Hosts and ranges beyond the public network that the operator named. */
   readonly allow: readonly string[];
-  readonly oauth?: OAuthFor;
+  readonly oauth: OAuthFor | undefined;
   /** The gateway's own files: hidden from stdio servers, or shown read-only. */
   readonly files: () => Promise<GatewayFiles>;
   /** Directory in which each stdio server has one for what it adds to the home directory. */
   readonly stores: string;
   readonly observe: (app: string, server: string, ...request: Parameters<ObserveRequest>) => void;
-  /** For processes that are started by their first call, where their entry does not say. */
-  readonly idleStopMs?: number;
+  /** Seconds; for processes that are started by their first call, where their entry does not say. */
+  readonly idleStop: number | undefined;
+  /** Seconds. */
+  readonly discoveryTimeout: number | undefined;
   /** Charged with the unfinished messages of an application's servers. */
   readonly budget: (app: string) => ByteBudget;
 }
 
 /** As long as an application is kept open that is not used. */
-const IDLE_STOP_MS = 30 * 60_000;
+const IDLE_STOP_S = 30 * 60;
 
 export function serverConnector(options: ServerConnectOptions) {
   return (application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream => {
@@ -71,7 +74,10 @@ export function serverConnector(options: ServerConnectOptions) {
         // Callers are asked through us; what a caller cannot do is refused there.
         clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
         ...(credentials ? { credentials } : {}),
-        timeouts: { idleMs: idleMsOf(entry, options.idleStopMs ?? IDLE_STOP_MS) },
+        timeouts: {
+          idleMs: idleMsOf(entry, (options.idleStop ?? IDLE_STOP_S) * 1_000),
+          ...(options.discoveryTimeout === undefined ? {} : { discoverMs: options.discoveryTimeout * 1_000 }),
+        },
         budget: options.budget(application.id),
         share: timeShareOf(application.id),
         // What the operator wrote into the document is what the operator named; what a key registered is not.
@@ -98,7 +104,7 @@ function idleMsOf({ command, start, idleStopMs }: ServerEntry, defaultMs: number
   return idleStopMs ?? (start === "eager" ? 0 : defaultMs);
 }
 
-/** Fewer letters of a secret give nothing away. */
+/** Shorter parts of a secret are not hidden. */
 const MIN_PART = 4;
 
 /** A server may say on stderr what it was given. */
@@ -182,4 +188,44 @@ function namedIn(target: UpstreamTarget): string[] {
     default:
       return [allowanceFor(new URL(target.url))];
   }
+}
+
+export type GatewayFiles = Pick<ServerSandbox, "hidden" | "readOnly">;
+
+/** A replica that registered this recently may still run. */
+const SEEN_MS = 24 * 3_600_000;
+const MAX_HIDDEN = 256;
+/** From a ledger up to its data directory: a worker's is two below. */
+const MAX_LEVELS = 3;
+
+/** What a replica says of itself to those on the same machine. */
+export function filesDetail({ hidden }: GatewayFiles): JsonObject {
+  return { host: hostname(), files: [...hidden] };
+}
+
+/** Read each time a server starts: replicas come and go. */
+export async function hiddenFiles(
+  own: GatewayFiles,
+  storage: Pick<Storage, "replicas" | "ledgers">,
+): Promise<GatewayFiles> {
+  const [replicas, ledgers] = await Promise.all([storage.replicas.list(SEEN_MS), storage.ledgers.list()]);
+  const here = `${hostname()}:`;
+  const live = replicas.flatMap(({ detail }) => (detail.host === hostname() ? texts(detail.files) : []));
+  const known = ledgers.flatMap(({ place }) => (place.startsWith(here) ? [gatewayOf(place.slice(here.length))] : []));
+  const others = [...new Set([...live, ...known])].filter((path) => !own.hidden.includes(path) && existsSync(path));
+  return { ...own, hidden: [...own.hidden, ...others.slice(0, MAX_HIDDEN)] };
+}
+
+/** The data directory of a ledger, or the ledger itself where it is outside one. */
+function gatewayOf(ledger: string): string {
+  let at = ledger;
+  for (let level = 0; level < MAX_LEVELS; level++) {
+    at = dirname(at);
+    if (existsSync(join(at, "operator.token"))) return at;
+  }
+  return ledger;
+}
+
+function texts(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter((each): each is string => typeof each === "string") : [];
 }

@@ -1,4 +1,4 @@
-// A gateway of many applications, wired together: store, ledger, rules, identity, connections, doors.
+// The composition root: everything that serves starts here. Store, ledger, policies, identity, upstream servers, listeners.
 
 import { join, resolve as resolvePath } from "node:path";
 import { type AdminListener, type Registrar, startAdmin, startWebhook } from "../admin/index.js";
@@ -16,121 +16,104 @@ import {
 } from "../policy/index.js";
 import {
   Applications,
+  type ApplicationServices,
   CallsInFlight,
   createGateway,
   DEFAULT_GATEWAY_LIMITS,
   type GatewayLimits,
-  type ApplicationServices,
   type InProcessApplication,
-  TenantRouter,
-  type TenantRouterOptions,
   PolicyCache,
   ReplicaBus,
-  StateCipher,
   sharedLimits,
+  StateCipher,
   storedSessions,
+  TenantRouter,
+  type TenantRouterOptions,
   toolSummaries,
 } from "../gateway/index.js";
 import { type Identify, localIdentity } from "../auth/index.js";
-import type { Ledger, OutcomeDurability } from "../ledger/index.js";
+import type { Ledger } from "../ledger/index.js";
 import { ERROR_PAGE_PATH, RetainedBytes, setDocumentationBase } from "../mcp/index.js";
 import type { Sealer, Storage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
 import { defineServer } from "../mcp/server/index.js";
 import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../mcp/transports/index.js";
 import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
-import { environment, takeVariable } from "./environment.js";
-import { guardrailModules } from "./guardrail-modules.js";
+import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
+import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
 import { Health } from "./health.js";
-import { watchLedger } from "./ledger-watch.js";
-import { observeStore, watchConnections, watchRuntime } from "./runtime-metrics.js";
-import { ensureState, type StarterPolicy, type State, STORE_START_WAIT_MS, STORE_WAIT_MS } from "./data-directory.js";
-import { LOCAL_APP } from "./store/local-application.js";
-import { openStore, SEAL_KEY_FILE } from "./store/open.js";
-import { openSealer } from "./store/sealer.js";
-import { VERSION } from "./version.js";
+import { LedgerRegistry, openFreeLedger, openNamedLedger, registeredCheckpoint, watchLedger } from "./ledger.js";
+import { observeStore, serverFacts, ServerMetrics, watchConnections, watchRuntime } from "./metrics.js";
+import { defined, type Settings } from "./config.js";
+import {
+  ensureState,
+  replicaName,
+  type StarterPolicy,
+  type State,
+  STORE_START_WAIT_MS,
+  STORE_WAIT_MS,
+} from "./data-directory.js";
+import { LOCAL_APP, openStore, SEAL_KEY_FILE } from "./store/open.js";
+import { followSharedKeys, openSealer } from "./store/sealer.js";
 import type { WorkflowInForce } from "./workflow/serving.js";
-import { closeListeners } from "./shutdown.js";
-import { announceAdmin } from "./admin-places.js";
-import { coreFor } from "./core.js";
-import { openFreeLedger, openNamedLedger } from "./free-ledger.js";
-import { LedgerRegistry, registeredCheckpoint } from "./ledger-registry.js";
+import { closeListeners } from "./process.js";
+import { announceAdmin } from "./admin-client.js";
 import { pinKeeper } from "./pins.js";
 import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
-import { referenceResolver } from "./references.js";
 import { type RetentionOptions, startRetention } from "./retention.js";
 import { registrationsOf } from "./registrations.js";
-import { replicaName } from "./replica-name.js";
-import { serverFacts, ServerMetrics } from "./server-facts.js";
-import { loadToolModules } from "./tool-modules.js";
 import { ToolSnapshots } from "./tool-snapshots.js";
-import { filesDetail, type GatewayFiles, hiddenFiles } from "./hidden-files.js";
-import { serverConnector, type OAuthFor, type ResolveText } from "./servers.js";
-import { followSharedKeys } from "./shared-keys.js";
+import {
+  filesDetail,
+  type GatewayFiles,
+  hiddenFiles,
+  type OAuthFor,
+  type ResolveText,
+  serverConnector,
+} from "./servers.js";
 import { settleOlderStore } from "./store-rollback.js";
-import { collectFromParent } from "./worker-reports.js";
+import { collectFromParent } from "./workers.js";
 
-export interface GatewayRuntimeOptions {
+/** The settings that count while a gateway runs; those of listeners and limits come as `http`, `admin` and `limits`. */
+type RuntimeSettings = Partial<
+  Omit<
+    Settings,
+    "host" | "port" | "tcpPort" | "wsPort" | "adminHost" | "adminPort" | "logLevel" | "archive" | "workflow"
+  >
+>;
+
+export interface GatewayRuntimeOptions extends RuntimeSettings {
   stateDir: string;
-  /** `sqlite:path` or `postgres://…`; a file in the working folder unless given. */
-  storage?: string;
-  /** PostgreSQL: connections of this process besides the one that listens, and the address of that one. */
-  storageConnections?: number;
-  storageListen?: string;
-  sealKey?: string;
-  policyPaths?: readonly string[];
-  observe?: boolean;
-  keepArguments?: boolean;
-  /** Names of built-in tool modules and paths of own ones; all built-in ones unless given. */
-  modules?: readonly string[];
-  /** Processes of servers that were not used for so long are stopped until the next call; 0 for never. */
-  idleStopMs?: number;
-  /** Private hosts and ranges that may be reached besides those named in documents. */
-  allow?: readonly string[];
-  /** Names this process among its replicas. */
-  replica?: string;
-  ledgerDir?: string;
-  /** More files that no server may see, such as those of OAuth. */
+  /** Files besides the gateway's own that no server may see, such as those of OAuth. */
   secretFiles?: readonly string[];
-  /** More files that no server may change, because the gateway decides by them. */
+  /** Files besides the policies that no server may change, because the gateway decides by them or runs them. */
   ruleFiles?: readonly string[];
-  http?: Parameters<typeof listenHttp>[1];
-  tcp?: Parameters<typeof listenTcp>[1];
-  websocket?: Parameters<typeof listenWebSocket>[1];
+  http?: Parameters<typeof listenHttp>[1] | undefined;
+  tcp?: Parameters<typeof listenTcp>[1] | undefined;
+  websocket?: Parameters<typeof listenWebSocket>[1] | undefined;
   /** `orAny`: any free port where this one is taken. */
   admin?: { host: string; port: number; orAny?: boolean };
-  /** The address under which clients reach this gateway, where it is not the one it listens on. */
-  publicUrl?: string;
-  /** The page that `documentation_url` of errors leads to; the gateway's own unless given. */
-  documentationUrl?: string;
-  /** Where people reach the admin port; its own address unless given. */
-  adminUrl?: string;
   /** The admin port of this machine, also where another worker serves it. */
   adminPort?: number;
   telemetry?: TelemetryOptions;
   limits?: Partial<GatewayLimits>;
-  publishCheckpoints?: string;
-  /** Compress closed files of the ledger in the background. */
-  compressLedger?: boolean;
-  /** Whether the answer of a call waits for its outcome to be durable; `lazy` unless given. */
-  outcomes?: OutcomeDurability | undefined;
   /** Where closed files of the ledger are archived, and what stays. */
   retention?: RetentionOptions | undefined;
   /** The callers of one application are the agents of a workflow. */
-  workflow?: WorkflowInForce;
-  /** Told of every call that waits for a person. */
-  webhook?: { readonly url: string; readonly secret: string };
+  workflow?: WorkflowInForce | undefined;
+  /** Gets a signed request for every call that waits for approval. */
+  webhook?: { readonly url: string; readonly secret: string } | undefined;
   /** An application whose tools run in this process; it is served beside those of the store. */
-  inProcess?: InProcessApplication & { readonly app: string };
+  inProcess?: (InProcessApplication & { readonly app: string }) | undefined;
   /** The first policy file of a new data directory. */
-  starterPolicy?: StarterPolicy;
+  starterPolicy?: StarterPolicy | undefined;
   /** A policy in another language than Cedar, such as a host's policy.yaml, which is one more check. */
   checkFile?: CheckFile;
   /** Names and places of the ledgers that processes of this data directory take, the first that is free. */
   ledgers?: (nth: number) => { readonly name: string; readonly dir: string };
   /** How callers are identified; the local user of the operating system unless given. */
   identity?: (parts: IdentityParts) => Promise<IdentityHere>;
-  oauth?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
+  oauthClient?: (parts: { storage: Storage; sealer: Sealer; resolve: ResolveText }) => OAuthFor;
 }
 
 export interface IdentityParts {
@@ -185,7 +168,7 @@ const SECRET_VARIABLES = [
   "OTEL_EXPORTER_OTLP_HEADERS",
 ];
 const BEAT_MS = 5_000;
-const STORE_RESTORED = "the store was restored: approvals that were open and request states do not count any more";
+const STORE_RESTORED = "the store was restored: open approvals and request states are no longer valid";
 
 export async function startGateway(options: GatewayRuntimeOptions): Promise<GatewayRuntime> {
   const state = ensureState(options.stateDir, options.starterPolicy);
@@ -213,8 +196,7 @@ async function open(
   opened.push(() => health.close());
   const storage = await openStore(state.dir, options.storage, {
     waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
-    ...(options.storageConnections === undefined ? {} : { maxConnections: options.storageConnections }),
-    ...(options.storageListen === undefined ? {} : { listenUrl: options.storageListen }),
+    ...defined({ maxConnections: options.storageConnections, listenUrl: options.storageListen }),
     observe: observeStore(telemetry),
   });
   opened.push(() => storage.close());
@@ -222,7 +204,7 @@ async function open(
   const sealer = await openSealer(storage, {
     defaultFile: join(state.dir, SEAL_KEY_FILE),
     env: environment(),
-    ...(options.sealKey ? { source: options.sealKey } : {}),
+    source: options.sealKey,
   });
   for (const name of SECRET_VARIABLES) takeVariable(name);
   if (options.sealKey?.startsWith("env:")) takeVariable(options.sealKey.slice("env:".length));
@@ -231,19 +213,19 @@ async function open(
   const nameOf = (nth: number): string => options.ledgers?.(nth).name ?? (nth === 1 ? base : `${base}-${nth}`);
   const originOf = (nth: number): string => `portcullis.local/${nameOf(nth)}`;
   const registry = new LedgerRegistry(storage.ledgers, telemetry);
-  const file = options.publishCheckpoints;
+  const { publish, lockTimeout } = options;
   const recording = {
     onAppended: (seconds: number) => telemetry.metrics.ledgerAppends.record(seconds),
     keepArguments: options.keepArguments ?? false,
     compress: options.compressLedger ?? true,
     outcomes: options.outcomes ?? ("lazy" as const),
-    publish: [registry.publish, ...(file === undefined ? [] : [{ file }])],
+    publish: [registry.publish, ...(publish === undefined ? [] : [{ file: publish }])],
   };
   const expected = (origin: string, dir: string) => registeredCheckpoint(storage.ledgers, origin, dir);
   const { ledger, nth } =
-    options.ledgerDir === undefined
+    options.ledger === undefined
       ? await openFreeLedger(state.dir, originOf, recording, expected, options.ledgers)
-      : { ledger: await openNamedLedger(options.ledgerDir, originOf(1), recording, expected), nth: 1 };
+      : await openNamedLedger(options.ledger, originOf(1), recording, expected, lockTimeout);
   const replica = nameOf(nth);
   const isShared = isReplica || nth > 1;
   let endRegistration = async (): Promise<void> => {};
@@ -259,7 +241,7 @@ async function open(
   if (retention) health.watchArchive(retention);
   opened.push(watchLedger(ledger, telemetry));
   const { workflow } = options;
-  const delegations = workflow?.voices(storage.once) ?? [];
+  const delegations = workflow?.checks(storage.once) ?? [];
   const { inProcess } = options;
   const inProcessTools = (): ToolSummary[] =>
     inProcess ? toolSummaries(inProcess.server, new Set(inProcess.readOnlyTools)) : [];
@@ -271,8 +253,8 @@ async function open(
   const book = new PolicyCache(known);
   let policy: PolicySet = noPolicy;
   const watcher = await watchPolicy({
-    paths: options.policyPaths?.length
-      ? options.policyPaths
+    paths: options.policy?.length
+      ? options.policy
       : [state.policyDir, ...(workflow ? [workflow.policyFile(state.dir, inProcess?.server.tools.keys())] : [])],
     checkFile: options.checkFile,
     known,
@@ -297,7 +279,7 @@ async function open(
     onPending: ({ to, problem }) => telemetry.log.error(POLICY_PENDING, { policy: to, problem }),
     onRefused: ({ kept, error }) => {
       telemetry.metrics.policyRefusals.inc();
-      telemetry.log.error("the new policy is refused, the old one stays", { kept, problem: error.message });
+      telemetry.log.error("policy refused, the previous policy stays in force", { kept, problem: error.message });
     },
   });
   opened.push(() => watcher.close());
@@ -318,14 +300,14 @@ async function open(
   const approvals = new StoredApprovals(storage.challenges);
   approvals.onOpen(() => telemetry.metrics.approvalsOpened.inc());
   const resolve = referenceResolver(storage, sealer);
-  const allow = options.allow ?? [];
-  const limits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
+  const allow = options.allowPrivate ?? [];
+  const limits: GatewayLimits = { ...DEFAULT_GATEWAY_LIMITS, ...options.limits };
   const retained = new RetainedBytes(limits);
   const calls = new CallsInFlight(limits, (bound) => telemetry.metrics.shed.inc(bound));
   const keys = await followSharedKeys(storage, sealer, telemetry);
   opened.push(() => keys.close());
-  const post = isShared ? await ReplicaBus.open({ storage, keys, retained }) : undefined;
-  opened.push(() => post?.close());
+  const bus = isShared ? await ReplicaBus.open({ storage, keys, retained }) : undefined;
+  opened.push(() => bus?.close());
   let adminUrl = options.adminUrl;
   const adminAddresses: string[] = options.adminPort ? [`http://127.0.0.1:${options.adminPort}`] : [];
   const approvalUrl = (challenge: string): string | undefined =>
@@ -341,13 +323,13 @@ async function open(
     calls,
     approvals,
     policies: book,
-    ...(inProcess ? { inProcess: (app: string) => (app === inProcess.app ? inProcess : undefined) } : {}),
+    inProcess: (app) => (app === inProcess?.app ? inProcess : undefined),
     guardrailModule: guardrailModules(state.dir),
     onTools: (app, server, readOnly) => snapshots.put(app, server, readOnly),
-    ...(workflow ? { voices: (app) => (app === workflow.app ? delegations : []) } : {}),
+    checks: (app) => (app === workflow?.app ? delegations : []),
     observe: options.observe ?? false,
     keepArguments: options.keepArguments ?? false,
-    seal: new StateCipher(keys, storage.once),
+    stateCipher: new StateCipher(keys, storage.once),
     pins: pinKeeper(storage, telemetry),
     coreTools: coreFor({
       storage,
@@ -365,15 +347,16 @@ async function open(
       stores: join(state.dir, "servers"),
       observe: (app, server, method, seconds, error) =>
         telemetry.metrics.upstreamCalls.record(seconds, app, server, method, error),
-      ...(options.idleStopMs === undefined ? {} : { idleStopMs: options.idleStopMs }),
+      idleStop: options.idleStop,
+      discoveryTimeout: options.discoveryTimeout,
       budget: (app) => retained.ofApp(app),
-      ...(options.oauth ? { oauth: options.oauth({ storage, sealer, resolve }) } : {}),
+      oauth: options.oauthClient?.({ storage, sealer, resolve }),
     }),
     approvalAddresses: () => adminAddresses,
     approvalUrl,
     ...(isShared
       ? {
-          post,
+          bus,
           sharedLimits: sharedLimits(storage.leases),
           sessions: () => storedSessions(storage.sessions, replica, limits.sessionIdleMs),
         }
@@ -406,22 +389,22 @@ async function open(
   });
   opened.push(() => who.close());
   const identify = workflow?.identify(who.identify) ?? who.identify;
-  const outside = createGateway({
+  const anonymousEndpoint = createGateway({
     server: defineServer({ name: "portcullis", version: VERSION }),
     telemetry,
     limits,
     retained,
     calls,
   });
-  opened.push(() => outside.close());
+  opened.push(() => anonymousEndpoint.close());
   const tenantRouter = new TenantRouter({
     identify,
     admits: who.identify,
     retained,
     calls,
     applications,
-    outside,
-    ...(who.open ? { open: who.open } : {}),
+    anonymousEndpoint,
+    open: who.open,
   });
   const admin = options.admin
     ? await listenAdmin(options.admin, {
@@ -435,11 +418,10 @@ async function open(
         ledger,
         tokenFile: state.operatorToken,
         nonces: storage.once,
-        // People come by this name, which may be a proxy's.
-        ...(options.adminUrl === undefined
-          ? {}
-          : { allowedHosts: [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")] }),
-        ...(who.approverFor ? { approverFor: who.approverFor } : {}),
+        // The name that approvers use, which may be a proxy's.
+        allowedHosts:
+          options.adminUrl === undefined ? [] : [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")],
+        approverFor: who.approverFor,
         registrations: who.registrarFor && {
           registrarFor: who.registrarFor,
           registrations: registrationsOf({ storage, applications, ledger, allow }),
@@ -527,7 +509,7 @@ function knownSet(starter: StarterPolicy | undefined): (sources: readonly Policy
   return (sources) => (sources.length === 1 && sources[0]?.text === starter?.text ? starter?.set : undefined);
 }
 
-/** Who calls where no way to identify callers is configured: the local user, by loopback or stdio. */
+/** The identity where none is configured: the local user, by loopback or stdio. */
 function localUser(app = LOCAL_APP): NonNullable<GatewayRuntimeOptions["identity"]> {
   return async () => ({ isLocalAccessOn: true, identify: localIdentity({ app }), close: async () => {} });
 }
@@ -539,17 +521,19 @@ async function hasOthers(storage: Storage, app: string): Promise<boolean> {
 
 /** What a stdio server must not see, and what it must not change. */
 function ownFiles(options: GatewayRuntimeOptions, state: State): GatewayFiles {
-  const { storage = "", sealKey = "", publishCheckpoints } = options;
+  const { storage = "", sealKey = "", publish } = options;
   const database = storage.startsWith("sqlite:") ? [resolvePath(storage.slice("sqlite:".length))] : [];
   const keyFile = sealKey.startsWith("file:") ? [resolvePath(sealKey.slice("file:".length))] : [];
   // A worker's ledger lies beside those of the others.
-  const ledgers = options.ledgerDir?.replace(/\/worker-\d+$/, "");
+  const ledgers = options.ledger?.replace(/\/worker-\d+$/, "");
   const archive = options.retention?.archive.location;
   const copies = archive?.startsWith("s3:") ? undefined : archive;
   const further = [ledgers, copies, ...(options.secretFiles ?? [])].flatMap((path) =>
     path ? [resolvePath(path)] : [],
   );
-  const rules = [...(options.policyPaths ?? []), ...(options.ruleFiles ?? []), publishCheckpoints ?? state.dir];
+  const modules = (options.modules ?? []).filter(isModuleFile);
+  const rules = [...(options.policy ?? []), ...(options.ruleFiles ?? []), ...modules];
+  if (publish !== undefined) rules.push(publish);
   return { hidden: [state.dir, ...database, ...keyFile, ...further], readOnly: rules.map((path) => resolvePath(path)) };
 }
 
@@ -592,14 +576,14 @@ async function beat(
   files: ReturnType<typeof filesDetail>,
   opened: (() => unknown)[],
 ): Promise<void> {
-  const tell = (): Promise<void> =>
+  const register = (): Promise<void> =>
     storage.replicas.beat({
       id: replica,
       ledgerOrigin: `portcullis.local/${replica}`,
       detail: { version: VERSION, address: storage.origin, ...files },
     });
-  await tell();
-  const timer = setInterval(() => void tell().catch(() => {}), BEAT_MS);
+  await register();
+  const timer = setInterval(() => void register().catch(() => {}), BEAT_MS);
   timer.unref();
   opened.push(async () => {
     clearInterval(timer);

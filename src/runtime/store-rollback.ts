@@ -54,21 +54,20 @@ export async function settleOlderStore(storage: Storage, own: string): Promise<b
   for (const dir of new Set([resolve(own), ...near])) {
     const position = await readPosition(dir);
     // Without one, no gateway has written this ledger since it is kept.
-    const proof = position && (await proofIn(storage, dir, position, ledgers));
+    const size = position === undefined ? 0 : knownSize(ledgers, position);
+    const proof = position && (await proofIn(storage, dir, position, size));
     if (proof) proofs.push(proof);
+    if (!position) continue;
+    for (const id of await keysInForceAgain(storage, dir, size)) {
+      proofs.push({ reason: `${dir} has the revocation of ${id}, the store does not`, at: position.at });
+      await storage.keys.revoke(id, "gateway");
+    }
   }
   const [newest] = proofs.sort((a, b) => b.at - a.at);
   return newest !== undefined && (await storage.settleRollback(newest.at, newest.reason));
 }
 
-async function proofIn(
-  storage: Storage,
-  dir: string,
-  position: Position,
-  ledgers: readonly RegisteredLedger[],
-): Promise<Proof | undefined> {
-  const { origin, place } = position;
-  const size = ledgers.find((each) => each.origin === origin && each.place === place)?.size ?? 0;
+async function proofIn(storage: Storage, dir: string, position: Position, size: number): Promise<Proof | undefined> {
   if (position.size > size) {
     return { reason: `the store had ${position.size} records of ${dir} and has ${size}`, at: position.at };
   }
@@ -87,6 +86,27 @@ async function proofIn(
   return undefined;
 }
 
+/** Records of a ledger that the store knows. */
+function knownSize(ledgers: readonly RegisteredLedger[], { origin, place }: Position): number {
+  return ledgers.find((each) => each.origin === origin && each.place === place)?.size ?? 0;
+}
+
+/** Keys that were revoked after the first `from` records and are in force in the store. */
+async function keysInForceAgain(storage: Storage, dir: string, from: number): Promise<string[]> {
+  const revoked = new Set<string>();
+  await readTail(dir, from, (record) => {
+    const name = record.kind === "admin" && record.action === "key.revoke" ? record.detail?.name : undefined;
+    if (typeof name === "string") revoked.add(name);
+    return true;
+  });
+  const found: string[] = [];
+  for (const id of revoked) {
+    const key = await storage.keys.get(id);
+    if (key && key.revokedAt === undefined) found.push(id);
+  }
+  return found;
+}
+
 interface TailFacts {
   /** When it happened, by id. */
   readonly redeemed: Map<string, number>;
@@ -99,18 +119,28 @@ interface TailFacts {
 async function tailOf(dir: string, from: number): Promise<TailFacts> {
   const facts: TailFacts = { redeemed: new Map(), nonces: new Map(), at: 0, isTooLong: false };
   const since = Date.now() - RECENT_MS;
+  await readTail(dir, from, (record, seq) => {
+    const at = Date.parse(record.ts);
+    facts.isTooLong = seq - from >= MAX_TAIL;
+    if (facts.isTooLong) facts.at = at;
+    else if (at > since) note(facts, record, at);
+    return !facts.isTooLong;
+  });
+  return facts;
+}
+
+/** Calls `take` with each record from this number on, until it returns false. */
+async function readTail(
+  dir: string,
+  from: number,
+  take: (record: LedgerRecord, seq: number) => boolean,
+): Promise<void> {
   try {
-    for await (const { record, seq } of read(dir, { from })) {
-      const at = Date.parse(record.ts);
-      facts.isTooLong = seq - from >= MAX_TAIL;
-      if (facts.isTooLong) return { ...facts, at };
-      if (at > since) note(facts, record, at);
-    }
+    for await (const { record, seq } of read(dir, { from })) if (!take(record, seq)) return;
   } catch (error) {
     // It is not on this machine any more, or another process is writing the last line.
     if (!(error instanceof LedgerReadError)) throw error;
   }
-  return facts;
 }
 
 function note({ redeemed, nonces }: TailFacts, record: LedgerRecord, at: number): void {

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { inSlices } from "../mcp/index.js";
 import type { ServerDefinition } from "../mcp/server/index.js";
 import type { Telemetry } from "../telemetry/index.js";
-import type { ServedTool } from "./checks.js";
+import type { ServedTool } from "./served.js";
 
 const DIRECTORY = "tools";
 const SUFFIX = ".json";
@@ -34,8 +34,7 @@ export class ToolSnapshots {
   }
 
   put(app: string, server: ServerDefinition, readOnly: ReadonlySet<string>): void {
-    // Loaded when something is written: commands that only read snapshots do not need the gateway.
-    this.#pending.set(app, async () => (await import("./served-tools.js")).servedTools(server, readOnly));
+    this.#pending.set(app, () => servedTools(server, readOnly));
     this.#start();
   }
 
@@ -127,4 +126,21 @@ export function hiddenTools(
 /** The same for a full name and for the short one that lists may show for it. */
 function comparable(name: string): string {
   return name.replace(/[^A-Za-z0-9_-]+/g, "_").replace(/_[0-9a-f]{8}$/, "");
+}
+
+/** The tools of a server as commands know them. The gateway is loaded here: commands that only read snapshots do without. */
+export async function servedTools(
+  server: ServerDefinition,
+  readOnly: ReadonlySet<string> = new Set(),
+): Promise<ServedTool[]> {
+  const { toolSummaries } = await import("../gateway/index.js");
+  return toolSummaries(server, readOnly).map((summary) => {
+    const tool = server.tools.get(summary.name);
+    const description = tool?.definition.description;
+    return {
+      ...summary,
+      ...(description === undefined ? {} : { description }),
+      noGuardrailRequired: tool?.noGuardrailRequired ?? false,
+    };
+  });
 }

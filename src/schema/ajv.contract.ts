@@ -1,4 +1,4 @@
-// A second opinion: ajv, on schemas and values nobody wrote by hand. Left out is where ajv 8.20 and the specification
+// Compares with ajv on generated schemas and values. Left out is where ajv 8.20 and the specification
 // differ: `contains` (it lets an empty array pass beside positional `items`), `unevaluatedItems` (it counts what a
 // failed branch of `anyOf` looked at) and `unevaluatedProperties` (a property named like one of `Object.prototype`
 // counts as evaluated).

@@ -2,27 +2,22 @@
 // proportion to the schema, and every closure counts what it costs.
 
 import type { JsonObject } from "../mcp/index.js";
-import { SchemaError } from "./errors.js";
-import { createMatcher, type Matcher } from "./pattern/matcher.js";
-import type { JsonSchema } from "./types.js";
 import { type Located, SchemaDocument } from "./document.js";
-import * as any from "./keywords/any.js";
+import { type Dialect, escapePointer } from "./documents/index.js";
 import * as array from "./keywords/array.js";
 import * as combine from "./keywords/combine.js";
 import type { Keyword, KeywordContext } from "./keywords/context.js";
-import * as number from "./keywords/number.js";
+import * as scalar from "./keywords/scalar.js";
 import * as object from "./keywords/object.js";
-import * as string from "./keywords/string.js";
-import * as unevaluated from "./keywords/unevaluated.js";
-import type { SchemaLimits } from "./limits.js";
-import { type Dialect, escapePointer } from "./documents/index.js";
+import { createMatcher, type Matcher } from "./pattern/matcher.js";
 import { type KeywordCheck, SeenRefs } from "./run.js";
+import { type JsonSchema, SchemaError, type SchemaLimits } from "./types.js";
 
 // biome-ignore format: a table reads best by groups
 const COMMON: readonly Keyword[] = [
-  any.type, any.enumeration, any.constKeyword,
-  number.minimum, number.maximum, number.exclusiveMinimum, number.exclusiveMaximum, number.multipleOf,
-  string.pattern, string.minLength, string.maxLength, string.format,
+  scalar.type, scalar.enumeration, scalar.constKeyword,
+  scalar.minimum, scalar.maximum, scalar.exclusiveMinimum, scalar.exclusiveMaximum, scalar.multipleOf,
+  scalar.pattern, scalar.minLength, scalar.maxLength, scalar.format,
   array.items, array.contains, array.minItems, array.maxItems, array.uniqueItems,
   object.requiredKeyword, object.properties, object.minProperties, object.maxProperties, object.propertyNames,
   combine.reference, combine.allOf, combine.anyOf, combine.oneOfKeyword, combine.not, combine.conditional,
@@ -118,7 +113,7 @@ class Compiler {
     const checks = keywords.map((keyword) => keyword(context)).filter((check) => check !== undefined);
     const body = counted(checks);
     if (this.#document.dialect === "draft-07") return body;
-    const last = [unevaluated.unevaluatedProperties(context), unevaluated.unevaluatedItems(context)];
+    const last = [object.unevaluatedProperties(context), array.unevaluatedItems(context)];
     const rest = last.filter((check) => check !== undefined);
     return rest.length === 0 ? body : withRest(body, combine.allOfKeyword(rest));
   }
@@ -157,7 +152,7 @@ function withRest(body: KeywordCheck, rest: KeywordCheck): KeywordCheck {
   return (value, at, run, seen) => {
     const own = new SeenRefs();
     const ok = body(value, at, run, own) && rest(value, at, run, own);
-    if (ok) seen?.merge(own);
+    if (ok) seen?.merge(own, run);
     return ok;
   };
 }

@@ -2,35 +2,37 @@
 // a schema that could make us fetch something would decide for us whom we talk to.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
-import { SchemaError } from "./errors.js";
-import type { JsonSchema } from "./types.js";
-import { checkBounds, type SchemaLimits } from "./limits.js";
-import { type Dialect, escapePointer, knownDialect, subschemas, unescapePointer } from "./documents/index.js";
+import {
+  type Dialect,
+  escapePointer,
+  HOME,
+  knownDialect,
+  type ResourceRules,
+  SchemaResources,
+  splitReference,
+  subschemas,
+} from "./documents/index.js";
+import { type JsonSchema, SchemaError, type SchemaLimits } from "./types.js";
 
-/** A schema, the base its references count from, and its place in the document. */
+/** `Located` is a schema, the base that its references start from, and its place in the document. */
 export interface Located {
   readonly schema: JsonSchema;
   readonly base: string;
   readonly pointer: string;
 }
 
-const HOME = "schema:/";
-
 export class SchemaDocument {
   readonly root: Located;
   readonly dialect: Dialect;
   /** Its author named no dialect: what an older one gave a meaning to is meant so. */
   readonly isUndeclared: boolean;
-  readonly #resources = new Map<string, Located>();
-  readonly #anchors = new Map<string, Located>();
+  readonly #resources: SchemaResources;
 
   constructor(schema: JsonSchema, limits: SchemaLimits) {
-    checkBounds(schema, limits);
     this.dialect = isJsonObject(schema) ? dialectOf(schema, "") : "2020-12";
     this.isUndeclared = isJsonObject(schema) && schema.$schema === undefined;
-    this.root = { schema, base: this.#baseOf(schema, HOME, ""), pointer: "" };
-    this.#resources.set(HOME, this.root);
-    this.#index(this.root);
+    this.#resources = new SchemaResources(schema, this.dialect, rulesOf(this.dialect, limits));
+    this.root = { schema, base: this.#resources.baseOf(schema) ?? HOME, pointer: "" };
   }
 
   /** Every schema directly inside this one, wherever a keyword of either dialect holds one. */
@@ -51,114 +53,79 @@ export class SchemaDocument {
       value = (value as JsonObject)[key as string];
     }
     if (!isSchema(value)) throw new SchemaError(pointer, "must be a schema: an object, true or false");
-    return this.#locate(value, parent.base, pointer);
+    return { schema: value, base: this.#resources.baseOf(value) ?? parent.base, pointer };
   }
 
   resolve(reference: string, from: Located): Located {
     const at = `${from.pointer}/$ref`;
-    const target = join(reference, from.base);
-    const [resourceUri = "", fragment = ""] = target.split("#", 2);
-    const resource = this.#resources.get(resourceUri);
-    if (resource === undefined) {
-      throw new SchemaError(at, `\`${clip(reference)}\` is not in this document, and references are never fetched`);
+    const { address, fragment } = splitReference(reference, from.base);
+    const found = this.#resources.find(address, fragment);
+    if (found !== undefined && isSchema(found.value as JsonValue)) {
+      const schema = found.value as JsonSchema;
+      return { schema, base: this.#resources.baseOf(schema) ?? found.base, pointer: found.pointer };
     }
-    const found = fragment === "" ? resource : this.#fragment(resource, resourceUri, fragment);
-    if (found === undefined) throw new SchemaError(at, `\`${clip(reference)}\` points at nothing`);
-    return found;
+    const isHere = [...this.#resources.addresses()].includes(address);
+    const why = isHere ? "points at nothing" : "is not in this document, and references are never fetched";
+    throw new SchemaError(at, `\`${clip(reference)}\` ${why}`);
   }
 
   /** With several `$id`s the target of a dynamic reference depends on the way there, which is not followed here. */
   resolveDynamic(reference: string, from: Located): Located {
-    if (new Set([...this.#resources.values()].map((resource) => resource.schema)).size > 1) {
+    if (this.#resources.hasSeveralResources) {
       throw new SchemaError(`${from.pointer}/$dynamicRef`, "is supported only in a schema without nested `$id`");
     }
     return this.resolve(reference, from);
   }
+}
 
-  #fragment(resource: Located, uri: string, fragment: string): Located | undefined {
-    let decoded: string;
-    try {
-      decoded = decodeURIComponent(fragment);
-    } catch {
-      return undefined;
-    }
-    if (!decoded.startsWith("/")) return this.#anchors.get(`${uri}#${decoded}`);
-    let { base, pointer }: Located = resource;
-    let value: JsonValue | undefined = resource.schema;
-    for (const token of decoded.slice(1).split("/")) {
-      const key = unescapePointer(token);
-      if (value === null || typeof value !== "object" || !Object.hasOwn(value, key)) return undefined;
-      value = (value as JsonObject)[key];
-      pointer += `/${token}`;
-      if (isJsonObject(value)) base = this.#baseOf(value, base, pointer);
-    }
-    return isSchema(value) ? { schema: value, base, pointer } : undefined;
-  }
-
-  /** Notes every `$id` and anchor. Iterative: depth is bounded, but the stack is not ours to spend. */
-  #index(root: Located): void {
-    const pending = [root];
-    for (let located = pending.pop(); located !== undefined; located = pending.pop()) {
-      const { schema, base, pointer } = located;
-      if (isJsonObject(schema)) {
-        if (pointer !== "" && schema.$schema !== undefined && dialectOf(schema, pointer) !== this.dialect) {
-          throw new SchemaError(pointer, "changes the dialect inside a document, which is not supported");
+/** The bounds of a schema, checked before anything else looks at it, so that nothing later can be surprised. */
+function rulesOf(dialect: Dialect, limits: SchemaLimits): ResourceRules {
+  let characters = 0;
+  let references = 0;
+  return {
+    maxDepth: limits.maxDepth,
+    maxValues: limits.maxValues,
+    exceeded(limit, max, pointer) {
+      if (limit === "maxDepth") throw new SchemaError(pointer, `is nested deeper than ${max} levels`);
+      throw new SchemaError("", `has more than ${max} values`);
+    },
+    value(value, pointer) {
+      if (typeof value === "string") characters += value.length;
+      else if (Array.isArray(value) && pointer.endsWith("/enum") && value.length > limits.maxEnum) {
+        throw new SchemaError(pointer, `has ${value.length} values; the limit is ${limits.maxEnum}`);
+      } else if (isJsonObject(value)) {
+        for (const key of Object.keys(value)) {
+          characters += key.length;
+          if (key === "$ref") references++;
         }
-        const [uri = ""] = base.split("#", 1);
-        if (typeof schema.$id === "string" && !schema.$id.startsWith("#") && this.#identifies(schema)) {
-          this.#claim(this.#resources, uri, located);
-        }
-        for (const anchor of this.#anchorsOf(schema)) this.#claim(this.#anchors, `${uri}#${anchor}`, located);
       }
-      for (const child of this.children(located)) pending.push(child);
-    }
-  }
-
-  #claim(table: Map<string, Located>, name: string, located: Located): void {
-    const other = table.get(name);
-    if (other !== undefined && other.schema !== located.schema) {
-      throw new SchemaError(
-        located.pointer,
-        `repeats the identifier \`${clip(name)}\` of ${other.pointer || "the root"}`,
-      );
-    }
-    table.set(name, located);
-  }
-
-  #anchorsOf(schema: JsonObject): string[] {
-    if (this.dialect === "2020-12") {
-      return [schema.$anchor, schema.$dynamicAnchor].filter((name) => typeof name === "string");
-    }
-    const id = schema.$id;
-    return typeof id === "string" && id.startsWith("#") && id.length > 1 && this.#identifies(schema)
-      ? [id.slice(1)]
-      : [];
-  }
-
-  /** In draft-07 nothing beside a `$ref` counts. */
-  #identifies(schema: JsonObject): boolean {
-    return this.dialect === "2020-12" || schema.$ref === undefined;
-  }
-
-  #locate(schema: JsonSchema, base: string, pointer: string): Located {
-    return { schema, base: this.#baseOf(schema, base, pointer), pointer };
-  }
-
-  #baseOf(schema: JsonSchema, base: string, pointer: string): string {
-    if (!isJsonObject(schema) || schema.$id === undefined || !this.#identifies(schema)) return base;
-    if (typeof schema.$id !== "string") throw new SchemaError(`${pointer}/$id`, "must be a string");
-    if (schema.$id.startsWith("#")) return base;
-    const [uri = ""] = join(schema.$id, base).split("#", 1);
-    return uri;
-  }
+      if (characters > limits.maxCharacters) {
+        throw new SchemaError("", `has more than ${limits.maxCharacters} characters`);
+      }
+      if (references > limits.maxReferences) {
+        throw new SchemaError("", `has more than ${limits.maxReferences} references`);
+      }
+    },
+    schema(schema, pointer) {
+      if (pointer !== "" && schema.$schema !== undefined && dialectOf(schema, pointer) !== dialect) {
+        throw new SchemaError(pointer, "changes the dialect inside a document, which is not supported");
+      }
+      const counts = dialect === "2020-12" || schema.$ref === undefined;
+      if (counts && schema.$id !== undefined && typeof schema.$id !== "string") {
+        throw new SchemaError(`${pointer}/$id`, "must be a string");
+      }
+    },
+    repeated(name, pointer, other) {
+      throw new SchemaError(pointer, `repeats the identifier \`${clip(name)}\` of ${other || "the root"}`);
+    },
+  };
 }
 
 export function isSchema(value: JsonValue | undefined): value is JsonSchema {
   return typeof value === "boolean" || isJsonObject(value);
 }
 
-function dialectOf(schema: JsonObject, pointer: string): Dialect {
-  const declared = schema.$schema;
+function dialectOf({ $schema: declared }: Readonly<Record<string, unknown>>, pointer: string): Dialect {
   if (declared === undefined) return "2020-12";
   const dialect = knownDialect(declared);
   if (dialect !== undefined) return dialect;
@@ -166,15 +133,6 @@ function dialectOf(schema: JsonObject, pointer: string): Dialect {
     `${pointer}/$schema`,
     `\`${clip(String(declared))}\` is not a dialect known here; use draft-07 or 2020-12 (the default when none is named)`,
   );
-}
-
-function join(reference: string, base: string): string {
-  if (reference.startsWith("#")) return base + reference;
-  try {
-    return new URL(reference, base).href;
-  } catch {
-    return reference;
-  }
 }
 
 function clip(text: string): string {

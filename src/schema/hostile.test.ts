@@ -1,11 +1,10 @@
-// Schemas and values made to stall, explode or trick whoever checks them.
+// Schemas and values made to stall, exhaust or mislead a validator.
 
 import { describe, expect, it } from "vitest";
 import type { JsonObject, JsonValue } from "../mcp/index.js";
-import { SchemaError } from "./errors.js";
 import { PatternWorkers } from "./pattern/worker.js";
-import type { JsonSchema } from "./types.js";
 import { Schema } from "./schema.js";
+import { type JsonSchema, SchemaError } from "./types.js";
 
 async function judge(schema: JsonSchema, value: JsonValue, timeoutMs = 5_000) {
   const verdict = await new Schema(schema, { limits: { timeoutMs } }).validate(value);
@@ -13,7 +12,7 @@ async function judge(schema: JsonSchema, value: JsonValue, timeoutMs = 5_000) {
 }
 
 describe("patterns that explode", () => {
-  const soon = 150;
+  const soon = 500;
   const bad = `${"a".repeat(60)}!`;
   it.each([
     "(a+)+$",
@@ -26,25 +25,25 @@ describe("patterns that explode", () => {
     "(x*)*y$|^(a+)+$",
   ])("%s is stopped in its worker, and the call counts as invalid", async (pattern) => {
     let ticks = 0;
-    const timer = setInterval(() => ticks++, 10);
-    expect(await judge({ type: "string", pattern }, bad, soon)).toContain("could not be checked within 150 ms");
+    const timer = setInterval(() => ticks++, 1);
+    expect(await judge({ type: "string", pattern }, bad, soon)).toContain("could not be checked within 500 ms");
     clearInterval(timer);
-    expect(ticks, "the main thread kept running").toBeGreaterThan(2);
+    expect(ticks, "the main thread kept running").toBeGreaterThan(0);
   });
 
-  it("as the name of a property", async () => {
+  it("stops a pattern that explodes as the name of a property", async () => {
     const schema = { patternProperties: { "^(a+)+$": { type: "number" } } };
     expect(await judge(schema, { [bad]: 1 }, soon)).toContain("could not be checked");
     expect(await judge(schema, { aaa: "x" })).toBe("must be a number, not a string");
   });
 
-  it("as a rule for property names", async () => {
+  it("stops a pattern that explodes as a rule for property names", async () => {
     expect(await judge({ propertyNames: { pattern: "^(a+)+$" } }, { [bad]: 1 }, soon)).toContain(
       "could not be checked",
     );
   });
 
-  it("hidden under not, if and anyOf", async () => {
+  it("stops a pattern that explodes hidden under not, if and anyOf", async () => {
     const evil = { pattern: "^(a+)+$" };
     for (const schema of [
       { not: evil },
@@ -55,13 +54,13 @@ describe("patterns that explode", () => {
     }
   });
 
-  it("a backreference, which nobody can bound, still gives right answers by way of the worker", async () => {
+  it("answers a pattern with a backreference, which cannot be bounded, in the worker", async () => {
     const schema = { type: "string", pattern: "^(ab+)\\1$" };
     expect(await judge(schema, "abbabb")).toBe("valid");
     expect(await judge(schema, "abbab")).toContain("does not match the pattern");
   });
 
-  it("under every combination, the answer of the worker is the one that counts", async () => {
+  it("uses the answer of the worker under every combination", async () => {
     const twice = { pattern: "^(.)\\1$" };
     expect(await judge({ not: twice }, "aa")).toBe("is a value that is not allowed");
     expect(await judge({ not: twice }, "ab")).toBe("valid");
@@ -70,29 +69,29 @@ describe("patterns that explode", () => {
     expect(await judge({ oneOf: [twice, { pattern: "^a" }] }, "aa")).toContain("at once");
   });
 
-  it("a pattern asked for only after the answer to another is asked for too", async () => {
+  it("asks the worker also for a pattern that matters only after the answer to another", async () => {
     const schema = { if: { pattern: "^(.)\\1" }, then: { pattern: "(.)\\1$" }, else: { pattern: "^(.).*\\1$" } };
     expect(await judge(schema, "aabb")).toBe("valid");
     expect(await judge(schema, "aabc")).toContain("does not match");
     expect(await judge(schema, "abca")).toBe("valid");
   });
 
-  it("a broken worker is no permission", async () => {
+  it("does not accept a value when the pattern worker fails", async () => {
     const workers = new PatternWorkers({ maxQueue: 0 });
     const schema = new Schema({ pattern: "^(a)\\1$" }, { workers });
     expect((await schema.validate("aa")).ok).toBe(false);
   });
 });
 
-describe("schemas that explode", () => {
-  it("references that double at every level", async () => {
+describe("schemas that explode [G8]", () => {
+  it("ends for references that double at every level", async () => {
     const $defs: JsonObject = { d0: { type: "string" } };
     for (let i = 1; i <= 40; i++)
       $defs[`d${i}`] = { allOf: [{ $ref: `#/$defs/d${i - 1}` }, { $ref: `#/$defs/d${i - 1}` }] };
     expect(await judge({ $defs, $ref: "#/$defs/d40" }, "x")).toContain("steps");
   });
 
-  it("recursion that doubles with every level of the value", async () => {
+  it("ends for recursion that doubles with every level of the value", async () => {
     const branch = { properties: { a: { $ref: "#" } }, required: ["a"] };
     let value: JsonObject = {};
     for (let i = 0; i < 100; i++) value = { a: value };
@@ -103,7 +102,7 @@ describe("schemas that explode", () => {
     );
   });
 
-  it("a wide schema on a long array", async () => {
+  it("ends for a wide schema on a long array", async () => {
     const items = { allOf: Array.from({ length: 2_000 }, () => ({ minLength: 1, maxLength: 9 })) };
     expect(
       await judge(
@@ -113,20 +112,56 @@ describe("schemas that explode", () => {
     ).toContain("steps");
   });
 
-  it("many length checks on one long text", async () => {
+  it("ends for many length checks on one long text", async () => {
     const schema = { allOf: Array.from({ length: 4_000 }, (_, i) => ({ maxLength: 500_000 + i })) };
     expect(await judge(schema, "x".repeat(600_000))).toContain("must have at most");
     const close = { allOf: Array.from({ length: 4_000 }, (_, i) => ({ minLength: 500_000 + i })) };
     expect(await judge(close, "x".repeat(600_000))).toContain("steps");
   });
 
-  it("unique items that would be compared pair by pair", async () => {
+  const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`p${i}`, 1]));
+  const times = (number: number, schema: JsonObject): JsonObject[] => Array.from({ length: number }, () => schema);
+  it.each<[string, JsonObject, JsonValue]>([
+    ["named properties", { allOf: times(2_000, { properties: { x: {} } }) }, many],
+    ["conditions", { allOf: times(2_000, { if: { properties: { x: {} } } }) }, many],
+    ["what was looked at", { allOf: times(500, { additionalProperties: true }), unevaluatedProperties: false }, many],
+    [
+      "what alternatives looked at",
+      { anyOf: times(500, { additionalProperties: true }), unevaluatedProperties: false },
+      many,
+    ],
+    [
+      "items that were looked at",
+      { allOf: times(500, { contains: {} }), unevaluatedItems: false },
+      Array.from({ length: 40_000 }, (_, i) => i),
+    ],
+    [
+      "decimal multiples",
+      { items: { allOf: times(50, { multipleOf: 1e-300 }) } },
+      Array.from({ length: 40_000 }, () => 1.7976931348623157e308),
+    ],
+  ])("%s on a large value cost what is charged, and end with the steps", async (_, schema, value) => {
+    const limits = { maxSteps: 30_000 };
+    const started = process.cpuUsage();
+    const verdict = await new Schema(schema, { limits }).validate(value);
+    const { user } = process.cpuUsage(started);
+    expect(verdict).toEqual({
+      ok: false,
+      problems: [
+        { path: "", message: "could not be checked: checking takes more than 30000 steps; send less at once" },
+      ],
+    });
+    // Reading the schema takes most of it; without the charge each of them takes seconds.
+    expect(user / 1_000).toBeLessThan(1_500);
+  });
+
+  it("ends for unique items that would be compared pair by pair", async () => {
     const value = Array.from({ length: 20_000 }, (_, i) => ({ id: i }));
     expect(await judge({ uniqueItems: true }, value)).toBe("valid");
     expect(await judge({ uniqueItems: true }, [...value, { id: 7 }])).toBe("has equal items at 7 and 20000");
   });
 
-  it("an honest large value is still checked", async () => {
+  it("checks a large valid value", async () => {
     const schema = {
       type: "object",
       properties: {
@@ -149,12 +184,12 @@ describe("schemas that explode", () => {
 });
 
 describe("values that are nested without end", () => {
-  it("are refused by depth, not by the stack", async () => {
+  it("values that are nested without end are rejected by depth, not by the stack", async () => {
     let value: JsonValue = 0;
     for (let i = 0; i < 200; i++) value = [value];
     expect(await judge({ items: { $ref: "#" } }, value)).toContain("nesting is deeper than 128 levels");
   });
-  it("even where the stack does run out", async () => {
+  it("values that are nested without end are rejected where the stack runs out", async () => {
     let value: JsonValue = 0;
     for (let i = 0; i < 100_000; i++) value = [value];
     expect(await judge({ enum: [[0]] }, value)).toContain("could not be checked");
@@ -187,7 +222,7 @@ describe("a schema that cannot be used says where and why", () => {
       { $schema: "http://json-schema.org/draft-04/schema#" },
       /not a dialect known here; use draft-07 or 2020-12/,
     ],
-    ["dialect that is no text", { $schema: 7 }, /not a dialect/],
+    ["dialect that is not a string", { $schema: 7 }, /not a dialect/],
     ["dialect inside", { $defs: { a: { $schema: "http://json-schema.org/draft-07/schema#" } } }, /changes the dialect/],
     [
       "bad pattern",
@@ -200,9 +235,9 @@ describe("a schema that cannot be used says where and why", () => {
     ["draft-04 limits", { exclusiveMinimum: true }, /must be a number; a boolean here is draft-04/],
     ["unknown type", { type: "text" }, /"text" is not a JSON type/],
     ["type of the prototype", { type: "constructor" }, /is not a JSON type/],
-    ["required that is no list", { required: true }, /must be an array of property names/],
+    ["required that is not a list", { required: true }, /must be an array of property names/],
     ["tuple in the wrong dialect", { items: [{}] }, /use prefixItems, or declare/],
-    ["property that is no schema", { properties: { a: "string" } }, /at \/properties\/a: must be a schema/],
+    ["property that is not a schema", { properties: { a: "string" } }, /at \/properties\/a: must be a schema/],
     ["no alternatives", { anyOf: [] }, /at least one schema/],
     ["two of one name", { $defs: { a: { $anchor: "x" }, b: { $anchor: "x" } } }, /repeats the identifier/],
     ["multiple of nothing", { multipleOf: 0 }, /greater than 0/],
@@ -211,7 +246,7 @@ describe("a schema that cannot be used says where and why", () => {
     expect(() => new Schema(schema)).toThrow(message);
   });
 
-  it("too deep, too wide, too many", () => {
+  it("rejects a schema that is too deep, too wide or has too many of something", () => {
     let deep: JsonObject = {};
     for (let i = 0; i < 5_000; i++) deep = { not: deep };
     expect(() => new Schema(deep)).toThrow(/nested deeper than 100 levels/);
@@ -228,7 +263,7 @@ describe("a schema that cannot be used says where and why", () => {
 });
 
 describe("names that mean something to JavaScript", () => {
-  it("are names like any other", async () => {
+  it("names that mean something to JavaScript are names like any other", async () => {
     const schema = JSON.parse(
       '{"properties":{"__proto__":{"type":"string"}},"required":["toString"],"additionalProperties":false}',
     ) as JsonObject;
@@ -241,7 +276,7 @@ describe("names that mean something to JavaScript", () => {
     expect(await judge(open, JSON.parse('{"__proto__":1}') as JsonObject)).toBe("must be a string, not an integer");
     expect(await judge(open, JSON.parse('{"__proto__":"x"}') as JsonObject)).toBe("valid");
   });
-  it("do not crash a comparison", async () => {
+  it("names that mean something to JavaScript do not fail a comparison", async () => {
     expect(await judge({ enum: [{}] }, { toString: null, constructor: 1, valueOf: 2 })).toContain("must be one of");
   });
   it("an asynchronous or nullable flag changes nothing", async () => {

@@ -1,11 +1,18 @@
-export { type Located, SchemaDocument, isSchema } from "./document.js";
-export { keyOf } from "./equal.js";
-export { DefinitionError, SchemaError } from "./errors.js";
+// JSON Schema for tools: validation, patterns with a bounded cost, formats, examples of text.
+
+export { isSchema, type Located, SchemaDocument } from "./document.js";
+export { equalityKey, escapePointer, unescapePointer } from "./documents/index.js";
 export { FORMAT_EXAMPLES } from "./format.js";
-export { frozenJson } from "./frozen.js";
-export { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "./limits.js";
 export { createMatcher } from "./pattern/matcher.js";
 export { sampleOf } from "./pattern/sample.js";
-export { escapePointer, unescapePointer } from "./documents/index.js";
 export { Schema, type SchemaOptions } from "./schema.js";
-export type { JsonSchema, Problem, Validation } from "./types.js";
+export {
+  DEFAULT_SCHEMA_LIMITS,
+  DefinitionError,
+  frozenJson,
+  type JsonSchema,
+  type Problem,
+  SchemaError,
+  type SchemaLimits,
+  type Validation,
+} from "./types.js";

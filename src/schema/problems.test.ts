@@ -21,11 +21,11 @@ const analyzer: JsonObject = {
 };
 
 describe("what is wrong, where, and what would be right", () => {
-  it("nothing, when nothing is wrong", () => {
+  it("reports nothing when nothing is wrong", () => {
     expect(problems(analyzer, { ticker_symbol: "AAPL", period_days: 90 })).toEqual([]);
   });
 
-  it("a pattern and a length, as the document's example asks", () => {
+  it("reports a pattern and a length as the requirements ask", () => {
     expect(problems(analyzer, { ticker_symbol: "invalid123", period_days: 90 })).toEqual([
       {
         path: "/ticker_symbol",
@@ -42,7 +42,7 @@ describe("what is wrong, where, and what would be right", () => {
     ]);
   });
 
-  it("a missing property whose name was mistyped", () => {
+  it("reports a missing property whose name was mistyped", () => {
     expect(problems(analyzer, { ticker_symbol: "A", perod_days: 90 })).toEqual([
       {
         path: "/period_days",
@@ -59,7 +59,7 @@ describe("what is wrong, where, and what would be right", () => {
     ]);
   });
 
-  it("a missing property that nothing resembles", () => {
+  it("reports a missing property that nothing resembles", () => {
     expect(problems(analyzer, { ticker_symbol: "A" })).toMatchObject([
       { suggestion: "Add `period_days` (an integer, from 1 to 365)" },
     ]);
@@ -104,7 +104,7 @@ describe("what is wrong, where, and what would be right", () => {
     [
       "an email",
       { format: "email" },
-      "nobody",
+      "unknown-caller",
       { message: "is not a valid email", suggestion: "Use a valid email, such as someone@example.com" },
     ],
     ["a constant", { const: "v1" }, "v2", { message: 'must be "v1"', suggestion: 'Use "v1"' }],
@@ -131,7 +131,7 @@ describe("what is wrong, where, and what would be right", () => {
     expect(problems(schema, { "a/b": { "c~d": ["x", 1] } })).toMatchObject([{ path: "/a~1b/c~0d/1" }]);
   });
 
-  it("of several alternatives only the nearest is explained", () => {
+  it("explains only the nearest of several alternatives", () => {
     const schema: JsonObject = {
       oneOf: [
         {
@@ -156,7 +156,7 @@ describe("what is wrong, where, and what would be right", () => {
     ]);
   });
 
-  it("the same problem is said once, and not more than twenty are said", () => {
+  it("reports the same problem once, and not more than twenty", () => {
     expect(problems({ allOf: [{ type: "string" }, { type: "string" }] }, 1)).toHaveLength(1);
     expect(
       problems(
@@ -166,7 +166,7 @@ describe("what is wrong, where, and what would be right", () => {
     ).toHaveLength(20);
   });
 
-  it("values are never repeated: words travel to logs, arguments do not", () => {
+  it("never repeats values: messages travel to logs, arguments do not", () => {
     const secret = "hunter2-hunter2";
     const schema = {
       properties: { password: { pattern: "^[0-9]+$", enum: ["1", "2"], maxLength: 3, format: "date" } },

@@ -14,14 +14,14 @@ describe("formats follow their RFC", () => {
 describe("dependencies", () => {
   const rules = { dependencies: { card: ["name"], debit: { required: ["iban"] } } };
 
-  it("hold in a schema that names no dialect", async () => {
+  it("dependencies hold in a schema that names no dialect", async () => {
     expect(await fits(rules, { card: 1 })).toBe(false);
     expect(await fits(rules, { card: 1, name: "x" })).toBe(true);
     expect(await fits(rules, { debit: 1 })).toBe(false);
     expect(await fits({ properties: { a: rules } }, { a: { card: 1 } })).toBe(false);
   });
 
-  it("hold beside what came in their place, and what they look at counts as evaluated", async () => {
+  it("dependencies hold beside what came in their place, and what they look at counts as evaluated", async () => {
     const both = { ...rules, dependentRequired: { card: ["cvc"] } };
     expect(await fits(both, { card: 1, name: "x" })).toBe(false);
     const closed = {
@@ -33,7 +33,7 @@ describe("dependencies", () => {
     expect(await fits(closed, { a: 1, c: 1 })).toBe(false);
   });
 
-  it("mean nothing in a schema that names 2020-12", async () => {
+  it("dependencies mean nothing in a schema that names 2020-12", async () => {
     const declared = { $schema: "https://json-schema.org/draft/2020-12/schema", ...rules };
     expect(await fits(declared, { card: 1 })).toBe(true);
   });

@@ -1,11 +1,10 @@
 // One validation. It counts what it costs, collects the words when someone wants to know why, and notes which
 // pattern questions it may not answer itself.
 
-import type { JsonValue } from "../mcp/index.js";
-import type { Matcher } from "./pattern/matcher.js";
-import type { Problem } from "./types.js";
-import type { SchemaLimits } from "./limits.js";
+import type { JsonObject, JsonValue } from "../mcp/index.js";
 import { escapePointer } from "./documents/index.js";
+import type { Matcher } from "./pattern/matcher.js";
+import type { Problem, SchemaLimits } from "./types.js";
 
 /** True when the value passes. INVARIANT: a check never changes the value and never keeps it. */
 export type KeywordCheck = (
@@ -15,7 +14,7 @@ export type KeywordCheck = (
   seen: SeenRefs | undefined,
 ) => boolean;
 
-/** Where in the value a check stands; undefined at the root, and everywhere while nobody asks for words. */
+/** Position of a check in the value; undefined at the root, and everywhere while no messages are collected. */
 export interface InstancePlace {
   readonly up: InstancePlace | undefined;
   readonly key: string | number;
@@ -34,6 +33,13 @@ export const WRONG_TYPE = 100;
 /** Thrown when a value cannot be judged within the limits, which counts as invalid. */
 export class Undecided extends Error {}
 
+/** What it takes to note one property or item. */
+export const STEPS_PER_NOTE = 3;
+/** What it takes to find the words for one problem. */
+const STEPS_PER_PROBLEM = 200;
+/** With fewer, asking an object for its keys costs hardly anything. */
+const FEW_KEYS = 32;
+
 /** Which properties and items some keyword has looked at, for `unevaluatedProperties` and `unevaluatedItems`. */
 export class SeenRefs {
   readonly properties = new Set<string>();
@@ -41,7 +47,8 @@ export class SeenRefs {
   allProperties = false;
   allItems = false;
   items = 0;
-  merge(other: SeenRefs): void {
+  merge(other: SeenRefs, run: ValidationRun): void {
+    run.spend(STEPS_PER_NOTE * (other.properties.size + other.indexes.size));
     for (const name of other.properties) this.properties.add(name);
     for (const index of other.indexes) this.indexes.add(index);
     this.allProperties ||= other.allProperties;
@@ -61,6 +68,8 @@ export class ValidationRun {
   readonly #limits: SchemaLimits;
   readonly #answers: PatternAnswers;
   #steps: number;
+  /** Of objects with many: an object that several keywords look at is asked for its keys once. */
+  readonly #keys = new Map<JsonObject, readonly string[]>();
 
   constructor(limits: SchemaLimits, answers: PatternAnswers, explain: boolean) {
     this.#limits = limits;
@@ -75,6 +84,15 @@ export class ValidationRun {
     if (this.#steps < 0) {
       throw new Undecided(`checking takes more than ${this.#limits.maxSteps} steps; send less at once`);
     }
+  }
+
+  /** Charged as one step for each key. */
+  keysOf(value: JsonObject): readonly string[] {
+    const known = this.#keys.get(value);
+    const keys = known ?? Object.keys(value);
+    if (known === undefined && keys.length > FEW_KEYS) this.#keys.set(value, keys);
+    this.spend(keys.length);
+    return keys;
   }
 
   /** Is there nothing to gain from looking further after a failure? */
@@ -94,12 +112,13 @@ export class ValidationRun {
   /** Always false, so that a check can end with it. */
   fail(at: InstancePlace | undefined, words: () => Words & { weight?: number }): false {
     if (this.problems !== undefined && this.problems.length < this.#limits.maxProblems) {
+      this.spend(STEPS_PER_PROBLEM);
       this.problems.push({ at, weight: 1, ...words() });
     }
     return false;
   }
 
-  /** Does something whose failure is no news. */
+  /** Runs an action whose failure is not reported. */
   quietly<T>(action: () => T): T {
     const { problems } = this;
     this.problems = undefined;

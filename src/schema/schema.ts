@@ -2,15 +2,20 @@
 // meets a text does a worker have to be asked, and then the answer is a promise.
 
 import type { JsonValue } from "../mcp/index.js";
-import { frozenJson } from "./frozen.js";
-import type { Matcher } from "./pattern/matcher.js";
-import { type PatternWorkers, patternWorkers } from "./pattern/worker.js";
-import type { JsonSchema, Problem, Validation } from "./types.js";
 import { type Compiled, compileSchema } from "./compile.js";
 import type { SchemaDocument } from "./document.js";
 import type { Dialect } from "./documents/index.js";
-import { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "./limits.js";
-import { type PatternAnswers, type FoundProblems, instancePathOf, ValidationRun, Undecided } from "./run.js";
+import type { Matcher } from "./pattern/matcher.js";
+import { type PatternWorkers, patternWorkers } from "./pattern/worker.js";
+import { type FoundProblems, instancePathOf, type PatternAnswers, Undecided, ValidationRun } from "./run.js";
+import {
+  DEFAULT_SCHEMA_LIMITS,
+  frozenJson,
+  type JsonSchema,
+  type Problem,
+  type SchemaLimits,
+  type Validation,
+} from "./types.js";
 
 export interface SchemaOptions {
   limits?: Partial<SchemaLimits>;
@@ -34,7 +39,7 @@ export class Schema {
     this.limits = { ...DEFAULT_SCHEMA_LIMITS, ...limits };
     this.#workers = workers;
     // Compiled here only to find mistakes. Of thousands of tools that are listed few are ever called, so the closures
-    // are made again, from a copy nobody can change, and kept, when the first value comes.
+    // are made again, from a frozen copy, and kept, when the first value comes.
     compileSchema(source, this.limits);
     this.source = Object.isFrozen(source) ? source : frozenJson(source, "the schema");
   }

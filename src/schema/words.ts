@@ -1,6 +1,6 @@
 // Plain words for what a value is and what would be right.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import { editDistance, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import type { JsonSchema } from "./types.js";
 
 const ARTICLES: Readonly<Record<string, string>> = {
@@ -92,26 +92,7 @@ export function nearestKeyword(word: string, candidates: readonly string[]): str
   return best;
 }
 
-/** `tickerSymbol`, `ticker-symbol` and `TICKER_SYMBOL` are the same word to whoever typed them. */
+/** `tickerSymbol`, `ticker-symbol` and `TICKER_SYMBOL` are treated as the same word. */
 function fold(word: string): string {
   return word.toLowerCase().replaceAll(/[-_ ]/g, "");
-}
-
-/** Insertions, deletions, replacements and swaps of neighbours. INVARIANT: both words are short. */
-function editDistance(a: string, b: string): number {
-  let before: number[] = [];
-  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const current = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1] ? 0 : 1;
-      let cost = Math.min((previous[j] ?? 0) + 1, (current[j - 1] ?? 0) + 1, (previous[j - 1] ?? 0) + same);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        cost = Math.min(cost, (before[j - 2] ?? 0) + 1);
-      current.push(cost);
-    }
-    before = previous;
-    previous = current;
-  }
-  return previous[b.length] ?? 0;
 }

@@ -68,13 +68,13 @@ describe("an application", () => {
     [{ url: "https://u:s3cret@x/mcp" }, "url"],
     [{ url: "https://x/mcp?a=1&api_key=s3cret" }, "url"],
     [{ url: "https://x/mcp?a=${secret:A}&token=s3cret" }, "url"],
-  ])("%j holds a credential in clear, and is refused without repeating it", (more, field) => {
+  ])("%j holds a credential in clear, and is refused without repeating it [H5]", (more, field) => {
     const said = problems({ servers: { x: { url: "https://x", ...more } } }).join("\n");
     expect(said).toContain(`servers.x.${field}: holds a credential in clear`);
     expect(said).not.toMatch(/sk-123|s3cret/);
   });
 
-  it("an address that leads to a credential elsewhere is none", () => {
+  it("does not count a reference to a credential as a credential", () => {
     for (const url of ["https://u:${secret:P}@x/mcp?api_key=${env:K}", "https://x:8080/@a/b?auth=oauth&tokens=5"]) {
       expect(problems({ servers: { x: { url } } })).toEqual([]);
     }

@@ -11,15 +11,15 @@ import {
   oneOf,
   optional,
   type Path,
-  type ShapeProblem,
   pathText,
   record,
   required,
   type Shape,
+  type ShapeProblem,
   text,
 } from "../mcp/index.js";
 import { credentialsInUrl } from "./credentials/spans.js";
-import { StorageError } from "./errors.js";
+import { StorageError } from "./sql.js";
 
 /** Texts may hold `${secret:NAME}` and `${env:NAME}`; they are resolved where they are used, never in the store. */
 export interface ApplicationDocument {
@@ -71,7 +71,7 @@ export interface ServerEntry {
   /** A process that was not used for so long is stopped until the next call; 0 for never, which is the default of `eager`. */
   readonly idleStopMs?: number | undefined;
   readonly timeoutMs?: number | undefined;
-  /** How long a resource that was read may be used again, where the server does not say. Not at all unless given. */
+  /** How long a resource that was read may be used again, where the server states no time. Not at all unless given. */
   readonly resourceTtlMs?: number | undefined;
   /** Tools that change nothing, by pattern, on the operator's word. */
   readonly readOnly?: readonly string[] | undefined;
@@ -95,7 +95,7 @@ export interface ServerEntry {
 }
 
 export interface PinRule {
-  /** On record as whoever accepted. */
+  /** Recorded as the accepting operator. */
   readonly name: string;
   readonly kinds?: readonly ("tool" | "prompt" | "template" | "instructions")[] | undefined;
   /** Names, as a pattern. */
@@ -231,7 +231,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
       namesSay: "it has letters, digits and _ and begins with no digit",
     }),
   ),
-  cwd: optional(line("the folder it runs in")),
+  cwd: optional(line("the directory it runs in")),
   sandbox: optional(
     oneOf("whether it must run in a sandbox that keeps the gateway's files and processes out of its reach", [
       "required",
@@ -240,7 +240,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
     ]),
   ),
   url: optional(line("where it listens")),
-  transport: optional(oneOf("what it speaks there", ["http", "sse", "websocket", "tcp"])),
+  transport: optional(oneOf("transport of that server", ["http", "sse", "websocket", "tcp"])),
   headers: optional(
     record("headers to send", text("a value", { max: MAX_TEXT }), {
       max: 64,
@@ -336,9 +336,9 @@ const guardrail: Shape<GuardrailEntry> = object("a guardrail", {
 
 const names = { names: NAME, namesSay: NAME_SAYS };
 
-/** The fields of an application, for files that say some of them in another way. */
+/** The fields of an application, for files that give some of them in another form. */
 export const applicationFields = {
-  description: optional(text("for people", { max: 1000 })),
+  description: optional(text("description for operators", { max: 1000 })),
   config: optional(anyObject("values for core.framework.getConfigValue")),
   servers: optional(record("downstream servers by name", server, { max: 256, ...names })),
   routes: optional(
@@ -365,7 +365,7 @@ export const applicationFields = {
   keys: optional(record("keys by name", keyEntry, { max: 1000, ...names })),
   llm: optional(anyObject("the provider for core.llm")),
   linux: optional(anyObject("commands for core.linux")),
-  filesystem: optional(anyObject("folders for core.filesystem")),
+  filesystem: optional(anyObject("directories for core.filesystem")),
 };
 
 const applicationShape: Shape<ApplicationDocument> = object("an application", applicationFields);
@@ -373,8 +373,8 @@ const applicationShape: Shape<ApplicationDocument> = object("an application", ap
 export class ApplicationInvalid extends StorageError {
   readonly problems: readonly ShapeProblem[];
   constructor(what: string, problems: readonly ShapeProblem[]) {
-    const said = problems.slice(0, 20).map(({ path, message }) => `${pathText(path) || "the document"}: ${message}`);
-    super("STORAGE_INVALID", `${what} is not valid: ${said.join("; ")}`);
+    const listed = problems.slice(0, 20).map(({ path, message }) => `${pathText(path) || "the document"}: ${message}`);
+    super("STORAGE_INVALID", `${what} is not valid: ${listed.join("; ")}`);
     this.name = "ApplicationInvalid";
     this.problems = problems;
   }
@@ -447,7 +447,7 @@ function credentialsOf({ auth, headers = {} }: ServerEntry): { at: string[]; val
   return found;
 }
 
-/** At least the part that matters comes from elsewhere, like `Bearer ${secret:TOKEN}`. */
+/** At least the secret part is a reference, like `Bearer ${secret:TOKEN}`. */
 function isReference(value: string): boolean {
   return /\$\{(secret|env):[^}]+\}/.test(value);
 }

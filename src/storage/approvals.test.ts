@@ -20,12 +20,12 @@ function request(text: string, rule = "r1") {
 }
 
 describe("an approval that replicas share", () => {
-  const folder = mkdtempSync(join(tmpdir(), "portcullis-approvals-"));
+  const directory = mkdtempSync(join(tmpdir(), "portcullis-approvals-"));
   let stores: Storage[];
   let here: StoredApprovals;
   let there: StoredApprovals;
   beforeAll(async () => {
-    stores = [await openStorage(`sqlite:${folder}/s.db`), await openStorage(`sqlite:${folder}/s.db`)];
+    stores = [await openStorage(`sqlite:${directory}/s.db`), await openStorage(`sqlite:${directory}/s.db`)];
     [here, there] = stores.map(({ challenges }) => new StoredApprovals(challenges)) as [
       StoredApprovals,
       StoredApprovals,
@@ -33,7 +33,7 @@ describe("an approval that replicas share", () => {
   });
   afterAll(async () => {
     for (const store of stores) await store.close();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   });
 
   it("is asked for on one, given on another, and redeemed once on any", async () => {
@@ -49,7 +49,7 @@ describe("an approval that replicas share", () => {
     expect((await here.open(request("a"))).isNew).toBe(true);
   });
 
-  it("wakes who waits for it elsewhere, well within a second", async () => {
+  it("wakes a caller that waits in another process within a second", async () => {
     const { challenge } = await here.open(request("b"));
     const waiting = here.settled(challenge.id, 10_000);
     await new Promise((resolve) => setTimeout(resolve, 50));

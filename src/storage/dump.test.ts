@@ -6,7 +6,7 @@ import { type PostgresCluster, startPostgres } from "./fixtures/postgres.js";
 import { openStorage } from "./open.js";
 import type { StoreChange, LoadReport, Storage } from "./types.js";
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-dump-"));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-dump-"));
 let postgres: PostgresCluster;
 let files = 0;
 beforeAll(async () => {
@@ -14,12 +14,12 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await postgres.stop();
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 type Kind = "sqlite" | "postgres";
 const addressOf = async (kind: Kind): Promise<string> =>
-  kind === "sqlite" ? `sqlite:${join(folder, `${++files}.db`)}` : postgres.database();
+  kind === "sqlite" ? `sqlite:${join(directory, `${++files}.db`)}` : postgres.database();
 const open = (address: string): Promise<Storage> => openStorage(address, { sweepMs: 0 });
 
 async function linesOf(storage: Storage): Promise<string[]> {

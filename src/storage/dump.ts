@@ -3,10 +3,9 @@
 // was spent, a token of a limit that was used, an approval that was redeemed.
 
 import { randomBytes } from "node:crypto";
-import { StorageError } from "./errors.js";
 import { LEVEL, migrateBack, POSTGRES, SQLITE, tablesAt } from "./migrations.js";
-import type { Engine, Row, Sql, SqlValue } from "./sql.js";
-import type { DumpHeader, Dumps, StoreLoadOptions, LoadReport } from "./types.js";
+import { type Engine, type Row, type Sql, type SqlValue, StorageError } from "./sql.js";
+import type { DumpHeader, Dumps, LoadReport, StoreLoadOptions } from "./types.js";
 
 const FORMAT = 1;
 const ROWS_AT_ONCE = 200;
@@ -158,7 +157,7 @@ export async function* readDump(lines: AsyncIterable<string>): AsyncGenerator<Du
       ({ table, columns } = value as { table: string; columns: string[] });
       if (![table, ...columns].every((name) => /^[a-z_]{1,63}$/.test(name))) throw damaged("a table's name is invalid");
     } else {
-      if (value.rows !== rows) throw damaged(`it has ${rows} rows, and its end says ${String(value.rows)}`);
+      if (value.rows !== rows) throw damaged(`it has ${rows} rows, and its last line states ${String(value.rows)}`);
       hasEnded = true;
     }
   }
@@ -179,7 +178,7 @@ function headerOf(value: Record<string, unknown> | unknown[]): DumpHeader {
   if (header.portcullis_store !== FORMAT) throw damaged("its first line is not the header of a copy");
   if (!Number.isSafeInteger(header.level) || header.level < 1) throw damaged("its level is not a number");
   if (header.level > LEVEL) {
-    const message = `the copy of the store has level ${header.level}, this program knows ${LEVEL}; restore it with the version that wrote it`;
+    const message = `the copy of the store has level ${header.level}, this program knows ${LEVEL}`;
     throw new StorageError("STORAGE_VERSION", message);
   }
   return header;
@@ -221,7 +220,7 @@ function load(engine: Engine, lines: () => AsyncIterable<string>, options: Store
     await sql.all("UPDATE access SET has_credentials = 1 WHERE EXISTS (SELECT 1 FROM keys)");
     // A new epoch: what replicas keep beside the store does not belong to it any more.
     await sql.all("UPDATE store SET id = $1", [randomBytes(16).toString("hex")]);
-    // A number is left out on purpose: whoever watches the feed then reads everything again.
+    // A number is skipped on purpose: watchers of the feed then read everything again.
     const seq = Math.max((feed as Row).seq as number, copied + leftovers.length) + 1;
     await sql.all("UPDATE feed SET seq = $1", [seq]);
     const revoked = await keepRevoked(sql, before.revoked, options.revoke ?? []);
@@ -358,4 +357,29 @@ function report(before: Content, after: Content, stayRevoked: string[], expiredA
     keysStayRevoked: stayRevoked.slice(0, MAX_REPORTED),
     expiredApprovals,
   };
+}
+
+/**
+ * Expires open approvals and removes the key of request states, so that those issued before do not count. False when it
+ * was already done later than `after`, a time by the store's clock at which the store was not yet put back.
+ */
+export function settleRollback(engine: Engine, after: number, proof: string): Promise<boolean> {
+  const isPostgres = engine.kind === "postgres";
+  const changes = isPostgres
+    ? "(SELECT topic, action, at FROM changes UNION ALL SELECT topic, action, at FROM unnumbered_changes) AS noted"
+    : "changes";
+  return engine.write(async (sql, note) => {
+    // Replicas find it at the same time: one of them does it. SQLite has one writer.
+    if (isPostgres) await sql.all("SELECT id FROM store FOR UPDATE");
+    const done = `SELECT 1 AS one FROM ${changes}
+       WHERE topic = 'store' AND action = 'restored' AND at > CAST($1 AS BIGINT) LIMIT 1`;
+    if ((await sql.all(done, [Math.floor(after)])).length > 0) return false;
+    await sql.all("UPDATE challenges SET state = 'expired', live = NULL WHERE state IN ('pending', 'approved')");
+    await sql.all("DELETE FROM tokens WHERE app = $1", [SHARED_KEY_APP]);
+    // A new epoch: what replicas keep beside the store does not belong to it any more.
+    await sql.all("UPDATE store SET id = $1", [randomBytes(16).toString("hex")]);
+    note({ topic: "token", action: "remove", app: SHARED_KEY_APP, name: SHARED_KEY_APP, by: "gateway" });
+    note({ topic: "store", action: "restored", app: "", name: proof, by: "gateway" });
+    return true;
+  });
 }

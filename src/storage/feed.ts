@@ -1,12 +1,9 @@
-// Changes, as everybody hears of them: numbered in the order of commits, so that whoever knows the last number it has
-// seen can always ask for the rest. Notifications only say when to ask.
+// Feed of changes, numbered in the order of commits, so that a replica that knows the last number it has
+// seen can always read the rest. Notifications only trigger a read.
 
-import { StorageError } from "./errors.js";
-import { sleep } from "./retry.js";
-import { settleRollback } from "./rollback.js";
-import type { Engine, Row, Sql } from "./sql.js";
-import { checkName } from "./tables/bounds.js";
-import type { StoreChange, Feed, FeedListener } from "./types.js";
+import { settleRollback } from "./dump.js";
+import { checkName, type Engine, type Row, sleep, type Sql, StorageError } from "./sql.js";
+import type { Feed, FeedListener, StoreChange } from "./types.js";
 
 /** So many changes are read at once. */
 export const CHANGES_AT_ONCE = 1_000;
@@ -26,11 +23,14 @@ class NotCompared extends StorageError {
   }
 }
 
-/** What this process has written and a store that was put back would not have. */
+/** What this process has written or read and a store that was put back would not have. */
 export interface Evidence {
   isKept(sql: Sql): Promise<boolean>;
   /** Writes what must not be forgotten, before anything is read from a store that was put back. */
-  writeAgain?(): Promise<void>;
+  writeAgain(): Promise<void>;
+  /** Called before the first change is read. */
+  begin?(sql: Sql): Promise<void>;
+  onChange?(change: StoreChange): void;
 }
 
 export class StoredFeed implements Feed {
@@ -60,33 +60,45 @@ export class StoredFeed implements Feed {
     };
   }
 
-  since(seq: number, last?: StoreChange): Promise<readonly StoreChange[] | undefined> {
+  async since(seq: number, last?: StoreChange): Promise<readonly StoreChange[] | undefined> {
+    return (await this.newsSince(seq, last)).changes;
+  }
+
+  /** `changes` as `since` returns them, and which store they are from. */
+  newsSince(seq: number, last: StoreChange | undefined): Promise<News> {
     return this.#engine.read(async (sql) => {
       // The number first: whatever is committed between the two statements is then among the rows.
       const [latest] = await sql.all(this.#engine.latestChange);
+      const incarnation = incarnationOf(latest);
       const rows = await sql.all("SELECT * FROM changes WHERE seq >= $1 ORDER BY seq LIMIT $2", [
         seq,
         CHANGES_AT_ONCE + 1,
       ]);
       const known = rows[0]?.seq === seq ? read(rows.shift() as Row) : undefined;
       // A store that was restored or lost commits may have counted past `seq` again, with other changes.
-      if (last && known && !isSame(last, known)) return undefined;
+      if (last && known && !isSame(last, known)) return { incarnation, changes: undefined };
       const next = rows[0]?.seq as number | undefined;
-      if (next === undefined) return (latest as Row).seq === seq ? [] : undefined;
-      return next === seq + 1 ? rows.slice(0, CHANGES_AT_ONCE).map(read) : undefined;
+      if (next === undefined) return { incarnation, changes: (latest as Row).seq === seq ? [] : undefined };
+      const changes = next === seq + 1 ? rows.slice(0, CHANGES_AT_ONCE).map(read) : undefined;
+      return { incarnation, changes };
     });
   }
 
   /**
-   * Throws unless the store still has the last change that was read. INVARIANT: part of every transaction that uses up
-   * something that counts once, because an older copy of the store would hand it out again.
+   * Throws unless the store is the one that was read and still has the last change. INVARIANT: part of every transaction
+   * that uses up something that counts once, because an older copy of the store would hand it out again.
    */
   async checkHistory(sql: Sql): Promise<void> {
     if (this.#comparingMs > 0) throw new NotCompared();
-    const last = this.#watch?.last;
-    if (!last) return;
-    const [row] = await sql.all("SELECT * FROM changes WHERE seq = $1", [last.seq]);
-    if (row && isSame(last, read(row))) return;
+    if (!this.#watch) return;
+    const { last, incarnation } = this.#watch;
+    // A restore that drops these tables waits until the transaction has ended.
+    const [row] = await sql.all(
+      `SELECT current.incarnation AS incarnation, changes.* FROM (SELECT ${this.#engine.incarnation} AS incarnation) AS current
+       LEFT JOIN changes ON changes.seq = $1`,
+      [last?.seq ?? -1],
+    );
+    if (row?.incarnation === incarnation && (!last || isSame(last, read(row)))) return;
     throw new NotCompared();
   }
 
@@ -110,6 +122,12 @@ export class StoredFeed implements Feed {
     this.#evidence.add(evidence);
   }
 
+  beginEvidence(): Promise<void> {
+    return this.#engine.read(async (sql) => {
+      for (const each of this.#evidence) await each.begin?.(sql);
+    });
+  }
+
   /** Whether the store was put back to before what this process knows; it may also just have gone on without it. */
   async settleIfOlder(last: StoreChange | undefined): Promise<void> {
     const isOlder = await this.#engine.read(async (sql) => {
@@ -124,15 +142,20 @@ export class StoredFeed implements Feed {
       return (await sql.all(older, [last.seq, last.at - NUMBERED_WITHIN_MS])).length > 0;
     });
     if (!isOlder) return;
-    for (const each of this.#evidence) await each.writeAgain?.();
+    for (const each of this.#evidence) await each.writeAgain();
     const proof = last ? `change ${last.seq} or a later one` : "the first change";
     await settleRollback(this.#engine, last?.at ?? 0, `${proof} is not in the store any more`);
   }
 
-  latest(): Promise<number> {
-    return this.#engine.read(
-      async (sql) => (((await sql.all(this.#engine.latestChange))[0] as Row).seq as number) ?? 0,
-    );
+  async latest(): Promise<number> {
+    return (await this.position()).seq;
+  }
+
+  position(): Promise<{ readonly seq: number; readonly incarnation: string }> {
+    return this.#engine.read(async (sql) => {
+      const [latest] = await sql.all(this.#engine.latestChange);
+      return { seq: ((latest as Row).seq as number) ?? 0, incarnation: incarnationOf(latest) };
+    });
   }
 
   get lagMs(): number {
@@ -191,20 +214,23 @@ export class StoredFeed implements Feed {
 
   async #start(): Promise<Watch> {
     const watch = new Watch(this.#engine, this, {
-      change: (change) => this.#tell((listener) => listener.change(change)),
-      resync: () => this.#tell((listener) => listener.resync()),
+      change: (change) => {
+        for (const each of this.#evidence) each.onChange?.(change);
+        this.#notify((listener) => listener.change(change));
+      },
+      resync: () => this.#notify((listener) => listener.resync()),
     });
     await watch.start();
     this.#watch = watch;
     return watch;
   }
 
-  #tell(say: (listener: FeedListener) => void): void {
+  #notify(call: (listener: FeedListener) => void): void {
     for (const listener of this.#listeners) {
       try {
-        say(listener);
+        call(listener);
       } catch {
-        // One listener's defect must not keep the others from hearing.
+        // A listener that throws must not keep the others from being called.
       }
     }
   }
@@ -216,6 +242,7 @@ class Watch {
   readonly #feed: StoredFeed;
   readonly #out: FeedListener;
   #seen = 0;
+  #incarnation = "";
   /** The change with that number, where it is known. */
   #last: StoreChange | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -243,8 +270,13 @@ class Watch {
     return this.#last;
   }
 
+  get incarnation(): string {
+    return this.#incarnation;
+  }
+
   async start(): Promise<void> {
     await this.#begin();
+    await this.#feed.beginEvidence();
     this.#readAt = performance.now();
     this.#stopListening = await this.#engine.listen(
       () => this.#poll(),
@@ -271,9 +303,10 @@ class Watch {
   }
 
   async #begin(): Promise<void> {
-    const seen = await this.#feed.latest();
+    const { seq: seen, incarnation } = await this.#feed.position();
     this.#last = (await this.#feed.since(seen - 1))?.find(({ seq }) => seq === seen);
     this.#seen = seen;
+    this.#incarnation = incarnation;
   }
 
   #poll(): void {
@@ -308,20 +341,22 @@ class Watch {
         this.#comparedAt = reconnectedAt;
       }
       for (;;) {
-        const changes = await this.#feed.since(this.#seen, this.#last);
+        const { changes, incarnation } = await this.#feed.newsSince(this.#seen, this.#last);
         if (this.#stopped) return;
-        if (changes === undefined) {
-          // Further behind than is kept, or the store is an older copy of itself.
-          await this.#feed.settleIfOlder(this.#last);
-          await this.#begin();
-          this.#resync = true;
-        }
+        const isCopy = incarnation !== this.#incarnation;
+        if (isCopy) await this.#feed.settleIfOlder(this.#last);
         for (const change of changes ?? []) {
           this.#seen = change.seq;
           this.#last = change;
           this.#out.change(change);
         }
-        if (changes && changes.length === CHANGES_AT_ONCE) continue;
+        if (changes?.length === CHANGES_AT_ONCE) continue;
+        if (changes === undefined || isCopy) {
+          // Further behind than is kept, or the store is a copy of itself, perhaps an older one.
+          if (!isCopy) await this.#feed.settleIfOlder(this.#last);
+          await this.#begin();
+          this.#resync = true;
+        }
         this.#readAt = performance.now();
         if (this.#resync) {
           this.#resync = false;
@@ -330,10 +365,21 @@ class Watch {
         return;
       }
     } catch {
-      // The store is away. The next look finds what has happened meanwhile, and everything is read anew then.
+      // The store is unavailable. The next read finds what was missed, and everything is read again then.
       this.#resync = true;
     }
   }
+}
+
+interface News {
+  readonly incarnation: string;
+  readonly changes: readonly StoreChange[] | undefined;
+}
+
+/** Throws while the store is being put back: what it holds then is not all of it. */
+export function incarnationOf(latest: Row | undefined): string {
+  if (typeof latest?.incarnation === "string") return latest.incarnation;
+  throw new StorageError("STORAGE_UNAVAILABLE", "the store is incomplete: a restore of its tables has not finished");
 }
 
 function isSame(a: StoreChange, b: StoreChange): boolean {

@@ -11,7 +11,7 @@ export {
   type ServerEntry,
 } from "./application.js";
 export { clearCredentials, hideCredentials, replaceCredentials } from "./credentials/hide.js";
-export { hasCredentialForm, isCredentialHeader, isCredentialName } from "./credentials/looks.js";
+export { hasCredentialForm, isCredentialHeader, isCredentialName } from "./credentials/hide.js";
 export {
   credentialsInArguments,
   credentialsInText,
@@ -20,10 +20,10 @@ export {
   type CredentialSpan,
 } from "./credentials/spans.js";
 export { readDump } from "./dump.js";
-export { type StorageCode, StorageError } from "./errors.js";
+export { type StorageCode, StorageError } from "./sql.js";
 export { CHANGES_AT_ONCE } from "./feed.js";
-export type { StoreOperation } from "./observed.js";
+export type { StoreOperation } from "./open.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export { createSealer, type SealedAs, type Sealer, sealKeyId } from "./seal.js";
-export { loadSealKeys, newSealKey, sealKeyFile, type SealKeyOptions, writeSealKeys } from "./seal-keys.js";
+export { loadSealKeys, newSealKey, sealKeyFile, type SealKeyOptions, writeSealKeys } from "./seal.js";
 export type * from "./types.js";

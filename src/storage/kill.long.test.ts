@@ -11,19 +11,19 @@ import { openStorage } from "./open.js";
 const KILLS = Number(process.env.KILLS ?? (process.env.CI ? 10 : 40));
 const PROCESSES = 3;
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-kill-"));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-kill-"));
 let modules = "";
 beforeAll(() => {
-  modules = compileStorage(folder);
+  modules = compileStorage(directory);
 });
 const running = new Set<ChildProcess>();
 afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 it(`${KILLS} kills of processes that share a file lose and double nothing`, async () => {
-  const address = `sqlite:${join(folder, "store.db")}`;
+  const address = `sqlite:${join(directory, "store.db")}`;
   const counted: number[] = [];
   const redeemed: string[] = [];
   let started = 0;

@@ -8,19 +8,19 @@ import { openPostgres } from "./postgres/engine.js";
 import type { Engine, Sql } from "./sql.js";
 import { openSqlite } from "./sqlite/engine.js";
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-migrations-"));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-migrations-"));
 let postgres: PostgresCluster;
 beforeAll(async () => {
   postgres = await startPostgres();
 }, 120_000);
 afterAll(async () => {
   await postgres.stop();
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 const options = { origin: "test", waitMs: () => 5_000, maxWaiting: 100 };
 const engines: Record<"sqlite" | "postgres", () => Promise<Engine>> = {
-  sqlite: () => openSqlite(join(folder, "store.db"), options),
+  sqlite: () => openSqlite(join(directory, "store.db"), options),
   postgres: async () =>
     openPostgres(await postgres.database(), {
       ...options,

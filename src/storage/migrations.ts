@@ -1,14 +1,13 @@
 // The tables, version by version. A migration that was released is never edited; the next one is added.
 
-import { StorageError } from "./errors.js";
-import { KEPT_CHANGES, PRUNE_EVERY, type Sql } from "./sql.js";
+import { KEPT_CHANGES, PRUNE_EVERY, type Sql, StorageError } from "./sql.js";
 
 interface Dialect {
   /** Text that is compared byte by byte, so that ranges and pages mean the same everywhere. */
   readonly name: string;
   readonly integer: string;
   readonly bytes: string;
-  /** An expression: a name that nobody else has. */
+  /** An expression: a unique name. */
   readonly random: string;
   /** An expression: 1 where a new store serves the machine's own user without a credential. */
   readonly localAccess: string;
@@ -20,7 +19,7 @@ interface Dialect {
   readonly numberingWithoutRow: readonly string[];
 }
 
-/** Whoever numbers changes holds this advisory lock, for one statement. */
+/** Held as an advisory lock for one statement while changes are numbered. */
 const NUMBERING_LOCK = 7_042_161;
 
 export const SQLITE: Dialect = {
@@ -44,14 +43,14 @@ export const POSTGRES: Dialect = {
     // One row for each write, so that a commit whose answer was lost can be found again.
     'CREATE TABLE commits (id TEXT COLLATE "C" PRIMARY KEY, at BIGINT NOT NULL)',
     "CREATE INDEX commits_at ON commits (at)",
-    // Listeners are told of every change.
+    // Every change notifies the listeners.
     `CREATE FUNCTION portcullis_tell() RETURNS trigger LANGUAGE plpgsql AS
      $$ BEGIN PERFORM pg_notify('portcullis_changes', ''); RETURN NULL; END $$`,
     "CREATE TRIGGER portcullis_tell AFTER INSERT ON changes FOR EACH STATEMENT EXECUTE FUNCTION portcullis_tell()",
   ],
   numbering: [
     // A write leaves its changes here without a number and without a lock. They get their numbers once they are
-    // committed, by whoever looks next: in the order of commits, without gaps, and a transaction that stalls delays
+    // committed, by the next reader: in the order of commits, without gaps, and a transaction that stalls delays
     // only its own.
     `CREATE TABLE unnumbered_changes (
        id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic TEXT COLLATE "C" NOT NULL,
@@ -198,7 +197,7 @@ function second({ name, integer }: Dialect): readonly string[] {
 
 function third({ name, integer, bytes, random }: Dialect): readonly string[] {
   return [
-    // Which store this is: what a replica has in its folder may come from another one.
+    // Which store this is: what a replica has in its directory may come from another one.
     `CREATE TABLE store (only_one ${integer} PRIMARY KEY CHECK (only_one = 1), id ${name} NOT NULL)`,
     `INSERT INTO store (only_one, id) SELECT 1, ${random}`,
     `CREATE TABLE repositories (

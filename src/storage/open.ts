@@ -1,33 +1,133 @@
-// A store by its address.
+// Durations of the store's operations, by the part of the store that they concern.
 
 import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
-import { dump, dumpsIn } from "./dump.js";
-import { StorageError } from "./errors.js";
-import { StoredFeed } from "./feed.js";
+import { dump, dumpsIn, settleRollback } from "./dump.js";
+import { incarnationOf, StoredFeed } from "./feed.js";
 import type { BeforeMigration } from "./migrations.js";
-import { observed, type ObserveStore } from "./observed.js";
-import { settleRollback } from "./rollback.js";
-import type { Engine, Row } from "./sql.js";
+import { type Engine, type Row, StorageError } from "./sql.js";
 import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
-import { accessIn } from "./tables/access.js";
 import { applicationsIn } from "./tables/applications.js";
 import { challengesIn } from "./tables/challenges.js";
-import { keysIn } from "./tables/keys.js";
-import { leasesIn } from "./tables/leases.js";
-import { lettersIn } from "./tables/letters.js";
+import { accessIn, keysIn } from "./tables/keys.js";
 import { onceIn } from "./tables/once.js";
 import { pinsIn } from "./tables/pins.js";
-import { ledgersIn } from "./tables/ledgers.js";
-import { replicasIn } from "./tables/replicas.js";
+import { leasesIn, ledgersIn, replicaMessagesIn, replicasIn } from "./tables/replicas.js";
 import { repositoriesIn } from "./tables/repositories.js";
-import { secretsIn } from "./tables/secrets.js";
 import { sessionsIn } from "./tables/sessions.js";
-import { sweep } from "./tables/sweep.js";
-import { tokensIn } from "./tables/tokens.js";
+import { secretsIn, tokensIn } from "./tables/tokens.js";
 import { valuesIn } from "./tables/values.js";
 import type { Dumps, Storage } from "./types.js";
+
+export interface StoreOperation {
+  readonly kind: Engine["kind"];
+  readonly table: string;
+  readonly operation: "read" | "write";
+  /** Waits and retries included. */
+  readonly seconds: number;
+  /** Code of the error that ended it; "" when it succeeded. */
+  readonly error: string;
+}
+
+export type ObserveStore = (operation: StoreOperation) => void;
+
+/** The same engine, with `observe` called after each read and write. */
+export function observed(engine: Engine, table: string, observe: ObserveStore | undefined): Engine {
+  if (!observe) return engine;
+  const timed = async <T>(operation: StoreOperation["operation"], work: () => Promise<T>): Promise<T> => {
+    const startedAt = performance.now();
+    let error = "";
+    try {
+      return await work();
+    } catch (thrown) {
+      error = thrown instanceof StorageError ? thrown.code : "error";
+      throw thrown;
+    } finally {
+      observe({ kind: engine.kind, table, operation, seconds: (performance.now() - startedAt) / 1_000, error });
+    }
+  };
+  return {
+    kind: engine.kind,
+    latestChange: engine.latestChange,
+    incarnation: engine.incarnation,
+    pollMs: engine.pollMs,
+    gatherMs: engine.gatherMs,
+    get reconnectedAt() {
+      return engine.reconnectedAt;
+    },
+    read: (work) => timed("read", () => engine.read(work)),
+    write: (work) => timed("write", () => engine.write(work)),
+    snapshot: (work) => engine.snapshot(work),
+    listen: (onChange, onReconnect) => engine.listen(onChange, onReconnect),
+    close: () => engine.close(),
+  };
+}
+
+/** Rows of one transaction: few, because SQLite blocks the event loop and PostgreSQL holds their locks meanwhile. */
+const AT_ONCE = 1_000;
+/** An ended challenge can be asked about for a while. */
+const CHALLENGES_KEPT_MS = 3_600_000;
+/** Far longer than any client waits for the outcome of a commit. */
+const COMMITS_KEPT_MS = 3_600_000;
+const REPLICAS_KEPT_MS = 7 * 24 * 3_600_000;
+
+/** A ledger that was away for longer begins where the furthest one is. */
+const RECORDED_KEPT_MS = 90 * 24 * 3_600_000;
+
+type Sweep = readonly [statement: (lock: string) => string, olderMs: number];
+
+const SWEEPS: readonly Sweep[] = [
+  // Of an expired approval request the large part goes at once.
+  [
+    (lock) => `UPDATE challenges SET payload = '{}' WHERE id IN (SELECT id FROM challenges
+       WHERE expires_at < @now - CAST($1 AS BIGINT) AND payload <> '{}' LIMIT $2 ${lock}) RETURNING 1 AS one`,
+    0,
+  ],
+  [removal("challenges", "id", "expires_at"), CHALLENGES_KEPT_MS],
+  [removal("sessions", "id", "expires_at"), 0],
+  [removal("spent", "key", "expires_at"), 0],
+  [removal("letters", "id", "expires_at"), 0],
+  [removal("leases", "key", "tat"), 0],
+  [removal("replicas", "id", "seen_at"), REPLICAS_KEPT_MS],
+  [
+    (lock) => `DELETE FROM recorded WHERE ledger IN (SELECT ledger FROM recorded
+       WHERE at < @now - CAST($1 AS BIGINT) AND seq < (SELECT MAX(seq) FROM recorded) LIMIT $2 ${lock})
+       RETURNING 1 AS one`,
+    RECORDED_KEPT_MS,
+  ],
+  [removal("runtime_values", "app, key", "expires_at"), 0],
+];
+
+const POSTGRES_SWEEPS: readonly Sweep[] = [[removal("commits", "id", "at"), COMMITS_KEPT_MS]];
+
+function removal(table: string, id: string, time: string): Sweep[0] {
+  return (lock) => `DELETE FROM ${table} WHERE (${id}) IN
+    (SELECT ${id} FROM ${table} WHERE ${time} < @now - CAST($1 AS BIGINT) LIMIT $2 ${lock}) RETURNING 1 AS one`;
+}
+
+/**
+ * Removes everything that has expired, in batches: a round ends when a batch is not full, so it keeps up with any rate
+ * of writes. One table's failure does not keep the others; the first is thrown in the end.
+ */
+export async function sweep(engine: Engine, stop?: AbortSignal): Promise<void> {
+  const isPostgres = engine.kind === "postgres";
+  // Replicas that sweep together take different rows, and a row that was renewed meanwhile stays.
+  const lock = isPostgres ? "FOR UPDATE SKIP LOCKED" : "";
+  const failures: unknown[] = [];
+  for (const [statement, olderMs] of isPostgres ? [...SWEEPS, ...POSTGRES_SWEEPS] : SWEEPS) {
+    const text = statement(lock);
+    try {
+      let removed = AT_ONCE;
+      while (removed === AT_ONCE && !stop?.aborted) {
+        removed = (await engine.write((sql) => sql.all(text, [olderMs, AT_ONCE]))).length;
+      }
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
 
 export interface StorageOptions {
   /** Where the store is when no address is given. */
@@ -49,7 +149,7 @@ export interface StorageOptions {
   readonly sweepMs?: number;
   /** Called before an older store is changed, inside the transaction that changes it: `copy` hands the store out. */
   readonly beforeMigration?: (copy: Dumps["write"], from: number, to: number) => Promise<void>;
-  /** Which of the SQLite libraries; the one that comes with Node, where it does, unless said. */
+  /** Which of the SQLite libraries; the one that comes with Node, where it does, unless given. */
   readonly sqliteLibrary?: SqliteLibrary;
   /** Called after each operation with its duration. */
   readonly observe?: ObserveStore;
@@ -85,7 +185,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     kind: engine.kind,
     origin,
     applications: applicationsIn(on("applications")),
-    keys: keysIn(on("keys")),
+    keys: keysIn(on("keys"), feed),
     access: accessIn(on("access")),
     secrets: secretsIn(on("secrets")),
     pins: pinsIn(on("pins")),
@@ -98,12 +198,13 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     replicas: replicasIn(on("replicas")),
     ledgers: ledgersIn(on("ledgers")),
     once: onceIn(on("once"), feed),
-    letters: lettersIn(on("letters")),
+    replicaMessages: replicaMessagesIn(on("letters")),
     dumps: dumpsIn(engine),
     feed,
     settleRollback: (after, proof) => settleRollback(engine, after, proof),
     async ping() {
-      await on("feed").read((sql) => sql.all("SELECT seq FROM feed"));
+      const text = `SELECT seq, ${engine.incarnation} AS incarnation FROM feed`;
+      incarnationOf((await on("feed").read((sql) => sql.all(text)))[0]);
     },
     async now() {
       const [row] = await engine.read((sql) => sql.all("SELECT @now AS now"));

@@ -4,11 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { createSealer, type SealedAs } from "./seal.js";
-import { loadSealKeys } from "./seal-keys.js";
+import { createSealer, loadSealKeys, type SealedAs } from "./seal.js";
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-seal-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-seal-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const AS: SealedAs = { kind: "secret", app: "blog", name: "token" };
 const code = (work: () => unknown): string => {
@@ -40,13 +39,13 @@ describe("a sealed secret", () => {
     ["another application", { ...AS, app: "shop" }],
     ["another name", { ...AS, name: "tokem" }],
     ["another kind", { ...AS, kind: "token" }],
-    ["the same letters split elsewhere", { ...AS, app: "blogt", name: "oken" }],
+    ["the same characters split at another place", { ...AS, app: "blogt", name: "oken" }],
   ] as [string, SealedAs][])("does not open as that of %s", (_who, as) => {
     const sealed = sealer.seal(AS, "hunter2");
     expect(code(() => sealer.open(as, sealed))).toBe("STORAGE_SEAL");
   });
 
-  it("does not open when any bit of it was changed, or any byte is missing", () => {
+  it("does not open when any bit of it was changed, or any byte is missing [H5]", () => {
     const sealed = sealer.seal(AS, "hunter2");
     for (let bit = 0; bit < sealed.length * 8; bit++) {
       const changed = Buffer.from(sealed);
@@ -76,7 +75,7 @@ describe("a sealed secret", () => {
 
 describe("sealing keys", () => {
   it("come from a file that is made for its owner alone", () => {
-    const defaultFile = join(folder, "new", "seal.key");
+    const defaultFile = join(directory, "new", "seal.key");
     const first = loadSealKeys({ defaultFile, env: {} });
     expect(statSync(defaultFile).mode & 0o777).toBe(0o600);
     expect(loadSealKeys({ defaultFile, env: {} })).toEqual(first);
@@ -85,7 +84,7 @@ describe("sealing keys", () => {
   });
 
   it("come from the environment, the current one first, and then no file is made", () => {
-    const defaultFile = join(folder, "none", "seal.key");
+    const defaultFile = join(directory, "none", "seal.key");
     const [one, two] = [randomBytes(32), randomBytes(32)];
     const env = { PORTCULLIS_SEAL_KEY: `${one.toString("base64")},${two.toString("base64")}` };
     expect(loadSealKeys({ defaultFile, env })).toEqual([one, two]);
@@ -106,16 +105,16 @@ describe("sealing keys", () => {
 
   // No desktop session here: a program of the same name speaks the same way and keeps its entry in a file.
   it.skipIf(process.platform !== "linux")("come from the keyring by its tool, on stdin and not as an argument", () => {
-    const bin = join(folder, "bin");
+    const bin = join(directory, "bin");
     mkdirSync(bin);
-    const kept = join(folder, "kept");
+    const kept = join(directory, "kept");
     const script = `#!/bin/sh\necho "$@" >> ${kept}.args\ncase "$1" in\nlookup) cat ${kept} 2>/dev/null || exit 1;;\nstore) cat > ${kept};;\nesac\n`;
     writeFileSync(join(bin, "secret-tool"), script, { mode: 0o755 });
     const env = { PATH: `${bin}:${process.env.PATH}` };
     const made = loadSealKeys({ defaultFile: "x", env, source: "keyring:main" });
     expect(loadSealKeys({ defaultFile: "x", env, source: "keyring:main" })).toEqual(made);
     expect(readFileSync(`${kept}.args`, "utf8")).not.toContain(Buffer.from(made[0] as Uint8Array).toString("base64"));
-    const without = { PATH: join(folder, "nowhere") };
+    const without = { PATH: join(directory, "nowhere") };
     expect(() => loadSealKeys({ defaultFile: "x", env: without, source: "keyring:main" })).toThrow("use file: or env:");
   });
 });

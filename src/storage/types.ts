@@ -15,7 +15,7 @@ export type Actor = string;
 
 export interface Storage {
   readonly kind: "sqlite" | "postgres";
-  /** Names this process in the feed: a listener can tell its own changes from those of others. */
+  /** Names this process in the feed: a listener distinguishes its own changes by it. */
   readonly origin: string;
   readonly applications: ApplicationTable;
   readonly keys: Keys;
@@ -31,11 +31,11 @@ export interface Storage {
   readonly replicas: Replicas;
   readonly ledgers: Ledgers;
   readonly once: NonceTable;
-  readonly letters: ReplicaMessages;
+  readonly replicaMessages: ReplicaMessages;
   readonly dumps: Dumps;
   readonly feed: Feed;
   /**
-   * For whoever has proof that the store was put back to an older copy: ends open approvals and request states, which
+   * For a process with proof that the store was restored to an older copy: ends open approvals and request states, which
    * could count a second time. False when it was done later than `after`, by the clock of the store.
    */
   settleRollback(after: number, proof: string): Promise<boolean>;
@@ -49,7 +49,7 @@ export interface Storage {
 export interface PageRequest {
   /** Start after this name. */
   readonly after?: string;
-  /** At most 1,000; 100 unless told. */
+  /** At most 1,000; 100 unless given. */
   readonly limit?: number;
 }
 
@@ -87,7 +87,7 @@ export interface ApplicationTable {
 /**
  * What a key may do: `invoke(pattern)`, `read(pattern)`, `read(resource:pattern)`,
  * `read(prompt:pattern)`, `list`, `admin.read`, `admin.write`. An approver's key has
- * `approve(group)` only; the identity room sees to it that the two are never together.
+ * `approve(group)` only; `auth` never issues both together.
  */
 export type Permission = string;
 
@@ -184,7 +184,7 @@ export interface Pin extends StoredPinId {
   readonly hash: string;
   /** The definition in canonical form, to show the difference. */
   readonly definition: string;
-  /** `changed`: what the server says now, kept beside what was accepted until somebody decides. */
+  /** `changed`: what the server lists now, kept beside what was accepted until an operator decides. */
   readonly status: "accepted" | "changed";
   /** What was accepted, while the status is `changed`. */
   readonly accepted?: { readonly hash: string; readonly definition: string };
@@ -236,7 +236,7 @@ export interface Pins {
    * Back to what was accepted makes it `accepted` again. Answers with what cannot be stored.
    */
   record(app: string, server: string, offered: readonly OfferedPin[], options: RecordPins): Promise<RefusedPin[]>;
-  /** Accepts the change with this hash; undefined when the server has said something else again. */
+  /** Accepts the change with this hash; undefined when the server lists another definition by now. */
   accept(id: StoredPinId, hash: string, by: Actor): Promise<Pin | undefined>;
   /** Accepts many in one transaction; what has another hash by now is left as it is. */
   acceptAll(
@@ -314,7 +314,7 @@ export interface Challenges {
   move(id: string, from: string, to: string, merge?: JsonObject): Promise<StoredChallenge | undefined>;
   /** An expired one has the state `expired`, until it is swept away. */
   get(id: string): Promise<(StoredChallenge & { readonly payload: JsonObject }) | undefined>;
-  /** States by id and nothing else, for whoever waits; ids that are not there are left out. */
+  /** States by id and nothing else, for waiting callers; unknown ids are left out. */
   states(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /**
    * Those that have not expired, pending ones first, at most `max`. Applications take turns, so that one with many
@@ -326,7 +326,7 @@ export interface Challenges {
   ): Promise<StoredChallenge[]>;
   /** How many wait for an answer, for how long the oldest has, and how many expired unanswered in the last hour. */
   figures(): Promise<{ readonly pending: number; readonly oldestMs: number; readonly expired: number }>;
-  /** Calls back when a challenge was opened or has moved, here or elsewhere. */
+  /** Calls back when an approval request was opened or changed, in this process or another. */
   onChange(listener: (id: string) => void): () => void;
 }
 
@@ -335,7 +335,7 @@ export interface Challenges {
 export interface StoredSession {
   readonly id: string;
   readonly app: string;
-  /** Hash over the principal: a session is of use only to whoever opened it. */
+  /** Hash over the principal: a session is usable only by the caller that opened it. */
   readonly principal: string;
   readonly revision: string;
   readonly state: JsonObject;
@@ -388,7 +388,7 @@ export interface Values {
 
 /** Where an application's history stands. The commits are in the packs; what a pack holds is git's business. */
 export interface StoredRepository {
-  /** Another one after the application was removed and made anew. */
+  /** Changes when the application is removed and recreated. */
   readonly id: string;
   /** The newest commit. */
   readonly head: string;
@@ -481,7 +481,7 @@ export interface Replica {
 export interface Replicas {
   /** Registers and re-registers: the heartbeat. */
   beat(replica: Pick<Replica, "id" | "ledgerOrigin" | "detail">): Promise<void>;
-  /** Those heard of within `withinMs`, at most 1,000. */
+  /** Replicas seen within `withinMs`, at most 1,000. */
   list(withinMs: number): Promise<Replica[]>;
   remove(id: string): Promise<void>;
 }
@@ -519,7 +519,7 @@ export interface NonceTable {
 }
 
 export interface ReplicaMessages {
-  /** The addressee hears of it by the feed: topic `letter`, its address as `app`, the letter's id as `name`. */
+  /** The recipient is notified by the feed: topic `letter`, its address as `app`, the message id as `name`. */
   post(to: string, text: string, ttlMs: number): Promise<void>;
   /** Undefined when it has expired. */
   read(id: string): Promise<string | undefined>;
@@ -616,7 +616,7 @@ export interface FeedListener {
 }
 
 export interface Feed {
-  /** Resolves when it listens: everything committed from now on is heard, within a second. */
+  /** Resolves when it listens: everything committed from now on is reported within a second. */
   watch(listener: FeedListener): Promise<() => void>;
   /**
    * What happened after `seq`, oldest first, at most 1,000; undefined when that is no longer known, or when the change
@@ -627,13 +627,13 @@ export interface Feed {
   latest(): Promise<number>;
   /** Milliseconds since the watch last read all changes, by the monotonic clock; 0 while nothing is watched. */
   readonly lagMs: number;
-  /** For a listener that could not read what it was told of: `resync` is called again after the next read of the feed. */
+  /** For a listener that could not read a reported change: `resync` is called again after the next read of the feed. */
   resync(): void;
   /** The changes from this number on that are still kept, oldest first, at most 1,000: earlier ones may be gone. */
   kept(from: number): Promise<readonly StoreChange[]>;
   /** The last change that this ledger has recorded; for a ledger without one, that of the ledger furthest ahead. */
   recordedBy(ledger: string): Promise<number>;
-  /** Announces what concerns the whole store, or asks the writer of a ledger for something; it goes on record. */
+  /** Announces what concerns the whole store, or asks the writer of a ledger for something; it is recorded. */
   announce(change: Pick<StoreChange, "topic" | "action" | "name" | "by">): Promise<void>;
   /** Not part of the feed. */
   setRecorded(ledger: string, seq: number): Promise<void>;

@@ -12,7 +12,7 @@ export type Attributes = Record<string, string | number>;
 
 const MAX_ATTRIBUTE_CHARS = 256;
 
-/** Names nobody here knows may be anything, and a span's name should be one of few. */
+/** Unknown names may be anything, and a span's name should be one of few. */
 const MADE_UP = new Set(["ToolNotFound", "PromptNotFound", "MethodNotFound", "InvalidRequest", "ParseError"]);
 
 export function spanName(info: CallInfo, errorType?: string): string {
@@ -74,7 +74,7 @@ export function errorTypeName(errorType: string): string {
   return errorType === "ToolExecution" ? "tool_error" : clip(errorType);
 }
 
-/** Whoever holds a session id may be able to speak in that session, so what leaves here only names it. */
+/** A session id may be a credential for that session, so what is exported only identifies it. */
 function sessionName(sessionId: string): string {
   return `sha256:${createHash("sha256").update(sessionId).digest("hex").slice(0, 16)}`;
 }

@@ -4,29 +4,29 @@ import { planExport } from "./environment.js";
 const plan = (env: Record<string, string>, options = {}) => planExport({ env, ...options });
 
 describe("the environment", () => {
-  it("that says nothing exports nothing", () => {
+  it("exports nothing when the environment is empty", () => {
     expect(plan({}).targets).toEqual({});
   });
 
-  it("names a base, to which each signal adds its path", () => {
+  it("appends the path of each signal to the base endpoint", () => {
     const { targets } = plan({ OTEL_EXPORTER_OTLP_ENDPOINT: "https://collector.example/otlp/" });
     expect(targets.traces?.href).toBe("https://collector.example/otlp/v1/traces");
     expect(targets.metrics?.href).toBe("https://collector.example/otlp/v1/metrics");
   });
 
-  it("names a signal's own address, which is used as it stands", () => {
+  it("uses a signal's own endpoint unchanged", () => {
     const { targets } = plan({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://a/b" });
     expect(targets.traces?.href).toBe("http://a/b");
     expect(targets.metrics).toBeUndefined();
   });
 
-  it("can turn a signal or all of it off", () => {
+  it("turns one signal or all signals off", () => {
     const base = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://a" };
     expect(plan({ ...base, OTEL_TRACES_EXPORTER: "none" }).targets.traces).toBeUndefined();
     expect(plan({ ...base, OTEL_SDK_DISABLED: "true" }).targets).toEqual({});
   });
 
-  it("gives way to an option in code, and a tracer or meter of the program's own takes the exporter's place", () => {
+  it("prefers options in code, and a tracer or meter of the program replaces the exporter", () => {
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://env", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://env/t" };
     expect(plan(env, { otlpEndpoint: "http://code" }).targets.traces?.href).toBe("http://code/v1/traces");
     const { targets } = plan(env, { tracer: {} });
@@ -34,7 +34,7 @@ describe("the environment", () => {
     expect(targets.metrics?.href).toBe("http://env/v1/metrics");
   });
 
-  it("sets headers, timeout, service and sampling", () => {
+  it("reads headers, timeout, service and sampling from the environment", () => {
     const { settings, resource, sampleRatio } = plan({
       OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20abc, x-a = b ,broken,%=%E0%A4%A",
       OTEL_EXPORTER_OTLP_TIMEOUT: "2500",
@@ -51,7 +51,7 @@ describe("the environment", () => {
     expect(plan({ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "7" }).sampleRatio).toBe(1);
   });
 
-  it("that cannot be used is reported and breaks nothing", () => {
+  it("reports unusable variables and continues without them", () => {
     expect(plan({ OTEL_EXPORTER_OTLP_ENDPOINT: "not a url" }).problems).toHaveLength(2);
     expect(plan({ OTEL_EXPORTER_OTLP_ENDPOINT: "ftp://a" }).targets).toEqual({});
     expect(plan({ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }).problems[0]).toContain("4318");

@@ -60,7 +60,7 @@ function endpoint(
   if (!text) return undefined;
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url && (url.protocol === "http:" || url.protocol === "https:")) return url;
-  problems.push(`the OTLP endpoint for ${signal.toLowerCase()} is no http or https URL; nothing is exported`);
+  problems.push(`the OTLP endpoint for ${signal.toLowerCase()} is not an http or https URL; nothing is exported`);
   return undefined;
 }
 

@@ -1,6 +1,6 @@
-export { combineFamilies, countersOf } from "./combine.js";
+export { combineFamilies, countersOf } from "./series.js";
 export type { Level, Logger, LogOptions } from "./log.js";
-export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./prometheus.js";
+export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./series.js";
 export { type Family, gauge } from "./series.js";
 export { createTelemetry } from "./telemetry.js";
 export { traceIdFrom } from "./trace-context.js";

@@ -11,7 +11,7 @@ function capture(options: LogOptions = {}, tty = false) {
 }
 
 describe("a line", () => {
-  it("is one JSON object with time, level, message, trace id and fields", () => {
+  it("writes a line as one JSON object with time, level, message, trace id and fields", () => {
     const { log, text } = capture();
     log.warning("ledger is slow", { waited_ms: 12, app: "blog" }, "abc");
     expect(JSON.parse(text())).toEqual({
@@ -23,7 +23,7 @@ describe("a line", () => {
     });
   });
 
-  it("is left out below the level, and the level can change", () => {
+  it("leaves out lines below the level, which can change", () => {
     const { log, lines } = capture({ level: "notice" });
     log.info("no");
     expect(log.enabled("info")).toBe(false);
@@ -32,7 +32,7 @@ describe("a line", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it("is for people on a terminal, with colour unless NO_COLOR says otherwise", () => {
+  it("writes text on a terminal, with colour unless NO_COLOR is set", () => {
     const colored = capture({}, true);
     colored.log.error("disk full", { path: "audit/0001" });
     expect(colored.text()).toContain("\u001b[31merror");
@@ -75,7 +75,7 @@ describe("what a caller sends cannot forge a line", () => {
     expect(text().endsWith("\n")).toBe(true);
   });
 
-  it("whatever the text is", () => {
+  it("writes one line of JSON whatever text a caller sends", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }), (message, value) => {
         const { log, text } = capture();
@@ -89,7 +89,7 @@ describe("what a caller sends cannot forge a line", () => {
 });
 
 describe("secrets", () => {
-  it("are not written when the field's name says what they are", () => {
+  it("redacts the values of fields whose names denote secrets", () => {
     const { log, text } = capture({ redact: ["card-number"] });
     log.info("x", {
       Authorization: "abc-secret",
@@ -105,7 +105,7 @@ describe("secrets", () => {
     expect(JSON.parse(text()).fields.CardNumber).toBe("[redacted]");
   });
 
-  it("are cut out of a text: bearer credentials and passwords in URLs", () => {
+  it("redacts bearer credentials and passwords of URLs inside texts", () => {
     const { log, text } = capture();
     const error = new Error("connect postgres://app:hunter2@db/x failed");
     log.error("refused: Authorization: Bearer abcdefgh12345678", { error });
@@ -114,7 +114,7 @@ describe("secrets", () => {
     expect(text()).toContain("postgres://app:[redacted]@db/x");
   });
 
-  it("of an error's stack are shown to nobody who did not ask to debug", () => {
+  it("writes an error's stack at level debug only, without secrets", () => {
     const { log, text } = capture();
     log.error("x", { error: Object.assign(new Error("boom"), { code: "EIO" }) });
     expect(JSON.parse(text()).fields.error).toEqual({ name: "Error", message: "boom", code: "EIO" });
@@ -122,7 +122,7 @@ describe("secrets", () => {
 });
 
 describe("a log is bounded", () => {
-  it("a line never exceeds its length and stays JSON", () => {
+  it("bounds the length of a line, which stays JSON", () => {
     const { log, lines } = capture({ maxLineChars: 4_096 });
     log.info("m".repeat(100_000), { big: "v".repeat(100_000) });
     log.info("many", Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`k${i}`, "v".repeat(1_000)])));
@@ -133,7 +133,7 @@ describe("a log is bounded", () => {
     expect(JSON.parse(lines[1] as string).fields).toEqual({ truncated: true });
   });
 
-  it("deep, wide and circular fields are cut, and strange values do no harm", () => {
+  it("cuts deep, wide and circular fields, and survives unusual values", () => {
     const circle: Record<string, unknown> = { name: "loop" };
     circle.self = circle;
     const { log, text } = capture();
@@ -144,7 +144,7 @@ describe("a log is bounded", () => {
     expect(fields.big).toBe("10");
   });
 
-  it("a field that throws when it is read loses the line, not the caller", () => {
+  it("drops the line when a field throws, and the caller continues", () => {
     const { log, lines } = capture();
     log.info("x", {
       get bad(): never {
@@ -155,7 +155,7 @@ describe("a log is bounded", () => {
     expect(log.dropped).toBe(1);
   });
 
-  it("a flood is cut off within the second, errors still come through, and the next second says how many were lost", () => {
+  it("drops lines above the rate except errors, and reports their number in the next second", () => {
     let now = 1_000_000;
     const { log, lines } = capture({ maxLinesPerSecond: 10, now: () => now });
     for (let i = 0; i < 100; i++) log.info(`line ${i}`);
@@ -168,15 +168,15 @@ describe("a log is bounded", () => {
     expect(log.dropped).toBe(90);
   });
 
-  it("a reader that does not read costs lines, not memory", () => {
+  it("drops lines when the reader does not read, and holds no memory for them", () => {
     const stream = new PassThrough({ highWaterMark: 16 });
     const log = createLogger({ stream, env: {}, maxBufferedBytes: 10_000, maxLinesPerSecond: 1e9 });
-    for (let i = 0; i < 10_000; i++) log.info("a line that nobody reads");
+    for (let i = 0; i < 10_000; i++) log.info("a line that is not read");
     expect(stream.writableLength + stream.readableLength).toBeLessThan(11_000);
     expect(log.dropped).toBeGreaterThan(9_000);
   });
 
-  it("a reader that goes away does not end the process", async () => {
+  it("survives a reader of stderr that closes", async () => {
     const stream = new Writable({ write: (_chunk, _encoding, done) => done(new Error("EPIPE")) });
     createLogger({ stream, env: {} }).info("x");
     await new Promise((resolve) => stream.once("close", resolve));

@@ -36,7 +36,7 @@ interface LogStream {
 export interface LogOptions {
   level?: Level;
   stream?: LogStream;
-  /** `auto`: text for people on a terminal, JSON otherwise. */
+  /** `auto`: text on a terminal, JSON otherwise. */
   format?: "json" | "text" | "auto";
   color?: boolean;
   /** Field names whose values are never written, besides the usual ones; case, `-` and `_` do not matter. */
@@ -253,7 +253,7 @@ class LineLogger implements Logger {
 
 const survivors = new WeakSet<LogStream>();
 
-/** A reader of stderr that goes away must not take the gateway along: an `error` event nobody hears ends a process. */
+/** A reader of stderr that closes must not end the gateway: an `error` event without a listener ends a process. */
 function surviveErrors(stream: LogStream): void {
   if (stream.on === undefined || survivors.has(stream)) return;
   survivors.add(stream);

@@ -1,17 +1,18 @@
 // Numbers in plain memory. A name that a caller can choose never makes memory or the scrape grow without end: every
 // family has a cap, and what comes after it is counted as `other`.
 
-import { LabelledCounter, LabelledHistogram } from "./labelled.js";
 import {
-  type SeriesCell,
   type Family,
   gauge,
   Histogram,
+  LabelledCounter,
+  LabelledHistogram,
   MAX_LABEL_CHARS,
   openCell,
   OTHER,
   type Point,
   Series,
+  type SeriesCell,
 } from "./series.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -30,7 +31,7 @@ interface MethodSeries {
   bytes: number;
 }
 
-/** What the ledger says of itself when it is asked. */
+/** `LedgerFigures` are read from the ledger at every scrape. */
 export interface LedgerFigures {
   readonly size: number;
   readonly pending: number;
@@ -208,28 +209,15 @@ export class Metrics {
         unit: "",
         points: [{ labels: [], value: this.#inFlight }],
       },
-      ...[
-        this.denials,
-        this.challenges,
-        this.unauthenticated,
-        this.connections,
-        this.ledgerFailures,
-        this.droppedFields,
-        this.policyReloads,
-        this.policyRefusals,
-        this.telemetryDropped,
-        this.approvalsOpened,
-        this.approvalsAnswered,
-        this.shed,
-        this.applicationCalls,
-        this.limitsExceeded,
-        this.storeOperations,
-        this.ledgerAppends,
-        this.upstreamCalls,
-      ].map((series) => series.family()),
+      ...this.#series().map((series) => series.family()),
       ...this.#ledger(),
       ...sources,
     ];
+  }
+
+  /** INVARIANT: every public property is a series. */
+  #series(): (Series | LabelledCounter | LabelledHistogram)[] {
+    return Object.values(this);
   }
 
   #openMethod(asked: string, real: boolean): MethodSeries {

@@ -16,7 +16,7 @@ import { type OperatorNote, NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
-// Loaded when a tracer is handed in and not before: whoever has no tracer does not pay for the module either.
+// Loaded only when a tracer is given: without one the module costs nothing.
 function loadApi(): typeof Api {
   return createRequire(import.meta.url)("@opentelemetry/api") as typeof Api;
 }

@@ -130,7 +130,7 @@ function encodeAttributes(attributes: Attributes): object[] {
   }));
 }
 
-/** Microseconds are as fine as a double can say it here. */
+/** Microseconds are the precision of a double here. */
 function nanos(milliseconds: number): string {
   return `${Math.round(milliseconds * 1000)}000`;
 }

@@ -83,7 +83,7 @@ class TestCollector {
     if (!/^[0-9a-f]{32}$/i.test(span.traceId) || /^0+$/.test(span.traceId)) problems.push("traceId");
     if (!/^[0-9a-f]{16}$/i.test(span.spanId) || /^0+$/.test(span.spanId)) problems.push("spanId");
     if (span.parentSpanId !== undefined && !/^[0-9a-f]{16}$/.test(span.parentSpanId)) problems.push("parentSpanId");
-    if (!Number.isInteger(span.kind)) problems.push("kind is no number");
+    if (!Number.isInteger(span.kind)) problems.push("kind is not a number");
     for (const time of [span.startTimeUnixNano, span.endTimeUnixNano]) {
       if (typeof time !== "string" || !/^\d{19}$/.test(time)) problems.push(`time ${time}`);
     }
@@ -179,7 +179,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 describe("a collector", () => {
-  it("gets the notes of a call as events of its span", async () => {
+  it("exports the notes of a call as events of its span", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url);
     const span = telemetry.startCall(INFO);
@@ -197,7 +197,7 @@ describe("a collector", () => {
     ]);
   });
 
-  it("gets each call as a span that OTLP's JSON form allows", async () => {
+  it("exports each call as a span that OTLP's JSON form allows", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url);
     const span = telemetry.startCall({
@@ -237,7 +237,7 @@ describe("a collector", () => {
     });
   });
 
-  it("gets many calls in few requests, and the headers it asked for", async () => {
+  it("exports many calls in few requests, with the configured headers", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(`${url}/`, { otlp: { batchSize: 100, headers: { "x-tenant": "t1" } } });
     for (let i = 0; i < 1_000; i++) telemetry.startCall(INFO).end(OK);
@@ -248,7 +248,7 @@ describe("a collector", () => {
     expect(dropped(telemetry)).toBe(0);
   });
 
-  it("gets the metrics of the conventions, with their bounds", async () => {
+  it("exports the metrics of the conventions, with their bounds", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url, { otlp: { metricsIntervalMs: 20 } });
     telemetry.startCall(INFO).end(OK);
@@ -267,7 +267,7 @@ describe("a collector", () => {
     expect(it.metrics.some((m) => m.name === "portcullis.calls")).toBe(true);
   });
 
-  it("gets what is still queued when the program ends", async () => {
+  it("exports what is still queued when the program ends", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url, { otlp: { intervalMs: 60_000 } });
     for (let i = 0; i < 700; i++) telemetry.startCall(INFO).end(OK);
@@ -276,7 +276,7 @@ describe("a collector", () => {
     expect(it.requests.at(-1)?.path).toBe("/v1/metrics");
   });
 
-  it("gets no argument, result or session id, for there is no way to hand one over", async () => {
+  it("exports no argument, result or session id", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url);
     telemetry
@@ -288,7 +288,7 @@ describe("a collector", () => {
 });
 
 describe("sampling", () => {
-  it("follows the parent's choice", async () => {
+  it("samples as the parent of a trace was sampled", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url, { sampleRatio: 0 });
     const left = telemetry.startCall({
@@ -303,7 +303,7 @@ describe("sampling", () => {
     expect(it.spans).toHaveLength(1);
   });
 
-  it("takes its share of traces that begin here", async () => {
+  it("samples the configured share of traces that begin here", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url, { sampleRatio: 0.25, otlp: { maxQueue: 100_000 } });
     for (let i = 0; i < 4_000; i++) telemetry.startCall(INFO).end(OK);
@@ -315,7 +315,7 @@ describe("sampling", () => {
 });
 
 describe("a collector that is away", () => {
-  it("costs spans, which are counted, and never a call", async () => {
+  it("drops and counts spans when the collector is unreachable, and delays no call", async () => {
     const { collector: gone, url } = await collector();
     await gone.stop();
     open.length = 0;
@@ -331,7 +331,7 @@ describe("a collector that is away", () => {
     expect(lines.filter((line) => line.includes("collector"))).toHaveLength(1);
   });
 
-  it("that hangs is given up after the timeout, and shutdown keeps its limit", async () => {
+  it("abandons a collector that hangs after the timeout, and shutdown keeps its limit", async () => {
     const { collector: it, url } = await collector();
     it.answer = () => {};
     const telemetry = exporting(url, { otlp: { timeoutMs: 50, maxAttempts: 1, shutdownMs: 100 } });
@@ -342,7 +342,7 @@ describe("a collector that is away", () => {
     expect(dropped(telemetry)).toBe(2);
   });
 
-  it("and comes back gets what waited in the queue", async () => {
+  it("exports the queue when the collector is reachable again", async () => {
     const { collector: it, url } = await collector();
     let refusals = 0;
     it.answer = (response) => {
@@ -357,7 +357,7 @@ describe("a collector that is away", () => {
     expect(new Set(it.spans.map((s) => s.spanId)).size).toBe(1);
   });
 
-  it("and refuses the data for good is not asked again", async () => {
+  it("does not retry data that the collector refuses permanently", async () => {
     const { collector: it, url } = await collector();
     it.answer = (response) => response.writeHead(400).end();
     const telemetry = exporting(url);
@@ -366,7 +366,7 @@ describe("a collector that is away", () => {
     expect(it.requests.filter((r) => r.path === "/v1/traces")).toHaveLength(1);
   });
 
-  it("and takes a part only has the rest counted", async () => {
+  it("counts the spans of a partial success that were rejected", async () => {
     const { collector: it, url } = await collector();
     it.answer = (response) => response.writeHead(200).end('{"partialSuccess":{"rejectedSpans":"3"}}');
     const telemetry = exporting(url);
@@ -375,14 +375,14 @@ describe("a collector that is away", () => {
     expect(it.requests.filter((r) => r.path === "/v1/traces")).toHaveLength(1);
   });
 
-  it("or cannot even be asked, because a header is no header, costs spans and nothing else", async () => {
+  it("drops spans, and only spans, when an OTLP header is invalid", async () => {
     const { url } = await collector();
     const telemetry = exporting(url, { otlp: { headers: { "x-key": "a\nb" }, metricsIntervalMs: 10 } });
     telemetry.startCall(INFO).end(OK);
     await until(() => dropped(telemetry) === 1);
   });
 
-  it("is not the reason when a figure cannot be asked for", async () => {
+  it("exports the other metrics when one figure cannot be read", async () => {
     const { collector: it, url } = await collector();
     const telemetry = exporting(url, { otlp: { metricsIntervalMs: 10 } });
     let breaks = true;
@@ -396,7 +396,7 @@ describe("a collector that is away", () => {
     await until(() => it.metrics.length > 0);
   });
 
-  it("and answers without end is cut off", async () => {
+  it("cuts off a response of the collector that does not end", async () => {
     const { collector: it, url } = await collector();
     it.answer = (response) => {
       response.writeHead(200);

@@ -1,11 +1,102 @@
-// Our exporter: a bounded queue of spans and a periodic picture of the metrics. A call only ever pushes a record; a
-// collector that is slow or away costs dropped spans, which are counted, and nothing else.
+// One POST to a collector. Returns the delivery status. Never throws.
 
+import { Agent as HttpAgent, request as httpRequest } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { Logger } from "./log.js";
 import type { Metrics } from "./metrics.js";
-import { type OtlpResponse, Collector } from "./otlp-http.js";
 import { metricsBody, type OtlpResource, type SpanRecord, spansBody } from "./otlp-json.js";
 import type { OtlpSettings } from "./types.js";
+
+export type OtlpResponse =
+  | { readonly kind: "taken"; readonly rejected: number }
+  /** It may work later. */
+  | { readonly kind: "away"; readonly reason: string; readonly afterMs?: number }
+  /** It will not work however often it is sent. */
+  | { readonly kind: "refused"; readonly reason: string };
+
+const RETRYABLE = new Set([429, 502, 503, 504]);
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+export class Collector {
+  readonly #url: URL;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #timeoutMs: number;
+  readonly #agent: HttpAgent | HttpsAgent;
+
+  constructor(url: URL, headers: Readonly<Record<string, string>>, timeoutMs: number) {
+    this.#url = url;
+    this.#headers = headers;
+    this.#timeoutMs = timeoutMs;
+    const options = { keepAlive: true, maxSockets: 1, timeout: timeoutMs };
+    this.#agent = url.protocol === "https:" ? new HttpsAgent(options) : new HttpAgent(options);
+  }
+
+  async post(body: string, timeoutMs: number = this.#timeoutMs): Promise<OtlpResponse> {
+    try {
+      return await this.#exchange(body, timeoutMs);
+    } catch (error) {
+      // A header that HTTP does not allow, for instance: it will not become allowed.
+      return { kind: "refused", reason: (error as Error).message };
+    }
+  }
+
+  #exchange(body: string, timeoutMs: number): Promise<OtlpResponse> {
+    return new Promise((resolve) => {
+      const request = (this.#url.protocol === "https:" ? httpsRequest : httpRequest)(this.#url, {
+        method: "POST",
+        agent: this.#agent,
+        headers: {
+          ...this.#headers,
+          "content-type": "application/json",
+          "content-length": String(Buffer.byteLength(body)),
+        },
+      });
+      // Counts the whole exchange, where a socket's own timeout counts silence alone.
+      const timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
+      timer.unref();
+      const done = (answer: OtlpResponse): void => {
+        clearTimeout(timer);
+        resolve(answer);
+      };
+      request.on("error", (error) => done({ kind: "away", reason: error.message }));
+      request.on("response", (response) => {
+        let text = "";
+        response.setEncoding("utf8");
+        response.on("data", (chunk: string) => {
+          text += chunk;
+          if (text.length > MAX_ANSWER_BYTES) request.destroy(new Error(`an answer over ${MAX_ANSWER_BYTES} bytes`));
+        });
+        response.on("error", (error) => done({ kind: "away", reason: error.message }));
+        response.on("end", () => done(statusOf(response.statusCode ?? 0, response.headers["retry-after"], text)));
+      });
+      request.on("socket", (socket) => socket.unref());
+      request.end(body);
+    });
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function statusOf(status: number, retryAfter: string | undefined, text: string): OtlpResponse {
+  if (status >= 200 && status < 300) return { kind: "taken", rejected: rejectedItems(text) };
+  const reason = `status ${status}`;
+  if (!RETRYABLE.has(status)) return { kind: "refused", reason };
+  const seconds = retryAfter !== undefined && /^\d{1,6}$/.test(retryAfter) ? Number(retryAfter) : undefined;
+  return seconds === undefined ? { kind: "away", reason } : { kind: "away", reason, afterMs: seconds * 1000 };
+}
+
+/** A partial success names how many items were rejected; it is never sent again. */
+function rejectedItems(text: string): number {
+  try {
+    const partial = (JSON.parse(text) as { partialSuccess?: Record<string, unknown> }).partialSuccess ?? {};
+    const rejected = Number(partial.rejectedSpans ?? partial.rejectedDataPoints ?? 0);
+    return Number.isFinite(rejected) && rejected > 0 ? rejected : 0;
+  } catch {
+    return 0;
+  }
+}
 
 export const DEFAULT_OTLP: OtlpSettings = {
   headers: {},
@@ -118,7 +209,7 @@ export class OtlpExporter {
     }
   }
 
-  /** Cumulative numbers: a picture that was lost is made good by the next, so there is no second attempt. */
+  /** Cumulative numbers: one that was lost is replaced by the next, so it is not sent again. */
   async #sendMetrics(deadline?: number): Promise<void> {
     try {
       const body = metricsBody(this.#resource, this.#metrics.families(), this.#startedMs, Date.now());

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Metrics } from "./metrics.js";
-import { renderPrometheus } from "./prometheus.js";
+import { renderPrometheus } from "./series.js";
 import { createTelemetry } from "./telemetry.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
@@ -125,7 +125,7 @@ function find(parsed: Parsed, name: string, labels: Record<string, string> = {})
 }
 
 describe("the scrape", () => {
-  it("has every family that is promised, in the text format", () => {
+  it("lists every documented family in the text format [U13]", () => {
     const telemetry = createTelemetry({ env: {}, log: { level: "emergency" } });
     const { metrics } = telemetry;
     telemetry.startCall(INFO);
@@ -176,7 +176,7 @@ describe("the scrape", () => {
     expect(one("nodejs_eventloop_delay_p99_seconds")).toBeGreaterThanOrEqual(0);
   });
 
-  it("counts a latency in the bucket it belongs to", () => {
+  it("counts a latency in its bucket", () => {
     const metrics = new Metrics();
     for (const latencyMs of [0.5, 1, 7, 10, 10.1, 400_000, Number.NaN, -1]) call(metrics, {}, { latencyMs });
     const parsed = parse(renderPrometheus(metrics.families()));
@@ -190,7 +190,7 @@ describe("the scrape", () => {
     expect(find(parsed, "mcp_server_operation_duration_seconds_sum")).toBeCloseTo(400.0286, 9);
   });
 
-  it("survives names that try to break a line", () => {
+  it("escapes names that contain line breaks and quotes", () => {
     const metrics = new Metrics();
     const evil = 'x"} 1\nportcullis_calls_total{a="\\';
     call(metrics, { tool: evil }, { rule: evil, effect: "challenge", outcome: evil });
@@ -202,7 +202,7 @@ describe("the scrape", () => {
 });
 
 describe("cardinality is bounded", () => {
-  it("tools after the cap are counted as other", () => {
+  it("counts tools above the cap as other", () => {
     const metrics = new Metrics(5);
     for (let i = 0; i < 100; i++) call(metrics, { tool: `t${i}` });
     const parsed = parse(renderPrometheus(metrics.families()));
@@ -211,7 +211,7 @@ describe("cardinality is bounded", () => {
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "other" })).toBe(95);
   });
 
-  it("names that a caller made up take no place from tools that exist", () => {
+  it("keeps places of existing tools free of names that callers made up", () => {
     const metrics = new Metrics(3);
     for (let i = 0; i < 1_000; i++) {
       call(metrics, { tool: `made-up-${i}` }, { effect: "deny", outcome: "error", errorType: "ToolNotFound" });
@@ -227,14 +227,14 @@ describe("cardinality is bounded", () => {
     expect(find(parse(text), "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "real" })).toBe(1);
   });
 
-  it("a tool that only ran because nothing is enforced has its own series", () => {
+  it("counts a tool that ran in observe mode in its own series", () => {
     const metrics = new Metrics();
     call(metrics, { tool: "observed" }, { effect: "deny", outcome: "ok", rule: "none" });
     const parsed = parse(renderPrometheus(metrics.families()));
     expect(find(parsed, "mcp_server_operation_duration_seconds_count", { gen_ai_tool_name: "observed" })).toBe(1);
   });
 
-  it("resource URIs, rules, outcomes, error types and methods without end make no series without end", () => {
+  it("bounds the series of resource URIs, rules, outcomes, error types and methods", () => {
     const metrics = new Metrics(50);
     for (let i = 0; i < 3_000; i++) {
       call(metrics, { method: "resources/read", tool: `file:///${i}` });

@@ -35,7 +35,7 @@ function quiet(options: TelemetryOptions = {}) {
 }
 
 describe("with nothing configured", () => {
-  it("the trace id comes from a valid traceparent, otherwise it is fresh", () => {
+  it("takes the trace id from a valid traceparent and makes one otherwise", () => {
     const telemetry = quiet();
     expect(telemetry.startCall({ ...INFO, traceparent: PARENT }).traceId).toBe(TRACE);
     const broken = telemetry.startCall({ ...INFO, traceparent: "00-0-0-0", tracestate: "a=b" });
@@ -44,19 +44,19 @@ describe("with nothing configured", () => {
     expect(broken.tracestate).toBeUndefined();
   });
 
-  it("the caller's context travels on as it came, for there is no span of ours to point at", () => {
+  it("forwards the caller's trace context unchanged when no span is exported", () => {
     const span = quiet().startCall({ ...INFO, traceparent: PARENT, tracestate: "rojo=1" });
     expect(span.traceparent).toBe(PARENT);
     expect(span.tracestate).toBe("rojo=1");
   });
 
-  it("a fresh trace has one header however often it is asked for", () => {
+  it("returns one header for a fresh trace however often it is read", () => {
     const span = quiet().startCall(INFO);
     expect(span.traceparent).toBe(span.traceparent);
     expect(span.traceparent).toMatch(new RegExp(`^00-${span.traceId}-[0-9a-f]{16}-01$`));
   });
 
-  it("a second end counts nothing", () => {
+  it("counts a call once when it is ended twice", () => {
     const telemetry = quiet();
     const span = telemetry.startCall(INFO);
     span.end(OK);
@@ -66,7 +66,7 @@ describe("with nothing configured", () => {
     expect(families.find((f) => f.name === "portcullis.calls.in_flight")?.points[0]?.value).toBe(0);
   });
 
-  it("a call that is refused or fails leaves a line with its trace id, one that goes well does not", () => {
+  it("logs a denied or failed call with its trace id, and no successful one", () => {
     const lines: string[] = [];
     const telemetry = createTelemetry({ env: {}, log: { stream: { write: (text: string) => lines.push(text) } } });
     telemetry.startCall(INFO).end(OK);
@@ -94,7 +94,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     return { exporter, telemetry: quiet({ tracer: provider.getTracer("test") }) };
   }
 
-  it("a call is a server span by the conventions, and its trace id is the one everybody sees", () => {
+  it("exports a call as a server span of the conventions, under its trace id [U13]", () => {
     const { exporter, telemetry } = traced();
     const span = telemetry.startCall(INFO);
     span.end(OK);
@@ -123,7 +123,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     expect(JSON.stringify(finished?.attributes)).not.toContain("session-that-is-secret");
   });
 
-  it("the caller's context is the parent", () => {
+  it("makes the caller's context the parent of the span", () => {
     const { exporter, telemetry } = traced();
     const span = telemetry.startCall({ ...INFO, traceparent: PARENT });
     expect(span.traceId).toBe(TRACE);
@@ -134,7 +134,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     });
   });
 
-  it("a failure sets the status and the error type, in the convention's word for a failed tool", () => {
+  it("sets the status and the error type of the conventions for a failure", () => {
     const { exporter, telemetry } = traced();
     telemetry.startCall(INFO).end({ ...OK, outcome: "error", errorType: "ToolExecution" });
     telemetry
@@ -149,7 +149,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     expect(unknown?.name).toBe("tools/call");
   });
 
-  it("a call that the sampler leaves out still has one trace id", () => {
+  it("keeps one trace id for a call that is not sampled", () => {
     const { exporter, telemetry } = traced(new AlwaysOffSampler());
     const span = telemetry.startCall(INFO);
     expect(span.traceparent).toMatch(new RegExp(`^00-${span.traceId}-[0-9a-f]{16}-00$`));
@@ -157,7 +157,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     expect(exporter.getFinishedSpans()).toHaveLength(0);
   });
 
-  it("a note of an agent is an event of its own call's span, escaped, without secrets and within bounds", () => {
+  it("adds a note as an event of its own call's span, escaped, bounded and without secrets", () => {
     const { exporter, telemetry } = traced();
     const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const other = telemetry.startCall({ ...INFO, app: "other", traceparent });
@@ -181,14 +181,14 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
     expect(String(events[1]?.[1]?.attributes?.["portcullis.note.message"]).length).toBe(1_025);
   });
 
-  it("a tracer with nothing behind it leaves the trace ids to us", () => {
-    const telemetry = quiet({ tracer: trace.getTracer("nobody registered a provider") });
+  it("makes trace ids itself when the tracer has no provider", () => {
+    const telemetry = quiet({ tracer: trace.getTracer("no provider is registered") });
     const span = telemetry.startCall(INFO);
     expect(span.traceId).toMatch(/^[0-9a-f]{32}$/);
     expect(span.traceId).not.toBe("0".repeat(32));
   });
 
-  it("a prompt is named as a prompt, and a resource's URI is in no span", () => {
+  it("names prompts as prompts, and no span holds a resource's URI", () => {
     const { exporter, telemetry } = traced();
     telemetry.startCall({ ...INFO, method: "prompts/get", tool: "greet", transport: "stdio" }).end(OK);
     telemetry.startCall({ ...INFO, method: "resources/read", tool: "file:///etc/passwd" }).end(OK);
@@ -203,7 +203,7 @@ describe("with a tracer of an OpenTelemetry SDK", () => {
 });
 
 describe("with a meter", () => {
-  it("durations are recorded as they happen and the other numbers when the meter asks", () => {
+  it("records durations at once and the other figures when the meter reads them", () => {
     const recorded: [number, unknown][] = [];
     const observed = new Map<string, number>();
     let histogramOptions: unknown;

@@ -12,7 +12,7 @@ const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";
 
 describe("traceparent", () => {
-  it("is read when it is valid, and written back the same", () => {
+  it("reads a valid traceparent and writes the same one", () => {
     const text = `00-${TRACE}-${SPAN}-01`;
     const context = parseTraceparent(text);
     expect(context).toEqual({ traceId: TRACE, spanId: SPAN, flags: 1 });
@@ -31,7 +31,7 @@ describe("traceparent", () => {
     ["upper case", `00-${TRACE.toUpperCase()}-${SPAN}-01`],
     ["a short trace id", `00-${TRACE.slice(1)}-${SPAN}-01`],
     ["a long trace id", `00-${TRACE}0-${SPAN}-01`],
-    ["a letter that is no digit", `00-${TRACE.slice(0, 31)}g-${SPAN}-01`],
+    ["a character that is not a digit", `00-${TRACE.slice(0, 31)}g-${SPAN}-01`],
     ["a missing field", `00-${TRACE}-${SPAN}`],
     ["one digit of flags", `00-${TRACE}-${SPAN}-1`],
     ["another separator", `00_${TRACE}_${SPAN}_01`],
@@ -45,14 +45,14 @@ describe("traceparent", () => {
     expect(parseTraceparent(text)).toBeUndefined();
   });
 
-  it("of a later version is read by the fields that version 00 knows, and sent on as version 00", () => {
+  it("reads a traceparent of a later version by the fields of version 00", () => {
     expect(parseTraceparent(`cc-${TRACE}-${SPAN}-01`)).toEqual({ traceId: TRACE, spanId: SPAN, flags: 1 });
     const context = parseTraceparent(`01-${TRACE}-${SPAN}-ff-more-to-come`);
     expect(context).toEqual({ traceId: TRACE, spanId: SPAN, flags: 1 });
     expect(formatTraceparent(context as NonNullable<typeof context>)).toBe(`00-${TRACE}-${SPAN}-01`);
   });
 
-  it("sends flags without a meaning as zero", () => {
+  it("sends undefined flags of a traceparent as zero", () => {
     const context = parseTraceparent(`00-${TRACE}-${SPAN}-fe`);
     expect(formatTraceparent(context as NonNullable<typeof context>)).toBe(`00-${TRACE}-${SPAN}-02`);
   });
@@ -84,7 +84,7 @@ describe("tracestate", () => {
 });
 
 describe("fresh ids", () => {
-  it("are hex of the right length and do not repeat over many pools", () => {
+  it("makes ids of the right length that do not repeat", () => {
     const traces = new Set<string>();
     const spans = new Set<string>();
     for (let i = 0; i < 20_000; i++) {
@@ -97,7 +97,7 @@ describe("fresh ids", () => {
     for (const id of spans) expect(id).toMatch(/^[0-9a-f]{16}$/);
   });
 
-  it("are taken from a valid header when there is one", () => {
+  it("takes ids from a valid header", () => {
     expect(traceIdFrom(`00-${TRACE}-${SPAN}-01`)).toBe(TRACE);
     expect(traceIdFrom("nonsense")).toMatch(/^[0-9a-f]{32}$/);
   });

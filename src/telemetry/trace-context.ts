@@ -16,7 +16,7 @@ const KNOWN_FLAGS = 0x03;
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})/;
 const LENGTH_00 = 55;
-/** A later version may append fields; nobody needs more than this. */
+/** A later version may append fields; this is more than enough for them. */
 const MAX_LENGTH = 512;
 const ZERO_TRACE = "0".repeat(32);
 const ZERO_SPAN = "0".repeat(16);
@@ -87,7 +87,7 @@ export function newSpanId(): string {
   return take(16);
 }
 
-/** The trace id of something that is no call, such as a request to the admin port. */
+/** The trace id of a request that is not a call, such as a request to the admin port. */
 export function traceIdFrom(traceparent: unknown): string {
   return parseTraceparent(traceparent)?.traceId ?? newTraceId();
 }

@@ -1,4 +1,4 @@
-// What the rest of the house knows of telemetry: one span a call, counters, a log. No argument, result or secret
+// The interface of telemetry for other modules: one span a call, counters, a log. No argument, result or secret
 // has a field here, so none can leave through it; a note is what an agent asked to have written down.
 
 import type { Meter, Tracer } from "@opentelemetry/api";
@@ -35,7 +35,7 @@ export interface CallEnd {
   rule?: string;
   /** The trace that the server was given, where the call reached one. */
   serverTraceId?: string;
-  /** One of many that are told of together: it has no log line of its own. */
+  /** One of many that are reported together: it has no log line of its own. */
   isSummarized?: boolean;
 }
 

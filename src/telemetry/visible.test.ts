@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { visible } from "../lib/visible.js";
 
-it("plain text stays as it is", () => {
+it("leaves plain text unchanged", () => {
   expect(visible('{"path":"notes/été — 日本.txt","n":1}')).toBe('{"path":"notes/été — 日本.txt","n":1}');
 });
 
@@ -29,7 +29,7 @@ it.each([
   expect(visible(`a${raw}b`)).toBe(`a${escaped}b`);
 });
 
-it("a JSON text stays a JSON text with the same meaning", () => {
+it("keeps a JSON text valid and its meaning unchanged", () => {
   fc.assert(
     fc.property(fc.jsonValue({ stringUnit: "binary" }), (value) => {
       const text = JSON.stringify(value);

@@ -42,9 +42,9 @@ afterAll(async () => {
 
 /** As a gateway wires it for one application. */
 async function client(id: string): Promise<Client> {
-  const folder = join(base, "folders", id);
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "note"), `note of ${id}`);
+  const directory = join(base, "folders", id);
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, "note"), `note of ${id}`);
   await storage.applications.put(id, {}, "test");
   const app: CoreApplication = {
     id,
@@ -52,8 +52,8 @@ async function client(id: string): Promise<Client> {
     state: { repository: repositoryDirectory(join(base, "repositories"), id) },
     llm: { provider: "openai", baseUrl: `${provider.origin}/v1`, apiKey: "${secret:key}", models: ["m"] },
     filesystem: {
-      allowedRoots: [folder],
-      writeRules: [{ path: folder, recursive: true, createIfMissing: true }],
+      allowedRoots: [directory],
+      writeRules: [{ path: directory, recursive: true, createIfMissing: true }],
     },
     linux: { commands: [{ id: "cat", exec: "/bin/cat", args: { patterns: [{ value: ".*" }] } }] },
   };
@@ -74,7 +74,7 @@ async function client(id: string): Promise<Client> {
   const policy = loadPolicy([{ file: "all", text: "permit (principal, action, resource);" }], toolSummaries(server));
   const endpoint = createGateway({
     server,
-    gate: createGate({ policy, voices: [coreCheck(app, services)] }),
+    gate: createGate({ policy, checks: [coreCheck(app, services)] }),
     identify: localIdentity({ app: id, agent: "agent" }),
     telemetry,
   });
@@ -91,7 +91,7 @@ async function call(from: Client, name: string, args: JsonObject): Promise<JsonO
 const missing = gitIsMissing();
 
 describe("behind the gateway", () => {
-  it("an application has the tools of the modules that it has settings for", async () => {
+  it("an application has the tools of the modules that it has settings for [H1]", async () => {
     const names = (await blog.listTools()).map(({ name }) => name).sort();
     expect(names).toEqual([
       "core.filesystem.deleteDirectory",
@@ -123,7 +123,7 @@ describe("behind the gateway", () => {
     ]);
   });
 
-  it("each sees its own settings, values, files and folders, and only those", async ({ skip }) => {
+  it("each sees its own settings, values, files and folders, and only those [H6]", async ({ skip }) => {
     if (missing) return skip(missing);
     for (const [from, id] of [
       [blog, "blog"],
@@ -142,7 +142,7 @@ describe("behind the gateway", () => {
     expect(await call(shop, "state.getFileContent", { path: "f" })).toMatchObject({ content: "shop" });
   });
 
-  it("a model's answer streams as progress and is whole in the result, with this application's key", async () => {
+  it("a model's answer streams as progress and is whole in the result, with this application's key [H8]", async () => {
     provider.answer(eventStream(openaiStream(["one ", "two ", "three"])));
     const heard: (string | undefined)[] = [];
     const args = { messages: [{ role: "user", content: "count" }] };
@@ -153,7 +153,7 @@ describe("behind the gateway", () => {
     expect(provider.heard.at(-1)?.headers.authorization).toBe("Bearer key-of-shop");
   });
 
-  it("what the application's lists refuse is denied by the gate, with the rule", async () => {
+  it("what the application's lists refuse is denied by the gate, with the rule [H9]", async () => {
     const outside = blog.callTool("core.filesystem.readFile", { path: "../shop/note" });
     await expect(outside).resolves.toMatchObject({
       isError: true,

@@ -2,13 +2,14 @@
 
 import type { Policy } from "../host/index.js";
 import type { Tool } from "../mcp/server/index.js";
-import { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
+import { type Check, PERMIT } from "../policy/index.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError, type ToolOwner } from "./application.js";
 import { frameworkTools } from "./framework.js";
-import { filesystemTools } from "./host/filesystem.js";
-import { linuxTools } from "./host/linux.js";
+import { decideFilesystem, filesystemTools } from "./host/filesystem.js";
+import { decideCommand, EXECUTE_COMMAND, linuxTools } from "./host/linux.js";
+import { hostCheckResult } from "./host/adapter.js";
 import { hostPolicyOf } from "./host/policy.js";
 import { llmTools } from "./llm/generate.js";
-import type { ToolOwner } from "./own-tool.js";
 import { definitionTools } from "./state/definition-tools.js";
 import type { StateSettings } from "./state/settings.js";
 import { valueTools } from "./state/value-tools.js";
@@ -36,4 +37,17 @@ function commandTools(owner: ToolOwner, policy: Policy, services: CoreServices):
   if (policy.commands.size === 0) return [];
   if (services.sandbox === undefined) throw new CoreSettingsError(owner.app.id, "linux needs a sandbox to run in");
   return linuxTools(owner, policy, services.sandbox);
+}
+
+// The application's allow list as a check of the gate: a call that it denies never reaches a tool.
+
+/** For calls of this application; executing checks again. */
+export function coreCheck(app: CoreApplication, services: Pick<CoreServices, "protectedPaths">): Check {
+  const policy = hostPolicyOf(app, services);
+  return ({ principal, target, arguments: args }) => {
+    if (policy === undefined || principal.app !== app.id || target.type !== "Tool") return PERMIT;
+    const decision =
+      target.name === EXECUTE_COMMAND ? decideCommand(policy, args) : decideFilesystem(policy, target.name, args);
+    return decision === undefined ? PERMIT : hostCheckResult(decision);
+  };
 }

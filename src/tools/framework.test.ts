@@ -21,7 +21,7 @@ describe("core.framework.getConfigValue", () => {
   const tools = coreTools({ id: "blog", config }, { log: logInto([]) });
   const get = (key: string) => callTool(tools, "core.framework.getConfigValue", { key });
 
-  it("reads keys, nested keys and keys with dots in them", async () => {
+  it("reads keys, nested keys and keys with dots in them [H6]", async () => {
     expect(await get("theme")).toEqual({ key: "theme", found: true, value: "dark" });
     expect(await get("a.b")).toEqual({ key: "a.b", found: true, value: 1 });
     expect(await get("a.c.d")).toEqual({ key: "a.c.d", found: true, value: null });
@@ -48,7 +48,7 @@ describe("core.framework.logFrameworkMessage", () => {
   const tools = coreTools({ id: "blog" }, { log: logInto(lines) });
   const log = (args: Parameters<typeof callTool>[2]) => callTool(tools, "core.framework.logFrameworkMessage", args);
 
-  it("writes one line, with who said it and the trace, and nothing in it can pass for another line or field", async () => {
+  it("writes one line, with who said it and the trace, and nothing in it can pass for another line or field [H6]", async () => {
     const message = 'hi\n{"level":"error","msg":"forged"}\u001b[2J\u202e';
     await log({ level: "warning", message, fields: { app: "other", "x\ny": "z\r", token: "s3cret-value" } });
     expect(lines).toHaveLength(1);
@@ -62,7 +62,7 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(lines[0]).not.toContain("s3cret-value");
   });
 
-  it("is written at the default log level of a gateway when the caller names no level", async () => {
+  it("is written at the default log level of a gateway when the caller names no level [H6]", async () => {
     const written: string[] = [];
     const quiet = coreTools({ id: "blog" }, { log: logInto(written, "notice") });
     await callTool(quiet, "core.framework.logFrameworkMessage", { message: "half way" });
@@ -70,7 +70,7 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(JSON.parse(written[0] ?? "")).toMatchObject({ level: "notice", fields: { source: "agent" } });
   });
 
-  it("is in the trace of the call too, and in no other application's", async () => {
+  it("is in the trace of the call too, and in no other application's [H6]", async () => {
     const exporter = new InMemorySpanExporter();
     const tracer = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }).getTracer("test");
     const telemetry = createTelemetry({ tracer, log: { level: "emergency" }, env: {} });
@@ -88,7 +88,7 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(said).toEqual([[], [{ "portcullis.note.level": "notice", "portcullis.note.message": "half way" }]]);
   });
 
-  it("is bounded", async () => {
+  it("core.framework.logFrameworkMessage is bounded", async () => {
     await expect(log({ message: "x".repeat(2_001) })).rejects.toThrow("arguments");
     await expect(log({ message: "x", fields: { a: { deep: true } } })).rejects.toThrow("arguments");
     await expect(log({ message: "x", level: "loud" })).rejects.toThrow("arguments");
@@ -100,7 +100,7 @@ describe("runtime values", () => {
   const tools = coreTools({ id: "blog" }, { log: logInto([]), values: memoryValues(() => now) });
   const call = (name: string, args: Parameters<typeof callTool>[2]) => callTool(tools, `core.state.${name}`, args);
 
-  it("are set, read and deleted, and go away when their time is over", async () => {
+  it("runtime values are set, read and deleted, and go away when their time is over", async () => {
     expect(await call("getRuntimeValue", { key: "k" })).toEqual({ key: "k", found: false, version: 0 });
     await call("setRuntimeValue", { key: "k", value: { n: [1, null] }, ttlMs: 500 });
     expect(await call("getRuntimeValue", { key: "k" })).toMatchObject({
@@ -115,7 +115,7 @@ describe("runtime values", () => {
     expect(await call("deleteRuntimeValue", { key: "k" })).toEqual({ key: "k", deleted: false });
   });
 
-  it("with an expected version change only what was read", async () => {
+  it("with an expected version change only what was read [H7]", async () => {
     const first = await call("setRuntimeValue", { key: "c", value: 1, expectedVersion: 0 });
     expect(await ruleOf(call("setRuntimeValue", { key: "c", value: 2, expectedVersion: 0 }))).toBe("conflict");
     await call("setRuntimeValue", { key: "c", value: 2, expectedVersion: first.version as number });
@@ -127,7 +127,7 @@ describe("runtime values", () => {
     expect((await call("getRuntimeValue", { key: "c" })).value).toBe(2);
   });
 
-  it("are bounded, and their keys are plain text", async () => {
+  it("runtime values are bounded, and their keys are plain text", async () => {
     expect(await ruleOf(call("setRuntimeValue", { key: "k", value: "x".repeat(256_000) }))).toBe("maxValueBytes");
     expect(await ruleOf(call("setRuntimeValue", { key: "a\0b", value: 1 }))).toBe("runtimeValueKey");
     await expect(call("setRuntimeValue", { key: "x".repeat(513), value: 1 })).rejects.toThrow("arguments");

@@ -1,10 +1,9 @@
 // core.framework.*: the application's own settings, and a line in the operator's log.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
-import { type Tool } from "../mcp/server/index.js";
+import type { Tool } from "../mcp/server/index.js";
 import { visible } from "../telemetry/index.js";
-import type { CoreApplication, CoreServices } from "./application.js";
-import { ownTool } from "./own-tool.js";
+import { type CoreApplication, type CoreServices, ownTool, record } from "./application.js";
 
 const MAX_MESSAGE_CHARS = 2_000;
 const MAX_FIELDS = 20;
@@ -18,22 +17,15 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       title: "Read a setting",
       description: "Reads a setting of this application: a key, or the way to a nested one with dots between the keys.",
       annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
-      input: {
-        type: "object",
-        properties: { key: { type: "string", minLength: 1, maxLength: 512 } },
-        required: ["key"],
-        additionalProperties: false,
-      },
-      output: {
-        type: "object",
-        properties: {
+      input: record({ key: { type: "string", minLength: 1, maxLength: 512 } }, ["key"]),
+      output: record(
+        {
           key: { type: "string" },
           found: { type: "boolean" },
           value: { description: "Absent when there is no such setting." },
         },
-        required: ["key", "found"],
-        additionalProperties: false,
-      },
+        ["key", "found"],
+      ),
       handler: ({ key }) => {
         const value = configValue(app.config ?? {}, key);
         return { structuredContent: { key, found: value !== undefined, ...(value === undefined ? {} : { value }) } };
@@ -44,9 +36,8 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       title: "Write to the operator's log",
       description: "Writes one line to the operator's log and into the trace of this call.",
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
-      input: {
-        type: "object",
-        properties: {
+      input: record(
+        {
           level: { enum: LEVELS, description: "notice by default." },
           message: { type: "string", minLength: 1, maxLength: MAX_MESSAGE_CHARS },
           fields: {
@@ -57,15 +48,9 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
             description: "Facts beside the message.",
           },
         },
-        required: ["message"],
-        additionalProperties: false,
-      },
-      output: {
-        type: "object",
-        properties: { logged: { type: "boolean" } },
-        required: ["logged"],
-        additionalProperties: false,
-      },
+        ["message"],
+      ),
+      output: record({ logged: { type: "boolean" } }, ["logged"]),
       handler: ({ level, message, fields }, { agent, traceId }) => {
         // The gateway's own facts stand outside of `said`, where no name of the caller's can take their place.
         const said = fields === undefined ? {} : { said: escaped(fields as JsonObject) };
@@ -82,7 +67,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
   ];
 }
 
-/** The whole key first, so that a key with dots in it can be read. Own properties only: `constructor` is no setting. */
+/** The whole key first, so that a key with dots in it can be read. Own properties only: `constructor` is not a setting. */
 function configValue(config: JsonObject, key: string): JsonValue | undefined {
   if (Object.hasOwn(config, key)) return config[key];
   let value: JsonValue | undefined = config;

@@ -1,4 +1,4 @@
-// Which addresses are the public internet, and which are somebody's inside. What is not known to be public is not.
+// Which addresses are the public internet, and which are internal. What is not known to be public counts as internal.
 
 import { isIP } from "node:net";
 
@@ -13,7 +13,7 @@ export interface Range {
 
 export type AddressKind =
   | "public"
-  /** Networks of one's own: reachable for whoever names the host. */
+  /** Private networks: reachable where the operator names the host. */
   | "private"
   | "loopback"
   /** Link-local (cloud metadata lives there), multicast, unspecified, reserved: only by naming the address itself. */
@@ -35,7 +35,7 @@ function mapped(octets: readonly number[]): Address {
   return Uint8Array.from([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, ...octets]);
 }
 
-/** INVARIANT: `isIP` has said that it is one. */
+/** INVARIANT: `isIP` accepts the text. */
 function parseV6(text: string): Address {
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(text);
   const hex = dotted ? `${dotted[1]}${pair(dotted[2], dotted[3])}:${pair(dotted[4], dotted[5])}` : text;
@@ -106,7 +106,7 @@ const CARRIERS: readonly (readonly [Range, number])[] = [
   [parseRange("64:ff9b:1::/48") as Range, 12],
   [parseRange("2002::/16") as Range, 2],
 ];
-/** Teredo and IPv4-compatible addresses are nobody's server. */
+/** Teredo and IPv4-compatible addresses belong to no server. */
 const NEVER_V6 = ranges(["2001::/32", "::/96"]);
 
 export function addressKindOf(address: Address): AddressKind {

@@ -1,5 +1,5 @@
-// A server that keeps failing is given a rest: after so many failures in a row nothing is sent for a while, then one
-// call goes first, and what becomes of it decides. Each rest is longer than the one before, up to a limit.
+// Circuit breaker: opens after a number of consecutive failures, then probes with one request. Each pause is longer than
+// the one before, up to a limit. With it the slots of the calls that run at the same time.
 
 import { steadyNow } from "../mcp/index.js";
 
@@ -35,7 +35,7 @@ export class Breaker {
     return this.#failures;
   }
 
-  /** Whether a call may go now. When this is the one that tries, its outcome has to be told. */
+  /** Whether a call may be sent now. The outcome of the one that probes has to be reported. */
   admit(): boolean {
     if (this.#openUntil === undefined) return true;
     if (this.#probing || this.#now() < this.#openUntil) return false;
@@ -66,8 +66,52 @@ export class Breaker {
   }
 }
 
+/** A server that is back is called within 5 s, the call that tries it included. */
+const LONGEST_PAUSE_MS = 3_000;
+
 /** Doubles with every attempt; a little apart for each server, so that they do not all come back at once. */
 export function pauseMs(attempt: number, { backoffMs, maxBackoffMs }: Omit<BreakerOptions, "failuresToOpen">): number {
-  const ms = Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(attempt, 30));
+  const ms = Math.min(LONGEST_PAUSE_MS, maxBackoffMs, backoffMs * 2 ** Math.min(attempt, 30));
   return ms * (0.9 + Math.random() * 0.2);
+}
+
+// So many at a time, the others in line.
+
+export class CallSlots {
+  readonly #max: number;
+  readonly #line: (() => void)[] = [];
+  #taken = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get taken(): number {
+    return this.#taken;
+  }
+
+  /** True when a turn is free and now the caller's. */
+  take(): boolean {
+    if (this.#taken >= this.#max) return false;
+    this.#taken++;
+    return true;
+  }
+
+  /** Resolves when it is the caller's turn; a signal that came first gives the place away. */
+  wait(isStillWanted: () => boolean): Promise<void> {
+    if (this.take()) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#line.push(() => {
+        if (isStillWanted()) resolve();
+        else this.give();
+      });
+    });
+  }
+
+  give(): void {
+    const next = this.#line.shift();
+    // The turn passes on as it is.
+    if (next) next();
+    else this.#taken--;
+  }
 }

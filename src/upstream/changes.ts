@@ -1,16 +1,15 @@
-// Being told what changes at a server: the handshake revisions send it by themselves and are asked about single
-// resources; 2026-07-28 opens a stream and says what it wants to hear.
+// Subscriptions to a server's changes: the handshake revisions announce lists by themselves and take subscriptions to
+// single resources; 2026-07-28 opens a stream with a filter.
 
 import { Fault, isJsonObject, type JsonObject } from "../mcp/index.js";
-import { nonsense, cancellation } from "../mcp/session/index.js";
+import { cancellation, nonsense } from "../mcp/session/index.js";
 import { pauseMs } from "./breaker.js";
-import type { UpstreamConnection } from "./connection.js";
-import type { UpstreamAnswer, UpstreamContext } from "./types.js";
+import type { UpstreamAnswer, UpstreamChange, UpstreamConnection, UpstreamContext } from "./types.js";
 
 /** A stream that lived this long was worth opening. */
 const WORTHWHILE_MS = 30_000;
 const ACKNOWLEDGE_MS = 5_000;
-const ENDED = new Fault("Cancelled", "nobody listens any more");
+const ENDED = new Fault("Cancelled", "the subscription ended");
 
 export interface ChangesEvents {
   /** The stream ended: what changes from now on is not announced, and the server may have been restarted. */
@@ -21,7 +20,7 @@ export interface ChangesEvents {
 
 export class UpstreamChanges {
   readonly #connection: UpstreamConnection;
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   readonly #events: ChangesEvents;
   #uris: ReadonlySet<string> = new Set();
   #stop: (() => void) | undefined;
@@ -29,9 +28,9 @@ export class UpstreamChanges {
   #failures = 0;
   #over = false;
 
-  constructor(connection: UpstreamConnection, around: UpstreamContext, events: ChangesEvents) {
+  constructor(connection: UpstreamConnection, context: UpstreamContext, events: ChangesEvents) {
     this.#connection = connection;
-    this.#around = around;
+    this.#context = context;
     this.#events = events;
   }
 
@@ -65,9 +64,9 @@ export class UpstreamChanges {
   }
 
   async #subscribe(method: string, uri: string): Promise<void> {
-    const { listMs } = this.#around.timeouts;
+    const { listMs } = this.#context.timeouts;
     accepted(
-      this.#around.server,
+      this.#context.server,
       method,
       await this.#connection.call({ method, params: JSON.stringify({ uri }), timeoutMs: listMs }),
     );
@@ -89,7 +88,7 @@ export class UpstreamChanges {
     const openedAt = performance.now();
     return new Promise<void>((resolve, reject) => {
       const timer = setTimeout(() => {
-        reject(nonsense(this.#around.server, "it does not acknowledge a subscription"));
+        reject(nonsense(this.#context.server, "it does not acknowledge a subscription"));
         end();
       }, ACKNOWLEDGE_MS);
       const call = {
@@ -114,13 +113,13 @@ export class UpstreamChanges {
       };
       this.#connection.listen(call, acknowledged).then(
         (answer) => {
-          if (answer.kind === "result") ended(nonsense(this.#around.server, "it ended a subscription"));
+          if (answer.kind === "result") ended(nonsense(this.#context.server, "it ended a subscription"));
           // It has no such thing; asking again would change nothing.
           else {
             clearTimeout(timer);
             before?.();
             this.#stop = undefined;
-            reject(nonsense(this.#around.server, `it refuses a subscription: ${answer.error.message}`));
+            reject(nonsense(this.#context.server, `it refuses a subscription: ${answer.error.message}`));
           }
         },
         (error: Fault) => ended(error),
@@ -129,7 +128,7 @@ export class UpstreamChanges {
   }
 
   #again(): void {
-    if (this.#over || this.#failures > this.#around.limits.maxResumes) return;
+    if (this.#over || this.#failures > this.#context.limits.maxResumes) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
       () => {
@@ -138,7 +137,7 @@ export class UpstreamChanges {
           () => {},
         );
       },
-      pauseMs(this.#failures, this.#around.timeouts),
+      pauseMs(this.#failures, this.#context.timeouts),
     ).unref();
   }
 
@@ -157,4 +156,45 @@ export class UpstreamChanges {
 
 function accepted(server: string, method: string, answer: UpstreamAnswer): void {
   if (answer.kind === "error") throw nonsense(server, `\`${method}\` failed: ${answer.error.message}`);
+}
+
+// Tells what changed, at once the first time and then at most so often: a server that announces the same change a
+// thousand times a second is heard a few times.
+
+const QUIET_MS = 200;
+
+export class Announcements {
+  readonly #notify: (change: UpstreamChange) => void;
+  /** Kinds announced a moment ago; true when there was another change since. */
+  readonly #recent = new Map<string, boolean>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+
+  constructor(notify: (change: UpstreamChange) => void) {
+    this.#notify = notify;
+  }
+
+  /** INVARIANT: the caller bounds the number of resources. */
+  announce(change: UpstreamChange): void {
+    const key = typeof change === "string" ? change : `resource ${change.resource}`;
+    if (this.#recent.has(key)) {
+      this.#recent.set(key, true);
+      return;
+    }
+    this.#recent.set(key, false);
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      const isMore = this.#recent.get(key);
+      this.#recent.delete(key);
+      if (isMore) this.announce(change);
+    }, QUIET_MS);
+    timer.unref();
+    this.#timers.add(timer);
+    this.#notify(change);
+  }
+
+  end(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+    this.#recent.clear();
+  }
 }

@@ -3,23 +3,19 @@
 import { Fault } from "../mcp/index.js";
 import {
   type ConnectionEvents,
-  serverUnavailable,
   HttpClient,
   HttpConnection,
   type OpenPort,
   PersistentConnection,
   type PersistentTransport,
+  serverUnavailable,
   type SessionTerms,
 } from "../mcp/session/index.js";
-import type { ProcessFacts, UpstreamConnection } from "./connection.js";
-import type { Dialer } from "./dialer.js";
-import { outboundConnector } from "./outbound.js";
-import { LastWords } from "./faults.js";
+import { type Dialer, outboundConnector } from "./dialer.js";
 import { SseTransport } from "./persistent/sse.js";
-import { StdioTransport } from "./persistent/stdio.js";
-import { TcpTransport } from "./persistent/tcp.js";
+import { StdioTransport, TcpTransport } from "./persistent/stdio.js";
 import { WebSocketTransport } from "./persistent/websocket.js";
-import type { UpstreamOptions, UpstreamContext } from "./types.js";
+import type { ProcessFacts, UpstreamConnection, UpstreamContext, UpstreamOptions } from "./types.js";
 
 interface Opening extends UpstreamConnection {
   open(terms: SessionTerms): Promise<void>;
@@ -27,19 +23,19 @@ interface Opening extends UpstreamConnection {
 
 export async function connectUpstream(
   options: UpstreamOptions,
-  around: UpstreamContext,
+  context: UpstreamContext,
   terms: SessionTerms,
   events: ConnectionEvents,
 ): Promise<UpstreamConnection> {
   const { target } = options;
   try {
-    return await opened(prepare(options, around, events), around, terms);
+    return await opened(prepare(options, context, events), context, terms);
   } catch (error) {
     const status = error instanceof Fault ? error.detail.extra?.status : undefined;
     if (target.transport !== "http" || !BEFORE_STREAMABLE.has(status)) throw error;
     // Servers of 2024 answer a POST like this; where they are, the same address gives an event stream.
-    const older = prepare({ ...options, target: { ...target, transport: "sse" } }, around, events);
-    return opened(older, around, { ...terms, era: "legacy" }).catch(() => {
+    const older = prepare({ ...options, target: { ...target, transport: "sse" } }, context, events);
+    return opened(older, context, { ...terms, era: "legacy" }).catch(() => {
       throw error;
     });
   }
@@ -48,11 +44,11 @@ export async function connectUpstream(
 /** By the specification's advice on servers that have HTTP+SSE alone. */
 const BEFORE_STREAMABLE: ReadonlySet<unknown> = new Set([400, 404, 405]);
 
-async function opened(connection: Opening, around: UpstreamContext, terms: SessionTerms): Promise<UpstreamConnection> {
+async function opened(connection: Opening, context: UpstreamContext, terms: SessionTerms): Promise<UpstreamConnection> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      reject(serverUnavailable(around.server, `it was not ready within ${terms.startMs} ms`));
+      reject(serverUnavailable(context.server, `it was not ready within ${terms.startMs} ms`));
     }, terms.startMs);
   });
   try {
@@ -60,7 +56,7 @@ async function opened(connection: Opening, around: UpstreamContext, terms: Sessi
     return connection;
   } catch (error) {
     await connection.close().catch(() => {});
-    throw withLastWords(error, connection);
+    throw withStderr(error, connection);
   } finally {
     clearTimeout(timer);
   }
@@ -70,8 +66,8 @@ async function opened(connection: Opening, around: UpstreamContext, terms: Sessi
 class ProcessConnection extends PersistentConnection {
   readonly #stdio: StdioTransport;
 
-  constructor(stdio: StdioTransport, around: UpstreamContext, events: ConnectionEvents) {
-    super(stdio, around, events);
+  constructor(stdio: StdioTransport, context: UpstreamContext, events: ConnectionEvents) {
+    super(stdio, context, events);
     this.#stdio = stdio;
   }
 
@@ -80,27 +76,27 @@ class ProcessConnection extends PersistentConnection {
   }
 }
 
-function prepare(options: UpstreamOptions, around: UpstreamContext, events: ConnectionEvents): Opening {
+function prepare(options: UpstreamOptions, context: UpstreamContext, events: ConnectionEvents): Opening {
   const { target } = options;
-  const over = (wire: PersistentTransport): Opening => new PersistentConnection(wire, around, events);
+  const over = (wire: PersistentTransport): Opening => new PersistentConnection(wire, context, events);
   switch (target.transport) {
     case "stdio":
-      return new ProcessConnection(new StdioTransport(target, around), around, events);
+      return new ProcessConnection(new StdioTransport(target, context), context, events);
     case "tcp":
-      return over(new TcpTransport(target, dialerOf(options), around));
+      return over(new TcpTransport(target, dialerOf(options), context));
     case "http":
-      return overHttp(urlOf(target.url, HTTP), options, around, events);
+      return overHttp(urlOf(target.url, HTTP), options, context, events);
     case "sse":
-      return over(new SseTransport(urlOf(target.url, HTTP), dialerOf(options), options.credentials, around));
+      return over(new SseTransport(urlOf(target.url, HTTP), dialerOf(options), options.credentials, context));
     case "websocket":
-      return over(new WebSocketTransport(urlOf(target.url, WS), dialerOf(options), options.credentials, around));
+      return over(new WebSocketTransport(urlOf(target.url, WS), dialerOf(options), options.credentials, context));
   }
 }
 
-function overHttp(url: URL, options: UpstreamOptions, around: UpstreamContext, events: ConnectionEvents): Opening {
+function overHttp(url: URL, options: UpstreamOptions, context: UpstreamContext, events: ConnectionEvents): Opening {
   const connect = outboundConnector(dialerOf(options));
-  const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, around, disconnected);
-  return new HttpConnection(open, options.credentials, around, events);
+  const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, context, disconnected);
+  return new HttpConnection(open, options.credentials, context, events);
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {
@@ -114,7 +110,7 @@ const WS = ["ws:", "wss:"] as const;
 function urlOf(text: string, schemes: readonly string[]): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !schemes.includes(url.protocol)) {
-    throw new TypeError(`\`${text}\` is no address that begins with ${schemes.join("// or ")}//`);
+    throw new TypeError(`\`${text}\` is not an address that begins with ${schemes.join("// or ")}//`);
   }
   if (url.username !== "" || url.password !== "") {
     throw new TypeError(`the address of ${url.host} holds a password; give it as a credential`);
@@ -122,8 +118,28 @@ function urlOf(text: string, schemes: readonly string[]): URL {
   return url;
 }
 
-function withLastWords(error: unknown, connection: UpstreamConnection): unknown {
-  const said = connection.process?.lastWords ?? "";
+function withStderr(error: unknown, connection: UpstreamConnection): unknown {
+  const said = connection.process?.stderrTail ?? "";
   if (!(error instanceof Fault) || said === "") return error;
-  return new Fault(error.type, error.message, { ...error.detail, cause: new LastWords(said) });
+  return new Fault(error.type, error.message, { ...error.detail, cause: new ServerStderr(said) });
 }
+
+// What can go wrong with a server beyond its session.
+
+/** The server lists another definition than the one the call was decided for; nothing was sent. */
+export function definitionChanged(server: string, kind: string, name: string, isMissing: boolean): Fault {
+  const what = `${kind} \`${name}\` of server \`${server}\``;
+  const why = isMissing
+    ? `${what} is not listed by the server any more`
+    : `${what} is pending review: its definition is not the one that was accepted`;
+  return new Fault("PolicyDeny", why, {
+    extra: { server, delivered: false },
+    suggestions: ["List again", `An operator compares and accepts changes with \`portcullis pin ls APP ${server}\``],
+  });
+}
+
+/**
+ * What a server wrote to stderr before it failed to start. For operators alone: it may hold anything, so it goes along
+ * as the cause of a fault and never into its message, which callers read.
+ */
+export class ServerStderr extends Error {}

@@ -3,9 +3,8 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { expect, it } from "vitest";
 import { closeAll, SERVER, structuredOf, tool, upstream } from "./fixtures/calling.js";
-import { ownFolder } from "./process/cgroup.js";
-import { makeContainer } from "./process/container.js";
-import type { Containment } from "./types.js";
+import { ownCgroupDirectory } from "../host/sandbox/cgroup.js";
+import { type Containment, makeContainer } from "../host/index.js";
 
 /** File descriptors of ours, with what they lead to. */
 function descriptors(): string[] {
@@ -34,7 +33,7 @@ function fixtureProcesses(): string[] {
 }
 
 function cgroups(): string[] {
-  const parent = ownFolder();
+  const parent = ownCgroupDirectory();
   return parent === undefined ? [] : readdirSync(parent).filter((name) => name.includes(`-${process.pid}-`));
 }
 
@@ -49,7 +48,7 @@ async function canHave(containment: Containment): Promise<boolean> {
 
 export function startStopCycles(cycles: number): void {
   it.runIf(process.platform === "linux").each(["cgroup", "pid-namespace", "process-group"] as const)(
-    `${cycles} start-stop cycles leave no process and no file descriptor behind: %s`,
+    `${cycles} start-stop cycles leave no process and no file descriptor behind: %s [G8]`,
     async (containment) => {
       if (!(await canHave(containment))) return console.warn(`skipped: no ${containment} can be had here`);
       const before = descriptors().length;

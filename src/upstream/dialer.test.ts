@@ -1,12 +1,11 @@
 import { createServer, type Server } from "node:http";
 import { createServer as createHttps } from "node:https";
-import { createServer as createTcp, type AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcp } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { Fault } from "../mcp/index.js";
 import { addressKindOf, parseAddress } from "./addresses.js";
-import { allowanceFor, createDialer } from "./dialer.js";
+import { allowanceFor, createDialer, createOutbound } from "./dialer.js";
 import { CERTIFICATE, KEY } from "./fixtures/certificate.js";
-import { createOutbound } from "./outbound.js";
 
 const open: { close(): unknown }[] = [];
 afterEach(async () => {
@@ -74,13 +73,16 @@ describe("the dialer", () => {
     await expect(refused).rejects.toMatchObject({ type: "PolicyDeny", message: expect.stringContaining(kind) });
   });
 
-  it.each([[["localhost"]], [["127.0.0.0/8", "::1"]], [["localhost:PORT"]]])("goes where %s names", async (allow) => {
-    const port = await listening(createTcp((socket) => socket.end("hello")));
-    const named = allow.map((entry) => entry.replace("PORT", String(port)));
-    const socket = await createDialer({ allow: named }).connect({ host: "localhost", port, tls: false });
-    expect(await new Promise((resolve) => socket.once("data", (data) => resolve(String(data))))).toBe("hello");
-    socket.destroy();
-  });
+  it.each([[["localhost"]], [["127.0.0.0/8", "::1"]], [["localhost:PORT"]]])(
+    "the dialer goes where %s names",
+    async (allow) => {
+      const port = await listening(createTcp((socket) => socket.end("hello")));
+      const named = allow.map((entry) => entry.replace("PORT", String(port)));
+      const socket = await createDialer({ allow: named }).connect({ host: "localhost", port, tls: false });
+      expect(await new Promise((resolve) => socket.once("data", (data) => resolve(String(data))))).toBe("hello");
+      socket.destroy();
+    },
+  );
 
   it.each([
     ["localhost:1", "localhost"],
@@ -88,7 +90,7 @@ describe("the dialer", () => {
     ["127.0.0.1:1", "localhost"],
     ["[::1]:1", "::1"],
     ["[::1]:1", "[::1]"],
-  ])("opens with %s that port of %s and no other", async (entry, host) => {
+  ])("opens with %s that port of %s and no other [H5]", async (entry, host) => {
     const dialer = createDialer({ allow: [entry], resolve: async () => ["127.0.0.1"] });
     await expect(dialer.connect({ host, port: 2, tls: false })).rejects.toThrow(/loopback/);
     // Nothing listens there: it was tried.
@@ -111,7 +113,7 @@ describe("the dialer", () => {
     await expect(refused).rejects.toMatchObject({ type: "PolicyDeny" });
   });
 
-  it("connects to the address it judged: a name that changes its meaning gains nothing", async () => {
+  it("connects to the address it judged: a name that changes its meaning gains nothing [G8]", async () => {
     let hits = 0;
     const port = await listening(createTcp(() => hits++));
     const answers = [["192.0.2.1"], ["127.0.0.1"]];
@@ -143,7 +145,7 @@ describe("the dialer", () => {
     expect(hits).toBe(0);
   });
 
-  it("says what is unreachable, in bounded time", async () => {
+  it("the dialer says what is unreachable, in bounded time", async () => {
     const dialer = createDialer({ timeoutMs: 200, resolve: () => new Promise(() => {}) });
     await expect(dialer.connect({ host: "slow.example", port: 80, tls: false })).rejects.toThrow(/slow.example cannot/);
     const port = await listening(createTcp());
@@ -163,7 +165,7 @@ describe("TLS", () => {
     listening(createHttps({ cert: CERTIFICATE, key: KEY }, (request, answer) => answer.end(request.headers.host)));
   const inside = { allow: ["inside.example"], resolve: async () => ["127.0.0.1"] };
 
-  it("is for the name that was asked for, at the address that was judged", async () => {
+  it("verifies the certificate for the name, at the address that was checked", async () => {
     const port = await at();
     const outbound = createOutbound(createDialer({ ...inside, tls: { ca: CERTIFICATE } }));
     open.push(outbound);
@@ -171,7 +173,7 @@ describe("TLS", () => {
     expect(await answer.text()).toBe(`inside.example:${port}`);
   });
 
-  it("is refused when nobody vouches for the server, or it is another one", async () => {
+  it("refuses a certificate of an unknown authority, or of another host", async () => {
     const port = await at();
     const stranger = createDialer(inside).connect({ host: "inside.example", port, tls: true });
     await expect(stranger).rejects.toMatchObject({
@@ -206,7 +208,7 @@ describe("fetch over the dialer", () => {
     await expect(outbound.fetch(`${at}/loop`)).rejects.toThrow(/more than 5 times/);
   });
 
-  it("is held to the same rules", async () => {
+  it("fetch over the dialer is held to the same rules", async () => {
     const outbound = createOutbound(createDialer());
     open.push(outbound);
     await expect(outbound.fetch("http://localhost:8080/")).rejects.toMatchObject({ type: "PolicyDeny" });

@@ -1,15 +1,16 @@
 // The one way out to the network, for downstream servers, OAuth metadata, JWKS, webhooks and LLM providers. A name is
-// resolved once, every address is judged, and the connection goes to an address that was judged: a name that means
+// resolved once, every address is checked, and the connection goes to an address that was checked: a name that means
 // something else a moment later changes nothing.
 
 import { lookup } from "node:dns/promises";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions } from "node:tls";
+import type { Agent, buildConnector } from "undici";
 import { Fault } from "../mcp/index.js";
-import { type AddressKind, inRange, addressKindOf, parseAddress, parseRange, type Range } from "./addresses.js";
+import { type AddressKind, addressKindOf, inRange, parseAddress, parseRange, type Range } from "./addresses.js";
 
 export interface Dialer {
-  /** Resolves the name, judges every address, and connects to one that passed. Rejects with a Fault. */
+  /** Resolves the name, checks every address, and connects to one that passed. Rejects with a Fault. */
   connect(to: DialTarget): Promise<Socket>;
   /** Rejects as `connect` would for the addresses that the name has now, and connects to none. */
   check(to: DialTarget): Promise<void>;
@@ -28,7 +29,7 @@ export interface DialerOptions {
    * where cloud metadata lives, are reached only when the address or its range is named.
    */
   readonly allow?: readonly string[];
-  /** 10 s unless said, over all addresses together. */
+  /** 10 s by default, over all addresses together. */
   readonly timeoutMs?: number;
   /** Certificates and the like. */
   readonly tls?: ConnectionOptions;
@@ -55,11 +56,11 @@ export function createDialer(options: DialerOptions = {}): Dialer {
   return {
     async connect(to) {
       const stop = AbortSignal.timeout(timeoutMs);
-      const addresses = await judgedAddresses(to, allowed, resolve, stop);
+      const addresses = await checkedAddresses(to, allowed, resolve, stop);
       return dialFirst(to, addresses, stop, options.tls);
     },
     async check(to) {
-      await judgedAddresses(to, allowed, resolve, AbortSignal.timeout(timeoutMs));
+      await checkedAddresses(to, allowed, resolve, AbortSignal.timeout(timeoutMs));
     },
   };
 }
@@ -95,7 +96,7 @@ async function systemResolve(host: string): Promise<string[]> {
   return (await lookup(host, { all: true, verbatim: true })).map((entry) => entry.address);
 }
 
-async function judgedAddresses(
+async function checkedAddresses(
   to: DialTarget,
   allowed: Allowed,
   resolve: NonNullable<DialerOptions["resolve"]>,
@@ -169,7 +170,7 @@ async function dialOne(
   stop: AbortSignal,
   tls: ConnectionOptions | undefined,
 ): Promise<Socket> {
-  // An address, so that nobody looks the name up again.
+  // An address, so that the name is not resolved again.
   const socket = connectTcp({
     host: address,
     port: to.port,
@@ -203,7 +204,7 @@ function event(socket: Socket, name: string, stop: AbortSignal): Promise<void> {
     const onEvent = (): void => done();
     const onClose = (): void => done(new Error("the connection was closed"));
     const onStop = (): void => {
-      // Errors of a socket that nobody waits for any more are nobody's.
+      // Errors of a socket that is given up are ignored.
       socket.on("error", () => {});
       socket.destroy();
       done(new Error("no connection in time"));
@@ -227,4 +228,91 @@ function unreachable(what: string, why: string, cause?: unknown): Fault {
     extra: { delivered: false },
     ...(cause === undefined ? {} : { cause }),
   });
+}
+
+// HTTP over the dialer, for everything but MCP connections: OAuth, JWKS, webhooks, LLM providers.
+
+/** undici's connections, made by the dialer. */
+export function outboundConnector(dialer: Dialer): buildConnector.connector {
+  return (options, callback) => {
+    const tls = options.protocol === "https:";
+    const port = options.port === "" || options.port === undefined ? (tls ? 443 : 80) : Number(options.port);
+    dialer.connect({ host: options.hostname, port, tls }).then(
+      (socket) => callback(null, socket),
+      (error: Error) => callback(error, null),
+    );
+  };
+}
+
+const MAX_REDIRECTS = 5;
+
+export interface Outbound {
+  /** Like `fetch`; follows redirects within the origin and refuses to leave it. */
+  fetch: typeof globalThis.fetch;
+  close(): Promise<void>;
+}
+
+export function createOutbound(dialer: Dialer): Outbound {
+  let loading: Promise<Loaded> | undefined;
+  return {
+    async fetch(input, init = {}) {
+      loading ??= load(dialer);
+      const { agent, once } = await loading;
+      let url = new URL(input instanceof Request ? input.url : input);
+      const request =
+        input instanceof Request ? { method: input.method, headers: input.headers, body: input.body } : {};
+      let settings: RequestInit = { ...request, ...init };
+      for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
+        const response = await unwrapped(once(url, { ...settings, redirect: "manual", dispatcher: agent }));
+        const location = response.headers.get("location");
+        if (response.status < 300 || response.status >= 400 || location === null || init.redirect === "manual") {
+          return response;
+        }
+        await response.body?.cancel();
+        url = sameOrigin(url, location);
+        settings = afterRedirect(settings, response.status);
+      }
+      throw new Fault("Unavailable", `${url.origin} redirects more than ${MAX_REDIRECTS} times`);
+    },
+    close: async () => (await loading)?.agent.destroy(),
+  };
+}
+
+interface Loaded {
+  readonly agent: Agent;
+  readonly once: (url: URL, init: Omit<RequestInit, "dispatcher"> & { dispatcher: Agent }) => Promise<Response>;
+}
+
+/** On first use: much of a command line's start-up time, and most commands never call out. */
+async function load(dialer: Dialer): Promise<Loaded> {
+  const undici = await import("undici");
+  const agent = new undici.Agent({ connect: outboundConnector(dialer), connections: 64, pipelining: 1 });
+  return { agent, once: undici.fetch as unknown as Loaded["once"] };
+}
+
+function sameOrigin(from: URL, location: string): URL {
+  const to = URL.canParse(location, from.href) ? new URL(location, from.href) : undefined;
+  if (to?.origin === from.origin) return to;
+  throw new Fault("PolicyDeny", `${from.origin} redirects to ${to?.origin ?? "nowhere"}, which is not followed`, {
+    rule: "outbound",
+    suggestions: [`Configure the address that ${from.origin} redirects to`],
+  });
+}
+
+/** As browsers do: all but 307 and 308 turn a POST into a GET. */
+function afterRedirect(settings: RequestInit, status: number): RequestInit {
+  if (status === 307 || status === 308 || settings.method === undefined) return settings;
+  if (settings.method === "GET" || settings.method === "HEAD") return settings;
+  const { body: _, ...rest } = settings;
+  return { ...rest, method: "GET" };
+}
+
+/** fetch reports only "fetch failed"; the dialer's fault is its cause. */
+async function unwrapped(response: Promise<Response>): Promise<Response> {
+  try {
+    return await response;
+  } catch (error) {
+    const cause = (error as Error).cause;
+    throw cause instanceof Fault ? cause : error;
+  }
 }

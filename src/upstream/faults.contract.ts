@@ -61,7 +61,7 @@ async function callBadly(server: Upstream, until: number, outcomes: Map<string, 
 
 export function faultsUnderLoad(seconds: number): void {
   it.runIf(process.platform === "linux")(
-    `${seconds} s of every fault at one server, with the others unaffected and nothing left`,
+    `${seconds} s of every fault at one server, with the others unaffected and nothing left [G8]`,
     async () => {
       const limits = { maxMessageBytes: 1_000_000, maxMessagesPerCall: 1_000, maxNonsense: 100, failuresToOpen: 3 };
       const timeouts = { backoffMs: 20, maxBackoffMs: 200, leaveMs: 50, graceMs: 50, discoverMs: 30_000 };

@@ -19,32 +19,35 @@ describe("a server that", () => {
     expect(server.health()).toMatchObject({ restarts: 1, state: "ready" });
   });
 
-  it.each(["garbage", "wrong", "neither"])("answers %s fails that call, with others unaffected", async (habit) => {
-    const server = fixture("");
-    await server.start();
-    const other = server.request(tool("slow", { ms: 200 }));
-    const fault = await faultOf(server.request(tool(habit, {}, { timeoutMs: 500 })));
-    // A line that is no JSON could be anybody's, so that call can only run out of time.
-    expect(fault.type).toBe(habit === "garbage" ? "ToolTimeout" : "ToolExecution");
-    expect(textOf(await other)).toBe("slow");
-    expect(server.health().counts.malformed).toBe(1);
-  });
+  it.each(["garbage", "wrong", "neither"])(
+    "a server that answers %s fails that call, with others unaffected",
+    async (habit) => {
+      const server = fixture("");
+      await server.start();
+      const other = server.request(tool("slow", { ms: 200 }));
+      const fault = await faultOf(server.request(tool(habit, {}, { timeoutMs: 500 })));
+      // A line that is not JSON could belong to any call, so the call can only run out of time.
+      expect(fault.type).toBe(habit === "garbage" ? "ToolTimeout" : "ToolExecution");
+      expect(textOf(await other)).toBe("slow");
+      expect(server.health().counts.malformed).toBe(1);
+    },
+  );
 
-  it("answers twice is heard once", async () => {
+  it("a server that answers twice is heard once", async () => {
     const server = fixture("");
     expect(textOf(await server.request(tool("twice")))).toBe("first");
     expect(textOf(await server.request(tool("echo", { text: "next" })))).toBe("next");
     expect(server.health().counts.strayAnswers).toBe(1);
   });
 
-  it("answers what nobody asked is not believed", async () => {
+  it("drops answers to requests that were not sent", async () => {
     const server = fixture("");
     await server.start();
     expect(await faultOf(server.request(tool("other", {}, { timeoutMs: 150 })))).toMatchObject({ type: "ToolTimeout" });
     expect(server.health().counts.strayAnswers).toBe(1);
   });
 
-  it.each([1, 3])("answers too much fails that call, of %i in flight", async (inFlight) => {
+  it.each([1, 3])("a server that answers too much fails that call, of %i in flight", async (inFlight) => {
     const server = fixture("", { limits: { maxMessageBytes: 100_000 } });
     await server.start();
     const others = Array.from({ length: inFlight - 1 }, () => server.request(tool("slow", { ms: 200 })));
@@ -55,7 +58,7 @@ describe("a server that", () => {
     expect(server.health()).toMatchObject({ circuit: "closed", restarts: 0 });
   });
 
-  it("never ends its answer costs no more memory than the limit", async () => {
+  it("a server that never ends its answer costs no more memory than the limit", async () => {
     const server = fixture("", { limits: { maxMessageBytes: 1_000_000, failuresToOpen: 1 } });
     await server.start();
     global.gc?.();
@@ -92,11 +95,11 @@ describe("a server that", () => {
     const server = fixture("", { limits: { maxNonsense: 50 } });
     expect(textOf(await server.request(tool("babble", { lines: 10 })))).toBe("after babble");
     const fault = await faultOf(server.request(tool("babble", { lines: 1_000 })));
-    expect(fault).toMatchObject({ type: "IoError", message: expect.stringContaining("no answer") });
+    expect(fault).toMatchObject({ type: "IoError", message: expect.stringContaining("not answers") });
     expect(textOf(await server.request(tool("count")))).toBe("1");
   });
 
-  it("hangs altogether is given a rest, and its processor time back", async () => {
+  it("hangs altogether is not called for a while, and its processor time back", async () => {
     const server = fixture("", {
       limits: { failuresToOpen: 2 },
       timeouts: { backoffMs: 300, leaveMs: 50, graceMs: 50 },
@@ -116,7 +119,7 @@ describe("a server that", () => {
     expect(server.health()).toMatchObject({ circuit: "closed", state: "ready" });
   });
 
-  it("is slow at one thing and well otherwise is not given a rest for it", async () => {
+  it("keeps the circuit closed for a server that is slow at one call and answers others", async () => {
     const server = fixture("", { limits: { failuresToOpen: 2 } });
     await server.start();
     for (let n = 0; n < 4; n++) {
@@ -127,7 +130,7 @@ describe("a server that", () => {
     expect(server.health()).toMatchObject({ circuit: "closed", restarts: 0 });
   });
 
-  it("does not read is not fed without end", async () => {
+  it("a server that does not read is not fed without end", async () => {
     const server = fixture("", {
       limits: { maxUnsentBytes: 300_000, failuresToOpen: 1_000 },
       timeouts: { leaveMs: 50, graceMs: 50 },
@@ -163,7 +166,7 @@ describe("a server that", () => {
     expect(server.health().restarts).toBe(restarts);
   });
 
-  it("takes its time to start is not given a rest for it, however impatient its callers", async () => {
+  it("keeps the circuit closed for a server that starts slowly, however short its callers' timeouts", async () => {
     const server = fixture("slow-start", { limits: { failuresToOpen: 2 } });
     const impatient = Array.from({ length: 4 }, () => {
       const { cancel, stop } = cancellation();
@@ -175,7 +178,7 @@ describe("a server that", () => {
     expect(server.health()).toMatchObject({ circuit: "closed", restarts: 0, inFlight: 0, queued: 0 });
   });
 
-  it("says why on stderr is heard by operators, and not by callers", async () => {
+  it("a server that says why on stderr is heard by operators, and not by callers", async () => {
     const server = fixture("dies-at-once");
     const fault = await faultOf(server.request(tool("echo")));
     expect(JSON.stringify([fault.message, fault.detail.extra, fault.detail.suggestions])).not.toContain(
@@ -187,7 +190,7 @@ describe("a server that", () => {
     expect(talker.health().stderr).toMatch(/last words$/);
   });
 
-  it("is closed while it starts is not left running", async () => {
+  it("a server that is closed while it starts is not left running", async () => {
     const server = fixture("slow-start");
     const call = faultOf(server.request(tool("echo")));
     await sleep(100);

@@ -1,4 +1,4 @@
-// HTTP servers that misbehave, and what is said to them.
+// HTTP servers that misbehave, and the requests that they get.
 
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -44,7 +44,7 @@ const legacy =
   };
 
 describe("a request to a modern server", () => {
-  it("says in its head what its body says, and nothing that is not the caller's to say", async () => {
+  it("a request to a modern server says in its head what its body says, and nothing that is not the caller's to say", async () => {
     const { server, raw } = await serve(
       modern((asked) => asked.result(DONE)),
       { credentials: { headers: () => ({ authorization: "Bearer ours" }) } },
@@ -64,7 +64,7 @@ describe("a request to a modern server", () => {
     expect(sent?.headers).not.toHaveProperty("mcp-session-id");
   });
 
-  it("that is given up closes its stream, and says nothing else", async () => {
+  it("a request to a modern server that is given up closes its stream, and says nothing else", async () => {
     let closed = false;
     const { server, raw } = await serve(
       modern((asked) => {
@@ -85,7 +85,7 @@ describe("a request to a modern server", () => {
     expect(raw.requests.length).toBe(before + 1);
   });
 
-  it("whose credentials are refused is tried once more with new ones, if there are any", async () => {
+  it("a request to a modern server whose credentials are refused is tried once more with new ones, if there are any", async () => {
     let token = "old";
     const challenges: unknown[] = [];
     const { server, raw } = await serve(
@@ -116,7 +116,7 @@ describe("a request to a modern server", () => {
 });
 
 describe("a server whose credentials are missing from the start", () => {
-  it("is asked again, in the same revision, when there are new ones", async () => {
+  it("a server whose credentials are missing from the start is asked again, in the same revision, when there are new ones", async () => {
     let token = "old";
     const { server, raw } = await serve(
       (asked) => {
@@ -141,7 +141,7 @@ describe("a server whose credentials are missing from the start", () => {
     ]);
   });
 
-  it("says so when there are none", async () => {
+  it("a server whose credentials are missing from the start says so when there are none", async () => {
     const { server } = await serve((asked) => asked.error(401, undefined));
     expect(await faultOf(server.request(tool("x")))).toMatchObject({
       type: "Unavailable",
@@ -151,7 +151,7 @@ describe("a server whose credentials are missing from the start", () => {
 });
 
 describe("credentials that are good for one request", () => {
-  it("are made for each, by its method, and tried again with new ones", async () => {
+  it("credentials that are good for one request are made for each, by its method, and tried again with new ones", async () => {
     const made: string[] = [];
     let refusals = 0;
     const { server, raw } = await serve(
@@ -179,7 +179,7 @@ describe("credentials that are good for one request", () => {
 });
 
 describe("credentials for a server of 2024-11-05", () => {
-  it("are made for the stream's address, and for the one that it names", async () => {
+  it("credentials for a server of 2024-11-05 are made for the stream's address, and for the one that it names", async () => {
     const made: string[] = [];
     let stream: ServerResponse | undefined;
     const { server } = await serve(
@@ -256,7 +256,7 @@ describe("an HTTP server that", () => {
     expect(server.health().counts).toMatchObject({ errors: 1, failures: 0 });
   });
 
-  it("answers and goes on streaming is let go of", async () => {
+  it("ends a stream that continues after its answer", async () => {
     let closed = false;
     const { server } = await serve(
       modern((asked) => {
@@ -273,7 +273,7 @@ describe("an HTTP server that", () => {
     expect(server.health().counts.strayAnswers).toBe(1);
   });
 
-  it("answers a call in the stream of another is not believed", async () => {
+  it("an HTTP server that answers a call in the stream of another is not believed", async () => {
     const held: Asked[] = [];
     const { server } = await serve(
       modern((asked) => {
@@ -297,7 +297,7 @@ describe("an HTTP server that", () => {
     expect(server.health().counts).toMatchObject({ strayAnswers: 1, refusedMessages: 1 });
   });
 
-  it("cannot be reached is given a rest after some tries, and comes back", async () => {
+  it("an HTTP server that cannot be reached is not called for a while after some tries, and comes back", async () => {
     const { server, raw } = await serve(
       modern((asked) => asked.result(DONE)),
       {
@@ -316,7 +316,7 @@ describe("an HTTP server that", () => {
     expect(server.health().circuit).toBe("closed");
   });
 
-  it("is at a loopback address is not reached unless that was allowed", async () => {
+  it("an HTTP server that is at a loopback address is not reached unless that was allowed", async () => {
     const { server } = await serve(
       modern((asked) => asked.result(DONE)),
       { dialer: createDialer() },
@@ -355,7 +355,7 @@ function halfAnswer(asked: Asked): void {
 }
 
 describe("a legacy server", () => {
-  it("whose stream breaks is asked for the rest, with the id of the last event", async () => {
+  it("a legacy server whose stream breaks is asked for the rest, with the id of the last event", async () => {
     let asked: Asked | undefined;
     const { server, raw } = await serve(
       legacy((call) => {
@@ -375,7 +375,7 @@ describe("a legacy server", () => {
     expect(raw.requests.filter((each) => each.method === "tools/call")).toHaveLength(1);
   });
 
-  it("that cannot give the rest fails the call, after some tries", async () => {
+  it("a legacy server that cannot give the rest fails the call, after some tries", async () => {
     const { server } = await serve(
       legacy((call) => {
         call.response.writeHead(200, { "content-type": "text/event-stream" });
@@ -394,7 +394,7 @@ describe("a legacy server", () => {
     });
   });
 
-  it("is told when a call is given up, and asks on the call's own stream", async () => {
+  it("a legacy server is told when a call is given up, and asks on the call's own stream", async () => {
     const answered: string[] = [];
     const { server, raw } = await serve(
       legacy((call) => {
@@ -424,7 +424,7 @@ describe("a legacy server", () => {
     for (const each of raw.requests.slice(3)) expect(each.headers["mcp-session-id"]).toBe("s1");
   });
 
-  it("with a session id that could split a head is not talked to", async () => {
+  it("a legacy server with a session id that could split a head is not talked to", async () => {
     const { server } = await serve(legacy((call) => call.result(DONE), "x y"));
     expect(await faultOf(server.request(tool("x")))).toMatchObject({ message: expect.stringContaining("session id") });
   });

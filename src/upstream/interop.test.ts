@@ -45,7 +45,7 @@ interface Case {
   revision: string;
   demanded?: string;
   target: () => Promise<UpstreamTarget>;
-  /** Without sessions nobody can ask in the old era. */
+  /** Without sessions a server cannot send client requests in the old era. */
   asks?: false;
   inProcess?: true;
 }
@@ -144,7 +144,7 @@ describe.each(cases)("$name", ({ revision, demanded, target, asks, inProcess }) 
 describe("over HTTP", () => {
   afterEach(endAll);
 
-  it("a session that the server forgot is begun anew, changes are told, and it is ended in the end", async () => {
+  it("starts a new session when the server forgot the old one, reports changes, and ends it at last", async () => {
     const served = kept(await httpV1());
     const server = upstream({ name: "v1", target: http(served.url), dialer });
     const changes: unknown[] = [];
@@ -162,7 +162,7 @@ describe("over HTTP", () => {
     expect(served.sessions.size).toBe(0);
   });
 
-  it("a modern server tells what changes, as long as somebody watches", async () => {
+  it("a modern server reports changes while there is a subscriber", async () => {
     const served = kept(await httpV2());
     const server = upstream({ name: "v2", target: http(served.url), dialer });
     const changes: unknown[] = [];
@@ -206,7 +206,7 @@ async function everything(transport: string): Promise<number> {
   const options = { leaveMs: 1, graceMs: 500, stderrBytes: 4_096 };
   const server = await ServerProcess.start({ ...target, env: { PORT: String(port) } }, options);
   kept({ close: () => server.stop() });
-  await expect.poll(() => server.lastWords).toMatch(/port \d+/);
+  await expect.poll(() => server.stderrTail).toMatch(/port \d+/);
   return port;
 }
 
@@ -240,17 +240,20 @@ describe("the reference servers from npm", () => {
   });
 
   it("filesystem, memory and sequential-thinking", async () => {
-    const folder = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-upstream-")));
-    writeFileSync(join(folder, "note.txt"), "hello");
+    const directory = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-upstream-")));
+    writeFileSync(join(directory, "note.txt"), "hello");
     try {
-      const files = upstream({ name: "filesystem", target: stdio(entry("filesystem"), folder) });
-      expect(textOf(await files.request(tool("read_text_file", { path: join(folder, "note.txt") })))).toBe("hello");
+      const files = upstream({ name: "filesystem", target: stdio(entry("filesystem"), directory) });
+      expect(textOf(await files.request(tool("read_text_file", { path: join(directory, "note.txt") })))).toBe("hello");
       expect(await files.request(tool("read_text_file", { path: "/etc/passwd" }))).toMatchObject({
         value: { isError: true },
       });
       const memory = upstream({
         name: "memory",
-        target: { ...stdio(entry("memory")), env: { MEMORY_FILE_PATH: join(folder, "memory.json") } } as UpstreamTarget,
+        target: {
+          ...stdio(entry("memory")),
+          env: { MEMORY_FILE_PATH: join(directory, "memory.json") },
+        } as UpstreamTarget,
       });
       const entities = [{ name: "Ada", entityType: "person", observations: ["counts"] }];
       await memory.request(tool("create_entities", { entities }));
@@ -261,7 +264,7 @@ describe("the reference servers from npm", () => {
       expect(await thinking.request(tool(String(only?.name), thought))).toMatchObject({ kind: "result" });
     } finally {
       await closeAll();
-      rmSync(folder, { recursive: true });
+      rmSync(directory, { recursive: true });
     }
   });
 });

@@ -46,7 +46,7 @@ async function listing(pages: () => number, arrays: number): Promise<string> {
 }
 
 describe("the lists of a server", () => {
-  it("are charged by their values, until there are other lists or the server is gone", async () => {
+  it("are charged by their values, until there are other lists or the server is gone [U12]", async () => {
     const budget = new ByteBudget(64 * MIB);
     let pages = 10;
     const url = await listing(() => pages, 1_000);
@@ -60,13 +60,13 @@ describe("the lists of a server", () => {
     expect(budget.used).toBe(0);
   });
 
-  it("are refused where their values cost more than lists may, however short their text is", async () => {
+  it("the lists of a server are refused where their values cost more than lists may, however short their text is", async () => {
     const url = await listing(() => 1_000, 10_000);
     const server = upstream({ name: "s", target: { transport: "http", url }, dialer });
     await expect(server.catalogue()).rejects.toThrow("bytes in its lists");
   });
 
-  it("are refused where the application may not keep so much, and then cost nothing", async () => {
+  it("the lists of a server are refused where the application may not keep so much, and then cost nothing", async () => {
     const budget = new ByteBudget(MIB);
     const url = await listing(() => 100, 1_000);
     const server = upstream({ name: "s", target: { transport: "http", url }, dialer, budget });
@@ -130,7 +130,7 @@ async function webSocket(more: (ws: WebSocket, id: number) => void): Promise<str
 }
 
 describe("the unfinished message of a WebSocket server", () => {
-  it("is charged to its application, and ends the connection where that may not keep so much", async () => {
+  it("is charged to its application, and ends the connection where that may not keep so much [U12]", async () => {
     const budget = new ByteBudget(2 * MIB);
     const url = await webSocket((ws) => ws.send(" ".repeat(1_000_000), { fin: false }));
     const server = upstream({ name: "s", target: { transport: "websocket", url }, dialer, budget });
@@ -143,7 +143,7 @@ describe("the unfinished message of a WebSocket server", () => {
     expect(budget.used).toBe(0);
   });
 
-  it("may not have thousands of fragments", async () => {
+  it("the unfinished message of a WebSocket server may not have thousands of fragments", async () => {
     const url = await webSocket((ws) => {
       for (let i = 0; i < 1_000; i++) ws.send(" ", { fin: false });
     });

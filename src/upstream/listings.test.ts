@@ -90,23 +90,26 @@ async function serve(era: "modern" | "session" | "unchecked session" | "no sessi
 
 describe("an HTTP server that is started again with another definition", () => {
   const ERAS = ["modern", "session", "unchecked session", "no session"] as const;
-  it.each(ERAS)("gets no call decided for the old one (%s)", async (era) => {
-    const { server, reached, restart } = await serve(era);
-    const changes: unknown[] = [];
-    server.onChange((change) => changes.push(change));
-    expect(textOf(await server.request(sendFor("first")))).toBe("done");
-    restart("second");
-    // The end of the old process's connections has to arrive first, as it does when a process ends.
-    await expect
-      .poll(async () => (await faultOf(server.request(sendFor("first")))).message)
-      .toContain("pending review");
-    expect(reached).toEqual(["first"]);
-    expect(changes).toContain("tools");
-    expect(textOf(await server.request(sendFor("second")))).toBe("done");
-    expect(server.health()).toMatchObject({ circuit: "closed" });
-  });
+  it.each(ERAS)(
+    "an HTTP server that is started again with another definition gets no call decided for the old one (%s)",
+    async (era) => {
+      const { server, reached, restart } = await serve(era);
+      const changes: unknown[] = [];
+      server.onChange((change) => changes.push(change));
+      expect(textOf(await server.request(sendFor("first")))).toBe("done");
+      restart("second");
+      // The end of the old process's connections has to arrive first, as it does when a process ends.
+      await expect
+        .poll(async () => (await faultOf(server.request(sendFor("first")))).message)
+        .toContain("pending review");
+      expect(reached).toEqual(["first"]);
+      expect(changes).toContain("tools");
+      expect(textOf(await server.request(sendFor("second")))).toBe("done");
+      expect(server.health()).toMatchObject({ circuit: "closed" });
+    },
+  );
 
-  it("gets no call decided for the old one that is made while a lost session is renewed", async () => {
+  it("an HTTP server that is started again with another definition gets no call decided for the old one that is made while a lost session is renewed", async () => {
     const { server, reached, forget } = await serve("session");
     expect(textOf(await server.request(sendFor("first")))).toBe("done");
     const made: Promise<string>[] = [];
@@ -140,7 +143,7 @@ function stdio(habit: string, options: Partial<UpstreamOptions> = {}): Upstream 
 }
 
 describe("a server that keeps changing", () => {
-  it("is listed less and less often, and calls to it are refused meanwhile with the time to wait", async () => {
+  it("is listed less and less often, and calls to it are refused meanwhile with the time to wait [H11]", async () => {
     const server = stdio(
       `tools[0].title = "change " + lists; send({ id, result: { tools } });
        setTimeout(() => send({ method: "notifications/tools/list_changed" }), 5);`,
@@ -162,7 +165,7 @@ describe("a server that keeps changing", () => {
 });
 
 describe("a listing that failed", () => {
-  it("keeps calls from the server, and is read again for the next one", async () => {
+  it("a listing that failed keeps calls from the server, and is read again for the next one", async () => {
     const server = stdio(
       `if (lists === 1) send({ id, error: { code: -32603, message: "not yet" } });
        else send({ id, result: { tools } });`,

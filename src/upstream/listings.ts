@@ -1,14 +1,12 @@
 // What a server lists on the connection in use, and whether that still holds. No call reaches a server whose
-// definitions were not read since it was started, or since it said that they changed.
+// definitions were not read since it was started, or since it announced a change.
 
 import { createHash } from "node:crypto";
-import { Charge, type Fault, nextSlice } from "../mcp/index.js";
-import { serverUnavailable } from "../mcp/session/index.js";
-import { readCatalogue } from "./catalogue.js";
-import type { UpstreamConnection } from "./connection.js";
-import { definitionChanged } from "./faults.js";
+import { Charge, ERRORS, type Fault, isJsonObject, type JsonObject, nextSlice, parsedBytes } from "../mcp/index.js";
+import { nonsense, serverUnavailable, tooLarge } from "../mcp/session/index.js";
+import { definitionChanged } from "./connect.js";
 import { definitionHashOf, definitionsOf, pinKeyOf } from "./pins/definition.js";
-import type { Catalogue, ExpectedDefinition, UpstreamContext } from "./types.js";
+import type { Catalogue, ExpectedDefinition, UpstreamConnection, UpstreamContext } from "./types.js";
 
 /** Listings in quick succession that cost no pause: servers announce their tools one by one. */
 const FREE_CHANGES = 4;
@@ -35,7 +33,7 @@ export interface ListingsEvents {
 }
 
 export class Listings {
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   readonly #events: ListingsEvents;
   /** The listing that is to be read, is being read or was read. */
   #reading: Promise<Listed> | undefined;
@@ -55,8 +53,8 @@ export class Listings {
   #isOver = false;
   #endedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(around: UpstreamContext, events: ListingsEvents) {
-    this.#around = around;
+  constructor(context: UpstreamContext, events: ListingsEvents) {
+    this.#context = context;
     this.#events = events;
   }
 
@@ -80,7 +78,7 @@ export class Listings {
     this.#isDoubtful = false;
   }
 
-  /** The last connection to a server without sessions ended: whoever answers next may be another process. */
+  /** The last connection to a server without sessions ended: the next answer may come from another process. */
   doubt(): void {
     this.#isDoubtful = true;
   }
@@ -89,7 +87,7 @@ export class Listings {
   async waitFor(): Promise<void> {
     const waitMs = this.#pauseLeftMs();
     if (!this.isCurrent && waitMs > MAX_CALL_WAIT_MS) {
-      throw serverUnavailable(this.#around.server, "its definitions change all the time and are read again later", {
+      throw serverUnavailable(this.#context.server, "its definitions change all the time and are read again later", {
         retry_after_ms: Math.ceil(waitMs),
         suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
       });
@@ -99,7 +97,7 @@ export class Listings {
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw serverUnavailable(
-        this.#around.server,
+        this.#context.server,
         `its definitions could not be read, so nothing is sent to it: ${why}`,
       );
     }
@@ -118,7 +116,7 @@ export class Listings {
       this.#before = listed;
       this.#events.differs();
     }
-    return definitionChanged(this.#around.server, expected.kind, expected.name, hash === undefined);
+    return definitionChanged(this.#context.server, expected.kind, expected.name, hash === undefined);
   }
 
   #read(): Promise<Listed> {
@@ -131,7 +129,7 @@ export class Listings {
       (listed) => this.#ended(reading, listed),
       () => this.#ended(reading, undefined),
     );
-    // Whoever waits for it goes on after it was taken over.
+    // Callers continue after the result was taken over.
     return this.#lastEnd.then(() => reading);
   }
 
@@ -140,9 +138,9 @@ export class Listings {
     if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
     const connection = await this.#events.ready();
     this.#hasBegun = true;
-    const charge = new Charge(this.#around.budget);
+    const charge = new Charge(this.#context.budget);
     try {
-      const catalogue = await readCatalogue(connection, this.#around, charge);
+      const catalogue = await readCatalogue(connection, this.#context, charge);
       await nextSlice();
       const hashes = new Map<string, string>();
       for (const { kind, name, hash } of await definitionsOf(catalogue)) hashes.set(pinKeyOf(kind, name), hash);
@@ -189,7 +187,7 @@ export class Listings {
 
   /** Until a server that keeps changing is asked again: nothing at first, then doubled up to the longest back-off. */
   #pauseLeftMs(): number {
-    const { backoffMs, maxBackoffMs } = this.#around.timeouts;
+    const { backoffMs, maxBackoffMs } = this.#context.timeouts;
     if (this.#changes <= FREE_CHANGES) return 0;
     const pauseMs = Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(this.#changes - FREE_CHANGES - 1, 30));
     return Math.max(0, this.#endedAt + pauseMs - performance.now());
@@ -200,4 +198,90 @@ function digestOf(hashes: ReadonlyMap<string, string>): string {
   const digest = createHash("sha256");
   for (const [key, hash] of hashes) digest.update(`${key.length} ${key} ${hash}\n`);
   return digest.digest("hex");
+}
+
+// Everything a server offers, all pages of it, within bounds.
+
+interface List {
+  readonly method: string;
+  /** Where the entries stand in a page, and what an entry is known by. */
+  readonly field: "tools" | "resources" | "resourceTemplates" | "prompts";
+  readonly key: string;
+  readonly capability: string;
+}
+
+const LISTS: readonly List[] = [
+  { method: "tools/list", field: "tools", key: "name", capability: "tools" },
+  { method: "resources/list", field: "resources", key: "uri", capability: "resources" },
+  { method: "resources/templates/list", field: "resourceTemplates", key: "uriTemplate", capability: "resources" },
+  { method: "prompts/list", field: "prompts", key: "name", capability: "prompts" },
+];
+
+/** What it costs to keep is charged to `charge`, page by page. */
+export async function readCatalogue(
+  connection: UpstreamConnection,
+  context: UpstreamContext,
+  charge: Charge,
+): Promise<Catalogue> {
+  const { revision, serverInfo, capabilities, instructions } = connection.agreement;
+  const found: Record<List["field"], JsonObject[]> = { tools: [], resources: [], resourceTemplates: [], prompts: [] };
+  const until = performance.now() + context.timeouts.catalogueMs;
+  for (const list of LISTS) {
+    if (isJsonObject(capabilities[list.capability]))
+      found[list.field] = await readList(connection, context, list, charge, until);
+  }
+  return { revision: revision.name, serverInfo, instructions, capabilities, ...found };
+}
+
+async function readList(
+  connection: UpstreamConnection,
+  context: UpstreamContext,
+  list: List,
+  charge: Charge,
+  until: number,
+): Promise<JsonObject[]> {
+  const { server, limits, timeouts } = context;
+  const entries = new Map<string, JsonObject>();
+  let cursor: string | undefined;
+  for (let page = 0; page < limits.maxPages; page++) {
+    const params = cursor === undefined ? "{}" : JSON.stringify({ cursor });
+    const leftMs = until - performance.now();
+    if (leftMs <= 0) throw serverUnavailable(server, `its lists were not read within ${timeouts.catalogueMs} ms`);
+    const answer = await connection.call({
+      method: list.method,
+      params,
+      timeoutMs: Math.min(timeouts.listMs, Math.ceil(leftMs)),
+    });
+    if (answer.kind === "error") {
+      // Declared and yet not there: as good as empty. Common for templates.
+      if (answer.error.code === ERRORS.MethodNotFound.modern) return [];
+      throw nonsense(server, `\`${list.method}\` failed: ${answer.error.message} (${answer.error.code})`);
+    }
+    const bytes = charge.bytes + parsedBytes(answer.text.length, answer.values ?? 0);
+    if (bytes > limits.maxCatalogueBytes) {
+      throw tooLarge(server, `server \`${server}\` has more than ${limits.maxCatalogueBytes} bytes in its lists`, true);
+    }
+    if (!charge.set(bytes)) {
+      throw tooLarge(server, `the lists of server \`${server}\` are more than its application may keep`, true);
+    }
+    add(entries, answer.value[list.field], list.key);
+    if (entries.size > limits.maxEntries) {
+      throw tooLarge(server, `server \`${server}\` has more than ${limits.maxEntries} ${list.field}`, true);
+    }
+    const next = answer.value.nextCursor;
+    if (typeof next !== "string") return [...entries.values()];
+    if (next === cursor) throw nonsense(server, `\`${list.method}\` gives the same cursor again and again`);
+    cursor = next;
+  }
+  throw tooLarge(server, `server \`${server}\` has more than ${limits.maxPages} pages of ${list.field}`, true);
+}
+
+/** An entry without a name cannot be called, and of two with the same name the second cannot: both are left out. */
+function add(entries: Map<string, JsonObject>, page: unknown, key: string): void {
+  if (!Array.isArray(page)) return;
+  for (const entry of page as unknown[]) {
+    if (!isJsonObject(entry)) continue;
+    const name = entry[key];
+    if (typeof name === "string" && name !== "" && !entries.has(name)) entries.set(name, entry);
+  }
 }

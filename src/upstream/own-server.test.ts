@@ -63,7 +63,7 @@ describe.each(["http", "tcp", "websocket"] as const)("over %s", (transport) => {
 });
 
 describe("a connection that is lost", () => {
-  it("over TCP fails its calls and is made anew by the next", async () => {
+  it("a lost TCP connection fails its calls and is made again by the next call", async () => {
     let accepted = 0;
     const raw = createTcp((socket) => {
       accepted++;
@@ -90,7 +90,7 @@ describe("a connection that is lost", () => {
     expect(server.health().restarts).toBe(1);
   });
 
-  it("over WebSocket by an answer over the limit or a frame that is no text is the server's loss", async () => {
+  it("a WebSocket connection is closed for an answer over the limit or a binary frame", async () => {
     const wss = new WebSocketServer({ port: 0, host: "127.0.0.1" });
     await new Promise<void>((resolve) => wss.once("listening", resolve));
     open.push({ close: () => new Promise((resolve) => wss.close(resolve)) });
@@ -115,7 +115,7 @@ describe("a connection that is lost", () => {
     expect(await server.request(tool("x"))).toMatchObject({ kind: "result" });
   });
 
-  it("is not made at all where the dialer says no", async () => {
+  it("a connection that is lost is not made at all where the dialer says no", async () => {
     const targets: UpstreamTarget[] = [
       { transport: "websocket", url: "ws://localhost:8080/" },
       { transport: "sse", url: "http://localhost:8080/" },

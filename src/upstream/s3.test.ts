@@ -8,7 +8,7 @@ import { checkSignatures, type SignatureCheck } from "./fixtures/signature-check
 import { createS3Client, type S3Client, signedHeaders } from "./s3.js";
 
 const S3rver = createRequire(import.meta.url)("s3rver");
-const folder = mkdtempSync(join(tmpdir(), "portcullis-s3-client-"));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-s3-client-"));
 const credentials = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER" };
 let store: { run(): Promise<{ port: number }>; close(): Promise<void> };
 let check: SignatureCheck;
@@ -20,7 +20,7 @@ beforeAll(async () => {
     port: 0,
     address: "127.0.0.1",
     silent: true,
-    directory: folder,
+    directory: directory,
     configureBuckets: [{ name: "ledgers" }],
   });
   // The store does not check signatures of version 4: every request passes a server that does.
@@ -34,7 +34,7 @@ afterAll(async () => {
   for (const client of clients) await client.close();
   await check.close();
   await store.close();
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 function client(more: object = {}): S3Client {
@@ -61,7 +61,7 @@ describe("the S3 client", () => {
     expect(check.passed).toBeGreaterThan(9);
   });
 
-  it("lists more objects than one page holds", async () => {
+  it("the S3 client lists more objects than one page holds", async () => {
     const s3 = client({ pageSize: 3 });
     const keys = Array.from({ length: 10 }, (_, i) => `many/${i}`);
     for (const key of keys) await s3.put(key, Buffer.from("x"));
@@ -74,7 +74,7 @@ describe("the S3 client", () => {
     await expect(s3.get("large", 9_999)).rejects.toThrow("over 9999 bytes");
   });
 
-  it("says what the store answered, and never the secret, when the credentials or the bucket are wrong", async () => {
+  it("the S3 client says what the store answered, and never the secret, when the credentials or the bucket are wrong", async () => {
     const wrong = client({ accessKeyId: "not-known", secretAccessKey: "not-the-secret" });
     const error = await wrong.put("x", Buffer.from("y")).catch((caught: Error) => caught);
     expect(String(error)).toContain("403 InvalidAccessKeyId to PUT ledgers/x");
@@ -83,7 +83,7 @@ describe("the S3 client", () => {
     await expect(client().put("a b", Buffer.from("y"))).rejects.toThrow("is not an object name");
   });
 
-  it("is refused by a store that checks signatures when secret, region or session token differ", async () => {
+  it("the S3 client is refused by a store that checks signatures when secret, region or session token differ", async () => {
     await expect(client({ secretAccessKey: "S3RVEX" }).put("x", Buffer.from("y"))).rejects.toThrow(
       "403 SignatureDoesNotMatch",
     );
@@ -101,7 +101,7 @@ describe("the S3 client", () => {
     expect(await s3.list("enc/ +&=%*~'()é")).toEqual([]);
   });
 
-  it("is refused when the body or the time of a signed request was changed on the way", async () => {
+  it("the S3 client is refused when the body or the time of a signed request was changed on the way", async () => {
     const body = Buffer.from("signed");
     const url = new URL(`${endpoint}/ledgers/changed`);
     const signing = { ...credentials, region: "us-east-1" };
@@ -134,7 +134,7 @@ describe("the S3 client", () => {
     );
   });
 
-  it("says that the store cannot be reached", async () => {
+  it("the S3 client says that the store cannot be reached", async () => {
     const port = await new Promise<number>((resolve) => {
       const server = createServer().listen(0, "127.0.0.1", () => {
         const { port } = server.address() as AddressInfo;

@@ -4,8 +4,7 @@
 import { createHash, createHmac } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Fault } from "../mcp/index.js";
-import { allowanceFor, createDialer } from "./dialer.js";
-import { createOutbound } from "./outbound.js";
+import { allowanceFor, createDialer, createOutbound } from "./dialer.js";
 
 export interface S3Options {
   /** Such as `https://s3.eu-central-1.amazonaws.com` or `http://minio:9000`. Buckets are addressed by path. */

@@ -1,18 +1,19 @@
 // What the gateway sees of a downstream MCP server: one way to ask, whatever the server speaks and however it is
-// reached. Ids and progress tokens towards the server are made here and never leave this room.
+// reached. Ids and progress tokens towards the server are made here and never leave this module.
 
+import type { Containment, ServerProtections, ServerSandbox } from "../host/index.js";
 import type { ByteBudget, JsonObject, TimeShare } from "../mcp/index.js";
 import type {
   Credentials,
   SessionAnswer,
   SessionCall,
   SessionChange,
+  SessionConnection,
   SessionContext,
   SessionCounts,
   SessionLimits,
   SessionTimeouts,
 } from "../mcp/session/index.js";
-import type { ServerProtections, ServerSandbox } from "../host/index.js";
 import type { Dialer } from "./dialer.js";
 
 export type UpstreamState = "idle" | "starting" | "ready" | "failed" | "stopped";
@@ -32,7 +33,7 @@ export interface Upstream {
    * then has `server` and `delivered`: false when the request certainly never reached the server.
    */
   request(call: UpstreamCall): Promise<UpstreamAnswer>;
-  /** Asks to be told when this resource changes; resolves to a function that ends it. */
+  /** Subscribes to changes of this resource; resolves to a function that ends it. */
   watch(uri: string): Promise<() => Promise<void>>;
   /** The listener must not throw. Returns a function that ends it. */
   onChange(listener: (change: UpstreamChange) => void): () => void;
@@ -53,7 +54,7 @@ export type ExpectedDefinition =
   | { readonly kind: "tool" | "prompt" | "template"; readonly name: string; readonly definition: JsonObject }
   | "any";
 
-/** The server's own definitions as it sent them, fields nobody here knows included. None of it is to be trusted. */
+/** The server's own definitions as it sent them, unknown fields included. None of it is to be trusted. */
 export interface Catalogue {
   readonly revision: string;
   readonly serverInfo: JsonObject | undefined;
@@ -86,7 +87,7 @@ export interface UpstreamHealth {
   readonly inFlight: number;
   readonly queued: number;
   readonly counts: Readonly<UpstreamCounts>;
-  /** How often the connection was made anew after it had been lost. */
+  /** How often the connection was made again after it had been lost. */
   readonly restarts: number;
   readonly lastError: { readonly at: number; readonly message: string } | undefined;
   /** stdio: the end of what the server wrote to stderr. */
@@ -110,8 +111,6 @@ export interface UpstreamCounts extends SessionCounts {
   refused: number;
 }
 
-export type Containment = "cgroup" | "pid-namespace" | "process-group";
-
 export type TransportName = "stdio" | "http" | "sse" | "websocket" | "tcp";
 
 export type UpstreamTarget =
@@ -126,7 +125,7 @@ export interface StdioTarget {
   readonly cwd?: string;
   /** On top of a small base (PATH, HOME, LANG …); nothing else of our own environment is passed on. */
   readonly env?: Readonly<Record<string, string>>;
-  /** What must hold the server together with all it starts; the best that can be had unless said. */
+  /** What must hold the server together with all it starts; the best available by default. */
   readonly containment?: Containment;
   /** What stands between the server and the gateway's files and processes; nothing unless given. */
   readonly sandbox?: ServerSandbox;
@@ -138,7 +137,7 @@ export interface UpstreamOptions {
   /** Speak this revision or none. Found out otherwise. */
   readonly revision?: string;
   readonly clientInfo?: { readonly name: string; readonly version: string };
-  /** What we say in a handshake that clients can do: sampling, elicitation, roots. Nothing unless said. */
+  /** What we say in a handshake that clients can do: sampling, elicitation, roots. Nothing by default. */
   readonly clientCapabilities?: JsonObject;
   readonly credentials?: Credentials;
   /** Needed for every transport but stdio. */
@@ -187,3 +186,50 @@ export interface UpstreamContext extends SessionContext {
   readonly limits: UpstreamLimits;
   readonly timeouts: UpstreamTimeouts;
 }
+
+// A connection to a server, with the facts of the process behind it where there is one.
+
+export interface UpstreamConnection extends SessionConnection {
+  readonly process?: ProcessFacts | undefined;
+}
+
+export interface ProcessFacts {
+  readonly pid: number | undefined;
+  readonly stderrTail: string;
+  readonly containment: Containment;
+  readonly protections: ServerProtections;
+}
+
+// A bound on everything, with a default.
+
+export const DEFAULT_UPSTREAM_LIMITS: UpstreamLimits = {
+  maxMessageBytes: 4 * 1024 * 1024,
+  maxDepth: 128,
+  maxInFlight: 256,
+  maxQueued: 1_024,
+  maxMessagesPerCall: 10_000,
+  maxQuestions: 16,
+  maxUnsentBytes: 16 * 1024 * 1024,
+  maxNonsense: 100,
+  maxEntries: 10_000,
+  maxPages: 1_000,
+  maxCatalogueBytes: 32 * 1024 * 1024,
+  maxWatched: 1_000,
+  connections: 128,
+  maxResumes: 5,
+  stderrBytes: 16 * 1024,
+  failuresToOpen: 5,
+};
+
+export const DEFAULT_UPSTREAM_TIMEOUTS: UpstreamTimeouts = {
+  startMs: 30_000,
+  discoverMs: 5_000,
+  listMs: 10_000,
+  catalogueMs: 60_000,
+  questionMs: 5 * 60_000,
+  idleMs: 0,
+  leaveMs: 1_000,
+  graceMs: 2_000,
+  backoffMs: 500,
+  maxBackoffMs: 30_000,
+};

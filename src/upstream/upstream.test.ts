@@ -13,7 +13,7 @@ function seenBy(answer: Awaited<ReturnType<ReturnType<typeof fixture>["request"]
 }
 
 describe("a server", () => {
-  it("is started by the first call, not before", async () => {
+  it("a server is started by the first call, not before", async () => {
     const server = fixture("");
     expect(server.state).toBe("idle");
     expect(textOf(await server.request(tool("echo", { text: "hi" })))).toBe("hi");
@@ -38,7 +38,7 @@ describe("a server", () => {
     expect(server.revision).toBe(revision);
   });
 
-  it("is held to a revision that was demanded", async () => {
+  it("a server is held to a revision that was demanded", async () => {
     expect(await faultOf(fixture("", { revision: "2026-07-28" }).start())).toMatchObject({
       type: "UnsupportedVersion",
     });
@@ -79,7 +79,7 @@ describe("a server", () => {
     expect(textOf(await server.request(tool("echo", { text: "still" })))).toBe("still");
   });
 
-  it("that changed its tools says so, and its lists are read again", async () => {
+  it("a server that changed its tools says so, and its lists are read again", async () => {
     const server = fixture("");
     const changes: unknown[] = [];
     server.onChange((change) => changes.push(change));
@@ -90,7 +90,7 @@ describe("a server", () => {
     expect(await server.catalogue()).not.toBe(first);
   });
 
-  it("is stopped when nobody uses it, and started again by the next call", async () => {
+  it("stops an idle server, and starts it again for the next call", async () => {
     const server = fixture("", { timeouts: { idleMs: 150 } });
     await server.request(tool("count"));
     await expect.poll(() => server.state).toBe("idle");
@@ -100,7 +100,7 @@ describe("a server", () => {
 });
 
 describe("what goes out", () => {
-  it("is the given text, with a progress token of ours only when somebody listens", async () => {
+  it("sends the given text, with a progress token of ours only when a listener is there", async () => {
     const server = fixture("");
     const call = tool("echo", { text: "a", n: 1 });
     expect(seenBy(await server.request(call))).toEqual({ arguments: { text: "a", n: 1 }, name: "echo" });
@@ -110,7 +110,7 @@ describe("what goes out", () => {
     });
   });
 
-  it("may carry no more than a trace, or an empty `_meta`", async () => {
+  it("a request may carry no more than a trace, or an empty `_meta`", async () => {
     const server = fixture("");
     const seen = async (more: object): Promise<unknown> =>
       seenBy(await server.request({ ...tool("echo"), ...more }))._meta;
@@ -123,7 +123,7 @@ describe("what goes out", () => {
     expect(await seen({ trace: {}, meta: "{}" })).toBeUndefined();
   });
 
-  it("says everything again in 2026-07-28", async () => {
+  it("a request says everything again in 2026-07-28", async () => {
     const server = fixture("modern", { clientInfo: { name: "gate", version: "2" } });
     const call = tool("echo", {}, { capabilities: '{"elicitation":{}}', logLevel: "info" });
     expect(seenBy(await server.request(call))._meta).toEqual({
@@ -135,7 +135,7 @@ describe("what goes out", () => {
   });
 
   it.each(["progressToken", "io.modelcontextprotocol/protocolVersion", "traceparent"])(
-    "never has `_meta.%s` of the caller's",
+    "a request never has `_meta.%s` of the caller's",
     async (key) => {
       const server = fixture("");
       const fault = await faultOf(server.request(tool("count", {}, { meta: JSON.stringify({ [key]: "mine" }) })));
@@ -144,14 +144,14 @@ describe("what goes out", () => {
     },
   );
 
-  it("over the size limit is not sent", async () => {
+  it("a request over the size limit is not sent", async () => {
     const server = fixture("", { limits: { maxMessageBytes: 10_000 } });
     const fault = await faultOf(server.request(tool("echo", { text: "x".repeat(20_000) })));
     expect(fault).toMatchObject({ type: "TooLarge", detail: { extra: { delivered: false } } });
     expect(textOf(await server.request(tool("count")))).toBe("1");
   });
 
-  it("cannot smuggle a second message in a line break", async () => {
+  it("a request cannot smuggle a second message in a line break", async () => {
     const server = fixture("");
     const params = '{"name":"count",\n"arguments":{}}';
     expect(textOf(await server.request({ method: "tools/call", params, timeoutMs: 1_000 }))).toBe("1");
@@ -159,7 +159,7 @@ describe("what goes out", () => {
 });
 
 describe("what comes back", () => {
-  it("is what the server wrote, and an error of its is an answer too", async () => {
+  it("an answer is what the server wrote, and an error of its is an answer too", async () => {
     const server = fixture("");
     const answer = await server.request(tool("nothing"));
     expect(answer).toEqual({
@@ -180,7 +180,7 @@ describe("what comes back", () => {
     expect(logs).toEqual([{ level: "info", data: "a log line" }]);
   });
 
-  it("and could be anybody's goes to nobody", async () => {
+  it("drops a message that could belong to any of several calls", async () => {
     const server = fixture("");
     await server.start();
     const logs: unknown[] = [];
@@ -192,7 +192,7 @@ describe("what comes back", () => {
     await slow;
   });
 
-  it("as a question is answered by whoever made the call", async () => {
+  it("lets the caller of a call answer the client request that belongs to it", async () => {
     const server = fixture("", { clientCapabilities: { elicitation: {} } });
     const asked: unknown[] = [];
     const hooks = {
@@ -206,7 +206,7 @@ describe("what comes back", () => {
     expect(structuredOf(answer)).toEqual({ action: "accept", content: { name: "Ada" } });
   });
 
-  it("as a question is for the one call in flight, whatever we ask the server for ourselves meanwhile", async () => {
+  it("an answer as a question is for the one call in flight, whatever we ask the server for ourselves meanwhile", async () => {
     const server = fixture("slow-lists", { clientCapabilities: { elicitation: {} } });
     await server.start();
     const listing = server.catalogue();
@@ -218,7 +218,7 @@ describe("what comes back", () => {
     await listing;
   });
 
-  it("as a question that nobody answers, or that could be for anybody, is refused", async () => {
+  it("refuses a client request that no listener answers, or that could belong to any of several calls", async () => {
     const server = fixture("");
     await server.start();
     const ask = async () => ({ action: "accept" });
@@ -232,7 +232,7 @@ describe("what comes back", () => {
     expect(structuredOf(await server.request(other))).toMatchObject({ error: { code: -32601 } });
   });
 
-  it("as a question for a call that was given up is not put to the next caller", async () => {
+  it("an answer as a question for a call that was given up is not put to the next caller", async () => {
     const server = fixture("");
     await server.start();
     const first = cancellation();
@@ -246,7 +246,7 @@ describe("what comes back", () => {
     expect(asked).toBe(0);
   });
 
-  it("as a question stops the call's clock, within a limit of its own", async () => {
+  it("an answer as a question stops the call's clock, within a limit of its own", async () => {
     const server = fixture("", { timeouts: { questionMs: 400 } });
     await server.start();
     const late = async () => {
@@ -260,7 +260,7 @@ describe("what comes back", () => {
     expect(structuredOf(refused)).toMatchObject({ error: { code: -32800 } });
   });
 
-  it("as `input_required` is an answer like any other, its state untouched", async () => {
+  it("an answer as `input_required` is an answer like any other, its state untouched", async () => {
     const server = fixture("modern");
     const first = await server.request(tool("input"));
     expect(first).toMatchObject({ value: { resultType: "input_required", requestState: "opaque" } });
@@ -271,7 +271,7 @@ describe("what comes back", () => {
 });
 
 describe("a call", () => {
-  it("that is cancelled is cancelled at the server, and its late answer is dropped", async () => {
+  it("that is cancelled is cancelled at the server, and its late answer is dropped [G5]", async () => {
     const server = fixture("");
     await server.start();
     const { cancel, stop } = cancellation();
@@ -286,7 +286,7 @@ describe("a call", () => {
     expect(server.health().counts).toMatchObject({ cancelled: 1, strayAnswers: 1 });
   });
 
-  it("that is cancelled before it was sent is never sent", async () => {
+  it("a call that is cancelled before it was sent is never sent", async () => {
     const server = fixture("slow-start");
     const { cancel, stop } = cancellation();
     const call = server.request(tool("count", {}, { cancel }));
@@ -296,7 +296,7 @@ describe("a call", () => {
     expect(textOf(await server.request(tool("count")))).toBe("1");
   });
 
-  it("that runs out of time says so, is cancelled at the server, and others go on", async () => {
+  it("that runs out of time says so, is cancelled at the server, and others go on [G5]", async () => {
     const server = fixture("");
     await server.start();
     const slow = server.request(tool("slow", { ms: 300 }));
@@ -324,7 +324,7 @@ describe("a call", () => {
     expect(server.health()).toMatchObject({ inFlight: 0, queued: 0, counts: { refused: 1 } });
   });
 
-  it("that runs out of time in the queue gives its turn back", async () => {
+  it("a call that runs out of time in the queue gives its turn back", async () => {
     const server = fixture("", { limits: { maxInFlight: 1 } });
     await server.start();
     const slow = server.request(tool("slow", { ms: 150 }));

@@ -1,38 +1,36 @@
-// One downstream server as the gateway sees it: started when it is needed, watched, given a rest when it keeps
-// failing, started again, and in the end gone with everything it had.
+// One downstream server as the gateway sees it: started when it is needed, watched, not called for a
+// while when it keeps failing, started again, and in the end stopped with everything it started.
 
 import { createRequire } from "node:module";
 import { type Era, Fault, steadyNow } from "../mcp/index.js";
 import {
-  SPOKEN,
-  spoken,
   asServerFault,
   neverSent,
-  timedOut,
-  tooMany,
   serverUnavailable,
   type SessionTerms,
+  SPOKEN,
+  spoken,
+  timedOut,
+  tooMany,
 } from "../mcp/session/index.js";
-import { Announcements } from "./announcements.js";
-import { Breaker, pauseMs } from "./breaker.js";
-import { UpstreamChanges } from "./changes.js";
-import { connectUpstream } from "./connect.js";
-import type { UpstreamConnection } from "./connection.js";
-import { LastWords } from "./faults.js";
-import { DEFAULT_UPSTREAM_LIMITS, DEFAULT_UPSTREAM_TIMEOUTS } from "./limits.js";
+import { Breaker, CallSlots, pauseMs } from "./breaker.js";
+import { Announcements, UpstreamChanges } from "./changes.js";
+import { connectUpstream, ServerStderr } from "./connect.js";
 import { Listings } from "./listings.js";
-import { CallSlots } from "./semaphore.js";
-import type {
-  Catalogue,
-  Upstream,
-  UpstreamAnswer,
-  UpstreamCall,
-  UpstreamChange,
-  UpstreamContext,
-  UpstreamCounts,
-  UpstreamHealth,
-  UpstreamOptions,
-  UpstreamState,
+import {
+  type Catalogue,
+  DEFAULT_UPSTREAM_LIMITS,
+  DEFAULT_UPSTREAM_TIMEOUTS,
+  type Upstream,
+  type UpstreamAnswer,
+  type UpstreamCall,
+  type UpstreamChange,
+  type UpstreamConnection,
+  type UpstreamContext,
+  type UpstreamCounts,
+  type UpstreamHealth,
+  type UpstreamOptions,
+  type UpstreamState,
 } from "./types.js";
 
 export function createUpstream(options: UpstreamOptions): Upstream {
@@ -47,9 +45,9 @@ const EVERYTHING: readonly UpstreamChange[] = ["tools", "resources", "prompts"];
 class ManagedUpstream implements Upstream {
   readonly name: string;
   readonly #options: UpstreamOptions;
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   readonly #breaker: Breaker;
-  readonly #turns: CallSlots;
+  readonly #slots: CallSlots;
   readonly #listeners = new Set<(change: UpstreamChange) => void>();
   readonly #announcements = new Announcements((change) => {
     for (const listener of this.#listeners) listener(change);
@@ -66,7 +64,7 @@ class ManagedUpstream implements Upstream {
   #starts = 0;
   #losses = 0;
   #lastError: { at: number; message: string } | undefined;
-  #lastWords = "";
+  #stderrTail = "";
   #aliveAt = 0;
   #usedAt = 0;
   #idleTimer: NodeJS.Timeout | undefined;
@@ -89,10 +87,10 @@ class ManagedUpstream implements Upstream {
       malformed: 0,
       refusedMessages: 0,
     };
-    this.#around = { server: options.name, counts, limits, timeouts, budget: options.budget, share: options.share };
+    this.#context = { server: options.name, counts, limits, timeouts, budget: options.budget, share: options.share };
     this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
-    this.#turns = new CallSlots(limits.maxInFlight);
-    this.#listings = new Listings(this.#around, {
+    this.#slots = new CallSlots(limits.maxInFlight);
+    this.#listings = new Listings(this.#context, {
       ready: () => this.#ready(),
       differs: () => {
         for (const change of EVERYTHING) this.#announcements.announce(change);
@@ -113,14 +111,14 @@ class ManagedUpstream implements Upstream {
   }
 
   request(call: UpstreamCall): Promise<UpstreamAnswer> {
-    const { counts } = this.#around;
+    const { counts } = this.#context;
     counts.calls++;
     const refusal = this.#refusal(call);
     if (refusal !== undefined) {
       counts.refused++;
       return Promise.reject(refusal);
     }
-    if (this.#connection !== undefined && this.#isChecked(call) && this.#turns.take()) {
+    if (this.#connection !== undefined && this.#isChecked(call) && this.#slots.take()) {
       return this.#run(this.#connection, call);
     }
     return this.#runLater(call);
@@ -138,7 +136,7 @@ class ManagedUpstream implements Upstream {
   }
 
   async watch(uri: string): Promise<() => Promise<void>> {
-    const { maxWatched } = this.#around.limits;
+    const { maxWatched } = this.#context.limits;
     await this.#ready();
     const before = this.#watched.get(uri) ?? 0;
     if (before === 0 && this.#watched.size >= maxWatched) {
@@ -171,12 +169,12 @@ class ManagedUpstream implements Upstream {
       revision: this.#revision,
       circuit: this.#breaker.state,
       retryAt: this.#breaker.retryAt,
-      inFlight: this.#turns.taken,
+      inFlight: this.#slots.taken,
       queued: this.#queued,
-      counts: { ...this.#around.counts },
+      counts: { ...this.#context.counts },
       restarts: Math.max(0, this.#starts - 1),
       lastError: this.#lastError,
-      stderr: facts?.lastWords ?? this.#lastWords,
+      stderr: facts?.stderrTail ?? this.#stderrTail,
       pid: facts?.pid,
       containment: facts?.containment,
       sandbox: facts?.protections,
@@ -192,7 +190,7 @@ class ManagedUpstream implements Upstream {
     this.#listings.end();
     // A server that is just being started is stopped as soon as it is there.
     await this.#starting?.catch(() => {});
-    await this.#letGo();
+    await this.#disconnect();
   }
 
   // ---- calls
@@ -205,7 +203,7 @@ class ManagedUpstream implements Upstream {
     const last = this.#lastError === undefined ? "" : `; last it was: ${this.#lastError.message}`;
     return serverUnavailable(
       this.name,
-      `it failed ${this.#breaker.failures} times in a row and is given a rest${last}`,
+      `it failed ${this.#breaker.failures} times in a row and is not called for a while${last}`,
       {
         retry_after_ms: waitMs,
         suggestions: [`Try again in ${Math.ceil(waitMs / 1_000)} s`],
@@ -222,8 +220,8 @@ class ManagedUpstream implements Upstream {
   #run(connection: UpstreamConnection, call: UpstreamCall): Promise<UpstreamAnswer> {
     const refusal = call.expects === undefined ? undefined : this.#listings.refusal(call.expects);
     if (refusal !== undefined) {
-      this.#turns.give();
-      this.#around.counts.refused++;
+      this.#slots.give();
+      this.#context.counts.refused++;
       this.#breaker.neutral();
       return Promise.reject(refusal);
     }
@@ -231,23 +229,23 @@ class ManagedUpstream implements Upstream {
     this.#usedAt = startedAt;
     return connection.call(call).then(
       (answer) => {
-        this.#turns.give();
+        this.#slots.give();
         this.#aliveAt = performance.now();
-        if (answer.kind === "result") this.#around.counts.results++;
-        else this.#around.counts.errors++;
+        if (answer.kind === "result") this.#context.counts.results++;
+        else this.#context.counts.errors++;
         this.#breaker.success();
         return answer;
       },
       (error: unknown) => {
-        this.#turns.give();
-        throw this.#judge(asServerFault(this.name, error, true), call, startedAt, connection);
+        this.#slots.give();
+        throw this.#classify(asServerFault(this.name, error, true), call, startedAt, connection);
       },
     );
   }
 
   /** The server has to be started first, or all turns are taken. */
   async #runLater(call: UpstreamCall): Promise<UpstreamAnswer> {
-    const { counts, limits } = this.#around;
+    const { counts, limits } = this.#context;
     if (this.#queued >= limits.maxQueued) {
       counts.refused++;
       this.#breaker.neutral();
@@ -258,10 +256,10 @@ class ManagedUpstream implements Upstream {
     let isWanted = true;
     let connection: UpstreamConnection;
     try {
-      connection = await this.#untilStopped(call, () => this.#turnWithConnection(call, () => isWanted));
+      connection = await this.#untilStopped(call, () => this.#slotWithConnection(call, () => isWanted));
     } catch (error) {
       isWanted = false;
-      throw this.#judge(asServerFault(this.name, error, false), call, startedAt);
+      throw this.#classify(asServerFault(this.name, error, false), call, startedAt);
     } finally {
       this.#queued--;
     }
@@ -269,18 +267,18 @@ class ManagedUpstream implements Upstream {
     const rest = leftMs === call.timeoutMs ? call : { ...call, timeoutMs: leftMs };
     if (connection === this.#connection && this.#isChecked(rest)) return this.#run(connection, rest);
     // Lost, or changed, between the two: from the beginning.
-    this.#turns.give();
+    this.#slots.give();
     return this.#runLater(rest);
   }
 
   /** Resolves with a turn taken, on a connection whose definitions were read where the call wants that. */
-  async #turnWithConnection(call: UpstreamCall, isWanted: () => boolean): Promise<UpstreamConnection> {
+  async #slotWithConnection(call: UpstreamCall, isWanted: () => boolean): Promise<UpstreamConnection> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       await this.#ready();
       if (!this.#isChecked(call)) await this.#listings.waitFor();
-      await this.#turns.wait(isWanted);
+      await this.#slots.wait(isWanted);
       if (isWanted() && this.#connection !== undefined && this.#isChecked(call)) return this.#connection;
-      this.#turns.give();
+      this.#slots.give();
       if (!isWanted()) throw serverUnavailable(this.name, "the caller does not wait for it any more");
     }
     throw serverUnavailable(this.name, "its definitions change faster than they can be read");
@@ -303,9 +301,9 @@ class ManagedUpstream implements Upstream {
     });
   }
 
-  /** What a failed call says about the server. Somebody's own large, malformed or abandoned call says nothing. */
-  #judge(fault: Fault, call: UpstreamCall, startedAt: number, connection?: UpstreamConnection): Fault {
-    const { counts } = this.#around;
+  /** What a failed call says about the server. A call that was itself too large, malformed or abandoned says nothing. */
+  #classify(fault: Fault, call: UpstreamCall, startedAt: number, connection?: UpstreamConnection): Fault {
+    const { counts } = this.#context;
     if (fault.type === "ToolTimeout") {
       counts.timeouts++;
       // A server that answers others is slow at this, not broken; one that is still starting has a limit for that.
@@ -328,7 +326,7 @@ class ManagedUpstream implements Upstream {
 
   #failed(fault: Fault, isHung: boolean): void {
     this.#note(fault);
-    if (this.#breaker.failure() && isHung) void this.#letGo("failed");
+    if (this.#breaker.failure() && isHung) void this.#disconnect("failed");
   }
 
   // ---- the connection
@@ -370,7 +368,7 @@ class ManagedUpstream implements Upstream {
       return await this.#connect(this.#era);
     } catch (error) {
       const triedAll = this.#era !== undefined || this.#options.revision !== undefined || this.#isStopped();
-      // Some old servers die of a question they do not know. They are asked the old way, once.
+      // Some servers older than 2025 crash on `server/discover`; fall back to `initialize` once.
       if (triedAll || !(error instanceof Fault) || error.type !== "IoError") throw error;
       return this.#connect("legacy");
     }
@@ -389,11 +387,11 @@ class ManagedUpstream implements Upstream {
       revisions: SPOKEN,
       revision: known,
       era,
-      startMs: this.#around.timeouts.startMs,
-      discoverMs: this.#around.timeouts.discoverMs,
+      startMs: this.#context.timeouts.startMs,
+      discoverMs: this.#context.timeouts.discoverMs,
     };
     let made: UpstreamConnection | undefined;
-    return connectUpstream(this.#options, this.#around, terms, {
+    return connectUpstream(this.#options, this.#context, terms, {
       change: (change) => this.#onChange(change, true),
       renewed: () => {
         void this.#changes?.begin(new Set(this.#watched.keys())).catch(() => {});
@@ -434,7 +432,7 @@ class ManagedUpstream implements Upstream {
     this.#starts++;
     this.#usedAt = performance.now();
     this.#watchIdle();
-    this.#changes = new UpstreamChanges(connection, this.#around, {
+    this.#changes = new UpstreamChanges(connection, this.#context, {
       lost: () => this.#listings.reset(),
       missed: () => this.#everythingChanged(),
     });
@@ -443,17 +441,17 @@ class ManagedUpstream implements Upstream {
   }
 
   #onLost(fault: Fault, made: () => UpstreamConnection | undefined): void {
-    // While it is being opened, whoever opens it hears of it.
+    // While it is being opened, the failure is reported to the opener.
     const connection = made();
     if (connection === undefined || connection !== this.#connection) return;
     this.#forget(connection);
     this.#state = "failed";
     this.#note(fault);
     this.#breaker.failure();
-    if (this.#losses++ < this.#around.limits.failuresToOpen) this.#restartSoon();
+    if (this.#losses++ < this.#context.limits.failuresToOpen) this.#restartSoon();
   }
 
-  /** Whoever listens for changes should not have to call first. */
+  /** Subscribers get changes without a call. */
   #restartSoon(): void {
     if (this.#options.target.transport !== "stdio" || this.#listeners.size === 0) return;
     clearTimeout(this.#restartTimer);
@@ -461,11 +459,11 @@ class ManagedUpstream implements Upstream {
       () => {
         void this.#ready().catch(() => {});
       },
-      pauseMs(this.#losses, this.#around.timeouts),
+      pauseMs(this.#losses, this.#context.timeouts),
     ).unref();
   }
 
-  async #letGo(state?: UpstreamState): Promise<void> {
+  async #disconnect(state?: UpstreamState): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
     this.#forget(connection);
@@ -474,7 +472,7 @@ class ManagedUpstream implements Upstream {
   }
 
   #forget(connection: UpstreamConnection): void {
-    this.#lastWords = connection.process?.lastWords ?? "";
+    this.#stderrTail = connection.process?.stderrTail ?? "";
     this.#connection = undefined;
     this.#listings.reset();
     this.#changes?.end();
@@ -487,13 +485,13 @@ class ManagedUpstream implements Upstream {
   }
 
   #watchIdle(): void {
-    const { idleMs } = this.#around.timeouts;
+    const { idleMs } = this.#context.timeouts;
     clearTimeout(this.#idleTimer);
     if (idleMs === 0) return;
     const quietMs = performance.now() - this.#usedAt;
-    const isBusy = this.#turns.taken > 0 || this.#queued > 0 || this.#watched.size > 0;
+    const isBusy = this.#slots.taken > 0 || this.#queued > 0 || this.#watched.size > 0;
     if (quietMs >= idleMs && !isBusy) {
-      void this.#letGo("idle");
+      void this.#disconnect("idle");
       return;
     }
     this.#idleTimer = setTimeout(() => this.#watchIdle(), isBusy ? idleMs : idleMs - quietMs + 1).unref();
@@ -525,7 +523,7 @@ class ManagedUpstream implements Upstream {
 
   #note(fault: Fault): void {
     this.#lastError = { at: Date.now(), message: fault.message };
-    if (fault.cause instanceof LastWords) this.#lastWords = fault.cause.message;
+    if (fault.cause instanceof ServerStderr) this.#stderrTail = fault.cause.message;
   }
 }
 

@@ -13,7 +13,9 @@ const WRONG_ISSUER = "auth/2025-03-26-oauth-metadata-backcompat";
 describe("the conformance suite's client scenarios", () => {
   const play = playScenarios();
 
-  it("of the last stable release all pass", { timeout: TIMEOUT_MS }, async ({ skip }) => {
+  it("all client scenarios of the conformance suite's last stable release pass", { timeout: TIMEOUT_MS }, async ({
+    skip,
+  }) => {
     const scenarios = await play("0.1.16", "--suite all", skip, [WRONG_ISSUER]);
     expect(scenarios.delete(WRONG_ISSUER)).toBe(true);
     expect([...scenarios.keys()]).toEqual(

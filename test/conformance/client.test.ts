@@ -39,16 +39,20 @@ describe("the conformance suite's client scenarios", () => {
         ...OAUTH_2026,
       ],
     ],
-  ])("that are scored for %s all pass", { timeout: TIMEOUT_MS }, async ([revision, scored], { skip }) => {
-    const scenarios = await play("0.2.0-alpha.12", `--requirements ${revision}`, skip);
-    expect([...scenarios.keys()]).toEqual(expect.arrayContaining(scored));
-    // Nothing fails, not even what is not scored.
-    expect([...scenarios].filter(([, scenario]) => !scenario.ok)).toEqual([]);
-  });
+  ])(
+    "all client scenarios of the conformance suite that are scored for %s pass",
+    { timeout: TIMEOUT_MS },
+    async ([revision, scored], { skip }) => {
+      const scenarios = await play("0.2.0-alpha.12", `--requirements ${revision}`, skip);
+      expect([...scenarios.keys()]).toEqual(expect.arrayContaining(scored));
+      // Nothing fails, not even what is not scored.
+      expect([...scenarios].filter(([, scenario]) => !scenario.ok)).toEqual([]);
+    },
+  );
 
   // The whole stable release is in client.long.test.ts; these are the scenarios that the later one does not have.
   it.for(["auth/2025-03-26-oauth-endpoint-fallback", "auth/cross-app-access-complete-flow"])(
-    "%s of the last stable release passes",
+    "the client scenario %s of the conformance suite's last stable release passes",
     { timeout: TIMEOUT_MS },
     async (scenario, { skip }) => {
       const scenarios = await play("0.1.16", `--scenario ${scenario}`, skip);

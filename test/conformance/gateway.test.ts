@@ -59,7 +59,9 @@ describe.each(PAIRS)(
       rmSync(results, { recursive: true, force: true });
     });
 
-    it("passes in full, but for what the eras do not share", { timeout: TIMEOUT_MS }, async ({ skip }) => {
+    it(`the conformance suite for ${client} passes through the gateway to a server of ${server}, except for what the revisions do not share`, {
+      timeout: TIMEOUT_MS,
+    }, async ({ skip }) => {
       const missing = await unavailable("0.2.0-alpha.12");
       if (missing !== undefined) {
         console.log(missing);

@@ -28,7 +28,7 @@ describe("the conformance suite's server scenarios", () => {
   });
 
   it.for(Object.keys(SCORED))(
-    "that are scored for %s all pass",
+    "all server scenarios of the conformance suite that are scored for %s pass [U5]",
     { timeout: TIMEOUT_MS },
     async (revision, { skip }) => {
       const missing = await unavailable("0.2.0-alpha.12");
@@ -47,7 +47,7 @@ describe("the conformance suite's server scenarios", () => {
     },
   );
 
-  it("of the released suite 0.1.16 all pass", { timeout: TIMEOUT_MS }, async ({ skip }) => {
+  it("all server scenarios of the conformance suite 0.1.16 pass", { timeout: TIMEOUT_MS }, async ({ skip }) => {
     const missing = await unavailable("0.1.16");
     if (missing !== undefined) {
       console.log(missing);

@@ -21,16 +21,9 @@ interface Ran {
 }
 
 /** Asynchronous, so that a server in this process can answer meanwhile. */
-export function suite(version: string, args: string): Promise<Ran> {
-  const packages = ["-p", nodePackage(), "-p", `${SUITE}@${version}`];
+function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<Ran> {
   return new Promise((resolve) => {
-    const child = spawn("npx", ["-y", ...packages, "-c", `conformance ${args}`], {
-      cwd: root,
-      stdio: ["ignore", "pipe", "pipe"],
-      timeout: TIMEOUT_MS,
-      // Without a registry we want to know soon.
-      env: { ...process.env, npm_config_fetch_retries: "1", npm_config_fetch_retry_mintimeout: "1000" },
-    });
+    const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"], timeout: TIMEOUT_MS, env });
     let output = "";
     const take = (chunk: Buffer): void => {
       if (output.length < MAX_OUTPUT) output += chunk.toString("utf8");
@@ -40,6 +33,38 @@ export function suite(version: string, args: string): Promise<Ran> {
     child.on("error", (error) => resolve({ status: null, output: output + error.message }));
     child.on("close", (status) => resolve({ status, output }));
   });
+}
+
+/** The search path with the programs of one version of the suite, or npm's output when they cannot be had. */
+interface Programs {
+  path?: string;
+  output: string;
+}
+
+const fetched = new Map<string, Promise<Programs>>();
+
+/** npm fetches the suite and looks it up once for each version, because npm takes longer to start than a scenario. */
+function programs(version: string): Promise<Programs> {
+  const known = fetched.get(version) ?? fetchPrograms(version);
+  fetched.set(version, known);
+  return known;
+}
+
+async function fetchPrograms(version: string): Promise<Programs> {
+  const packages = ["-p", nodePackage(), "-p", `${SUITE}@${version}`];
+  // Without a registry the lookup fails soon.
+  const env = { ...process.env, npm_config_fetch_retries: "1", npm_config_fetch_retry_mintimeout: "1000" };
+  const show = `node -p '"\\nPATH=" + process.env.PATH'`;
+  const { status, output } = await run("npx", ["-y", ...packages, "-c", `conformance --version && ${show}`], env);
+  const path = /^PATH=(.+)$/m.exec(output)?.[1];
+  return status === 0 && path !== undefined ? { path, output } : { output };
+}
+
+/** Runs one version of the suite with the arguments of a shell command. */
+export async function suite(version: string, args: string): Promise<Ran> {
+  const { path, output } = await programs(version);
+  if (path === undefined) return { status: null, output };
+  return run("sh", ["-c", `exec conformance ${args}`], { ...process.env, PATH: path });
 }
 
 export interface Scenario {
@@ -66,24 +91,14 @@ export function single(output: string): Scenario {
   return { ok: output.includes("OVERALL: PASSED"), passed: Number(passed), failed: Number(failed) };
 }
 
-/** Why a suite cannot be had, or undefined when it can. Looked up once for each version. */
-const known = new Map<string, Promise<string | undefined>>();
-export function unavailable(version: string): Promise<string | undefined> {
-  let answer = known.get(version);
-  if (!answer) {
-    answer = lookFor(version);
-    known.set(version, answer);
-  }
-  return answer;
-}
-
-async function lookFor(version: string): Promise<string | undefined> {
-  const { status, output } = await suite(version, "--version");
-  if (status === 0) return undefined;
-  const told = output
+/** Why a version of the suite cannot be had, or undefined when it can. */
+export async function unavailable(version: string): Promise<string | undefined> {
+  const { path, output } = await programs(version);
+  if (path !== undefined) return undefined;
+  const errors = output
     .split("\n")
     .filter((line) => line.startsWith("npm error"))
     .slice(0, 3);
-  const why = told.length > 0 ? told.join("; ") : output.trim().split("\n").at(-1);
+  const why = errors.length > 0 ? errors.join("; ") : output.trim().split("\n").at(-1);
   return `skipped: ${SUITE}@${version} with ${nodePackage()} cannot be fetched from the package registry (${why})`;
 }

@@ -28,32 +28,32 @@ describe("files to deploy with", { timeout: 200_000 }, () => {
     expect(bad.code, `${mistake[1]} was not found`).not.toBe(0);
   };
 
-  it("Dockerfile: hadolint finds nothing", ({ skip }) => {
+  it("Dockerfile: hadolint finds nothing [H12]", ({ skip }) => {
     const linters = fromPython(ROOT);
     if (typeof linters === "string") return skip(linters);
     judged(linters.hadolint, "Dockerfile", ["RUN npm ci", "RUN cd x && npm ci"]);
   });
 
-  it("kubernetes: every object is what the API takes, and nothing else", ({ skip }) => {
+  it("kubernetes: every object has only fields that the API accepts [H12]", ({ skip }) => {
     const linters = fromPython(ROOT);
     if (typeof linters === "string") return skip(linters);
     judged(linters.kubernetes, "kubernetes/portcullis.yaml", ["runAsNonRoot: true", "runAsNonroot: true"]);
   });
 
-  it("compose: dclint finds nothing", ({ skip }) => {
+  it("compose: dclint finds nothing [H12]", ({ skip }) => {
     const lint = fromNpm();
     if (typeof lint === "string") return skip(lint);
     judged(lint, "compose.yaml", ["    build:\n", "    image: portcullis\n    build:\n"]);
   });
 
-  it("systemd: the unit is read without a complaint and leaves little exposed", ({ skip }) => {
+  it("systemd: the unit is read without a complaint and has a low exposure score [H12]", ({ skip }) => {
     const lint = fromSystemd(1.5);
     if (typeof lint === "string") return skip(lint);
     judged(lint, "portcullis.service", ["NoNewPrivileges=", "NoNewPrivilege="]);
     judged(lint, "portcullis.service", ["User=portcullis", "User=root"]);
   });
 
-  it("everything that the image takes in is there, and passes its ignore list", () => {
+  it("every file that the image copies exists and passes its ignore list", () => {
     const ignored = read("Dockerfile.dockerignore").split("\n");
     const sources = [...read("Dockerfile").matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, all = ""]) =>
       all.split(" "),
@@ -85,7 +85,7 @@ describe("what the container runs", { timeout: 120_000 }, () => {
     return JSON.parse(last as string) as string[];
   };
 
-  it("starts, is healthy, ends when told, and starts again on the same volume", async () => {
+  it("the container's command starts, is healthy, ends at SIGTERM and starts again on the same volume [H12]", async () => {
     const [port, admin] = [await freePort(), await freePort()];
     const storage = await postgres.database();
     const sealKey = Buffer.alloc(32, 7).toString("base64");

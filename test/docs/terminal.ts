@@ -78,10 +78,11 @@ export class Terminal {
     writeFileSync(join(this.folder, file), text);
   }
 
-  /** Runs one command and throws, with what it said, when it does not end as the page says. */
-  async type({ line, text, exitCode }: Command): Promise<void> {
-    if (/^npm\b/.test(text)) return this.#npm(line, text);
-    if (/^portcullis (--json )?serve\b/.test(text)) return this.#serve(line, text);
+  /** Runs one command and returns its output; throws, with the output, when the exit code differs from the page's. */
+  async type({ line, text, exitCode }: Command): Promise<string> {
+    if (/^npm\b/.test(text)) await this.#npm(line, text);
+    if (/^portcullis (--json )?serve\b/.test(text)) await this.#serve(line, text);
+    if (/^npm\b|^portcullis (--json )?serve\b/.test(text)) return "";
     const { code, output, timedOut } = await run(["bash", "-c", text], {
       cwd: this.folder,
       env: this.#environment(),
@@ -91,6 +92,7 @@ export class Terminal {
     if (code !== exitCode) {
       throw new Error(`${this.#page}:${line}: \`${text}\` ended with exit code ${code}, not ${exitCode}\n${output}`);
     }
+    return output;
   }
 
   /** Installing and testing is what got us here: it is enough that there is such a script. `start` ends in `serve`. */

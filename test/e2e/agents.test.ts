@@ -22,7 +22,7 @@ const pass = (): undefined => undefined;
 describe.each(["http:", "ws:"])("agents of a gateway over %s", (scheme) => {
   const url = (): string => gateway.urls.find((each) => each.startsWith(scheme)) as string;
 
-  it("call what they hold, within what its policy allows", async () => {
+  it("agents of a gateway call what they hold, within what its policy allows", async () => {
     const demo = toolset<DemoTools>()({
       names: ["math.add", "notes.write", "notes.delete"],
       noGuardrailRequired: ["math.add"],
@@ -46,7 +46,7 @@ describe.each(["http:", "ws:"])("agents of a gateway over %s", (scheme) => {
     }
   });
 
-  it("that hold what the gateway never lets run do not even start", async () => {
+  it("agents that hold what the gateway never permits do not start", async () => {
     const shell = toolset<DemoTools>()({ names: ["math.add", "shell.run"] });
     await expect(createAgent("root", shell, { app: "local" }).connect(url())).rejects.toThrow(
       "agent `root` holds `shell.run`, which the server does not offer",

@@ -62,6 +62,9 @@ async function record(dir: string, origin: string, seconds: readonly number[]): 
 beforeAll(async () => {
   mkdirSync(project, { recursive: true });
   for (const [i, [, dir]] of WRITERS.entries()) await record(dir, `gateway-${i}`, [i, i + WRITERS.length]);
+  // A worker that is starting has opened its ledger and not written to it.
+  mkdirSync(join(data, "ledgers", "worker-3"));
+  writeFileSync(join(data, "ledgers", "worker-3", "signing.key"), "");
   await record(join(home, ".local/state/portcullis/host/ledger/0"), "host", [8]);
   await record(join(hostState, "portcullis/host/ledger/0"), "host", [20, 21]);
 });
@@ -70,7 +73,7 @@ afterAll(() => rmSync(home, { recursive: true, force: true }));
 const NAMES = [...WRITERS.map(([name]) => name), "host/0"];
 
 describe("audit tail", () => {
-  it("merges the records of all ledgers by time, with ledger, number, date, call id, client, tool, effect and rules", () => {
+  it("audit tail merges the records of all ledgers by time, with ledger, number, date, call id, client, tool, effect and rules", () => {
     const { code, stdout, stderr } = audit("tail");
     expect(code, stderr).toBe(0);
     const lines = stdout.split("\n").filter((line) => line.includes("#"));
@@ -82,13 +85,13 @@ describe("audit tail", () => {
     expect(audit("tail", "-n", "2").stdout.match(/call-\d/g)).toEqual(["call-7", "call-8"]);
   });
 
-  it("is not cut when it is piped, whatever COLUMNS is", () => {
+  it("audit tail is not cut when it is piped, whatever COLUMNS is", () => {
     const { stdout } = run(project, ["audit", "tail"], { COLUMNS: "60" });
     expect(stdout).toBe(audit("tail").stdout);
     expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeGreaterThan(60);
   });
 
-  it("prints the command that explains a denial, for that call and that caller", () => {
+  it("audit tail prints the command that explains a denial, for that call and that caller", () => {
     const { stdout } = audit("tail");
     expect(stdout).toContain(
       `explain: portcullis policy explain notes.write '{"title":"it'\\''s"}' --app shop --agent shop/robot`,
@@ -96,7 +99,7 @@ describe("audit tail", () => {
     expect(stdout).toContain("explain: portcullis policy explain notes.write ARGUMENTS --app shop --agent shop/robot");
   });
 
-  it("finds the ledger of a host where only a host was ever run, and numbers its records without a name", () => {
+  it("audit tail finds the ledger of a host where only a host has run, and numbers its records without a name", () => {
     const empty = mkdtempSync(join(home, "empty-"));
     const { code, stdout } = run(empty, ["audit", "tail"], { XDG_STATE_HOME: hostState });
     expect(code).toBe(0);
@@ -107,7 +110,7 @@ describe("audit tail", () => {
 });
 
 describe("audit prove", () => {
-  it("takes the numbers that tail shows, and audit verify-proof checks the proof", () => {
+  it("audit prove takes the numbers that tail shows, and audit verify-proof checks the proof [U9]", () => {
     const [id = ""] = /ledgers\/replica-a#\d+/.exec(audit("tail").stdout) ?? [];
     const proof = join(home, "proof.json");
     const proved = audit("prove", id, "-o", proof);
@@ -124,7 +127,7 @@ describe("audit prove", () => {
     });
   });
 
-  it("finds a call id in whichever ledger has it, and requires the ledger for a bare number", () => {
+  it("audit prove finds a call id in whichever ledger has it, and requires the ledger for a bare number", () => {
     expect(JSON.parse(audit("prove", "call-8").stdout)).toMatchObject({ origin: "example.com/host" });
     const refused = audit("prove", "2");
     expect(refused.code).toBe(64);
@@ -134,7 +137,7 @@ describe("audit prove", () => {
 });
 
 describe("audit export", () => {
-  it("exports the named ledger, and lists the names where several exist", () => {
+  it("audit export exports the named ledger, and lists the names where several exist", () => {
     const refused = audit("export");
     expect(refused.code).toBe(64);
     for (const name of NAMES) expect(refused.stderr).toContain(name);
@@ -146,7 +149,7 @@ describe("audit export", () => {
 });
 
 describe("audit verify", () => {
-  it("names every ledger that it read", () => {
+  it("audit verify names every ledger that it read [U9]", () => {
     const { code, stdout } = audit("verify");
     expect(code).toBe(0);
     for (const [, dir] of WRITERS) expect(stdout).toContain(dir);
@@ -157,7 +160,7 @@ describe("audit verify", () => {
     expect(ledgers.map(({ name }) => name)).toEqual(NAMES);
   });
 
-  it("fails when one ledger is damaged", () => {
+  it("audit verify fails when one ledger is damaged", () => {
     const dir = join(data, "ledgers", "replica-a");
     const segment = join(dir, readdirSync(dir).find((name) => name.endsWith(".ndjson")) as string);
     const before = readFileSync(segment, "utf8");
@@ -170,7 +173,7 @@ describe("audit verify", () => {
 });
 
 describe("doctor", () => {
-  it("verifies every ledger, names each and the one that is damaged", () => {
+  it("doctor verifies every ledger, names each and the one that is damaged", () => {
     const dir = join(data, "ledgers", "2");
     const segment = join(dir, readdirSync(dir).find((name) => name.endsWith(".ndjson")) as string);
     const before = readFileSync(segment, "utf8");

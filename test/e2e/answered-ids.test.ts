@@ -198,7 +198,7 @@ describe.each([
     await line.close();
   });
 
-  it("answers what it refuses with the id that can be read", async () => {
+  it("an error answer carries the id that could be read from the refused message [M1]", async () => {
     for (const [what, text, id] of REFUSED) {
       // A frame that is not UTF-8 ends a WebSocket connection (RFC 6455).
       if (name === "WebSocket" && typeof text !== "string") continue;
@@ -209,12 +209,12 @@ describe.each([
   });
 
   // A WebSocket frame announces its length and is not read at all: the connection ends with code 1009.
-  it.skipIf(name === "WebSocket")("answers a message that is too large with the id at its beginning", async () => {
+  it.skipIf(name === "WebSocket")("a message that is too large is answered with the id at its beginning", async () => {
     line.send(LARGE);
     expect(await line.next()).toMatchObject({ id: 77, error: {} });
   });
 
-  it.skipIf(name === "HTTP")("does not answer a request that was cancelled", async () => {
+  it.skipIf(name === "HTTP")("a cancelled request is not answered [M1]", async () => {
     line.send(INITIALIZE);
     expect(await line.next()).toMatchObject({ id: 1, result: {} });
     line.send('{"jsonrpc":"2.0","method":"notifications/initialized"}');
@@ -235,7 +235,7 @@ describe.each([
   });
 });
 
-it("ends a server on stdio at SIGTERM while its stdin is open", async () => {
+it("ends a server on stdio at SIGTERM while its stdin is open [M1]", async () => {
   const line = await stdio();
   line.send('{"jsonrpc":"2.0","id":1,"method":"ping"}');
   await line.next();
@@ -244,7 +244,7 @@ it("ends a server on stdio at SIGTERM while its stdin is open", async () => {
 });
 
 describe("HTTP", () => {
-  it("does not answer a request that was cancelled", async () => {
+  it("a cancelled request is not answered", async () => {
     const opened = await post(INITIALIZE);
     await opened.text();
     const session = {

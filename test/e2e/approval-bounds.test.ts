@@ -40,7 +40,7 @@ function errorIn(result: ToolResult): { code?: string; reason?: string; challeng
 }
 
 describe("approval requests", () => {
-  it("of one agent have a bound, leave room for other agents, and a denial frees a place", async () => {
+  it("approval requests of one agent are bounded, leave room for other agents, and a denial frees a place [H11]", async () => {
     await serve({ approvals: { perAgent: 2, perApp: 3 } });
     const one = await deployment.client(await deployment.key("team", "one"));
     const two = await deployment.client(await deployment.key("team", "two"));
@@ -66,7 +66,7 @@ describe("approval requests", () => {
     await two.close();
   });
 
-  it("are not opened past the rate limit, nor for more than an approver can read", async () => {
+  it("approval requests are not opened past the rate limit, nor for more than an approver can read [H11]", async () => {
     await serve({ agent: { perMinute: 3 } });
     const client = await deployment.client(await deployment.key("team", "one"));
     const long = await client.callTool("write", { text: "x".repeat(70_000) }, AT_ONCE);
@@ -92,7 +92,7 @@ describe("an approval", () => {
     return client;
   }
 
-  it("outlives a call whose server could not be reached, and is then spent once", async () => {
+  it("an approval outlives a call whose server could not be reached, and is then spent once [U7]", async () => {
     const client = await approved("later");
     const { port } = new URL(downstream.url);
     await downstream.close();
@@ -111,7 +111,7 @@ describe("an approval", () => {
     await client.close();
   });
 
-  it("outlives a call that could not be recorded, and is then spent once", async () => {
+  it("an approval outlives a call that could not be recorded, and is then spent once [U7]", async () => {
     const client = await approved("recorded");
     vi.spyOn(deployment.runtime.ledger, "append").mockRejectedValueOnce(new Error("the disk is full"));
     await expect(client.callTool("write", { text: "recorded" }, AT_ONCE)).rejects.toThrow(/did not run/);

@@ -50,7 +50,7 @@ describe("the approval page", { timeout: 120_000 }, () => {
     await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
   };
 
-  it("shows nothing to a wrong credential", async ({ skip }) => {
+  it("the approval page shows nothing to a wrong credential", async ({ skip }) => {
     if (typeof browser === "string") return skip(browser);
     const id = await challenge("secret plans");
     const { page, broken } = await open(id);
@@ -65,7 +65,7 @@ describe("the approval page", { timeout: 120_000 }, () => {
     await page.close();
   });
 
-  it("shows the full arguments, with what cannot be seen made visible, and a denial reaches the agent", async ({
+  it("the approval page shows the full arguments, with what cannot be seen made visible, and a denial reaches the agent [U7]", async ({
     skip,
   }) => {
     if (typeof browser === "string") return skip(browser);
@@ -89,7 +89,7 @@ describe("the approval page", { timeout: 120_000 }, () => {
       ),
     ).toBe(true);
     expect(await page.textContent("#tool")).toContain("notes.delete");
-    expect(await page.textContent("#rules")).toContain("delete-needs-a-person");
+    expect(await page.textContent("#rules")).toContain("delete-needs-approval");
     await picture(page, "waiting");
     await page.fill("#why", "not on a Monday");
     await page.click("#deny");
@@ -101,7 +101,7 @@ describe("the approval page", { timeout: 120_000 }, () => {
     await page.close();
   });
 
-  it("approves one call, also on a small dark screen by the keyboard", async ({ skip }) => {
+  it("the approval page approves one call, also on a small dark screen by the keyboard [U7]", async ({ skip }) => {
     if (typeof browser === "string") return skip(browser);
     const id = await challenge("demo/old");
     const { page, broken } = await open(id, { viewport: { width: 360, height: 640 }, colorScheme: "dark" });

@@ -55,7 +55,7 @@ describe("approvals open", { timeout: 120_000 }, () => {
       body: JSON.stringify({ code }),
     });
 
-  it("logs a waiting call at once, with the tool, the caller, the link and the command", async () => {
+  it("a waiting call is logged at once, with the tool, the caller, the link and the command", async () => {
     const { id, text } = await challenge("seen at once");
     const line = gateway
       .stderr()
@@ -72,7 +72,7 @@ describe("approvals open", { timeout: 120_000 }, () => {
     expect(text).toContain(`"approval_url":"${gateway.admin}/approve/${id}"`);
   });
 
-  it("writes one readable line to the operator's terminal when a call waits", async ({ skip }) => {
+  it("a gateway writes one readable line to the operator's terminal when a call waits [U7]", async ({ skip }) => {
     if (spawnSync("script", ["--version"]).status !== 0) return skip("script is not installed");
     const dir = mkdtempSync(join(tmpdir(), "portcullis-terminal-"));
     temporary.push(dir);
@@ -99,7 +99,7 @@ describe("approvals open", { timeout: 120_000 }, () => {
     }
   });
 
-  it("prints a link that works once where no browser can be opened", async () => {
+  it("approvals open prints a link that works once where no browser can be opened [U7]", async () => {
     const { url, opened } = open([]);
     expect(opened).toBe(false);
     const code = new URL(url).hash.slice(1);
@@ -123,7 +123,7 @@ describe("approvals open", { timeout: 120_000 }, () => {
     expect(await again.text()).toContain("portcullis approvals open");
   });
 
-  it("refuses a changed link, and one of another admin port on the same data directory", async () => {
+  it("the admin port refuses a changed link, and one of another admin port on the same data directory", async () => {
     const code = new URL(open([]).url).hash.slice(1);
     expect((await redeem(code.replace(/^\d/, "9"))).status).toBe(401);
     const other = await serve([], { dir: gateway.dir });
@@ -135,7 +135,7 @@ describe("approvals open", { timeout: 120_000 }, () => {
     }
   });
 
-  it("does not put the link on the command line of the browser", async () => {
+  it("approvals open does not put the link on the command line of the browser", async () => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-browser-"));
     temporary.push(dir);
     const program = join(dir, "browser");
@@ -156,7 +156,9 @@ describe("approvals open", { timeout: 120_000 }, () => {
     if (process.platform !== "win32") expect(statSync(file).mode & 0o777).toBe(0o600);
   });
 
-  it("signs the browser in: the list, one call and its approval without a typed credential", async ({ skip }) => {
+  it("approvals open signs the browser in: the list, one call and its approval without a typed credential [U7]", async ({
+    skip,
+  }) => {
     const browser: Browser | string = await openBrowser();
     if (typeof browser === "string") return skip(browser);
     try {

@@ -85,7 +85,7 @@ async function sample(name: string): Promise<{ dir: string; ledgerDir: string }>
 
 const segments = (ledgerDir: string): string[] => readdirSync(ledgerDir).filter((name) => name.startsWith("seq-"));
 
-it("archives, prunes, verifies, proves and restores a ledger on the command line, with S3", async () => {
+it("archives, prunes, verifies, proves and restores a ledger on the command line, with S3 [U9]", async () => {
   const { dir, ledgerDir } = await sample("s3-ledger");
   const to = "s3://ledgers/gateway/one";
   const all = segments(ledgerDir).length;
@@ -126,7 +126,7 @@ it("archives to a directory and prunes by age on the command line", async () => 
 });
 
 describe("an S3 archive", () => {
-  it("needs credentials in the environment and refuses them in its address", async () => {
+  it("an S3 archive needs credentials in the environment and refuses them in its address", async () => {
     const { dir } = await sample("credentials");
     const none = { AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" };
     const missing = await audit(dir, ["archive", "--to", "s3://ledgers/x"], { ...s3, ...none });
@@ -137,7 +137,7 @@ describe("an S3 archive", () => {
     expect(inside.stderr).not.toContain("secret@");
   });
 
-  it("that was changed is found by verify, and a prune refuses it", async () => {
+  it("an archive that was changed is found by verify, and a prune refuses it", async () => {
     const { dir, ledgerDir } = await sample("changed");
     expect(await audit(dir, ["archive", "--to", "s3://ledgers/changed"])).toMatchObject({ code: 0 });
     const files = readdirSync(join(scratch, "s3", "ledgers", "changed"), { recursive: true, withFileTypes: true });
@@ -163,7 +163,7 @@ describe("an S3 archive", () => {
 });
 
 describe("retention", () => {
-  it("archives and prunes by itself while records are written, and nothing is lost", async () => {
+  it("retention archives and prunes by itself while records are written, and nothing is lost", async () => {
     const ledgerDir = join(scratch, "retained");
     const archive = directoryArchive(join(scratch, "retained-copies"));
     const telemetry = createTelemetry({ serviceName: "test", log: { level: "critical" } });
@@ -180,7 +180,7 @@ describe("retention", () => {
     expect(whole.to).toBeGreaterThan(400);
   });
 
-  it("reports an archive that fails as a warning and a metric, and a later start archives and prunes", async () => {
+  it("retention reports an archive that fails as a warning and a metric, and a later start archives and prunes", async () => {
     const dir = join(scratch, "failing");
     const blocked = join(scratch, "a-file");
     writeFileSync(blocked, "not a directory");
@@ -227,7 +227,7 @@ describe("retention", () => {
     await (await serve(["--log-level", "critical"], { dir })).stop();
   });
 
-  it("refuses to prune without a place where pruned records go", async () => {
+  it("retention refuses to prune without a place where pruned records go", async () => {
     const args = [join(root, "dist", "cli", "main.js"), "--dir", join(scratch, "none"), "serve", "--keep-days", "30"];
     const ran = await new Promise<string>((resolve) => {
       execFile(process.execPath, args, (_error, _stdout, stderr) => resolve(stderr));

@@ -25,7 +25,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const audit = (...args: string[]) => portcullis(["--dir", dir, "audit", ...args]);
 
 describe("audit tail", () => {
-  it("shows the last records, oldest first", () => {
+  it("audit tail shows the last records, oldest first", () => {
     const { code, stdout } = audit("tail", "-n", "3");
     expect(code).toBe(0);
     expect(
@@ -36,7 +36,7 @@ describe("audit tail", () => {
     ).toEqual(["2997", "2998", "2999"]);
   });
 
-  it.each(["1.5"])("refuses %s for a number", (number) => {
+  it.each(["1.5"])("audit tail refuses %s for a number", (number) => {
     expect(audit("tail", `--lines=${number}`)).toMatchObject({
       code: 64,
       stderr: expect.stringContaining("whole number"),
@@ -47,7 +47,7 @@ describe("audit tail", () => {
 describe("audit export", () => {
   const file = join(dir, "export.ndjson");
 
-  it("writes the same to a file as to standard output, and it verifies", () => {
+  it("audit export writes the same to a file as to standard output, and it verifies", () => {
     const { stdout } = audit("export");
     expect(stdout.split("\n").length).toBeGreaterThan(RECORDS);
     expect(audit("export", "-o", file).code).toBe(0);
@@ -56,14 +56,14 @@ describe("audit export", () => {
     expect(audit("verify", file).code).toBe(0);
   });
 
-  it("that fails leaves what was there", () => {
+  it("an audit export that fails leaves the file that was there", () => {
     writeFileSync(file, "the old one");
     expect(audit("export", "-o", file, "--from", "999999").code).toBe(1);
     expect(readFileSync(file, "utf8")).toBe("the old one");
     expect(existsSync(`${file}.part`)).toBe(false);
   });
 
-  it("ends well when nobody reads on", { skip: process.platform === "win32" }, () => {
+  it("audit export ends without an error when its reader ends early", { skip: process.platform === "win32" }, () => {
     const main = join(root, "dist", "cli", "main.js");
     const line = `set -o pipefail; "${process.execPath}" "${main}" --dir "${dir}" audit export | head -n 1 | wc -l`;
     const env = { ...process.env, BASH_ENV: "" };

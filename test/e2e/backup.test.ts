@@ -109,7 +109,7 @@ async function recordsOf(ledger: string): Promise<Record<string, any>[]> {
 }
 
 describe("a backup of a running gateway", { timeout: 240_000 }, () => {
-  it("holds every call that was acknowledged before it began, and a new machine continues from it", async () => {
+  it("a backup of a running gateway holds every call that was acknowledged before it began, and a new machine continues from it", async () => {
     await populate(prepare());
     const key = await keyFor(["--dir", dir]);
     const serving = await start();
@@ -165,7 +165,7 @@ describe("a backup of a running gateway", { timeout: 240_000 }, () => {
     expect(actions).toEqual(expect.arrayContaining(["ledger.restored", "store.restored"]));
   });
 
-  it("is refused when it would write keys in clear, and when the file is there", async () => {
+  it("a backup of a running gateway is refused when it would write keys in clear, and when the file is there", async () => {
     await populate(prepare());
     const without = await run(["--dir", dir, "backup", join(base, "b")], null);
     expect([without.code, without.stderr]).toEqual([64, expect.stringContaining("--without-keys")]);
@@ -179,7 +179,7 @@ describe("a backup of a running gateway", { timeout: 240_000 }, () => {
 });
 
 describe("a restore", { timeout: 240_000 }, () => {
-  it("refuses a target that is not empty, a damaged backup and another passphrase, and changes nothing", async () => {
+  it("a restore refuses a target that is not empty, a damaged backup and another passphrase, and changes nothing", async () => {
     await populate(prepare());
     await start();
     await stop();
@@ -206,7 +206,7 @@ describe("a restore", { timeout: 240_000 }, () => {
     await ok(["restore", file, "--data-dir", target]);
   });
 
-  it("keeps a ledger that is newer, and takes revocations from it when the store is lost", async () => {
+  it("a restore keeps a ledger that is newer, and takes revocations from it when the store is lost", async () => {
     const storage = prepare();
     await populate(storage);
     const key = await keyFor(["--dir", dir]);
@@ -232,7 +232,7 @@ describe("a restore", { timeout: 240_000 }, () => {
     expect(await ok(["--dir", dir, "audit", "verify"])).toMatchObject({ ok: true });
   });
 
-  it("continues a ledger that is lost from the backup, and verification says what is missing", async () => {
+  it("a restore continues a ledger that is lost from the backup, and verification says what is missing", async () => {
     await populate(prepare());
     const key = await keyFor(["--dir", dir]);
     await start();
@@ -254,7 +254,7 @@ describe("a restore", { timeout: 240_000 }, () => {
     expect(outside.code).toBe(1);
   });
 
-  it("is picked up by running replicas on PostgreSQL, without a revoked key or a later change", async () => {
+  it("a restore is picked up by running replicas on PostgreSQL, without a revoked key or a later change", async () => {
     replicas = await startReplicas(2, POLICY);
     const { storage, all } = replicas;
     const at = ["--dir", replicas.dir];

@@ -45,7 +45,7 @@ const JSON_TYPE = { "content-type": "application/json" };
 const OTHER_PORT = "http://localhost:3000";
 
 describe("a page of another origin", () => {
-  it("cannot call a tool over HTTP, whatever it declares its body to be", async () => {
+  it("a page of another origin cannot call a tool over HTTP, whatever it declares its body to be [U2]", async () => {
     upstream.calls.length = 0;
     for (const headers of [
       { "content-type": "text/plain", origin: OTHER_PORT },
@@ -63,7 +63,7 @@ describe("a page of another origin", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  it("cannot open a WebSocket", async () => {
+  it("a page of another origin cannot open a WebSocket [U2]", async () => {
     for (const headers of [{ origin: OTHER_PORT }, { "sec-fetch-site": "same-site" }]) {
       const socket = new WebSocket(serving.urls[1] as string, "mcp", { headers });
       const outcome = await new Promise((resolve) => {
@@ -76,7 +76,7 @@ describe("a page of another origin", () => {
     }
   });
 
-  it("cannot use the admin port", async () => {
+  it("a page of another origin cannot use the admin port [U2]", async () => {
     const authorization = `Bearer ${readFileSync(join(dir, "operator.token"), "utf8").trim()}`;
     for (const headers of [
       { origin: OTHER_PORT },
@@ -93,7 +93,7 @@ describe("a page of another origin", () => {
 });
 
 describe("a body that is not declared as JSON", () => {
-  it("is refused on /tools and on /mcp", async () => {
+  it("a body that is not declared as JSON is refused on /tools and on /mcp [U2]", async () => {
     upstream.calls.length = 0;
     for (const type of [
       "text/plain",
@@ -110,8 +110,8 @@ describe("a body that is not declared as JSON", () => {
   });
 });
 
-describe("a client that is no page of another origin", () => {
-  it("calls tools without any of these headers, as the gateway's own page, and from a listed origin", async () => {
+describe("a client that is not a page of another origin", () => {
+  it("a client that is not a page of another origin calls tools without any of these headers, as the gateway's own page, and from a listed origin", async () => {
     upstream.calls.length = 0;
     const { host } = new URL(serving.url);
     for (const headers of [

@@ -54,7 +54,7 @@ async function waiting(text: string): Promise<string> {
 const AT_ONCE = { meta: { "portcullis/challengeWaitMs": 0 } };
 
 describe("a challenged call", () => {
-  it("of any client waits for the person and goes on when it was approved", async () => {
+  it("a challenged call of any client waits for the approver and continues when it was approved [U7]", async () => {
     const client = await deployment.client(agent, { revision: "2025-06-18" });
     const call = client.callTool("write", { text: "waits" });
     expect(await answer(await waiting("waits"), "approve")).toBe(200);
@@ -63,7 +63,7 @@ describe("a challenged call", () => {
     await client.close();
   });
 
-  it("is told at once, when asked so, that nothing ran, what waits and where; the same call runs once after that", async () => {
+  it("a challenged call returns at once, when the client asks for it, that nothing ran, what waits and where, and runs once after approval", async () => {
     const client = await deployment.client(agent);
     const first = await client.callTool("write", { text: "twice" }, AT_ONCE);
     const id = await waiting("twice");
@@ -79,7 +79,7 @@ describe("a challenged call", () => {
     await client.close();
   });
 
-  it("that a person denied tells the reason to the model, and other arguments are another call", async () => {
+  it("a challenged call that an approver denied returns the reason to the model, and other arguments are another call [U7]", async () => {
     const client = await deployment.client(agent);
     await client.callTool("write", { text: "no" }, AT_ONCE);
     await answer(await waiting('\\"no\\"'), "deny", undefined, "not on a Friday");
@@ -92,7 +92,7 @@ describe("a challenged call", () => {
   });
 
   it.each(["2026-07-28", "2025-11-25"] as const)(
-    "shows a client of %s that opens pages where to answer",
+    "a challenged call sends the page to a client of %s that opens pages",
     async (revision) => {
       const pages: string[] = [];
       const text = `page-${revision}`;
@@ -115,7 +115,7 @@ describe("a challenged call", () => {
     },
   );
 
-  it("is answered by an approver's key of the right group, and by no other key", async () => {
+  it("a challenged call is answered by an approver's key of the right group, and by no other key", async () => {
     const approver = await deployment.key("team", "boss", ["approve(operators)"]);
     const stranger = await deployment.key("team", "guest", ["approve(auditors)"]);
     const client = await deployment.client(agent);
@@ -131,7 +131,7 @@ describe("a challenged call", () => {
     await client.close();
   });
 
-  it("does not exist for an approver of another application, and its arguments are for its own approvers", async () => {
+  it("a challenged call does not exist for an approver of another application", async () => {
     await deployment.put("rival", {});
     const rival = await deployment.key("rival", "boss", ["approve(operators)"]);
     const auditor = await deployment.key("team", "auditor", ["approve(auditors)"]);
@@ -174,7 +174,7 @@ describe("a challenged call", () => {
 });
 
 describe("the page", () => {
-  it("is the same for everybody, holds nothing of the call, and runs no script but its own", async () => {
+  it("the approval page is the same for every reader, contains nothing of the call, and runs only its own script", async () => {
     const response = await fetch(`${deployment.runtime.admin?.url}/approve/ch_whatever`);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-security-policy")).toContain("script-src 'self'");

@@ -3,7 +3,7 @@
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from "node:fs";
-import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { contentId } from "../../src/policy/index.js";
@@ -15,9 +15,11 @@ import { FAKETIME, missingPrograms } from "../setup/programs.js";
 import { type Balancer, startBalancer } from "./balancer.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { type Replica, type Replicas, startReplicas } from "./replicas.js";
+import { childrenOf, slack } from "./serving.js";
 
 export const FAULTS = [
   "kill",
+  "kill worker",
   "stop",
   "store swallows",
   "store refuses",
@@ -28,6 +30,8 @@ export const FAULTS = [
   "clock forward",
   "clock back",
   "store restored",
+  "server swallows",
+  "server refuses",
 ] as const;
 export type FaultName = (typeof FAULTS)[number];
 
@@ -37,8 +41,8 @@ const PROBE_MS = 1_000;
 const PROBE_TIMEOUT_MS = 900;
 /** By requirement. */
 const RECOVERY_MS = 5_000;
-/** On a machine with more runnable processes than cores every step takes longer; the figures are printed all the same. */
-const LOADED_FACTOR = 8;
+/** Checks that took longer are printed, to find what a recovery waits for. */
+const SLOW_CHECK_MS = 1_000;
 const TEXT = { type: "object", properties: { text: { type: "string" } } } as const;
 
 const policyText = (isToggleOpen: boolean): string => `
@@ -207,13 +211,29 @@ export interface ChaosOptions {
   readonly seed: number;
   /** Each fault once in a random order, then further ones until the time is over. */
   readonly seconds: number;
+  /** All of them unless given. */
+  readonly faults?: readonly FaultName[];
+  readonly store?: "postgres" | "sqlite";
+  /** Processes of each replica. */
+  readonly workers?: number;
+  /** Between two calls of a caller; 10 unless given. */
+  readonly pauseMs?: number;
 }
 
-export async function runChaos({ seed, seconds }: ChaosOptions): Promise<ChaosReport> {
-  const chaos = new Chaos(seed);
+/** Names from `CHAOS_FAULTS`, separated by commas; all of them without it. */
+export function chosenFaults(): readonly FaultName[] {
+  const names = process.env.CHAOS_FAULTS?.split(",").map((name) => name.trim());
+  const unknown = names?.find((name) => !FAULTS.includes(name as FaultName));
+  if (unknown !== undefined) throw new Error(`CHAOS_FAULTS: ${unknown} is not one of ${FAULTS.join(", ")}`);
+  return (names as FaultName[] | undefined) ?? FAULTS;
+}
+
+export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
+  const { seed, seconds, faults = chosenFaults(), store = "postgres", workers = 1, pauseMs = 10 } = options;
+  const chaos = new Chaos(seed, store === "sqlite", workers, pauseMs);
   try {
     await chaos.start();
-    return await chaos.run(seconds);
+    return await chaos.run(seconds, faults);
   } finally {
     await chaos.close();
   }
@@ -241,10 +261,20 @@ class Chaos {
   #replicas!: Replicas;
   #storage!: Storage;
   #downstream!: Counting;
+  #serverLine!: FaultyLine;
   #balancer!: Balancer;
   readonly #began = performance.now();
 
-  constructor(seed: number) {
+  readonly #isSqlite: boolean;
+  readonly #workers: number;
+
+  /** Between two calls of a caller. */
+  readonly #pauseMs: number;
+
+  constructor(seed: number, isSqlite: boolean, workers: number, pauseMs: number) {
+    this.#pauseMs = pauseMs;
+    this.#isSqlite = isSqlite;
+    this.#workers = workers;
     this.#seed = seed;
     this.#random = random(seed);
   }
@@ -261,8 +291,11 @@ class Chaos {
     const names = ["r1", "r2", "r3"];
     if (noDisks() === undefined) for (const name of names) this.#disks.set(name, await makeDisk(this.#base, name));
     for (const name of names) writeFileSync(this.#clockFile(name), "+0");
-    this.#replicas = await startReplicas(3, policyText(true), [], {
+    const more = this.#workers > 1 ? ["--workers", String(this.#workers)] : [];
+    this.#replicas = await startReplicas(3, policyText(true), more, {
+      isSqlite: this.#isSqlite,
       line: async (direct, name) => {
+        if (this.#isSqlite) return direct;
         const line = await faultyLine(direct);
         this.#lines.set(name, line);
         return line.url;
@@ -271,7 +304,8 @@ class Chaos {
       env: (name) => (noClocks() === undefined ? this.#clockEnvironment(name) : {}),
     });
     this.#storage = await openStorage(this.#replicas.storage, { waitMs: 30_000 });
-    const document = { servers: { up: { url: this.#downstream.url, noGuardrail: ["*"] } } };
+    this.#serverLine = await faultyLine(this.#downstream.url);
+    const document = { servers: { up: { url: this.#serverLine.url, noGuardrail: ["*"] } } };
     await this.#storage.applications.put("busy", document, "test");
     this.#token = await this.#newKey("worker");
     this.#newestKey = await this.#newKey("first");
@@ -285,7 +319,7 @@ class Chaos {
     await until(async () => this.#balancer.inUse.length === 3, "three replicas in use");
   }
 
-  async run(seconds: number): Promise<ChaosReport> {
+  async run(seconds: number, chosen: readonly FaultName[]): Promise<ChaosReport> {
     const end = performance.now() + seconds * 1_000;
     const load = [
       ...Array.from({ length: CALLERS }, (_, id) => this.#callPermitted(id)),
@@ -294,8 +328,8 @@ class Chaos {
       this.#probe(),
     ];
     const skipped: string[] = [];
-    const possible = FAULTS.filter((name) => {
-      const reason = name.endsWith("disk") ? noDisks() : name.startsWith("clock") ? noClocks() : undefined;
+    const possible = chosen.filter((name) => {
+      const reason = this.#whyImpossible(name);
       if (reason !== undefined) skipped.push(`${name}: ${reason}`);
       return reason === undefined;
     });
@@ -331,9 +365,18 @@ class Chaos {
     await this.#balancer?.close();
     await this.#replicas?.close();
     for (const line of this.#lines.values()) await line.close().catch(() => {});
+    await this.#serverLine?.close().catch(() => {});
     await this.#downstream?.close();
     for (const disk of this.#disks.values()) disk.close();
     rmSync(this.#base, { recursive: true, force: true });
+  }
+
+  #whyImpossible(name: FaultName): string | undefined {
+    if (name.endsWith("disk")) return noDisks();
+    if (name.startsWith("clock")) return noClocks();
+    if (name === "kill worker" && this.#workers === 1) return "there is one process";
+    const isOfNetwork = name.startsWith("store") && name !== "store restored";
+    return this.#isSqlite && isOfNetwork ? "SQLite has no connection" : undefined;
   }
 
   // ---- load --------------------------------------------------------------------------------------------------
@@ -347,7 +390,7 @@ class Chaos {
       const text = `${id}-${n}`;
       const { isGood } = await call(this.#balancer.url, this.#token, "count", text);
       if (isGood) this.#acknowledged.add(`count ${text}`);
-      await sleep(isGood ? 10 : 100);
+      await sleep(isGood ? this.#pauseMs : 100);
     }
   }
 
@@ -440,6 +483,17 @@ class Chaos {
           await sleep(2_000);
           await this.#replicas.start(victim);
         });
+      case "kill worker":
+        return this.#during(name, [victim], "either", 0, async () => {
+          const workers = (): number[] => childrenOf(victim.child.pid as number);
+          // With port 0 a replica has other ports after its only worker has ended.
+          await until(async () => workers().length === this.#workers, "a second worker");
+          await sleep(500);
+          workers()
+            .slice(-1)
+            .forEach((pid) => spawnSync("kill", ["-KILL", String(pid)]));
+          await sleep(1_000);
+        });
       case "stop":
         return this.#during(name, [victim], "not ready", 1_000, async () => {
           victim.child.kill("SIGSTOP");
@@ -476,6 +530,14 @@ class Chaos {
         });
       case "store restored":
         return this.#restore();
+      case "server swallows":
+      case "server refuses":
+        // Long enough for every circuit to be open with its longest pause.
+        return this.#during(name, all, "ready", 0, async () => {
+          await this.#serverLine.cut(name === "server swallows" ? "swallow" : "refuse");
+          await sleep(12_000);
+          await this.#serverLine.mend();
+        });
     }
   }
 
@@ -498,18 +560,22 @@ class Chaos {
 
   /** What was changed after the backup is lost, and replicas have to follow the store back. */
   async #restore(): Promise<void> {
-    const restore = await this.#replicas.postgres.backup();
+    const revocable = await this.#newKey(`revocable-${nextId++}`);
+    const restore = await this.#replicas.backup();
     await this.#recovered();
     const lost = await this.#newKey(`lost-${nextId++}`);
-    const revoked = this.#newestKey;
+    const revoked = revocable;
     await this.#revoke(revoked);
     for (const replica of this.#replicas.all) {
       await until(async () => (await this.#callAt(replica, "count", lost)).isGood, "the new key is known");
+      await until(async () => !(await this.#callAt(replica, "count", revoked)).isGood, "the revocation is known");
     }
     await this.#during("store restored", this.#replicas.all, "either", 0, restore, async () => {
       for (const replica of this.#replicas.all) {
         if ((await this.#callAt(replica, "count", lost)).code !== "UNAUTHENTICATED") return false;
-        if (!(await this.#callAt(replica, "count", revoked)).isGood) return false;
+        const { isGood, code } = await this.#callAt(replica, "count", revoked);
+        if (isGood) this.#problems.push(`a key that was revoked is in force at ${replica.name} after the restore`);
+        if (code !== "UNAUTHENTICATED") return false;
       }
       return true;
     });
@@ -573,9 +639,12 @@ class Chaos {
       return also();
     };
     await until(isSo, "recovery").catch(() => {
-      throw new Error(`no recovery (seed ${this.#seed}): ${missing}`);
+      const reasons = this.#replicas.all.map(
+        ({ name }) => this.#samples.findLast(({ replica }) => replica === name)?.reasons,
+      );
+      throw new Error(`no recovery (seed ${this.#seed}): ${missing}; ${reasons.join(" ")}`);
     });
-    for (const [what, ms] of waits) if (ms > RECOVERY_MS) console.log(`waited ${Math.round(ms)} ms for "${what}"`);
+    for (const [what, ms] of waits) if (ms > SLOW_CHECK_MS) console.log(`waited ${Math.round(ms)} ms for "${what}"`);
   }
 
   // ---- judgement ---------------------------------------------------------------------------------------------
@@ -624,10 +693,12 @@ class Chaos {
     const decisions = new Map<string, number>();
     const outcomes = new Map<string, number>();
     const add = (counts: Map<string, number>, key: string): void => void counts.set(key, (counts.get(key) ?? 0) + 1);
-    for (const { ledgerDir, name } of this.#replicas.all) {
-      const { problems } = await verify(ledgerDir);
-      for (const problem of problems) this.#problems.push(`ledger of ${name}: ${JSON.stringify(problem)}`);
-      for await (const { record } of read(ledgerDir)) {
+    const places = Array.from({ length: this.#workers }, (_, i) => (this.#workers > 1 ? `worker-${i + 1}` : ""));
+    const ledgers = this.#replicas.all.flatMap(({ ledgerDir }) => places.map((place) => join(ledgerDir, place)));
+    for (const ledger of ledgers) {
+      const { problems } = await verify(ledger);
+      for (const problem of problems) this.#problems.push(`${ledger}: ${JSON.stringify(problem)}`);
+      for await (const { record } of read(ledger)) {
         if (record.kind === "decision" && record.effect === "permit")
           add(decisions, `${record.tool} ${record.args_cid}`);
         if (record.kind === "outcome") add(outcomes, `${record.tool} ${record.args_cid}`);
@@ -649,10 +720,4 @@ async function probe({ admin }: Replica): Promise<{ status: number; reasons: str
   } catch {
     return { status: 0, reasons: "" };
   }
-}
-
-/** 1 on a machine that has a core for every process that wants one. */
-function slack(): number {
-  const [load = 0] = loadavg();
-  return load > availableParallelism() * 2 ? LOADED_FACTOR : 1;
 }

@@ -1,6 +1,7 @@
 // The command line as a person or a script uses it: exit codes, data on stdout, clear words on stderr.
 
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 
 describe("portcullis demo", () => {
-  it("tells the whole story without a terminal, and cleans up after itself", () => {
+  it("portcullis demo shows every outcome without a terminal and removes its files", () => {
     const { code, stdout, stderr } = portcullis(["demo", "--yes"]);
     expect(stderr).toBe("");
     expect(code).toBe(0);
@@ -28,7 +29,7 @@ describe("portcullis demo", () => {
     expect(stdout).not.toContain("\u001b");
   });
 
-  it("gives the same as data", () => {
+  it("portcullis demo --json prints the same as data", () => {
     const steps = JSON.parse(portcullis(["--json", "demo", "--yes"]).stdout);
     expect(steps).toMatchObject({
       permit: { notes: 1 },
@@ -38,15 +39,28 @@ describe("portcullis demo", () => {
     });
   });
 
-  it("says what to do where there is nobody to ask", () => {
+  it("portcullis demo names the next step when there is no terminal to ask", () => {
     const { code, stderr } = portcullis(["demo"]);
     expect(code).toBe(1);
     expect(stderr).toContain("portcullis demo --yes");
   });
 });
 
+describe("a reader that ends early", () => {
+  it("a command ends without an error when the reader of its output ends early", async () => {
+    const command = spawn(process.execPath, [join(root, "dist/cli/main.js"), "serve", "--help"]);
+    let stderr = "";
+    command.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    command.stdout.destroy();
+    const [code] = (await once(command, "close")) as [number];
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  });
+});
+
 describe("calls", () => {
-  it("exit 0 when permitted, 2 when denied, 5 when a person is asked, 1 when wrong, 64 when misused", () => {
+  it("portcullis call exits with 0 when permitted, 2 when denied, 5 when it needs approval, 1 when it fails, 64 on wrong usage", () => {
     expect(remote("call", "math.add", '{"a":1,"b":2}')).toMatchObject({ code: 0, stdout: '{"sum":3}\n' });
     expect(remote("call", "shell.run", '{"command":"ls"}')).toMatchObject({ code: 2, stdout: "" });
     expect(remote("call", "notes.delete", '{"title":"x"}').code).toBe(5);
@@ -56,13 +70,13 @@ describe("calls", () => {
     expect(portcullis(["call", "x", "--url", "http://127.0.0.1:1/mcp"])).toMatchObject({ code: 1 });
   });
 
-  it("say which rule denied, and what would be right", () => {
+  it("portcullis call names the rule that denied and the remedy", () => {
     expect(remote("call", "shell.run", '{"command":"ls"}').stderr).toContain("rule: no-shell");
     expect(remote("call", "math.add", '{"a":"1","b":2}').stderr).toContain("`/a` must be an integer");
     expect(portcullis(["call", "x", "--url", "http://127.0.0.1:1/mcp"]).stderr).toContain("portcullis serve");
   });
 
-  it("that wait are approved once, by the operator", () => {
+  it("a waiting call is approved once, by the operator [U7]", () => {
     const admin = ["--admin", gateway.admin];
     const title = '{"title":"once"}';
     expect(remote("call", "notes.delete", title).code).toBe(5);
@@ -82,7 +96,7 @@ describe("calls", () => {
 });
 
 describe("policies", () => {
-  it("are checked, with file, line and the nearest right name", () => {
+  it("policy check names file, line and the nearest correct name", () => {
     expect(cli("policy", "check")).toMatchObject({ code: 0 });
     const bad = join(gateway.dir, "bad.cedar");
     writeFileSync(
@@ -96,7 +110,7 @@ describe("policies", () => {
     expect(cli("policy", "check", "--policy", bad).code).toBe(3);
   });
 
-  it("are explained: which rule, which condition, which line", () => {
+  it("policy explain names the rule, the condition and the line", () => {
     const { code, stdout } = cli("policy", "explain", "notes.write", '{"title":"x","text":"y"}');
     expect(code).toBe(2);
     expect(stdout).toContain('context.arguments.title like "demo/*"');
@@ -105,7 +119,7 @@ describe("policies", () => {
     expect(cli("policy", "explain", "nobody").code).toBe(64);
   });
 
-  it("are explained as the call would end: what the schema refuses is not permitted", () => {
+  it("policy explain reports a call with invalid arguments as not permitted", () => {
     const { code, stdout } = cli("policy", "explain", "math.add", '{"a":1,"b":"x"}');
     expect(code).toBe(2);
     expect(stdout).toMatch(/deny: arguments of `math\.add`.*\n.*refused by the schema; policy alone says permit/);
@@ -116,7 +130,7 @@ describe("policies", () => {
     expect(tested.stdout).toContain("invalid.yaml:1 case 1: expected permit, got deny by schema: arguments of");
   });
 
-  it("are explained as the call would end: a tool without a guardrail does not run", () => {
+  it("policy explain reports a call of a tool without a guardrail as not permitted", () => {
     const tools = join(gateway.dir, "guarded.json");
     const tool = { name: "wipe", inputSchema: { type: "object" }, noGuardrailRequired: false };
     writeFileSync(tools, JSON.stringify({ tools: [tool] }));
@@ -131,7 +145,7 @@ describe("policies", () => {
     });
   });
 
-  it("are tested by cases, compared, replayed and suggested", () => {
+  it("policies are tested by cases, compared, replayed and suggested", () => {
     const cases = join(gateway.dir, "cases.yaml");
     writeFileSync(
       cases,
@@ -181,7 +195,7 @@ describe("policies", () => {
 });
 
 describe("a denial", () => {
-  it("prints the command that explains that call of that caller, and the command shows the values", () => {
+  it("a denial prints the command that explains that call of that caller, and the command shows the values", () => {
     const denied = cli("call", "notes.write", '{"title":"it\'s","text":"y"}', "--url", gateway.url);
     expect(denied.code).toBe(2);
     const [, line = ""] = /^explain it with: (.*)$/m.exec(denied.stderr) ?? [];
@@ -200,7 +214,7 @@ describe("a denial", () => {
 });
 
 describe("the audit log", () => {
-  it("is tailed, verified, proved to an outsider and exported", () => {
+  it("the audit log is tailed, verified, proved to a third party and exported", () => {
     remote("call", "clock.now");
     expect(cli("audit", "tail").stdout).toContain("clock.now");
     expect(cli("audit", "verify")).toMatchObject({ code: 0 });
@@ -217,7 +231,7 @@ describe("the audit log", () => {
     expect(cli("audit", "verify", file).code).toBe(1);
   });
 
-  it("is found out when a byte of a copy is flipped", () => {
+  it("audit verify reports a flipped byte in a copy of the ledger", () => {
     const copy = mkdtempSync(join(tmpdir(), "portcullis-copy-"));
     cpSync(join(gateway.dir, "ledger"), copy, { recursive: true });
     const segment = join(copy, "seq-0000000000000000.ndjson");
@@ -232,13 +246,7 @@ describe("the audit log", () => {
 });
 
 describe("the rest", () => {
-  it("doctor makes a real call and finds nothing wrong here", () => {
-    const { code, stdout } = cli("doctor", "--port", "0");
-    expect(stdout).toContain("math.add 2 3 = 5");
-    expect(code, stdout).toBe(0);
-  });
-
-  it("lets a second gateway on the same data directory write a ledger of its own, verified with the first", async () => {
+  it("a second gateway on the same data directory writes a ledger of its own, verified with the first", async () => {
     const second = await serve(["--observe"], { dir: gateway.dir });
     try {
       expect(cli("call", "math.add", '{"a":1,"b":2}', "--url", second.url).code).toBe(0);
@@ -250,7 +258,7 @@ describe("the rest", () => {
     expect(JSON.parse(stdout)).toMatchObject({ ok: true, ledgers: [{ ok: true }, { ok: true }] });
   });
 
-  it("serves on stdio with nothing but JSON-RPC on stdout", async () => {
+  it("serve --stdio writes nothing but JSON-RPC to stdout", async () => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-stdio-"));
     const child = spawn(process.execPath, [join(root, "dist/cli/main.js"), "--dir", dir, "serve", "--stdio"]);
     let out = "";
@@ -274,7 +282,7 @@ describe("the rest", () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it("observes: what policy denies runs, and is on record as denied", async () => {
+  it("serve --observe runs what policy denies and records it as denied", async () => {
     const observing = await serve(["--observe", "--keep-arguments"]);
     const run = (...args: string[]) => portcullis(["--dir", observing.dir, ...args]);
     expect(run("call", "notes.write", '{"title":"private/x","text":"y"}', "--url", observing.url)).toMatchObject({

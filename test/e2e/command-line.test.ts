@@ -14,7 +14,7 @@ afterEach(async () => {
 });
 
 it.runIf(process.platform === "linux")(
-  "does not show the password of the store on the command line",
+  "does not show the password of the store on the command line [G8]",
   {
     timeout: 60_000,
   },

@@ -26,7 +26,7 @@ function run(cwd: string, args: readonly string[], more: Record<string, string> 
 
 const usual = (): string => join(home, ".local", "state", "portcullis");
 
-it("keeps data in the user's state directory, and finds it from every directory", () => {
+it("keeps data in the user's state directory, and finds it from every directory [H5]", () => {
   const added = run(work, ["app", "add", "blog"]);
   expect([added.code, added.stderr]).toEqual([0, ""]);
   expect(readdirSync(work)).toEqual([]);

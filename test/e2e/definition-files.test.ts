@@ -56,7 +56,7 @@ describe.skipIf(missing).each(["postgres", "sqlite"] as const)("definition files
     return join(folder, readdirSync(folder)[0] as string);
   };
 
-  it("what is written, diffed and deleted at one is read at the other, with one history", async () => {
+  it("a definition file that is written, diffed and deleted at one replica is read at the other, with one history [H7]", async () => {
     const made = await call(a, "setDefinitionFileContent", { path, content: "one\ntwo\n", expectedRevision: null });
     expect(await call(b, "getDefinitionFileContent", { path })).toEqual({
       path,
@@ -89,7 +89,7 @@ describe.skipIf(missing).each(["postgres", "sqlite"] as const)("definition files
     for (const repository of [one, two]) git(repository, "fsck", "--strict");
   });
 
-  it("an expected revision that the other replica has changed is a conflict", async () => {
+  it("an expected revision of a definition file that the other replica has changed is a conflict [H12]", async () => {
     const file = { path: "cas", expectedRevision: null };
     const first = await call(a, "setDefinitionFileContent", { ...file, content: "of a" });
     expect(await ruleOf(call(b, "setDefinitionFileContent", { ...file, content: "of b" }))).toBe("conflict");
@@ -103,7 +103,7 @@ describe.skipIf(missing).each(["postgres", "sqlite"] as const)("definition files
     }
   });
 
-  it("of many that create the same file at both at once one does, and no line of a diff is lost", async () => {
+  it("one of many concurrent creations of a definition file at two replicas succeeds, and no line of a diff is lost [H12]", async () => {
     const create = (i: number) =>
       ruleOf(call(i % 2 ? a : b, "setDefinitionFileContent", { path: "race", content: "", expectedRevision: null }));
     const created = await Promise.all(Array.from({ length: 6 }, (_, i) => create(i)));
@@ -120,7 +120,7 @@ describe.skipIf(missing).each(["postgres", "sqlite"] as const)("definition files
     }
   });
 
-  it("a replica that comes later, with an empty folder, has all of it", async () => {
+  it("a replica that starts later with an empty directory has all definition files [H12]", async () => {
     const late = await start("c");
     deployments.push(late);
     const c = await late.client(token);
@@ -129,7 +129,7 @@ describe.skipIf(missing).each(["postgres", "sqlite"] as const)("definition files
     await c.close();
   });
 
-  it("go with their application: the next one of that name begins with none", async () => {
+  it("definition files are removed with their application, and the next one of that name starts without any [H7]", async () => {
     const [first] = deployments as [Deployment];
     await first.runtime.storage.applications.remove("blog", "test");
     await first.put("blog", { permissions: ["core.state.*"] });

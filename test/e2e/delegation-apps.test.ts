@@ -58,7 +58,7 @@ const as = (token: string) =>
   });
 
 describe("two holders of delegations to one agent", () => {
-  it("have sessions of their own", async () => {
+  it("two holders of delegations to one agent have sessions of their own", async () => {
     const dir = join(root, "holders");
     const own = await workflowInForce({ file: join(root, "workflow.yaml"), stateDir: dir, app: "desk" });
     const gateway = await startGateway({
@@ -103,7 +103,7 @@ describe("two holders of delegations to one agent", () => {
 describe("a workflow over servers of others", () => {
   const boss = (): string => mintDelegation(workflow.keys, { agent: "boss", app: "desk" });
 
-  it("shows an agent what reached it, runs what it may, and denies the rest", async () => {
+  it("a workflow over upstream servers shows an agent what reached it, runs what it may, and denies the rest", async () => {
     const chief = await as(boss());
     const names = (await chief.listTools()).map(({ name }) => name).sort();
     expect(names).toEqual(["everything.echo", "everything.get-sum", "memory.delete_entities", "memory.read_graph"]);
@@ -118,7 +118,7 @@ describe("a workflow over servers of others", () => {
     await clerk.close();
   });
 
-  it("lets nobody of that application in without a delegation, nor with one of another", async () => {
+  it("a workflow over upstream servers refuses callers of its application without a delegation and with one of another workflow", async () => {
     await expect(connect(runtime.listeners[0]?.url as string)).rejects.toThrow(McpError);
     const foreign = mintDelegation(workflow.keys, { agent: "boss", app: "other" });
     await expect(as(foreign)).rejects.toThrow("another application");

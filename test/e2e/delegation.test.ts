@@ -121,7 +121,7 @@ function chain(): string[] {
 }
 
 describe("a chain of five delegations across two gateways", () => {
-  it("narrows at every hop, live, at both gateways", async () => {
+  it("a chain of five delegations across two gateways narrows at every hop, live, at both gateways [L4]", async () => {
     const [boss, planner, lead, worker, reader, scout] = chain() as [string, string, string, string, string, string];
     const asked: [string, object][] = [
       ["net.fetch", { to: "x" }],
@@ -147,7 +147,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect(at(branch).ran).toHaveLength(4 + 3 + 2);
   });
 
-  it("stands in the ledger as a whole for one call, and the ledger holds", async () => {
+  it("a chain of five delegations is recorded as a whole for one call, and the ledger verifies [L10]", async () => {
     const scout = chain().at(-1) as string;
     await call(branch, scout, "files.read", { path: "/srv/zz" });
     await call(branch, scout, "files.read", { path: "/etc/zz" });
@@ -179,7 +179,7 @@ describe("a chain of five delegations across two gateways", () => {
     }
   });
 
-  it("refuses a forged, widened, replayed, expired or misdirected token, without effect", async () => {
+  it("a chain of five delegations across two gateways refuses a forged, widened, replayed, expired or misdirected token, without effect [L10]", async () => {
     const [boss, , , worker, reader] = chain() as [string, string, string, string, string];
     const before = at(branch).ran.length + at(home).ran.length;
     const audience = gatewayOf(branch);
@@ -214,7 +214,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect(at(branch).ran.length + at(home).ran.length).toBe(before + 1);
   });
 
-  it("a use that is tied to one call serves no other", async () => {
+  it("a delegation token that is bound to one call cannot be used for another", async () => {
     const reader = chain()[4] as string;
     const args = { path: "/srv/tied" };
     const tied = (): string =>
@@ -224,7 +224,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect((await post(branch, tied(), "files.read", args)).status).toBe(200);
   });
 
-  it("narrows further by the holder's own choice, arguments included", async () => {
+  it("a chain of five delegations across two gateways narrows further by the holder's own choice, arguments included", async () => {
     const worker = chain()[3] as string;
     const narrowed = handOnDelegation(worker, {
       to: "reader",
@@ -236,7 +236,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect((await call(branch, narrowed, "files.stat", { path: "/srv/only" })).status).toBe(404);
   });
 
-  it("of two calls with one token at the same time only one runs", async () => {
+  it("only one of two concurrent calls with one delegation token runs", async () => {
     const once = spendDelegation(chain()[4] as string, { audience: gatewayOf(branch) });
     const answers = await Promise.all(
       Array.from({ length: 8 }, () => post(branch, once, "files.read", { path: "/srv/r" })),
@@ -244,7 +244,7 @@ describe("a chain of five delegations across two gateways", () => {
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  it("nobody without a delegation gets in, and a caller sees only what reached them", async () => {
+  it("a caller without a delegation is refused, and a caller with one sees only its tools", async () => {
     expect((await post(home, undefined, "files.read", { path: "/srv/a" })).status).toBe(401);
     const url = at(branch).runtime.listeners[0]?.url as string;
     const held = chain()[4] as string;
@@ -257,7 +257,7 @@ describe("a chain of five delegations across two gateways", () => {
     }
   });
 
-  it("travels in `_meta` where there are no headers, and never reaches the tool", async () => {
+  it("a delegation is carried in `_meta` where there are no headers, and never reaches the tool", async () => {
     const token = spendDelegation(chain()[4] as string, { audience: gatewayOf(branch) });
     const body = {
       jsonrpc: "2.0",
@@ -290,7 +290,7 @@ describe("a chain of five delegations across two gateways", () => {
 });
 
 describe("a workflow that breaks its own rules", () => {
-  it("is not served, unless only observing", async () => {
+  it("a workflow that violates its own rules is not served, except with --observe", async () => {
     const bad = join(root, "bad.yaml");
     writeFileSync(
       bad,

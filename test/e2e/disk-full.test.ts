@@ -12,7 +12,7 @@ import { type Counting, counting, type Deployment, deploy } from "./gateway-worl
 
 const disk = mkdtempSync(join(tmpdir(), "portcullis-disk-"));
 const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", disk]).status === 0;
-const ledgerDir = join(disk, "ledger");
+const ledger = join(disk, "ledger");
 const ballast = join(disk, "ballast");
 let deployment: Deployment;
 let downstream: Counting;
@@ -21,7 +21,7 @@ beforeAll(async () => {
   if (!mounted) return;
   writeFileSync(ballast, Buffer.alloc(2 * 1024 * 1024));
   downstream = await counting("disk");
-  deployment = await deploy("permit (principal, action, resource);", { ledgerDir });
+  deployment = await deploy("permit (principal, action, resource);", { ledger });
   await deployment.put("team", { servers: { up: { url: downstream.url, noGuardrail: ["*"] } } });
 });
 afterAll(async () => {
@@ -33,7 +33,7 @@ afterAll(async () => {
   rmSync(disk, { recursive: true, force: true });
 });
 
-it("a full disk stops calls with a clear error, loses nothing, and is over when there is room", {
+it("a full disk stops calls with a clear error, loses nothing, and calls run again when there is space", {
   timeout: 300_000,
 }, async ({ skip }) => {
   if (!mounted) skip("a file system of one's own cannot be mounted here");
@@ -74,10 +74,10 @@ it("a full disk stops calls with a clear error, loses nothing, and is over when 
   good++;
   await client.close();
   await deployment.runtime.ledger.close();
-  expect((await verify(ledgerDir)).problems).toEqual([]);
+  expect((await verify(ledger)).problems).toEqual([]);
   let decisions = 0;
   let outcomes = 0;
-  for await (const { record } of read(ledgerDir)) {
+  for await (const { record } of read(ledger)) {
     if (record.kind === "decision" && record.tool === "write") decisions++;
     if (record.kind === "outcome" && record.tool === "write") outcomes++;
   }

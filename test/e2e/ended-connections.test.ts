@@ -60,7 +60,7 @@ async function opened(
 }
 
 describe.each(["tcp", "websocket"] as const)("a connection over %s", (transport) => {
-  it.each(Object.entries(FIRST))("%s ends when its key is revoked", async (_, message) => {
+  it.each(Object.entries(FIRST))("a connection with %s ends when its key is revoked", async (_, message) => {
     const token = await world.key("app", "one");
     const kept = await opened(transport, await world.key("app", "two"), message);
     const { ended } = await opened(transport, token, message);
@@ -73,7 +73,7 @@ describe.each(["tcp", "websocket"] as const)("a connection over %s", (transport)
     expect(isKept).toBe(true);
   });
 
-  it.each(Object.entries(FIRST))("%s ends when its application is removed", async (_, message) => {
+  it.each(Object.entries(FIRST))("a connection with %s ends when its application is removed", async (_, message) => {
     const { ended } = await opened(transport, await world.key("app", "one"), message);
     await world.runtime.storage.applications.remove("app", "test");
     await ended;

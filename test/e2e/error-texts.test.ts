@@ -45,7 +45,7 @@ async function call(tool: string): Promise<{ status: number; text: string }> {
   return { status: response.status, text: await response.text() };
 }
 
-it("does not reveal addresses, programs or secret names to callers, and logs them under the trace id", async () => {
+it("does not reveal addresses, programs or secret names to callers, and logs them under the trace id [G4]", async () => {
   await expect.poll(async () => (await call("up.read")).status).toBe(200);
   for (const tool of ["program.x", "secret.x", "name.x"]) {
     const { status, text } = await call(tool);

@@ -77,34 +77,38 @@ describe("a downstream server that misbehaves", () => {
     ["garbage", /./],
     ["wrong", /./],
     ["flood", /./],
-  ])("by `%s` fails its own call, and nobody else's", { timeout: 60_000 }, async (habit, says) => {
-    const others = steadily(steady, "good.read");
-    const mine = steadily(caller, "good.write");
-    let answer: Awaited<ReturnType<Client["callTool"]>> | Error;
-    const loads: Awaited<ReturnType<typeof others.stop>>[] = [];
-    try {
-      answer = await caller.callTool(`bad.${habit}`, {}).catch((error: Error) => error);
-      await sleep(200);
-    } finally {
-      for (const load of [others, mine]) loads.push(await load.stop());
-    }
-    expect(answer instanceof Error || answer.isError === true).toBe(true);
-    expect(answer instanceof Error ? answer.message : JSON.stringify(answer)).toMatch(says);
-    for (const { good: calls, bad } of loads) {
-      expect(bad).toEqual([]);
-      expect(calls).toBeGreaterThan(0);
-    }
-    // It is back for the next call, by itself.
-    let back: unknown;
-    for (let i = 0; i < 30; i++) {
-      back = await caller.callTool("bad.echo", { text: "again" }).catch((error: Error) => error);
-      if (!(back instanceof Error) && (back as { isError?: boolean }).isError !== true) break;
-      await sleep(300);
-    }
-    expect(back).toMatchObject({ content: [{ text: "again" }] });
-  });
+  ])(
+    "a server that misbehaves by `%s` fails its own call and no other call",
+    { timeout: 60_000 },
+    async (habit, says) => {
+      const others = steadily(steady, "good.read");
+      const mine = steadily(caller, "good.write");
+      let answer: Awaited<ReturnType<Client["callTool"]>> | Error;
+      const loads: Awaited<ReturnType<typeof others.stop>>[] = [];
+      try {
+        answer = await caller.callTool(`bad.${habit}`, {}).catch((error: Error) => error);
+        await sleep(200);
+      } finally {
+        for (const load of [others, mine]) loads.push(await load.stop());
+      }
+      expect(answer instanceof Error || answer.isError === true).toBe(true);
+      expect(answer instanceof Error ? answer.message : JSON.stringify(answer)).toMatch(says);
+      for (const { good: calls, bad } of loads) {
+        expect(bad).toEqual([]);
+        expect(calls).toBeGreaterThan(0);
+      }
+      // It is back for the next call, by itself.
+      let back: unknown;
+      for (let i = 0; i < 30; i++) {
+        back = await caller.callTool("bad.echo", { text: "again" }).catch((error: Error) => error);
+        if (!(back instanceof Error) && (back as { isError?: boolean }).isError !== true) break;
+        await sleep(300);
+      }
+      expect(back).toMatchObject({ content: [{ text: "again" }] });
+    },
+  );
 
-  it("leaves a record of every call that was permitted, and how it ended", async () => {
+  it("every permitted call of a misbehaving server is recorded with its outcome", async () => {
     await sleep(200);
     const { decisions, outcomes } = await outcomesOf(deployment);
     expect(decisions).toBeGreaterThan(10);
@@ -129,7 +133,7 @@ describe("PostgreSQL that goes away and comes back", () => {
     await postgres.stop();
   });
 
-  it("is not noticed by calls, and changes made afterwards are heard of", { timeout: 120_000 }, async () => {
+  it("an interruption of PostgreSQL fails no call, and later changes take effect", { timeout: 120_000 }, async () => {
     const token = await deployment.key("team", "worker");
     const client = await deployment.client(token);
     await client.callTool("read", { text: "warm" });

@@ -32,7 +32,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
   });
   afterAll(() => world.close());
 
-  it("import shows what would change, and changes nothing without a yes", () => {
+  it("import shows what would change, and changes nothing without confirmation [H5]", () => {
     const { code, stdout, stderr } = run("import", "--from", "claude-desktop");
     expect(code).toBe(64);
     expect(stderr).toContain("--yes");
@@ -44,7 +44,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(existsSync(world.data)).toBe(false);
   });
 
-  it("import takes the servers over, the credential sealed", () => {
+  it("import takes the servers over and encrypts the credential [H5]", () => {
     expect(run("import", "--from", "claude-desktop", "--yes").code).toBe(0);
     const shown = JSON.parse(run("--json", "app", "show", "local").stdout);
     expect(shown.document.servers.everything.env).toEqual({ DEMO_API_KEY: "${secret:everything.DEMO_API_KEY}" });
@@ -57,7 +57,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(run("import", "--from", "claude-desktop", "--yes").stdout).toContain("nothing is different");
   });
 
-  it("connect puts Portcullis where the servers were, once", () => {
+  it("connect replaces the servers in the client's configuration by Portcullis, once", () => {
     expect(run("connect", "claude-desktop", "--yes").code).toBe(0);
     const text = readFileSync(world.claude, "utf8");
     expect(text).toContain("// chosen with care");
@@ -70,7 +70,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(statSync(world.claude).mode & 0o777).toBe(0o644);
   });
 
-  it("the client starts it: one permit, one deny, one challenge that a person approves", async () => {
+  it("a client that starts the gateway gets one permit, one denial and one challenge that an approver approves [U7]", async () => {
     const text = readFileSync(world.claude, "utf8").replace(/^\s*\/\/.*$/m, "");
     const { command, args } = (JSON.parse(text) as { mcpServers: { portcullis: Entry } }).mcpServers.portcullis;
     const client = new Client(info);
@@ -111,7 +111,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     }
   });
 
-  it("a gateway on HTTP does the same beside the client's own, each with a ledger", async () => {
+  it("a gateway on HTTP serves beside the one that the client starts, each with a ledger", async () => {
     const text = readFileSync(world.claude, "utf8").replace(/^\s*\/\/.*$/m, "");
     const { command, args } = (JSON.parse(text) as { mcpServers: { portcullis: Entry } }).mcpServers.portcullis;
     const beside = new Client(info);
@@ -146,7 +146,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     }
   });
 
-  it("the record of all of it is good", () => {
+  it("audit verify accepts the records of the first hour", () => {
     const verified = run("--json", "audit", "verify");
     expect(verified).toMatchObject({ code: 0 });
     const { ok, ledgers } = JSON.parse(verified.stdout) as { ok: boolean; ledgers: { to: number }[] };
@@ -157,7 +157,7 @@ describe("the first hour", { timeout: 120_000 }, () => {
     expect(tail).toContain("nothing-is-destroyed");
   });
 
-  it("disconnect puts every byte back, and no credential was ever on the screen", () => {
+  it("disconnect restores every byte, and no credential was printed [H5]", () => {
     expect(run("disconnect", "claude-desktop", "--yes").code).toBe(0);
     expect(readFileSync(world.claude, "utf8")).toBe(before);
     expect(run("disconnect", "claude-desktop", "--yes").code).toBe(1);

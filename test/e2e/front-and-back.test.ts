@@ -62,23 +62,26 @@ describe("four servers behind one gateway", { timeout: 120_000 }, () => {
     });
   };
 
-  it("work for the official SDK v1", async () => {
+  it("four servers behind one gateway work with the official SDK v1 [H2 G2]", async () => {
     const client = new ClientV1(info);
     await client.connect(new HttpV1(new URL(gateway.url)));
     await everythingWorks(client as Caller);
     await client.close();
   });
 
-  it.each(["2026-07-28", "2025-11-25"])("work for the official SDK v2 in revision %s", async (revision) => {
-    const versionNegotiation = revision === "2026-07-28" ? ({ mode: { pin: revision } } as const) : undefined;
-    const client = new ClientV2(info, versionNegotiation ? { versionNegotiation } : undefined);
-    await client.connect(new HttpV2(new URL(gateway.url)));
-    expect(client.getNegotiatedProtocolVersion()).toBe(revision);
-    await everythingWorks(client as unknown as Caller);
-    await client.close();
-  });
+  it.each(["2026-07-28", "2025-11-25"])(
+    "four servers behind one gateway work with the official SDK v2 in revision %s [G2]",
+    async (revision) => {
+      const versionNegotiation = revision === "2026-07-28" ? ({ mode: { pin: revision } } as const) : undefined;
+      const client = new ClientV2(info, versionNegotiation ? { versionNegotiation } : undefined);
+      await client.connect(new HttpV2(new URL(gateway.url)));
+      expect(client.getNegotiatedProtocolVersion()).toBe(revision);
+      await everythingWorks(client as unknown as Caller);
+      await client.close();
+    },
+  );
 
-  it("work for the inspector, which starts Portcullis itself", () => {
+  it("four servers behind one gateway work with the inspector, which starts Portcullis itself [H2]", () => {
     const config = join(world.home, "inspector.json");
     const args = [main, "--dir", world.data, "serve", "--stdio"];
     writeFileSync(config, JSON.stringify({ mcpServers: { "portcullis-host": { command: process.execPath, args } } }));

@@ -60,7 +60,7 @@ describe("a gateway that is killed", () => {
   it.runIf(process.platform === "linux").each([
     ["pid-namespace", []],
     ["cgroup", ["daemon"]],
-  ])("takes its servers along: %s", async (containment, left) => {
+  ])("a gateway that is killed ends its servers: %s", async (containment, left) => {
     const mark = `leaked-${process.pid}-${containment}`;
     const { child, said } = await gateway(mark, containment, "leak");
     if (said !== "ready") return console.warn(`skipped: ${said}`);

@@ -18,14 +18,14 @@ describe("portcullis gen", () => {
     ["ts", "types.ts", "export interface ReadFileArgs"],
     ["rust", "src/types.rs", "pub struct ReadFileArgs"],
     ["csharp", "Types.cs", "public sealed record ReadFileArgs"],
-  ])("writes %s from a manifest", (language, file, text) => {
+  ])("portcullis gen writes %s from a manifest", (language, file, text) => {
     const { code, stdout } = portcullis(["gen", language, manifest, "-o", join(dir, language)]);
     expect(code).toBe(0);
     expect(stdout).toContain("files for 2 tools");
     expect(readFileSync(join(dir, language, file), "utf8")).toContain(text);
   });
 
-  it("asks a server that it starts, and the result compiles", () => {
+  it("portcullis gen asks a server that it starts, and the result compiles", () => {
     const out = join(dir, "live");
     const file = join(dir, "server.mjs");
     writeFileSync(
@@ -43,7 +43,7 @@ describe("portcullis gen", () => {
     expect(compileTypeScript(out)).toBe("");
   });
 
-  it("never writes over handlers", () => {
+  it("portcullis gen never overwrites handlers", () => {
     const out = join(dir, "kept");
     portcullis(["gen", "ts", manifest, "-o", out]);
     writeFileSync(join(out, "handlers.ts"), "// mine\n");
@@ -52,7 +52,7 @@ describe("portcullis gen", () => {
     expect(readFileSync(join(out, "handlers.ts"), "utf8")).toBe("// mine\n");
   });
 
-  it("says what it does not support, and with --strict fails for it", () => {
+  it("portcullis gen reports what it does not support, and fails for it with --strict", () => {
     const file = join(dir, "odd.json");
     writeFileSync(
       file,
@@ -63,7 +63,7 @@ describe("portcullis gen", () => {
     expect(stderr).toContain('unsupported "t" "/inputSchema/properties/a/$ref"');
   });
 
-  it("names what is wrong with a source", () => {
+  it("portcullis gen names what is wrong with a source", () => {
     expect(portcullis(["gen", "ts", join(dir, "nowhere.json")]).code).toBe(64);
     writeFileSync(join(dir, "bad.json"), '{"tools":[{"name":"a"},{"name":"a"}]}');
     const { code, stderr } = portcullis(["gen", "ts", join(dir, "bad.json"), "-o", join(dir, "bad")]);
@@ -80,7 +80,7 @@ describe("the FileManager example", () => {
       env: { ...process.env, NO_COLOR: "1", CARGO_TARGET_DIR: CARGO_TARGET },
     });
 
-  it("runs from end to end in TypeScript", () => {
+  it("the FileManager example runs from end to end in TypeScript [L6]", () => {
     const { status, stdout, stderr } = run("ts");
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
     expect(stdout).toContain("TypeScript: ok");
@@ -88,7 +88,7 @@ describe("the FileManager example", () => {
 
   const missing = whyNoCargo(dir);
   it.skipIf(missing !== undefined)(
-    `runs in Rust: handlers, and a client that talks to our server${missing === undefined ? "" : ` (skipped: ${missing})`}`,
+    `the FileManager example runs in Rust: handlers, and a client that talks to our server${missing === undefined ? "" : ` (skipped: ${missing})`}`,
     () => {
       const { status, stdout, stderr } = run("rust");
       expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
@@ -97,7 +97,7 @@ describe("the FileManager example", () => {
     300_000,
   );
 
-  it("is generated in C# (the long tests compile it)", () => {
+  it("the FileManager example is generated in C# (the long tests compile it) [L6]", () => {
     expect(run("csharp").status).toBe(0);
     expect(existsSync(join(root, "examples/filemanager/.generated/csharp/FileManager.csproj"))).toBe(true);
   });

@@ -71,7 +71,7 @@ const writeModule = (name: string, text: string): void => {
 };
 
 describe("a guardrail of an application", () => {
-  it("blocks by a JavaScript file of the data directory, without effect, and permits what the file lets pass", async () => {
+  it("a guardrail of an application blocks by a JavaScript file of the data directory, without effect, and permits what the file lets pass [L8]", async () => {
     writeModule(
       "words.mjs",
       `export default ({ agent, tool, arguments: { text } }) => (text === "no" ? agent + " may not " + tool : undefined);`,
@@ -83,7 +83,7 @@ describe("a guardrail of an application", () => {
     expect(notes.calls).toHaveLength(1);
   });
 
-  it("blocks by a tool of the application, whose own call is decided by policy and recorded", async () => {
+  it("a guardrail of an application blocks by a tool of the application, whose own call is decided by policy and recorded [L8]", async () => {
     const token = await serve([{ id: "scan", tool: "notes.*", call: "scanner.check" }]);
     expect(await call(token, "a secret")).toContain("the text holds a secret");
     expect(notes.calls).toEqual([]);
@@ -100,15 +100,18 @@ describe("a guardrail of an application", () => {
     ["a tool that policy denies to it", { id: "other", tool: "*", call: "scanner.check" }, "guardrail `other` failed"],
     ["a tool that does not exist", { id: "scan", tool: "*", call: "scanner.nothing" }, "guardrail `scan` failed"],
     ["a tool that answers something else", { id: "scan", tool: "notes.read", call: "scanner.read" }, "failed"],
-  ])("blocks every call that it covers when it is %s", async (_what, entry, reason) => {
-    const token = await serve([entry]);
-    const answer = await call(token, "anything");
-    expect(answer).toContain(reason);
-    expect(answer).not.toContain(deployment.dir);
-    expect(notes.calls).toEqual([]);
-  });
+  ])(
+    "a guardrail of an application blocks every call that it covers when it is %s [L8]",
+    async (_what, entry, reason) => {
+      const token = await serve([entry]);
+      const answer = await call(token, "anything");
+      expect(answer).toContain(reason);
+      expect(answer).not.toContain(deployment.dir);
+      expect(notes.calls).toEqual([]);
+    },
+  );
 
-  it("applies from the moment the document names it, and no longer once the document does not", async () => {
+  it("a guardrail of an application applies exactly as long as the document names it", async () => {
     writeModule("none.mjs", `export default () => "nothing passes";`);
     const token = await serve([{ id: "scan", tool: "notes.*", call: "scanner.check" }]);
     expect(await call(token, "first")).toContain("notes");
@@ -118,7 +121,7 @@ describe("a guardrail of an application", () => {
     await expect.poll(() => call(token, "third"), { timeout: 20_000 }).toContain("notes");
   });
 
-  it("is refused in a document when it names no callback, two, or a file outside the directory", async () => {
+  it("a guardrail of an application is refused in a document when it names no callback, two, or a file outside the directory", async () => {
     const put = (entry: object): Promise<void> =>
       deployment.put("team", { guardrails: [{ id: "x", tool: "*", ...entry } as GuardrailEntry] });
     await expect(put({})).rejects.toThrow("either `module` or `call`");
@@ -126,7 +129,7 @@ describe("a guardrail of an application", () => {
     await expect(put({ module: "../a.mjs" })).rejects.toThrow("without a directory");
   });
 
-  it("has an agent name that no API key can have", async () => {
+  it("a guardrail of an application has an agent name that no API key can have", async () => {
     await expect(deployment.key("team", "guardrail:scan")).rejects.toThrow("reserved for servers and guardrails");
   });
 });

@@ -1,12 +1,15 @@
 // Help as a reader meets it: grouped, with examples and exit codes, within 80 columns.
 
+import { spawnSync } from "node:child_process";
 import { expect, it } from "vitest";
+import { has } from "../setup/programs.js";
+import { main } from "./first-hour.js";
 import { portcullis } from "./serving.js";
 
 const EXIT_CODES =
   /Exit codes: 0 ok, 1 error, 2 denied, 3 invalid policy, 4 not authenticated,\s+5 waits for approval, 64 wrong usage/;
 
-it("groups the commands of the program, and ends with examples and exit codes", () => {
+it("the help of the program groups its commands, and ends with examples and exit codes", () => {
   const { code, stdout } = portcullis(["--help"]);
   expect(code).toBe(0);
   const headings = stdout.split("\n").filter((line) => /^[A-Z][a-z ]+:$/.test(line));
@@ -27,7 +30,7 @@ it("groups the commands of the program, and ends with examples and exit codes", 
   expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
 });
 
-it("groups the options of a command that has many, and shows its own examples", () => {
+it("the help of a command groups many options and shows its own examples", () => {
   const { stdout } = portcullis(["help", "serve"]);
   for (const heading of ["Listen:", "Decide:", "Identify callers:", "Approve:", "Record:", "Store:", "Limits:"]) {
     expect(stdout).toContain(`\n${heading}\n`);
@@ -40,8 +43,50 @@ it("groups the options of a command that has many, and shows its own examples", 
   expect(others.match(/^ {2}-/gm)).toHaveLength(1);
 });
 
-it("suggests the command that was mistyped", () => {
+it("a mistyped command is answered with the nearest one", () => {
   const { code, stderr } = portcullis(["sevre"]);
   expect(code).toBe(64);
   expect(stderr).toContain("Did you mean serve?");
 });
+
+it("the help of every command shows an example and the exit codes", { timeout: 240_000 }, () => {
+  const names = [...portcullis(["--help"]).stdout.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, name]) => name as string);
+  expect(names.length).toBeGreaterThan(30);
+  for (const name of names.filter((each) => each !== "help")) {
+    const { stdout } = portcullis([name, "--help"]);
+    expect(stdout, name).toMatch(new RegExp(`\\nExamples:\\n {2}portcullis (--dir [a-z]+ )?${name}\\b`));
+    expect(stdout, name).toMatch(EXIT_CODES);
+  }
+});
+
+it("a mistake in the use of a command shows its usage", () => {
+  const { code, stderr } = portcullis(["audit", "replay"]);
+  expect(code).toBe(64);
+  expect(stderr).toBe(
+    "error: missing required argument 'policy'\nusage: portcullis audit replay [options] <policy...>\n(portcullis audit replay --help shows more)\n",
+  );
+});
+
+it.skipIf(!has("bash"))(
+  "the help of the program and of each command is printed in 0.3 s of CPU",
+  { timeout: 240_000 },
+  () => {
+    /** CPU seconds, the smallest of several runs. On a busy machine the same work takes more: six bare starts of Node, then. */
+    const cpuSeconds = (words: string, runs: number): number => {
+      const once = (): number => {
+        const script = `TIMEFORMAT="%U %S"; time "${process.execPath}" ${words} >/dev/null`;
+        const { stderr } = spawnSync("bash", ["-c", script], {
+          encoding: "utf8",
+          env: { ...process.env, NODE_OPTIONS: "" },
+        });
+        const [user = Number.NaN, system = Number.NaN] = stderr.trim().split(" ").map(Number);
+        return user + system;
+      };
+      return Math.min(...Array.from({ length: runs }, once));
+    };
+    const most = Math.max(0.3, 6 * cpuSeconds("-e 0", 5));
+    for (const words of ["", "serve", "demo", "doctor", "ls", "policy", "audit"]) {
+      expect(cpuSeconds(`"${main}" ${words} --help`, 5), `portcullis ${words} --help`).toBeLessThanOrEqual(most);
+    }
+  },
+);

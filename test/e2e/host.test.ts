@@ -95,7 +95,7 @@ function start() {
 }
 
 describe("portcullis host", () => {
-  it("speaks plain JSON-RPC without a handshake, and ends when its client does", async () => {
+  it("portcullis host speaks plain JSON-RPC without a handshake, and ends when its client does [M1]", async () => {
     const host = start();
     expect(await host.ask("fs.read", { path: join(code, "readme.txt") })).toMatchObject({
       result: { data: "hello from the root\n", bytesRead: 20 },
@@ -112,7 +112,7 @@ describe("portcullis host", () => {
     expect(await host.stop()).toBe(0);
   });
 
-  it("answers a message that is refused with its id, and a cancelled one not at all", async () => {
+  it("portcullis host answers a message that is refused with its id, and a cancelled one not at all [M1]", async () => {
     const host = start();
     const path = JSON.stringify(join(code, "readme.txt"));
     const bytes = (id: number, value: Buffer): Buffer =>
@@ -144,7 +144,7 @@ describe("portcullis host", () => {
     await host.stop();
   }, 30_000);
 
-  it("keeps the request's id in the audit line of a denial", async () => {
+  it("portcullis host keeps the request's id in the audit line of a denial [M7]", async () => {
     const host = start();
     const secret = join(base, "secret.txt");
     const answer = await host.ask("fs.read", { path: secret });
@@ -156,7 +156,7 @@ describe("portcullis host", () => {
     await host.stop();
   });
 
-  it("writes an audit line with the request's id for invalid arguments", async () => {
+  it("portcullis host writes an audit line with the request's id for invalid arguments [M7]", async () => {
     const host = start();
     const path = join(code, "readme.txt");
     const answer = await host.ask("fs.read", { path, offset: "three" });
@@ -169,7 +169,7 @@ describe("portcullis host", () => {
     await host.stop();
   });
 
-  it("denies with the rule that decided, and nothing happens", async () => {
+  it("portcullis host denies with the rule that decided, without effect", async () => {
     const host = start();
     const denied = async (method: string, params: object, code: string): Promise<void> => {
       const answer = await host.ask(method, params);
@@ -192,22 +192,25 @@ describe("portcullis host", () => {
     await host.stop();
   });
 
-  it.each(["2026-07-28", "2025-11-25"] as const)("offers exactly three MCP tools in %s", async (revision) => {
-    const client = await connect(
-      { command: process.execPath, args: [main, "host", "--config", config, "--state", state] },
-      { revision },
-    );
-    expect((await client.listTools()).map((tool) => tool.name).sort()).toEqual(["cmd.run", "fs.read", "fs.write"]);
-    expect(await client.callTool("fs.read", { path: "readme.txt" })).toMatchObject({
-      structuredContent: { data: "hello from the root\n" },
-    });
-    const denied = await client.callTool("fs.read", { path: "/etc/passwd" });
-    expect(denied.isError).toBe(true);
-    expect(JSON.stringify(denied)).toContain("POLICY_DENY");
-    await client.close();
-  });
+  it.each(["2026-07-28", "2025-11-25"] as const)(
+    "portcullis host offers exactly three MCP tools in %s [M1]",
+    async (revision) => {
+      const client = await connect(
+        { command: process.execPath, args: [main, "host", "--config", config, "--state", state] },
+        { revision },
+      );
+      expect((await client.listTools()).map((tool) => tool.name).sort()).toEqual(["cmd.run", "fs.read", "fs.write"]);
+      expect(await client.callTool("fs.read", { path: "readme.txt" })).toMatchObject({
+        structuredContent: { data: "hello from the root\n" },
+      });
+      const denied = await client.callTool("fs.read", { path: "/etc/passwd" });
+      expect(denied.isError).toBe(true);
+      expect(JSON.stringify(denied)).toContain("POLICY_DENY");
+      await client.close();
+    },
+  );
 
-  it("says what a command had written when its time ran out, which time it was, and what to do", async () => {
+  it("portcullis host reports a command's output at its timeout, which timeout it was, and the remedy [G5]", async () => {
     const host = start();
     const told = (data: any): void => {
       expect(data).toMatchObject({
@@ -242,7 +245,7 @@ describe("portcullis host", () => {
     await host.stop();
   });
 
-  it("is understood by the official SDK of the handshake era, which checks structured content", async () => {
+  it("portcullis host is understood by the official SDK of the handshake era, which checks structured content [M8]", async () => {
     const client = new SdkClient({ name: "t", version: "1" });
     await client.connect(
       new StdioClientTransport({
@@ -259,7 +262,7 @@ describe("portcullis host", () => {
     await client.close();
   });
 
-  it("writes a line for every request, and a ledger that verifies", () => {
+  it("portcullis host writes a line for every request, and a ledger that verifies [M7]", () => {
     const lines = readFileSync(join(base, "audit.jsonl"), "utf8")
       .trim()
       .split("\n")
@@ -271,7 +274,7 @@ describe("portcullis host", () => {
     expect(portcullis(["audit", "verify", join(state, "ledger", "0")]).code).toBe(0);
   });
 
-  it("refuses a policy with a mistake, with file, line and remedy, and one that opens its own ledger", () => {
+  it("portcullis host refuses a policy with a mistake, with file, line and remedy, and one that opens its own ledger", () => {
     const bad = join(base, "bad.yaml");
     writeFileSync(bad, 'version: 1\nallowedRoots: ["/tmp"]\nalowedRoots: []\n');
     const wrong = portcullis(["host", "--config", bad, "--state", state]);

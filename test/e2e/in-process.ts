@@ -11,18 +11,18 @@ export interface Ended {
   stderr: string;
 }
 
-const load = (file: string): Promise<Record<string, (program: Command) => void>> =>
-  import(join(root, "dist", "cli", "commands", `${file}.js`));
+const { addCommand }: { addCommand(program: Command, name: string): Promise<boolean> } = await import(
+  join(root, "dist", "cli", "commands.js")
+);
 
-/** `commands`: file and function of what is added to the program. */
-export async function programOf(commands: readonly (readonly [string, string])[]) {
-  const adders = await Promise.all(commands.map(async ([file, name]) => (await load(file))[name]));
+/** `programOf` returns a function that runs a program with these commands. */
+export async function programOf(commands: readonly string[]) {
   return async (args: readonly string[]): Promise<Ended> => {
     const program = new Command("portcullis")
       .option("--json")
       .option("--dir <folder>", "", ".portcullis")
       .exitOverride();
-    for (const add of adders) add?.(program);
+    for (const name of commands) await addCommand(program, name);
     const printed = { stdout: "", stderr: "" };
     const restore = (["stdout", "stderr"] as const).map((name) => {
       const { write } = process[name];

@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { makeKey, releaseComment } from "../../scripts/release/signing.mjs";
 import { homeAt } from "../../src/integrations/install/home.js";
 import { withLock } from "../../src/integrations/install/lock.js";
-import { parsePublicKey } from "../../src/integrations/install/minisign.js";
+import { parsePublicKey } from "../../src/integrations/install/release.js";
 import { bringIn, look } from "../../src/integrations/install/operations.js";
 import { type Releases, startReleases, stub } from "./releases.js";
 import { root } from "./serving.js";
@@ -121,7 +121,7 @@ afterAll(async () => {
 });
 
 describe.sequential("install and update", () => {
-  it("nothing is taken without a key, or in a container", async () => {
+  it("install refuses to run without a key, and in a container", async () => {
     const bare = async (args: string[], env: NodeJS.ProcessEnv = {}) =>
       (await start(process.execPath, [main, ...args], env).ended).err;
     const dest = ["--dest", home];
@@ -130,7 +130,7 @@ describe.sequential("install and update", () => {
     expect(existsSync(home)).toBe(false);
   });
 
-  it("installs a release made from this repository, and the shim starts it", async () => {
+  it("install installs a release made from this repository, and the shim starts it [M9]", async () => {
     const ran = await install();
     expect(ran, ran.err).toMatchObject({ code: 0, out: `installed 1.0.0 in ${home}\n` });
     expect(version()).toBe("1.0.0");
@@ -138,7 +138,41 @@ describe.sequential("install and update", () => {
     expect((await install()).out).toContain("already installed");
   }, 120_000);
 
-  it("updates by itself with the key that came with it, after a look that changes nothing", async () => {
+  it("install creates a default policy that opens no directory, and never overwrites one [M9]", async () => {
+    // The user of the other tests has a policy of their own, which `belongings` holds to the byte.
+    expect(belongings()).toEqual(mine);
+    const config = join(base, "new-user");
+    const file = join(config, "portcullis", "policy.yaml");
+    const env = { XDG_CONFIG_HOME: config };
+    const again = (): Promise<Ran> =>
+      start(process.execPath, [main, "--json", "install", "--dest", home, ...options()], env).ended;
+    const first = await again();
+    expect(first, first.err).toMatchObject({ code: 0 });
+    expect(JSON.parse(first.out)).toMatchObject({ policy: { file, created: true } });
+    expect(lstatSync(file).mode & 0o777).toBe(0o600);
+    const text = readFileSync(file, "utf8");
+    expect(text).toMatch(/^allowedRoots: \[\]$/m);
+    expect(text).toMatch(/^writeRules: \[\]$/m);
+    const validated = await start(shim, ["policy", "validate", "--config", file], env).ended;
+    expect(validated, validated.err).toMatchObject({ code: 0 });
+    // The host starts with it and denies every path.
+    const reading = { jsonrpc: "2.0", id: 1, method: "fs.read", params: { path: "/etc/hostname" } };
+    const host = start(shim, ["host", "--state", join(base, "state")], env);
+    host.child.stdin?.end(`${JSON.stringify(reading)}\n`);
+    expect(JSON.parse((await host.ended).out)).toMatchObject({ id: 1, error: { data: { code: "POLICY_DENY" } } });
+    writeFileSync(file, `${text}# mine\n`);
+    expect(JSON.parse((await again()).out)).toMatchObject({ policy: { file, created: false } });
+    expect(readFileSync(file, "utf8")).toBe(`${text}# mine\n`);
+    // A directory that cannot be written to costs the policy, not the installation.
+    writeFileSync(join(base, "not-a-directory"), "");
+    const closed = await start(process.execPath, [main, "--json", "install", "--dest", home, ...options()], {
+      XDG_CONFIG_HOME: join(base, "not-a-directory"),
+    }).ended;
+    expect(closed).toMatchObject({ code: 0 });
+    expect(JSON.parse(closed.out)).toMatchObject({ policy: { created: false, problem: expect.any(String) } });
+  }, 120_000);
+
+  it("update installs a new version with the installed key, after a check that changes nothing", async () => {
     releases.small("1.1.0", stub("1.1.0"));
     const before = installation();
     const looked = await start(shim, ["update", "--check", "--json", "--from", releases.url]).ended;
@@ -150,7 +184,7 @@ describe.sequential("install and update", () => {
     // The small release cannot update; the real one goes on from here.
     const real = await start(process.execPath, [join(home, "versions/1.0.0/dist/cli/main.js"), "update", "--rollback"])
       .ended;
-    expect(real, real.err).toMatchObject({ code: 0, out: "back from 1.1.0 to 1.0.0\n" });
+    expect(real, real.err).toMatchObject({ code: 0, out: "rolled back from 1.1.0 to 1.0.0\n" });
     expect(chosen()).toBe("1.0.0");
   }, 120_000);
 
@@ -160,9 +194,9 @@ describe.sequential("install and update", () => {
     ["never answers", "setInterval(() => {}, 1000)", 500, "no answer within 500 ms"],
     ["talks nonsense", "console.log('hello'); setInterval(() => {}, 1000)", 20_000, "instead of an answer"],
     ["allows everything", stub("1.2.0", false), 20_000, "does not refuse"],
-    ["is another version", stub("6.6.6"), 20_000, "says that it is version 6.6.6"],
+    ["is another version", stub("6.6.6"), 20_000, "reports version 6.6.6"],
   ])(
-    "a version that %s goes again by itself",
+    "update rolls back a version that %s [M9]",
     async (_, script, healthTimeoutMs, why) => {
       releases.small("1.2.0", script);
       const before = installation();
@@ -262,10 +296,10 @@ describe.sequential("install and update", () => {
     [
       "an index that is none",
       () => writeFileSync(releases.file("stable.json"), '{"version":"../1.3.0"}'),
-      "no release index",
+      "is not a release index",
     ],
     ["a server without encryption", () => releases.offer("1.3.0", "stable", "http://example.com/"), "by https"],
-  ])("refuses %s, and nothing has changed", async (_, forge, why) => {
+  ])("update refuses %s and changes nothing [M9]", async (_, forge, why) => {
     releases.small("1.3.0", good);
     forge();
     const before = installation();
@@ -274,7 +308,7 @@ describe.sequential("install and update", () => {
     expect(belongings()).toEqual(mine);
   });
 
-  it("says so on the command line: a version that does not work, and a forgery", async () => {
+  it("update reports a version that does not work, and a forged one, on the command line", async () => {
     releases.small("1.2.0", "process.exit(3)");
     const broken = await update();
     expect(broken).toMatchObject({ code: 1, out: "" });
@@ -288,7 +322,7 @@ describe.sequential("install and update", () => {
     expect(chosen()).toBe("1.0.0");
   }, 60_000);
 
-  it("takes an older release, or one for testers, when asked", async () => {
+  it("update installs an older release, or a prerelease, only when asked", async () => {
     releases.small("0.9.0", stub("0.9.0"));
     expect(await update("--allow-downgrade")).toMatchObject({ code: 0 });
     expect(version()).toBe("0.9.0");
@@ -299,7 +333,7 @@ describe.sequential("install and update", () => {
     expect(JSON.parse(readFileSync(join(home, "installed.json"), "utf8"))).toMatchObject({ channel: "beta" });
   });
 
-  it("one at a time; a lock whose owner is dead holds nobody up", async () => {
+  it("updates run one at a time, and the lock of a dead process is ignored", async () => {
     releases.small("1.4.0", stub("1.4.0"));
     let second: string | undefined;
     releases.onRequest = async (path) => {
@@ -313,7 +347,7 @@ describe.sequential("install and update", () => {
     expect(await attempt()).toBe("taken");
   });
 
-  it("killed while it fetches, the old version stays, and the next run clears up", async () => {
+  it("an update killed during its download leaves the old version, and the next run removes its files", async () => {
     releases.small("1.5.0", stub("1.5.0"));
     const { child, ended } = start(process.execPath, [main, "install", "--dest", home, ...options()]);
     releases.onRequest = (path) => {
@@ -328,7 +362,7 @@ describe.sequential("install and update", () => {
     expect(readdirSync(home)).not.toContain("staging");
   });
 
-  it("killed after the switch to a version that does not work, the next run goes back first", async () => {
+  it("the run after an update killed behind a switch to a broken version rolls back first", async () => {
     mkdirSync(join(home, "versions/1.6.0/dist/cli"), { recursive: true });
     writeFileSync(join(home, "versions/1.6.0/dist/cli/main.js"), "process.exit(1)");
     const installed = JSON.parse(readFileSync(join(home, "installed.json"), "utf8"));

@@ -4,7 +4,7 @@ import { attempts, MARK, setScene, withoutEcho } from "./isolation.js";
 
 const ATTEMPTS = Number(process.env.ATTEMPTS ?? (process.env.CI ? 2_000 : 10_000));
 
-it(`${ATTEMPTS} attempts of one application on another: none succeeds`, async () => {
+it(`none of ${ATTEMPTS} attempts of one application on another succeeds`, async () => {
   const scene = await setScene();
   try {
     const { deployment, attacker, foreign } = scene;

@@ -29,7 +29,9 @@ const headersFor = (name: string) => ({
 });
 
 describe("an agent of one application", () => {
-  it(`sees, calls, reads and guesses nothing of another (${RUNS} attempts)`, { timeout: 600_000 }, async () => {
+  it(`an agent of one application sees, calls, reads and guesses nothing of another (${RUNS} attempts) [H3]`, {
+    timeout: 600_000,
+  }, async () => {
     const { deployment, attacker, foreign } = scene;
     await fc.assert(
       fc.asyncProperty(attempts(scene), async ({ body, headers }) => {
@@ -41,7 +43,7 @@ describe("an agent of one application", () => {
     expect(foreign.calls).toEqual([]);
   });
 
-  it("would have been seen to succeed: the other's own agent does see all of it", async () => {
+  it("the attempts of the isolation test succeed for the application's own agent [H3]", async () => {
     const { deployment } = scene;
     const owner = await deployment.key("store", "owner");
     const name = "vault.read";
@@ -50,7 +52,7 @@ describe("an agent of one application", () => {
     scene.foreign.calls.length = 0;
   });
 
-  it("is told of a tool that is another's exactly what it is told of one that is not there", async () => {
+  it("a tool of another application is answered exactly like a missing tool [H3]", async () => {
     const { deployment, attacker } = scene;
     const ask = async (name: string): Promise<string> => {
       const { status, text } = await deployment.post(attacker, modernCall(name), headersFor(name));
@@ -60,7 +62,7 @@ describe("an agent of one application", () => {
     expect(await ask("vault.read")).toContain("TOOL_NOT_FOUND");
   });
 
-  it("is told of another's session exactly what it is told of none", async () => {
+  it("a session of another application is answered exactly like a missing session [H3]", async () => {
     const { deployment, attacker, loot } = scene;
     const ask = async (session: string): Promise<string> => {
       const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
@@ -70,7 +72,7 @@ describe("an agent of one application", () => {
     expect(await ask(loot.session)).toBe(await ask("x".repeat(loot.session.length)));
   });
 
-  it("cannot answer a challenge: neither another's nor its own, and no key of a caller opens the admin port", async () => {
+  it("an agent cannot answer an approval request, and no key of a caller opens the admin port [H3]", async () => {
     const { deployment, attacker, loot } = scene;
     const { admin } = deployment.runtime;
     for (const path of ["", `/${loot.challenge}`, `/${loot.challenge}/approve`]) {

@@ -76,7 +76,7 @@ describe("a key that is", () => {
     "an approver's": async () => (await newKey({ permissions: ["approve(operators)"] })).token,
   };
 
-  it("is refused in one and the same way, whatever is wrong with it, and nothing runs", async () => {
+  it("an invalid key is refused with the same answer whatever is wrong with it, and nothing runs [H4]", async () => {
     const answers = new Set<string>();
     for (const [what, make] of Object.entries(wrong)) {
       const token = await make();
@@ -89,7 +89,7 @@ describe("a key that is", () => {
   });
 
   it.each(["revoked", "given other permissions"])(
-    "that is %s hears no more of what it still listened to",
+    "a key that is %s receives no more notifications on its open streams",
     async (how) => {
       const { token, id } = await newKey();
       const headers = {
@@ -131,7 +131,7 @@ describe("a key that is", () => {
     },
   );
 
-  it("good for some tools is good for no others, and lists show what it is good for", async () => {
+  it("a key that may use some tools may use no others, and lists show only those [H4 H11]", async () => {
     const { token } = await newKey({ permissions: ["invoke(read)"] });
     const client = await deployment.client(token);
     expect((await client.listTools()).map((tool) => tool.name)).toEqual(["read"]);
@@ -145,7 +145,7 @@ describe("a key that is", () => {
     await client.close();
   });
 
-  it("over its limit is told when to try again, and nothing runs", async () => {
+  it("a key over its limit is answered with Retry-After, and nothing runs [H11]", async () => {
     const { token } = await newKey({ agent: "eager", limits: { perMinute: 2 } });
     const statuses: unknown[] = [];
     const { calls } = await reached(async () => {
@@ -162,7 +162,7 @@ describe("a key that is", () => {
     expect(calls).toEqual(["read", "read"]);
   });
 
-  it("sent as the request's own field works where there are no headers, and never travels on", async () => {
+  it("a key sent in the request's own field works where there are no headers, and is never forwarded", async () => {
     const { token } = await newKey();
     const { connect } = await import("node:net");
     const url = new URL(deployment.runtime.listeners[1]?.url as string);

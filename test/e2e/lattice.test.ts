@@ -34,14 +34,14 @@ delegations:
   );
 
 describe("portcullis lattice check and graph", () => {
-  it("finds the way by which an agent comes to hold what it must not, and exits 2", () => {
+  it("portcullis lattice check finds the path by which an agent obtains a forbidden capability, and exits with 2", () => {
     const { code, stdout } = portcullis(["lattice", "check", workflow("[files.read]")]);
     expect(code).toBe(2);
     expect(stdout).toContain("`reader` can come to hold `net.send`");
     expect(stdout).toContain("boss");
   });
 
-  it("shows what a manifest calls its tools, and lets it do nothing to the terminal", () => {
+  it("portcullis lattice check prints tool names of a manifest without control characters", () => {
     const evil = "\u001b[2Jgone\u009b31m\u202e";
     const file = write(
       "evil.json",
@@ -73,13 +73,13 @@ describe("portcullis lattice check and graph", () => {
     expect(violations[0]?.grant.capability).toBe(`s.${evil}`);
   });
 
-  it("is clean when nobody can, and exits 0", () => {
+  it("portcullis lattice check reports no violation when none exists, and exits with 0", () => {
     const { code, stdout } = portcullis(["lattice", "check", workflow("[files.read, net.send]")]);
     expect(code).toBe(0);
     expect(stdout).toContain("clean");
   });
 
-  it("writes out so many violations and says how many more there are", () => {
+  it("portcullis lattice check prints a bounded number of violations and the number of the others", () => {
     const agents = Array.from({ length: 5 }, (_, i) => `  w${i}: { servers: [s], allow: [s.y] }`).join("\n");
     const file = write("many.yaml", `servers: { s: { tools: [{ name: x }, { name: y }] } }\nagents:\n${agents}\n`);
     const text = portcullis(["lattice", "check", "--most", "2", file]);
@@ -92,7 +92,7 @@ describe("portcullis lattice check and graph", () => {
     expect(portcullis(["lattice", "check", "--most", "none", file]).code).toBe(64);
   });
 
-  it("names the file in SARIF as a code host does: from where the check runs", () => {
+  it("portcullis lattice check names the file in SARIF relative to where it runs", () => {
     const uris = (cwd: string, file: string): string =>
       portcullis(["lattice", "check", "--sarif", file], { cwd }).stdout;
     const file = workflow("[files.read]");
@@ -100,7 +100,7 @@ describe("portcullis lattice check and graph", () => {
     expect(uris(root, file)).toContain('"uri": "file:///');
   });
 
-  it("says which schemas cannot be used", () => {
+  it("portcullis lattice check names the schemas that cannot be used", () => {
     const file = write(
       "unusable.yaml",
       `servers:
@@ -124,7 +124,7 @@ agents:
       expect(stderr).toContain(`${whose} cannot be checked: `);
   });
 
-  it("reports for CI, and draws", () => {
+  it("portcullis lattice writes reports for CI, and graphs", () => {
     const file = workflow("[files.read]");
     expect(JSON.parse(portcullis(["lattice", "check", "--sarif", file]).stdout)).toMatchObject({ version: "2.1.0" });
     expect(portcullis(["lattice", "graph", file]).stdout).toContain("<svg");
@@ -132,7 +132,7 @@ agents:
     expect(portcullis(["lattice", "graph", "--format", "paint", file]).code).toBe(64);
   });
 
-  it("drew the pictures of the guide", () => {
+  it("portcullis lattice graph produces the pictures of the guide", () => {
     const guide = readFileSync(join(root, "docs", "guides", "lattice.md"), "utf8");
     for (const [, name, text] of guide.matchAll(/^```(?:json|yaml) (\S+)\n([^]*?)^```/gm))
       write(name ?? "", text ?? "");
@@ -145,7 +145,7 @@ agents:
     }
   });
 
-  it("names every mistake with its line", () => {
+  it("portcullis lattice check names every mistake with its line [L5]", () => {
     const file = write(
       "bad.yaml",
       `cycles: forbid
@@ -185,7 +185,7 @@ rules:
     }
   });
 
-  it("says where delegations run in a circle even when that is allowed", () => {
+  it("portcullis lattice check names cycles of delegations even when they are allowed", () => {
     const file = write(
       "circle.yaml",
       readFileSync(workflow("[files.read, net.send]"), "utf8")
@@ -197,7 +197,7 @@ rules:
     expect(stderr).toMatch(/line 12: delegations run in a circle/);
   });
 
-  it("emits the policy that holds agents to the result, and none when something is wrong", () => {
+  it("portcullis lattice check emits the policy that enforces the result, and none when a check failed", () => {
     const { code, stdout } = portcullis(["lattice", "check", "--emit", "policy", workflow("[files.read, net.send]")]);
     expect(code).toBe(0);
     expect(stdout).toContain('Agent::"local/reader"');
@@ -212,7 +212,7 @@ describe("portcullis lattice caps", () => {
     { name: "read", inputSchema: { type: "object", properties: { path: { type: "string" } }, required: ["path"] } },
   ];
 
-  it("prints a set from a manifest file, bare or as the answer it came in", () => {
+  it("portcullis lattice caps prints a capability set from a manifest file, bare or as a JSON-RPC answer", () => {
     const bare = write("bare.json", JSON.stringify({ tools }));
     const answer = write("answer.json", JSON.stringify({ jsonrpc: "2.0", id: 1, result: { tools } }));
     for (const file of [bare, answer]) {
@@ -224,7 +224,7 @@ describe("portcullis lattice caps", () => {
     }
   });
 
-  it("prints a set from a live server, by its address or by the command that starts it", async () => {
+  it("portcullis lattice caps prints a capability set from a running server, by its address or its command [L4]", async () => {
     const serving = await serve();
     const { stdout } = portcullis(["--json", "lattice", "caps", serving.url]);
     await serving.stop();
@@ -241,7 +241,7 @@ describe("portcullis lattice caps", () => {
     expect((JSON.parse(started.stdout) as { name: string }[]).map(({ name }) => name)).toContain("math.add");
   });
 
-  it("says what is wrong with a manifest", () => {
+  it("portcullis lattice caps reports what is wrong with a manifest", () => {
     expect(portcullis(["lattice", "caps", join(dir, "no.json")]).stderr).toContain("there is no file");
     expect(portcullis(["lattice", "caps", write("odd.json", "{}")]).stderr).toContain("a list `tools`");
     const twice = write("twice.json", JSON.stringify({ tools: [...tools, ...tools] }));
@@ -264,7 +264,7 @@ delegations:
 `,
     );
 
-  it("denies live what the analysis says an agent cannot do, and records by which way it came", async () => {
+  it("portcullis serve --workflow denies what the analysis says an agent cannot do, and records the path [L5]", async () => {
     const state = join(dir, "state");
     const serving = await serve(["--workflow", served()], { dir: state });
     const token = (name: string, args: string[]): string =>
@@ -284,7 +284,7 @@ delegations:
     await serving.stop();
   });
 
-  it("refuses a workflow that breaks its own rules", () => {
+  it("portcullis serve --workflow refuses a workflow that violates its own rules", () => {
     const file = write("broken.yaml", readFileSync(served(), "utf8").replace("tools: [math.add], ", ""));
     const { code, stderr } = portcullis(["--dir", join(dir, "other"), "serve", "--port", "0", "--workflow", file]);
     expect(code).toBe(2);

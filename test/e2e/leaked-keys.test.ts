@@ -92,7 +92,7 @@ function newKey(): { token: string; key: { id: string } } {
 }
 
 describe("the response to a leaked key", { timeout: 120_000 }, () => {
-  it("a revoked API key is refused by the running gateway and reaches no server", async () => {
+  it("a revoked API key is refused by the running gateway and reaches no server [H5]", async () => {
     const leaked = newKey();
     const serving = await start();
     expect([await call(serving, leaked.token), upstream.calls]).toEqual([200, ["read"]]);
@@ -127,7 +127,7 @@ describe("the response to a leaked key", { timeout: 120_000 }, () => {
     }
   });
 
-  it("a gateway runs and starts without the old seal key after it was rotated", async () => {
+  it("a gateway runs and starts without the old seal key after it was rotated [H5]", async () => {
     const file = join(dir, "seal.key");
     const { token } = newKey();
     run("portcullis secret set APP NAME", { APP: "blog", NAME: "db" }, "hunter2");
@@ -149,7 +149,7 @@ describe("the response to a leaked key", { timeout: 120_000 }, () => {
     for (const command of commandsOf("Seal key", "portcullis")) expect(ran).toContain(command);
   });
 
-  it("a ledger that only the old signing key signed is not accepted under the new one", async () => {
+  it("a ledger that only the old signing key signed is not accepted under the new one [U9]", async () => {
     const { token } = newKey();
     const serving = await start();
     expect(await call(serving, token)).toBe(200);
@@ -173,7 +173,7 @@ describe("the response to a leaked key", { timeout: 120_000 }, () => {
     for (const command of commandsOf("Ledger signing key", "portcullis")) expect(ran).toContain(command);
   });
 
-  it("an update that names the new release key refuses what the old one signed", async () => {
+  it("an update that names the new release key refuses what the old one signed [M9]", async () => {
     releases = await startReleases(base);
     const { url, keyFile } = releases;
     const home = join(base, "home");

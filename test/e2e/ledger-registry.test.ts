@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { keysOrLocal } from "../../src/runtime/identity.js";
-import { LedgerRegistry } from "../../src/runtime/ledger-registry.js";
+import { LedgerRegistry } from "../../src/runtime/ledger.js";
 import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
 import { openStorage } from "../../src/storage/index.js";
 import { portcullis } from "./serving.js";
@@ -21,7 +21,7 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-async function start(more: { ledgerDir?: string; replica?: string } = {}): Promise<GatewayRuntime> {
+async function start(more: { ledger?: string; replica?: string } = {}): Promise<GatewayRuntime> {
   const runtime = await startGateway({
     stateDir: dir,
     telemetry: { log: { level: "critical" } },
@@ -41,7 +41,7 @@ const verify = (...paths: string[]) => {
   return { code, report: JSON.parse(stdout) };
 };
 
-it("refuses a start with a ledger that was put back to an older state, until the operator gives it up", async () => {
+it("refuses a start with a ledger that was put back to an older state, until the operator gives it up [U9]", async () => {
   const { ledger } = await start();
   await stop();
   cpSync(join(dir, "ledger"), join(dir, "old"), { recursive: true });
@@ -57,11 +57,11 @@ it("refuses a start with a ledger that was put back to an older state, until the
   await start();
 });
 
-it("reports a registered ledger that is not among those that were checked", async () => {
+it("reports a registered ledger that is not among those that were checked [U9]", async () => {
   await start();
   const away = mkdtempSync(join(tmpdir(), "portcullis-away-"));
   try {
-    const second = await start({ ledgerDir: join(away, "ledger"), replica: "second" });
+    const second = await start({ ledger: join(away, "ledger"), replica: "second" });
     await stop();
     expect(verify()).toMatchObject({ code: 1, report: { ok: false, missing: [{ origin: second.ledger.origin }] } });
     expect(verify(join(dir, "ledger"), join(away, "ledger"))).toMatchObject({
@@ -73,7 +73,7 @@ it("reports a registered ledger that is not among those that were checked", asyn
   }
 });
 
-it("reports a ledger that continues otherwise than the one that was registered", async () => {
+it("reports a ledger that continues otherwise than the one that was registered [U9]", async () => {
   await start();
   await stop();
   cpSync(join(dir, "ledger"), join(dir, "fork"), { recursive: true });
@@ -107,7 +107,7 @@ it("keeps open approvals when the data directory was moved together with its sto
 
 it("records the checkpoints of the other ledgers in each ledger", async () => {
   const one = await start({ replica: "one" });
-  const two = await start({ replica: "two", ledgerDir: join(dir, "two") });
+  const two = await start({ replica: "two", ledger: join(dir, "two") });
   const appended: unknown[] = [];
   const ledger = { ...one.ledger, origin: one.ledger.origin, dir: one.ledger.dir } as typeof one.ledger;
   ledger.append = async (entry) => {

@@ -84,7 +84,7 @@ async function expectServed(serving: Serving, headers: Record<string, string> = 
 }
 
 describe("local access", () => {
-  it("is on in a new data directory and is ended at once by the first key, for good", async () => {
+  it("local access is on in a new data directory and is ended at once by the first key, for good [H4]", async () => {
     await applications();
     let serving = await start();
     await expectServed(serving);
@@ -99,7 +99,7 @@ describe("local access", () => {
     expect((await call(serving)).text).toContain("portcullis key add APP");
   });
 
-  it("does not return when the last key expires", async () => {
+  it("local access does not return when the last key expires [H4]", async () => {
     await applications();
     const storage = await openStorage(`sqlite:${join(dir, "portcullis.db")}`);
     const key = { id: "pk_a", app: "local", agent: "a", name: "a", prefix: "pk_a", permissions: ["list"], limits: {} };
@@ -108,7 +108,7 @@ describe("local access", () => {
     await expectRefused(await start());
   });
 
-  it("does not return when the application of the last key is removed", async () => {
+  it("local access does not return when the application of the last key is removed [H4]", async () => {
     await applications();
     expect(cli("key", "add", "other", "--name", "me", "--allow", "list").code).toBe(0);
     const serving = await start();
@@ -119,7 +119,7 @@ describe("local access", () => {
     await expectRefused(await start());
   });
 
-  it("does not return when the issuer is removed from the configuration", async () => {
+  it("local access does not return when the issuer is removed from the configuration [H4]", async () => {
     await applications();
     const issuers = join(dir, "oauth.yaml");
     writeFileSync(
@@ -134,7 +134,7 @@ issuers:
     await expectRefused(await start());
   });
 
-  it("ends on every worker with the first key", async () => {
+  it("local access ends on every worker with the first key [H4]", async () => {
     await applications();
     const serving = await start("--workers", "2");
     await expectServed(serving);
@@ -143,7 +143,7 @@ issuers:
     for (let i = 0; i < 6; i++) await expectRefused(serving, { connection: "close" });
   });
 
-  it("is never granted to a request that was forwarded by a proxy", async () => {
+  it("local access is never granted to a request that was forwarded by a proxy [H4]", async () => {
     await applications();
     const serving = await start();
     for (const header of [
@@ -161,7 +161,7 @@ issuers:
     await expectServed(serving);
   });
 
-  it("is never granted when --allow-host or --public-url names another host", async () => {
+  it("local access is never granted when --allow-host or --public-url names another host [H4]", async () => {
     await applications();
     await expectRefused(await start("--allow-host", "gate.example.com", "localhost", "127.0.0.1"));
     await stop();
@@ -170,7 +170,7 @@ issuers:
     await expectServed(await start("--allow-host", "localhost", "127.0.0.1"));
   });
 
-  it("is switched off and on by the operator, and on only while no credential was configured", async () => {
+  it("local access is switched off and on by the operator, and on only while no credential was configured", async () => {
     await applications();
     await expectRefused(await start("--no-local-access"));
     await stop();
@@ -183,7 +183,7 @@ issuers:
     await expect(start("--local-access", "--host", "0.0.0.0")).rejects.toThrow(/does not listen on a loopback address/);
   });
 
-  it("is stated at start-up with its meaning and how to switch it off", async () => {
+  it("local access is stated at start-up with its meaning and how to switch it off", async () => {
     const { stdout } = await textOf(["--port", "0", "--admin-port", "0"]);
     expect(stdout).toContain("Local access is on");
     expect(stdout).toContain("--no-local-access");
@@ -242,7 +242,7 @@ export default server;
   };
   const hasRun = async (): Promise<boolean> => (await import("node:fs")).existsSync(join(dir, "effect"));
 
-  it("serves nobody without a credential on an address that is not loopback, on HTTP, TCP and WebSocket", async () => {
+  it("a module's server serves no caller without a credential on an address that is not loopback, on HTTP, TCP and WebSocket [H4]", async () => {
     const serving = await start(module(), "--host", "0.0.0.0", "--tcp-port", "0", "--ws-port", "0");
     const [, tcp, ws] = serving.urls as [string, string, string];
     const url = serving.url.replace("0.0.0.0", "127.0.0.1");
@@ -268,7 +268,7 @@ export default server;
     await expect.poll(() => overTcp(tcp, { ...CALL, auth }), { timeout: 10_000 }).toContain("UNAUTHENTICATED");
   });
 
-  it("serves no caller without a credential at any of its workers, nor after the last key was revoked", async () => {
+  it("a module's server serves no caller without a credential at any of its workers, nor after the last key was revoked", async () => {
     const serving = await start(module(), "--host", "0.0.0.0", "--tcp-port", "0", "--ws-port", "0", "--workers", "2");
     const [, tcp, ws] = serving.urls as [string, string, string];
     const here = { ...serving, url: serving.url.replace("0.0.0.0", "127.0.0.1") };
@@ -295,7 +295,7 @@ export default server;
     await refused(auth);
   });
 
-  it("is not reached with keys of other applications, and ends local access with the first key", async () => {
+  it("a module's server is not reached with keys of other applications, and ends local access with the first key [H4]", async () => {
     const serving = await start(module(), "--tcp-port", "0");
     expect((await call(serving, {}, "math.add")).status).toBe(200);
     expect(await overTcp(serving.urls[1] as string, CALL)).toContain('"3"');
@@ -310,7 +310,7 @@ export default server;
 });
 
 describe("the demonstration", () => {
-  it("asks for a credential on an address that is not loopback and stays the demonstration at the next start", async () => {
+  it("the demonstration asks for a credential on an address that is not loopback and stays the demonstration at the next start", async () => {
     const serving = await start("--host", "0.0.0.0");
     const here = { ...serving, url: serving.url.replace("0.0.0.0", "127.0.0.1") };
     expect((await call(here, {}, "math.add")).status).toBe(401);

@@ -97,31 +97,34 @@ describe("a key of the application `local`", () => {
     ["the demonstration", (): string[] => []],
     ["the demonstration with --workers", (): string[] => ["--workers", "2"]],
     ["a module's server", (): string[] => [moduleFile()]],
-  ])("is accepted at once by %s, which refuses callers without one from then on", async (_of, args) => {
-    let serving = await start(...args());
-    expect(await answers(serving)).toEqual(SERVED);
-    expect(JSON.parse(cli("key", "ls", "local").stdout)).toEqual([]);
-    const { token, id } = addKey();
-    expect(await answers(serving, token)).toEqual(SERVED);
-    await expect.poll(() => answers(serving), { timeout: 10_000 }).toEqual(REFUSED);
-    expect(JSON.parse(cli("key", "ls", "local").stdout)).toMatchObject([{ id, agent: "me" }]);
-    expect(cli("key", "revoke", id).code).toBe(0);
-    await expect.poll(() => answers(serving, token), { timeout: 10_000 }).toEqual(REFUSED);
-    expect(await answers(serving)).toEqual(REFUSED);
-    await stop();
-    serving = await start(...args());
-    expect(await answers(serving)).toEqual(REFUSED);
-    const second = addKey();
-    expect(await answers(serving, second.token)).toEqual(SERVED);
-  });
+  ])(
+    "a key of the application `local` is accepted at once by %s, which refuses callers without one from then on [H4]",
+    async (_of, args) => {
+      let serving = await start(...args());
+      expect(await answers(serving)).toEqual(SERVED);
+      expect(JSON.parse(cli("key", "ls", "local").stdout)).toEqual([]);
+      const { token, id } = addKey();
+      expect(await answers(serving, token)).toEqual(SERVED);
+      await expect.poll(() => answers(serving), { timeout: 10_000 }).toEqual(REFUSED);
+      expect(JSON.parse(cli("key", "ls", "local").stdout)).toMatchObject([{ id, agent: "me" }]);
+      expect(cli("key", "revoke", id).code).toBe(0);
+      await expect.poll(() => answers(serving, token), { timeout: 10_000 }).toEqual(REFUSED);
+      expect(await answers(serving)).toEqual(REFUSED);
+      await stop();
+      serving = await start(...args());
+      expect(await answers(serving)).toEqual(REFUSED);
+      const second = addKey();
+      expect(await answers(serving, second.token)).toEqual(SERVED);
+    },
+  );
 
-  it("is not created without permissions, and the error names the option", () => {
+  it("a key of the application `local` is not created without permissions, and the error names the option", () => {
     const { code, stderr } = cli("key", "add", "local", "--name", "me");
     expect([code, stderr]).toEqual([64, expect.stringContaining("--allow")]);
     expect(JSON.parse(cli("app", "ls").stdout)).toEqual([]);
   });
 
-  it("does not keep other applications from being served", async () => {
+  it("a key of the application `local` does not keep other applications from being served", async () => {
     const { token } = addKey();
     expect(cli("app", "add", "other").code).toBe(0);
     const serving = await start();
@@ -142,24 +145,27 @@ describe("what a local caller has open when the first key is added", () => {
   it.each([
     ["the demonstration", (): string[] => []],
     ["applications", (): string[] => ["--app", "local"]],
-  ])("ends in %s: event streams, WebSocket and TCP connections", async (_of, args) => {
-    if (args().length > 0) expect(cli("app", "add", "local").code).toBe(0);
-    const serving = await start(...args());
-    const [http, tcp, ws] = serving.urls as [string, string, string];
-    const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
-    const begun = await fetch(http, { method: "POST", headers, body: JSON.stringify(INITIALIZE) });
-    const session = begun.headers.get("mcp-session-id") as string;
-    await begun.text();
-    const stream = await fetch(http, { headers: { accept: "text/event-stream", "mcp-session-id": session } });
-    expect(stream.status).toBe(200);
-    const ended = [drained(stream), untilClosed(ws), untilTcpClosed(tcp)];
-    await Promise.all(ended.map(({ open }) => open));
-    addKey();
-    await Promise.all(ended.map(({ closed }) => closed));
-    expect((await fetch(http, { headers: { accept: "text/event-stream", "mcp-session-id": session } })).status).toBe(
-      401,
-    );
-  });
+  ])(
+    "the first key ends what a local caller has open in %s: event streams, WebSocket and TCP connections [H4]",
+    async (_of, args) => {
+      if (args().length > 0) expect(cli("app", "add", "local").code).toBe(0);
+      const serving = await start(...args());
+      const [http, tcp, ws] = serving.urls as [string, string, string];
+      const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+      const begun = await fetch(http, { method: "POST", headers, body: JSON.stringify(INITIALIZE) });
+      const session = begun.headers.get("mcp-session-id") as string;
+      await begun.text();
+      const stream = await fetch(http, { headers: { accept: "text/event-stream", "mcp-session-id": session } });
+      expect(stream.status).toBe(200);
+      const ended = [drained(stream), untilClosed(ws), untilTcpClosed(tcp)];
+      await Promise.all(ended.map(({ open }) => open));
+      addKey();
+      await Promise.all(ended.map(({ closed }) => closed));
+      expect((await fetch(http, { headers: { accept: "text/event-stream", "mcp-session-id": session } })).status).toBe(
+        401,
+      );
+    },
+  );
 });
 
 interface Open {

@@ -46,7 +46,7 @@ describe("a server with 5,000 tools", () => {
     return client;
   };
 
-  it("is listed, pinned and put under policy while another application's calls are answered", async () => {
+  it("a server with 5,000 tools is listed, pinned and put under policy while another application's calls are answered [H3]", async () => {
     const small = await clientOf("small", 3);
     await small.callTool("tool_1", {});
     let isOver = false;

@@ -52,7 +52,7 @@ function worksWith(run: (args: readonly string[]) => Inspected): void {
 }
 
 describe("the packed tarball", () => {
-  it("writes a policy and a client configuration, and doctor finds nothing wrong", () => {
+  it("the packed tarball writes a policy and a client configuration, and doctor finds nothing wrong [M9]", () => {
     const made = portcullis("init", "host", "--read", "~/code", "--write", "~/code/out");
     expect(made.stderr).toContain("wrote");
     expect(made.code).toBe(0);
@@ -64,17 +64,17 @@ describe("the packed tarball", () => {
     expect(portcullis("policy", "explain", "fs.write", "~/code/out/x").code).toBe(0);
   });
 
-  it("refuses to let the agent write where it is installed itself", () => {
+  it("the packed tarball refuses to let the agent write where it is installed itself", () => {
     const refused = portcullis("policy", "add-write", ".");
     expect(refused.code).toBe(3);
     expect(refused.stderr).toContain("must stay out of reach");
   });
 
-  it("works with the inspector's command line", () => {
+  it("the packed tarball works with the inspector's command line", () => {
     worksWith((args) => inspect(snippet, args, { env }));
   });
 
-  it("works with the current inspector, on the Node it needs", () => {
+  it("the packed tarball works with the current inspector, on the Node it needs [M9]", () => {
     const folder = join(base, "inspector");
     mkdirSync(folder);
     writeFileSync(join(folder, "package.json"), "{}");

@@ -29,7 +29,7 @@ const environment = () => ({ PATH: process.env.PATH ?? "", HOME: home, NO_COLOR:
 let portcullis: (...args: string[]) => Promise<Ended>;
 const before = { cwd: process.cwd(), home: process.env.HOME };
 beforeAll(async () => {
-  const run = await programOf([["init", "addInit"]]);
+  const run = await programOf(["init"]);
   portcullis = (...args) => {
     process.chdir(home);
     // A new object for `process.env` would leave the real variable as it was, and with it somebody's own policy.
@@ -47,7 +47,7 @@ afterAll(() => {
 const policyFile = () => join(home, ".config/portcullis/policy.yaml");
 
 describe("portcullis init host", () => {
-  it("prints a client configuration that the inspector works with", async () => {
+  it("portcullis init host prints a client configuration that the inspector works with [M9]", async () => {
     const made = await portcullis("init", "host", "--read", "code", "--write", "code/scratch");
     expect(made).toMatchObject({ code: 0 });
     const snippet = join(home, "client.json");
@@ -68,7 +68,7 @@ describe("portcullis init host", () => {
     expect(readFileSync(join(code, "scratch/new.txt"), "utf8")).toBe("written");
   });
 
-  it("writes a policy with remarks, for its owner alone, and never over one that is there", async () => {
+  it("portcullis init host writes a commented policy, for its owner alone, and never overwrites one", async () => {
     expect((await portcullis("init", "host", "--read", "code")).code).toBe(0);
     const text = readFileSync(policyFile(), "utf8");
     expect(parse(text)).toMatchObject({ version: 1, allowedRoots: ["~/code"], writeRules: [], sandbox: "required" });
@@ -83,7 +83,7 @@ describe("portcullis init host", () => {
     expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({ allowedRoots: ["~/code"] });
   });
 
-  it("refuses folders that hold the policy, the ledger or the program, and writes nothing", async () => {
+  it("portcullis init host refuses directories that contain the policy, the ledger or the program, and writes nothing", async () => {
     for (const args of [
       ["--read", "."],
       ["--read", "code", "--write", ".config"],
@@ -98,10 +98,10 @@ describe("portcullis init host", () => {
     }
   });
 
-  it("gives everything as data, and says what to type where there is nobody to ask", async () => {
+  it("portcullis init host prints everything as data, and names the options when there is no terminal to ask", async () => {
     const nobody = await portcullis("init", "host");
     expect(nobody.code).toBe(64);
-    expect(nobody.stderr).toContain("--read <folder>");
+    expect(nobody.stderr).toContain("--read <directory>");
     const made = await portcullis("init", "host", "--read", "code", "--config", "elsewhere/p.yaml", "--json");
     expect(made.stderr).toBe("");
     expect(JSON.parse(made.stdout)).toMatchObject({
@@ -111,33 +111,36 @@ describe("portcullis init host", () => {
   });
 
   const hasScript = spawnSync("script", ["--version"]).status === 0;
-  it.skipIf(!hasScript)("asks two questions at a terminal (needs `script` of util-linux)", async () => {
-    // The terminal that `script` makes is as wide as ours, which is none.
-    const command = `stty cols 160 rows 40; ${process.execPath} ${main} init host`;
-    const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd: code, env: environment() });
-    let screen = "";
-    const seen = async (text: string): Promise<void> => {
-      const until = Date.now() + 20_000;
-      while (!screen.includes(text)) {
-        if (Date.now() > until) throw new Error(`waited for "${text}":\n${screen}`);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    };
-    child.stdout.on("data", (chunk) => {
-      screen += String(chunk);
-    });
-    const exited = new Promise((resolve) => child.once("close", resolve));
-    await seen("Which folder may the agent read?");
-    child.stdin.write("\r");
-    await seen("Which folder may it write to?");
-    child.stdin.write("~/.config\r");
-    await seen("must stay out of reach");
-    child.stdin.write("\u0015~/code/out\r");
-    await exited;
-    expect(screen).toContain("mcpServers");
-    expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({
-      allowedRoots: ["~/code"],
-      writeRules: [{ path: "~/code/out" }],
-    });
-  });
+  it.skipIf(!hasScript)(
+    "portcullis init host asks two questions at a terminal (needs `script` of util-linux) [M9]",
+    async () => {
+      // The terminal that `script` makes is as wide as ours, which is none.
+      const command = `stty cols 160 rows 40; ${process.execPath} ${main} init host`;
+      const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd: code, env: environment() });
+      let screen = "";
+      const seen = async (text: string): Promise<void> => {
+        const until = Date.now() + 20_000;
+        while (!screen.includes(text)) {
+          if (Date.now() > until) throw new Error(`waited for "${text}":\n${screen}`);
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+      };
+      child.stdout.on("data", (chunk) => {
+        screen += String(chunk);
+      });
+      const exited = new Promise((resolve) => child.once("close", resolve));
+      await seen("Which directory may the agent read?");
+      child.stdin.write("\r");
+      await seen("Which directory may it write to?");
+      child.stdin.write("~/.config\r");
+      await seen("must stay out of reach");
+      child.stdin.write("\u0015~/code/out\r");
+      await exited;
+      expect(screen).toContain("mcpServers");
+      expect(parse(readFileSync(policyFile(), "utf8"))).toMatchObject({
+        allowedRoots: ["~/code"],
+        writeRules: [{ path: "~/code/out" }],
+      });
+    },
+  );
 });

@@ -71,7 +71,7 @@ const revisions: Revision[] = ["2026-07-28", "2025-11-25"];
 const places = transports.flatMap((transport) => revisions.map((revision) => [transport, revision] as const));
 
 describe.each(places)("over %s in %s", (transport, revision) => {
-  it("what policy permits reaches the server, once each", async () => {
+  it("a permitted call reaches the server exactly once", async () => {
     const { client, reached } = await start(transport, revision, false);
     for (const attempt of Object.values(ATTEMPTS)) expect(await outcome(attempt(client, "open"))).toBe("answered");
     expect(reached()).toEqual({
@@ -82,7 +82,7 @@ describe.each(places)("over %s in %s", (transport, revision) => {
     });
   });
 
-  it("what policy denies or challenges reaches nothing", async () => {
+  it("a denied or challenged call reaches no server [H11 G8]", async () => {
     const { client, reached } = await start(transport, revision, false);
     for (const attempt of Object.values(ATTEMPTS)) {
       expect(await outcome(attempt(client, "closed"))).toBe("refused");
@@ -94,7 +94,7 @@ describe.each(places)("over %s in %s", (transport, revision) => {
     expect(reached()).toEqual({});
   });
 
-  it("what is invalid, unknown or too large reaches nothing, and the next call is served", async () => {
+  it("a call that is invalid, unknown or too large reaches no server, and the next call is served [U10 H11]", async () => {
     const { client, reached } = await start(transport, revision, false);
     const bad = [
       client.callTool("open.write", {}),
@@ -104,14 +104,14 @@ describe.each(places)("over %s in %s", (transport, revision) => {
       client.callTool("nobody.write", { text: "x" }),
       client.readResource("count://nobody"),
       client.getPrompt("nobody", {}),
-    ];
-    for (const attempt of bad) expect(await outcome(attempt)).toBe("refused");
+    ].map(outcome);
+    for (const attempt of bad) expect(await attempt).toBe("refused");
     expect(await outcome(client.callTool("open.write", { text: "x".repeat(5 * 1024 * 1024) }))).toBe("refused");
     expect(reached()).toEqual({});
     expect(await outcome(client.callTool("open.write", { text: "x" }))).toBe("answered");
   });
 
-  it("what cannot be recorded reaches nothing", async () => {
+  it("a call that cannot be recorded reaches no server [G8]", async () => {
     const { client, reached } = await start(transport, revision, true);
     for (const attempt of Object.values(ATTEMPTS)) expect(await outcome(attempt(client, "open"))).toBe("refused");
     expect(reached()).toEqual({});
@@ -128,7 +128,7 @@ describe("over the HTTP door that speaks no MCP", () => {
     return { status: response.statusCode, body: (await response.body.json()) as { error?: { code: string } } };
   };
 
-  it("the same holds, with a status and the one error object", async () => {
+  it("refused calls of the REST endpoint reach no server, and return a status and the one error object [G3]", async () => {
     const { server, reached } = countingServer();
     cleanups.push(() => server.close());
     const { url } = await server.listen({ transport: "http", port: 0 });
@@ -155,7 +155,7 @@ describe("over the HTTP door that speaks no MCP", () => {
     expect([...reached]).toEqual([["tools/call open", 1]]);
   });
 
-  it("an unrecordable call answers 503 and reaches nothing", async () => {
+  it("a call of the REST endpoint that cannot be recorded returns 503 and reaches no server", async () => {
     const { server, reached } = countingServer({ ledger: await brokenLedger(folder()) });
     cleanups.push(() => server.close());
     const { url } = await server.listen({ transport: "http", port: 0 });

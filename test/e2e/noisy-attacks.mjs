@@ -110,6 +110,10 @@ const attacks = {
     const keys = Array.from({ length: 90_000 }, (_, i) => `"${(i * 7919) % 90_001}": ${i}`).join(", ");
     return loop(8, () => send("POST", "/tools/read", { ...json, ...bearer }, `{${keys}}`));
   },
+  "arguments that take long to check": () => {
+    const many = JSON.stringify(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`p${i}`, 1])));
+    return loop(8, () => send("POST", "/tools/check", { ...json, ...bearer }, many));
+  },
   "capabilities of megabytes": () => {
     const capabilities = { experimental: { x: "c".repeat(3_000_000) } };
     return loop(4, () => initialize(capabilities));

@@ -13,7 +13,7 @@ describe.runIf(process.platform !== "win32")("an application beside another that
   afterAll(() => neighbours?.close());
 
   for (const attack of ATTACKS) {
-    it(`is served during: ${attack}`, async () => {
+    it(`an application is served while another one attacks by: ${attack} [U12]`, async () => {
       const attacked = neighbours.attack(attack, 1, 0.1);
       const quiet = await neighbours.measure(0.6);
       expect(await neighbours.adminStatus()).toBe(200);

@@ -12,6 +12,8 @@ let dripping = Promise.resolve();
 const write = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const schema = { type: "object" };
 const own = ["read", "pay", "chatty", "drip", "huge", "grow", "change", "slow", "values", "weigh", "flood"];
+/** Looks at every property of an object hundreds of times. */
+const costly = { ...schema, allOf: Array(500).fill({ additionalProperties: true }), unevaluatedProperties: false };
 /** For so long a flood lasts. */
 const FLOOD_MS = 1_000;
 const SLOW_MS = 2_000;
@@ -23,6 +25,7 @@ let isWeighing = false;
 function tools(cursor) {
   const start = Number(cursor ?? 0);
   const listed = start === 0 ? own.map((name) => ({ name, description: name, inputSchema: schema })) : [];
+  if (start === 0) listed.push({ name: "check", description: "check", inputSchema: costly });
   if (isWeighing) {
     listed.push({ name: `heavy-${start}`, inputSchema: { ...schema, default: empty(EMPTY_ARRAYS) } });
     return start < 90 ? { tools: listed, nextCursor: String(start + 1) } : { tools: listed };

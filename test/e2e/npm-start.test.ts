@@ -15,7 +15,7 @@ afterEach(() => {
   for (const dir of dirs.splice(0)) rmSync(dir, { recursive: true, force: true });
 });
 
-it("ends the gateway when npm start gets SIGTERM", async () => {
+it("ends the gateway when npm start gets SIGTERM [G5]", async () => {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-npm-start-"));
   dirs.push(dir);
   const args = ["start", "--silent", "--", "--port", "0", "--admin-port", "0"];

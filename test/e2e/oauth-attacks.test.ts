@@ -201,16 +201,16 @@ const isSecret = (text: string): boolean => {
 };
 
 describe("a hostile server's OAuth metadata", () => {
-  it("sends no credential and no token to another party, whatever it names or redirects to", () => {
+  it("a hostile server's OAuth metadata sends no credential and no token to another party, by any name or redirect", () => {
     expect([...thief.received, ...thiefIssuer.received].filter(isSecret)).toEqual([]);
   });
 
-  it("brings the gateway to no other port of a private host", () => {
+  it("a hostile server's OAuth metadata brings the gateway to no other port of a private host", () => {
     expect(thief.received).toEqual([]);
     expect(thiefIssuer.received).toEqual([]);
   });
 
-  it("gets no token for a resource of another server, or through metadata of another party", () => {
+  it("a hostile server's OAuth metadata gets no token for a resource of another server, or through metadata of another party", () => {
     for (const name of [
       "otherIssuer",
       "otherIssuerForKey",
@@ -223,7 +223,7 @@ describe("a hostile server's OAuth metadata", () => {
       expect([name, servers[name]?.received.filter((text) => /"authorization"/.test(text))]).toEqual([name, []]);
   });
 
-  it("does not widen the scopes that the operator configured", () => {
+  it("a hostile server's OAuth metadata does not widen the scopes that the operator configured", () => {
     const asked = wideIssuer.received.filter((text) => text.startsWith("POST /token"));
     expect(asked.length).toBeGreaterThan(0);
     expect(asked.map((text) => /scope=([^&]*)/.exec(text)?.[1])).toEqual(asked.map(() => "read"));

@@ -8,13 +8,12 @@ import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { addAppCommands } from "../../src/cli/commands/app.js";
 import { keysOrLocal } from "../../src/runtime/identity.js";
-import { downstreamOAuth } from "../../src/runtime/oauth/downstream.js";
-import { storedGrants } from "../../src/runtime/oauth/grants.js";
+import { downstreamOAuth, storedGrants } from "../../src/runtime/oauth/downstream.js";
 import { readOAuthSettings } from "../../src/auth/index.js";
 import { OAuthClient } from "../../src/auth/oauth-client/index.js";
 import { connect } from "../../src/mcp/client/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
-import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
 
 const POLICY = "permit (principal, action, resource);";
 
@@ -49,7 +48,7 @@ beforeAll(async () => {
   front = await deploy(POLICY, {
     http: { host: "127.0.0.1", port: publicPort },
     identity: keysOrLocal({ localApp: "local", isLoopback: false, publicUrl }),
-    oauth: downstreamOAuth({ allow: ["127.0.0.1"], publicUrl }),
+    oauthClient: downstreamOAuth({ allow: ["127.0.0.1"], publicUrl }),
   });
   process.env.TEST_MACHINE_SECRET = MACHINE.secret;
 });
@@ -126,7 +125,7 @@ async function bytesOf(deployment: Deployment): Promise<string> {
 }
 
 describe("a machine's own token", () => {
-  it("is got by client credentials, for that server alone, and sealed where it is kept", async () => {
+  it("a machine token is obtained by client credentials, for its server alone, and stored encrypted", async () => {
     const scopes = ["notes:read"];
     const machine = { clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}" };
     await front.put("shop", entry({ ...machine, issuer: issuer.issuer, scopes }));
@@ -145,7 +144,7 @@ describe("a machine's own token", () => {
     expect(raw).not.toContain(MACHINE.secret);
   });
 
-  it("is never the caller's: a caller's key stays at the first door", async () => {
+  it("a caller's key is never forwarded to an upstream server", async () => {
     const key = await front.key("shop", "caller");
     const direct = await behind.post(key, { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} });
     expect(direct.status).toBe(401);
@@ -156,7 +155,7 @@ describe("a machine's own token", () => {
 });
 
 describe("a person's login", () => {
-  it("is asked for where there is none, in words that say how", async () => {
+  it("a call that needs a login names the command for it", async () => {
     await front.put("desk", entry({ per: "user" }));
     const before = tools.calls.length;
     await login("desk", "core", "--scope", "notes:read");
@@ -164,7 +163,7 @@ describe("a person's login", () => {
     expect(tools.calls.length).toBe(before);
   });
 
-  it("of a person is not that of an agent with the same name", async () => {
+  it("the login of a user is not that of an agent with the same name", async () => {
     await login("desk", "core", "--scope", "notes:read", "--user", "alice");
     await login("desk", "core", "--scope", "notes:read", "--user", "!bob");
     const before = tools.calls.length;
@@ -176,7 +175,7 @@ describe("a person's login", () => {
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  it("registers us, comes back with a code, and then the application may call", async () => {
+  it("a login registers the client, returns with a code, and then the application may call", async () => {
     await front.put("blog", entry({}));
     const said = await login("blog", "core", "--scope", "notes:read");
     expect(said).toContain('"renews": true');
@@ -186,7 +185,7 @@ describe("a person's login", () => {
     expect(code?.get("code_verifier")).toMatch(/^[\w-]{43}$/);
   });
 
-  it("does not cover more than was agreed to, and says what is missing", async () => {
+  it("a login does not cover more than was consented to, and names what is missing", async () => {
     const before = tools.calls.length;
     expect(await call("blog", "far.notes.write")).not.toContain("wrote");
     expect(tools.calls.length).toBe(before);
@@ -194,7 +193,7 @@ describe("a person's login", () => {
     await expect.poll(() => call("blog", "far.notes.write")).toContain("core wrote nothing");
   });
 
-  it("is renewed once by several replicas, though each sees the end of the token", async () => {
+  it("a token is refreshed once by several replicas, though each sees it expire", async () => {
     const { storage, sealer } = front.runtime;
     const store = storedGrants(storage, sealer, { app: "blog", server: "core", user: "" });
     const kept = await store.load();
@@ -214,7 +213,7 @@ describe("a person's login", () => {
     expect(after?.grant.refreshToken).not.toBe(kept?.grant.refreshToken);
   });
 
-  it("is worth nothing at another address", async () => {
+  it("a login is not used at another address", async () => {
     const { storage, sealer } = front.runtime;
     const store = storedGrants(storage, sealer, { app: "blog", server: "core", user: "" });
     const right = new OAuthClient({ url: new URL(behind.url), fetch, identity: {}, store, grant: "code" });
@@ -231,7 +230,7 @@ describe("a person's login", () => {
 });
 
 describe("our client", () => {
-  it("logs in where it is told to, and asks for more scope when a tool needs it", async () => {
+  it("the client logs in at the configured server, and requests more scope when a tool needs it", async () => {
     const redirectUri = "http://127.0.0.1:1/callback";
     const logins: string[] = [];
     const client = await connect(behind.url, {
@@ -252,7 +251,7 @@ describe("our client", () => {
   });
 });
 
-it("describes itself to authorization servers where it has a public address", async () => {
+it("a gateway with a public address serves its client metadata to authorization servers", async () => {
   const url = new URL("/oauth/client.json", front.url).href;
   const response = await fetch(url);
   expect(await response.json()).toMatchObject({

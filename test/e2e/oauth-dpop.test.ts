@@ -7,12 +7,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { keysOrLocal } from "../../src/runtime/identity.js";
-import { downstreamOAuth } from "../../src/runtime/oauth/downstream.js";
-import { storedGrants } from "../../src/runtime/oauth/grants.js";
+import { downstreamOAuth, storedGrants } from "../../src/runtime/oauth/downstream.js";
 import { connect, type ConnectOptions } from "../../src/mcp/client/index.js";
 import { readOAuthSettings } from "../../src/auth/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
-import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
 import { type Proved, type Prover, prover } from "./prover.js";
 
 const POLICY = "permit (principal, action, resource);";
@@ -227,7 +226,7 @@ describe.each(DOORS.map((door) => [door.name, door] as const))("over %s a bound 
     dpop: await by.prove({ ...door.at(), token, ...of }, claims),
   });
 
-  it("counts with its owner's proof", async () => {
+  it("a bound token is accepted with its owner's proof", async () => {
     const before = downstream.calls.length;
     const { body } = await door.send(await dpop(owner));
     expect(JSON.stringify(body)).toContain("shop wrote nothing");
@@ -265,12 +264,12 @@ describe.each(DOORS.map((door) => [door.name, door] as const))("over %s a bound 
       "invalid_dpop_proof",
       "there once",
     ],
-  ])("that was stolen is refused %s", async (_, headers, error, why) => {
+  ])("a stolen bound token is refused %s [H4 L9]", async (_, headers, error, why) => {
     const made = await headers();
     await refused(() => door.send(made), error, why);
   });
 
-  it("and its proof, sent once more, are refused here and at every replica", async () => {
+  it("a replayed proof of a bound token is refused at every replica [L9]", async () => {
     const headers = await dpop(owner);
     expect(JSON.stringify((await door.send(headers)).body)).toContain("shop wrote nothing");
     await refused(() => door.send(headers), "invalid_dpop_proof", "was used before");
@@ -284,13 +283,13 @@ describe.each(DOORS.map((door) => [door.name, door] as const))("over %s a bound 
 });
 
 describe("a bound token", () => {
-  it("is refused in a request's own field", async () => {
+  it("a bound token is refused in a request's own field", async () => {
     for (const door of DOORS.filter(({ name }) => !name.includes("tools"))) {
       await refused(() => door.send({}, { auth: { type: "bearer", token } }), "invalid_token", "bound to a key");
     }
   });
 
-  it("is refused for lists, for the description, for streams and for ends of sessions as well", async () => {
+  it("a bound token without a proof is refused for lists, descriptions, streams and session ends", async () => {
     const other = await owner.prove({ method: "POST", url: `${street.url}/mcp`, token });
     const headers = { authorization: `DPoP ${token}`, dpop: other, "mcp-session-id": "x", accept: "text/event-stream" };
     for (const [method, path] of [
@@ -306,7 +305,7 @@ describe("a bound token", () => {
     }
   });
 
-  it("is refused with two headers that are both right", async () => {
+  it("a bound token is refused with two proof headers that are both valid", async () => {
     const at = { method: "POST", url: `${street.url}/mcp`, token };
     const headers = {
       ...MODERN,
@@ -327,7 +326,7 @@ describe("a bound token", () => {
     expect(downstream.calls.length).toBe(before);
   });
 
-  it("needs one proof for a batch", async () => {
+  it("a bound token needs one proof for a batch", async () => {
     let session: Headers = {};
     const say = async (body: object): Promise<Response> => {
       const response = await fetch(gateway.url, {
@@ -357,7 +356,7 @@ describe("a bound token", () => {
     expect(downstream.calls.length).toBe(before + 2);
   });
 
-  it("needs one proof for a connection, whatever is said on it", async () => {
+  it("a bound token needs one proof for a connection, whatever is sent on it", async () => {
     const dpop = await owner.prove({ method: "GET", url: `${street.url.replace("http", "ws")}/mcp`, token });
     const headers = { authorization: `DPoP ${token}`, dpop };
     const answers = await overWebSocket(
@@ -369,7 +368,7 @@ describe("a bound token", () => {
 });
 
 describe("an issuer whose tokens have to be bound", () => {
-  it("is described so, and whoever comes without a proof is told", async () => {
+  it("an issuer that requires bound tokens is described as such, and a caller without a proof gets an error that says so", async () => {
     const metadata = await fetch(`${street.url}/.well-known/oauth-protected-resource/mcp`);
     expect(await metadata.json()).toMatchObject({
       dpop_bound_access_tokens_required: true,
@@ -380,7 +379,7 @@ describe("an issuer whose tokens have to be bound", () => {
     expect(authenticate).toMatch(/^DPoP resource_metadata="[^"]+", scope="notes:read", algs="[^"]+"$/);
   });
 
-  it("has its unbound tokens refused", async () => {
+  it("an unbound token of an issuer that requires bound tokens is refused", async () => {
     const unbound = await issuer.token(`${street.url}/mcp`, "notes:write");
     const work = () => post(gateway.url, { ...MODERN, authorization: `Bearer ${unbound}` }, CALL);
     await refused(work, "invalid_token", "not bound to a key");
@@ -395,7 +394,7 @@ describe("our client", () => {
   };
 
   it.each<ConnectOptions["revision"]>(["2026-07-28", "2025-11-25"])(
-    "proves every request of revision %s anew, and what is seen of it is worth nothing",
+    "the client proves every request of revision %s separately, and an observed proof cannot be used [L9]",
     async (revision) => {
       const from = street.seen.length;
       const auth = { ...machine, issuer: issuer.issuer };
@@ -429,9 +428,9 @@ describe("our client", () => {
     },
   );
 
-  it("is also what a gateway in front is: its token is bound, and its key sealed where it is kept", async () => {
+  it("a gateway that calls another gateway binds its token, and stores the key encrypted", async () => {
     process.env.TEST_MACHINE_SECRET = MACHINE.secret;
-    const front = await deploy(POLICY, { oauth: downstreamOAuth({ allow: ["127.0.0.1"] }) });
+    const front = await deploy(POLICY, { oauthClient: downstreamOAuth({ allow: ["127.0.0.1"] }) });
     try {
       const machine = { clientId: MACHINE.id, clientSecret: "${env:TEST_MACHINE_SECRET}", issuer: issuer.issuer };
       const oauth = { type: "oauth", ...machine } as const;

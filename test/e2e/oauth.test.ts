@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keysOrLocal } from "../../src/runtime/identity.js";
 import { readOAuthSettings } from "../../src/auth/index.js";
 import { type AuthorizationServer, authorizationServer } from "./authorization-server.js";
-import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
+import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
 import { type OwnIssuer, ownIssuer } from "./own-issuer.js";
 
 const RESOURCE = "https://gateway.example/mcp";
@@ -110,7 +110,7 @@ const good = (more: Record<string, unknown> = {}): Record<string, unknown> => ({
 });
 
 describe("a caller without a token", () => {
-  it("is told where to get one", async () => {
+  it("a caller without a token is told where to get one", async () => {
     const { status, authenticate, body } = await ask(undefined, "tools/list");
     expect(status).toBe(401);
     const told = `resource_metadata="${METADATA}", scope="notes:read mcp:tools"`;
@@ -119,7 +119,7 @@ describe("a caller without a token", () => {
   });
 
   it.each(["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])(
-    "reads it at %s",
+    "a caller without a token reads the metadata at %s",
     async (path) => {
       const response = await fetch(new URL(path, gateway.url));
       expect(response.status).toBe(200);
@@ -133,14 +133,14 @@ describe("a caller without a token", () => {
     },
   );
 
-  it("finds no other path open", async () => {
+  it("a caller without a token reaches no other path", async () => {
     const response = await fetch(new URL("/.well-known/oauth-protected-resource/other", gateway.url));
     expect(response.status).not.toBe(200);
   });
 });
 
 describe("a token of a real authorization server", () => {
-  it("opens what its scopes open, and the record names its client", async () => {
+  it("a token grants what its scopes grant, and the record names its client [H4 L9]", async () => {
     const token = await issuer.token(RESOURCE, "notes:read");
     const before = downstream.calls.length;
     const { status, body } = await call(token);
@@ -151,7 +151,7 @@ describe("a token of a real authorization server", () => {
     expect(listed.result.tools.map((tool: { name: string }) => tool.name)).toEqual(["notes.read"]);
   });
 
-  it("is asked for more scope where it has too little, and nothing runs", async () => {
+  it("a token with too little scope is answered with the scope that is missing, and nothing runs [L9]", async () => {
     const before = downstream.calls.length;
     const { status, authenticate, body } = await call(await issuer.token(RESOURCE, "notes:read"), "notes.write");
     expect(status).toBe(403);
@@ -164,11 +164,11 @@ describe("a token of a real authorization server", () => {
     expect((await call(await issuer.token(RESOURCE, "notes:read notes:write"), "notes.write")).status).toBe(200);
   });
 
-  it("for another audience is refused", async () => {
+  it("a token for another audience is refused [L9]", async () => {
     await refused(await issuer.token("https://elsewhere.example/mcp", "notes:read"), "for another audience");
   });
 
-  it("of a client that is mapped to no application is refused", async () => {
+  it("a token of a client that is mapped to no application is refused", async () => {
     await refused(await issuer.token(RESOURCE, "notes:read", "other-machine"), "for no application here");
   });
 });
@@ -187,7 +187,7 @@ async function refused(token: string, why: string): Promise<void> {
 const b64 = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
 
 describe("a token that is wrong", () => {
-  it("is told apart from a right one", async () => {
+  it("an invalid token is distinguished from a valid one", async () => {
     const { status, body } = await call(await own.sign(good()));
     expect(status).toBe(200);
     expect(body.result.content[0].text).toBe("shop says nothing");
@@ -243,17 +243,17 @@ describe("a token that is wrong", () => {
       () => stranger.sign(good(), { jku: `${stranger.issuer}/keys`, x5u: `${stranger.issuer}/keys`, kid: "first" }),
       "signature",
     ],
-    ["of another kind", () => own.sign(good(), { typ: "logout+jwt" }), "no access token"],
+    ["of another kind", () => own.sign(good(), { typ: "logout+jwt" }), "not an access token"],
     ["that is no token", async () => "a.b.c", "malformed"],
     ["without a subject", () => own.sign(good({ sub: undefined })), "`sub`"],
     ["that is nothing at all", async () => "nothing", "missing, wrong, expired or revoked"],
     ["that is too long", () => own.sign(good({ pad: "x".repeat(8_192) })), "missing, wrong, expired or revoked"],
-  ])("%s is refused without effect", async (_, make, why) => {
+  ])("a token %s is refused without effect [L9]", async (_, make, why) => {
     await refused(await make(), why);
     expect(stranger.asked).toEqual([]);
   });
 
-  it("is refused by every door that takes tokens", async () => {
+  it("an invalid token is refused by every endpoint that accepts tokens", async () => {
     const token = await own.sign(good({ exp: seconds() - 120 }));
     const before = downstream.calls.length;
     const plain = await fetch(new URL("/tools/notes.read", gateway.url), {
@@ -268,7 +268,7 @@ describe("a token that is wrong", () => {
 });
 
 describe("an application", () => {
-  it("is never the caller's choice", async () => {
+  it("the application of a token is never the caller's choice [H4 L9]", async () => {
     const before = other.calls.length;
     for (const claim of ["app", "azp", "application", "tenant"]) {
       const { body } = await call(await own.sign(good({ [claim]: "bank" })));
@@ -279,7 +279,7 @@ describe("an application", () => {
 });
 
 describe("people who use the same client", () => {
-  it("do not share a session, even when one knows the other's", async () => {
+  it("users of the same client do not share a session, even when one knows the other's id", async () => {
     const [alice, bob] = await Promise.all([own.sign(good({ sub: "alice" })), own.sign(good({ sub: "bob" }))]);
     const say = (token: string, method: string, session?: string): Promise<Response> =>
       fetch(gateway.url, {
@@ -308,19 +308,19 @@ describe("people who use the same client", () => {
 });
 
 describe("keys and limits", () => {
-  it("a revoked token is refused where the issuer is asked", async () => {
+  it("a revoked token is refused where tokens are introspected", async () => {
     const token = await own.sign(good({ jti: "to be revoked" }));
     own.revoked.add(token);
     await refused(token, "was revoked");
   });
 
-  it("an API key goes on working beside", async () => {
+  it("an API key continues to work beside OAuth", async () => {
     const key = await gateway.key("bank", "bot");
     const { body } = await call(key);
     expect(body.result?.content[0].text, JSON.stringify(body)).toBe("bank says nothing");
   });
 
-  it("over its limit it is told when to come back, and a fresh token brings no fresh limit", async () => {
+  it("a token over its limit is answered with Retry-After, and a new token does not reset the limit [H11]", async () => {
     const before = downstream.calls.length;
     let refusal: Answer | undefined;
     let ran = 0;

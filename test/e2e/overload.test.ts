@@ -73,7 +73,7 @@ it.each([
   ["--max-app-calls", 429],
   ["--max-calls", 503],
 ])(
-  "refuses calls over %s with %i and Retry-After, runs nothing for them, and serves again",
+  "refuses calls over %s with %i and Retry-After, runs nothing for them, and serves again [G5]",
   async (flag, status) => {
     const { serving, started, release } = await serveWaiting([flag, "2"]);
     const first = [call(serving.url), call(serving.url)];
@@ -154,7 +154,7 @@ it.each([
   ["with the default bounds", []],
   ["in two worker processes", ["--workers", "2"]],
 ])(
-  "answers every call of 300 connections and runs each served call once, %s",
+  "answers every call of 300 connections and runs each served call once, %s [G5]",
   async (_name, flags) => {
     const { serving, started } = await serveWaiting(flags);
     const CONNECTIONS = 300;

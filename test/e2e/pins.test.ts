@@ -32,11 +32,11 @@ describe("a changed definition", () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it("is shown with what was and what is, and accepted by its hash alone", async () => {
+  it("a changed definition is shown with its old and new form, and accepted by its hash alone", async () => {
     expect(run("app", "add", "blog").code).toBe(0);
     const keeper = new PinKeeper(storage.pins);
     await keeper.accept("blog", "files", "first", offered("Reads"));
-    expect(run("pin", "ls", "blog", "files").stdout).toBe("nothing waits\n");
+    expect(run("pin", "ls", "blog", "files").stdout).toBe("no definition is pending review\n");
     expect((await keeper.accept("blog", "files", "first", offered("Reads\u200b and sends"))).tools).toEqual([]);
     const { stdout } = run("pin", "ls", "blog", "files");
     expect(stdout).toMatch(/^tool "re\\u202ead" has changed, [0-9a-f]{12}\n/);
@@ -54,7 +54,7 @@ describe("a changed definition", () => {
     expect((await keeper.accept("blog", "files", "first", offered("Reads"))).tools).toHaveLength(1);
   });
 
-  it("is accepted by the rule that an operator wrote for it, and nothing beyond that", async () => {
+  it("a changed definition is accepted by the operator's rule for it, and no other change is", async () => {
     const entry = { command: "files", pinRules: [{ name: "wording", kinds: ["tool"], fields: ["description"] }] };
     expect(run("app", "set", "blog", "/servers/ruled", JSON.stringify(entry))).toMatchObject({ code: 0 });
     const telemetry = createTelemetry({ log: { level: "emergency" }, env: {} });

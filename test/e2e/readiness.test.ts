@@ -83,7 +83,7 @@ async function reasonOf({ admin, dir }: Gateway, component: string): Promise<str
 const statusOf = async ({ admin }: Gateway, path: string): Promise<number> => (await ask(new URL(path, admin))).status;
 
 it.each([1, 2])(
-  "reports store, feed, ledger, pending policy and shutdown as not ready, with %i worker processes",
+  "readiness reports store, feed, ledger, pending policy and shutdown as not ready, with %i worker processes [U13]",
   async (workers) => {
     const serving = await start(await postgres.database(), "--workers", `${workers}`, "--shutdown-delay", "5");
     const isReady = async (): Promise<boolean> => (await statusOf(serving, "/readyz")) === 200;
@@ -136,7 +136,7 @@ it.each([1, 2])(
 );
 
 it.skipIf(!canMountFuse())(
-  "is not ready while the ledger's disk is frozen, and calls fail in bounded time",
+  "a gateway is not ready while the ledger's disk is frozen, and calls fail in bounded time [U13]",
   async () => {
     const [disk, mount] = [0, 1].map(() => mkdtempSync(join(tmpdir(), "portcullis-frozen-"))) as [string, string];
     const daemon = spawn("bindfs", ["-f", disk, mount], { stdio: "ignore" });

@@ -47,7 +47,7 @@ function named(params: { name?: string; uri?: string }): Record<string, string> 
 }
 
 describe("denied calls", () => {
-  it("of every kind use up the limit of their key, and of no other key", async () => {
+  it("denied calls of every kind use up the limit of their key, and of no other key [H11]", async () => {
     await begin();
     const request = { app: "team", agent: "one", name: "one", permissions: ["invoke(*)", "read(*)", "list"] };
     const { token } = await createKey(deployment.runtime.storage.keys, { ...request, limits: { perHour: 4 } }, "test");
@@ -69,7 +69,7 @@ describe("denied calls", () => {
     expect(downstream.calls).toEqual(["read"]);
   });
 
-  it("past the budget of refusals are answered unseen, and recorded as one sum", async () => {
+  it("denied calls past the budget are answered without evaluation, and recorded as one sum [H11]", async () => {
     await begin({ refusalsPerMinute: 20 });
     const token = await deployment.key("team", "one");
     const codes: (string | undefined)[] = [];
@@ -89,7 +89,7 @@ describe("denied calls", () => {
     expect(downstream.calls).toEqual([]);
   });
 
-  it("with names, methods and URIs of a megabyte leave a small record with the hash of the name", async () => {
+  it("denied calls with names, methods and URIs of a megabyte leave a small record with the hash of the name [U9]", async () => {
     await begin();
     const token = await deployment.key("team", "one");
     const client = await deployment.client(token, { revision: "2025-06-18" });

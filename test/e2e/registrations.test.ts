@@ -128,7 +128,7 @@ describe("a key with admin.read or admin.write", () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it("reads all registrations of its application, without secrets, and none of another application", async () => {
+  it("a key for registrations reads all registrations of its application, without secrets, and none of another application [G6]", async () => {
     const secret = "s3cret-value-in-clear";
     expect(portcullis(["--dir", dir, "secret", "set", "blog", "TOKEN"], { input: secret }).code).toBe(0);
     const args = ["run", "--api-key", secret];
@@ -168,7 +168,7 @@ describe("a key with admin.read or admin.write", () => {
   });
 
   it.each(["caller", "approver"] as const)(
-    "is needed: a key of the kind %s reads and registers nothing",
+    "a key of the kind %s without admin permissions reads and registers nothing [G6]",
     async (kind) => {
       expect((await read(keys[kind])).status).toBe(401);
       expect((await put("mine", { url: downstream.url }, keys[kind])).status).toBe(401);
@@ -176,7 +176,7 @@ describe("a key with admin.read or admin.write", () => {
     },
   );
 
-  it("opens nothing else of the admin port", async () => {
+  it("a key for registrations opens nothing else of the admin port", async () => {
     for (const path of ["/v1/policy", "/v1/servers", "/v1/approvals"]) {
       expect((await ask(serving.admin, keys.writer, path)).status).toBe(401);
     }
@@ -185,7 +185,7 @@ describe("a key with admin.read or admin.write", () => {
     expect(downstream.calls).toEqual([]);
   });
 
-  it("registers nothing with admin.read alone", async () => {
+  it("a key with admin.read alone registers nothing [G6]", async () => {
     expect(await put("mine", { url: downstream.url }, keys.reader)).toMatchObject({
       status: 403,
       body: { error: { rule: "registration.permission" } },
@@ -211,7 +211,7 @@ describe("a key with admin.read or admin.write", () => {
     ["the metadata address of a cloud", { url: "http://169.254.169.254/latest" }, "outbound"],
     ["a private address", { url: "http://10.0.0.1/mcp" }, "outbound"],
     ["an address in IPv6 form", { url: "http://[::ffff:127.0.0.1]:1/mcp" }, "outbound"],
-  ])("cannot register %s", async (_what, body, rule) => {
+  ])("a key for registrations cannot register %s [G6]", async (_what, body, rule) => {
     const before = await documentOf();
     const answer = await until(
       () => put("mine", body),
@@ -222,7 +222,7 @@ describe("a key with admin.read or admin.write", () => {
     expect(await documentOf()).toEqual(before);
   });
 
-  it("cannot make the gateway reach a loopback address that the operator did not name, however it is written", async () => {
+  it("a key for registrations cannot make the gateway reach a loopback address that the operator did not name, however it is written [G6]", async () => {
     const { port } = new URL(innerUrl);
     for (const host of ["127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433"]) {
       const answer = await until(
@@ -246,7 +246,7 @@ describe("a key with admin.read or admin.write", () => {
     await storage.applications.put("blog", document, "test");
   });
 
-  it("cannot change, remove or shadow what is the operator's", async () => {
+  it("a key for registrations cannot change, remove or shadow what is the operator's [G6]", async () => {
     const before = await documentOf();
     for (const name of ["notes", "idle"]) {
       const put_ = await until(
@@ -279,7 +279,7 @@ describe("a key with admin.read or admin.write", () => {
     expect((await storage.applications.get("shop"))?.document.servers).toHaveProperty("mine");
   });
 
-  it("registers a server whose tools run only after the operator's review, and each change is on record", async () => {
+  it("a key for registrations registers a server whose tools run only after the operator's review, and each change is on record [G6]", async () => {
     const body = { url: downstream.url, timeoutMs: 5_000 };
     const registered = await until(
       () => put("extra", body),
@@ -321,7 +321,7 @@ describe("a key with admin.read or admin.write", () => {
     expect(JSON.stringify(records)).not.toContain(keys.writer);
   }, 120_000);
 
-  it("loses what was accepted when it changes the address or removes the server", async () => {
+  it("a key for registrations loses what was accepted when it changes the address or removes the server", async () => {
     const body = { url: downstream.url };
     await until(
       () => put("moving", body),
@@ -352,7 +352,7 @@ describe("a key with admin.read or admin.write", () => {
     expect(again.status).toBe(404);
   });
 
-  it("is bounded: by the size of a body, by changes a minute and by the number of servers", async () => {
+  it("registrations are bounded by the size of a body, by changes a minute and by the number of servers", async () => {
     const big = await put("big", { url: `https://mcp.example/${"x".repeat(20_000)}` });
     expect([413, 429]).toContain(big.status);
     const statuses: number[] = [];
@@ -376,7 +376,7 @@ describe("a key with admin.read or admin.write", () => {
 });
 
 describe("registrations with several processes", () => {
-  it("are the same for all workers, whichever answers", async () => {
+  it("registrations are the same for all workers, whichever answers [G6]", async () => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-registrations-"));
     const downstream = await counting("workers");
     mkdirSync(join(dir, "policy"), { mode: 0o700 });
@@ -420,7 +420,7 @@ describe("registrations with several processes", () => {
     }
   }, 120_000);
 
-  it("made at one replica hold at the other, and concurrent ones are all kept", async () => {
+  it("registrations made at one replica hold at the other, and concurrent ones are all kept [G6]", async () => {
     const downstream = await counting("replicas");
     const replicas = await startReplicas(2, POLICY);
     const storage = await openStorage(replicas.storage);

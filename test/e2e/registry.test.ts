@@ -36,7 +36,7 @@ describe("the registry", () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it("holds applications that are changed field by field, and heard of elsewhere with who and what", async () => {
+  it("the registry holds applications that are changed field by field, and other processes are notified with actor and change [H5]", async () => {
     const heard: StoreChange[] = [];
     const stop = await storage.feed.watch({ change: (change) => heard.push(change), resync: () => {} });
     expect(run(["app", "add", "blog", "--description", "the blog"]).code).toBe(0);
@@ -55,7 +55,7 @@ describe("the registry", () => {
     stop();
   });
 
-  it("stores no rules that no gateway could load", async () => {
+  it("the registry stores no rules that a gateway could not load [H5]", async () => {
     const { revision } = (await storage.applications.get("blog")) as { revision: number };
     const rules = JSON.stringify({ "all.cedar": "permit(principal,action,resource) when { nonsense };" });
     const refused = run(["app", "set", "blog", "policies", rules]);
@@ -73,7 +73,7 @@ describe("the registry", () => {
     expect(run(["app", "set", "blog", "filesystem", "--unset"]).code).toBe(0);
   });
 
-  it("shows and exports no credential that stands in arguments, and takes no address with one", () => {
+  it("the registry shows and exports no credential that stands in arguments, and takes no address with one [H5]", () => {
     const literal = "stands-there-in-clear";
     const args = ["run", "-e", `DB_PASSWORD=${literal}`, "--api-key", literal, "node:20"];
     run(["app", "add", "clear"]);
@@ -90,7 +90,7 @@ describe("the registry", () => {
     expect(said.join("").includes(literal)).toBe(false);
   });
 
-  it("takes a secret from a pipe, and never gives it back", async () => {
+  it("the registry takes a secret from a pipe, and never prints it [H5]", async () => {
     expect(run(["secret", "set", "blog", "TOKEN"], `${SECRET}\n`)).toMatchObject({ code: 0 });
     expect(data(["secret", "ls", "blog"])).toEqual([{ name: "TOKEN", updated_at: expect.any(String) }]);
     const sealed = (await storage.secrets.get("blog", "TOKEN"))?.sealed as Uint8Array;
@@ -105,7 +105,7 @@ describe("the registry", () => {
     expect(said.join("").includes(SECRET)).toBe(false);
   });
 
-  it("shows a key once, stores only its hash, and ends it at once in every process", async () => {
+  it("the registry shows a key once, stores only its hash, and ends it at once in every process [G6]", async () => {
     const ring = await ApiKeyCache.open({ storage });
     const made = data([
       "key",
@@ -134,12 +134,12 @@ describe("the registry", () => {
     await ring.close();
   });
 
-  it("makes no key that both calls and approves", () => {
+  it("the registry creates no key that both calls and approves", () => {
     const ran = run(["key", "add", "blog", "--name", "both", "--allow", "approve(operators)", "invoke(*)"]);
     expect(ran).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("can do nothing else") });
   });
 
-  it("becomes what portcullis.yaml says: the difference first, nothing without a yes, everything with it", async () => {
+  it("apply shows the difference to portcullis.yaml first, changes nothing without confirmation, and everything with it [H5]", async () => {
     const file = join(dir, "portcullis.yaml");
     const text = readFileSync(join(root, "examples", "portcullis.yaml"), "utf8")
       .replace("storage: ${env:DATABASE_URL}\n", "")
@@ -160,7 +160,7 @@ describe("the registry", () => {
     });
   });
 
-  it("forgets an application whole", async () => {
+  it("removing an application removes everything of it", async () => {
     expect(run(["app", "rm", "blog", "--yes"])).toMatchObject({ code: 0 });
     expect([await storage.secrets.get("blog", "TOKEN"), (await storage.keys.list()).items]).toEqual([undefined, []]);
     expect(existsSync(join(dir, "portcullis.db"))).toBe(true);

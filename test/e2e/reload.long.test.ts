@@ -14,7 +14,7 @@ import { createServer } from "../../src/server.js";
 const RELOADS = Number(process.env.RELOADS ?? 1_000);
 const CALLERS = 8;
 
-it(`${RELOADS} reloads under load: each call's recorded policy was live, none is dropped`, async () => {
+it(`${RELOADS} reloads under load: each call's recorded policy was live, none is dropped [G8]`, async () => {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-reload-"));
   let ran = 0;
   const server = createServer({ name: "reload", version: "1" }).tool(
@@ -34,7 +34,7 @@ it(`${RELOADS} reloads under load: each call's recorded policy was live, none is
   const runtime = await startGateway({
     stateDir: join(dir, "state"),
     inProcess: { app: "local", server },
-    policyPaths: [policyFile],
+    policy: [policyFile],
     http: { host: "127.0.0.1", port: 0 },
     telemetry: { log: { level: "critical" } },
   });

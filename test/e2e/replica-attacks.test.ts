@@ -101,7 +101,7 @@ describe("the last credential of an application", () => {
   };
 
   it.each(Object.keys(ends))(
-    "leaves no caller without one when it %s at the other replica",
+    "no caller without a credential is served when the last one of its application %s at the other replica",
     async (how) => {
       const app = how.replaceAll(" ", "-");
       await storage.applications.put(app, document(), "test");
@@ -122,7 +122,7 @@ describe("the last credential of an application", () => {
 });
 
 describe("an approval", () => {
-  it("is redeemed at the other replica for what was shown, and for nothing else", async () => {
+  it("an approval is redeemed at the other replica for what was shown, and for nothing else", async () => {
     await storage.applications.put("shop", document(), "test");
     const [{ token }, { token: stranger }] = [await keyOf("shop", "alice"), await keyOf("shop", "mallory")];
     await served(token);
@@ -167,7 +167,7 @@ describe("a session", () => {
     params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } },
   };
 
-  it("of one replica is no other caller's at the other, and its streams end with the key", async () => {
+  it("a session of one replica cannot be used by another caller at the other, and its streams end with the key", async () => {
     await storage.applications.put("streams", document(), "test");
     const { token: stranger } = await keyOf("streams", "mallory");
     const { token } = await keyOf("streams", "alice", Date.now() + 20_000);
@@ -190,7 +190,7 @@ describe("a session", () => {
 });
 
 describe("a stdio server that has other tools when the second replica starts it", () => {
-  it("gets no call there for a tool whose definition the first replica pinned differently", async () => {
+  it("a stdio server that lists other tools at the second replica gets no call there for a tool that the first replica pinned differently", async () => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-pinned-"));
     try {
       const args = [join(import.meta.dirname, "restarting-server.mjs"), dir, "100"];
@@ -210,7 +210,7 @@ describe("a stdio server that has other tools when the second replica starts it"
 });
 
 describe("workers", () => {
-  it("serve no caller without a credential once a key was added, nor after the last one was revoked", async () => {
+  it("workers serve no caller without a credential once a key was added, nor after the last one was revoked", async () => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-workers-"));
     const serving = await serve(["--workers", "2", "--log-level", "error"], { dir });
     try {

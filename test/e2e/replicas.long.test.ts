@@ -61,7 +61,7 @@ async function call(replica: Replica, token: string, name: string, text: string)
 const isGood = (answer: Answer | undefined): boolean =>
   answer?.body?.result !== undefined && answer.body.result.isError !== true;
 
-it(`${SECONDS} s of load while replicas are killed: nothing acknowledged is lost, nothing is spent twice`, async () => {
+it(`${SECONDS} s of load while replicas are killed lose nothing acknowledged and spend nothing twice [H12]`, async () => {
   const reached: string[] = [];
   const downstream = await counting("replicas", (server) => {
     server.tool(

@@ -1,10 +1,11 @@
 // Replicas of one gateway on one PostgreSQL, each a process of its own that can be killed at any moment.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { openDriver } from "../../src/storage/sqlite/driver.js";
 import { root } from "./serving.js";
 
 export interface Replica {
@@ -19,7 +20,10 @@ export interface Replica {
 export interface Replicas {
   readonly dir: string;
   readonly storage: string;
+  /** Not there with `isSqlite`. */
   readonly postgres: PostgresCluster;
+  /** Copies the store as it is now; the result puts it back while replicas run. */
+  backup(): Promise<() => Promise<void>>;
   readonly all: readonly Replica[];
   kill(replica: Replica): Promise<void>;
   /** Sends SIGTERM and resolves with the exit code. */
@@ -36,6 +40,10 @@ export interface ReplicaOptions {
   readonly line?: (storage: string, name: string) => Promise<string>;
   /** Where the ledger of a replica is. */
   readonly ledgerDir?: (name: string) => string;
+  /** With `pg_dump` and `pg_restore` of its version. */
+  readonly isSystemPostgres?: boolean;
+  /** One SQLite file for all, in place of PostgreSQL. */
+  readonly isSqlite?: boolean;
   /** More of the environment of a replica. */
   readonly env?: (name: string) => NodeJS.ProcessEnv;
 }
@@ -50,8 +58,10 @@ export async function startReplicas(
   mkdirSync(join(dir, "policy"), { mode: 0o700 });
   writeFileSync(join(dir, "policy", "test.cedar"), policy);
   writeFileSync(join(dir, "seal.key"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
-  const postgres = await startPostgres();
-  const storage = await postgres.database();
+  const { isSqlite = false, isSystemPostgres: isSystem = false } = options;
+  const file = join(dir, "portcullis.db");
+  const postgres = isSqlite ? undefined : await startPostgres([], { isSystem });
+  const storage = (await postgres?.database()) ?? `sqlite:${file}`;
   const reached = new Map<string, string>();
   const start = async (replica: Replica): Promise<void> => {
     const { name } = replica;
@@ -116,7 +126,7 @@ export async function startReplicas(
   mkdirSync(join(dir, "ledgers"));
   const close = async (): Promise<void> => {
     await Promise.all(all.filter((replica) => replica.isUp).map(kill));
-    await postgres.stop();
+    await postgres?.stop();
     rmSync(dir, { recursive: true, force: true });
   };
   try {
@@ -125,5 +135,13 @@ export async function startReplicas(
     await close();
     throw error;
   }
-  return { dir, storage, postgres, all, kill, stop, start, close };
+  const backup = async (): Promise<() => Promise<void>> => {
+    if (postgres) return postgres.backup();
+    const copy = join(dir, "copy.db");
+    const driver = openDriver(file);
+    driver.all(`VACUUM INTO '${copy}'`, []);
+    driver.close();
+    return async () => renameSync(copy, file);
+  };
+  return { dir, storage, postgres: postgres as PostgresCluster, backup, all, kill, stop, start, close };
 }

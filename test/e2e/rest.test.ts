@@ -92,7 +92,7 @@ describe("POST /tools/{name}", () => {
     ["HTTP", "up.h", 5],
     ["stdio", "local.s", 7],
   ])(
-    "returns the tool result of an upstream server over %s, with structured content and isError",
+    "POST /tools/{name} returns the tool result of an upstream server over %s, with structured content and isError [G3]",
     async (_name, prefix, sum) => {
       const [status, result] = await post(`${prefix}.sum`);
       expect([status, result]).toMatchObject([200, { structuredContent: { sum } }]);
@@ -105,7 +105,7 @@ describe("POST /tools/{name}", () => {
     },
   );
 
-  it("returns the text content of an upstream tool, and the one error object for a tool that does not exist", async () => {
+  it("POST /tools/{name} returns the text content of an upstream tool, and the one error object for a tool that does not exist", async () => {
     expect(await post("up.read", { text: "a" })).toMatchObject([
       200,
       { content: [{ type: "text", text: "http says a" }] },
@@ -115,7 +115,7 @@ describe("POST /tools/{name}", () => {
 });
 
 describe("documentation_url", () => {
-  it("leads to a section of a page that the gateway serves without a credential", async () => {
+  it("documentation_url leads to a section of a page that the gateway serves without a credential [G4]", async () => {
     const [, { error }] = (await post("missing")) as [number, { error: { documentation_url: string } }];
     expect(error.documentation_url).toBe("/docs/errors#tool_not_found");
     const page = await fetch(new URL(error.documentation_url, world.url));
@@ -128,7 +128,7 @@ describe("documentation_url", () => {
   it.each([
     [{ publicUrl: "https://gateway.example/mcp" }, "https://gateway.example/docs/errors#unauthenticated"],
     [{ documentationUrl: "https://docs.example/errors" }, "https://docs.example/errors#unauthenticated"],
-  ])("has the configured base %o", async (options, expected) => {
+  ])("documentation_url has the configured base %o [G4]", async (options, expected) => {
     await using configured = await deploy(permitAll, options);
     const response = await fetch(new URL("/catalog.json", configured.url), { headers: { authorization: "Bearer x" } });
     expect(await response.json()).toMatchObject({ error: { documentation_url: expected } });
@@ -136,7 +136,7 @@ describe("documentation_url", () => {
 });
 
 describe("the catalog", () => {
-  it("has the tools of the caller's application alone, with schemas, examples, version and time, by URL", async () => {
+  it("the catalog lists the tools of the caller's application alone, with schemas, examples, version and time, by URL [G3]", async () => {
     const response = await get("/catalog.json");
     expect(response.headers.get("content-type")).toBe("application/json");
     const catalog = (await response.json()) as Entries;
@@ -159,7 +159,7 @@ describe("the catalog", () => {
     expect((await get("/catalog.json", "wrong")).status).toBe(401);
   });
 
-  it("and the OpenAPI document are printed by the command for the application of the key", async () => {
+  it("the catalog and the OpenAPI document are printed by the command for the application of the key [G3]", async () => {
     const catalog = await catalogCommand(["--key-env", "KEY"]);
     expect([catalog.code, catalog.err]).toEqual([0, ""]);
     expect((JSON.parse(catalog.out) as Entries).tools.map(({ name }) => name)).toContain("local.s.sum");

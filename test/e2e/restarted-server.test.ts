@@ -44,7 +44,7 @@ describe("a stdio server that is started again", () => {
   const reached = (): string[] =>
     existsSync(join(dir, "calls")) ? readFileSync(join(dir, "calls"), "utf8").trim().split("\n") : [];
 
-  it("gets no call for a tool whose definition has changed, however soon the call comes", async () => {
+  it("a stdio server that is started again gets no call for a tool whose definition has changed, however soon the call comes [H11]", async () => {
     await serve();
     expect(await call("send")).toContain("1 send");
     await call("exit");
@@ -58,14 +58,14 @@ describe("a stdio server that is started again", () => {
     expect(reached().filter((line) => line !== "1 send" && line.endsWith(" send"))).toEqual([]);
   });
 
-  it("answers calls for tools that are as they were accepted, and its resources, after the check", async () => {
+  it("a stdio server that is started again answers calls for tools that are as they were accepted, and its resources, after the check", async () => {
     await serve();
     expect(await call("steady")).toContain("1 steady");
     await call("exit");
     await expect.poll(() => call("steady")).toContain("2 steady");
   });
 
-  it("gets no call after it announced other tools, before they were listed", async () => {
+  it("a stdio server gets no call between its list_changed notification and the new list [H11]", async () => {
     await serve();
     expect(await call("send")).toContain("1 send");
     const [, answer] = await Promise.all([call("change"), call("change").then(() => call("send"))]);
@@ -73,7 +73,7 @@ describe("a stdio server that is started again", () => {
     expect(reached().filter((line) => line.endsWith(" send"))).toEqual(["1 send"]);
   });
 
-  it("is checked in each of its instances", async () => {
+  it("a stdio server that is started again is checked in each of its instances [H11]", async () => {
     await serve({ instances: 3 });
     const answers = await Promise.all(Array.from({ length: 12 }, () => call("send")));
     expect(answers.some((answer) => answer.includes("1 send"))).toBe(true);

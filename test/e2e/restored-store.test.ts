@@ -125,7 +125,7 @@ async function expectNotAgain(text: string): Promise<void> {
   expect(reached.filter((each) => each === text)).toHaveLength(1);
 }
 
-it("does not run an approved call again after the store was restored under running replicas", {
+it("does not run an approved call again after the store was restored under running replicas [H12]", {
   timeout: 120_000,
 }, async () => {
   const [first] = replicas.all as [Replica, Replica];
@@ -138,7 +138,7 @@ it("does not run an approved call again after the store was restored under runni
   expect(reached.filter((each) => each === "running")).toHaveLength(2);
 });
 
-it("does not run an approved call again after the store was restored while no replica ran", {
+it("does not run an approved call again after the store was restored while no replica ran [H12]", {
   timeout: 120_000,
 }, async () => {
   const [first, second] = replicas.all as [Replica, Replica];
@@ -153,7 +153,7 @@ it("does not run an approved call again after the store was restored while no re
   await expectNotAgain("killed");
 });
 
-it("refuses a request state that was used before the store was restored", { timeout: 120_000 }, async () => {
+it("refuses a request state that was used before the store was restored [H12]", { timeout: 120_000 }, async () => {
   const [first, second] = replicas.all as [Replica, Replica];
   const opensPages = { elicitation: { url: {} } };
   const { result } = await call(first, "state", opensPages);
@@ -187,4 +187,25 @@ it("keeps open approvals when a replica is killed and the store was not restored
   const events: string[] = [];
   for await (const { record } of read(first.ledgerDir)) if (record.kind === "challenge") events.push(record.event);
   expect(events).toContain("redeemed");
+});
+
+it("keeps a key revoked after the store was restored while no replica ran", { timeout: 120_000 }, async () => {
+  const [first, second] = replicas.all as [Replica, Replica];
+  const restore = await replicas.postgres.backup();
+  const id = token.split("_").slice(0, 2).join("_");
+  expect(await storage.keys.revoke(id, "test")).toBe(true);
+  const isRecorded = async (): Promise<boolean> => {
+    for await (const { record } of read(second.ledgerDir)) {
+      if (record.kind === "admin" && record.action === "key.revoke") return true;
+    }
+    return false;
+  };
+  await until(isRecorded);
+  await replicas.kill(first);
+  await replicas.kill(second);
+  await restore();
+  await replicas.start(second);
+  expect(codeOf(await call(second, "revoked"))).toBe("UNAUTHENTICATED");
+  await replicas.start(first);
+  expect(codeOf(await call(first, "revoked"))).toBe("UNAUTHENTICATED");
 });

@@ -115,7 +115,7 @@ async function readiness(replicas: Replicas, replica: Replica): Promise<{ status
   return { status: answer.status, components };
 }
 
-it("restarts three replicas one after the other under load behind a balancer, and no call, session or stream fails", async () => {
+it("a rolling restart of three replicas under load behind a balancer fails no call, session or stream [G5]", async () => {
   const reached = new Map<string, number>();
   const begun = new Set<string | undefined>();
   let end = (): void => undefined;
@@ -210,7 +210,7 @@ it("restarts three replicas one after the other under load behind a balancer, an
   expect([...reached.entries()].filter(([text, times]) => text !== "warm-up" && times !== 1)).toEqual([]);
 }, 240_000);
 
-it("reports the store and its feed as not ready while PostgreSQL does not answer, and recovers", async () => {
+it("readiness reports the store and its feed as not ready while PostgreSQL does not answer, and recovers [G5]", async () => {
   const replicas = await startReplicas(1, "permit (principal, action, resource);");
   opened.push(() => replicas.close());
   const [replica] = replicas.all as [Replica];

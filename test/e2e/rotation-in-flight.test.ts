@@ -41,7 +41,7 @@ beforeEach(async () => {
       await startGateway({
         stateDir: dir,
         replica,
-        ledgerDir: join(dir, "ledgers", replica),
+        ledger: join(dir, "ledgers", replica),
         telemetry: { log: { level: "critical" } },
         http: { host: "127.0.0.1", port: 0 },
         admin: { host: "127.0.0.1", port: 0 },
@@ -104,7 +104,7 @@ async function approvedState(index: number, text: string): Promise<string> {
   return requestState as string;
 }
 
-it("continues every call that waits for input while the key of request states is replaced", async () => {
+it("continues every call that waits for input while the key of request states is replaced [H12]", async () => {
   const client = {
     authorization: `Bearer ${token}`,
     "content-type": "application/json",
@@ -156,12 +156,12 @@ it("refuses what the old key encrypted after the overlap, and at once when the o
   const late = await approvedState(0, "late");
   await rotateSharedKey(storage, sealer, 1_000);
   await sleep(1_500);
-  for (const index of [1, 0]) expect((await call(index, "late", late)).message).toMatch(/requestState.*refused/);
+  for (const index of [1, 0]) expect((await call(index, "late", late)).message).toMatch(/requestState.*not valid/);
   const known = await approvedState(0, "known");
   const rotated = portcullis(["--json", "--dir", dir, "rotate", "request-state-key", "--at-once"]);
   expect(rotated.code, rotated.stderr).toBe(0);
   const refusals = [1, 0].map((index) =>
-    expect.poll(async () => (await call(index, "known", known)).message).toMatch(/requestState.*(refused)/),
+    expect.poll(async () => (await call(index, "known", known)).message).toMatch(/requestState.*not valid/),
   );
   await Promise.all(refusals);
   expect(reached).not.toContain("late");

@@ -53,7 +53,7 @@ const document = () => ({
 });
 
 describe("a key of two running replicas", { timeout: 240_000 }, () => {
-  it("is replaced by its command, and the old one stops working", async () => {
+  it("each key of two running replicas is replaced by its command, and the old one stops working", async () => {
     replicas = await startReplicas(2, POLICY);
     const { dir, storage, all } = replicas;
     const at = (...args: string[]): string[] => ["--dir", dir, ...args, "--storage", storage];
@@ -125,14 +125,14 @@ describe("a key of two running replicas", { timeout: 240_000 }, () => {
     }
   });
 
-  it("that signs delegations is replaced in its file", () => {
+  it("the key that signs delegations is replaced in its file", () => {
     const first = ok(["--dir", base, "rotate", "delegation-keys"]);
     expect(ok(["--dir", base, "rotate", "delegation-keys"]).gateway).not.toBe(first.gateway);
   });
 });
 
 describe("a lost seal key", { timeout: 120_000 }, () => {
-  it("is explained at the start, and a reset keeps everything that was not sealed", async () => {
+  it("a lost seal key is explained at the start, and a reset keeps everything that was not encrypted", async () => {
     const dir = join(base, "data");
     mkdirSync(join(dir, "policy"), { recursive: true, mode: 0o700 });
     writeFileSync(join(dir, "policy", "all.cedar"), POLICY);
@@ -179,7 +179,7 @@ describe("a lost seal key", { timeout: 120_000 }, () => {
 });
 
 describe("the way back by one version", { timeout: 120_000 }, () => {
-  it("leads the tables back, with a copy before, and the copy of an upgrade can be restored", async () => {
+  it("a downgrade by one version migrates the tables back after a copy, and the copy of an upgrade can be restored", async () => {
     const dir = join(base, "data");
     const open = () => openStorage(`sqlite:${join(dir, "portcullis.db")}`, { sweepMs: 0 });
     const store = await open();
@@ -202,7 +202,7 @@ describe("the way back by one version", { timeout: 120_000 }, () => {
 });
 
 describe("portcullis secret reseal", () => {
-  it("seals secrets again with the first key, so that the older key is not needed any more", async () => {
+  it("portcullis secret reseal encrypts secrets with the first key, so that the older key is not needed any more", async () => {
     const at = (...args: string[]): string[] => ["--dir", base, ...args];
     ok(at("app", "add", "blog"));
     ok(at("secret", "set", "blog", "db"), "hunter2");

@@ -39,7 +39,7 @@ beforeAll(async () => {
           args: [join(root, "examples", "s3-server.mjs")],
           env: {
             S3_ENDPOINT: endpoint,
-            S3_BUCKET: `${app}-bucket`,
+            S3_BUCKETS: `${app}-bucket`,
             AWS_ACCESS_KEY_ID: "${secret:S3_KEY}",
             AWS_SECRET_ACCESS_KEY: "S3RVER",
           },
@@ -59,27 +59,49 @@ afterAll(async () => {
 });
 
 describe("community.aws.s3.putObject", () => {
-  it("of the blog reaches the blog's own server as putObject, and the object is in the blog's bucket", async () => {
+  it("community.aws.s3.putObject of the blog reaches the blog's own server as putObject, and the object is in the blog's bucket [H13]", async () => {
     const client = await deployment.client(await deployment.key("blog", "writer"));
     expect((await client.listTools()).map((tool) => tool.name)).toEqual(["community.aws.s3.putObject"]);
-    const result = await client.callTool("community.aws.s3.putObject", { key: "posts/one.md", body: "# One" });
+    const result = await client.callTool("community.aws.s3.putObject", {
+      bucket: "blog-bucket",
+      key: "posts/one.md",
+      data: "# One",
+    });
     expect(result.structuredContent).toEqual({ bucket: "blog-bucket", key: "posts/one.md", bytes: 5 });
     await client.close();
     expect(readdirSync(join(folder, "blog-bucket"), { recursive: true }).join()).toContain("one.md");
   });
 
-  it("of another application runs with that application's credentials, and theirs alone", async () => {
+  it("community.aws.s3.putObject of another application runs with that application's credentials, and theirs alone [H13]", async () => {
     const client = await deployment.client(await deployment.key("shop", "seller"));
-    const refused = await client.callTool("community.aws.s3.putObject", { key: "x", body: "y" });
+    const refused = await client.callTool("community.aws.s3.putObject", {
+      bucket: "shop-bucket",
+      key: "x",
+      data: "y",
+    });
     expect(refused).toMatchObject({ isError: true, content: [{ text: "the store answered 403" }] });
     await client.close();
     expect(readdirSync(join(folder, "shop-bucket"), { recursive: true }).join()).not.toContain("x");
   });
 
-  it("does not exist under another name, nor for an application without the route", async () => {
+  it.each([
+    ["a bucket of another application", { bucket: "shop-bucket", key: "x", data: "y" }],
+    ["a key that leads to another bucket", { bucket: "blog-bucket", key: "../shop-bucket/x", data: "y" }],
+    ["the old parameters", { key: "x", body: "y" }],
+  ])("community.aws.s3.putObject is refused with %s, and nothing is written [H13]", async (_what, args) => {
+    const client = await deployment.client(await deployment.key("blog", `writer-${Object.values(args)[1]?.length}`));
+    const refused = await client.callTool("community.aws.s3.putObject", args).catch((error: Error) => error.message);
+    expect(JSON.stringify(refused)).toMatch(/bucket|plain path/);
+    await client.close();
+    expect(readdirSync(join(folder, "shop-bucket"), { recursive: true }).join()).not.toContain("x");
+  });
+
+  it("community.aws.s3.putObject does not exist under another name, nor for an application without the route [H13]", async () => {
     const client = await deployment.client(await deployment.key("blog", "guest"));
     for (const name of ["putObject", "s3.putObject", "community.aws.putObject", "community.aws.s3.getObject"]) {
-      await expect(client.callTool(name, { key: "x", body: "y" })).rejects.toThrow(/there is no tool/);
+      await expect(client.callTool(name, { bucket: "blog-bucket", key: "x", data: "y" })).rejects.toThrow(
+        /there is no tool/,
+      );
     }
     await client.close();
   });

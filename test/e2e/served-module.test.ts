@@ -41,7 +41,7 @@ export default createServer("own", ${options})
 const call = (tool: string, args = "{}") => portcullis(["call", tool, args, "--url", (serving as Serving).url]);
 
 describe("portcullis serve MODULE", () => {
-  it("works at once in an empty directory: reading is permitted, everything else needs an approval", async () => {
+  it("portcullis serve MODULE works at once in an empty directory: reading is permitted, everything else needs an approval", async () => {
     const { file, effects } = moduleFile("starter", "{}");
     serving = await serve([file]);
     expect(call("look")).toMatchObject({ code: 0, stdout: "look ran\n" });
@@ -53,7 +53,7 @@ describe("portcullis serve MODULE", () => {
     expect(portcullis(["--dir", serving.dir, "policy", "explain", "change", "{}"])).toMatchObject({ code: 5 });
   });
 
-  it("applies the policy, the guardrails and the rate limits of the module's author", async () => {
+  it("portcullis serve MODULE applies the policy, the guardrails and the rate limits of the module's author", async () => {
     const options = `{
       policy: 'permit (principal, action in [Action::"guarded", Action::"look"], resource);',
       guardrails: [{ id: "small", agent: "*", tool: "guarded", callback: ({ arguments: { n } }) => (n > 9 ? "n is over 9" : undefined) }],
@@ -76,7 +76,7 @@ describe("portcullis serve MODULE", () => {
     expect(statuses.at(-1)).toBe(429);
   });
 
-  it("uses the operator's files instead of the module's policy when --policy names them", async () => {
+  it("portcullis serve MODULE uses the operator's files instead of the module's policy when --policy names them", async () => {
     const { file, effects } = moduleFile("operator", "{ policy: 'permit (principal, action, resource);' }");
     const own = join(home, "own.cedar");
     writeFileSync(own, 'permit (principal, action == Action::"look", resource);');
@@ -84,17 +84,5 @@ describe("portcullis serve MODULE", () => {
     expect(call("look")).toMatchObject({ code: 0 });
     expect(call("change")).toMatchObject({ code: 2 });
     expect(effects()).toBe("look\n");
-  });
-
-  it("keeps approvals in the store: a call approved on the command line runs once", async () => {
-    const { file, effects } = moduleFile("approved", "{}");
-    serving = await serve([file]);
-    const waiting = call("change", '{"to":"x"}');
-    const id = /portcullis approve (\S+)/.exec(waiting.stderr)?.[1] ?? "";
-    const approve = portcullis(["--dir", serving.dir, "approve", id, "--admin", serving.admin]);
-    expect(approve.code, approve.stderr).toBe(0);
-    expect(call("change", '{"to":"x"}')).toMatchObject({ code: 0 });
-    expect(call("change", '{"to":"x"}')).toMatchObject({ code: 5 });
-    expect(effects()).toBe("change\n");
   });
 });

@@ -1,13 +1,25 @@
 // A hostile stdio server against the gateway that started it: the built command, in each of the ways it is run.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { type Client, connect } from "../../src/mcp/client/index.js";
 import { createKey } from "../../src/auth/index.js";
 import { openStorage, type ServerEntry } from "../../src/storage/index.js";
+import { loadKoffi } from "../../src/lib/index.js";
 import { startPostgres } from "../../src/storage/fixtures/postgres.js";
 import { openSockets } from "./local-sockets.js";
 import { portcullis, root } from "./serving.js";
@@ -79,6 +91,8 @@ interface Options {
   readonly servers?: Readonly<Record<string, ServerEntry>>;
   /** The store of several replicas; a file of its own unless given. */
   readonly store?: string;
+  /** Files beside the data directory; `{base}` in an argument is where they are. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 async function start({
@@ -89,6 +103,7 @@ async function start({
   policy = POLICY,
   servers,
   store: shared,
+  files = {},
 }: Options = {}): Promise<Running> {
   const base = mkdtempSync(join(tmpdir(), "portcullis-hostile-"));
   clean.push(() => rmSync(base, { recursive: true, force: true }));
@@ -101,6 +116,7 @@ async function start({
   const own = join(dir, "state", "evil");
   mkdirSync(own);
   writeFileSync(join(base, "seal"), `${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(base, name), text);
   const home = join(base, "home");
   for (const [name, text] of Object.entries(HOME_FILES)) {
     mkdirSync(dirname(join(home, name)), { recursive: true });
@@ -140,7 +156,7 @@ async function start({
     "error",
     ...store,
   ];
-  const child = spawn(process.execPath, [MAIN, ...command, ...args], {
+  const child = spawn(process.execPath, [MAIN, ...command, ...args.map((arg) => arg.replace("{base}", base))], {
     stdio: ["ignore", "pipe", "pipe"],
     env: {
       PATH: process.env.PATH,
@@ -199,6 +215,7 @@ async function attacked(running: Running, isConfined = true, of = running): Prom
     victim,
     isConfined,
     sockets: await openSockets(dir, clean),
+    terminal: terminalOf(child),
   });
   return Object.fromEntries(Object.entries(got as Record<string, string>).filter(([, text]) => text !== ""));
 }
@@ -241,6 +258,21 @@ function marked(mark: string): string[] {
   });
 }
 
+const NO_TTY = 0o400;
+const READ_WRITE = 2;
+
+/** A pseudo-terminal that is open at the gateway's user; undefined where the machine has none. */
+function terminalOf(gateway: ChildProcess): string | undefined {
+  const libc = loadKoffi()?.load(null);
+  const master = libc?.func("posix_openpt", "int", ["int"])(READ_WRITE | NO_TTY) ?? -1;
+  if (libc === undefined || master < 0) return undefined;
+  clean.push(() => closeSync(master));
+  libc.func("unlockpt", "int", ["int"])(master);
+  const name = libc.func("ptsname", "str", ["int"])(master) as unknown as string;
+  chownSync(name, statSync(`/proc/${gateway.pid}`).uid, -1);
+  return name;
+}
+
 /** Every file below, by its path. */
 function contents(folder: string): Record<string, string> {
   const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
@@ -258,12 +290,16 @@ const WAYS: [string, Options][] = [
 ];
 
 describe.runIf(linux)("a hostile stdio server", () => {
-  it.each(WAYS)("gets nothing of the gateway that started it, %s", { timeout: 3 * START_MS }, async (_, options) => {
-    const running = await start(options);
-    expect(await attacked(running)).toEqual({});
-  });
+  it.each(WAYS)(
+    "a hostile stdio server gets nothing of the gateway that started it, %s [G8]",
+    { timeout: 3 * START_MS },
+    async (_, options) => {
+      const running = await start(options);
+      expect(await attacked(running)).toEqual({});
+    },
+  );
 
-  it("gets nothing of another replica on the same machine, with a data directory of its own", {
+  it("a hostile stdio server gets nothing of another replica on the same machine, with a data directory of its own", {
     timeout: 3 * START_MS,
   }, async () => {
     const postgres = await startPostgres();
@@ -276,7 +312,7 @@ describe.runIf(linux)("a hostile stdio server", () => {
     expect(await attacked(other, true, running)).toEqual({});
   });
 
-  it("gets the gateway's secrets without a sandbox, so the attack is a real one", {
+  it("a hostile stdio server reads the gateway's secrets without a sandbox, which shows that the attack works [G8]", {
     timeout: 3 * START_MS,
   }, async () => {
     const running = await start({ sandbox: "off" });
@@ -287,12 +323,13 @@ describe.runIf(linux)("a hostile stdio server", () => {
         ...["read token", "read seal", "read store", "dataDirectory", "approve"],
         expect.stringMatching(/^connect \/.*any\.sock$/),
         expect.stringMatching(/^connect @/),
+        "terminal",
       ]),
     );
   });
 
   it.each(WAYS)(
-    "plants nothing that the user or another server runs later, %s",
+    "a hostile stdio server plants nothing that the user or another server runs later, %s [G8]",
     {
       timeout: 3 * START_MS,
     },
@@ -309,7 +346,36 @@ describe.runIf(linux)("a hostile stdio server", () => {
     },
   );
 
-  it("still reads the user's files, and finds again what it kept in the home directory", {
+  it.each(WAYS)(
+    "a hostile stdio server opens a terminal of its own, %s",
+    { timeout: 3 * START_MS },
+    async (_, options) => {
+      const running = await start({ ...options, policy: OPEN });
+      const { found } = await called(running, "evil.look", { paths: ["/dev/pts"] });
+      expect(found).toEqual([""]);
+      expect(await called(running, "evil.terminal")).toEqual({ opened: "/dev/pts/0" });
+    },
+  );
+
+  it("a hostile stdio server changes no code that the gateway was told to load", {
+    timeout: 3 * START_MS,
+  }, async () => {
+    const files = {
+      "tools.mjs": "export default () => [];",
+      "module.mjs": `import { createServer } from "${join(root, "dist", "server.js")}"; export default createServer("m", "1");`,
+    };
+    const running = await start({
+      policy: OPEN,
+      files,
+      args: ["{base}/module.mjs", "--modules", "{base}/tools.mjs"],
+    });
+    const paths = Object.keys(files).map((name) => join(running.base, name));
+    const { written } = await called(running, "evil.plant", { paths });
+    expect(written).toEqual([]);
+    expect(paths.map((path) => readFileSync(path, "utf8"))).toEqual(Object.values(files));
+  });
+
+  it("a sandboxed stdio server still reads the user's files and what it stored in the home directory [G8]", {
     timeout: 3 * START_MS,
   }, async () => {
     const running = await start({ policy: OPEN });
@@ -322,7 +388,9 @@ describe.runIf(linux)("a hostile stdio server", () => {
     expect((await called(running, "other.look", { paths: own })).found).toEqual(["", "", "planted"]);
   });
 
-  it("ends with a gateway that is killed, and so does everything it started", { timeout: 3 * START_MS }, async () => {
+  it("a hostile stdio server ends with a gateway that is killed, and so does every process it started [G8]", {
+    timeout: 3 * START_MS,
+  }, async () => {
     const running = await start({ policy: "permit (principal, action, resource);" });
     const mark = `outlives-${process.pid}`;
     await called(running, "evil.outlive", { mark });
@@ -352,7 +420,7 @@ describe.runIf(linux)("the gateway", () => {
     },
   );
 
-  it("states by `doctor` what the sandbox of its servers is here", { timeout: 3 * START_MS }, async () => {
+  it("doctor states what the sandbox of servers is on this machine", { timeout: 3 * START_MS }, async () => {
     const { dir } = await start({ policy: OPEN });
     const { stdout } = portcullis(["--json", "--dir", dir, "doctor"]);
     const found = (JSON.parse(stdout) as { check: string; detail: string }[]).filter(
@@ -367,7 +435,7 @@ const SERVERS = join(root, "node_modules/@modelcontextprotocol");
 
 describe.runIf(linux)("the reference servers", () => {
   it.each(WAYS.filter(([, options]) => options.args === undefined))(
-    "answer calls in the default sandbox, %s",
+    "the reference servers answer calls in the default sandbox, %s [G8]",
     { timeout: 3 * START_MS },
     async (_, options) => {
       const files = mkdtempSync(join(tmpdir(), "portcullis-files-"));

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const root = join(import.meta.dirname, "..", "..");
@@ -79,4 +79,13 @@ export function childrenOf(pid: number): number[] {
       return [];
     }
   });
+}
+
+/** On a machine with more runnable processes than cores every step takes longer; the figures are printed all the same. */
+const LOADED_FACTOR = 8;
+
+/** 1 on a machine that has a core for every process that wants one. */
+export function slack(): number {
+  const [load = 0] = loadavg();
+  return load > availableParallelism() * 2 ? LOADED_FACTOR : 1;
 }

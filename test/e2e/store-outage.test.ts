@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createKey } from "../../src/auth/index.js";
-import { newToken } from "../../src/auth/api-keys/token.js";
+import { newToken } from "../../src/auth/api-keys/create.js";
 import { faultyLine, type FaultyLine } from "../../src/storage/fixtures/faulty-line.js";
 import { openStorage, type Storage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
@@ -157,7 +157,7 @@ describe.each(["refuse", "swallow"] as const)("a store whose connections are cut
     "the approvals at the admin port": () => admin("/v1/approvals"),
   };
 
-  it("is reported by every entry point as 503 UNAVAILABLE, retryable, with Retry-After, in bounded time", async () => {
+  it("a store outage is reported by every entry point as 503 UNAVAILABLE, retryable, with Retry-After, in bounded time [U7]", async () => {
     const reached = downstream.calls.length;
     const answers = await Promise.all(
       Object.entries(entryPoints).map(async ([name, ask]) => {
@@ -181,7 +181,7 @@ describe.each(["refuse", "swallow"] as const)("a store whose connections are cut
     expect(downstream.calls.length).toBe(reached);
   });
 
-  it("is reported by commands that use the store, with the exit code of an error", async () => {
+  it("a store outage is reported by commands that use the store, with the exit code of an error", async () => {
     const commands = [
       ["app", "ls", "--storage", line.url],
       ["approvals", "ls", "--admin", replica.admin],

@@ -47,7 +47,7 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
       child.once("close", (code) => resolve({ code, stdout, stderr }));
     });
 
-  it("is called with the key in a variable, and not without", async () => {
+  it("a gateway with keys is called with the key in an environment variable, and not without it", async () => {
     const called = await run("call", "read", '{"text":"hi"}', "--url", team.url, "--key-env", "WRITER_KEY");
     expect(called).toMatchObject({ code: 0, stdout: expect.stringContaining("team says hi") });
     expect((await run("call", "read", "{}", "--url", team.url)).code).not.toBe(0);
@@ -56,7 +56,7 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
     expect(spawnSync("grep", ["-r", key, team.dir]).stdout.toString()).toBe("");
   });
 
-  it("shows its operator how the servers are, what they wrote to stderr, and no secret", async () => {
+  it("a gateway with keys shows its operator the state of the servers and their stderr, and no secret", async () => {
     const secret = "s3cr3t-of-the-broken-one";
     expect((await run("server", "show", "crew", "broken")).stderr).toContain("is not in use");
     await team.put("crew", {});
@@ -92,7 +92,7 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
     expect(await scrape()).not.toContain("crew");
   });
 
-  it("tells whoever watches of a call that waits, once, without being told where the admin port is", async () => {
+  it("approvals watch reports a waiting call once, and finds the admin port by itself", async () => {
     const child = spawn(process.execPath, [main, "--json", "--dir", team.dir, "approvals", "watch"], {
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -116,7 +116,7 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
     expect(await ended).toBe(0);
   });
 
-  it("shows its approval page under the name that people reach it by, and under no other", async () => {
+  it("a gateway with keys serves its approval page under the configured host name, and under no other", async () => {
     const asked = async (host: string): Promise<number> => {
       const url = new URL("/approve/ch_any", team.runtime.admin?.url);
       return (await request(url, { headers: { host } })).statusCode;

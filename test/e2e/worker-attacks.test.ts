@@ -22,7 +22,7 @@ describe("the last credential of an application", () => {
   };
 
   it.each(Object.keys(ends))(
-    "leaves no caller without one at any worker, on any transport, when it %s",
+    "no caller without a credential is served at any worker, on any transport, when the last one of its application %s",
     async (how) => {
       const app = how.replaceAll(" ", "-");
       await workers.storage.applications.put(app, { servers: { notes: workers.notes } }, "test");
@@ -51,7 +51,7 @@ describe("the last credential of an application", () => {
 });
 
 describe("an approval", () => {
-  it("is redeemed once among the workers, for the fields that were shown and for no others", async () => {
+  it("an approval is redeemed once among the workers, for the fields that were shown and for no others", async () => {
     const [{ token }, { token: stranger }] = [
       await workers.keyOf("shop", "alice"),
       await workers.keyOf("shop", "mallory"),
@@ -111,7 +111,7 @@ describe("a key with tools alone", () => {
     ],
   ];
 
-  it("reaches no resource, prompt, completion or subscription at any worker, although another key just did", async () => {
+  it("a key with tools alone reaches no resource, prompt, completion or subscription at any worker, although another key just did", async () => {
     const [{ token: full }, { token }] = [
       await workers.keyOf("shop", "full"),
       await workers.keyOf("shop", "narrow", ["invoke(notes.read)"]),
@@ -148,7 +148,7 @@ describe("a key with tools alone", () => {
 
 describe("streams", () => {
   it.each(["is revoked", "expires"])(
-    "at every worker end when their key %s",
+    "streams at every worker end when their key %s",
     async (how) => {
       const until = how === "expires" ? Date.now() + 20_000 : undefined;
       const { id, token } = await workers.keyOf("shop", `streams ${how}`.replace(/ /g, "-"), ALL, until);

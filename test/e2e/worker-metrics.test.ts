@@ -89,7 +89,7 @@ const readiness = async (): Promise<Readiness> =>
   JSON.parse((await get("/readyz", "operator.token")).text || '{"components":{}}') as Readiness;
 
 describe.runIf(process.platform === "linux")("the admin port of several workers", () => {
-  it("adds the counters and histograms of all workers, whichever of them is asked", async () => {
+  it("the admin port of several workers adds the counters and histograms of all workers, whichever of them is asked [U13]", async () => {
     await until(async () => (await get("/startupz")).status === 200, "all workers started");
     expect(await serves()).toBe(WORKERS);
     for (let i = 0; i < 4 * WORKERS; i++) expect(await call()).toBe(true);
@@ -100,13 +100,13 @@ describe.runIf(process.platform === "linux")("the admin port of several workers"
     expect(text.match(/^process_uptime_seconds\{portcullis_worker="[123]"\} /gm)).toHaveLength(WORKERS);
   });
 
-  it("names no tool, method or server without a credential", async () => {
+  it("the admin port of several workers names no tool, method or server without a credential", async () => {
     const { text } = await get("/metrics");
     expect(text).toContain(`portcullis_workers{portcullis_state="serving"} ${WORKERS}`);
     expect(text).not.toMatch(/gen_ai_tool_name|mcp_method_name|portcullis_app=/);
   });
 
-  it("keeps what a killed worker had counted, and answers while it is replaced", async () => {
+  it("the admin port of several workers keeps what a killed worker had counted, and answers while it is replaced [U13]", async () => {
     const before = await calls();
     const [victim] = childrenOf(serving.child.pid as number);
     process.kill(victim as number, "SIGKILL");
@@ -122,7 +122,7 @@ describe.runIf(process.platform === "linux")("the admin port of several workers"
     await until(isReady, "ready");
   });
 
-  it("reports a worker that does not answer as neither ready nor alive", async () => {
+  it("the admin port of several workers reports a worker that does not answer as neither ready nor alive", async () => {
     const [victim] = childrenOf(serving.child.pid as number);
     process.kill(victim as number, "SIGSTOP");
     try {
@@ -140,7 +140,7 @@ describe.runIf(process.platform === "linux")("the admin port of several workers"
     await until(isReady, "ready again");
   });
 
-  it("is not ready while one worker cannot write its ledger, and says which", async () => {
+  it("the admin port of several workers is not ready while one worker cannot write its ledger, and says which", async () => {
     const [ledger, away] = [join(dir, "ledger", "worker-2"), join(dir, "away")];
     renameSync(ledger, away);
     try {

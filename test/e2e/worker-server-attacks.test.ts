@@ -16,7 +16,7 @@ afterAll(() => workers.close());
 
 describe("a server's request to a client", () => {
   it.each(["2026-07-28", "2025-11-25"] as const)(
-    "is denied and recorded at every worker, for clients of %s",
+    "a server's request to a client is denied and recorded at every worker, for clients of %s",
     async (revision) => {
       const { token } = await workers.keyOf("shop", `client-${revision}`);
       await expect.poll(() => statuses(() => workers.call(token, "asks.count", {})), WAIT).toEqual([200]);
@@ -57,7 +57,7 @@ describe("a server's request to a client", () => {
 });
 
 describe("a stdio server that each worker starts for itself", () => {
-  it("gets no call for a tool that another worker pinned differently, nor after it was started again", async () => {
+  it("a stdio server that each worker starts gets no call for a tool that another worker pinned differently, nor after a restart", async () => {
     const at = mkdtempSync(join(tmpdir(), "portcullis-pinned-workers-"));
     try {
       const args = [join(import.meta.dirname, "restarting-server.mjs"), at, "100"];
@@ -86,7 +86,7 @@ describe("a stdio server that each worker starts for itself", () => {
 });
 
 describe("a page of another origin", () => {
-  it("calls no tool at any worker, over HTTP or WebSocket", async () => {
+  it("a page of another origin calls no tool at any worker, over HTTP or WebSocket", async () => {
     const { token } = await workers.keyOf("shop", "browser");
     await workers.served(token);
     workers.shop.calls.length = 0;
@@ -126,7 +126,7 @@ describe("a page of another origin", () => {
 });
 
 describe("a hidden tool", () => {
-  it("is answered like a missing one at every worker, whatever the Mcp-Param header says", async () => {
+  it("a hidden tool is answered like a missing one at every worker, whatever the Mcp-Param header says", async () => {
     const [{ token: full }, { token }] = [
       await workers.keyOf("shop", "sees"),
       await workers.keyOf("shop", "blind", ["invoke(notes.seen)"]),

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { Agent, request } from "undici";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { connect } from "../../src/mcp/client/index.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
@@ -86,14 +86,37 @@ it.runIf(process.platform === "linux")(
   },
 );
 
-it("workers that cannot serve say why, once, and end", () => {
+it.runIf(process.platform === "linux")(
+  "a worker that is killed again and again is restarted after a second at most",
+  { timeout: 300_000 },
+  async () => {
+    const parent = serving.child.pid as number;
+    const token = readFileSync(join(dir, "metrics.token"), "utf8").trim();
+    const metrics = async (): Promise<string> => {
+      const init = { headers: { authorization: `Bearer ${token}` }, signal: AbortSignal.timeout(5_000) };
+      return (await fetch(`${serving.admin}/metrics`, init)).text();
+    };
+    const long = { timeout: 60_000, interval: 200 };
+    for (let kills = 0; kills < 6; kills++) {
+      const bothServe = /^portcullis_workers\{[^}]*"serving"[^}]*\} 2$/m;
+      await vi.waitFor(async () => expect(await metrics()).toMatch(bothServe), long);
+      const before = serving.stderr().length;
+      process.kill(childrenOf(parent).at(-1) as number, "SIGKILL");
+      await vi.waitFor(() => expect(serving.stderr().slice(before)).toContain("started again in"), long);
+    }
+    const pauses = [...serving.stderr().matchAll(/started again in (\d+) ms/g)].map(([, ms]) => Number(ms));
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(1_000);
+  },
+);
+
+it("workers that cannot serve report the reason once and end", () => {
   const { code, stderr } = portcullis(["--dir", dir, "serve", "--port", "0", "--admin-port", "0", "--workers", "2"]);
   expect(code).toBe(1);
   expect(stderr.match(/is in use by process/g)).toHaveLength(1);
 });
 
 it.runIf(process.platform === "linux")(
-  "of many that bring the same proof of possession to all the workers at once, one is let in",
+  "one of many concurrent requests with the same proof of possession at all workers is accepted",
   async () => {
     const issuer = await ownIssuer();
     const resource = "https://gateway.example/mcp";

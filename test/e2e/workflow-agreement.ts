@@ -1,8 +1,8 @@
 // Analysis and gate on the same generated workflows.
 
 import { expect } from "vitest";
-import { emitPolicy } from "../../src/runtime/workflow/grants.js";
-import { loadPolicy, makeIntent, spendDelegation, type CallTarget } from "../../src/policy/index.js";
+import { emitPolicy } from "../../src/runtime/workflow/serving.js";
+import { type CallTarget, loadPolicy, makeIntent, spendDelegation } from "../../src/policy/index.js";
 import { toolSummaries } from "../../src/gateway/index.js";
 import type { CapabilityGrant } from "../../src/lattice/index.js";
 import { entriesFor, type WorkflowFile } from "../../src/lattice/fixtures/workflows.js";

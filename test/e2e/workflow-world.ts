@@ -1,21 +1,20 @@
 // A gateway that serves a workflow, with tools that note what really ran.
 
 import { createHash } from "node:crypto";
-import { emitPolicy } from "../../src/runtime/workflow/grants.js";
+import { emitPolicy, inForce } from "../../src/runtime/workflow/serving.js";
 import type { LoadedWorkflow } from "../../src/runtime/workflow/load.js";
-import { inForce } from "../../src/runtime/workflow/serving.js";
 import {
   createGate,
   type DelegationKeys,
-  generateDelegationKeys,
   type Gate,
+  generateDelegationKeys,
   handOnDelegation,
   mintDelegation,
   spendDelegation,
 } from "../../src/policy/index.js";
 import { createGateway, type Endpoint, toolSummaries } from "../../src/gateway/index.js";
 import type { Identify } from "../../src/auth/index.js";
-import * as room from "../../src/lattice/index.js";
+import * as lattice from "../../src/lattice/index.js";
 import { ajvValidator } from "../../src/lattice/fixtures/ajv.js";
 import { defineServer, type ServerBuilder } from "../../src/mcp/server/index.js";
 import { type Listener, listenHttp } from "../../src/mcp/transports/index.js";
@@ -24,7 +23,7 @@ const ajv = ajvValidator();
 const compiled = new Map<string, (value: unknown) => boolean>();
 
 /** Generated workflows use few schemas, and Ajv takes its time for each. */
-const validator: room.InclusionValidator = (schema) => {
+const validator: lattice.InclusionValidator = (schema) => {
   const key = JSON.stringify(schema);
   let check = compiled.get(key);
   if (check === undefined) compiled.set(key, (check = ajv(schema)));
@@ -33,15 +32,15 @@ const validator: room.InclusionValidator = (schema) => {
 
 export function load(file: unknown): LoadedWorkflow {
   const text = JSON.stringify(file);
-  const workflow = room.parseWorkflow(text);
-  const analysis = room.analyse(workflow, { validator });
+  const workflow = lattice.parseWorkflow(text);
+  const analysis = lattice.analyse(workflow, { validator });
   const hash = createHash("sha256").update(text).digest("hex");
-  return { room, file: "workflow.json", hash, workflow, analysis, violations: analysis.violations() };
+  return { lattice, file: "workflow.json", hash, workflow, analysis, violations: analysis.violations() };
 }
 
 /** Whether the analysis says that an agent can come to hold this very call. */
 export function holds({ analysis }: LoadedWorkflow, agent: string, capability: string, value: unknown): boolean {
-  const accepts = (type: room.ValueType): boolean =>
+  const accepts = (type: lattice.ValueType): boolean =>
     type.is === "schema" ? validator(type.schema)(value) : type.of[type.is === "all" ? "every" : "some"](accepts);
   const held = analysis.scope(agent).get(capability);
   return held !== undefined && accepts(held.arguments);
@@ -81,9 +80,9 @@ export function openWorld(file: unknown, keys = generateDelegationKeys()): World
   const loaded = load(file);
   const ran: Ran[] = [];
   const server = notingServer(loaded, ran);
-  const workflow = inForce(loaded, { keys });
+  const workflow = inForce(loaded, { keys: () => keys });
   const { text } = emitPolicy(loaded, { app: "local", argumentsElsewhere: true });
-  const gate = createGate({ policy: text, tools: toolSummaries(server), voices: workflow.voices() });
+  const gate = createGate({ policy: text, tools: toolSummaries(server), checks: workflow.checks() });
   const identify = workflow.identify();
   const endpoint = createGateway({ server, gate, identify });
   return { loaded, keys, gate, identify, server, endpoint, ran };

@@ -6,15 +6,15 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  cmdRun,
+  executeCmdRun,
   decideCmdRun,
   decideFsRead,
   decideFsWrite,
-  fsWrite,
+  executeFsWrite,
   hostTools,
   parsePolicy,
 } from "../../src/host/index.js";
-import { isNetworkType, mountsBetween } from "../../src/host/paths/index.js";
+import { isNetworkType, mountsBetween } from "../../src/host/paths/mounts.js";
 import { missingPrograms } from "../setup/programs.js";
 import { code, makeWorld, ok, rule, type World } from "./support/world.js";
 
@@ -42,27 +42,27 @@ afterAll(() => world.close());
 
 describe("15 Unit: path normalization", () => {
   test("`~/x/../y` is canonical beneath the root", async () => {
-    const folder = mkdtempSync(join(homedir(), ".portcullis-test-"));
+    const directory = mkdtempSync(join(homedir(), ".portcullis-test-"));
     try {
-      mkdirSync(join(folder, "x"));
-      writeFileSync(join(folder, "y"), "found");
-      const name = folder.slice(homedir().length + 1);
+      mkdirSync(join(directory, "x"));
+      writeFileSync(join(directory, "y"), "found");
+      const name = directory.slice(homedir().length + 1);
       const loaded = parsePolicy(`version: 1\nallowedRoots: ["~/${name}"]\n`, "policy.yaml");
       if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
       expect(decideFsRead(loaded.policy, { path: `~/${name}/x/../y` }).effect).toBe("permit");
     } finally {
-      rmSync(folder, { recursive: true });
+      rmSync(directory, { recursive: true });
     }
   });
 
-  test("symlink escape rejected", async () => {
+  test("a symbolic link that leaves the root is rejected [M2]", async () => {
     symlinkSync(join(world.outside, "secret.txt"), join(world.root, "escape"));
     expect(rule(await world.read({ path: join(world.root, "escape") }))).toBe("outsideAllowedRoots");
   });
 });
 
 describe("15 Unit: network FS", () => {
-  test("stubbed detectors: a mount below the root is found from text alone", () => {
+  test("a network mount below the root is found from the mount table alone", () => {
     const mounts = [
       { path: "/", type: "ext4" },
       { path: "/r/net", type: "nfs4" },
@@ -82,12 +82,12 @@ describe("15 Unit: policy parsing", () => {
     ],
     ["duplicate command id", "commands: [{ id: a, exec: ls }, { id: a, exec: ls }]", "duplicate command id a"],
     ["missing exec", "commands: [{ id: a }]", "field `exec` is missing"],
-  ])("%s → error", (_, text, message) => {
+  ])("a policy with %s is an error", (_, text, message) => {
     const loaded = parsePolicy(`version: 1\n${text}\n`, "policy.yaml");
     expect(loaded.ok ? "" : loaded.problems.map((p) => p.message).join()).toContain(message);
   });
 
-  test("the document's own example is understood, both platforms in one file", ({ skip }) => {
+  test("the example policy loads, with both platforms in one file", ({ skip }) => {
     if (withoutExample !== undefined) skip(withoutExample);
     const document = readFileSync(new URL("./fixtures/document-policy.yaml", import.meta.url), "utf8");
     const home = join(world.base, "home");
@@ -95,13 +95,17 @@ describe("15 Unit: policy parsing", () => {
     const loaded = parsePolicy(document, "policy.yaml", { home });
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
     expect([...loaded.policy.commands.keys()]).toEqual(["ls", "rg", "git"]);
-    expect(loaded.policy.elsewhere.get("dir")).toBe("windows");
-    expect(loaded.policy.zones[0]).toMatchObject({ recursive: true, maxFileBytes: 10_000_000, createIfMissing: true });
+    expect(loaded.policy.otherPlatforms.get("dir")).toBe("windows");
+    expect(loaded.policy.writableRoots[0]).toMatchObject({
+      recursive: true,
+      maxFileBytes: 10_000_000,
+      createIfMissing: true,
+    });
     expect(loaded.policy.logging).toMatchObject({ level: "info", redact: ["env"] });
     expect(loaded.policy.limits).toMatchObject({ maxReadBytes: 5_000_000, maxCmdConcurrency: 2 });
   });
 
-  test("the document's own example, at work: a write makes the zone, and a command runs in it", async ({ skip }) => {
+  test("with the example policy a write creates the zone, and a command runs in it", async ({ skip }) => {
     if (withoutExample !== undefined) skip(withoutExample);
     const document = readFileSync(new URL("./fixtures/document-policy.yaml", import.meta.url), "utf8");
     const home = join(world.base, "at-work");
@@ -109,28 +113,35 @@ describe("15 Unit: policy parsing", () => {
     const loaded = parsePolicy(document, "policy.yaml", { home });
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
     const { policy } = loaded;
-    ok(await fsWrite(policy, { path: "~/code/scratch/out.txt", data: "SGVsbG8=", encoding: "base64", create: true }));
+    ok(
+      await executeFsWrite(policy, {
+        path: "~/code/scratch/out.txt",
+        data: "SGVsbG8=",
+        encoding: "base64",
+        create: true,
+      }),
+    );
     const listing = { commandId: "ls", args: ["-a"], cwd: "~/code/scratch" };
-    expect(ok(await cmdRun(policy, listing, { sandbox: world.sandbox })).stdout).toBe(".\n..\nout.txt\n");
+    expect(ok(await executeCmdRun(policy, listing, { sandbox: world.sandbox })).stdout).toBe(".\n..\nout.txt\n");
   });
 });
 
 describe("15 Unit: arg filtering", () => {
-  test("unknown arg rejected", () => {
+  test("an unknown argument of a command is rejected [M4]", () => {
     expect(decideCmdRun(world.policy, { commandId: "ls", args: ["--color=always"] })).toMatchObject({
       effect: "deny",
       rule: "args",
       denial: { code: "POLICY_DENY", field: "args[0]" },
     });
   });
-  test("regex pattern matching works", () => {
+  test("an argument is matched by a regular expression", () => {
     expect(decideCmdRun(world.policy, { commandId: "ls", args: ["-la", "src/app.ts"] }).effect).toBe("permit");
     expect(decideCmdRun(world.policy, { commandId: "ls", args: ["a b"] }).effect).toBe("deny");
   });
 });
 
 describe("15 E2E: read", () => {
-  test("within root succeeds", async () => {
+  test("fs.read within a root succeeds", async () => {
     const result = ok(
       await world.read({ path: join(world.root, "readme.md"), offset: 0, length: 1_048_576, encoding: "utf8" }),
     );
@@ -141,7 +152,7 @@ describe("15 E2E: read", () => {
       sha256: createHash("sha256").update("hello\n").digest("hex"),
     });
   });
-  test("outside root denied (`POLICY_DENY`)", async () => {
+  test("fs.read outside every root is denied (`POLICY_DENY`)", async () => {
     const outcome = await world.read({ path: join(world.outside, "secret.txt") });
     expect(code(outcome)).toBe("POLICY_DENY");
     expect(outcome.audit).toMatchObject({
@@ -154,9 +165,9 @@ describe("15 E2E: read", () => {
 });
 
 describe("15 E2E: write", () => {
-  test("in write zone ok", async () => {
+  test("fs.write in a write zone succeeds", async () => {
     const args = {
-      path: join(world.zone, "out.txt"),
+      path: join(world.writableRoot, "out.txt"),
       data: "SGVsbG8=",
       encoding: "base64",
       create: true,
@@ -164,11 +175,11 @@ describe("15 E2E: write", () => {
     };
     const outcome = await world.write(args);
     expect(ok(outcome)).toEqual({ bytesWritten: 5, sha256: createHash("sha256").update("Hello").digest("hex") });
-    expect(readFileSync(join(world.zone, "out.txt"), "utf8")).toBe("Hello");
-    expect(outcome.audit).toMatchObject({ decision: "allow", bytes: 5, path: join(world.zone, "out.txt") });
+    expect(readFileSync(join(world.writableRoot, "out.txt"), "utf8")).toBe("Hello");
+    expect(outcome.audit).toMatchObject({ decision: "allow", bytes: 5, path: join(world.writableRoot, "out.txt") });
     expect(JSON.stringify(outcome.audit)).not.toContain("SGVsbG8");
   });
-  test("outside → denied", async () => {
+  test("fs.write outside every zone is denied [M3]", async () => {
     expect(rule(await world.write({ path: join(world.root, "readme.md"), data: "x", overwrite: true }))).toBe(
       "outsideWriteZones",
     );
@@ -177,7 +188,7 @@ describe("15 E2E: write", () => {
 });
 
 describe("15 E2E: `cmd.run`", () => {
-  test("allowed command + args succeeds", async () => {
+  test("cmd.run with an allowed command and arguments succeeds", async () => {
     const outcome = await world.run("ls", ["-a", "src"], { cwd: world.root });
     expect(ok(outcome)).toMatchObject({ exitCode: 0, stderr: "", timedOut: false, truncated: false });
     expect(ok(outcome).stdout).toContain("app.ts");
@@ -189,14 +200,14 @@ describe("15 E2E: `cmd.run`", () => {
       timedOut: false,
     });
   });
-  test("disallowed arg → `POLICY_DENY`", async () => {
+  test("cmd.run with a disallowed argument is denied (`POLICY_DENY`)", async () => {
     const outcome = await world.run("ls", ["--help"]);
     expect(code(outcome)).toBe("POLICY_DENY");
     expect(outcome.ok ? "" : outcome.denial.reason).toContain(
       "command `ls` does not allow argument `--help` (policy.yaml:",
     );
   });
-  test("timeout: `sleep 2` with `timeoutMs=500` → `TIMEOUT`", async () => {
+  test("cmd.run of `sleep 2` with `timeoutMs=500` ends with `TIMEOUT` [M4]", async () => {
     const outcome = await world.run("sleep", ["2"]);
     expect(code(outcome)).toBe("TIMEOUT");
     expect(outcome.ok ? undefined : outcome.partial).toMatchObject({ timedOut: true });
@@ -206,7 +217,7 @@ describe("15 E2E: `cmd.run`", () => {
     });
     expect(outcome.audit).toMatchObject({ decision: "allow", timedOut: true, code: "TIMEOUT" });
   });
-  test("output cap: a command producing more than the cap marks `truncated:true`", async () => {
+  test("a command that produces more than the cap is marked `truncated:true` [M4]", async () => {
     const outcome = await world.run("seq", ["100000"]);
     const result = ok(outcome);
     expect(result).toMatchObject({ exitCode: 0, truncated: true, warnings: ["OUTPUT_TRUNCATED"] });
@@ -221,14 +232,14 @@ describe("15 E2E: `cmd.run`", () => {
 });
 
 describe("14 Definition of done", () => {
-  test("exposes only `fs.read`, `fs.write`, `cmd.run`", () => {
+  test("the host exposes only `fs.read`, `fs.write` and `cmd.run` [M1]", () => {
     expect(hostTools.map((tool) => tool.name)).toEqual(["fs.read", "fs.write", "cmd.run"]);
     for (const tool of hostTools)
       expect(tool.inputSchema).toMatchObject({ type: "object", additionalProperties: false });
   });
 
   test("a decision can be asked for alone and has no effect", () => {
-    const path = join(world.zone, "only-asked.txt");
+    const path = join(world.writableRoot, "only-asked.txt");
     expect(decideFsWrite(world.policy, { path, data: "x" })).toMatchObject({ effect: "permit" });
     expect(decideFsRead(world.policy, { path })).toMatchObject({ effect: "deny", rule: "notFound" });
     expect(decideFsWrite(world.policy, { path, data: "x".repeat(70_000) })).toMatchObject({
@@ -237,7 +248,7 @@ describe("14 Definition of done", () => {
     });
   });
 
-  test("environment: only listed variables, nothing of the host's", async () => {
+  test("a command gets only the listed variables, and none of the host's [M4]", async () => {
     process.env.HOST_SECRET = "do not pass";
     const result = ok(await world.run("env", [], { env: { GREETING: "hello" } }));
     delete process.env.HOST_SECRET;
@@ -250,7 +261,7 @@ describe("14 Definition of done", () => {
     expect(audited.audit.env).toEqual({ GREETING: "[redacted]" });
   });
 
-  test("working directory: within a root, fixed, or none", async () => {
+  test("the working directory of a command is within a root, fixed, or none", async () => {
     expect(ok(await world.run("pwd", [], { cwd: join(world.root, "src") })).stdout).toBe(`${world.root}/src\n`);
     expect(ok(await world.run("pwd")).stdout).toBe(`${world.root}\n`);
     expect(ok(await world.run("here")).stdout).toBe(`${world.root}/src\n`);
@@ -260,12 +271,12 @@ describe("14 Definition of done", () => {
     expect(rule(await world.run("echo", ["a"], { cwd: world.root }))).toBe("cwdPolicy");
   });
 
-  test("stdin reaches the command, up to its cap", async () => {
+  test("stdin reaches the command up to its cap", async () => {
     expect(ok(await world.run("cat", [], { stdin: "from the caller\0\n" })).stdout).toBe("from the caller\0\n");
     expect(rule(await world.run("cat", [], { stdin: "x".repeat(101) }))).toBe("maxStdinBytes");
   });
 
-  test("a command of another platform and an unknown one are told apart", async () => {
+  test("a command of another platform is distinguished from an unknown one", async () => {
     expect(rule(await world.run("dir"))).toBe("platform");
     const outcome = await world.run("sl");
     expect(outcome.ok ? undefined : outcome.denial).toMatchObject({
@@ -299,10 +310,12 @@ describe("14 Definition of done", () => {
       "policy.yaml",
     );
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
-    const { cmdRun } = await import("../../src/host/index.js");
-    expect(ok(await cmdRun(loaded.policy, { commandId: "tool" }, { sandbox: world.sandbox })).stdout).toBe("one\n");
+    const { executeCmdRun } = await import("../../src/host/index.js");
+    expect(ok(await executeCmdRun(loaded.policy, { commandId: "tool" }, { sandbox: world.sandbox })).stdout).toBe(
+      "one\n",
+    );
     writeFileSync(program, "#!/bin/sh\necho two\n", { mode: 0o755 });
-    expect(rule(await cmdRun(loaded.policy, { commandId: "tool" }, { sandbox: world.sandbox }))).toBe(
+    expect(rule(await executeCmdRun(loaded.policy, { commandId: "tool" }, { sandbox: world.sandbox }))).toBe(
       "executableChanged",
     );
   });

@@ -1,5 +1,5 @@
 // git against a hostile repository, with the real program: its config names a program for everything that has one. The script
-// leaves its mark in the write zone, where the sandbox would let it: what keeps the mark away is the profile.
+// leaves its mark in the writable root, where the sandbox would let it: what keeps the mark away is the profile.
 
 import { execFileSync, spawnSync } from "node:child_process";
 import {
@@ -28,14 +28,14 @@ beforeAll(() => {
   if (missing !== undefined) return;
   world = makeWorld("  - { id: git, profile: git, timeoutMs: 20_000 }");
   evil = join(world.root, "evil.sh");
-  writeFileSync(evil, `#!/bin/sh\ntouch ${world.zone}/pwned\ncat ${world.outside}/secret.txt\nexit 0\n`, {
+  writeFileSync(evil, `#!/bin/sh\ntouch ${world.writableRoot}/pwned\ncat ${world.outside}/secret.txt\nexit 0\n`, {
     mode: 0o755,
   });
   makeRepository();
 });
 afterAll(() => world?.close());
 afterEach(() => {
-  if (missing === undefined) expect(existsSync(join(world.zone, "pwned")), "a hostile script ran").toBe(false);
+  if (missing === undefined) expect(existsSync(join(world.writableRoot, "pwned")), "a hostile script ran").toBe(false);
 });
 
 const repo = (): string => join(world.root, "repo");
@@ -115,8 +115,8 @@ function makeRepository(): void {
 }
 
 describe("git", () => {
-  test("control: without the profile, the same repository does run its script", () => {
-    const mark = join(world.zone, "pwned");
+  test("without the profile, the hostile repository runs its script", () => {
+    const mark = join(world.writableRoot, "pwned");
     execFileSync("git", ["status"], { cwd: repo(), stdio: "ignore" });
     expect(existsSync(mark)).toBe(true);
     execFileSync("rm", [mark]);
@@ -148,7 +148,7 @@ describe("git", () => {
     [["ls-tree", "HEAD"], "a.txt"],
     [["cat-file", "-p", "HEAD:a.txt"], "needle"],
     [["log", "--format=%G? %h"], "N"],
-  ])("%j works and runs nothing of the repository's", async (args, text) => {
+  ])("git %j works and runs nothing of the repository", async (args, text) => {
     const outcome = await world.run("git", args, { cwd: repo() });
     const result = ok(outcome);
     expect(result.exitCode, result.stderr).toBe(0);
@@ -199,8 +199,8 @@ describe("git", () => {
       encoding: "utf8",
     }).trim();
     spawnSync("git", ["log", "-1", "--format=%G?", id], { cwd: repo() });
-    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
-    rmSync(join(world.zone, "pwned"));
+    expect(existsSync(join(world.writableRoot, "pwned")), "control").toBe(true);
+    rmSync(join(world.writableRoot, "pwned"));
     for (const args of [
       ["log", "-1", "--format=%G? %GS %s", id],
       ["show", id],
@@ -236,7 +236,7 @@ describe("git", () => {
     rmSync(other, { recursive: true });
   });
 
-  test("a repository inside the repository is not asked", async () => {
+  test("git does not use a repository inside the repository", async () => {
     const inner = join(repo(), "inner");
     mkdirSync(inner);
     const inInner = (...args: string[]): void => {
@@ -255,8 +255,8 @@ describe("git", () => {
     writeFileSync(join(repo(), ".gitmodules"), '[submodule "inner"]\n\tpath = inner\n\turl = ./inner\n');
     appendFileSync(join(inner, "i.txt"), "changed\n");
     spawnSync("git", ["status"], { cwd: inner });
-    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
-    rmSync(join(world.zone, "pwned"));
+    expect(existsSync(join(world.writableRoot, "pwned")), "control").toBe(true);
+    rmSync(join(world.writableRoot, "pwned"));
     for (const args of [
       ["status"],
       ["diff"],
@@ -272,14 +272,14 @@ describe("git", () => {
     rmSync(join(repo(), ".gitmodules"));
   });
 
-  test("an object that is not there is fetched from nowhere", async () => {
+  test("git fetches no missing object", async () => {
     const id = capture("rev-parse", "HEAD~1:a.txt");
     const file = join(repo(), ".git/objects", id.slice(0, 2), id.slice(2));
     const bytes = readFileSync(file);
     rmSync(file);
     spawnSync("git", ["cat-file", "-p", id], { cwd: repo() });
-    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
-    rmSync(join(world.zone, "pwned"));
+    expect(existsSync(join(world.writableRoot, "pwned")), "control").toBe(true);
+    rmSync(join(world.writableRoot, "pwned"));
     for (const args of [
       ["cat-file", "-p", id],
       ["show", "HEAD~1:a.txt"],
@@ -291,17 +291,17 @@ describe("git", () => {
     writeFileSync(file, bytes);
   });
 
-  test("what is staged is shown by no program of the repository's", async () => {
+  test("git shows staged changes without a program of the repository", async () => {
     git("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "add", "a.txt");
     spawnSync("git", ["-c", "core.fsmonitor=", "status", "-v"], { cwd: repo() });
-    expect(existsSync(join(world.zone, "pwned")), "control").toBe(true);
-    rmSync(join(world.zone, "pwned"));
+    expect(existsSync(join(world.writableRoot, "pwned")), "control").toBe(true);
+    rmSync(join(world.writableRoot, "pwned"));
     expect(rule(await world.run("git", ["status", "-v"], { cwd: repo() }))).toBe("profile.git");
     expect(ok(await world.run("git", ["diff", "--cached"], { cwd: repo() })).stdout).toContain("+three");
     git("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "reset", "-q");
   });
 
-  test("words that are files are looked at, with or without --, in or out of a repository", async () => {
+  test("git arguments that are files are checked, with or without --, inside and outside a repository [M4]", async () => {
     const plain = join(world.root, "plain");
     mkdirSync(plain);
     symlinkSync(world.outside, join(plain, "way-out"));
@@ -333,7 +333,7 @@ describe("git", () => {
     rmSync(join(repo(), "way-out"));
   });
 
-  test("runs no clean filter of the repository", async () => {
+  test("git runs no clean filter of the repository", async () => {
     const mark = join(world.outside, "filtered");
     git("config", "filter.own.clean", `sh -c 'touch ${mark}; cat ${world.outside}/secret.txt; cat'`);
     writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x filter=own\n");
@@ -358,7 +358,7 @@ describe("git", () => {
     writeFileSync(join(repo(), ".gitattributes"), "*.txt diff=x\n");
   });
 
-  test("where nothing confines files, sandbox: preferred is not enough for git", async () => {
+  test("sandbox: preferred is refused for git where nothing confines files", async () => {
     const bare = makeWorld("  - { id: git, profile: git }\n  - { id: cat, profile: cat }", "sandbox: preferred", {
       native: true,
       bubblewrap: true,

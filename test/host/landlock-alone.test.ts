@@ -38,7 +38,7 @@ const ATTEMPTS = {
   prlimit: "prlimit --pid $PPID --nofile=20:20 && echo open",
 };
 
-/** What builds do in their own folders. */
+/** What builds do in their own directories. */
 const ORDINARY = {
   copy: "cp -p readme.md out/copy && echo done",
   touch: "touch -d 2001-01-01 out/copy && echo done",
@@ -68,7 +68,7 @@ async function play(mode: "off" | "preferred" | "required"): Promise<Report> {
       protections = outcome.result?.protections ?? protections;
     }
     const { mode, mtime } = statSync(own);
-    const limit = /open files\\s+(\\d+)/.exec(readFileSync("/proc/" + (world.sandbox.wardenPids[0] ?? "self") + "/limits", "utf8"))[1];
+    const limit = /open files\\s+(\\d+)/.exec(readFileSync("/proc/" + (world.sandbox.supervisorPids[0] ?? "self") + "/limits", "utf8"))[1];
     server.close();
     await world.close();
     return { said, mode: (mode & 0o777).toString(8), year: mtime.getFullYear(), heard, limit, protections };`);
@@ -84,24 +84,26 @@ describe.skipIf(why !== undefined)(`Landlock alone${why === undefined ? "" : ` [
     held = await play("required");
   });
 
-  test("is what holds, and the answer says what it leaves open", () => {
+  test("the result names Landlock as the protection in force, and what it leaves open", () => {
     expect(held.protections).toMatchObject({ files: "landlock", seccomp: true, openMounts: [] });
     expect(held.protections.gaps.join("\n")).toMatch(/names, sizes and times[^]*no \/tmp[^]*by descriptor/);
   });
 
-  test.each(Object.keys(ATTEMPTS))("%s reaches nothing outside", (name) => expect(held.said[name]).toBe(""));
+  test.each(Object.keys(ATTEMPTS))("with Landlock alone, %s reaches nothing outside", (name) =>
+    expect(held.said[name]).toBe(""),
+  );
 
-  test("nothing outside has changed", () => {
+  test("with Landlock alone, no file outside has changed [M12]", () => {
     expect(held).toMatchObject({ mode: "600", heard: [] });
     expect(held.year).toBeGreaterThan(2001);
     expect(Number(held.limit)).toBeGreaterThan(20);
   });
 
-  test.each(Object.keys(ORDINARY))("%s works in the policy's own folders", (name) => {
+  test.each(Object.keys(ORDINARY))("with Landlock alone, %s works in the policy's directories", (name) => {
     expect(held.said[`ordinary ${name}`]).toBe("done");
   });
 
-  test("sandbox: preferred lets builds set modes, says so, and holds the rest", async () => {
+  test("sandbox: preferred permits builds to set modes, says so, and confines the rest", async () => {
     const loose = await play("preferred");
     expect(loose.protections.gaps).toContain("mode, owner and times of files outside can be changed");
     expect(loose.said).toMatchObject({ chmod: "open", utime: "open" });
@@ -109,7 +111,7 @@ describe.skipIf(why !== undefined)(`Landlock alone${why === undefined ? "" : ` [
       expect(loose.said[name], name).toBe("");
   });
 
-  test("control: without a sandbox, the same attempts succeed", async () => {
+  test("without a sandbox, the attempts that Landlock stops succeed", async () => {
     const free = await play("off");
     for (const name of ["chmod", "chgrp", "utime", "truncate", "shm", "queue", "semaphore", "pair", "prlimit"])
       expect(free.said[name], name).toMatch(/open/);

@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { cmdRun, fsRead, parsePolicy } from "../../src/host/index.js";
+import { executeCmdRun, executeFsRead, parsePolicy } from "../../src/host/index.js";
 import { carryOut, type Undo } from "./support/attack-setup.js";
 import { canMountFuse, canServeSftp, isRoot, SFTP_SERVER } from "./support/machine.js";
 import { makeWorld, ok, rule, SECRET, type World } from "./support/world.js";
@@ -35,21 +35,23 @@ async function mountFuse(source: string, path: string): Promise<void> {
 const noFuse = isRoot ? "bindfs and /dev/fuse" : "root";
 
 describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [not run: needs ${noFuse}]`}`, () => {
-  test("is a network file system for fs.read, fs.write and links that lead there", async () => {
+  test("a FUSE mount is a network file system for fs.read, fs.write and links that lead there [M2]", async () => {
     const world = newWorld();
     await mountFuse(world.outside, join(world.root, "mnt"));
-    await mountFuse(world.outside, join(world.zone, "mnt"));
+    await mountFuse(world.outside, join(world.writableRoot, "mnt"));
     symlinkSync("mnt/secret.txt", join(world.root, "relative"));
     symlinkSync(join(world.root, "mnt/secret.txt"), join(world.root, "absolute"));
     for (const path of ["mnt/secret.txt", "relative", "absolute", "src/../mnt/secret.txt"]) {
       expect(rule(await world.read({ path: `${world.root}/${path}` })), path).toBe("denyNetworkFS");
     }
-    expect(rule(await world.write({ path: join(world.zone, "mnt/new.txt"), data: "x" }))).toBe("denyNetworkFS");
-    expect(rule(await world.write({ path: join(world.zone, "mnt/sub/new.txt"), data: "x" }))).toBe("denyNetworkFS");
+    expect(rule(await world.write({ path: join(world.writableRoot, "mnt/new.txt"), data: "x" }))).toBe("denyNetworkFS");
+    expect(rule(await world.write({ path: join(world.writableRoot, "mnt/sub/new.txt"), data: "x" }))).toBe(
+      "denyNetworkFS",
+    );
     expect(existsSync(join(world.outside, "new.txt"))).toBe(false);
   });
 
-  test("is not shown to commands", async () => {
+  test("a FUSE mount is not visible to commands", async () => {
     const world = newWorld();
     await mountFuse(world.outside, join(world.root, "mnt"));
     const outcome = await world.run("cat", ["mnt/secret.txt"]);
@@ -58,7 +60,7 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(ok(await world.run("ls", ["mnt"])).stdout).toBe("");
   });
 
-  test("stays closed where no view can leave it out: nothing runs, and the answer says why", async () => {
+  test("no command runs where a FUSE mount cannot be hidden, and the error says why", async () => {
     const world = makeWorld(CATALOG, "", { view: true });
     undo.push(() => world.close());
     expect(ok(await world.run("cat", ["readme.md"])).protections).toMatchObject({ files: "landlock", openMounts: [] });
@@ -74,7 +76,7 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(ok(await preferred.run("cat", ["readme.md"])).protections.openMounts).toEqual([other]);
   });
 
-  test("that hangs holds up nobody: not the reader, not the next one, not a command", async () => {
+  test("a FUSE mount that hangs blocks no reader and no command", async () => {
     const world = newWorld();
     const mount = join(world.root, "mnt");
     await mountFuse(world.outside, mount);
@@ -91,7 +93,7 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(ok(await world.run("cat", ["mnt/secret.txt"])).exitCode).toBe(1);
   });
 
-  test("as a root of its own is refused at load, unless the operator says otherwise", async () => {
+  test("a FUSE mount as a root is refused at load, unless the operator allows it", async () => {
     const world = newWorld();
     const mount = join(world.base, "mounted");
     await mountFuse(world.root, mount);
@@ -99,10 +101,10 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(refused.ok ? "" : refused.problems[0]?.message).toContain("lies on fuse");
     const allowed = parsePolicy(`version: 1\ndenyNetworkFS: false\nallowedRoots: ["${mount}"]\n`, "policy.yaml");
     if (!allowed.ok) throw new Error(JSON.stringify(allowed.problems));
-    expect(ok(await fsRead(allowed.policy, { path: join(mount, "readme.md") })).data).toBe("hello\n");
+    expect(ok(await executeFsRead(allowed.policy, { path: join(mount, "readme.md") })).data).toBe("hello\n");
   });
 
-  test("mounted over a root after the policy was loaded is noticed", async () => {
+  test("a FUSE mount over a root after the policy was loaded is detected", async () => {
     const world = newWorld();
     execFileSync("bindfs", ["-o", "nonempty", world.outside, world.root]);
     undo.push(() => void execFileSync("fusermount3", ["-uz", world.root]));
@@ -110,7 +112,7 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     expect(JSON.stringify(await world.run("cat", ["secret.txt"]))).not.toContain(SECRET);
   });
 
-  test("mounted over another root than the working directory's is not shown to commands either", async () => {
+  test("a FUSE mount over another root than the working directory's is not visible to commands", async () => {
     const world = newWorld();
     const second = join(world.base, "second");
     mkdirSync(second);
@@ -118,7 +120,7 @@ describe.skipIf(!canMountFuse())(`FUSE inside a root${canMountFuse() ? "" : ` [n
     const loaded = parsePolicy(text, join(world.base, "policy.yaml"));
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
     const read = () =>
-      cmdRun(
+      executeCmdRun(
         loaded.policy,
         { commandId: "cat", args: ["../second/secret.txt"], cwd: world.root },
         { sandbox: world.sandbox },
@@ -183,27 +185,27 @@ describe.skipIf(!isRoot)(`bind mounts${isRoot ? "" : " [not run: need root]"}`, 
     undo.push(() => void execFileSync("umount", ["-l", path]));
   }
 
-  test("a root ends where another file system begins", async () => {
+  test("a root ends where a bind mount of another file system begins", async () => {
     const world = newWorld();
     bind(world.outside, join(world.root, "bound"));
-    bind(world.outside, join(world.zone, "bound"));
+    bind(world.outside, join(world.writableRoot, "bound"));
     const path = join(world.root, "bound/secret.txt");
     expect(readFileSync(path, "utf8")).toContain(SECRET);
     expect(rule(await world.read({ path }))).toBe("crossesMount");
-    expect(rule(await world.write({ path: join(world.zone, "bound/x"), data: "x" }))).toBe("crossesMount");
+    expect(rule(await world.write({ path: join(world.writableRoot, "bound/x"), data: "x" }))).toBe("crossesMount");
     expect(ok(await world.run("cat", ["bound/secret.txt"])).stdout).toBe("");
   });
 
-  test("a mount that the policy lists itself is a root like any other", async () => {
+  test("a bind mount that the policy lists itself is a root like any other", async () => {
     const world = newWorld();
     const mount = join(world.root, "bound");
     bind(world.outside, mount);
     const loaded = parsePolicy(`version: 1\nallowedRoots: ["${world.root}", "${mount}"]\n`, "policy.yaml");
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems));
-    expect(ok(await fsRead(loaded.policy, { path: join(mount, "secret.txt") })).data).toContain(SECRET);
+    expect(ok(await executeFsRead(loaded.policy, { path: join(mount, "secret.txt") })).data).toContain(SECRET);
   });
 
-  test("a file mounted over a file is refused too", async () => {
+  test("a file mounted over a file is refused", async () => {
     const world = newWorld();
     const target = join(world.root, "innocent.txt");
     writeFileSync(target, "innocent");

@@ -15,7 +15,7 @@ import { makeWorld, ok, SECRET, type World } from "./support/world.js";
 
 const run = promisify(execFile);
 
-/** Scripts and what each prints. `$1` is a folder outside. */
+/** Scripts and what each prints. `$1` is a directory outside. */
 const NEEDED: Record<string, [script: string, expected: RegExp]> = {
   "a file in /tmp": ["echo x > /tmp/f && cat /tmp/f", /^x\n$/],
   "temporary files of mktemp": ["f=$(mktemp) && g=$(mktemp -p /tmp) && echo made", /^made\n$/],
@@ -76,7 +76,7 @@ describe.skipIf(!isLinux)("a command", () => {
   });
   afterAll(() => world.close());
 
-  test("has what ordinary programs need, and no way out by it", async ({ skip }) => {
+  test("a command has what ordinary programs need, and cannot escape by it [M12]", async ({ skip }) => {
     const { protections } = await sh("true");
     if (protections.gaps.length > 0) skip(`this machine cannot give it: ${protections.gaps.join("; ")}`);
     const play = async (scripts: Record<string, string>): Promise<Record<string, Said>> => {
@@ -89,7 +89,7 @@ describe.skipIf(!isLinux)("a command", () => {
     expect((await sh("cat /dev/stdin", { stdin: "hello" })).stdout).toBe("hello");
   });
 
-  test("sees its own processes in /proc, and no others", async ({ skip }) => {
+  test("a command sees its own processes in /proc, and no others", async ({ skip }) => {
     const { protections, stdout } = await sh(
       "sleep 1 & ls /proc | grep -c '^[0-9]'; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' '",
     );
@@ -99,29 +99,29 @@ describe.skipIf(!isLinux)("a command", () => {
     expect(stdout).not.toMatch(/supervisor|node /);
   });
 
-  test("leaves nothing of it for the next, and the policy's own folders below /tmp are left alone", async () => {
-    writeFileSync(join(world.zone, "kept"), "kept");
+  test("a command leaves no temporary file for the next, and the policy's directories below /tmp are kept", async () => {
+    writeFileSync(join(world.writableRoot, "kept"), "kept");
     const traces =
       "echo x > /tmp/f; mkdir -p /tmp/d/e; ln -s / /tmp/l; echo x > /dev/shm/f; for d in /tmp/*/; do echo x > $d/f; done";
     await sh(`${traces}; for d in "$TMPDIR" /portcullis-tmp; do for e in $d/*/; do echo x > $e/f; done; done`);
-    // The policy's own folders are seen there, as far as the tests keep theirs below /tmp.
+    // The policy's own directories are seen there, as far as the tests keep theirs below /tmp.
     const own = world.base.split("/")[2];
     const left = await sh(
       `ls -A /tmp /dev/shm /portcullis-tmp/* | grep -vE '^(world-.*|${own})$'; find /tmp /dev/shm -name f`,
     );
     expect(left.stdout.replace(/^\/.*:$|^$|^total.*$/gm, "").trim()).toBe("");
-    expect(readFileSync(join(world.zone, "kept"), "utf8")).toBe("kept");
+    expect(readFileSync(join(world.writableRoot, "kept"), "utf8")).toBe("kept");
     expect(readdirSync(world.root).sort()).toEqual(["out", "readme.md", "src"]);
     expect(existsSync(join(world.outside, "secret.txt"))).toBe(true);
   });
 
-  test("cannot fill the machine's memory by /tmp", async () => {
+  test("a command cannot fill the machine's memory by /tmp", async () => {
     const { stdout, protections } = await sh("df --output=size -B1 /tmp /dev/shm | tail -2");
     if (protections.files.startsWith("view"))
       for (const size of stdout.trim().split("\n")) expect(Number(size)).toBeLessThan(300_000_000);
   });
 
-  test("gets no descriptor that somebody left open for the host", async () => {
+  test("a command inherits no descriptor that was left open for the host [M6]", async () => {
     const secret = openSync(join(world.outside, "secret.txt"), "r");
     const script = `
       import { makeWorld } from ${JSON.stringify(compiled("test/host/support/world.js"))};

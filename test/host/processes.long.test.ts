@@ -9,7 +9,7 @@ import { judgeScenarios, runScenariosAsUser } from "./support/scenario-checks.js
 import { runScenarios } from "./support/scenarios.js";
 
 const ROUNDS = Number(process.env.PROCESS_ROUNDS ?? 5);
-/** An ordinary user cannot load a repository in a folder that is closed to it. */
+/** An ordinary user cannot load a repository in a directory that is closed to it. */
 const closed = unreachableForOthers() !== undefined;
 const cgroup = ownCgroupDirectory(
   readFileSync("/proc/self/mountinfo", "utf8"),

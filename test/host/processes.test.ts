@@ -20,9 +20,9 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Without } from "../../src/host/sandbox/index.js";
-import { compiled } from "./support/compiled.js";
+import type { Without } from "../../src/host/sandbox/confinement.js";
 import { has } from "../setup/programs.js";
+import { compiled } from "./support/compiled.js";
 import { commandLinesWith, isRoot, unreachableForOthers } from "./support/machine.js";
 import { judgeScenarios, runScenariosAsUser } from "./support/scenario-checks.js";
 import { runScenarios } from "./support/scenarios.js";
@@ -30,11 +30,11 @@ import { code, makeWorld, ok, rule, type World } from "./support/world.js";
 
 const run = promisify(execFile);
 describe.skipIf(!isRoot)("commands that do not want to go", () => {
-  test("as root, in a PID namespace: nothing is left of any of them", async () => {
+  test("processes that resist their end leave nothing, as root in a PID namespace [M6]", async () => {
     judgeScenarios(await runScenarios({}), "pid-namespace");
   });
 
-  test("as an ordinary user with Landlock alone: nothing is left of any of them", async ({ skip }) => {
+  test("processes that resist their end leave nothing, as an ordinary user with Landlock alone", async ({ skip }) => {
     const closed = unreachableForOthers();
     if (closed !== undefined) skip(closed);
     const reports = await runScenariosAsUser({ userNamespace: true });
@@ -56,10 +56,10 @@ test.each([
     import { makeWorld } from ${JSON.stringify(host)};
     const world = makeWorld('  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: 60_000 }', "", ${JSON.stringify(without)});
     world.run("sh", ["-c", "setsid sh -c 'sleep 271; :' ${mark} & sleep 0.3; echo up; sleep 271", "${mark}"], {}, { onOutput: () => console.log("up") });`;
-  const folder = mkdtempSync(join(tmpdir(), "killed-host-"));
+  const directory = mkdtempSync(join(tmpdir(), "killed-host-"));
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, TMPDIR: folder },
+    env: { ...process.env, TMPDIR: directory },
   });
   await once(child.stdout, "data");
   expect(commandLinesWith(mark).filter((line) => !line.includes("makeWorld")).length).toBeGreaterThan(0);
@@ -67,7 +67,7 @@ test.each([
   await once(child, "exit");
   for (let i = 0; i < 600 && commandLinesWith(mark).length > 0; i++) await sleep(50);
   expect(commandLinesWith(mark)).toEqual([]);
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 describe("what a command can and cannot do", () => {
@@ -88,7 +88,7 @@ describe("what a command can and cannot do", () => {
   });
   afterAll(() => world.close());
 
-  test("the answer says which protections were in force", async () => {
+  test("the result of a command names the protections in force", async () => {
     const { protections } = ok(await sh("true"));
     expect(protections).toMatchObject({
       noNewPrivileges: true,
@@ -102,15 +102,15 @@ describe("what a command can and cannot do", () => {
     expect(protections.user).toBe(isRoot ? 61_953 : "same");
   });
 
-  test("it has no rights of root's", async () => {
+  test("a command has no rights of root", async () => {
     const { stdout } = ok(
       await sh("id -u; cat /etc/shadow; mknod out/n c 1 3; chown 0 readme.md; mount -t tmpfs x out; chroot /"),
     );
     expect(stdout.trim()).toBe(String(isRoot ? 61_953 : process.getuid?.()));
-    expect(readdirSync(world.zone)).toEqual([]);
+    expect(readdirSync(world.writableRoot)).toEqual([]);
   });
 
-  test("it reads the roots, writes the zones, and nothing else", async () => {
+  test("a command reads the roots, writes the zones, and nothing else", async () => {
     const { stdout, stderr } = ok(
       await sh(
         `cat readme.md; echo x > out/f && echo wrote; echo y > src/f; cat ${world.outside}/secret.txt; ls ${world.base}; ls /proc /sys /home /root`,
@@ -122,14 +122,14 @@ describe("what a command can and cannot do", () => {
     expect(readdirSync(join(world.root, "src"))).toEqual(["app.ts"]);
   });
 
-  test("files made by one command are gone for the next, except in the zones", async () => {
+  test("files made by one command are gone for the next, except in the writable roots", async () => {
     ok(await sh('echo leak > "$TMPDIR/leak"; mkdir -p "$TMPDIR/a/b"; ln -s / "$TMPDIR/l"'));
     const { stdout } = ok(await sh('ls -A "$TMPDIR"; ls -A "$HOME"'));
     expect(stdout).toBe("");
     expect(existsSync(join(world.root, "readme.md"))).toBe(true);
   });
 
-  test("memory, open files and file size are limited", async () => {
+  test("memory, open files and file size of a command are limited [M6]", async () => {
     expect(ok(await sh("dd if=/dev/zero of=/dev/null bs=300M count=1")).stderr).toMatch(
       /memory exhausted|Cannot allocate/,
     );
@@ -139,7 +139,9 @@ describe("what a command can and cannot do", () => {
     ).toMatch(/File too large|No space left|limit/);
   });
 
-  test("memory and processor time of all its processes together are limited by a cgroup", async ({ skip }) => {
+  test("memory and processor time of all processes of a command together are limited by a cgroup [M6]", async ({
+    skip,
+  }) => {
     const { protections } = ok(await sh("true"));
     const controllers = ["memory", "pids", "cpu"].filter((name) => !protections.cgroup.includes(name));
     if (controllers.length > 0) {
@@ -153,13 +155,13 @@ describe("what a command can and cannot do", () => {
     expect(stdout.split("\n").filter((line) => line === "70000000").length).toBeLessThan(8);
   });
 
-  test("no handle of the host's is passed on", async () => {
+  test("a command inherits no handle of the host [M6]", async () => {
     openSync(join(world.outside, "secret.txt"), "r");
     const { stdout } = ok(await sh("for i in 3 4 5 6 7 8 9; do (: <&$i) 2>/dev/null && echo open $i; done; echo done"));
     expect(stdout).toBe("done\n");
   });
 
-  test("without network not even this machine is reached; with it, it is", async () => {
+  test("a command without network reaches not even loopback, and with network reaches it [M12]", async () => {
     let connections = 0;
     const server = createServer((socket) => {
       connections++;
@@ -181,10 +183,10 @@ describe("what a command can and cannot do", () => {
     expect(ok(await sh("./tool.sh", "build")).stdout).toBe("ran\n");
   });
 
-  test("no more run at once than the policy says, and no more wait", async () => {
-    const go = join(world.zone, "go");
+  test("the policy bounds the commands that run at once and those that wait", async () => {
+    const go = join(world.writableRoot, "go");
     const script = "echo x > out/started-$$-$(date +%N); while [ ! -e out/go ]; do sleep 0.05; done";
-    const started = (): number => readdirSync(world.zone).filter((name) => name.startsWith("started")).length;
+    const started = (): number => readdirSync(world.writableRoot).filter((name) => name.startsWith("started")).length;
     let settled = 0;
     const running = Array.from({ length: 7 }, () => sh(script).finally(() => settled++));
     try {
@@ -195,7 +197,7 @@ describe("what a command can and cannot do", () => {
     }
     const outcomes = await Promise.all(running);
     expect(started()).toBe(5);
-    for (const name of readdirSync(world.zone)) rmSync(join(world.zone, name));
+    for (const name of readdirSync(world.writableRoot)) rmSync(join(world.writableRoot, name));
     expect(outcomes.map(rule).sort()).toEqual([
       "allowed",
       "allowed",
@@ -207,20 +209,20 @@ describe("what a command can and cannot do", () => {
     ]);
   });
 
-  test("a folder that was replaced since is seen anew", async () => {
+  test("a directory that was replaced is resolved again", async () => {
     const other = makeWorld("  - { id: cat, exec: cat, args: { allow: [f] } }");
     const file = join(other.root, "f");
     writeFileSync(file, "one\n");
     expect(ok(await other.run("cat", ["f"])).stdout).toBe("one\n");
     await run("mv", [other.root, `${other.root}-old`]);
-    await run("mkdir", ["-p", other.zone]);
+    await run("mkdir", ["-p", other.writableRoot]);
     writeFileSync(file, "two\n");
     expect(ok(await other.run("cat", ["f"])).stdout).toBe("two\n");
     await other.close();
   });
 });
 
-describe.skipIf(!isRoot)("started by root, in the policy's folders a command acts as their owner", () => {
+describe.skipIf(!isRoot)("started by root, in the policy's directories a command acts as their owner", () => {
   const catalog = `
   - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, mounts: ["\${ROOT}/../tools"] }`;
   const script = "cat readme.md; echo x > out/made; cat ../tools/open; cat ../tools/closed; id -u";
@@ -232,11 +234,11 @@ describe.skipIf(!isRoot)("started by root, in the policy's folders a command act
     const world = makeToolsWorld(catalog, without);
     const { stdout } = ok(await world.run("sh", ["-c", script]));
     expect(stdout).toBe(`hello\nopen\n${closed === "" ? "" : `${closed}\n`}61953\n`);
-    expect(statSync(join(world.zone, "made")).uid).toBe(owner);
+    expect(statSync(join(world.writableRoot, "made")).uid).toBe(owner);
     await world.close();
   });
 
-  test("an operator's own choice of user is just that user", async () => {
+  test("a command runs as the user that the operator chose", async () => {
     const world = makeToolsWorld(catalog, {}, "runAs: { uid: 12_321, gid: 12_321 }");
     const outcome = await world.run("sh", ["-c", script]);
     expect(outcome.ok ? "" : outcome.denial.reason).toContain("may not enter the working directory");
@@ -246,7 +248,7 @@ describe.skipIf(!isRoot)("started by root, in the policy's folders a command act
     await world.close();
   });
 
-  /** Root's own folder, closed to everyone else, and a tool chain with a file that is root's alone. */
+  /** Root's own directory, closed to everyone else, and a tool chain with a file that is root's alone. */
   function makeToolsWorld(commands: string, without: Without, more = ""): World {
     const world = makeWorld(commands, more, without);
     mkdirSync(join(world.base, "tools"));
@@ -262,7 +264,7 @@ describe("where a sandbox cannot be had", () => {
   const nothing: Without = { native: true, bubblewrap: true };
   const catalog = "  - { id: cat, exec: cat, args: { patterns: [{ value: '[a-z./]+' }] } }";
 
-  test("sandbox: required refuses, and says what is missing", async () => {
+  test("sandbox: required refuses to run without a sandbox, and names what is missing [M12]", async () => {
     const world = makeWorld(catalog, "sandbox: required", nothing);
     const outcome = await world.run("cat", ["readme.md"]);
     expect(rule(outcome)).toBe("sandboxRequired");
@@ -270,7 +272,7 @@ describe("where a sandbox cannot be had", () => {
     await world.close();
   });
 
-  test("sandbox: preferred runs with what there is, and says so", async () => {
+  test("sandbox: preferred runs with the protections that exist, and names them", async () => {
     const world = makeWorld(catalog, "sandbox: preferred", nothing);
     const result = ok(await world.run("cat", ["readme.md"]));
     expect(result.stdout).toBe("hello\n");
@@ -278,7 +280,7 @@ describe("where a sandbox cannot be had", () => {
     await world.close();
   });
 
-  test("control: without one, a link leads out, so the tests above can see an escape", async () => {
+  test("without a sandbox, a link leads outside, so an escape would be detected", async () => {
     const world = makeWorld(catalog, "sandbox: off");
     const { symlinkSync } = await import("node:fs");
     symlinkSync(join(world.outside, "secret.txt"), join(world.root, "l"));

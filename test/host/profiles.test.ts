@@ -1,4 +1,4 @@
-// Curated profiles against hostile projects, with the real tools. A hostile script leaves its mark in the write zone, where
+// Curated profiles against hostile projects, with the real tools. A hostile script leaves its mark in the writable root, where
 // the sandbox would let it: what keeps the mark away is the profile.
 
 import { execFileSync } from "node:child_process";
@@ -34,16 +34,16 @@ beforeAll(() => {
   entries.push("  - { id: curl, profile: curl, network: true }");
   world = makeWorld(entries.join("\n"));
   evil = join(world.root, "evil.sh");
-  writeFileSync(evil, `#!/bin/sh\ntouch ${world.zone}/pwned\ncat ${world.outside}/secret.txt\nexit 0\n`, {
+  writeFileSync(evil, `#!/bin/sh\ntouch ${world.writableRoot}/pwned\ncat ${world.outside}/secret.txt\nexit 0\n`, {
     mode: 0o755,
   });
 });
 afterAll(() => world?.close());
 afterEach(() => {
-  if (missing === undefined) expect(existsSync(join(world.zone, "pwned")), "a hostile script ran").toBe(false);
+  if (missing === undefined) expect(existsSync(join(world.writableRoot, "pwned")), "a hostile script ran").toBe(false);
 });
 
-test.each(["git", "make", "npm", "tar"])("%s without a sandbox is refused with the policy", (name) => {
+test.each(["git", "make", "npm", "tar"])("%s without a sandbox is refused with the policy [M4]", (name) => {
   const entry = `  - { id: x, profile: ${name} }`;
   expect(() => makeWorld(entry, "sandbox: off")).toThrow(/profile.*needs a sandbox.*sandbox: required/s);
 });
@@ -57,13 +57,13 @@ describe("tools that read", () => {
     ["find", [".", "-name", "*.ts"], "./src/app.ts"],
     ["sed", ["-n", "1p", "readme.md"], "hello"],
     ["jq", ["-n", "[1,2]|add"], "3"],
-  ])("%s %j works", async (id, args, text) => {
+  ])("the profile of %s permits %j", async (id, args, text) => {
     const result = ok(await world.run(id, args));
     expect(result.exitCode, result.stderr).toBe(0);
     expect(result.stdout).toContain(text);
   });
 
-  test("a file named like an option is a file", async () => {
+  test("a file whose name looks like an option is read as a file", async () => {
     writeFileSync(join(world.root, "--pre=evil.sh"), "needle\n");
     writeFileSync(join(world.root, "-rf"), "needle\n");
     expect(ok(await world.run("rg", ["needle", "--", "--pre=evil.sh"])).exitCode).toBe(0);
@@ -79,7 +79,7 @@ describe("tools that read", () => {
     ["find", ["link-folder/"]],
     ["sed", ["p", "link"]],
     ["tar", ["-cf", "out/x.tar", "../outside"]],
-  ])("%s %j is refused before it starts", async (id, args) => {
+  ])("the profile of %s refuses %j before it starts", async (id, args) => {
     if (!existsSync(join(world.root, "link"))) {
       symlinkSync(join(world.outside, "secret.txt"), join(world.root, "link"));
       symlinkSync(world.outside, join(world.root, "link-folder"));
@@ -87,7 +87,7 @@ describe("tools that read", () => {
     expect(rule(await world.run(id, args))).toBe("outsideAllowedRoots");
   });
 
-  test("following links on the way down finds nothing outside", async () => {
+  test("following symbolic links downwards finds nothing outside", async () => {
     for (const [id, args] of [
       ["grep", ["-r", "CANARY", "."]],
       ["rg", ["CANARY"]],
@@ -105,7 +105,7 @@ describe("tools with a language of their own", () => {
     ["sed", ["s/h/x/w out/pwned", "readme.md"]],
     ["sed", ["s/.*/touch out\\/pwned/e", "readme.md"]],
     ["sed", ["r /etc/passwd", "readme.md"]],
-  ])("%s %j does nothing", async (id, args) => {
+  ])("the profile of %s with %j has no effect", async (id, args) => {
     const result = ok(await world.run(id, args));
     expect(result.exitCode).not.toBe(0);
     expect(result.stdout).not.toContain("root:");
@@ -120,7 +120,7 @@ describe("tools with a language of their own", () => {
       ['BEGIN { print "x" | "cat > out/pwned" }'],
       ['BEGIN { while ((getline line < "/etc/passwd") > 0) print line }'],
       ['BEGIN { ARGV[1] = "/etc/passwd"; ARGC = 2 } { print }'],
-    ])("awk %j does nothing", async (program) => {
+    ])("the profile of awk with %j has no effect", async (program) => {
     const result = ok(await world.run("awk", [program]));
     expect(result.stdout).not.toContain("root:");
   });
@@ -129,12 +129,12 @@ describe("tools with a language of their own", () => {
     expect(() => makeWorld("  - { id: awk, exec: mawk, profile: awk }")).toThrow("gawk");
   });
 
-  test.skipIf(!hasGawk)("awk works", async () => {
+  test.skipIf(!hasGawk)("gawk runs a program on a file", async () => {
     expect(ok(await world.run("awk", ["-F", " ", "{ print $1 }", "readme.md"])).stdout).toBe("hello\n");
     expect(ok(await world.run("awk", ['BEGIN { print gensub("a", "b", "g", "aa") }'])).stdout).toBe("bb\n");
   });
 
-  test("jq sees no variables of the host's", async () => {
+  test("jq reads no environment variable of the host", async () => {
     process.env.JQ_SECRET = SECRET;
     const outcome = await world.run("jq", ["-n", "env"]);
     delete process.env.JQ_SECRET;
@@ -151,16 +151,16 @@ describe("builds run the project's own code, inside the sandbox", () => {
     const outcome = await world.run("make", ["all"]);
     expect(ok(outcome).stdout).toContain("tried");
     expect(JSON.stringify(outcome)).not.toContain(SECRET);
-    expect(readFileSync(join(world.zone, "made"), "utf8")).toBe("made\n");
+    expect(readFileSync(join(world.writableRoot, "made"), "utf8")).toBe("made\n");
   });
 
-  test("make goes into a folder below, and nowhere else", async () => {
+  test("make enters a directory below, and no other", async () => {
     writeFileSync(join(world.root, "src/Makefile"), "all:\n\t@pwd\n");
     expect(ok(await world.run("make", ["-C", "src", "--no-print-directory", "-j"])).stdout).toBe(`${world.root}/src\n`);
     symlinkSync(world.outside, join(world.root, "elsewhere"));
-    for (const folder of ["elsewhere", "..", world.outside]) {
-      expect(rule(await world.run("make", ["-C", folder])), folder).toBe("outsideAllowedRoots");
-      expect(rule(await world.run("make", [`--directory=${folder}`])), folder).toBe("outsideAllowedRoots");
+    for (const directory of ["elsewhere", "..", world.outside]) {
+      expect(rule(await world.run("make", ["-C", directory])), directory).toBe("outsideAllowedRoots");
+      expect(rule(await world.run("make", [`--directory=${directory}`])), directory).toBe("outsideAllowedRoots");
     }
     rmSync(join(world.root, "elsewhere"));
   });
@@ -196,7 +196,7 @@ test("tar lists and extracts, and an archive's own tricks stay inside", async ()
   ]);
   expect(ok(await world.run("tar", ["-tf", "a.tar"])).stdout).toContain("d/ok.txt");
   await world.run("tar", ["-xf", "a.tar", "-C", "out"]);
-  expect(readFileSync(join(world.zone, "d/ok.txt"), "utf8")).toBe("ok");
+  expect(readFileSync(join(world.writableRoot, "d/ok.txt"), "utf8")).toBe("ok");
   expect(readdirSync(world.outside)).toEqual(["secret.txt"]);
   expect(
     rule(await world.run("tar", ["-xf", "a.tar", "--checkpoint=1", "--checkpoint-action=exec=touch out/pwned"])),

@@ -1,4 +1,4 @@
-// 1,000,000 opens, 50,000 writes and 5,000 spawns against a process that swaps folders and links in a loop. Counts from
+// 1,000,000 opens, 50,000 writes and 5,000 spawns against a process that swaps directories and links in a loop. Counts from
 // the environment; the naive control must escape in the same run.
 
 import { expect, test } from "vitest";

@@ -10,10 +10,11 @@ function judge(result: RaceResult): void {
   expect(result.refused, "the swap was never met: the race proves nothing").toBeGreaterThan(0);
 }
 
-test("files opened while folders and links are exchanged: none escapes", async () => judge(await raceOpens(2000)));
-test("files written while folders and links are exchanged: none lands outside", async () =>
+test("no file that is opened while directories and links are exchanged lies outside [M10 M12]", async () =>
+  judge(await raceOpens(2000)));
+test("no file that is written while directories and links are exchanged lies outside", async () =>
   judge(await raceWrites(100)));
-test("commands started while their folder is exchanged: none runs outside", async () =>
+test("no command that is started while its directory is exchanged runs outside", async () =>
   judge(await raceSpawns(20, "off")));
-test("commands started in a write zone while their folder is exchanged: none runs outside", async () =>
+test("no command that is started in a write zone while its directory is exchanged runs outside", async () =>
   judge(await raceSpawns(20, "required", "root/out/sub")));

@@ -16,7 +16,7 @@ import {
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { MAX_REPOSITORIES } from "../../src/host/paths/repositories.js";
-import type { Without } from "../../src/host/sandbox/index.js";
+import type { Without } from "../../src/host/sandbox/confinement.js";
 import { has, missingPrograms } from "../setup/programs.js";
 import { makeWorld, ok, rule, type World } from "./support/world.js";
 
@@ -96,36 +96,39 @@ function openModes(path: string): void {
 }
 
 describe("git", () => {
-  test.each(WAYS)("plants no hook by way of a bare repository made with fs.write, held by %s", async (_, without) => {
-    world = makeWorld(COMMANDS, "", without);
-    const project = makeProject(join(world.zone, "project"));
-    const bare = join(world.zone, "bare");
-    await writeBare(project, bare);
-    openModes(world.zone);
-    git(bare, "status");
-    expect(existsSync(hookOf(project)), "control").toBe(true);
-    rmSync(hookOf(project));
-    for (const args of [
-      ["status"],
-      ["diff"],
-      ["diff", "a.txt"],
-      ["ls-files", "-m"],
-      ["describe", "--always", "--dirty"],
-    ]) {
-      for (const id of args.length === 1 && args[0] === "status" ? ["git", "plain-git"] : ["git"]) {
-        const { exitCode, stderr } = ok(await world.run(id, args, { cwd: bare }));
-        expect(exitCode, stderr).not.toBe(0);
-        if (args[0] === "status") expect(stderr).toContain("bare repository");
-        expect(existsSync(hookOf(project)), args.join(" ")).toBe(false);
+  test.each(WAYS)(
+    "git runs no hook of a bare repository made with fs.write, confined by %s [M4]",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.writableRoot, "project"));
+      const bare = join(world.writableRoot, "bare");
+      await writeBare(project, bare);
+      openModes(world.writableRoot);
+      git(bare, "status");
+      expect(existsSync(hookOf(project)), "control").toBe(true);
+      rmSync(hookOf(project));
+      for (const args of [
+        ["status"],
+        ["diff"],
+        ["diff", "a.txt"],
+        ["ls-files", "-m"],
+        ["describe", "--always", "--dirty"],
+      ]) {
+        for (const id of args.length === 1 && args[0] === "status" ? ["git", "plain-git"] : ["git"]) {
+          const { exitCode, stderr } = ok(await world.run(id, args, { cwd: bare }));
+          expect(exitCode, stderr).not.toBe(0);
+          if (args[0] === "status") expect(stderr).toContain("bare repository");
+          expect(existsSync(hookOf(project)), args.join(" ")).toBe(false);
+        }
       }
-    }
-    ok(await world.run("git", ["-C", "bare", "status"], { cwd: world.zone }));
-    expect(existsSync(hookOf(project))).toBe(false);
-  });
+      ok(await world.run("git", ["-C", "bare", "status"], { cwd: world.writableRoot }));
+      expect(existsSync(hookOf(project))).toBe(false);
+    },
+  );
 
-  test.each(["clean", "process"])("runs no %s filter of a repository, whatever its name", async (filter) => {
+  test.each(["clean", "process"])("git runs no %s filter of a repository, whatever its name", async (filter) => {
     world = makeWorld(COMMANDS);
-    const project = makeProject(join(world.zone, "project"));
+    const project = makeProject(join(world.writableRoot, "project"));
     const name = "a=b.ü c";
     git(project, "config", `filter.${name}.${filter}`, "printf filtered");
     git(project, "config", `filter.${name}.required`, "true");
@@ -137,12 +140,14 @@ describe("git", () => {
     const result = ok(await world.run("git", ["diff"], { cwd: project }));
     expect(result.stdout, result.stderr).toContain("+changed");
     expect(result.stdout).not.toContain("filtered");
-    expect(ok(await world.run("git", ["-C", "project", "diff"], { cwd: world.zone })).stdout).toContain("+changed");
+    expect(ok(await world.run("git", ["-C", "project", "diff"], { cwd: world.writableRoot })).stdout).toContain(
+      "+changed",
+    );
   });
 
-  test("can write nothing when it only looks, not even where a command may", async () => {
+  test("git writes nothing when it only reads, not even where a command may write", async () => {
     world = makeWorld(COMMANDS);
-    const project = makeProject(join(world.zone, "project"));
+    const project = makeProject(join(world.writableRoot, "project"));
     const before = lstatSync(join(project, ".git/index")).mtimeMs;
     expect(ok(await world.run("git", ["status"], { cwd: project })).exitCode).toBe(0);
     expect(lstatSync(join(project, ".git/index")).mtimeMs).toBe(before);
@@ -151,16 +156,19 @@ describe("git", () => {
     expect(decision).toMatchObject({ effect: "permit", would: { writes: [] } });
   });
 
-  test("commits only where the rule opens repositories, and the policy says so", async () => {
+  test("git commits only where the rule opens repositories, and the policy says so", async () => {
     world = makeWorld(COMMANDS);
     expect(world.policy.notices.join("\n")).toMatch(/plain-git.*repositoryInternals: true/);
-    const project = makeProject(join(world.zone, "project"));
+    const project = makeProject(join(world.writableRoot, "project"));
     writeFileSync(join(project, "a.txt"), "two\n");
     expect(ok(await world.run("plain-git", ["add", "a.txt"], { cwd: project })).exitCode).not.toBe(0);
-    const zones = world.policy.zones.map((zone) => ({ ...zone, repositoryInternals: true }));
-    const { cmdRun } = await import("../../src/host/index.js");
+    const writableRoots = world.policy.writableRoots.map((writableRoot) => ({
+      ...writableRoot,
+      repositoryInternals: true,
+    }));
+    const { executeCmdRun } = await import("../../src/host/index.js");
     const call = { commandId: "plain-git", args: ["add", "a.txt"], cwd: project };
-    const added = ok(await cmdRun({ ...world.policy, zones }, call, { sandbox: world.sandbox }));
+    const added = ok(await executeCmdRun({ ...world.policy, writableRoots }, call, { sandbox: world.sandbox }));
     expect(added.exitCode, added.stderr).toBe(0);
     expect(git(project, "diff", "--cached", "--name-only")).toContain("a.txt");
   });
@@ -195,24 +203,24 @@ function stateOf(project: string): unknown {
 
 describe("a command", () => {
   test.each(WAYS)(
-    "plants nothing by writing, copying, linking, unpacking or exchanging, held by %s",
+    "a command plants nothing by writing, copying, linking, unpacking or exchanging, confined by %s",
     async (_, without) => {
       world = makeWorld(COMMANDS, "", without);
-      const project = makeProject(join(world.zone, "project"));
-      openModes(world.zone);
+      const project = makeProject(join(world.writableRoot, "project"));
+      openModes(world.writableRoot);
       const before = stateOf(project);
-      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
+      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.writableRoot }));
       expect(stateOf(project)).toEqual(before);
     },
   );
 
-  test("plants nothing in a repository among installed packages", async () => {
+  test("a command plants nothing in a repository among installed packages", async () => {
     world = makeWorld(COMMANDS);
     for (const name of ["node_modules/own", "node_modules/@scope/own", "a/node_modules/x/node_modules/own"]) {
-      const project = makeProject(join(world.zone, name));
-      openModes(world.zone);
+      const project = makeProject(join(world.writableRoot, name));
+      openModes(world.writableRoot);
       const before = stateOf(project);
-      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
+      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.writableRoot }));
       expect(stateOf(project), name).toEqual(before);
       expect(rule(await world.write({ path: join(project, ".git/hooks/post-checkout"), data: "x" }))).toBe(
         "writeRules.repositoryInternals",
@@ -221,52 +229,55 @@ describe("a command", () => {
   });
 
   test.each(["300", "400", "000"])(
-    "plants nothing in a repository after it set the directory above to mode %s",
+    "a command plants nothing in a repository after it set the directory above to mode %s",
     async (mode) => {
       world = makeWorld(COMMANDS);
-      const project = makeProject(join(world.zone, "a/project"));
-      const bare = join(world.zone, "a/bare");
-      git(world.zone, "init", "-q", "--bare", bare);
+      const project = makeProject(join(world.writableRoot, "a/project"));
+      const bare = join(world.writableRoot, "a/bare");
+      git(world.writableRoot, "init", "-q", "--bare", bare);
       const before = [stateOf(project), readFileSync(join(bare, "config"), "utf8")];
-      for (const path of [project, bare, join(world.zone, "a")]) {
-        ok(await world.run("sh", ["-c", `chmod ${mode} ${path}`], { cwd: world.zone }));
+      for (const path of [project, bare, join(world.writableRoot, "a")]) {
+        ok(await world.run("sh", ["-c", `chmod ${mode} ${path}`], { cwd: world.writableRoot }));
         const script = `chmod 700 ${path}; ${plant(project)}; echo x >> ${bare}/config`;
-        ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
-        for (const at of [join(world.zone, "a"), project, bare]) chmodSync(at, 0o700);
+        ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
+        for (const at of [join(world.writableRoot, "a"), project, bare]) chmodSync(at, 0o700);
         expect([stateOf(project), readFileSync(join(bare, "config"), "utf8")], path).toEqual(before);
       }
     },
   );
 
-  test.each(WAYS)("plants nothing in a repository made again under the same name, held by %s", async (_, without) => {
-    world = makeWorld(COMMANDS, "", without);
-    const project = makeProject(join(world.zone, "project"));
-    openModes(world.zone);
-    for (const remade of [join(project, ".git"), project, join(project, ".git"), project]) {
-      // The process container of the first command may be used for the second one.
-      ok(await world.run("sh", ["-c", "true"], { cwd: world.zone }));
-      rmSync(remade, { recursive: true });
-      makeProject(project);
-      openModes(world.zone);
-      const before = stateOf(project);
-      ok(await world.run("sh", ["-c", plant(project)], { cwd: world.zone }));
-      expect(stateOf(project), remade).toEqual(before);
-      rmSync(`${project}-copy`, { recursive: true, force: true });
-    }
-  });
-
   test.each(WAYS)(
-    "writes no hook where the repository's settings say that hooks are, held by %s",
+    "a command plants nothing in a repository recreated under the same name, confined by %s",
     async (_, without) => {
       world = makeWorld(COMMANDS, "", without);
-      const project = makeProject(join(world.zone, "project"));
+      const project = makeProject(join(world.writableRoot, "project"));
+      openModes(world.writableRoot);
+      for (const remade of [join(project, ".git"), project, join(project, ".git"), project]) {
+        // The process container of the first command may be used for the second one.
+        ok(await world.run("sh", ["-c", "true"], { cwd: world.writableRoot }));
+        rmSync(remade, { recursive: true });
+        makeProject(project);
+        openModes(world.writableRoot);
+        const before = stateOf(project);
+        ok(await world.run("sh", ["-c", plant(project)], { cwd: world.writableRoot }));
+        expect(stateOf(project), remade).toEqual(before);
+        rmSync(`${project}-copy`, { recursive: true, force: true });
+      }
+    },
+  );
+
+  test.each(WAYS)(
+    "a command writes no hook where the repository's settings say that hooks are, confined by %s",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.writableRoot, "project"));
       mkdirSync(join(project, ".husky/_"), { recursive: true });
       writeFileSync(join(project, ".husky/_/h"), "own\n");
       git(project, "config", "core.hooksPath", ".husky/_");
-      openModes(world.zone);
+      openModes(world.writableRoot);
       const at = join(project, ".husky");
       const script = `echo x > ${at}/_/h; echo x > ${at}/_/post-checkout; mv ${at}/_ ${at}/old; mv ${at} ${at}-old; mkdir -p ${at}/_; echo x > ${at}/_/h`;
-      ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+      ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
       expect(readFileSync(join(at, "_/h"), "utf8")).toBe("own\n");
       expect(existsSync(join(at, "_/post-checkout"))).toBe(false);
       for (const name of ["h", "post-checkout"]) {
@@ -279,23 +290,23 @@ describe("a command", () => {
   );
 
   test.each(WAYS)(
-    "changes no settings that a repository includes from its work tree, held by %s",
+    "a command changes no settings that a repository includes from its work tree, confined by %s",
     async (_, without) => {
       world = makeWorld(COMMANDS, "", without);
-      const project = makeProject(join(world.zone, "project"));
+      const project = makeProject(join(world.writableRoot, "project"));
       const shared = join(project, "team/gitconfig");
       const deeper = join(project, "team/deeper");
-      const marker = join(world.zone, "marker");
+      const marker = join(world.writableRoot, "marker");
       mkdirSync(dirname(shared));
       writeFileSync(shared, "[include] path = deeper\n");
       writeFileSync(deeper, "[alias]\n\tst = status\n");
       git(project, "config", "include.path", "../team/gitconfig");
-      openModes(world.zone);
+      openModes(world.writableRoot);
       const setting = `[core] fsmonitor = "touch ${marker}; false"`;
       const plant = [shared, deeper]
         .map((path) => `printf '%s' '${setting}' > ${path}; mv ${path} ${path}-old; printf '%s' '${setting}' > ${path}`)
         .join("; ");
-      ok(await world.run("sh", ["-c", `${plant}; mv ${dirname(shared)} ${project}/old`], { cwd: world.zone }));
+      ok(await world.run("sh", ["-c", `${plant}; mv ${dirname(shared)} ${project}/old`], { cwd: world.writableRoot }));
       for (const path of [shared, deeper]) {
         const written = await world.write({ path, data: setting, overwrite: true });
         expect(rule(written)).toBe("writeRules.repositoryInternals");
@@ -309,63 +320,63 @@ describe("a command", () => {
     },
   );
 
-  test("makes no settings and no hooks that are named and not there yet", async () => {
+  test("a command creates no settings and no hooks that are named and do not exist yet", async () => {
     world = makeWorld(COMMANDS);
-    const project = makeProject(join(world.zone, "a/project"));
+    const project = makeProject(join(world.writableRoot, "a/project"));
     git(project, "config", "include.path", "../local.gitconfig");
     git(project, "config", "core.hooksPath", "hooks");
     const script = `echo x > ${project}/local.gitconfig; mkdir ${project}/hooks; echo x > ${project}/hooks/post-checkout`;
-    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
     for (const name of ["local.gitconfig", "hooks"]) {
       expect(existsSync(join(project, name)), name).toBe(false);
       expect(rule(await world.write({ path: join(project, name, "x"), data: "x" }))).toBeDefined();
     }
   });
 
-  test("writes no hook where the settings of a linked work tree's repository name it", async () => {
+  test("a command writes no hook where the settings of a linked work tree's repository name it", async () => {
     world = makeWorld(COMMANDS);
     const project = makeProject(join(world.outside, "project"));
     git(project, "config", "core.hooksPath", ".husky");
-    const tree = join(world.zone, "tree");
+    const tree = join(world.writableRoot, "tree");
     git(project, "worktree", "add", "-q", tree);
     mkdirSync(join(tree, ".husky"));
     const hook = join(tree, ".husky/post-checkout");
-    ok(await world.run("sh", ["-c", `echo x > ${hook}`], { cwd: world.zone }));
+    ok(await world.run("sh", ["-c", `echo x > ${hook}`], { cwd: world.writableRoot }));
     expect(rule(await world.write({ path: hook, data: "x" }))).toBe("writeRules.repositoryInternals");
     expect(existsSync(hook)).toBe(false);
   });
 
-  test("plants nothing by way of a linked work tree or a submodule", async () => {
+  test("a command plants nothing through a linked work tree or a submodule", async () => {
     world = makeWorld(COMMANDS);
-    const project = makeProject(join(world.zone, "project"));
+    const project = makeProject(join(world.writableRoot, "project"));
     const inner = makeProject(join(world.outside, "inner"));
     git(project, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", inner, "sub");
-    git(project, "worktree", "add", "-q", join(world.zone, "tree"));
-    const files = [join(project, "sub/.git"), join(world.zone, "tree/.git")];
+    git(project, "worktree", "add", "-q", join(world.writableRoot, "tree"));
+    const files = [join(project, "sub/.git"), join(world.writableRoot, "tree/.git")];
     const before = files.map((path) => [readFileSync(path, "utf8"), lstatSync(path).ino]);
     const script = files
       .map((path) => {
         const above = dirname(path);
-        return `echo 'gitdir: ${world.zone}/fake' > ${path}; rm -f ${path}; mkdir ${path}; mv ${above} ${above}-old; mkdir -p ${above}/.git; echo x > ${project}/.git/modules/sub/hooks/post-checkout; echo x > ${project}/.git/worktrees/tree/config.worktree`;
+        return `echo 'gitdir: ${world.writableRoot}/fake' > ${path}; rm -f ${path}; mkdir ${path}; mv ${above} ${above}-old; mkdir -p ${above}/.git; echo x > ${project}/.git/modules/sub/hooks/post-checkout; echo x > ${project}/.git/worktrees/tree/config.worktree`;
       })
       .join("; ");
-    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
     expect(files.map((path) => [readFileSync(path, "utf8"), lstatSync(path).ino])).toEqual(before);
     expect(existsSync(join(project, ".git/modules/sub/hooks/post-checkout"))).toBe(false);
     expect(existsSync(join(project, ".git/worktrees/tree/config.worktree"))).toBe(false);
   });
 
-  test.each(WAYS)("puts no other repository in the place of one, held by %s", async (_, without) => {
+  test.each(WAYS)("a command replaces no repository by another, confined by %s [M4]", async (_, without) => {
     world = makeWorld(COMMANDS, "", without);
-    const projects = ["project", "a/b/c/project"].map((name) => makeProject(join(world.zone, name)));
-    openModes(world.zone);
+    const projects = ["project", "a/b/c/project"].map((name) => makeProject(join(world.writableRoot, name)));
+    openModes(world.writableRoot);
     for (const project of projects) {
       const before = lstatSync(join(project, ".git")).ino;
-      const names = project.slice(world.zone.length + 1).split("/");
+      const names = project.slice(world.writableRoot.length + 1).split("/");
       for (let depth = 1; depth <= names.length; depth++) {
-        const at = join(world.zone, ...names.slice(0, depth));
+        const at = join(world.writableRoot, ...names.slice(0, depth));
         const script = `mv ${at} ${at}-old; cp -r ${at}-old ${at}; mkdir -p ${project}/.git/hooks; echo x > ${hookOf(project)}; chmod +x ${hookOf(project)}; rm -rf ${at}; python3 -c 'import os; os.rename("${at}", "${at}-2")'`;
-        ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+        ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
         expect(existsSync(hookOf(project)), at).toBe(false);
         expect(lstatSync(join(project, ".git")).ino).toBe(before);
         expect(git(project, "log", "--oneline")).toContain("first");
@@ -373,29 +384,32 @@ describe("a command", () => {
     }
   });
 
-  test.each(WAYS.slice(0, 2))("works in a repository's own directories as usual, held by %s", async (_, without) => {
-    world = makeWorld(COMMANDS, "", without);
-    const project = makeProject(join(world.zone, "a/project"));
-    const script =
-      "mkdir -p build/x && echo y > build/x/f && mv build dist && rm a.txt && echo z > b.txt && mv b.txt a.txt";
-    const result = ok(await world.run("sh", ["-c", script], { cwd: project }));
-    expect(result.exitCode, result.stderr).toBe(0);
-    expect(readFileSync(join(project, "dist/x/f"), "utf8")).toBe("y\n");
-    expect(readFileSync(join(project, "a.txt"), "utf8")).toBe("z\n");
-  });
+  test.each(WAYS.slice(0, 2))(
+    "a command works in a repository's own directories, confined by %s",
+    async (_, without) => {
+      world = makeWorld(COMMANDS, "", without);
+      const project = makeProject(join(world.writableRoot, "a/project"));
+      const script =
+        "mkdir -p build/x && echo y > build/x/f && mv build dist && rm a.txt && echo z > b.txt && mv b.txt a.txt";
+      const result = ok(await world.run("sh", ["-c", script], { cwd: project }));
+      expect(result.exitCode, result.stderr).toBe(0);
+      expect(readFileSync(join(project, "dist/x/f"), "utf8")).toBe("y\n");
+      expect(readFileSync(join(project, "a.txt"), "utf8")).toBe("z\n");
+    },
+  );
 
-  test("writes what exists beside a repository where Landlock alone holds it", async () => {
+  test("a command writes existing files beside a repository where Landlock alone confines it", async () => {
     world = makeWorld(COMMANDS, "", { view: true, userNamespace: true });
-    const project = makeProject(join(world.zone, "project"));
+    const project = makeProject(join(world.writableRoot, "project"));
     mkdirSync(join(project, "src"));
     symlinkSync(world.outside, join(project, "way-out"));
-    for (const path of [world.zone, world.outside]) openModes(path);
-    const script = `echo 1 > src/new; echo 2 > a.txt; echo 3 > top; echo 4 > way-out/new; echo 5 > ${world.zone}/top`;
+    for (const path of [world.writableRoot, world.outside]) openModes(path);
+    const script = `echo 1 > src/new; echo 2 > a.txt; echo 3 > top; echo 4 > way-out/new; echo 5 > ${world.writableRoot}/top`;
     const { protections } = ok(await world.run("sh", ["-c", script], { cwd: project }));
     expect(protections.notes.join()).toContain("beside a repository");
     expect(readFileSync(join(project, "src/new"), "utf8")).toBe("1\n");
     expect(readFileSync(join(project, "a.txt"), "utf8")).toBe("2\n");
-    for (const path of [join(project, "top"), join(world.outside, "new"), join(world.zone, "top")])
+    for (const path of [join(project, "top"), join(world.outside, "new"), join(world.writableRoot, "top")])
       expect(existsSync(path), path).toBe(false);
   });
 
@@ -403,13 +417,13 @@ describe("a command", () => {
     [
       "a bare repository",
       "bare.git",
-      (path: string) => git(world.zone, "init", "-q", "--bare", path),
+      (path: string) => git(world.writableRoot, "init", "-q", "--bare", path),
       "hooks/post-receive",
     ],
     [
       "a directory that a .git file points to",
       "elsewhere",
-      (path: string) => git(world.zone, "init", "-q", `--separate-git-dir=${path}`, "tree"),
+      (path: string) => git(world.writableRoot, "init", "-q", `--separate-git-dir=${path}`, "tree"),
       "hooks/post-checkout",
     ],
     [
@@ -422,12 +436,12 @@ describe("a command", () => {
       },
       ".git.new",
     ],
-  ])("writes no hook into %s, nor does fs.write", async (_, name, make, hook) => {
+  ])("a command writes no hook into %s, nor does fs.write [M4]", async (_, name, make, hook) => {
     world = makeWorld(COMMANDS);
-    const path = join(world.zone, name);
+    const path = join(world.writableRoot, name);
     make(path);
     const script = `echo x > ${path}/${hook}; rm -f ${path}/.git; mkdir -p ${path}/.git/hooks; echo x > ${path}/.git/config; mv ${path} ${path}2`;
-    ok(await world.run("sh", ["-c", script], { cwd: world.zone }));
+    ok(await world.run("sh", ["-c", script], { cwd: world.writableRoot }));
     expect(existsSync(join(path, hook))).toBe(false);
     expect(existsSync(`${path}2`)).toBe(false);
     expect(lstatSync(join(path, ".git"), { throwIfNoEntry: false })?.isDirectory() ?? false).toBe(false);
@@ -438,14 +452,14 @@ describe("a command", () => {
     }
   });
 
-  test("finds the zone read-only when it holds more repositories than can be protected", async () => {
+  test("a zone with more repositories than can be protected is read-only for commands", async () => {
     world = makeWorld(COMMANDS);
-    for (let i = 0; i <= MAX_REPOSITORIES; i++) mkdirSync(join(world.zone, `p${i}/.git`), { recursive: true });
+    for (let i = 0; i <= MAX_REPOSITORIES; i++) mkdirSync(join(world.writableRoot, `p${i}/.git`), { recursive: true });
     const { protections } = ok(
-      await world.run("sh", ["-c", "echo x > new; echo x > p1/.git/config"], { cwd: world.zone }),
+      await world.run("sh", ["-c", "echo x > new; echo x > p1/.git/config"], { cwd: world.writableRoot }),
     );
     expect(protections.notes.join()).toContain(`more than ${MAX_REPOSITORIES} repositories`);
-    expect(existsSync(join(world.zone, "new"))).toBe(false);
-    expect(existsSync(join(world.zone, "p1/.git/config"))).toBe(false);
+    expect(existsSync(join(world.writableRoot, "new"))).toBe(false);
+    expect(existsSync(join(world.writableRoot, "p1/.git/config"))).toBe(false);
   });
 });

@@ -4,14 +4,23 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MAKE, NPM_VERBS } from "../../src/host/profiles/build.js";
+import { MAKE, NPM_VERBS, TAR } from "../../src/host/profiles/build.js";
 import { CURL } from "../../src/host/profiles/curl.js";
-import { ALONE, DEPTH, WITH_FILE, WITH_VALUE } from "../../src/host/profiles/find.js";
 import { SUBCOMMANDS } from "../../src/host/profiles/git-options.js";
 import { isProblem, profiles } from "../../src/host/profiles/index.js";
-import { CAT, GREP, JQ, LS, RG } from "../../src/host/profiles/search.js";
-import { TAR } from "../../src/host/profiles/tar.js";
-import { AWK, SED } from "../../src/host/profiles/text.js";
+import {
+  ALONE,
+  AWK,
+  CAT,
+  DEPTH,
+  GREP,
+  JQ,
+  LS,
+  RG,
+  SED,
+  WITH_FILE,
+  WITH_VALUE,
+} from "../../src/host/profiles/search.js";
 import { has, missingPrograms } from "../setup/programs.js";
 import { isMistake, makeBench, type Program } from "./support/spellings.js";
 
@@ -95,7 +104,7 @@ describe("tools that read", () => {
     mayLack: ["-P", "--pcre2", "-d"],
   });
   check("jq", { name: "jq", table: JQ, around: (_, words) => [...words, ".", "a.json"] });
-  test("jq's options with words of their own", async ({ skip }) => {
+  test("the profile of jq reads options with separate words as jq does", async ({ skip }) => {
     if (!has("jq")) skip("jq is not installed here");
     for (const args of [
       ["--arg", "n", "v", "-n", "$n"],
@@ -123,7 +132,7 @@ describe("tools with a language of their own", () => {
     samples: { "-F": "e", "-v": "n=2" },
     around: (_, words) => [...words, "{ print n $1 }", "a.txt"],
   });
-  test("find", { timeout: 60_000 }, async () => {
+  test("the profile of find reads every spelling of its options as find does", { timeout: 60_000 }, async () => {
     const samples: Record<string, string> = {
       "-type": "f",
       "-size": "-2k",
@@ -234,7 +243,7 @@ describe("git", () => {
       },
     });
   }
-  test("git stash list, -C and --no-pager", async ({ skip }) => {
+  test("the profile of git permits stash list, -C and --no-pager", async ({ skip }) => {
     if (!has("git")) skip("git is not installed here");
     for (const args of [
       ["stash", "list"],
@@ -272,7 +281,7 @@ describe("builds and archives", () => {
     isMistake: ({ code, stderr }) => (code !== 0 && !/exists/.test(stderr)) || /unrecognized|Try 'tar/.test(stderr),
     runs: bench.runInCopy,
   });
-  test("npm", { timeout: 60_000 }, async ({ skip }) => {
+  test("the profile of npm reads every spelling of its options as npm does", { timeout: 60_000 }, async ({ skip }) => {
     if (!has("npm")) skip("npm is not in the system's folders");
     const offline = Object.entries(NPM_VERBS).filter(([verb]) => !["view", "ci", "explain"].includes(verb));
     for (const [verb, { flags, passesOn }] of offline) {
@@ -335,13 +344,13 @@ describe("curl", () => {
       const target = argv.map((word) => (word === "https://target.example/x" ? address() : word));
       return run(file, target.includes("-s") ? target : [...target, "-s"], name);
     },
-    // 2: what was typed is no command line. Whether there is IPv6 here is another question.
+    // 2: the words are not a command line. Whether there is IPv6 here is another question.
     isMistake: ({ code }) => code === 2,
   });
 });
 
 describe("the check itself", () => {
-  test("sees a form that the program does not know", async ({ skip }) => {
+  test("the check of spellings detects a form that the program does not know [M4]", async ({ skip }) => {
     if (!has("git") || !has("curl")) skip("git or curl is not installed here");
     expect(isMistake(await run("git", ["diff", "-U", "5"], "git"))).toBe(true);
     expect((await run("curl", ["--max-time=2", "http://127.0.0.1:1/"], "curl")).code).toBe(2);

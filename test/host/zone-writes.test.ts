@@ -1,4 +1,4 @@
-// fs.write and the zones it may write: those that do not exist yet, and what stays closed inside them.
+// fs.write and the writable roots it may write: those that do not exist yet, and what stays closed inside them.
 
 import {
   existsSync,
@@ -12,8 +12,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { decideFsWrite, fsWrite, parsePolicy, type Policy } from "../../src/host/index.js";
-import { useOpeningMethod } from "../../src/host/paths/index.js";
+import { decideFsWrite, executeFsWrite, parsePolicy, type Policy } from "../../src/host/index.js";
+import { useOpeningMethod } from "../../src/host/paths/locate.js";
 import { makeWorld, ok, rule, type World } from "./support/world.js";
 
 let world: World;
@@ -33,7 +33,7 @@ test.each(["openat2", "o_path"] as const)(
   async (method) => {
     const name = `gen-${method}`;
     const rules = [`${name}/a/out`, ""].map(
-      (path) => `{ path: "${join(world.zone, path)}", recursive: true, createIfMissing: true }`,
+      (path) => `{ path: "${join(world.writableRoot, path)}", recursive: true, createIfMissing: true }`,
     );
     const lone = rules.slice(0, 1);
     useOpeningMethod(method);
@@ -41,17 +41,17 @@ test.each(["openat2", "o_path"] as const)(
       for (const list of [rules, lone]) {
         const policy = policyOf(list.join());
         const before = readdirSync(world.outside);
-        symlinkSync(world.outside, join(world.zone, name));
-        const args = { path: join(world.zone, name, "a/out/x.txt"), data: "x" };
+        symlinkSync(world.outside, join(world.writableRoot, name));
+        const args = { path: join(world.writableRoot, name, "a/out/x.txt"), data: "x" };
         expect(decideFsWrite(policy, args).effect).toBe("deny");
-        expect(rule(await fsWrite(policy, args))).not.toBe("allowed");
+        expect(rule(await executeFsWrite(policy, args))).not.toBe("allowed");
         expect(readdirSync(world.outside)).toEqual(before);
-        rmSync(join(world.zone, name));
+        rmSync(join(world.writableRoot, name));
         expect(decideFsWrite(policy, args).effect).toBe("permit");
-        expect(existsSync(join(world.zone, name))).toBe(false);
-        ok(await fsWrite(policy, args));
-        expect(statSync(join(world.zone, name, "a/out")).mode & 0o777).toBe(0o700);
-        rmSync(join(world.zone, name), { recursive: true });
+        expect(existsSync(join(world.writableRoot, name))).toBe(false);
+        ok(await executeFsWrite(policy, args));
+        expect(statSync(join(world.writableRoot, name, "a/out")).mode & 0o777).toBe(0o700);
+        rmSync(join(world.writableRoot, name), { recursive: true });
       }
     } finally {
       useOpeningMethod(undefined);
@@ -59,12 +59,12 @@ test.each(["openat2", "o_path"] as const)(
   },
 );
 
-test("an absent zone named through a link is made where the link led when the policy was loaded", async () => {
+test("an absent zone named through a link is made where the link led when the policy was loaded [M3]", async () => {
   mkdirSync(join(world.base, "real"));
   symlinkSync(join(world.base, "real"), join(world.base, "alias"));
-  const zone = join(world.base, "alias/zone");
-  const policy = policyOf(`{ path: "${zone}", createIfMissing: true }`);
-  ok(await fsWrite(policy, { path: join(zone, "a"), data: "x" }));
+  const writableRoot = join(world.base, "alias/zone");
+  const policy = policyOf(`{ path: "${writableRoot}", createIfMissing: true }`);
+  ok(await executeFsWrite(policy, { path: join(writableRoot, "a"), data: "x" }));
   expect(readdirSync(join(world.base, "real/zone"))).toEqual(["a"]);
 });
 
@@ -82,23 +82,25 @@ test.each([
   ".pijul/config",
   "_darcs/prefs/defaults",
   "into/hooks/post-checkout",
-])("%s inside a zone is not written, replaced or not, unless the rule says so", async (name) => {
-  const zone = join(world.base, "repo");
-  mkdirSync(join(zone, ".git/hooks"), { recursive: true });
-  writeFileSync(join(zone, ".git/config"), "[core]\n");
-  symlinkSync(".git", join(zone, "into"));
-  const open = (more: string) => policyOf(`{ path: "${zone}", recursive: true, createIfMissing: true${more} }`);
-  const args = { path: join(zone, name), data: "x", overwrite: true };
+])("%s inside a zone is neither written nor replaced, unless the rule says so", async (name) => {
+  const writableRoot = join(world.base, "repo");
+  mkdirSync(join(writableRoot, ".git/hooks"), { recursive: true });
+  writeFileSync(join(writableRoot, ".git/config"), "[core]\n");
+  symlinkSync(".git", join(writableRoot, "into"));
+  const open = (more: string) => policyOf(`{ path: "${writableRoot}", recursive: true, createIfMissing: true${more} }`);
+  const args = { path: join(writableRoot, name), data: "x", overwrite: true };
   try {
-    expect(rule(await fsWrite(open(""), args))).toBe(name === ".git" ? "notAFile" : "writeRules.repositoryInternals");
-    expect(readdirSync(zone).sort()).toEqual([".git", "into"]);
-    expect(readFileSync(join(zone, ".git/config"), "utf8")).toBe("[core]\n");
-    expect(readdirSync(join(zone, ".git/hooks"))).toEqual([]);
-    if (name !== ".git") ok(await fsWrite(open(", repositoryInternals: true"), args));
+    expect(rule(await executeFsWrite(open(""), args))).toBe(
+      name === ".git" ? "notAFile" : "writeRules.repositoryInternals",
+    );
+    expect(readdirSync(writableRoot).sort()).toEqual([".git", "into"]);
+    expect(readFileSync(join(writableRoot, ".git/config"), "utf8")).toBe("[core]\n");
+    expect(readdirSync(join(writableRoot, ".git/hooks"))).toEqual([]);
+    if (name !== ".git") ok(await executeFsWrite(open(", repositoryInternals: true"), args));
     for (const beside of [".gitignore", ".github/workflows/ci.yml", "git/config"]) {
-      ok(await fsWrite(open(""), { path: join(zone, beside), data: "x" }));
+      ok(await executeFsWrite(open(""), { path: join(writableRoot, beside), data: "x" }));
     }
   } finally {
-    rmSync(zone, { recursive: true });
+    rmSync(writableRoot, { recursive: true });
   }
 });

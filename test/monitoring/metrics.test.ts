@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readinessFamilies } from "../../src/admin/reports.js";
-import { WorkerReports } from "../../src/runtime/worker-reports.js";
+import { WorkerReports } from "../../src/runtime/workers.js";
 import type { Family } from "../../src/telemetry/index.js";
 import { describedBy, documentedMetrics, nameOf, rowOf } from "./metrics-page.js";
 import { type MonitoredGateway, monitoredGateway } from "./world.js";
@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 describe("docs/metrics.md", () => {
-  it("documents every metric with its type, its meaning and the rule for workers", () => {
+  it("docs/metrics.md documents every metric with its type, its meaning and the rule for workers [U13]", () => {
     const documented = new Map(documentedMetrics().map((metric) => [metric.name, metric]));
     const missing = families
       .map(describedBy)
@@ -34,7 +34,7 @@ describe("docs/metrics.md", () => {
     expect(missing).toEqual([]);
   });
 
-  it("documents every label that a series has", () => {
+  it("docs/metrics.md documents every label that a series has", () => {
     const documented = new Map(documentedMetrics().map((metric) => [metric.name, metric.labels]));
     const missing = families.map(describedBy).flatMap(({ name, labels }) => {
       return labels.filter((label) => !documented.get(name)?.includes(label)).map((label) => `${name}: ${label}`);
@@ -42,7 +42,7 @@ describe("docs/metrics.md", () => {
     expect(missing).toEqual([]);
   });
 
-  it("documents no metric that does not exist", () => {
+  it("docs/metrics.md documents no metric that does not exist", () => {
     const names = new Set(families.map(nameOf));
     expect(documentedMetrics().filter(({ name }) => !names.has(name))).toEqual([]);
   });
@@ -51,7 +51,7 @@ describe("docs/metrics.md", () => {
 describe("the metrics of a gateway in use", () => {
   const text = async (token?: "metrics.token"): Promise<string> => (await gateway.admin("/metrics", token)).text();
 
-  it("count calls, limits, refusals, approvals, servers, the store and the ledger", async () => {
+  it("the metrics of a gateway in use count calls, limits, refusals, approvals, servers, the store and the ledger", async () => {
     const scrape = await text("metrics.token");
     for (const series of [
       'portcullis_application_calls_total{portcullis_app="shop",portcullis_effect="permit",portcullis_outcome="ok"}',
@@ -72,7 +72,7 @@ describe("the metrics of a gateway in use", () => {
     }
   });
 
-  it("name no application, tool, server, rule or component without a credential", async () => {
+  it("the metrics of a gateway in use name no application, tool, server, rule or component without a credential [U13]", async () => {
     const scrape = await text();
     expect(scrape).toContain("\nportcullis_ready 1");
     expect(scrape).not.toMatch(/shop|limited|"up"|no-writing|tools\/call|portcullis_component=/);

@@ -65,18 +65,18 @@ function unknownNames(expression: string): string[] {
 
 describe("queries of the alert rules and the dashboard", () => {
   it.each(alerts.map(({ alert, expr }) => [alert, expr]))(
-    "%s refers to documented metrics and labels",
+    "the alert %s refers to documented metrics and labels",
     (_name, expr) => {
       expect(unknownNames(expr)).toEqual([]);
     },
   );
 
-  it("of the dashboard refer to documented metrics and labels", () => {
+  it("queries of the dashboard refer to documented metrics and labels", () => {
     expect(queries.length).toBeGreaterThan(40);
     expect(queries.flatMap(({ title, expr }) => unknownNames(expr).map((name) => `${title}: ${name}`))).toEqual([]);
   });
 
-  it("with a name that does not exist are found", () => {
+  it("queries with a name that does not exist are found", () => {
     expect(unknownNames('sum by (colour) (rate(portcullis_call_total{portcullis_ap="x"}[5m])) > 0')).toEqual([
       "portcullis_call_total",
       "portcullis_call_total: portcullis_ap",
@@ -88,14 +88,14 @@ describe("queries of the alert rules and the dashboard", () => {
 describe("the runbook", () => {
   const SECTIONS = ["## What it means", "## What users see", "## How to check", "## How to fix"];
 
-  it("has a page for each alert, and each page has an alert", () => {
+  it("the runbook has a page for each alert, and each page has an alert", () => {
     const pages = readdirSync(RUNBOOK).filter((name) => name !== "README.md");
     expect(pages.sort()).toEqual(alerts.map(({ alert }) => `${alert}.md`).sort());
     for (const { alert, annotations } of alerts) expect(annotations.runbook_url).toBe(`docs/runbook/${alert}.md`);
   });
 
   it.each(alerts.map(({ alert }) => alert))(
-    "says for %s what it means, what users see, how to check and how to fix",
+    "the runbook says for %s what it means, what users see, how to check and how to fix",
     (alert) => {
       const text = readFileSync(join(RUNBOOK, `${alert}.md`), "utf8");
       expect(text.startsWith(`# ${alert}\n`)).toBe(true);
@@ -103,7 +103,7 @@ describe("the runbook", () => {
     },
   );
 
-  it("names only documented metrics", () => {
+  it("the runbook names only documented metrics", () => {
     const texts = readdirSync(RUNBOOK).map((name) => readFileSync(join(RUNBOOK, name), "utf8"));
     const named = texts.flatMap(
       (text) => text.match(/\b(?:portcullis|mcp|db|nodejs|process|v8js)_[a-z_]{4,}\b/g) ?? [],
@@ -115,16 +115,16 @@ describe("the runbook", () => {
     expect(unknown).toEqual([]);
   });
 
-  it("lists every alert on its first page", () => {
+  it("the runbook lists every alert on its first page", () => {
     const text = readFileSync(join(RUNBOOK, "README.md"), "utf8");
     for (const { alert, labels } of alerts) expect(text).toContain(`| [${alert}](${alert}.md) | ${labels.severity} |`);
   });
 });
 
 describe("promtool", () => {
-  const run = (...args: string[]) => spawnSync("promtool", args, { encoding: "utf8", timeout: 60_000 });
+  const run = (...args: string[]) => spawnSync("promtool", args, { encoding: "utf8", timeout: 240_000 });
 
-  it("accepts the alert rules, and their unit tests pass", ({ skip }) => {
+  it("promtool accepts the alert rules, and their unit tests pass", ({ skip }) => {
     const reason = missingPrograms("promtool");
     if (reason) return skip(reason);
     const checked = run("check", "rules", RULES);
@@ -133,7 +133,7 @@ describe("promtool", () => {
     expect(tested.status, tested.stdout + tested.stderr).toBe(0);
   });
 
-  it("has a unit test for each alert, which fails when the alert cannot fire", ({ skip }) => {
+  it("each alert has a unit test in promtool, which fails when the alert cannot fire", ({ skip }) => {
     const reason = missingPrograms("promtool");
     if (reason) return skip(reason);
     const folder = mkdtempSync(join(tmpdir(), "portcullis-rules-"));
@@ -250,7 +250,7 @@ describe.skipIf(reason !== undefined)("a real Prometheus that scrapes a real gat
   /** Panels that stay empty while nothing is wrong, or without workers. */
   const MAY_BE_EMPTY = /portcullis_workers|== 0$|mcp_client_operation_duration_seconds_count/;
 
-  it("accepts every alert rule and evaluates it without an error", async () => {
+  it("a real Prometheus accepts every alert rule and evaluates it without an error", async () => {
     await until(async () => {
       const { groups } = (await ask("/api/v1/rules")) as { groups?: { rules: { lastEvaluation: string }[] }[] };
       const rules = (groups ?? []).flatMap((group) => group.rules);
@@ -262,7 +262,7 @@ describe.skipIf(reason !== undefined)("a real Prometheus that scrapes a real gat
     );
   });
 
-  it("answers every query of the dashboard, with data wherever there were calls", async () => {
+  it("a real Prometheus answers every query of the dashboard, with data wherever there were calls", async () => {
     await gateway.exercise();
     await until(async () => (await query("sum(rate(portcullis_calls_total[1m])) > 0")).length > 0, "a rate of calls");
     const empty: string[] = [];
@@ -272,14 +272,14 @@ describe.skipIf(reason !== undefined)("a real Prometheus that scrapes a real gat
     expect(empty).toEqual([]);
   });
 
-  it("fires an alert when calls are shed", async () => {
+  it("a real Prometheus fires an alert when calls are shed", async () => {
     await until(async () => {
       await gateway.exercise();
       return (await firing()).includes("PortcullisCallsShed");
     }, "PortcullisCallsShed");
   });
 
-  it("fires alerts when the ledger cannot be written, and ends them when it can", async () => {
+  it("a real Prometheus fires alerts when the ledger cannot be written, and ends them when it can", async () => {
     const ledger = gateway.runtime.ledger.dir;
     renameSync(ledger, `${ledger}-away`);
     try {
@@ -298,7 +298,7 @@ describe.skipIf(reason !== undefined)("a real Prometheus that scrapes a real gat
     }, "no alert");
   });
 
-  it("fires alerts when the store does not answer, and ends them when it does", async () => {
+  it("a real Prometheus fires alerts when the store does not answer, and ends them when it does [U13]", async () => {
     postgres.pause();
     try {
       await until(async () => {

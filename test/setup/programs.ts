@@ -25,6 +25,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   minisign: "minisign",
   prometheus: "prometheus",
   promtool: "prometheus",
+  pg_restore: "postgresql",
   pgbouncer: "pgbouncer",
   rg: "ripgrep",
   socat: "socat",

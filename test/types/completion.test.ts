@@ -44,14 +44,17 @@ afterAll(async () => {
 });
 
 describe("completion", () => {
-  it.each(places.map(([code, offered], at) => ({ code, offered, at })))("at $code", async ({ code, offered, at }) => {
-    const file = join(folder, `place${at}.ts`);
-    const { text, firstLine } = inWorld(NAMES, code.replace("|", ""));
-    writeFileSync(file, text);
-    server.open(file, text);
-    const found = await server.completions(file, firstLine - 1, code.indexOf("|"));
-    expect(found.map((label) => label.replace(/\?$/, ""))).toEqual(offered);
-  });
+  it.each(places.map(([code, offered], at) => ({ code, offered, at })))(
+    "completion offers the expected names at $code",
+    async ({ code, offered, at }) => {
+      const file = join(folder, `place${at}.ts`);
+      const { text, firstLine } = inWorld(NAMES, code.replace("|", ""));
+      writeFileSync(file, text);
+      server.open(file, text);
+      const found = await server.completions(file, firstLine - 1, code.indexOf("|"));
+      expect(found.map((label) => label.replace(/\?$/, ""))).toEqual(offered);
+    },
+  );
 });
 
 describe("the types are stricter than the run time can be", () => {
@@ -97,7 +100,7 @@ type B = import("../../src/mcp/client/index.js").Agent<"x", { t: { args: { path:
 const narrowed = (agent: A): B => agent;`,
   ];
 
-  it("each of these is refused at its last line, with a reason", () => {
+  it("each type error that no run-time check can find is reported at its last line, with a reason", () => {
     const complaints = compileAll(world, [...strict.map(([, code]) => code), ...right]);
     const lines = complaints.map((of) => of.map(({ line }) => line));
     expect(lines).toEqual([...strict.map(([, code]) => [code.split("\n").length]), ...right.map(() => [])]);

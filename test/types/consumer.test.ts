@@ -8,7 +8,7 @@ import { tsc } from "./compile.js";
 const ROOT = resolve(import.meta.dirname, "../..");
 
 describe("the types of the package", () => {
-  it("compile under the strictest options of whoever uses them", { timeout: 120_000 }, () => {
+  it("the types of the package compile under the strictest compiler options", { timeout: 120_000 }, () => {
     if (!existsSync(join(ROOT, "dist", ".built"))) throw new Error("there is no build: run `npm run build` first");
     const { name, exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     const doors = Object.keys(exports).filter((path) => !path.endsWith(".json"));

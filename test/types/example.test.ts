@@ -23,13 +23,13 @@ describe("the example of typed agents", () => {
     if (!existsSync(join(ROOT, "dist", ".built"))) throw new Error("there is no build: run `npm run build` first");
   });
 
-  it("holds what its comments say about the compiler", () => {
+  it("the example of typed agents compiles and fails as its comments say", () => {
     const how = ["--ignoreConfig", "--noEmit", "--allowJs", "--checkJs", "--strict", "--skipLibCheck"];
     const what = ["--target", "es2023", "--module", "nodenext", "--types", "node", "--pretty", "false"];
     expect(node([TSC, ...how, ...what, EXAMPLE])).toEqual({ status: 0, output: "" });
   });
 
-  it("runs, and is refused five times", () => {
+  it("the example of typed agents runs, and is refused five times", () => {
     const { status, output } = node([EXAMPLE]);
     expect(output).toContain("the clerk refunded 40");
     expect(output.match(/^refused, because /gm)).toHaveLength(5);

@@ -42,26 +42,26 @@ beforeAll(async () => {
   right = all.slice(misuses.length);
 });
 
-it("there are at least thirty ways of misuse, each once", () => {
+it("the list has at least thirty ways of misuse, each once", () => {
   expect(misuses.length).toBeGreaterThanOrEqual(30);
   expect(new Set(misuses.map((each) => each.wrong)).size).toBe(misuses.length);
   expect(new Set(misuses.map((each) => each.name)).size).toBe(misuses.length);
 });
 
-it("the published types, which leave private parts out, refuse the same at the same lines", () => {
+it("the published types, which leave private parts out, refuse the same at the same lines [L10]", () => {
   const snippets = [...misuses.map((each) => each.wrong), ...misuses.map((each) => each.right)];
   const places = (all: readonly Complaint[][]): number[][] => all.map((each) => each.map(({ line }) => line));
   expect(places(compileAll(names, snippets, "declarations"))).toEqual(places([...wrong, ...right]));
 });
 
 describe.each(misuses.map((each, at) => ({ ...each, at })))("$name", (misuse) => {
-  it("does not compile, and the message says why", () => {
+  it("the misuse does not compile, and the message says why [L7]", () => {
     const complaints = wrong[misuse.at] as Complaint[];
     expect(complaints.map(({ line }) => line)).toEqual([markedLine(misuse.wrong)]);
     expect(complaints[0]?.message).toMatch(misuse.compiler);
   });
 
-  it("fails at run time, before anything runs", async () => {
+  it("the misuse fails at run time, without effect [L7]", async () => {
     const world = await freshWorld();
     const failed = await runIn(world, misuse.wrong).then(
       () => undefined,
@@ -72,7 +72,7 @@ describe.each(misuses.map((each, at) => ({ ...each, at })))("$name", (misuse) =>
     expect(world.server.ran).toEqual([]);
   });
 
-  it("is right in its nearest form", async () => {
+  it("the nearest correct form compiles and runs [L10]", async () => {
     expect(right[misuse.at]).toEqual([]);
     await runIn(await freshWorld(), misuse.right);
   });

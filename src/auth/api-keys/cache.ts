@@ -1,12 +1,11 @@
-// All keys in force, in memory, by hash: a lookup costs the same with ten keys and with ten thousand, and asks nobody.
-// The feed keeps it up to date; a revocation counts as soon as it is heard of.
+// All keys in force, in memory by hash: a lookup costs the same with ten keys and with ten thousand.
+// The feed keeps it up to date; a revocation takes effect as soon as it is received.
 
-import type { Principal } from "../../policy/index.js";
 import { isStoreOutage, steadyTimeOf, storeUnavailable } from "../../mcp/index.js";
-import type { ApiKey, StoreChange, Storage } from "../../storage/index.js";
-import { checkKeyAgent } from "./create.js";
+import type { Principal } from "../../policy/index.js";
+import type { ApiKey, Storage, StoreChange } from "../../storage/index.js";
+import { checkKeyAgent, hashToken, looksLikeToken } from "./create.js";
 import { type KeyRights, readPermissions } from "./permissions.js";
-import { hashToken, looksLikeToken } from "./token.js";
 
 export interface ApiKeyCacheOptions {
   readonly storage: Pick<Storage, "keys" | "feed" | "now">;
@@ -14,7 +13,7 @@ export interface ApiKeyCacheOptions {
   readonly maxKeys?: number;
   /** How often last uses are written down. */
   readonly flushMs?: number;
-  /** Without word from the store for so long, nobody is let in: a revocation may have been missed. */
+  /** Fail closed when the store has been unreachable this long: a revocation may have been missed. */
   readonly maxSilenceMs?: number;
   /** The monotonic clock of this process: the wall clock may jump, and decides nothing here. */
   readonly monotonicNow?: () => number;
@@ -27,7 +26,7 @@ export interface ApiKeyCacheOptions {
 export interface Credential {
   readonly key: ApiKey;
   readonly rights: KeyRights;
-  /** Who it stands for on the way of a call; an approver's key stands for nobody there. */
+  /** The principal of calls with this key; undefined for an approver's key, which cannot call. */
   readonly principal: Principal | undefined;
 }
 
@@ -39,7 +38,7 @@ interface Held {
 const DEFAULTS = { maxKeys: 200_000, flushMs: 30_000, maxSilenceMs: 60_000 };
 const PAGE = 1_000;
 const LISTEN_EVERY = 6;
-/** Keys made a moment ago elsewhere: the store is asked for them, but not by every guess. */
+/** Keys that another replica just created: the store is queried for them, but at a limited rate. */
 const LOOKUPS_A_SECOND = 50;
 
 export class ApiKeyCache {

@@ -15,15 +15,15 @@ export const HOW_TO_GET_A_KEY: string[] = [
   "The operator creates a key with `portcullis key add APP --name NAME --allow 'invoke(*)' list`",
 ];
 
-/** One answer for all that is wrong with a credential: it tells nobody which keys there are or were. */
+/** One answer for every invalid credential: it does not reveal which keys exist or existed. */
 export function unknownCaller(): Fault {
   return new Fault("AuthenticationError", "the credential is missing, wrong, expired or revoked", {
     suggestions: HOW_TO_GET_A_KEY,
   });
 }
 
-/** Tells a caller what it did not send, which is not a fact about keys. */
-function noCredential(): Fault {
+/** Names what a caller did not send, which is not a fact about keys. */
+export function noCredential(): Fault {
   return new Fault("AuthenticationError", "authentication required: the request has no credential", {
     suggestions: HOW_TO_GET_A_KEY,
   });
@@ -50,7 +50,7 @@ export function bearerToken(peer: Pick<Peer, "headers">, auth: JsonValue | undef
   const header = peer.headers?.authorization;
   if (header === undefined) return auth === undefined ? undefined : fieldToken(auth);
   const [, token] = BEARER.exec(header) ?? [];
-  // Two credentials that differ are none: nobody can tell which of them was meant.
+  // Two different credentials are rejected: which of them is meant is ambiguous.
   return auth === undefined || fieldToken(auth) === token ? token : undefined;
 }
 

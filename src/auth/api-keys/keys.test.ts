@@ -4,15 +4,13 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Fault, type JsonValue } from "../../mcp/index.js";
-import { openStorage, type Storage, StorageError } from "../../storage/index.js";
 import type { Peer } from "../../mcp/transports/index.js";
-import { approverOf } from "./approver.js";
-import { createKey, type KeyRequest } from "./create.js";
-import { keyIdentity } from "./identify.js";
+import { openStorage, type Storage, StorageError } from "../../storage/index.js";
 import { PatternMatcher } from "../granted.js";
-import { readPermissions } from "./permissions.js";
-import { type Credential, ApiKeyCache, type ApiKeyCacheOptions } from "./cache.js";
-import { hashToken, looksLikeToken, newToken } from "./token.js";
+import { ApiKeyCache, type ApiKeyCacheOptions, type Credential } from "./cache.js";
+import { createKey, hashToken, type KeyRequest, looksLikeToken, newToken } from "./create.js";
+import { keyIdentity } from "./identify.js";
+import { approverOf, readPermissions } from "./permissions.js";
 
 const peer = (authorization?: string): Peer => ({
   transport: "http",
@@ -21,7 +19,7 @@ const peer = (authorization?: string): Peer => ({
 });
 
 describe("a key", () => {
-  it("has a form of its own, a prefix to recognise it by, and a checksum", () => {
+  it("a key has a form of its own, a prefix to recognise it by, and a checksum", () => {
     for (let i = 0; i < 50; i++) {
       const { text, prefix } = newToken("caller");
       expect(text).toMatch(/^pk_[0-9A-Za-z]{10}_[0-9A-Za-z]{49}$/);
@@ -32,7 +30,7 @@ describe("a key", () => {
     expect(new Set(Array.from({ length: 100 }, () => newToken("caller").text)).size).toBe(100);
   });
 
-  it("with one wrong letter is seen to be none", () => {
+  it("rejects a key with one wrong character by its checksum", () => {
     const { text } = newToken("caller");
     let passed = 0;
     for (let i = 0; i < text.length; i++) {
@@ -45,7 +43,7 @@ describe("a key", () => {
 });
 
 describe("permissions", () => {
-  it("are those of the promise", () => {
+  it("are those of the promise [G6]", () => {
     const rights = readPermissions(["invoke(core.state.*)", "read(s3.put)", "admin.read"]);
     expect(["core.state.get", "core.llm.generate", "s3.put"].map((tool) => rights.invoke.has(tool))).toEqual([
       true,
@@ -63,7 +61,7 @@ describe("permissions", () => {
     expect(readPermissions(["admin.write"])).toMatchObject({ adminRead: true, adminWrite: true });
   });
 
-  it.each(["invoke", "list", "admin.read", "admin.write", "read"])("never join approving with %s", (other) => {
+  it.each(["invoke", "list", "admin.read", "admin.write", "read"])("never join approving with %s [G6]", (other) => {
     const permission = other === "invoke" || other === "read" ? `${other}(x)` : other;
     expect(() => readPermissions(["approve(operators)", permission])).toThrow("can do nothing else");
     expect(readPermissions(["approve(operators)", "approve(leads)"]).approve).toEqual(["operators", "leads"]);
@@ -107,7 +105,7 @@ describe("permissions", () => {
 
 describe("a new key", () => {
   it.each(["bot|alice", "corp!bot", "|", "server:notes"])(
-    "is refused for the agent %s, which is a name of an OAuth caller or of a server",
+    "is refused for the agent %s, which is a name of an OAuth caller or of a server [G6]",
     async (agent) => {
       const storage = await openStorage("sqlite::memory:");
       try {
@@ -136,11 +134,11 @@ describe("the ring", () => {
     for (const close of closing.splice(0).reverse()) await close();
   });
   const stores = async (count: number): Promise<Storage[]> => {
-    const folder = mkdtempSync(join(tmpdir(), "portcullis-keys-"));
-    closing.push(() => rmSync(folder, { recursive: true, force: true }));
+    const directory = mkdtempSync(join(tmpdir(), "portcullis-keys-"));
+    closing.push(() => rmSync(directory, { recursive: true, force: true }));
     const opened: Storage[] = [];
     for (let i = 0; i < count; i++) {
-      const storage = await openStorage(`sqlite:${folder}/s.db`);
+      const storage = await openStorage(`sqlite:${directory}/s.db`);
       opened.push(storage);
       closing.push(() => storage.close());
     }
@@ -184,7 +182,7 @@ describe("the ring", () => {
     expect((await storage.keys.get(key.id))?.hash).toBe(hashToken(token));
   });
 
-  it("takes a key from the request's own field where there are no headers, and two that differ from nowhere", async () => {
+  it("the key cache takes a key from the request's own field where there are no headers, and two that differ from nowhere", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const { token } = await createKey(storage.keys, request(), "test");
     const { token: other } = await createKey(storage.keys, request(), "test");
@@ -199,7 +197,7 @@ describe("the ring", () => {
     }
   });
 
-  it("is not affected by jumps of the wall clock: no key expires early, none lives longer, and it stays fresh", async () => {
+  it("the key cache is not affected by jumps of the wall clock: no key expires early, none lives longer, and it stays fresh", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const lasting = await createKey(storage.keys, request({ expiresAt: Date.now() + 3_600_000 }), "test");
     const expired = await createKey(storage.keys, request({ expiresAt: Date.now() - 1 }), "test");
@@ -217,7 +215,7 @@ describe("the ring", () => {
     }
   });
 
-  it("gives the same answer for a wrong, expired and revoked key and for an approver's key", async () => {
+  it("gives the same answer for a wrong, expired and revoked key and for an approver's key [G6]", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const expired = await createKey(storage.keys, request({ expiresAt: Date.now() - 1 }), "test");
     const revoked = await createKey(storage.keys, request(), "test");
@@ -249,7 +247,7 @@ describe("the ring", () => {
     expect(answers[0]).toContain("AuthenticationError");
   });
 
-  it("lets go of a key as soon as another replica has revoked it, and takes a new one at once", async () => {
+  it("lets go of a key as soon as another replica has revoked it, and takes a new one at once [G6]", async () => {
     const [here, there] = (await stores(2)) as [Storage, Storage];
     const ring = await ringOn(here);
     const { key, token } = await createKey(there.keys, request(), "cli:anna");
@@ -262,7 +260,7 @@ describe("the ring", () => {
     expect(ring.size).toBe(0);
   });
 
-  it("reads keys again until it succeeds when the store was away for that read and for no read of the feed", async () => {
+  it("the key cache reads keys again until it succeeds when the store was away for that read and for no read of the feed", async () => {
     const [here, there] = (await stores(2)) as [Storage, Storage];
     const { key, token } = await createKey(here.keys, request(), "test");
     let failures = 0;
@@ -323,7 +321,7 @@ describe("the ring", () => {
     expect(ring.find(token)).toBeUndefined();
   });
 
-  it("lets nobody in when the store has been silent for too long", async () => {
+  it("denies every key when the store has been unreachable for too long", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const { token } = await createKey(storage.keys, request(), "test");
     let now = Date.now();
@@ -334,17 +332,17 @@ describe("the ring", () => {
     expect(() => identify(peer(`Bearer ${token}`))).toThrow("store does not answer");
   });
 
-  it("writes last uses down together", async () => {
+  it("writes last uses down together [G6]", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const { key, token } = await createKey(storage.keys, request(), "test");
     const ring = await ringOn(storage);
-    for (let i = 0; i < 100; i++) ring.find(token);
+    for (let i = 0; i < 100; i++) void ring.find(token);
     expect((await storage.keys.get(key.id))?.lastUsedAt).toBeUndefined();
     await ring.flush();
     expect(Date.now() - ((await storage.keys.get(key.id))?.lastUsedAt ?? 0)).toBeLessThan(10_000);
   });
 
-  it("is not led by guesses to ask the store without end", async () => {
+  it("the key cache is not led by guesses to ask the store without end", async () => {
     const [storage] = (await stores(1)) as [Storage];
     let asked = 0;
     const byHash = (hash: string) => {
@@ -357,7 +355,7 @@ describe("the ring", () => {
     expect(asked).toBe(50);
   });
 
-  it("costs the same with ten thousand keys as with ten", async () => {
+  it("costs the same with ten thousand keys as with ten [G6]", async () => {
     const [storage] = (await stores(1)) as [Storage];
     const fill = async (count: number): Promise<string[]> => {
       const tokens: string[] = [];
@@ -384,7 +382,7 @@ describe("the ring", () => {
     expect(rings.map(({ size }) => size)).toEqual([10, 10_000]);
     const cost = (ring: ApiKeyCache, tokens: string[]): number => {
       const began = performance.now();
-      for (let i = 0; i < 2_000; i++) ring.find(tokens[(i * 7) % tokens.length] as string);
+      for (let i = 0; i < 2_000; i++) void ring.find(tokens[(i * 7) % tokens.length] as string);
       return performance.now() - began;
     };
     const best = (ring: ApiKeyCache, tokens: string[]): number =>

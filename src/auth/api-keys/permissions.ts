@@ -1,6 +1,8 @@
 // What a key may do (G6). Patterns are names or URIs in which `*` stands for anything.
 
+import type { Approver } from "../../policy/index.js";
 import { Granted, type GrantedReach, readGrant } from "../granted.js";
+import type { Credential } from "./cache.js";
 
 export interface KeyRights {
   /** Call these tools. */
@@ -74,4 +76,10 @@ function unreadable(verb: "invoke" | "read", permission: string): PermissionInva
 function group(text: string, permission: string): string {
   if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(text)) return text;
   throw new PermissionInvalid(`\`${permission}\` names no group of approvers`);
+}
+
+/** Who answers challenges with this key: for its own application, in its groups, and never for its own agent's calls. */
+export function approverOf({ key, rights }: Credential): Approver | undefined {
+  if (rights.approve.length === 0) return undefined;
+  return { name: `${key.name} (${key.id})`, groups: rights.approve, app: key.app, caller: `${key.app}/${key.agent}` };
 }

@@ -6,10 +6,9 @@ import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createServer, permitAll, type Server } from "../../server.js";
 import { openStorage, type Storage } from "../../storage/index.js";
-import { createKey } from "./create.js";
-import { keyIdentity } from "./identify.js";
 import { ApiKeyCache } from "./cache.js";
-import { newToken } from "./token.js";
+import { createKey, newToken } from "./create.js";
+import { keyIdentity } from "./identify.js";
 
 describe("a server that asks for keys", () => {
   let storage: Storage;
@@ -75,7 +74,7 @@ describe("a server that asks for keys", () => {
     }
   };
 
-  it("lets a key call what it may, and nothing else exists for it", async () => {
+  it("lets a key call what it may, and nothing else exists for it [G6]", async () => {
     const { token } = await newKey(["invoke(notes.*)"]);
     expect((await invoke(token, "notes.write")).status).toBe(200);
     const before = effects;
@@ -86,7 +85,7 @@ describe("a server that asks for keys", () => {
     expect(effects).toBe(before);
   });
 
-  it("shows what may be read, and calls only what may be invoked", async () => {
+  it("shows what may be read, and calls only what may be invoked [G6]", async () => {
     const reader = await newKey(["read(mail.send)", "invoke(notes.read)"]);
     expect(await listed(reader.token)).toEqual(["mail.send", "notes.read"]);
     expect((await invoke(reader.token, "mail.send")).status).toBe(404);
@@ -95,7 +94,7 @@ describe("a server that asks for keys", () => {
     expect((await invoke(lister.token, "notes.read")).status).toBe(404);
   });
 
-  it("holds a key to its limits per minute and per hour, and says when to come back", async () => {
+  it("holds a key to its limits per minute and per hour, and says when to come back [G6]", async () => {
     for (const limits of [{ perMinute: 2 }, { perHour: 2 }]) {
       const { token } = await newKey(["invoke(*)"], { limits });
       const other = await newKey(["invoke(*)"], { limits });
@@ -110,7 +109,7 @@ describe("a server that asks for keys", () => {
     }
   });
 
-  it("turns everyone else away with the same words, and nothing happens", async () => {
+  it("turns everyone else away with the same words, and nothing happens [G6]", async () => {
     const revoked = await newKey(["invoke(*)"]);
     await storage.keys.revoke(revoked.id, "test");
     const expired = await newKey(["invoke(*)"], { expiresAt: Date.now() - 1 });

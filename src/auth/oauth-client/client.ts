@@ -2,15 +2,12 @@
 // goes to the server it is for and nowhere else.
 
 import type { JsonObject } from "../../mcp/index.js";
-import { authorizationRequest, codeFrom } from "./authorization.js";
-import { type BearerChallenge, readChallenge } from "./challenge.js";
+import { authorizationRequest, type BearerChallenge, codeFrom, readChallenge } from "./authorization.js";
 import { DPOP_ALGORITHM, newProofKey, nonceFrom, proveDpop } from "./dpop.js";
-import { OAuthError } from "./errors.js";
-import { type Fetch, safeUrl } from "./json-fetch.js";
-import { clientFor } from "./registration.js";
-import { covers, discover, type Discovered } from "./resource-metadata.js";
-import { requestToken, TokenDenied, type Tokens } from "./token-endpoint.js";
-import type { ClientIdentity, OAuthGrant, GrantStore, KeptGrant, RegisteredClient } from "./types.js";
+import { type Fetch, OAuthError, safeUrl } from "./json-fetch.js";
+import { covers, discover, type Discovered } from "./metadata.js";
+import { clientFor, requestToken, TokenDenied, type Tokens } from "./token-endpoint.js";
+import type { ClientIdentity, GrantStore, KeptGrant, OAuthGrant, RegisteredClient } from "./types.js";
 
 export interface OAuthClientOptions {
   /** The MCP server. */
@@ -23,9 +20,9 @@ export interface OAuthClientOptions {
    * otherwise a server could obtain every scope that the client has at its issuer.
    */
   readonly scopes?: readonly string[] | undefined;
-  /** `client_credentials` and `assertion` need nobody; `code` needs a person, by `authorize`. */
+  /** `client_credentials` and `assertion` need no user; `code` needs a user, by `authorize`. */
   readonly grant: "code" | "client_credentials" | "assertion";
-  /** A signed word of somebody whom the issuer trusts, about who we are (RFC 7523). Asked for each time. */
+  /** An assertion about this client by a party that the issuer trusts (RFC 7523). Requested each time. */
   readonly assertion?: (to: { readonly issuer: string; readonly resource: string }) => Promise<string>;
   /** Bind tokens to a key where the server wants it. Every request then needs a proof: see `headers`. */
   readonly dpop?: boolean;
@@ -63,7 +60,7 @@ export class OAuthClient {
   /** The last one the server gave for proofs. */
   #nonce: string | undefined;
   #renewedAt = Number.NEGATIVE_INFINITY;
-  /** One at a time: whoever comes meanwhile waits for the same. */
+  /** One refresh at a time: concurrent callers wait for the same one. */
   #working: Promise<boolean> | undefined;
 
   constructor(options: OAuthClientOptions) {
@@ -118,7 +115,7 @@ export class OAuthClient {
   async login(): Promise<OAuthGrant> {
     await this.#reload();
     const found = await this.#discover({});
-    // Nobody has asked the server yet what it wants, and a login lasts: it is bound where it can be.
+    // The server's requirements are not known yet and a login lasts: the token is bound where possible.
     await this.#acquire(found, found.bound === undefined ? {} : { isDpop: true });
     return (this.#kept as KeptGrant).grant;
   }
@@ -237,7 +234,7 @@ export class OAuthClient {
     if (grant !== "code") return;
     if (!authorize) {
       const what = scopes.length > 0 ? ` for ${scopes.join(" ")}` : "";
-      throw new OAuthError("OAUTH_LOGIN_NEEDED", `somebody has to log in at ${server.issuer}${what} first`);
+      throw new OAuthError("OAUTH_LOGIN_NEEDED", `login required at ${server.issuer}${what}`);
     }
     if (isDescribed && !server.challengeMethods?.includes("S256")) {
       throw new OAuthError("OAUTH_METADATA", `${server.issuer} does not say that it checks PKCE with S256`);
@@ -288,7 +285,7 @@ export class OAuthClient {
     );
   }
 
-  /** What is wanted now together with what was asked for before; nothing when nobody says what there is. */
+  /** The scopes wanted now together with those requested before; undefined when no scopes are known. */
   #scopesFor({ scopes, server }: Discovered, challenge: BearerChallenge, before: OAuthGrant | undefined): string[] {
     const { scopes: configured, grant } = this.#options;
     if (configured !== undefined && grant !== "code") return [...configured];
@@ -306,12 +303,12 @@ export class OAuthClient {
   async #keep(grant: OAuthGrant, version: number): Promise<void> {
     const kept = await this.#options.store.save(grant, version);
     if (kept) this.#take(kept);
-    // Somebody else kept another one meanwhile, and that is the one in force.
+    // Another process stored a grant meanwhile; that one is in force.
     else await this.#reload();
   }
 
   #take(stored: KeptGrant | undefined): void {
-    // A grant for another address, from before somebody changed it, is worth nothing here and stays here.
+    // A grant for another address, from before the address changed, is not usable and is never sent.
     const isOurs = stored === undefined || covers(stored.grant.resource, this.#options.url);
     const kept = isOurs
       ? stored

@@ -1,4 +1,4 @@
-// Proofs of possession (RFC 9449): a token bound to a key is worth nothing to whoever only copied the token.
+// Proofs of possession (RFC 9449): a token bound to a key is useless without that key.
 
 import { createHash, randomUUID } from "node:crypto";
 import type { CryptoKey } from "jose";

@@ -2,10 +2,13 @@
 // As a resource server: what is known of an issuer.
 
 export { OAuthClient, type OAuthClientOptions } from "./client.js";
-export { OAuthError, type OAuthErrorCode } from "./errors.js";
-export { type EnterpriseIdentity, exchangeIdToken } from "./exchange.js";
-export { type Fetch, fetchJson, safeUrl } from "./json-fetch.js";
-export { clientMetadata } from "./registration.js";
-export { discoverServer, fetchKeys, type ServerMetadata } from "./server-metadata.js";
-export { checkOrigin } from "./token-endpoint.js";
+export { type Fetch, fetchJson, OAuthError, type OAuthErrorCode, safeUrl } from "./json-fetch.js";
+export {
+  basicAuthorization,
+  checkOrigin,
+  clientMetadata,
+  type EnterpriseIdentity,
+  exchangeIdToken,
+} from "./token-endpoint.js";
+export { discoverServer, fetchKeys, type ServerMetadata } from "./metadata.js";
 export { type ClientIdentity, type OAuthGrant, type GrantStore, type KeptGrant, memoryGrants } from "./types.js";

@@ -1,7 +1,6 @@
 // What is read from an authorization server: JSON objects of bounded size, in bounded time, from where we may ask.
 
 import { isJsonObject, type JsonObject } from "../../mcp/index.js";
-import { OAuthError } from "./errors.js";
 
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
@@ -13,7 +12,7 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 /** Tokens and keys travel by TLS; only on this machine plain HTTP will do. */
 export function safeUrl(text: unknown, what: string): URL {
   if (typeof text !== "string" || text.length > 4096 || !URL.canParse(text)) {
-    throw new OAuthError("OAUTH_METADATA", `${what} is no address`);
+    throw new OAuthError("OAUTH_METADATA", `${what} is not a valid address`);
   }
   const url = new URL(text);
   const isSafe = url.protocol === "https:" || (url.protocol === "http:" && LOOPBACK.test(url.hostname));
@@ -26,7 +25,7 @@ export function safeUrl(text: unknown, what: string): URL {
 export interface JsonAnswer {
   readonly status: number;
   readonly headers: Headers;
-  /** Undefined when the body is no JSON object. */
+  /** Undefined when the body is not a JSON object. */
   readonly body: JsonObject | undefined;
 }
 
@@ -61,3 +60,25 @@ function parsed(text: string): JsonObject | undefined {
     return undefined;
   }
 }
+
+/** Something between us and an authorization server went wrong. Messages hold no token and no secret. */
+export class OAuthError extends Error {
+  readonly code: OAuthErrorCode;
+  constructor(code: OAuthErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "OAuthError";
+    this.code = code;
+  }
+}
+
+export type OAuthErrorCode =
+  /** An address that may not be used, or metadata that is missing, malformed or of another issuer. */
+  | "OAUTH_METADATA"
+  /** No way to be known as a client there. */
+  | "OAUTH_REGISTRATION"
+  /** The answer to an authorization request is not ours, or says no. */
+  | "OAUTH_AUTHORIZATION"
+  /** The token endpoint refused. */
+  | "OAUTH_TOKEN"
+  /** A person has to log in. */
+  | "OAUTH_LOGIN_NEEDED";

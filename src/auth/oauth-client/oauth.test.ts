@@ -5,11 +5,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createDialer, createOutbound } from "../../upstream/index.js";
-import { codeFrom } from "./authorization.js";
-import { readChallenge } from "./challenge.js";
+import { codeFrom, readChallenge } from "./authorization.js";
 import { OAuthClient, type OAuthClientOptions } from "./client.js";
 import { safeUrl } from "./json-fetch.js";
-import { metadataUrls, type ServerMetadata } from "./server-metadata.js";
+import { metadataUrls, type ServerMetadata } from "./metadata.js";
 import { memoryGrants } from "./types.js";
 
 type Answer = { status?: number; body?: unknown; location?: string };
@@ -92,7 +91,7 @@ const unauthorized = { status: 401, wwwAuthenticate: undefined };
 const paths = (): string[] => asked.map(({ path }) => path);
 
 describe("an answer from the authorization server", () => {
-  it("is used when it is ours", async () => {
+  it("an answer from the authorization server is used when it is ours", async () => {
     const oauth = client();
     expect(await oauth.headers()).toEqual({});
     expect(await oauth.refused(unauthorized)).toBe(true);
@@ -110,7 +109,7 @@ describe("an answer from the authorization server", () => {
     expect(paths()).not.toContain("/token");
   });
 
-  it("must name its issuer where the server says that it does", () => {
+  it("an answer from the authorization server must name its issuer where the server says that it does", () => {
     const server = { issuer: "https://a.example", namesIssuer: true } as ServerMetadata;
     expect(() => codeFrom(new URLSearchParams("code=c&state=s"), "s", server)).toThrow("issuer");
     expect(() => codeFrom(new URLSearchParams("code=c&state=s&iss=https://a.example/"), "s", server)).toThrow("issuer");
@@ -177,7 +176,7 @@ describe("metadata", () => {
     expect(paths()).not.toContain("/token");
   });
 
-  it("that a server points into the network behind us is not fetched", async () => {
+  it("metadata that a server points into the network behind us is not fetched", async () => {
     let hits = 0;
     const inside = createServer((_, res) => {
       hits++;
@@ -201,7 +200,7 @@ describe("metadata", () => {
     inside.close();
   });
 
-  it("is looked for where the revisions say, by path first", () => {
+  it("metadata is looked for where the revisions say, by path first", () => {
     expect(metadataUrls(new URL("https://a.example/t/1")).map(({ href }) => href)).toEqual([
       "https://a.example/.well-known/oauth-authorization-server/t/1",
       "https://a.example/.well-known/openid-configuration/t/1",
@@ -209,7 +208,7 @@ describe("metadata", () => {
     ]);
   });
 
-  it("may not be at an address without TLS, except here", () => {
+  it("metadata may not be at an address without TLS, except here", () => {
     for (const url of ["http://a.example", "ftp://a.example", "https://u:p@a.example", "file:///etc/passwd", "x", 7]) {
       expect(() => safeUrl(url, "it")).toThrow();
     }
@@ -224,7 +223,7 @@ describe("tokens", () => {
     ["is of another type", { body: { access_token: "t", token_type: "mac" } }],
     ["has a line break in it", { body: { access_token: "t\r\nx: y", token_type: "Bearer" } }],
     ["is too long", { body: { access_token: "t".repeat(20_000), token_type: "Bearer" } }],
-    ["is no text", { body: { access_token: 7, token_type: "Bearer" } }],
+    ["is not a string", { body: { access_token: 7, token_type: "Bearer" } }],
     ["comes with a redirect", { status: 307, location: "https://evil.example/token" }],
   ])("a token that %s is not used", async (_, answer) => {
     answers["/token"] = answer;
@@ -233,7 +232,7 @@ describe("tokens", () => {
     expect(await oauth.headers()).toEqual({});
   });
 
-  it("are renewed before they end, the refresh token changing with them", async () => {
+  it("tokens are renewed before they end, the refresh token changing with them", async () => {
     let clock = Date.now();
     const store = memoryGrants();
     const oauth = client({ now: () => clock, store });
@@ -249,7 +248,7 @@ describe("tokens", () => {
     expect(asked.at(-1)?.body).toContain(`resource=${encodeURIComponent(`${origin}/mcp`)}`);
   });
 
-  it("that cannot be renewed are got anew", async () => {
+  it("tokens that cannot be renewed are got anew", async () => {
     const oauth = client();
     await oauth.refused(unauthorized);
     answers["/token"] = (body) =>
@@ -260,7 +259,7 @@ describe("tokens", () => {
     expect(await oauth.headers()).toEqual({ authorization: "Bearer third" });
   });
 
-  it("of a client that the issuer has forgotten are got by registering anew", async () => {
+  it("tokens of a client that the issuer has forgotten are got by registering anew", async () => {
     const oauth = client();
     await oauth.refused(unauthorized);
     answers["/register"] = { status: 201, body: { client_id: "again" } };
@@ -272,7 +271,7 @@ describe("tokens", () => {
     expect(await oauth.headers()).toEqual({ authorization: "Bearer fourth" });
   });
 
-  it.each([429, 500, 503])("are kept through a server's bad minute: HTTP %i", async (status) => {
+  it.each([429, 500, 503])("tokens are kept through a server's bad minute: HTTP %i", async (status) => {
     let clock = Date.now();
     const store = memoryGrants();
     const oauth = client({ now: () => clock, store });
@@ -283,7 +282,7 @@ describe("tokens", () => {
     expect((await store.load())?.grant).toMatchObject({ refreshToken: "r1" });
   });
 
-  it("of one issuer are not shown to another", async () => {
+  it("tokens of one issuer are not shown to another", async () => {
     const oauth = client();
     await oauth.refused(unauthorized);
     answers["/.well-known/oauth-protected-resource/mcp"] = {
@@ -303,13 +302,13 @@ describe("tokens", () => {
     expect(await oauth.headers()).toEqual({ authorization: "Bearer new" });
   });
 
-  it("for many requests refused at once are got once", async () => {
+  it("tokens for many requests refused at once are got once", async () => {
     const oauth = client();
     expect(await Promise.all(Array.from({ length: 20 }, () => oauth.refused(unauthorized)))).not.toContain(false);
     expect(paths().filter((path) => path === "/token")).toHaveLength(1);
   });
 
-  it("with more scope are asked for together with what there was, and only once", async () => {
+  it("tokens with more scope are asked for together with what there was, and only once", async () => {
     const scopes: string[] = [];
     const authorize = person();
     const oauth = client({
@@ -327,7 +326,7 @@ describe("tokens", () => {
     expect(scopes).toEqual(["a", "a write"]);
   });
 
-  it("are asked of nobody when a person would be needed and none is there", async () => {
+  it("fails without a request when a login is needed and no user is present", async () => {
     const { authorize: _, ...alone } = { authorize: undefined };
     const oauth = new OAuthClient({
       url: new URL(`${origin}/mcp`),
@@ -351,7 +350,7 @@ describe("a client that was registered beforehand", () => {
     });
 
   it.each([{ clientId: "ours" }, { clientId: "ours", clientSecret: "s" }, { clientSecret: "s" }])(
-    "is refused without the issuer that it is registered with, before a request is made (%j)",
+    "a client that was registered beforehand is refused without the issuer that it is registered with, before a request is made (%j)",
     (identity) => {
       expect(() => client({ identity })).toThrow("`issuer` is missing");
       expect(asked).toEqual([]);
@@ -394,14 +393,14 @@ describe("a client that was registered beforehand", () => {
 });
 
 describe("an authorization endpoint at another origin than its issuer", () => {
-  const elsewhere = (more: object = {}): void => {
+  const answerFromOtherIssuer = (more: object = {}): void => {
     answers["/.well-known/oauth-authorization-server"] = {
       body: { ...metadata(), authorization_endpoint: "https://honest.example/authorize", ...more },
     };
   };
 
-  it("is not opened when only a server's metadata chose the issuer: the code would be another issuer's", async () => {
-    elsewhere();
+  it("an authorization endpoint at another origin than its issuer is not opened when only a server's metadata chose the issuer: the code would be another issuer's", async () => {
+    answerFromOtherIssuer();
     let opened = 0;
     const authorize = async (url: URL): Promise<URL> => {
       opened++;
@@ -411,12 +410,12 @@ describe("an authorization endpoint at another origin than its issuer", () => {
     expect([opened, paths().filter((path) => /token|register/.test(path))]).toEqual([0, []]);
   });
 
-  it("is opened where answers name their issuer, or the issuer is configured", async () => {
-    elsewhere({ authorization_response_iss_parameter_supported: true });
+  it("an authorization endpoint at another origin than its issuer is opened where answers name their issuer, or the issuer is configured", async () => {
+    answerFromOtherIssuer({ authorization_response_iss_parameter_supported: true });
     const honest = person((url) => url.searchParams.set("iss", "https://honest.example"));
     await expect(client({ authorize: honest }).refused(unauthorized)).rejects.toThrow("issuer");
     expect(paths()).not.toContain("/token");
-    elsewhere();
+    answerFromOtherIssuer();
     expect(await client({ identity: { issuer: origin } }).refused(unauthorized)).toBe(true);
   });
 });
@@ -447,7 +446,7 @@ describe("tokens bound to a key", () => {
   const claims = (proof: string | undefined): Record<string, unknown> =>
     JSON.parse(Buffer.from(proof?.split(".")[1] as string, "base64url").toString());
 
-  it("come with a proof for each request, which tells nothing of the key", async () => {
+  it("tokens bound to a key come with a proof for each request, which tells nothing of the key", async () => {
     const store = memoryGrants();
     const oauth = client({ dpop: true, store });
     expect(await oauth.refused(wants)).toBe(true);
@@ -465,14 +464,14 @@ describe("tokens bound to a key", () => {
     expect(head).not.toContain(key?.d);
   });
 
-  it("are not exchanged for unbound ones on the way", async () => {
+  it("tokens bound to a key are not exchanged for unbound ones on the way", async () => {
     answers["/token"] = { body: { access_token: "unbound", token_type: "Bearer" } };
     const oauth = client({ dpop: true });
     await expect(oauth.refused(wants)).rejects.toMatchObject({ code: "OAUTH_TOKEN" });
     expect(await oauth.headers()).toEqual({});
   });
 
-  it("take up the server's nonce, once for each", async () => {
+  it("tokens bound to a key take up the server's nonce, once for each", async () => {
     const oauth = client({ dpop: true });
     await oauth.refused(wants);
     const again = { status: 401, wwwAuthenticate: 'DPoP error="use_dpop_nonce"', dpopNonce: "n1" };
@@ -493,7 +492,7 @@ describe("tokens bound to a key", () => {
     expect(asked).toHaveLength(before);
   });
 
-  it("are asked for anew where the old ones are not bound: refreshed, those would not be either", async () => {
+  it("tokens bound to a key are asked for anew where the old ones are not bound: refreshed, those would not be either", async () => {
     answers["/token"] = { body: { access_token: "plain", token_type: "Bearer", refresh_token: "r1" } };
     const oauth = client({ dpop: true });
     await oauth.refused(unauthorized);
@@ -540,7 +539,7 @@ describe("tokens bound to a key", () => {
     expect((await oauth.headers()).authorization).toBe(expected);
   });
 
-  it("are asked for only by who can prove them", async () => {
+  it("tokens bound to a key are asked for only by who can prove them", async () => {
     answers["/token"] = { body: { access_token: "plain", token_type: "Bearer" } };
     const oauth = client();
     await oauth.refused(wants);

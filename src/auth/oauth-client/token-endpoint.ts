@@ -3,9 +3,8 @@
 import { randomUUID } from "node:crypto";
 import type { JsonObject } from "../../mcp/index.js";
 import { nonceFrom, proveDpop } from "./dpop.js";
-import { OAuthError } from "./errors.js";
-import { type Fetch, fetchJson, type JsonAnswer } from "./json-fetch.js";
-import type { ServerMetadata } from "./server-metadata.js";
+import { type Fetch, fetchJson, type JsonAnswer, OAuthError, safeUrl } from "./json-fetch.js";
+import type { ServerMetadata } from "./metadata.js";
 import type { ClientAuthMethod, ClientIdentity, RegisteredClient } from "./types.js";
 
 export interface Tokens {
@@ -102,7 +101,7 @@ async function authenticate({ client, identity, server }: TokenRequest, form: UR
   const { method, id, secret = "" } = client;
   switch (method) {
     case "client_secret_basic":
-      headers.set("authorization", `Basic ${Buffer.from(`${encoded(id)}:${encoded(secret)}`).toString("base64")}`);
+      headers.set("authorization", basicAuthorization(id, secret));
       return;
     case "client_secret_post":
       form.set("client_id", id);
@@ -137,8 +136,9 @@ async function assertion(id: string, { privateKey }: ClientIdentity, audience: s
 }
 
 /** RFC 6749, 2.3.1: both halves are form-encoded before they are joined. */
-function encoded(text: string): string {
-  return new URLSearchParams({ "": text }).toString().slice(1);
+export function basicAuthorization(id: string, secret: string): string {
+  const encoded = (text: string): string => new URLSearchParams({ "": text }).toString().slice(1);
+  return `Basic ${Buffer.from(`${encoded(id)}:${encoded(secret)}`).toString("base64")}`;
 }
 
 /** How to prove who we are, given what we have and what the server takes. */
@@ -149,4 +149,108 @@ export function authMethod(server: ServerMetadata, has: { secret: boolean; key: 
   return taken.includes("client_secret_basic") || !taken.includes("client_secret_post")
     ? "client_secret_basic"
     : "client_secret_post";
+}
+
+// Being known as a client: registered beforehand, by a document that describes us, or registered now (RFC 7591).
+
+const METHODS: readonly ClientAuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
+
+export async function clientFor(
+  fetch: Fetch,
+  server: ServerMetadata,
+  identity: ClientIdentity,
+  redirectUri: string | undefined,
+): Promise<RegisteredClient> {
+  const { clientId, clientSecret, privateKey, metadataUrl } = identity;
+  if (clientId !== undefined) {
+    const method = authMethod(server, { secret: clientSecret !== undefined, key: privateKey !== undefined });
+    return { id: clientId, method, ...(clientSecret === undefined ? {} : { secret: clientSecret }) };
+  }
+  if (metadataUrl !== undefined && server.takesClientMetadataUrl) return { id: metadataUrl, method: "none" };
+  if (server.registrationEndpoint && redirectUri !== undefined) {
+    return register(fetch, server, server.registrationEndpoint, identity, redirectUri);
+  }
+  throw new OAuthError(
+    "OAUTH_REGISTRATION",
+    `${server.issuer} does not allow dynamic registration; register a client there and configure its id`,
+  );
+}
+
+/** What describes us, whether it is registered or published. */
+export function clientMetadata(name: string, redirectUris: readonly string[], method: ClientAuthMethod = "none") {
+  const isNative = redirectUris.every((uri) => /^http:\/\/(127\.0\.0\.1|localhost|\[::1\])[:/]/.test(uri));
+  return {
+    client_name: name,
+    redirect_uris: [...redirectUris],
+    grant_types: ["authorization_code", "refresh_token"],
+    response_types: ["code"],
+    token_endpoint_auth_method: method,
+    application_type: isNative ? "native" : "web",
+  };
+}
+
+async function register(
+  fetch: Fetch,
+  server: ServerMetadata,
+  endpoint: URL,
+  { name = "Portcullis" }: ClientIdentity,
+  redirectUri: string,
+): Promise<RegisteredClient> {
+  const wanted = METHODS.find((method) => (server.tokenAuthMethods ?? METHODS).includes(method)) ?? "none";
+  const { status, body } = await fetchJson(fetch, endpoint, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(clientMetadata(name, [redirectUri], wanted)),
+    redirect: "manual",
+  });
+  const { client_id: id, client_secret: secret, token_endpoint_auth_method: given } = body ?? {};
+  if ((status !== 200 && status !== 201) || typeof id !== "string" || id === "") {
+    throw new OAuthError("OAUTH_REGISTRATION", `${endpoint.origin} did not register us (HTTP ${status})`);
+  }
+  const hasSecret = typeof secret === "string" && secret !== "";
+  const method =
+    METHODS.find((each) => each === given) ??
+    authMethod(server, { secret: hasSecret && wanted !== "none", key: false });
+  return { id, method, redirectUri, ...(hasSecret ? { secret } : {}) };
+}
+
+// Enterprise-managed authorization: an employer's identity provider, where the person is logged in already, vouches for
+// them towards the issuer of one resource (RFC 8693, identity assertion authorization grant).
+
+export interface EnterpriseIdentity {
+  /** The identity provider's token endpoint. */
+  readonly tokenEndpoint: string;
+  /** Our client there. */
+  readonly clientId: string;
+  readonly clientSecret?: string;
+  /** The person's ID token. Asked for each time, because it ends. */
+  readonly idToken: () => string | Promise<string>;
+}
+
+const TOKEN_TYPE = "urn:ietf:params:oauth:token-type";
+
+export async function exchangeIdToken(
+  fetch: Fetch,
+  { tokenEndpoint, clientId, clientSecret, idToken }: EnterpriseIdentity,
+  { issuer, resource }: { readonly issuer: string; readonly resource: string },
+): Promise<string> {
+  const url = safeUrl(tokenEndpoint, "the identity provider's token endpoint");
+  const { status, body } = await fetchJson(fetch, url, {
+    method: "POST",
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      requested_token_type: `${TOKEN_TYPE}:id-jag`,
+      audience: issuer,
+      resource,
+      subject_token: await idToken(),
+      subject_token_type: `${TOKEN_TYPE}:id_token`,
+      client_id: clientId,
+      ...(clientSecret === undefined ? {} : { client_secret: clientSecret }),
+    }).toString(),
+    redirect: "manual",
+  });
+  const { access_token: word, issued_token_type: type } = body ?? {};
+  if (status === 200 && typeof word === "string" && type === `${TOKEN_TYPE}:id-jag`) return word;
+  throw new OAuthError("OAUTH_TOKEN", `${url.origin} does not vouch for this person at ${issuer} (HTTP ${status})`);
 }

@@ -43,7 +43,7 @@ export interface OAuthGrant {
   readonly proofKey?: JsonObject;
   /** What was asked for, all steps together. */
   readonly requested: readonly string[];
-  /** Somebody is getting a new token until then; everybody else waits. */
+  /** One process refreshes the token until then; the others wait. */
   readonly renewingUntil?: number;
 }
 

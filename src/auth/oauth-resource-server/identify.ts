@@ -1,21 +1,26 @@
 // OAuth access tokens as a way to be known here, beside API keys.
 
 import { createHash } from "node:crypto";
-import type { Principal } from "../../policy/index.js";
-import type { Fetch } from "../oauth-client/index.js";
 import { Fault, isJsonObject, type JsonValue, steadyNow } from "../../mcp/index.js";
 import type { HttpRequest, Peer } from "../../mcp/transports/index.js";
+import type { Principal } from "../../policy/index.js";
 import type { Identify } from "../index.js";
-import { boundTo } from "./binding.js";
-import { assertActive } from "./introspection.js";
+import type { Fetch } from "../oauth-client/index.js";
 import { IssuerKeys } from "./issuer.js";
 import { challenge, firstChallenge, metadataRoute, metadataUrl, type Scheme } from "./metadata.js";
 import { principalOf, ScopeTable } from "./principal.js";
-import { ProofRefused, Proofs } from "./proof.js";
-import { proofRoots } from "./proof-target.js";
-import type { NonceStore } from "./replays.js";
+import { type NonceStore, ProofRefused, proofRoots, Proofs } from "./proof.js";
 import type { OAuthSettings } from "./settings.js";
-import { issuerOf, looksLikeJwt, MAX_TOKEN_CHARS, TokenRefused, type TrustedIssuer, verifyToken } from "./verify.js";
+import {
+  assertActive,
+  boundTo,
+  issuerOf,
+  looksLikeJwt,
+  MAX_TOKEN_CHARS,
+  TokenRefused,
+  type TrustedIssuer,
+  verifyToken,
+} from "./verify.js";
 
 export interface OAuthIdentityOptions {
   readonly settings: OAuthSettings;
@@ -173,7 +178,7 @@ export function oauthIdentity(options: OAuthIdentityOptions): OAuthIdentity {
     return refused(description, answer, wantsProof ? PROVE : GET);
   };
 
-  /** Whoever is not let in learns where tokens are to be had. */
+  /** An unauthenticated caller learns where to request tokens. */
   const pointed = (error: unknown): unknown =>
     error instanceof Fault && error.type === "AuthenticationError"
       ? refused(error.message, firstChallenge(settings, metadata, firstScopes), GET)
@@ -210,7 +215,7 @@ function presentedBy(peer: Peer, auth: JsonValue | undefined): Presented | undef
   const [, scheme = "", fromHeader] = header === undefined ? [] : (AUTHORIZATION.exec(header) ?? []);
   const field = isJsonObject(auth) && auth.type === "bearer" && typeof auth.token === "string" ? auth.token : undefined;
   const token = fromHeader ?? (header === undefined ? field : undefined);
-  // Two credentials that differ are none: nobody can tell which of them was meant.
+  // Two different credentials are rejected: which of them is meant is ambiguous.
   if (token === undefined || (auth !== undefined && field !== token)) return undefined;
   if (!looksLikeJwt(token)) return undefined;
   return { token, scheme: scheme.toLowerCase() === "dpop" ? "DPoP" : "Bearer" };

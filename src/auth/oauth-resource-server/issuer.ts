@@ -81,7 +81,7 @@ export class IssuerKeys {
     throw new OAuthError("OAUTH_METADATA", `the keys of ${this.#options.issuer} cannot be had at the moment`);
   }
 
-  /** True when the keys are newer than they were. Whoever comes while they are being fetched waits for the same. */
+  /** True when the keys are newer than before. Concurrent callers wait for the same fetch. */
   async #refetched(): Promise<boolean> {
     if (!this.#fetching) {
       if (this.#now() - this.#triedAt < this.#options.pauseMs) return false;

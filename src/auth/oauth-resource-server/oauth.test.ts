@@ -5,7 +5,7 @@ import type { Principal } from "../../policy/index.js";
 import { Fault } from "../../mcp/index.js";
 import { checkKeyAgent } from "../api-keys/create.js";
 import { oauthIdentity } from "./identify.js";
-import { readOAuthSettings } from "./index.js";
+import { readOAuthSettings } from "../index.js";
 import { principalOf, ScopeTable } from "./principal.js";
 import type { IssuerSettings } from "./settings.js";
 
@@ -26,7 +26,7 @@ function identity(more: Record<string, unknown> = {}, bounds: { maxCached?: numb
     settings: read.settings,
     fetch,
     others: () => {
-      throw new Fault("AuthenticationError", "nobody");
+      throw new Fault("AuthenticationError", "unknown caller");
     },
     now: () => clock,
     ...bounds,
@@ -43,14 +43,14 @@ const sign = (more: Record<string, unknown> = {}): Promise<string> => {
 const fetches = (): number => issuer.asked.filter((path) => path === "/keys").length;
 
 describe("keys of an issuer", () => {
-  it("are fetched once for many tokens at once", async () => {
+  it("keys of an issuer are fetched once for many tokens at once", async () => {
     const who = identity();
     const tokens = await Promise.all(Array.from({ length: 20 }, (_, i) => sign({ jti: String(i) })));
     await Promise.all(tokens.map(who));
     expect(issuer.asked).toEqual(["/.well-known/oauth-authorization-server", "/keys"]);
   });
 
-  it("are fetched again for a key that is not known, and the old ones are forgotten", async () => {
+  it("are fetched again for a key that is not known, and the old ones are forgotten [L9]", async () => {
     const who = identity();
     await who(await sign());
     const old = await sign({ jti: "old" });
@@ -64,7 +64,7 @@ describe("keys of an issuer", () => {
     await expect(who(old)).rejects.toThrow("signature");
   });
 
-  it("are not fetched again and again because strangers make up key names", async () => {
+  it("keys of an issuer are not fetched again and again because strangers make up key names", async () => {
     const who = identity();
     await who(await sign());
     clock += 16_000;
@@ -75,7 +75,7 @@ describe("keys of an issuer", () => {
     expect(fetches()).toBe(2);
   });
 
-  it("go on counting for a while when new ones cannot be had, and then nobody gets in", async () => {
+  it("keeps old signing keys valid for a while when new ones cannot be fetched, then denies every token", async () => {
     const who = identity();
     await who(await sign({ exp: clock / 1_000 + 100_000 }));
     issuer.fail = true;
@@ -85,13 +85,13 @@ describe("keys of an issuer", () => {
     await expect(who(await sign({ jti: "too late" }))).rejects.toMatchObject({ type: "Unavailable" });
   });
 
-  it("that are secret are not taken", async () => {
+  it("keys of an issuer that are secret are not taken", async () => {
     const secret = Buffer.from("a shared secret of 32 characters").toString("base64url");
     issuer.jwks.keys.unshift({ kty: "oct", k: secret, kid: "shared", alg: "HS256" });
     await expect(identity()(await sign())).resolves.toMatchObject({ app: "shop" });
   });
 
-  it("of metadata that names another issuer are not taken", async () => {
+  it("keys of an issuer of metadata that names another issuer are not taken", async () => {
     const read = readOAuthSettings({ resource: RESOURCE, issuers: [{ issuer: `${issuer.issuer}/`, app: "shop" }] });
     if (!read.ok) throw new Error("unexpected");
     const { identify } = oauthIdentity({ settings: read.settings, fetch, others: () => ({}) as Principal });
@@ -108,7 +108,7 @@ describe("an issuer that does not answer", () => {
   const silent = "https://silent.example";
   const hanging = new Promise<never>(() => {});
 
-  it("does not keep the tokens of another issuer from being checked", async () => {
+  it("an issuer that does not answer does not keep the tokens of another issuer from being checked", async () => {
     const read = readOAuthSettings({
       resource: RESOURCE,
       issuers: [
@@ -131,7 +131,7 @@ describe("an issuer that does not answer", () => {
     await expect(who(await sign())).resolves.toMatchObject({ app: "shop" });
   });
 
-  it("does not keep tokens with a known key from being checked while strangers name unknown keys", async () => {
+  it("an issuer that does not answer does not keep tokens with a known key from being checked while strangers name unknown keys", async () => {
     let isSilent = false;
     const read = readOAuthSettings({ resource: RESOURCE, issuers: [{ issuer: issuer.issuer, app: "shop" }] });
     if (!read.ok) throw new Error(JSON.stringify(read.problems));
@@ -154,7 +154,7 @@ describe("an issuer that does not answer", () => {
 });
 
 describe("a verified token", () => {
-  it("is kept for a minute at most, and never beyond its end", async () => {
+  it("is kept for a minute at most, and never beyond its end [L9]", async () => {
     const who = identity({ introspection: { clientId: "gateway", clientSecret: "a secret: 100%" } });
     const token = await sign();
     await who(token);
@@ -169,7 +169,7 @@ describe("a verified token", () => {
     await expect(who(short)).rejects.toThrow("expired");
   });
 
-  it("makes room for others when there are too many", async () => {
+  it("a verified token makes room for others when there are too many", async () => {
     const who = identity({}, { maxCached: 2 });
     const first = await sign({ jti: "1" });
     const principal = await who(first);
@@ -179,7 +179,7 @@ describe("a verified token", () => {
     expect(await who(first)).not.toBe(principal);
   });
 
-  it("is never sent, with our secret, to another origin that the metadata or a redirect names", async () => {
+  it("a verified token is never sent, with our secret, to another origin that the metadata or a redirect names", async () => {
     const secret = { clientId: "gateway", clientSecret: "a secret: 100%" };
     const other = await ownIssuer();
     try {
@@ -204,7 +204,7 @@ describe("a verified token", () => {
     }
   });
 
-  it("is refused when the issuer cannot be asked", async () => {
+  it("a verified token is refused when the issuer cannot be asked", async () => {
     const who = identity({ introspection: { clientId: "gateway", clientSecret: "wrong" } });
     await expect(who(await sign())).rejects.toMatchObject({ type: "Unavailable" });
   });
@@ -240,10 +240,10 @@ describe("claims", () => {
     expect(principals.at(-2)?.user).not.toBe(principals[0]?.user);
   });
 
-  it("maps any two different callers to different agents, none of which a key can have", () => {
-    const letters = fc.constantFrom("a", "b", "!", "|", "%", "%7C", "/", " ", "é");
+  it("maps any two different callers to different agents, none of which a key can have [L9]", () => {
+    const characters = fc.constantFrom("a", "b", "!", "|", "%", "%7C", "/", " ", "é");
     const name = fc
-      .array(letters, { minLength: 1, maxLength: 4 })
+      .array(characters, { minLength: 1, maxLength: 4 })
       .map((parts) => parts.join(""))
       .filter((text) => text.trim() === text && !text.includes("  "));
     const caller = fc.record({
@@ -293,7 +293,7 @@ describe("claims", () => {
     ["is an object", { name: "alice" }],
     ["is a truth value", true],
     ["has half of a surrogate pair", "alice\ud800"],
-  ])("refuses a token whose `sub`, user claim or agent claim %s", async (_, value) => {
+  ])("refuses a token whose `sub`, user claim or agent claim %s [L9]", async (_, value) => {
     const refused = { type: "AuthenticationError" };
     await expect(identity()(await sign({ sub: value }))).rejects.toMatchObject(refused);
     // A valid `sub` does not replace a configured claim.
@@ -304,7 +304,7 @@ describe("claims", () => {
     if (value !== undefined) await expect(identity()(await sign({ client_id: value }))).rejects.toMatchObject(refused);
   });
 
-  it("keeps two users apart who share a configured agent claim", async () => {
+  it("claims keeps two users apart who share a configured agent claim", async () => {
     const who = identity({ agent: "robot" });
     const agents = await Promise.all(
       ["one", "two"].map(
@@ -314,18 +314,18 @@ describe("claims", () => {
     expect(new Set(agents).size).toBe(2);
   });
 
-  it("of a person whose user name is that of a client are not the client's own", async () => {
+  it("claims of a person whose user name is that of a client are not the client's own", async () => {
     const who = identity({ user: "preferred_username" });
     const own = await who(await sign({ sub: "bot", client_id: "bot", preferred_username: "bot" }));
     const person = await who(await sign({ sub: "42", client_id: "bot", preferred_username: "bot" }));
     expect([own.agent, own.user, person.agent, person.user]).toEqual(["bot|", undefined, "bot|bot", "bot"]);
   });
 
-  it("of a client that calls for itself name no person", async () => {
+  it("claims of a client that calls for itself name no person", async () => {
     expect(await identity()(await sign({ sub: "bot" }))).not.toHaveProperty("user");
   });
 
-  it("say which application only by the operator's map", async () => {
+  it("claims say which application only by the operator's map", async () => {
     const who = identity({ app: undefined, apps: { claim: "azp", values: { one: "shop" } } });
     await expect(who(await sign({ azp: "one" }))).resolves.toMatchObject({ app: "shop" });
     for (const azp of ["shop", "two", "", "__proto__", "constructor", ["one"], undefined]) {
@@ -342,7 +342,7 @@ describe("claims", () => {
     }
   });
 
-  it("open resources and prompts only by scopes that name them", async () => {
+  it("open resources and prompts only by scopes that name them [L9]", async () => {
     const who = identity({
       scopes: { tools: ["tool:*"], docs: ["resource:doc://open/*", "prompt:hello"], all: ["*"] },
     });
@@ -356,7 +356,7 @@ describe("claims", () => {
     expect(await reach("all")).toEqual([true, true, true, true]);
   });
 
-  it("without scope for a tool that no scope opens are told nothing", async () => {
+  it("claims without scope for a tool that no scope opens are told nothing", async () => {
     const who = identity({ scopes: { read: ["notes.*"] } });
     const principal = await who(await sign());
     expect(principal.stepUp?.("notes.get")?.detail.authenticate).toContain('scope="read"');

@@ -108,7 +108,7 @@ function userName(issuer: string | undefined, person: string): string {
 }
 
 function escaped(text: string, ours: RegExp): string {
-  return text.replace(ours, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
+  return text.replace(ours, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 /** The same for every token of a person with a client: a fresh token brings no fresh limits. */

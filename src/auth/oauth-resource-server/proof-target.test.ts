@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isTarget, proofRoots } from "./proof-target.js";
+import { isTarget, proofRoots } from "./proof.js";
 import { readOAuthSettings } from "./settings.js";
 
 const at = (resource: string, more?: string[]) => {
@@ -51,20 +51,20 @@ describe("the address that a proof names", () => {
     expect(isFor(htu, path)).toBe(false);
   });
 
-  it("may stand above the path, as the resource does", () => {
+  it("the address that a proof names may stand above the path, as the resource does", () => {
     for (const resource of ["https://gateway.example", "https://gateway.example/"]) {
       expect(at(resource)("https://gateway.example/mcp", "/mcp")).toBe(true);
     }
   });
 
-  it("is behind the prefix that a proxy takes away", () => {
+  it("the address that a proof names is behind the prefix that a proxy takes away", () => {
     const behind = at("https://gateway.example/team-a/mcp");
     expect(behind("https://gateway.example/team-a/mcp", "/mcp")).toBe(true);
     expect(behind("https://gateway.example/team-a/tools/x", "/tools/x")).toBe(true);
     expect(behind("https://gateway.example/team-b/mcp", "/mcp")).toBe(false);
   });
 
-  it("is at other roots that the operator names", () => {
+  it("the address that a proof names is at other roots that the operator names", () => {
     const also = at("https://gateway.example/mcp", ["wss://gateway.example:7421/", "https://inside.example/gate"]);
     expect(also("ws://gateway.example:7421/mcp", "/mcp")).toBe(false);
     expect(also("wss://gateway.example:7421/mcp", "/mcp")).toBe(true);
@@ -73,7 +73,7 @@ describe("the address that a proof names", () => {
     expect(also("https://inside.example/tools/x", "/tools/x")).toBe(false);
   });
 
-  it("has roots that are addresses, or the settings are refused", () => {
+  it("the address that a proof names has roots that are addresses, or the settings are refused", () => {
     for (const root of ["gateway.example", "ftp://a.example", "https://a.example/?x"]) {
       const read = readOAuthSettings({ resource: "https://a.example", issuers: [], proofs: { roots: [root] } });
       expect(read).toMatchObject({ ok: false, problems: [{ path: ["proofs", "roots", 0] }] });

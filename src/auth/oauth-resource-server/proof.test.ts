@@ -6,7 +6,7 @@ import type { Principal } from "../../policy/index.js";
 import { Fault } from "../../mcp/index.js";
 import type { Peer } from "../../mcp/transports/index.js";
 import { type OAuthIdentityOptions, oauthIdentity } from "./identify.js";
-import { readOAuthSettings } from "./index.js";
+import { readOAuthSettings } from "../index.js";
 import { Proofs } from "./proof.js";
 
 const RESOURCE = "https://gateway.example/mcp";
@@ -38,7 +38,7 @@ function identity({ settings = {}, issuer: more = {}, options = {} }: More = {})
     settings: read.settings,
     fetch,
     others: () => {
-      throw new Fault("AuthenticationError", "nobody");
+      throw new Fault("AuthenticationError", "unknown caller");
     },
     now: () => clock,
     ...options,
@@ -82,7 +82,7 @@ async function refusal(work: Promise<unknown>): Promise<string> {
 }
 
 describe("a token that is bound to a key", () => {
-  it("counts with a proof by that key", async () => {
+  it("a token that is bound to a key counts with a proof by that key", async () => {
     const token = await bound();
     const proof = await owner.prove({ ...POST, token });
     await expect(identity()(peer(`DPoP ${token}`, proof))).resolves.toMatchObject({ app: "shop", user: "alice" });
@@ -93,7 +93,7 @@ describe("a token that is bound to a key", () => {
   });
 
   it.each(["ES256", "ES384", "ES512", "EdDSA", "Ed25519", "RS256", "PS256", "PS384", "RS512"])(
-    "counts with a proof by %s",
+    "a token that is bound to a key counts with a proof by %s",
     async (alg) => {
       const holder = await prover(alg, { modulusLength: 2048 });
       const token = await tokenWith({ cnf: { jkt: holder.thumbprint } });
@@ -102,7 +102,7 @@ describe("a token that is bound to a key", () => {
     },
   );
 
-  it("does not count as a bearer token, with or without a proof, also once it is known", async () => {
+  it("a token that is bound to a key does not count as a bearer token, with or without a proof, also once it is known", async () => {
     const who = identity();
     const token = await bound();
     const proof = await owner.prove({ ...POST, token });
@@ -113,16 +113,18 @@ describe("a token that is bound to a key", () => {
     expect(await refusal(who(peer(`Bearer ${token}`)))).toBe(why);
   });
 
-  it("does not count in a request's own field", async () => {
+  it("a token that is bound to a key does not count in a request's own field", async () => {
     const token = await bound();
     const auth = { type: "bearer", token };
     const who = identity();
     expect(await refusal(who({ transport: "tcp", address: "test" }, auth))).toContain("DPoP invalid_token");
     const proof = await owner.prove({ ...POST, token });
-    expect(await refusal(who(peer(`DPoP ${token}`, proof), { type: "bearer", token: "other" }))).toContain("nobody");
+    expect(await refusal(who(peer(`DPoP ${token}`, proof), { type: "bearer", token: "other" }))).toContain(
+      "unknown caller",
+    );
   });
 
-  it("asks for more scope in its own scheme", async () => {
+  it("a token that is bound to a key asks for more scope in its own scheme", async () => {
     const token = await bound();
     const principal = await identity()(peer(`DPoP ${token}`, await owner.prove({ ...POST, token })));
     expect(principal.stepUp?.("b")?.detail.authenticate).toMatch(/^DPoP .*error="insufficient_scope".*algs="/);
@@ -138,7 +140,7 @@ describe("a token that is bound to a key", () => {
     ["a text", "jkt"],
     ["a thumbprint that is none", { jkt: "short" }],
     ["a list of thumbprints", { jkt: ["A".repeat(43)] }],
-  ])("by %s counts for nobody, since that cannot be checked", async (_, cnf) => {
+  ])("rejects a token bound by %s, which cannot be checked [L9]", async (_, cnf) => {
     const token = await tokenWith({ cnf });
     const proof = await owner.prove({ ...POST, token });
     expect(await refusal(identity()(peer(`Bearer ${token}`)))).toContain("Bearer invalid_token: the token is bound by");
@@ -147,7 +149,7 @@ describe("a token that is bound to a key", () => {
 });
 
 describe("a token that is not bound", () => {
-  it("counts as a bearer token and no other way", async () => {
+  it("a token that is not bound counts as a bearer token and no other way", async () => {
     const token = await tokenWith({});
     await expect(identity()(peer(`Bearer ${token}`))).resolves.toMatchObject({ app: "shop" });
     const proof = await owner.prove({ ...POST, token });
@@ -156,7 +158,7 @@ describe("a token that is not bound", () => {
     );
   });
 
-  it("does not count where its issuer's have to be bound", async () => {
+  it("a token that is not bound does not count where its issuer's have to be bound", async () => {
     const who = identity({ issuer: { dpop: "required" } });
     const token = await tokenWith({});
     expect(await refusal(who(peer(`Bearer ${token}`)))).toMatch(/^DPoP invalid_token: the token is not bound to a key/);
@@ -180,7 +182,7 @@ describe("a caller without a token", () => {
     return (fault as Fault).detail.authenticate?.replaceAll(/ (resource_metadata|scope|algs)="[^"]*",?/g, "");
   };
 
-  it("is asked for a bound one alone, first, or as well, by what the issuers are to do", async () => {
+  it("a caller without a token is asked for a bound one alone, first, or as well, by what the issuers are to do", async () => {
     expect(await told("required", "required")).toBe("DPoP");
     expect(await told("required", undefined)).toBe("DPoP Bearer");
     expect(await told(undefined, undefined)).toBe("Bearer DPoP");
@@ -202,8 +204,8 @@ describe("a proof", () => {
   it.each<[string, Make, string]>([
     ["that is missing", async () => undefined, "invalid_dpop_proof: the header `DPoP` with a proof is missing"],
     ["that is empty", async () => "", "hold a signed JWT"],
-    ["that is no JWT", async () => "proof", "hold a signed JWT"],
-    ["whose head is no JSON", async () => "a.b.c", "malformed"],
+    ["that is not a JWT", async () => "proof", "hold a signed JWT"],
+    ["whose header is not JSON", async () => "a.b.c", "malformed"],
     [
       "that comes twice",
       async (token) => `${await owner.prove({ ...POST, token })}, ${await owner.prove({ ...POST, token })}`,
@@ -236,8 +238,8 @@ describe("a proof", () => {
     ],
     ["with a private key", headed(() => ({ jwk: owner.privateJwk })), "`jwk` must be public"],
     ["with a shared key", headed(() => ({ jwk: { kty: "oct", k: "c2VjcmV0" } })), "`jwk` must be public"],
-    ["with a key of a kind not known", headed(() => ({ jwk: { kty: "__proto__" } })), "no public key that is known"],
-    ["with a part of a key", headed(() => ({ jwk: { ...owner.jwk, y: undefined } })), "no public key that is known"],
+    ["with a key of a kind not known", headed(() => ({ jwk: { kty: "__proto__" } })), "not a supported public key"],
+    ["with a part of a key", headed(() => ({ jwk: { ...owner.jwk, y: undefined } })), "not a supported public key"],
     [
       "by another key",
       (token) => thief.prove({ ...POST, token }),
@@ -258,11 +260,11 @@ describe("a proof", () => {
     ],
     ["without an id", claiming(() => ({ jti: undefined })), "`jti`"],
     ["with an empty id", claiming(() => ({ jti: "" })), "`jti`"],
-    ["with an id that is no text", claiming(() => ({ jti: 7 })), "`jti`"],
+    ["with an id that is not a string", claiming(() => ({ jti: 7 })), "`jti`"],
     ["with an endless id", claiming(() => ({ jti: "x".repeat(257) })), "`jti`"],
     ["without a method", claiming(() => ({ htm: undefined })), "`htm`"],
     ["for another method", claiming(() => ({ htm: "GET" })), "`htm`"],
-    ["for a method in other letters", claiming(() => ({ htm: "post" })), "`htm`"],
+    ["for a method in another case", claiming(() => ({ htm: "post" })), "`htm`"],
     ["without an address", claiming(() => ({ htu: undefined })), "`htu`"],
     ["for another path", claiming(() => ({ htu: `${RESOURCE}/other` })), "`htu`"],
     ["for another host", claiming(() => ({ htu: "https://other.example/mcp" })), "`htu`"],
@@ -270,12 +272,12 @@ describe("a proof", () => {
     ["without a token", claiming(() => ({ ath: undefined })), "`ath`"],
     ["for another token", claiming(() => ({ ath: hashOf("another") })), "`ath`"],
     ["without a time", claiming(() => ({ iat: undefined })), "`iat` is missing"],
-    ["of a time that is no number", claiming(() => ({ iat: "now" })), "`iat`"],
+    ["of a time that is not a number", claiming(() => ({ iat: "now" })), "`iat`"],
     ["that is too old", claiming(() => ({ iat: seconds() - 61 })), "older than 60 s"],
     ["from the future", claiming(() => ({ iat: seconds() + 6 })), "in the future"],
     ["that has expired", claiming(() => ({ exp: seconds() - 10 })), "has expired"],
     ["that is not valid yet", claiming(() => ({ nbf: seconds() + 60 })), "`nbf`"],
-  ])("%s does not count", async (_, make, why) => {
+  ])("%s does not count [L9]", async (_, make, why) => {
     const who = identity();
     const token = await bound();
     const said = await refusal(who(peer(`DPoP ${token}`, await make(token))));
@@ -288,7 +290,7 @@ describe("a proof", () => {
 
   const claimsOf = (token: string) => ({ jti: "1", htm: "POST", htu: RESOURCE, iat: seconds(), ath: hashOf(token) });
 
-  it("by a key too short to be one does not count", async () => {
+  it("a proof by a key too short to be one does not count", async () => {
     const n = Buffer.alloc(128, 0xff).toString("base64url");
     const jwk = { kty: "RSA", n, e: "AQAB" };
     const { calculateJwkThumbprint } = await import("jose");
@@ -298,7 +300,7 @@ describe("a proof", () => {
     expect(said).toContain("signature");
   });
 
-  it("counts up to its age and a little ahead, as the operator says", async () => {
+  it("a proof counts up to its age and a little ahead, as the operator says", async () => {
     const settings = { proofs: { maxAgeSeconds: 10, maxAheadSeconds: 2 } };
     const who = identity({ settings });
     const token = await bound();
@@ -310,7 +312,7 @@ describe("a proof", () => {
     expect(await refusal(at(3))).toContain("future");
   });
 
-  it("counts once, for as long as it could count at all", async () => {
+  it("counts once, for as long as it could count at all [L9]", async () => {
     const who = identity();
     const token = await bound();
     const proof = await owner.prove({ ...POST, token }, { iat: seconds() + 5 });
@@ -325,7 +327,7 @@ describe("a proof", () => {
     expect(await refusal(who(peer(`DPoP ${token}`, proof)))).toContain("older than 60 s");
   });
 
-  it("counts once, also with many at a time", async () => {
+  it("a proof counts once, also with many at a time", async () => {
     const who = identity();
     const token = await bound();
     const proof = await owner.prove({ ...POST, token });
@@ -333,7 +335,7 @@ describe("a proof", () => {
     expect(all.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });
 
-  it("may have the id that another's proof has", async () => {
+  it("a proof may have the id that another's proof has", async () => {
     const who = identity();
     for (const holder of [owner, thief]) {
       const token = await tokenWith({ cnf: { jkt: holder.thumbprint } });
@@ -342,7 +344,7 @@ describe("a proof", () => {
     }
   });
 
-  it("counts for the whole of its request, however many messages are in it", async () => {
+  it("a proof counts for the whole of its request, however many messages are in it", async () => {
     const who = identity();
     const token = await bound();
     const request = peer(`DPoP ${token}`, await owner.prove({ ...POST, token }));
@@ -350,7 +352,7 @@ describe("a proof", () => {
     await expect(who(request)).resolves.toMatchObject({ app: "shop" });
   });
 
-  it("counts for its connection, and the token's end counts for each message", async () => {
+  it("a proof counts for its connection, and the token's end counts for each message", async () => {
     const who = identity();
     const token = await bound({ exp: seconds() + 120 });
     const proof = await owner.prove({ method: "GET", url: "wss://gateway.example/mcp", token });
@@ -362,7 +364,7 @@ describe("a proof", () => {
     expect(await refusal(who(connection))).toBe("DPoP invalid_token: the token has expired");
   });
 
-  it("that did not count does not count for the next message either", async () => {
+  it("a proof that did not count does not count for the next message either", async () => {
     const who = identity();
     const token = await bound();
     const connection = peer(`DPoP ${token}`, await thief.prove({ ...POST, token }));
@@ -370,7 +372,7 @@ describe("a proof", () => {
     expect(await refusal(who(connection))).toContain("another key");
   });
 
-  it("is for a request: without one there is nothing to prove", async () => {
+  it("a proof is for a request: without one there is nothing to prove", async () => {
     const token = await bound();
     const proof = await owner.prove({ ...POST, token });
     const { method: _, path: __, ...nowhere } = peer(`DPoP ${token}`, proof);
@@ -380,7 +382,7 @@ describe("a proof", () => {
 });
 
 describe("what replicas remember together", () => {
-  it("is asked once for each proof that is right, and its no is a no", async () => {
+  it("what replicas remember together is asked once for each proof that is right, and its no is a no", async () => {
     const asked: [string, number][] = [];
     const once = (id: string, ttlMs: number): boolean => asked.push([id, ttlMs]) === 1;
     const token = await bound();
@@ -395,7 +397,7 @@ describe("what replicas remember together", () => {
     expect(asked[0]?.[1]).toBe(70_000);
   });
 
-  it("is a no while it cannot be asked, and the next proof is asked about again", async () => {
+  it("what replicas remember together is a no while it cannot be asked, and the next proof is asked about again", async () => {
     const answers: (() => Promise<boolean>)[] = [
       () => Promise.reject(new Error("the store does not answer")),
       async () => true,
@@ -407,7 +409,7 @@ describe("what replicas remember together", () => {
     await expect(send()).resolves.toMatchObject({ app: "shop" });
   });
 
-  it("is asked no more than so many times at once", async () => {
+  it("what replicas remember together is asked no more than so many times at once", async () => {
     const waiting: ((isFirst: boolean) => void)[] = [];
     const once = () => new Promise<boolean>((resolve) => waiting.push(resolve));
     const now = () => clock;

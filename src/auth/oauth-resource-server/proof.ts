@@ -1,10 +1,10 @@
-// Proof of possession (RFC 9449): whoever sends a token that is bound to a key shows, for each request anew, that the key
-// is theirs. A copy of the token, or of a whole request, is worth nothing.
+// Proof of possession (RFC 9449): the sender of a token that is bound to a key proves with every request that it holds
+// the key. A copy of the token, or of a whole request, is not valid.
 
 import { createHash } from "node:crypto";
 import {
-  type CryptoKey,
   calculateJwkThumbprint,
+  type CryptoKey,
   decodeProtectedHeader,
   errors,
   importJWK,
@@ -14,8 +14,6 @@ import {
 } from "jose";
 import { Fault, isJsonObject, type JsonObject } from "../../mcp/index.js";
 import type { Peer } from "../../mcp/transports/index.js";
-import { isTarget } from "./proof-target.js";
-import { type NonceStore, onceHere } from "./replays.js";
 import { ALGORITHMS } from "./settings.js";
 
 const MAX_PROOF_CHARS = 4_096;
@@ -112,7 +110,7 @@ export class Proofs {
   async #verified({ headers, method, path }: Peer, token: string, thumbprint: string): Promise<string> {
     const proof = headers?.dpop;
     if (proof === undefined) throw new ProofRefused("the header `DPoP` with a proof is missing");
-    // Two headers arrive as one text with a comma in it, which is no JWT.
+    // Two headers arrive as one text with a comma, which is not a JWT.
     if (typeof proof !== "string" || proof.length > MAX_PROOF_CHARS || !JWT.test(proof)) {
       throw new ProofRefused("the header `DPoP` must be there once and hold a signed JWT");
     }
@@ -190,11 +188,96 @@ function publicKey(jwk: unknown): JWK {
   if (!isJsonObject(jwk) || JSON.stringify(jwk).length > MAX_JWK_CHARS) {
     throw new ProofRefused("the proof's `jwk` must be a public key of bounded size");
   }
-  // Whoever sends a private key has given it away.
+  // A private key in a request is disclosed.
   if (SECRET.some((member) => Object.hasOwn(jwk, member))) throw new ProofRefused("the proof's `jwk` must be public");
   const { kty } = jwk;
   const members = typeof kty === "string" && Object.hasOwn(PUBLIC, kty) ? (PUBLIC[kty] as readonly string[]) : [];
   const isWhole = members.every((member) => Object.hasOwn(jwk, member) && typeof jwk[member] === "string");
-  if (members.length === 0 || !isWhole) throw new ProofRefused("the proof's `jwk` is no public key that is known here");
+  if (members.length === 0 || !isWhole) throw new ProofRefused("the proof's `jwk` is not a supported public key");
   return Object.fromEntries([["kty", kty], ...members.map((member) => [member, jwk[member]])]) as JWK;
+}
+
+// What a proof must name as its `htu`: the address of the request as its caller wrote it. Only the operator knows that
+// (the Host header is the sender's to choose, and a proxy may have taken a part of the path away).
+
+const MAX_CHARS = 4_096;
+const ADDRESS = /^(?:https?|wss?):\/\/(?!\/)[\x21-\x5b\x5d-\x7e]+$/i;
+const UNRESERVED = /^[A-Za-z0-9._~-]$/;
+const MCP_PATH = "/mcp";
+
+/** The roots that a request's path is written behind: the resource's origin, and where a proxy takes its prefix away. */
+export function proofRoots(resource: string, more: readonly string[] = []): string[] {
+  const { origin, pathname } = new URL(resource);
+  const prefix = pathname.endsWith(MCP_PATH) ? pathname.slice(0, -MCP_PATH.length) : "";
+  return [...new Set([origin, `${origin}${prefix}`, ...more.map((root) => root.replace(/\/+$/, ""))])];
+}
+
+/** Whether `htu` names this path behind one of the roots. Query and fragment of `htu` do not count (RFC 9449, 4.3). */
+export function isTarget(htu: string, path: string, roots: readonly string[]): boolean {
+  const named = normal(htu);
+  return named !== undefined && roots.some((root) => normal(root + path) === named);
+}
+
+/** RFC 3986, 6.2.2 and 6.2.3. A WebSocket begins as an HTTP request. Undefined for other texts. */
+function normal(text: string): string | undefined {
+  if (text.length > MAX_CHARS || !ADDRESS.test(text) || !URL.canParse(text)) return undefined;
+  const url = new URL(text.replace(/^ws/i, "http"));
+  if (url.username !== "" || url.password !== "") return undefined;
+  const path = url.pathname.replace(/%[0-9A-Fa-f]{2}/g, (code) => {
+    const character = String.fromCharCode(Number.parseInt(code.slice(1), 16));
+    return UNRESERVED.test(character) ? character : code.toUpperCase();
+  });
+  return `${url.origin}${path}`;
+}
+
+// Used proofs. INVARIANT: a proof that may still be valid is never forgotten; when the cache is full, new proofs
+// are rejected.
+
+/**
+ * True to exactly the first caller with this id, for as long as `ttlMs`. Throws when it cannot tell. Ids have at most 128
+ * visible ASCII characters.
+ */
+export type NonceStore = (id: string, ttlMs: number) => boolean | Promise<boolean>;
+
+export interface ReplayBounds {
+  readonly max?: number;
+  /** Of one key, so that no other has to wait for it. */
+  readonly maxOfOne?: number;
+  readonly now?: () => number;
+}
+
+const REPLAY_DEFAULTS = { max: 200_000, maxOfOne: 50_000 };
+
+/** In this process. What is before the last `:` of an id is whose it is. */
+export function onceHere({ now = Date.now, ...bounds }: ReplayBounds = {}): NonceStore {
+  const { max, maxOfOne } = { ...REPLAY_DEFAULTS, ...bounds };
+  /** Each until when, in the order of their use: the first is the first to go. */
+  const used = new Map<string, number>();
+  const ofOne = new Map<string, number>();
+
+  const forget = (at: number): void => {
+    for (const [id, until] of used) {
+      if (until > at) return;
+      used.delete(id);
+      const left = (ofOne.get(ownerOf(id)) ?? 0) - 1;
+      if (left > 0) ofOne.set(ownerOf(id), left);
+      else ofOne.delete(ownerOf(id));
+    }
+  };
+
+  return (id, ttlMs) => {
+    const at = now();
+    forget(at);
+    if (used.has(id)) return false;
+    const own = ofOne.get(ownerOf(id)) ?? 0;
+    if (own >= maxOfOne) throw new Fault("TooMany", `${maxOfOne} proofs of this key were used just now; try again`);
+    if (used.size >= max) throw new Fault("Unavailable", "no more proofs can be remembered at the moment; try again");
+    used.set(id, at + ttlMs);
+    ofOne.set(ownerOf(id), own + 1);
+    return true;
+  };
+}
+
+function ownerOf(id: string): string {
+  return id.slice(0, id.lastIndexOf(":"));
 }

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { onceHere } from "./replays.js";
+import { onceHere } from "./proof.js";
 
 describe("what was used", () => {
-  it("is known until its time is over", () => {
+  it("what was used is known until its time is over", () => {
     let now = 0;
     const once = onceHere({ now: () => now });
     expect(once("a:1", 100)).toBe(true);
@@ -14,7 +14,7 @@ describe("what was used", () => {
     expect(once("a:2", 100)).toBe(false);
   });
 
-  it("is never forgotten for want of room: nobody gets in instead, until there is room again", () => {
+  it("never forgets a used proof when the cache is full: it rejects new proofs until entries expire", () => {
     let now = 0;
     const once = onceHere({ now: () => now, max: 3, maxOfOne: 2 });
     for (const id of ["a:1", "a:2", "b:1"]) expect(once(id, 100)).toBe(true);
@@ -24,7 +24,7 @@ describe("what was used", () => {
     expect(once("c:1", 100)).toBe(true);
   });
 
-  it("of one key leaves room for others", () => {
+  it("what was used of one key leaves room for others", () => {
     let now = 0;
     const once = onceHere({ now: () => now, max: 100, maxOfOne: 2 });
     for (const id of ["a:1", "a:2"]) expect(once(id, 100)).toBe(true);

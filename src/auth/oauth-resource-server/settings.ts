@@ -14,7 +14,7 @@ import {
 } from "../../mcp/index.js";
 import { GRANT_PATTERN } from "../granted.js";
 
-/** Asymmetric, every one: with a shared secret whoever checks tokens could make them. */
+/** Asymmetric only: with a shared secret every verifier of tokens could issue them. */
 export const ALGORITHMS = [
   "RS256",
   "RS384",

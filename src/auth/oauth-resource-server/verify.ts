@@ -1,9 +1,9 @@
 // Is this a token that one of our issuers made, for us, and is it in force? What a token says about where its keys are
 // (`jku`, `x5u`, `jwk`) is never read.
 
-import { decodeProtectedHeader, decodeJwt, errors, type JWTPayload, jwtVerify } from "jose";
-import { OAuthError } from "../oauth-client/index.js";
-import { Fault } from "../../mcp/index.js";
+import { decodeJwt, decodeProtectedHeader, errors, type JWTPayload, jwtVerify } from "jose";
+import { Fault, isJsonObject } from "../../mcp/index.js";
+import { basicAuthorization, checkOrigin, type Fetch, fetchJson, OAuthError, safeUrl } from "../oauth-client/index.js";
 import type { IssuerKeys } from "./issuer.js";
 import { ALGORITHMS, type IssuerSettings } from "./settings.js";
 
@@ -11,7 +11,7 @@ import { ALGORITHMS, type IssuerSettings } from "./settings.js";
 export const MAX_TOKEN_CHARS = 8_192;
 const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/;
 const CLOCK_SKEW_S = 30;
-/** Issuers that follow RFC 9068 say at+jwt; many say JWT, and some nothing. Anything else is no access token. */
+/** Issuers that follow RFC 9068 say at+jwt; many say JWT, and some nothing. Anything else is not an access token. */
 const TYPES = new Set([undefined, "at+jwt", "application/at+jwt", "jwt"]);
 
 export function looksLikeJwt(token: string): boolean {
@@ -68,7 +68,7 @@ function claimedIssuer(token: string): string | undefined {
   try {
     const { alg, typ, crit } = decodeProtectedHeader(token);
     if (!(ALGORITHMS as readonly unknown[]).includes(alg)) throw new TokenRefused("the token's `alg` is not accepted");
-    if (crit !== undefined || !TYPES.has(typ?.toLowerCase())) throw new TokenRefused("this is no access token");
+    if (crit !== undefined || !TYPES.has(typ?.toLowerCase())) throw new TokenRefused("not an access token");
     return decodeJwt(token).iss;
   } catch (error) {
     if (error instanceof TokenRefused) throw error;
@@ -99,4 +99,55 @@ function claimProblem(claim: string): string {
     default:
       return `the token's \`${claim}\` is missing or not accepted`;
   }
+}
+
+// Whether a token is bound to a key. A bound token is valid only with a proof by that key; one bound in a way that
+// cannot be checked here is rejected.
+
+const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
+
+/** The thumbprint of the key (RFC 7638, SHA-256); undefined for a token that is anybody's who holds it. */
+export function boundTo({ cnf }: Readonly<JWTPayload>): string | undefined {
+  if (cnf === undefined) return undefined;
+  const methods = isJsonObject(cnf) ? Object.keys(cnf) : [];
+  const thumbprint = isJsonObject(cnf) ? cnf.jkt : undefined;
+  // Each method that is named has to hold, so one that is not known here spoils the rest.
+  if (methods.length === 1 && typeof thumbprint === "string" && THUMBPRINT.test(thumbprint)) return thumbprint;
+  throw new TokenRefused("the token is bound by a `cnf` that cannot be checked here; `jkt` alone can");
+}
+
+// A signed token stays good until it expires. Where an operator wants a revocation to count sooner, the issuer is asked.
+
+/** RFC 7662. Throws unless the issuer says that the token is active. */
+export async function assertActive(token: string, { settings, keys }: TrustedIssuer, fetch: Fetch): Promise<void> {
+  const { introspection } = settings;
+  if (!introspection) return;
+  const authorization = basicAuthorization(introspection.clientId, introspection.clientSecret);
+  try {
+    const { status, body } = await fetchJson(fetch, await endpointOf({ settings, keys }), {
+      method: "POST",
+      headers: { authorization, "content-type": "application/x-www-form-urlencoded" },
+      body: new URLSearchParams({ token, token_type_hint: "access_token" }).toString(),
+      redirect: "manual",
+    });
+    if (status === 200 && body?.active === false) throw new TokenRefused("the token was revoked");
+    if (status !== 200 || body?.active !== true) {
+      throw new OAuthError("OAUTH_METADATA", `${settings.issuer} answered introspection with HTTP ${status}`);
+    }
+  } catch (error) {
+    if (error instanceof TokenRefused) throw error;
+    throw new Fault("Unavailable", "tokens cannot be checked at the moment: their issuer does not answer", {
+      cause: error,
+    });
+  }
+}
+
+/** Receives our client's secret and the caller's token: what the operator configured, or an address of the issuer's own origin. */
+async function endpointOf({ settings, keys }: Pick<TrustedIssuer, "settings" | "keys">): Promise<URL> {
+  const configured = settings.introspection?.endpoint;
+  if (configured !== undefined) return safeUrl(configured, "`introspection.endpoint`");
+  const { introspectionEndpoint } = await keys.metadata();
+  if (!introspectionEndpoint) throw new OAuthError("OAUTH_METADATA", `${settings.issuer} has no introspection`);
+  checkOrigin(introspectionEndpoint, settings.issuer, "introspection.endpoint");
+  return introspectionEndpoint;
 }

@@ -1,18 +1,15 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import type { ApplyOptions } from "../../integrations/declared/command.js";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
-import type { Application, ApplicationDocument, Storage } from "../../storage/index.js";
-import { changeText, differences } from "../../integrations/declared/difference.js";
-import { clearCredentials, hideCredentials } from "../../storage/index.js";
+import type { ApplyOptions } from "../../integrations/declared/apply.js";
+import { changeText, differences, pathOf, valueOf, withField } from "../../integrations/declared/difference.js";
+import type { DeclaredExportOptions } from "../../integrations/declared/export.js";
 import { CliError, EXIT } from "../../lib/exit.js";
+import { type Out, paint, tableOf } from "../../lib/print.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import { otherDataDirectories, otherDirectoriesHelp, statePaths } from "../../runtime/data-directory.js";
 import type { LoginOptions } from "../../runtime/oauth/login.js";
-import { otherDataDirectories, otherDirectoriesHelp } from "../../runtime/find-data-directory.js";
-import { outFor, portNumber, shared } from "../../runtime/options.js";
-import { type Out, paint, table } from "../../lib/print.js";
-import { statePaths } from "../../runtime/data-directory.js";
-import { agreed } from "../../runtime/store/ask.js";
-import { pathOf, valueOf, withField } from "../../runtime/store/edit.js";
+import { parserOf } from "../../runtime/config.js";
+import { agreed, outFor, shared } from "../../runtime/options.js";
 import {
   allPages,
   noApplication,
@@ -22,38 +19,43 @@ import {
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
+import {
+  type Application,
+  type ApplicationDocument,
+  clearCredentials,
+  hideCredentials,
+  type Storage,
+} from "../../storage/index.js";
 
-/** Somebody else may change the document between reading and writing it. */
+/** Another caller may change the document between reading and writing it. */
 const MAX_TRIES = 5;
 const MAX_PROBLEMS = 50;
 
 export function addAppCommands(program: Command): void {
-  const app = program.command("app").description("applications: who is served, with which servers, rules and limits");
+  addExport(program);
+  const app = program
+    .command("app")
+    .description("list, change and apply applications: their servers, policies, keys and limits");
 
   withStoreOptions(app.command("ls"))
-    .description("list them")
+    .description("list the applications")
     .action((options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         const all = await allPages((after) => storage.applications.list(pageAfter(after)));
         outFor(command).data(all.map(summary), () =>
-          all.length === 0
-            ? noneText(command)
-            : table(
-                ["id", "revision", "servers", "changed", "description"],
-                all.map(({ id, revision, document, updatedAt }) => [
-                  id,
-                  String(revision),
-                  Object.keys(document.servers ?? {}).join(", "),
-                  new Date(updatedAt).toISOString(),
-                  document.description ?? "",
-                ]),
-              ),
+          tableOf(all, noneText(command), {
+            id: ({ id }) => id,
+            revision: ({ revision }) => String(revision),
+            servers: ({ document }) => Object.keys(document.servers ?? {}).join(", "),
+            changed: ({ updatedAt }) => new Date(updatedAt).toISOString(),
+            description: ({ document }) => document.description ?? "",
+          }),
         );
       }),
     );
 
   withStoreOptions(app.command("show <app>"))
-    .description("one of them; credentials are not shown")
+    .description("show an application; credentials are hidden")
     .action((id: string, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         const found = await storage.applications.get(id);
@@ -63,8 +65,8 @@ export function addAppCommands(program: Command): void {
     );
 
   withStoreOptions(app.command("add <app>"))
-    .description("make one, with nothing in it")
-    .option("--description <text>", "for people")
+    .description("create an application without servers and policies")
+    .option("--description <text>", "text that describes the application")
     .action((id: string, options: StoreOptions & { description?: string }, command: Command) =>
       withStore(
         command,
@@ -83,9 +85,9 @@ export function addAppCommands(program: Command): void {
 
   withStoreOptions(app.command("set <app> <path> [value]"))
     .description(
-      "change one field: servers.s3.command, or /routes/community.aws.s3; the value is JSON or text, - is stdin",
+      "set one field, such as servers.s3.command or /routes/community.aws.s3; the value is JSON, text, or - for standard input",
     )
-    .option("--unset", "take the field away")
+    .option("--unset", "remove the field")
     .action(
       (
         id: string,
@@ -108,8 +110,8 @@ export function addAppCommands(program: Command): void {
     );
 
   withStoreOptions(app.command("rm <app>"))
-    .description("remove one, with its keys, secrets, pins and values")
-    .option("-y, --yes", "without asking")
+    .description("remove an application with its keys, secrets, pins and values")
+    .option("-y, --yes", "do not ask for confirmation")
     .action((id: string, options: StoreOptions & { yes?: boolean }, command: Command) =>
       withStore(command, options, async (storage) => {
         if (!(await storage.applications.get(id))) throw noApplication(id);
@@ -120,34 +122,34 @@ export function addAppCommands(program: Command): void {
     );
 
   withStoreOptions(app.command("login <app> <server>"))
-    .description("log in at a server that wants OAuth, for the application or one of its users")
-    .option("--user <name>", "for this user, where each has their own token")
-    .option("--scope <scope...>", "ask for these instead of what the server says")
-    .option("--port <number>", "where the browser comes back to (0 lets the system choose)", portNumber, 0)
-    .option("--timeout <seconds>", "how long to wait for the person", Number, 300)
-    .option("--public-url <url>", "the gateway's public address, which describes this client")
-    .option("--allow-private <host...>", "private hosts, HOST or HOST:PORT, that the authorization server may be at")
+    .description("log in to a server that needs OAuth, for the application or for one of its users")
+    .option("--user <name>", "user whose token it is, where each user has one")
+    .option("--scope <scope...>", "scopes to request instead of those that the server names")
+    .option("--port <number>", "port that the browser returns to; 0 lets the system choose", parserOf("port"), 0)
+    .option("--timeout <seconds>", "how long to wait for the login", Number, 300)
+    .option("--public-url <url>", "public URL of the gateway, which describes this client")
+    .option("--allow-private <host...>", "private hosts, HOST or HOST:PORT, that may be the authorization server")
     .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
       const { login } = await import("../../runtime/oauth/login.js");
       await login(command, id, server, options);
     });
 
   withStoreOptions(app.command("logout <app> <server>"))
-    .description("forget the token; its issuer is not told")
-    .option("--user <name>", "of this user")
+    .description("remove the token from the store; it is not revoked at its issuer")
+    .option("--user <name>", "user whose token it is")
     .action(async (id: string, server: string, options: LoginOptions, command: Command) => {
       const { logout } = await import("../../runtime/oauth/login.js");
       await logout(command, id, server, options);
     });
 
   withStoreOptions(app.command("apply <file>"))
-    .description("make the store what a portcullis.yaml says; the difference is shown first")
-    .option("-y, --yes", "without asking")
-    .addOption(new Option("--dry-run", "only show the difference").conflicts("yes"))
+    .description("apply a portcullis.yaml to the store; the difference is shown first")
+    .option("-y, --yes", "do not ask for confirmation")
+    .addOption(new Option("--dry-run", "show the difference and change nothing").conflicts("yes"))
     .option("--prune", "remove applications that the file does not name")
     .action(async (file: string, options: StoreOptions & ApplyOptions, command: Command) => {
       // The reader of the file brings the host along; the other commands do without it.
-      const { applyFile } = await import("../../integrations/declared/command.js");
+      const { applyFile } = await import("../../integrations/declared/apply.js");
       await applyFile(command, file, options);
     });
 }
@@ -172,42 +174,42 @@ async function change(storage: Storage, id: string, edit: (document: JsonObject)
     const after = await storage.applications.put(id, document, operator(), before.revision);
     if (after) return { before, after };
   }
-  throw new CliError(`application \`${id}\` keeps being changed by somebody else; try again`);
+  throw new CliError(`application \`${id}\` keeps being changed by another caller; try again`);
 }
 
-/** Rules that no gateway could load are not stored: those that run would go on by the old ones, and others by none. */
+/** Refuses policies that no gateway could load: running gateways would keep the old ones, and others would have none. */
 async function refuseRules(id: string, before: ApplicationDocument, { policies }: ApplicationDocument): Promise<void> {
   if (!isTexts(policies) || JSON.stringify(policies) === JSON.stringify(before.policies)) return;
   // Cedar takes a while to load; the other fields do without it.
   const [{ rulesProblems, sourcesOf }, { describeProblem }] = await Promise.all([
-    import("../../integrations/declared/rules.js"),
+    import("../../integrations/declared/document-checks.js"),
     import("../../policy/index.js"),
   ]);
   const problems = rulesProblems(sourcesOf(policies));
   if (problems.length === 0) return;
   const help = problems.slice(0, MAX_PROBLEMS).map(describeProblem).join("\n");
-  const message = `the rules of application \`${id}\` are not right; nothing was changed`;
+  const message = `the policies of application \`${id}\` are not valid; nothing was changed`;
   throw new CliError(message, EXIT.invalidPolicy, help);
 }
 
-/** The store says what else is wrong with them. */
+/** The store reports every other problem of their shape. */
 function isTexts(policies: unknown): policies is Record<string, string> {
   return isJsonObject(policies) && Object.values(policies).every((text) => typeof text === "string");
 }
 
-/** What is stored as it is, and should be looked at. */
+/** Warnings about a document that is stored as it is. */
 async function remarks({ id, document }: Application): Promise<string[]> {
   const remark =
     document.filesystem === undefined && document.linux === undefined
       ? undefined
-      : (await import("../../integrations/declared/folders.js")).unusableHere(id, document);
+      : (await import("../../integrations/declared/document-checks.js")).unusableHere(id, document);
   return [...clearCredentials(id, document as JsonObject), ...(remark === undefined ? [] : [remark])];
 }
 
 function report(out: Out, { before, after }: Changed): void {
   const changes = differences(before.document as JsonObject, after.document as JsonObject);
   out.data(summary(after), () =>
-    changes.length === 0 ? "nothing was different" : changes.map((each) => changeText(each)).join("\n"),
+    changes.length === 0 ? "nothing changed" : changes.map((each) => changeText(each)).join("\n"),
   );
 }
 
@@ -233,4 +235,16 @@ function showApplication(out: Out, application: Application): void {
     () =>
       `${paint.bold(application.id)} · revision ${application.revision}\n${JSON.stringify(shown.document, null, 2)}${note}`,
   );
+}
+
+function addExport(program: Command): void {
+  withStoreOptions(program.command("export"))
+    .description("write applications as portcullis.yaml, without secrets; `app apply` reads it")
+    .option("--app <name...>", "applications to export (default: all)")
+    .option("--out <directory>", "directory to write portcullis.yaml and the policies to")
+    .option("--force", "overwrite existing files")
+    .action(async (options: DeclaredExportOptions, command: Command) => {
+      const { exportApplications } = await import("../../integrations/declared/export.js");
+      await exportApplications(command, options);
+    });
 }

@@ -1,12 +1,13 @@
+import { spawn } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
+import { type Out, paint, tableOf } from "../../lib/print.js";
 import { type AdminPlace, adminPlaces, askAdmin, askPlace, withAdmin } from "../../runtime/admin-client.js";
-import { openInBrowser } from "../browser.js";
+import { environment } from "../../runtime/environment.js";
 import { outFor, shared } from "../../runtime/options.js";
-import { type Out, paint, table } from "../../lib/print.js";
 import { visible } from "../../telemetry/index.js";
 
 const WATCH_MS = 1_000;
@@ -26,36 +27,31 @@ interface Shown {
 }
 
 export function addApprovalCommands(program: Command): void {
-  const approvals = program.command("approvals").description("calls that wait for a person");
+  const approvals = program.command("approvals").description("list and open calls that wait for approval");
   withAdmin(approvals.command("ls"))
-    .description("list them")
-    .option("--all", "also those already answered")
+    .description("list the calls that wait for approval")
+    .option("--all", "include those that are answered")
     .action(async (options: { admin?: string; all?: boolean }, command: Command) => {
       const path = options.all ? "/v1/approvals" : "/v1/approvals?state=pending";
       const approvals = await approvalsAt(command, options.admin, path);
       outFor(command).data(approvals, () =>
-        approvals.length === 0
-          ? "nothing waits"
-          : table(
-              ["id", "state", "who", "tool", "arguments", "why"],
-              approvals.map((each) => [
-                each.id,
-                each.state,
-                `${each.app}/${each.agent}`,
-                each.tool,
-                each.arguments_preview,
-                each.reason,
-              ]),
-            ),
+        tableOf(approvals, "no call waits for approval", {
+          id: ({ id }) => id,
+          state: ({ state }) => state,
+          who: ({ app, agent }) => `${app}/${agent}`,
+          tool: ({ tool }) => tool,
+          arguments: ({ arguments_preview: preview }) => preview,
+          why: ({ reason }) => reason,
+        }),
       );
     });
   withAdmin(approvals.command("show <id>"))
-    .description("one of them, with its full arguments")
+    .description("show an approval request with its full arguments")
     .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       show(outFor(command), (await askAdmin(command, admin, `/v1/approvals/${encodeURIComponent(id)}`)) as Shown);
     });
   withAdmin(approvals.command("open [id]"))
-    .description("open the approval page in a browser, signed in; prints the link where no browser can be opened")
+    .description("open the approval page in a browser, signed in; print the link where there is no browser")
     .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
       const place = await placeOf(command, admin, id);
       const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
@@ -66,30 +62,30 @@ export function addApprovalCommands(program: Command): void {
       outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
     });
   withAdmin(approvals.command("watch"))
-    .description("say each as it comes, until stopped")
+    .description("print approval requests as they arrive, until stopped")
     .action(async ({ admin }: { admin?: string }, command: Command) => {
       const out = outFor(command);
       const stop = new AbortController();
       process.once("SIGINT", () => stop.abort());
       process.once("SIGTERM", () => stop.abort());
-      let said = new Set<string>();
+      let shown = new Set<string>();
       while (!stop.signal.aborted) {
         const open = await approvalsAt(command, admin, "/v1/approvals?state=pending");
-        for (const each of open) if (!said.has(each.id)) out.line(each, () => waitingLine(each));
+        for (const each of open) if (!shown.has(each.id)) out.line(each, () => waitingLine(each));
         // Those that were answered are forgotten, so this stays as small as what waits.
-        said = new Set(open.map(({ id }) => id));
+        shown = new Set(open.map(({ id }) => id));
         await sleep(WATCH_MS, undefined, { signal: stop.signal }).catch(() => undefined);
       }
     });
   withAdmin(program.command("approve <id>"))
-    .description("let a waiting call run, once")
+    .description("approve a waiting call once")
     .action(async (id: string, { admin }: { admin?: string }, command: Command) => {
       const path = `/v1/approvals/${encodeURIComponent(id)}/approve`;
       show(outFor(command), (await askAdmin(command, admin, path, {})) as Shown);
     });
   withAdmin(program.command("deny <id>"))
-    .description("refuse a waiting call")
-    .option("--reason <text>", "what the model is told", "a person said no")
+    .description("deny a waiting call")
+    .option("--reason <text>", "reason that the model reads", "denied by an operator")
     .action(async (id: string, options: { admin?: string; reason: string }, command: Command) => {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await askAdmin(command, options.admin, path, { reason: options.reason })) as Shown);
@@ -116,9 +112,9 @@ async function placeOf(command: Command, admin: string | undefined, id: string |
 
 /** A file that only its owner can read: the arguments of a process, and with them a link, are visible to every user. */
 function redirectTo(url: string, dir: string): string {
-  const folder = join(resolve(dir), "admin");
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const file = join(folder, "sign-in.html");
+  const directory = join(resolve(dir), "admin");
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const file = join(directory, "sign-in.html");
   rmSync(file, { force: true });
   writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0;url=${url}"><title>Portcullis</title>\n`, {
     mode: 0o600,
@@ -146,4 +142,27 @@ function show(out: Out, challenge: Shown): void {
       `  expires    ${challenge.expires_at}`,
     ].join("\n"),
   );
+}
+
+/** The program that opens an address, or undefined where no browser can be expected. */
+function opener(): readonly string[] | undefined {
+  const { BROWSER, DISPLAY, WAYLAND_DISPLAY } = environment();
+  if (BROWSER) return [BROWSER];
+  if (process.platform === "darwin") return ["open"];
+  if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
+  return DISPLAY || WAYLAND_DISPLAY ? ["xdg-open"] : undefined;
+}
+
+/** True when the program that opens browsers was started. */
+function openInBrowser(url: string): Promise<boolean> {
+  const [program, ...args] = opener() ?? [];
+  if (program === undefined) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const child = spawn(program, [...args, url], { stdio: "ignore", detached: true });
+    child.once("error", () => resolve(false));
+    child.once("spawn", () => {
+      child.unref();
+      resolve(true);
+    });
+  });
 }

@@ -35,16 +35,15 @@ import {
   restoreSegments,
   verify,
 } from "../../ledger/index.js";
-import { LOCATION_HELP, openArchive } from "../../runtime/archive.js";
+import { LOCATION_HELP, openArchive, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { placeOf } from "../../runtime/ledger-registry.js";
-import { keepDays, keepSize, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
-import { explainCall } from "../../runtime/explain-command.js";
-import { knownLedgers, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
+import { parserOf } from "../../runtime/config.js";
+import { placeOf } from "../../runtime/ledger.js";
+import { explainCall, knownLedgers, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
 import { outFor, shared } from "../../runtime/options.js";
 import { withProgress } from "../../lib/progress.js";
 import { type Cell, effectWord, fitted, paint, shellWord } from "../../lib/print.js";
-import { type ServedOptions, servedBy } from "../../runtime/served.js";
+import { servedBy, type ServedOptions } from "../../runtime/served.js";
 import type { RegisteredLedger } from "../../storage/index.js";
 import { operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
 import { statePaths } from "../../runtime/data-directory.js";
@@ -54,18 +53,14 @@ const DEFAULT_LINES = 20;
 const VERIFY_PROOF = fileURLToPath(new URL("../../../examples/verify-proof.mjs", import.meta.url));
 
 export function addAuditCommands(program: Command): void {
-  const audit = program
-    .command("audit")
-    .description("read, verify, prove, export, archive and prune the ledger, replay it, and replace its key");
+  const audit = program.command("audit").description("read, verify, prove, export, archive, prune and replay ledgers");
 
   audit
     .command("tail [ledger...]")
-    .description(
-      "show the last records of all ledgers by time, or of those that are named; `audit prove` takes the numbers",
-    )
-    .option("-n, --lines <number>", "how many", Number, DEFAULT_LINES)
-    .option("-f, --follow", "go on as records come")
-    .option("--all", "also starts, keys and lists")
+    .description("show the last records of all ledgers by time, or of the named ones; `audit prove` takes the numbers")
+    .option("-n, --lines <number>", "number of records", Number, DEFAULT_LINES)
+    .option("-f, --follow", "print new records as they are written")
+    .option("--all", "include starts, keys and lists")
     .action(async (names: string[], options: { lines: number; follow?: boolean; all?: boolean }, command: Command) => {
       const out = outFor(command);
       const ledgers = ledgersFor(command, names);
@@ -89,11 +84,11 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("verify [path...]")
-    .description("check every record of ledger folders or exported files; exit 1 when anything is wrong")
-    .option("--checkpoint <file...>", "signed checkpoints kept elsewhere")
-    .option("--key <verifier...>", "public keys known from elsewhere")
-    .option("--archive <location>", `also check pruned records in their archive: ${LOCATION_HELP}`)
-    .option("--storage <address>", "the store whose registry says which ledgers there are, also PORTCULLIS_STORAGE")
+    .description("verify every record of ledgers or exported files; exit 1 when one is damaged")
+    .option("--checkpoint <file...>", "signed checkpoints kept outside the ledger")
+    .option("--key <verifier...>", "trusted public keys of ledgers")
+    .option("--archive <location>", `also verify pruned records in their archive: ${LOCATION_HELP}`)
+    .option("--storage <address>", "store whose registry lists the ledgers, also PORTCULLIS_STORAGE")
     .action(async (paths: string[], options: VerifyFlags, command: Command) => {
       const out = outFor(command);
       const checkpoints = (options.checkpoint ?? []).map((file) => readFileSync(file, "utf8"));
@@ -146,7 +141,7 @@ export function addAuditCommands(program: Command): void {
   withStoreOptions(
     audit
       .command("forget <origin>")
-      .description("give up a ledger that is lost: the store does not expect it any more; the next gateway records it"),
+      .description("remove a lost ledger from the registry of the store; the next gateway records it"),
   ).action(async (origin: string, options: StoreOptions, command: Command) => {
     const isGone = await withStore(command, options, (storage) => storage.ledgers.remove(origin, operator()));
     if (!isGone)
@@ -155,9 +150,7 @@ export function addAuditCommands(program: Command): void {
   });
 
   withStoreOptions(audit.command("rotate-key [path...]"))
-    .description(
-      "replace the signing key of ledgers; a gateway that is writing one does it itself; the change is recorded",
-    )
+    .description("replace the signing key of ledgers; a running gateway replaces its own; the change is recorded")
     .action(async (paths: string[], options: StoreOptions, command: Command) => {
       const out = outFor(command);
       for (const { path } of ledgersFor(command, paths)) {
@@ -173,7 +166,7 @@ export function addAuditCommands(program: Command): void {
   audit
     .command("prove <record>")
     .description("write an inclusion proof for a record (its number as `audit tail` shows it, or a call id)")
-    .option("-o, --out <file>", "write it here instead of to standard output")
+    .option("-o, --out <file>", "file to write (default: standard output)")
     .option("--archive <location>", `where pruned records are: ${LOCATION_HELP}`)
     .action(async (which: string, options: { out?: string; archive?: string }, command: Command) => {
       const opened = options.archive === undefined ? undefined : await openArchive(options.archive);
@@ -189,8 +182,8 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("verify-proof <file>")
-    .description("check an inclusion proof (- for standard input); exit 1 when it does not hold")
-    .option("--key <verifier>", "the ledger's public key, known from another source than the proof")
+    .description("verify an inclusion proof (- for standard input); exit 1 when it is not valid")
+    .option("--key <verifier>", "public key of the ledger, from another source than the proof")
     .action((file: string, options: { key?: string }) => {
       // The stand-alone script is what an auditor reads and runs without this package.
       const args = [VERIFY_PROOF, file, ...(options.key === undefined ? [] : [options.key])];
@@ -200,7 +193,7 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("archive [path...]")
-    .description("copy closed files of ledgers to an archive and check each copy; what is there already is left alone")
+    .description("copy closed files of ledgers to an archive and verify each copy; existing copies stay")
     .requiredOption("--to <location>", LOCATION_HELP)
     .action(async (paths: string[], options: { to: string }, command: Command) => {
       const out = outFor(command);
@@ -220,15 +213,15 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("prune [path...]")
-    .description("remove archived files of ledgers that no gateway is writing, under a signed statement on record")
+    .description("remove archived files of ledgers that no gateway is writing; a signed statement is recorded")
     .requiredOption("--archive <location>", `where the copies are: ${LOCATION_HELP}`)
-    .option("--keep-days <number>", "keep files with a record that is younger than this", keepDays)
-    .option("--keep-size <mib>", "keep the newest files up to this many MiB", keepSize)
+    .option("--keep-days <days>", "keep files with a record that is younger than this", parserOf("keepDays"))
+    .option("--keep-size <mib>", "keep the newest files up to this many MiB", parserOf("keepSize"))
     .option("--all", "remove every archived file; the last file always stays")
     .action(async (paths: string[], options: PruneFlags, command: Command) => {
       const out = outFor(command);
       if (options.all !== true && options.keepDays === undefined && options.keepSize === undefined) {
-        throw new CliError("say what to keep", EXIT.usage, "add --keep-days, --keep-size or --all");
+        throw new CliError("nothing says what to keep", EXIT.usage, "add --keep-days, --keep-size or --all");
       }
       const { archive, close } = await openArchive(options.archive);
       for (const { path } of ledgersFor(command, paths)) {
@@ -250,7 +243,7 @@ export function addAuditCommands(program: Command): void {
 
   audit
     .command("restore [path...]")
-    .description("put pruned files back from the archive, into ledgers that no gateway is writing")
+    .description("restore pruned files from the archive to ledgers that no gateway is writing")
     .requiredOption("--archive <location>", `where the copies are: ${LOCATION_HELP}`)
     .action(async (paths: string[], options: { archive: string }, command: Command) => {
       const out = outFor(command);
@@ -265,23 +258,23 @@ export function addAuditCommands(program: Command): void {
   audit
     .command("export")
     .description("write one ledger as a file that `audit verify` and other programs can read")
-    .option("--ledger <name>", "which one, as `audit verify` names it (default: the only one)")
-    .option("-o, --out <file>", "write it here instead of to standard output")
+    .option("--ledger <name>", "name of the ledger as `audit verify` prints it (default: the only one)")
+    .option("-o, --out <file>", "file to write (default: standard output)")
     .option("--from <number>", "first record", Number)
     .option("--to <number>", "the record after the last", Number)
     .action(async (options: { ledger?: string; out?: string; from?: number; to?: number }, command: Command) => {
       const { path } = oneLedger(command, options.ledger);
       const lines = exportRecords(path, { from: options.from, to: options.to });
       if (options.out === undefined)
-        await pipeline(Readable.from(lines), process.stdout, { end: false }).catch(unlessFull);
+        await pipeline(Readable.from(lines), process.stdout, { end: false }).catch(unlessClosed);
       else await writeWhole(options.out, lines);
     });
 
   audit
     .command("replay <policy...>")
-    .description("which recorded decisions would change under this policy")
-    .option("--app <name>", "the application (default: the only one)")
-    .option("--tools <file>", "an answer of tools/list (default: the tools that the application served last)")
+    .description("list recorded decisions that would change under this policy")
+    .option("--app <name>", "application (default: the only one)")
+    .option("--tools <file>", "file with a tools/list result (default: the tools that the application served last)")
     .option("--storage <address>", "sqlite:path or postgres://…, also PORTCULLIS_STORAGE")
     .action(async (paths: string[], options: Omit<ServedOptions, "policy">, command: Command) => {
       const out = outFor(command);
@@ -387,8 +380,8 @@ async function rotateKeyOf(
 
 /** The notes that introduced a key, by the id of the key. */
 function introduced(path: string): string[] {
-  const folder = join(path, "keys");
-  return existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(".note")) : [];
+  const directory = join(path, "keys");
+  return existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith(".note")) : [];
 }
 
 const ROTATION_MS = 30_000;
@@ -428,8 +421,8 @@ async function writeWhole(path: string, lines: AsyncIterable<string>): Promise<v
   }
 }
 
-/** Whoever reads has enough, as `head` does. */
-function unlessFull(error: NodeJS.ErrnoException): void {
+/** A reader that needs no more, such as `head`, closes the pipe. */
+function unlessClosed(error: NodeJS.ErrnoException): void {
   if (error.code !== "EPIPE") throw error;
 }
 
@@ -505,7 +498,7 @@ async function registeredLedgers(command: Command, options: VerifyFlags): Promis
   return withStore(command, options, (storage) => storage.ledgers.list());
 }
 
-/** What the store expects of the ledger at `path`: by its place, or by its origin for a copy that was put elsewhere. */
+/** What the store expects of the ledger at `path`: by its place, or by its origin for a copy. */
 function registeredAt(registered: readonly RegisteredLedger[], path: string): RegisteredLedger | undefined {
   const named = registered.filter(({ origin }) => origin === originAt(path));
   return named.find(({ place }) => place === placeOf(path)) ?? (named.length === 1 ? named[0] : undefined);

@@ -2,17 +2,17 @@ import { type Command, InvalidArgumentError } from "commander";
 import { type Client, connect, errorObjectOf, McpError } from "../../mcp/client/index.js";
 import { spendDelegation } from "../../policy/index.js";
 import { DELEGATION_HEADER } from "../../auth/index.js";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
 import type { ToolResult } from "../../mcp/server/index.js";
 import { CliError, EXIT, type ExitCode } from "../../lib/exit.js";
 import { mainFile } from "../../runtime/host/config/paths.js";
-import { requireFile } from "../../runtime/host/config/files.js";
-import { servedFiles } from "../../runtime/host/served-policy.js";
+import { requireFile, servedFiles } from "../../runtime/host/config/files.js";
 import { hostDirectory, jsonArguments, outFor, shared } from "../../runtime/options.js";
-import { paint, table } from "../../lib/print.js";
+import { paint, tableOf } from "../../lib/print.js";
 import { statePaths } from "../../runtime/data-directory.js";
+import type { ListedTool } from "../../runtime/served.js";
 import { visible } from "../../telemetry/index.js";
-import { isUnauthenticated, turnedAway, unusableDelegation } from "../connection-error.js";
+import { connectionError, isUnauthenticated, Unreachable, unusableDelegation } from "../connection-error.js";
 
 const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
 
@@ -25,12 +25,17 @@ interface Reaching {
   host?: boolean;
 }
 
-const DELEGATION = ["--delegation <file>", "call as the agent that holds this delegation"] as const;
-const GATEWAY = ["--gateway <id>", "the gateway that is asked, where another one minted the delegation"] as const;
+type Listing = Reaching & { app?: string };
 
-const KEY = ["--key-env <name>", "the variable that holds your key"] as const;
+/** Options that select the server and the caller. */
+const SERVER_OPTIONS = ["url", "host", "delegation", "gateway", "keyEnv"] as const;
 
-const HOST = ["--host", "start the host of this machine for it instead of asking a server"] as const;
+const DELEGATION = ["--delegation <file>", "call as the agent of the delegation in this file"] as const;
+const GATEWAY = ["--gateway <id>", "gateway that is called, where another one minted the delegation"] as const;
+
+const KEY = ["--key-env <name>", "variable with the API key or token"] as const;
+
+const HOST = ["--host", "start the host of this machine instead of calling a server"] as const;
 
 const MAX_TIMEOUT_MS = 3_600_000;
 
@@ -52,19 +57,19 @@ async function withClient<T>(command: Command, reaching: Reaching, use: (client:
   const { url, delegation, gateway, keyEnv } = reaching;
   const key = keyIn(keyEnv);
   const spend = delegation === undefined ? undefined : await spending(delegation, gateway);
-  // Every request spends the delegation anew.
+  // Every request spends the delegation again.
   const headers = spend === undefined ? key : () => ({ ...key, [DELEGATION_HEADER]: spend() });
   let client: Client;
   try {
     client = await (reaching.host ? connect(hostLaunch(command)) : connect(url, { headers }));
   } catch (error) {
-    throw turnedAway(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
+    throw connectionError(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
   }
   try {
     return await use(client);
   } catch (error) {
     // A credential can end between two requests.
-    if (error instanceof McpError && isUnauthenticated(error)) throw turnedAway(error, url, "", reaching);
+    if (error instanceof McpError && isUnauthenticated(error)) throw connectionError(error, url, "", reaching);
     throw refused(error);
   } finally {
     await client.close();
@@ -91,11 +96,11 @@ async function documentOf(reaching: Reaching, file: string): Promise<string> {
     text = await response.text();
   } catch (error) {
     if (error instanceof CliError) throw error;
-    throw turnedAway(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
+    throw connectionError(error, url, "start it with `portcullis serve`, or name another server with --url", reaching);
   }
   if (response.ok) return text;
   const isDenied = response.status === 401;
-  const remedy = isDenied ? "name the variable that holds your key with --key-env" : undefined;
+  const remedy = isDenied ? "name variable with the API key or token with --key-env" : undefined;
   const reason = reasonIn(text) ?? `status ${response.status}`;
   throw new CliError(`${place.href} returned an error: ${reason}`, isDenied ? EXIT.auth : EXIT.error, remedy);
 }
@@ -108,9 +113,9 @@ function reasonIn(text: string): string | undefined {
   }
 }
 
-/** Tried once before anybody is asked: what is no delegation at all is no matter of the server. */
+/** Spent once before the connection: a malformed delegation is reported without a server. */
 async function spending(file: string, audience: string | undefined): Promise<() => string> {
-  const { tokenIn } = await import("./lattice-token.js");
+  const { tokenIn } = await import("./lattice.js");
   const held = tokenIn(file);
   const spend = (): string => spendDelegation(held, { audience });
   try {
@@ -123,45 +128,37 @@ async function spending(file: string, audience: string | undefined): Promise<() 
 
 type Calling = Reaching & { timeout?: number; wait?: boolean };
 
-/** A person at a terminal is told at once that a call needs approval, and can approve it there. */
+/** The command reports at once that a call needs approval. */
 const AT_ONCE = { "portcullis/challengeWaitMs": 0 };
 
 export function addCallCommands(program: Command): void {
   program
     .command("ls")
     .description("list the tools that may be called")
-    .option("--url <url>", "the server", DEFAULT_URL)
+    .option("--app <name>", "application of the data directory, as it was served last; no server is called")
+    .option("--url <url>", "URL of the server", DEFAULT_URL)
     .option(...HOST)
     .option(...DELEGATION)
     .option(...GATEWAY)
     .option(...KEY)
-    .action(async (options: Reaching, command: Command) => {
+    .action(async (options: Listing, command: Command) => {
       const out = outFor(command);
-      await withClient(command, options, async (client) => {
-        const tools = await client.listTools();
-        // Loads the gateway's modules, which the other commands here do without.
-        const { hiddenTools } = await import("../../runtime/tool-snapshots.js");
-        const hidden = hiddenTools(options.host ? hostDirectory(command) : statePaths(shared(command).dir).dir, tools);
-        out.data(tools, () =>
-          tools.length === 0
-            ? "no tool may be called; look at the policy"
-            : table(
-                ["tool", "outlook", "description"],
-                tools.map((tool) => [
-                  tool.name,
-                  (tool._meta as JsonObject | undefined)?.["portcullis/outlook"] === "challenge" ? "asks a person" : "",
-                  tool.description ?? "",
-                ]),
-              ),
-        );
-        if (hidden) out.note(hiddenNote(hidden));
-      });
+      const { tools, hidden, note } = await listed(command, options);
+      out.data(tools, () =>
+        tableOf(tools, "no tool may be called: see `portcullis policy check`", {
+          tool: ({ name }) => name,
+          outlook: ({ _meta: meta }) => (meta?.["portcullis/outlook"] === "challenge" ? "needs approval" : ""),
+          description: ({ description }) => description ?? "",
+        }),
+      );
+      if (hidden !== undefined && hidden.names.length > 0) out.note(hiddenNote(hidden));
+      if (note !== undefined) out.note(note);
     });
   program
     .command("catalog")
-    .description("print the catalog of the tools that may be called: schemas, tags, metadata and examples")
+    .description("print schemas, tags, metadata and examples of the tools that may be called")
     .option("--openapi", "print an OpenAPI 3.1 document instead")
-    .option("--url <url>", "the server; the key decides the application", DEFAULT_URL)
+    .option("--url <url>", "URL of the server; the key selects the application", DEFAULT_URL)
     .option(...KEY)
     .action(async (options: Reaching & { openapi?: boolean }) => {
       process.stdout.write(`${await documentOf(options, options.openapi ? "openapi.json" : "catalog.json")}\n`);
@@ -169,10 +166,10 @@ export function addCallCommands(program: Command): void {
   program
     .command("call <tool> [arguments]")
     .description("call a tool; arguments are a JSON object, or - for standard input")
-    .option("--url <url>", "the server", DEFAULT_URL)
+    .option("--url <url>", "URL of the server", DEFAULT_URL)
     .option(...HOST)
-    .option("--timeout <ms>", "how long to wait, in milliseconds", milliseconds)
-    .option("--wait", "where a person has to approve it, wait for that instead of saying so")
+    .option("--timeout <ms>", "how long to wait for the result, in milliseconds", milliseconds)
+    .option("--wait", "wait for the approval of a call that needs one")
     .option(...DELEGATION)
     .option(...GATEWAY)
     .option(...KEY)
@@ -192,6 +189,14 @@ export function addCallCommands(program: Command): void {
           if (result.isError === true) process.exitCode = EXIT.error;
         } catch (error) {
           const denial = refused(error);
+          if (error instanceof McpError && error.type === "ToolNotFound" && denial instanceof CliError) {
+            const meant = nearest(
+              tool,
+              (await client.listTools()).map(({ name }) => name),
+            );
+            const help = meant === undefined ? "" : `did you mean \`${meant}\`? `;
+            throw new CliError(denial.message, denial.exitCode, `${help}list the tools with: portcullis ls`);
+          }
           if (error instanceof McpError && denial instanceof CliError && isJsonObject(error.data)) {
             const lines = await explanation(command, error.data as unknown as Failure, tool, args);
             throw new CliError(denial.message, denial.exitCode, [denial.help ?? "", ...lines].join("\n").trim());
@@ -200,6 +205,52 @@ export function addCallCommands(program: Command): void {
         }
       });
     });
+}
+
+interface ListedTools {
+  readonly tools: readonly ListedTool[];
+  readonly hidden?: { readonly app: string; readonly names: readonly string[] } | undefined;
+  readonly note?: string;
+}
+
+/** From the server; where none was named and none answers, what the only application of the data directory served last. */
+async function listed(command: Command, options: Listing): Promise<ListedTools> {
+  const named = SERVER_OPTIONS.filter((each) => command.getOptionValueSource(each) === "cli");
+  if (options.app !== undefined) {
+    const [other] = named;
+    if (other === undefined) return fromDirectory(command, options.app);
+    const flag = other.replace(/[A-Z]/g, (capital) => `-${capital.toLowerCase()}`);
+    throw new CliError(`--app cannot be combined with --${flag}`, EXIT.usage, "a server lists what your key may call");
+  }
+  try {
+    return await withClient(command, options, (client) => fromServer(command, options, client));
+  } catch (error) {
+    if (!(error instanceof Unreachable) || named.length > 0) throw error;
+    return fromDirectory(command, undefined, error);
+  }
+}
+
+async function fromServer(command: Command, options: Listing, client: Client): Promise<ListedTools> {
+  const tools = (await client.listTools()) as readonly ListedTool[];
+  // Loads the gateway's modules, which the other commands here do without.
+  const { hiddenTools } = await import("../../runtime/tool-snapshots.js");
+  const directory = options.host ? hostDirectory(command) : statePaths(shared(command).dir).dir;
+  return { tools, hidden: hiddenTools(directory, tools) };
+}
+
+async function fromDirectory(command: Command, app: string | undefined, failure?: CliError): Promise<ListedTools> {
+  const { storedList } = await import("../../runtime/served.js");
+  const list = await storedList(command, app === undefined ? {} : { app });
+  if (list === undefined) {
+    const help = "it has not been served yet: start it with `portcullis serve`";
+    throw failure ?? new CliError(`the tools of application \`${app}\` are not known`, EXIT.error, help);
+  }
+  const note = `application ${list.app} as it served last, by the policies stored now`;
+  return {
+    tools: list.tools,
+    hidden: { app: list.app, names: list.hidden },
+    note: failure === undefined ? note : `no gateway answers at ${DEFAULT_URL}: ${note}`,
+  };
 }
 
 const MAX_NAMED = 5;
@@ -215,7 +266,7 @@ function hiddenNote({ app, names }: { app: string; names: readonly string[] }): 
 async function explanation(command: Command, failure: Failure, tool: string, args: JsonObject): Promise<string[]> {
   if (failure.code !== "POLICY_DENY") return [];
   const { trace_id: trace = "" } = failure;
-  const { explainDenied } = await import("../../runtime/explain-command.js");
+  const { explainDenied } = await import("../../runtime/ledgers.js");
   return [`explain it with: ${await explainDenied(command, { tool, arguments: JSON.stringify(args), trace })}`];
 }
 

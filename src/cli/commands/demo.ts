@@ -1,5 +1,4 @@
-// The story in a minute, offline, with no model: a permitted call, a denied one, a challenge, a ledger that proves
-// itself, and one flipped byte found.
+// `portcullis demo`: a permitted call, a denied one, an approval, a verified ledger and one flipped byte found, offline.
 
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,23 +8,26 @@ import type { Command } from "commander";
 import { connect, McpError } from "../../mcp/client/index.js";
 import { verify } from "../../ledger/index.js";
 import { isJsonObject, type JsonObject } from "../../mcp/index.js";
-import { demoServer } from "../../runtime/demo-tools.js";
 import { CliError } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { type Out, paint } from "../../lib/print.js";
-import { type GatewayRuntime, startGateway } from "../../runtime/start.js";
-import { DEFAULT_POLICY } from "../../runtime/default-policy.js";
-import { LOCAL_APP } from "../../runtime/store/local-application.js";
-import { VERSION } from "../../runtime/version.js";
+import type { GatewayRuntime } from "../../runtime/start.js";
+import { LOCAL_APP } from "../../runtime/store/open.js";
+import { VERSION } from "../../runtime/environment.js";
 
 export function addDemo(program: Command): void {
   program
     .command("demo")
-    .description("the story in a minute: permit, deny, challenge, and a ledger that proves itself")
-    .option("--yes", "answer the challenge with yes")
+    .description("show a permit, a denial, an approval and a verified ledger in a minute")
+    .option("--yes", "approve the call without asking")
     .action(async ({ yes }: { yes?: boolean }, command: Command) => {
       const out = outFor(command);
       const dir = mkdtempSync(join(tmpdir(), "portcullis-demo-"));
+      // Loaded only here: help does without the gateway.
+      const [{ DEFAULT_POLICY, demoServer }, { startGateway }] = await Promise.all([
+        import("../../runtime/module.js"),
+        import("../../runtime/start.js"),
+      ]);
       const { server, notes } = demoServer(VERSION);
       const runtime = await startGateway({
         stateDir: dir,
@@ -35,7 +37,7 @@ export function addDemo(program: Command): void {
         telemetry: { log: { level: "critical" } },
       });
       try {
-        await tell(out, runtime, notes, yes === true);
+        await runDemo(out, runtime, notes, yes === true);
       } finally {
         await runtime.close();
         rmSync(dir, { recursive: true, force: true });
@@ -45,43 +47,43 @@ export function addDemo(program: Command): void {
 
 type Steps = Record<string, unknown>;
 
-async function tell(
+async function runDemo(
   out: Out,
   runtime: GatewayRuntime,
   notes: ReadonlyMap<string, string>,
   yes: boolean,
 ): Promise<void> {
-  const say = (text: string): void => {
+  const print = (text: string): void => {
     if (!out.json) process.stdout.write(`${text}\n`);
   };
   const steps: Steps = {};
   const url = runtime.listeners[0]?.url as string;
   const agent = await connect(url);
   try {
-    say(`${paint.bold("1. A permitted call.")} An agent writes a note.`);
+    print(`${paint.bold("1. A permitted call.")} An agent writes a note.`);
     const wrote = await call(agent, "notes.write", { title: "demo/plan", text: "water the plants" });
-    say(
+    print(
       `   ${paint.green("permit")}  notes.write demo/plan → ${wrote.text}   (notes now: ${[...notes.keys()].join(", ")})`,
     );
     steps.permit = { text: wrote.text, notes: notes.size };
 
-    say(`\n${paint.bold("2. A denied one.")} The same agent tries a shell.`);
+    print(`\n${paint.bold("2. A denied one.")} The same agent tries a shell.`);
     const denied = await call(agent, "shell.run", { command: "rm -rf /" });
     const rule = runtime.policy.rules.find((each) => each.id === denied.error?.rule);
-    say(`   ${paint.red("deny")}    ${denied.error?.reason}`);
-    say(`           rule ${denied.error?.rule}, ${rule ? `${rule.file}:${rule.line}` : ""}; nothing ran`);
+    print(`   ${paint.red("deny")}    ${denied.error?.reason}`);
+    print(`           rule ${denied.error?.rule}, ${rule ? `${rule.file}:${rule.line}` : ""}; nothing ran`);
     steps.deny = { reason: denied.error?.reason, rule: denied.error?.rule, line: rule?.line };
 
-    say(`\n${paint.bold("3. A challenge.")} It wants to delete the note; a person has to say yes.`);
+    print(`\n${paint.bold("3. A challenge.")} It deletes the note, which needs an approval.`);
     const waiting = await call(agent, "notes.delete", { title: "demo/plan" });
-    say(`   ${paint.yellow("challenge")}  ${waiting.error?.reason} Still there: ${notes.has("demo/plan")}`);
-    const approved = yes || (await askPerson());
+    print(`   ${paint.yellow("challenge")}  ${waiting.error?.reason} Still there: ${notes.has("demo/plan")}`);
+    const approved = yes || (await askApproval());
     const id = String(waiting.error?.challenge);
     const by = { name: "you", groups: ["operators"] };
     if (approved) await runtime.approvals.approve(id, by);
     else await runtime.approvals.deny(id, by, "not now");
     const after = await call(agent, "notes.delete", { title: "demo/plan" });
-    say(
+    print(
       approved
         ? `   ${paint.green("approved")}, and the same call again: ${after.text}`
         : `   ${paint.red("denied")}: ${after.error?.reason}`,
@@ -90,27 +92,27 @@ async function tell(
   } finally {
     await agent.close();
   }
-  await proveIt(say, runtime, steps);
-  out.data(steps, () => `\nThat is all of it. ${paint.bold("portcullis serve")} starts a gateway of your own.`);
+  await showLedger(print, runtime, steps);
+  out.data(steps, () => `\nDone. ${paint.bold("portcullis serve")} starts a gateway of your own.`);
 }
 
-async function proveIt(say: (text: string) => void, runtime: GatewayRuntime, steps: Steps): Promise<void> {
-  say(`\n${paint.bold("4. The ledger.")} Every decision was written down before anything ran.`);
+async function showLedger(print: (text: string) => void, runtime: GatewayRuntime, steps: Steps): Promise<void> {
+  print(`\n${paint.bold("4. The ledger.")} Every decision was recorded before anything ran.`);
   await runtime.ledger.checkpoint();
   const good = await verify(runtime.state.ledgerDir);
   if (!good.ok) throw new CliError(`the ledger does not verify: ${good.problems[0]?.message}`);
-  say(`   ${paint.green("good")}    ${good.to} records, signed up to ${good.covered}`);
+  print(`   ${paint.green("good")}    ${good.to} records, signed up to ${good.covered}`);
   const copy = `${runtime.state.ledgerDir}-copy`;
   cpSync(runtime.state.ledgerDir, copy, { recursive: true });
   flipByte(copy);
   const bad = await verify(copy);
   if (bad.ok) throw new CliError("a flipped byte was not found");
-  say(`\n${paint.bold("5. One flipped byte")} in a copy of it, and:`);
-  say(`   ${paint.red("found")}   ${bad.problems[0]?.message}`);
+  print(`\n${paint.bold("5. One flipped byte")} in a copy of it, and:`);
+  print(`   ${paint.red("found")}   ${bad.problems[0]?.message}`);
   steps.ledger = { ok: good.ok, records: good.to, tampered: bad.problems[0]?.message };
 }
 
-/** Changes a letter in the middle of the first segment. */
+/** Changes one character in the middle of the first segment. */
 function flipByte(ledger: string): void {
   const segment = readdirSync(ledger, { recursive: true })
     .map(String)
@@ -124,13 +126,13 @@ function flipByte(ledger: string): void {
   writeFileSync(path, bytes);
 }
 
-interface Told {
+interface CallResult {
   text: string;
   error?: { reason: string; rule?: string; challenge?: string };
 }
 
-/** What the tool said, or what the gate said in its place. */
-async function call(agent: Awaited<ReturnType<typeof connect>>, tool: string, args: JsonObject): Promise<Told> {
+/** The result of the tool, or the error object of the gateway. */
+async function call(agent: Awaited<ReturnType<typeof connect>>, tool: string, args: JsonObject): Promise<CallResult> {
   let data: unknown;
   try {
     const result = await agent.callTool(tool, args);
@@ -142,12 +144,12 @@ async function call(agent: Awaited<ReturnType<typeof connect>>, tool: string, ar
     data = error.data;
   }
   if (!isJsonObject(data)) throw new CliError(`${tool} failed in a way the demonstration did not expect`);
-  return { text: "", error: data as unknown as Told["error"] };
+  return { text: "", error: data as unknown as CallResult["error"] };
 }
 
-async function askPerson(): Promise<boolean> {
+async function askApproval(): Promise<boolean> {
   if (!process.stdin.isTTY) {
-    throw new CliError("there is no terminal to ask at", undefined, "run `portcullis demo --yes`");
+    throw new CliError("no terminal to ask for the approval", undefined, "run `portcullis demo --yes`");
   }
   const answer = await prompts.confirm({ message: 'notes.delete {"title":"demo/plan"} — let it run?' });
   if (prompts.isCancel(answer)) throw new CliError("cancelled");

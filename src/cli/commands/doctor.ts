@@ -1,27 +1,20 @@
-// What could keep this from working here, each finding with its remedy.
+// `portcullis doctor`: checks the machine and the data directory; each finding has a remedy.
 
-import { existsSync, statfsSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { Argument, type Command } from "commander";
-import { connect } from "../../mcp/client/index.js";
 import { describeProblem, PolicyInvalid } from "../../policy/index.js";
 import { verify } from "../../ledger/index.js";
-import { type AdminPlace, askPlace } from "../../runtime/admin-client.js";
+import { type AdminPlace, askPlace, knownAdmins } from "../../runtime/admin-client.js";
 import { EXIT, type ExitCode } from "../../lib/exit.js";
 import { withProgress } from "../../lib/progress.js";
 import { type Finding, printFindings } from "../../lib/finding.js";
-import { knownAdmins } from "../../runtime/admin-places.js";
 import { type HostFileOptions, hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
 import { knownLedgers } from "../../runtime/ledgers.js";
 import { hostDirectory, outFor, shared } from "../../runtime/options.js";
 import { hostApps, servedApps, servedBy } from "../../runtime/served.js";
-import { startGateway } from "../../runtime/start.js";
-import { demonstration } from "../../runtime/module.js";
-import { LOCAL_APP } from "../../runtime/store/local-application.js";
-import { serverSandboxFindings } from "../../runtime/server-sandbox.js";
+import { storeAddressOf, withStore } from "../../runtime/store/open.js";
 import { statePaths } from "../../runtime/data-directory.js";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
@@ -29,21 +22,25 @@ const MIN_FREE_BYTES = 256 * 1024 * 1024;
 export function addDoctor(program: Command): void {
   withHostFiles(program.command("doctor"))
     .addArgument(
-      new Argument("[part]", "gateway, host; both when a host's policy is there").choices(["gateway", "host"]),
+      new Argument("[part]", "part to check (default: the gateway, and the host where it has a policy)").choices([
+        "gateway",
+        "host",
+      ]),
     )
-    .description("check this machine, the data directory and the host; one remedy per finding")
-    .option("--port <number>", "the port you mean to serve on", Number, 7420)
-    .action(async (part: string | undefined, options: HostFileOptions & { port: number }, command: Command) => {
+    .description("check this machine, the data directory and the host; each finding has a remedy")
+    .option("--port <number>", "port to serve on", Number, 7420)
+    .option("--app <name>", "check the policies and servers of this application only")
+    .action(async (part: string | undefined, options: DoctorOptions, command: Command) => {
       const files = hostFiles(options);
       const wantsGateway = part === undefined ? options.config === undefined : part === "gateway";
       const wantsHost = part === undefined ? options.config !== undefined || existsSync(files.config) : part === "host";
       const findings: Finding[] = [node()];
       if (wantsGateway) {
-        findings.push(...(await withProgress("checking", () => examineGateway(command, options.port))));
+        findings.push(...(await withProgress("checking", () => examineGateway(command, options))));
       }
       let exitCode: ExitCode = findings.every((finding) => finding.ok) ? EXIT.ok : EXIT.error;
       if (wantsHost) {
-        // Loaded only here: no other part needs the jail and the sandbox.
+        // Loaded only here: no other part needs the host's paths and sandbox.
         const { examineHost } = await import("../../runtime/host/doctor/index.js");
         const host = await examineHost(files);
         const named = (finding: Finding): Finding => ({ ...finding, check: `host: ${finding.check}` });
@@ -55,17 +52,20 @@ export function addDoctor(program: Command): void {
     });
 }
 
-async function examineGateway(command: Command, port: number): Promise<Finding[]> {
+type DoctorOptions = HostFileOptions & { readonly port: number; readonly app?: string };
+
+async function examineGateway(command: Command, { port, app }: DoctorOptions): Promise<Finding[]> {
   const { dir } = shared(command);
+  const { serverSandboxFindings } = await import("../../runtime/server-sandbox.js");
   return [
-    folder(dir),
+    directory(dir),
     space(dir),
     await portFree(port),
-    ...(await policies(command)),
+    ...(await policies(command, app)),
     ...(await ledgers(command)),
     ...(await running(command)),
-    ...(await serverSandboxFindings(statePaths(dir).dir)),
-    await realCall(),
+    ...(await serverSandboxFindings(statePaths(dir).dir, app)),
+    ...(await callsOf(command, dir, app)),
   ];
 }
 
@@ -75,23 +75,23 @@ function node(): Finding {
   return { check: "node", ok, detail: process.versions.node, remedy: "install Node 20.19 or later" };
 }
 
-function folder(dir: string): Finding {
+function directory(dir: string): Finding {
   const { dir: path } = statePaths(dir);
   const isThere = existsSync(path);
   let parent = path;
   while (!existsSync(parent)) parent = dirname(parent);
   try {
-    // Permissions do not tell of a disk that is mounted read-only: it is tried.
+    // Permissions do not show a disk that is mounted read-only: a file is created.
     rmSync(mkdtempSync(join(parent, ".portcullis-doctor-")), { recursive: true });
   } catch (error) {
     return {
       check: "data directory",
       ok: false,
-      detail: `${isThere ? path : `${path} cannot be made: ${parent}`} cannot be written (${(error as NodeJS.ErrnoException).code})`,
+      detail: `${isThere ? path : `${path} cannot be created: ${parent}`} cannot be written (${(error as NodeJS.ErrnoException).code})`,
       remedy: `make it writable for user ${process.getuid?.()}, or choose another with --dir`,
     };
   }
-  if (!isThere) return { check: "data directory", ok: true, detail: `${path} will be made by \`serve\`` };
+  if (!isThere) return { check: "data directory", ok: true, detail: `${path} will be created by \`serve\`` };
   const open = process.platform !== "win32" && (statSync(path).mode & 0o077) !== 0;
   return open
     ? { check: "data directory", ok: false, detail: `${path} is open to other users`, remedy: `chmod 700 ${path}` }
@@ -106,7 +106,7 @@ function space(dir: string): Finding {
     check: "disk",
     ok: free >= MIN_FREE_BYTES,
     detail: `${Math.floor(free / 1024 / 1024)} MiB free for the ledger`,
-    remedy: "make room: when the ledger cannot be written, no call runs",
+    remedy: "free disk space: when the ledger cannot be written, no call runs",
   };
 }
 
@@ -124,7 +124,9 @@ function portFree(port: number): Promise<Finding> {
 }
 
 /** The policies of every application, as `portcullis policy check` reads them. */
-async function policies(command: Command): Promise<Finding[]> {
+async function policies(command: Command, only: string | undefined): Promise<Finding[]> {
+  if (only !== undefined)
+    return [await policyOf(command, (await servedBy(command, { app: only })).app, `policy of ${only}`)];
   if (!existsSync(statePaths(shared(command).dir).policyDir) && hostApps(command).length === 0) {
     return [{ check: "policy", ok: true, detail: "none yet; `serve` writes one" }];
   }
@@ -187,30 +189,17 @@ async function readiness(place: AdminPlace): Promise<Finding> {
   }
 }
 
-/** Starts a gateway for real, in a folder of its own, and makes one call through it. */
-async function realCall(): Promise<Finding> {
-  const dir = mkdtempSync(join(tmpdir(), "portcullis-doctor-"));
+/** Calls the servers of the store's applications. A store that cannot be read is a finding, not the end of the others. */
+async function callsOf(command: Command, dir: string, app: string | undefined): Promise<Finding[]> {
   try {
-    const { starterPolicy, ...served } = demonstration();
-    const runtime = await startGateway({
-      stateDir: dir,
-      inProcess: { ...served, app: LOCAL_APP },
-      ...(starterPolicy ? { starterPolicy } : {}),
-      http: { host: "127.0.0.1", port: 0 },
-      telemetry: { log: { level: "critical" } },
-    });
-    try {
-      const client = await connect(runtime.listeners[0]?.url as string);
-      const result = await client.callTool("math.add", { a: 2, b: 3 });
-      await client.close();
-      const sum = (result.structuredContent as { sum?: number } | undefined)?.sum;
-      return { check: "a real call", ok: sum === 5, detail: `math.add 2 3 = ${sum}`, remedy: "report this" };
-    } finally {
-      await runtime.close();
-    }
+    // It starts a gateway, which help does without.
+    const { applicationsWithServers, realCalls } = await import("../../runtime/real-calls.js");
+    const apps = await withStore(command, {}, applicationsWithServers);
+    if (app !== undefined && !apps.includes(app)) return [];
+    const storage = storeAddressOf({});
+    const places = { stateDir: dir, ...(storage === undefined ? {} : { storage }) };
+    return await realCalls({ ...places, ...(app === undefined ? {} : { app }) }, apps.length > 0);
   } catch (error) {
-    return { check: "a real call", ok: false, detail: (error as Error).message, remedy: "see the message" };
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
+    return [{ check: "store", ok: false, detail: (error as Error).message, remedy: "make the store reachable" }];
   }
 }

@@ -6,7 +6,7 @@ import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { paintErr } from "../../lib/print.js";
-import { turnedAway } from "../connection-error.js";
+import { connectionError } from "../connection-error.js";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MAX_SHOWN = 20;
@@ -20,21 +20,21 @@ interface GenOptions {
 }
 
 const LANGUAGES = {
-  ts: "a TypeScript module: types, decoders, a typed caller, handlers, the capability type",
-  rust: "a Rust crate: types, traits, guardrail tokens, a client, handlers",
-  csharp: "a C# project: records, interfaces, guardrail evidence, handlers with injected services",
+  ts: "generate a TypeScript module: types, decoders, a typed caller, handlers, the capability type",
+  rust: "generate a Rust crate: types, traits, guardrail tokens, a client, handlers",
+  csharp: "generate a C# project: records, interfaces, guardrail evidence, handlers with injected services",
 } as const;
 
 export function addGen(program: Command): void {
-  const gen = program.command("gen").description("code from a server's tools: types, decoders, callers, handlers");
+  const gen = program.command("gen").description("generate typed code from a server's tools");
   for (const [language, description] of Object.entries(LANGUAGES)) {
     gen
       .command(`${language} <source...>`)
-      .description(`${description}; from a manifest, an address, or a command that starts the server`)
-      .option("-o, --out <folder>", "where to write", "generated")
-      .option("--name <name>", "what to call the server, instead of its own name")
+      .description(`${description}; SOURCE is a manifest, a URL, or a command that starts the server`)
+      .option("-o, --out <directory>", "directory to write to", "generated")
+      .option("--name <name>", "name of the server in the code (default: its own name)")
       .addOption(
-        new Option("--unguarded <tool...>", "tools of yours that need no guardrail: read-only or idempotent ones"),
+        new Option("--unguarded <tool...>", "tools that need no guardrail, such as read-only or idempotent ones"),
       )
       .option("--strict", "exit 1 when a part of a schema is unsupported")
       .action(async (source: string[], options: GenOptions, command: Command) => {
@@ -91,7 +91,7 @@ async function manifestFrom(source: readonly string[]): Promise<{ manifest: unkn
   const client = await connect(target).catch((error: unknown) => {
     const start = "name a manifest (a .json file), an address such as http://127.0.0.1:7420/mcp, or a command after --";
     const instead = "save its answer to tools/list in a .json file, and name that";
-    throw turnedAway(error, source.join(" "), start, { instead });
+    throw connectionError(error, source.join(" "), start, { instead });
   });
   try {
     const tools = await client.listTools();
@@ -118,9 +118,9 @@ function fromFile(file: string): { manifest: unknown; name: string | undefined }
   return { manifest, name: says ? undefined : basename(file).replace(/\.json$/i, "") };
 }
 
-/** False when the file is its reader's to edit, and there already. */
-function write(folder: string, { path, text, once }: GeneratedFile): boolean {
-  const target = join(folder, path);
+/** Returns false for a file that its reader edits and that exists. */
+function write(directory: string, { path, text, once }: GeneratedFile): boolean {
+  const target = join(directory, path);
   if (once && existsSync(target)) return false;
   mkdirSync(dirname(target), { recursive: true });
   writeFileSync(target, text);

@@ -4,10 +4,11 @@ import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.j
 import { limitsOf } from "../../integrations/declared/apply.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
-import { table } from "../../lib/print.js";
-import { ensureLocalApplication, LOCAL_APP } from "../../runtime/store/local-application.js";
+import { tableOf } from "../../lib/print.js";
 import {
   allPages,
+  ensureLocalApplication,
+  LOCAL_APP,
   noApplication,
   operator,
   pageAfter,
@@ -31,16 +32,16 @@ interface RotateOptions extends StoreOptions {
 }
 
 export function addKeyCommands(program: Command): void {
-  const key = program.command("key").description("API keys; each is shown once, when it is made");
+  const key = program.command("key").description("create, list, rotate and revoke API keys");
 
   withStoreOptions(key.command("add <app>"))
-    .description("make one; it goes to stdout, and is nowhere else")
-    .requiredOption("--name <name>", "what it is for; permissions of this name in the application are taken over")
-    .option("--agent <agent>", "the agent that uses it; the name unless given")
+    .description("create an API key; it is printed once and only its hash is stored")
+    .requiredOption("--name <name>", "name of the key; permissions that the application declares for this name apply")
+    .option("--agent <agent>", "agent that uses it (default: the name)")
     .option("--allow <permission...>", PERMISSION_FORMS)
-    .option("--per-minute <n>", "calls in a minute")
-    .option("--per-hour <n>", "calls in an hour")
-    .option("--expires <when>", "a date, or so long from now: 12h, 90d")
+    .option("--per-minute <n>", "limit of calls in a minute")
+    .option("--per-hour <n>", "limit of calls in an hour")
+    .option("--expires <when>", "when it expires: a date, or a time from now such as 12h or 90d")
     .action((app: string, options: AddOptions, command: Command) =>
       withStore(
         command,
@@ -61,8 +62,8 @@ export function addKeyCommands(program: Command): void {
     );
 
   withStoreOptions(key.command("ls [app]"))
-    .description("list them, of one application or of all")
-    .option("--active", "only those in force")
+    .description("list the API keys of one application or of all")
+    .option("--active", "list only keys that are valid now")
     .action((app: string | undefined, options: StoreOptions & { active?: boolean }, command: Command) =>
       withStore(command, options, async (storage) => {
         const mustExist = app !== undefined && app !== LOCAL_APP;
@@ -70,27 +71,22 @@ export function addKeyCommands(program: Command): void {
         const filter = { activeOnly: options.active === true, ...(app === undefined ? {} : { app }) };
         const keys = await allPages((after) => storage.keys.list(filter, pageAfter(after)));
         outFor(command).data(keys.map(shown), () =>
-          keys.length === 0
-            ? "there are none"
-            : table(
-                ["id", "who", "name", "may", "state", "last used"],
-                keys.map((each) => [
-                  each.id,
-                  `${each.app}/${each.agent}`,
-                  each.name,
-                  each.permissions.join(", "),
-                  stateOf(each),
-                  each.lastUsedAt === undefined ? "never" : new Date(each.lastUsedAt).toISOString(),
-                ]),
-              ),
+          tableOf(keys, "no API keys", {
+            id: ({ id }) => id,
+            who: ({ app, agent }) => `${app}/${agent}`,
+            name: ({ name }) => name,
+            may: ({ permissions }) => permissions.join(", "),
+            state: stateOf,
+            "last used": ({ lastUsedAt: at }) => (at === undefined ? "never" : new Date(at).toISOString()),
+          }),
         );
       }),
     );
 
   withStoreOptions(key.command("rotate <id>"))
     .description("create a key with the same agent, permissions and limits, and revoke this one, at once or later")
-    .option("--keep <duration>", "how long the old key works beside the new one: 30m, 12h, 7d")
-    .option("--expires <when>", "when the new key expires: a date, or so long from now")
+    .option("--keep <duration>", "how long the old key stays valid: 30m, 12h, 7d")
+    .option("--expires <when>", "when the new key expires: a date, or a time from now such as 90d")
     .action((id: string, options: RotateOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         const old = await storage.keys.get(idIn(id));
@@ -119,7 +115,7 @@ export function addKeyCommands(program: Command): void {
     );
 
   withStoreOptions(key.command("revoke <id>"))
-    .description("end one, at once and everywhere")
+    .description("revoke a key at once, at every gateway")
     .action((id: string, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         const wanted = idIn(id);
@@ -197,7 +193,7 @@ export function expiry(text: string, now = Date.now()): number {
   const [, amount, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   const at = unit === undefined ? Date.parse(text) : now + Number(amount) * UNITS[unit as keyof typeof UNITS];
   if (Number.isFinite(at) && at > now) return at;
-  throw new CliError(`\`${text}\` is no time to come`, EXIT.usage, "write 12h, 90d or 2027-01-31");
+  throw new CliError(`\`${text}\` is not a time in the future`, EXIT.usage, "write 12h, 90d or 2027-01-31");
 }
 
 function stateOf({ revokedAt, expiresAt }: ApiKey): string {
@@ -206,7 +202,7 @@ function stateOf({ revokedAt, expiresAt }: ApiKey): string {
   return expiresAt <= Date.now() ? "expired" : `until ${new Date(expiresAt).toISOString()}`;
 }
 
-/** Everything but the hash, which is of use to nobody else. */
+/** Everything but the hash. */
 function shown(key: ApiKey): object {
   const time = (at: number | undefined): string | null => (at === undefined ? null : new Date(at).toISOString());
   const { id, app, agent, name, permissions, limits } = key;

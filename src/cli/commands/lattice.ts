@@ -1,21 +1,35 @@
-import { pathToFileURL } from "node:url";
+import { readFileSync } from "node:fs";
 import { isAbsolute, relative, resolve, sep } from "node:path";
+import { pathToFileURL } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Capability, CapabilitySet } from "../../lattice/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
-import { outFor } from "../../runtime/options.js";
+import { CliError, EXIT, type ExitCode } from "../../lib/exit.js";
 import { paint, paintErr, table } from "../../lib/print.js";
+import { type JsonObject, nearest } from "../../mcp/index.js";
+import { Schema, SchemaError } from "../../mcp/server/index.js";
+import {
+  DelegationRefused,
+  handOnDelegation,
+  mintDelegation,
+  spendDelegation,
+  takeDelegationAcross,
+} from "../../policy/index.js";
+import { VERSION } from "../../runtime/environment.js";
+import { jsonArguments, outFor, shared } from "../../runtime/options.js";
+import { delegationKeys } from "../../runtime/workflow/keys.js";
+import {
+  type LoadedWorkflow,
+  loadWorkflow,
+  manifestOf,
+  servedWorkflow,
+  unusableSchemas,
+} from "../../runtime/workflow/load.js";
+import { emitPolicy } from "../../runtime/workflow/serving.js";
 import { visible } from "../../telemetry/index.js";
-import { VERSION } from "../../runtime/version.js";
-import { emitPolicy } from "../../runtime/workflow/grants.js";
-import { type LoadedWorkflow, loadWorkflow } from "../../runtime/workflow/load.js";
-import { manifestOf } from "../../runtime/workflow/manifest.js";
-import { unusableSchemas } from "../../runtime/workflow/unusable.js";
-import { addTokenCommands } from "./lattice-token.js";
 
 const FORMATS = ["svg", "mermaid", "dot", "json"] as const;
 
-/** Violations that are written out, unless told otherwise; code hosts take a few thousand. */
+/** Violations that are written out, unless --most names another number; code hosts take a few thousand. */
 const MOST = 1_000;
 
 interface CheckOptions {
@@ -26,64 +40,71 @@ interface CheckOptions {
 }
 
 export function addLatticeCommands(program: Command): void {
-  const lattice = program.command("lattice").description("who can reach what, proved before it runs");
+  const lattice = program.command("lattice").description("analyze which agent can reach what");
   lattice
     .command("caps <manifest...>")
     .description(
-      "the capability set of a server: a file with its tools/list answer, its URL, or the command to start it",
+      "print the capability set of a server: MANIFEST is a file with a tools/list result, a URL, or a command that starts it",
     )
     .action(async (target: string[], _options: unknown, command: Command) => {
       const out = outFor(command);
-      const room = await import("../../lattice/index.js");
+      const engine = await import("../../lattice/index.js");
       let set: CapabilitySet;
       try {
-        set = room.capabilitiesOf(await manifestOf(target));
+        set = engine.capabilitiesOf(await manifestOf(target));
       } catch (error) {
-        if (!(error instanceof room.LatticeError)) throw error;
+        if (!(error instanceof engine.LatticeError)) throw error;
         throw new CliError(`${target.join(" ")}: ${error.message}`);
       }
       const list = set === "all" ? [] : [...set.values()];
       out.data(
-        list.map((capability) => shown(capability, room.toSchema)),
-        () => asTable(list, room.toSchema),
+        list.map((capability) => shown(capability, engine.toSchema)),
+        () => asTable(list, engine.toSchema),
       );
     });
   lattice
     .command("check <workflow>")
-    .description("every way in which an agent could come to hold what it must not; exit 2 when there is one")
+    .description(
+      "list every way in which an agent could get a capability that it must not have; exit 2 when there is one",
+    )
     .option("--sarif", "print the report as SARIF, for CI")
-    .option("--most <number>", "write out so many violations, and say how many more there are", wholeNumber, MOST)
-    .option("--emit <what>", "`policy`: when nothing is wrong, print the Cedar policy that holds agents to the result")
-    .option("--app <name>", "the application that the agents belong to, for the policy", "local")
+    .option("--most <number>", "limit of violations that are printed", wholeNumber, MOST)
+    .option(
+      "--emit <what>",
+      "`policy` prints a Cedar policy that limits agents to the result, when there is no violation",
+    )
+    .option("--app <name>", "application of the agents, for the policy", "local")
     .action(async (file: string, options: CheckOptions, command: Command) => {
       const out = outFor(command);
       if (options.emit !== undefined && (options.emit !== "policy" || options.sarif)) {
         throw new CliError("--emit takes `policy`, and goes without --sarif", EXIT.usage);
       }
       const loaded = await loadWorkflow(file);
-      const { room, workflow, violations } = loaded;
+      const { lattice: engine, workflow, violations } = loaded;
       for (const note of notes(loaded)) out.note(`${paintErr.yellow("note:")} ${visible(note)}`);
       if (violations.length > 0) process.exitCode = EXIT.deny;
       if (options.emit !== undefined && violations.length === 0) return printPolicy(loaded, options.app, out.note);
       if (options.sarif) {
-        const sarif = room.toSarif(workflow, violations, { uri: uriOf(file), version: VERSION, most: options.most });
+        const sarif = engine.toSarif(workflow, violations, { uri: uriOf(file), version: VERSION, most: options.most });
         process.stdout.write(visibleLines(sarif));
       } else if (options.emit !== undefined) {
         // Standard output is for the policy, and there is none.
         out.note(report(loaded, options.most));
       } else {
         const { most } = options;
-        const text = out.json ? visibleLines(room.toJson(workflow, violations, { most })) : `${report(loaded, most)}\n`;
+        const text = out.json
+          ? visibleLines(engine.toJson(workflow, violations, { most }))
+          : `${report(loaded, most)}\n`;
         process.stdout.write(text);
       }
     });
   lattice
     .command("graph <workflow>")
-    .description("draw the workflow, with the offending ways marked")
-    .option("--format <format>", `one of ${FORMATS.join(", ")}`, "svg")
+    .description("draw the workflow and mark the violations")
+    .option("--format <format>", `format: ${FORMATS.join(", ")}`, "svg")
     .action(async (file: string, { format }: { format: string }) => {
-      const { room, workflow, violations } = await loadWorkflow(file);
-      const draw = { svg: room.toSvg, mermaid: room.toMermaid, dot: room.toDot, json: room.toJson }[format];
+      const { lattice: engine, workflow, violations } = await loadWorkflow(file);
+      const draw = { svg: engine.toSvg, mermaid: engine.toMermaid, dot: engine.toDot, json: engine.toJson }[format];
       if (!draw) throw new CliError(`there is no format ${format}`, EXIT.usage, `choose ${FORMATS.join(", ")}`);
       const drawn = draw(workflow, violations);
       process.stdout.write(format === "json" ? visibleLines(drawn) : drawn);
@@ -91,14 +112,14 @@ export function addLatticeCommands(program: Command): void {
   addTokenCommands(lattice);
 }
 
-function report({ room, workflow, violations }: LoadedWorkflow, most: number): string {
-  const told = violations.slice(0, most).map((violation) => `${paint.red("✗")} ${visible(room.tell(violation))}`);
+function report({ lattice: engine, workflow, violations }: LoadedWorkflow, most: number): string {
+  const lines = violations.slice(0, most).map((violation) => `${paint.red("✗")} ${visible(engine.tell(violation))}`);
   const more = violations.length > most ? `, ${violations.length - most} of them not shown: --most shows more` : "";
   const last =
     violations.length === 0
       ? `${paint.green("clean")}: ${workflow.agents.length} agents, none can hold what it must not`
       : `${violations.length} violation${violations.length === 1 ? "" : "s"}${more}`;
-  return [...told, last].join("\n");
+  return [...lines, last].join("\n");
 }
 
 /** As code hosts want it: relative to where the check runs, when the file is in there. */
@@ -118,9 +139,9 @@ function visibleLines(text: string): string {
   return text.split("\n").map(visible).join("\n");
 }
 
-/** What is no mistake, but worth knowing. */
-function* notes({ room, workflow, analysis, file }: LoadedWorkflow): Iterable<string> {
-  const cycle = room.findCycle(workflow.delegations);
+/** Notes that are not violations. */
+function* notes({ lattice: engine, workflow, analysis, file }: LoadedWorkflow): Iterable<string> {
+  const cycle = engine.findCycle(workflow.delegations);
   if (cycle !== undefined) {
     const way = cycle.map(({ from }) => `\`${from}\``).join(" → ");
     const line = cycle[0]?.line;
@@ -129,7 +150,7 @@ function* notes({ room, workflow, analysis, file }: LoadedWorkflow): Iterable<st
   for (const problem of unusableSchemas(workflow)) yield `${file}: ${problem}; nothing is permitted by it`;
   if (analysis.simplified.length > 0) {
     const names = analysis.simplified.map((name) => `\`${name}\``).join(", ");
-    yield `${file}: the arguments of ${names} are narrowed on so many different ways that these are not all told apart: at some agents they are taken for wider than they may be`;
+    yield `${file}: the arguments of ${names} are narrowed on so many different ways that not all of them are distinguished: for some agents wider arguments are assumed`;
   }
 }
 
@@ -170,4 +191,131 @@ function outline(schema: unknown): string {
     return `${name}${needed.has(name) ? "" : "?"}${typeof kind === "string" ? `: ${kind}` : ""}`;
   });
   return `{ ${[...fields, ...(additionalProperties === false ? [] : ["…"])].join(", ")} }`;
+}
+
+interface Narrowing {
+  tools?: string[];
+  arguments?: string;
+  ttl?: number;
+}
+
+interface Minting extends Narrowing {
+  across?: boolean;
+  app: string;
+  workflow?: string;
+}
+
+const secondsToMs = (text: string): number => {
+  const seconds = Number(text);
+  if (!(seconds > 0) || !Number.isFinite(seconds)) throw new InvalidArgumentError("a number of seconds is needed.");
+  return Math.round(seconds * 1_000);
+};
+
+function addTokenCommands(lattice: Command): void {
+  const token = lattice.command("token").description("create and use delegations for a gateway that serves a workflow");
+  token
+    .command("mint <agent>")
+    .description("create the token of an agent with authority of its own; needs the gateway's data directory (--dir)")
+    .option("--tools <capability...>", "capabilities of the token (default: all that the agent holds)")
+    .option("--ttl <seconds>", "how long it is valid (default: 3600)", secondsToMs)
+    .option("--across", "make it valid at other gateways too")
+    .option("--app <name>", "application of the agent", "local")
+    .option("--workflow <file>", "workflow of the agents (default: the one served last)")
+    .action(async (agent: string, options: Minting, command: Command) => {
+      const { tools, ttl: ttlMs, across, app } = options;
+      const { dir } = shared(command);
+      const keys = delegationKeys(dir);
+      checkRoot(await servedWorkflow(dir, options.workflow), agent, tools);
+      print(refusing(() => mintDelegation(keys, { agent, app, tools, ttlMs, across })));
+    });
+  token
+    .command("hand-on <token> <agent>")
+    .description("create a narrower token for another agent from the token in a file (- for standard input)")
+    .option("--tools <capability...>", "capabilities of the token (default: all that the agent holds)")
+    .option("--arguments <json>", "limit the arguments of capabilities: { capability: schema }")
+    .option("--ttl <seconds>", "how long it is valid", secondsToMs)
+    .action((file: string, to: string, options: Narrowing) => {
+      const args = options.arguments === undefined ? undefined : schemasIn(options.arguments);
+      print(
+        refusing(
+          () => handOnDelegation(tokenIn(file), { to, tools: options.tools, arguments: args, ttlMs: options.ttl }),
+          args === undefined ? EXIT.error : EXIT.usage,
+        ),
+      );
+    });
+  token
+    .command("across <token>")
+    .description("create the same token for use at other gateways; needs the gateway's data directory (--dir)")
+    .action((file: string, _options: unknown, command: Command) => {
+      print(refusing(() => takeDelegationAcross(delegationKeys(shared(command).dir), tokenIn(file))));
+    });
+  token
+    .command("spend <token>")
+    .description("print what one request sends in the header Portcullis-Delegation or in _meta")
+    .option("--for <gateway>", "gateway that is called (default: the one that minted it)")
+    .action((file: string, options: { for?: string }) => {
+      print(refusing(() => spendDelegation(tokenIn(file), { audience: options.for })));
+    });
+}
+
+/** A token of an agent that the gateway does not know, or that has nothing of its own, would only be refused later. */
+function checkRoot({ file, workflow }: LoadedWorkflow, name: string, tools: readonly string[] = []): void {
+  const agent = workflow.agents.find((each) => each.name === name);
+  if (agent === undefined) {
+    const meant = nearest(
+      name,
+      workflow.agents.map((each) => each.name),
+    );
+    const help = meant === undefined ? "`portcullis lattice check` lists its agents" : `did you mean \`${meant}\`?`;
+    throw new CliError(`there is no agent \`${name}\` in ${file}`, EXIT.usage, help);
+  }
+  if (!agent.isRoot) {
+    const givers = workflow.delegations.filter((each) => each.to === name).map(({ from }) => `\`${from}\``);
+    throw new CliError(
+      `\`${name}\` has no authority of its own in ${file}`,
+      EXIT.usage,
+      `hand a token on to it with \`portcullis lattice token hand-on\`, from ${[...new Set(givers)].join(" or ")}`,
+    );
+  }
+  const strange = tools.find((tool) => !agent.holds.includes(tool));
+  if (strange === undefined) return;
+  const meant = nearest(strange, agent.holds);
+  const help = meant === undefined ? `it holds ${agent.holds.slice(0, 20).join(", ")}` : `did you mean \`${meant}\`?`;
+  throw new CliError(`\`${name}\` does not hold \`${strange}\` in ${file}`, EXIT.usage, help);
+}
+
+/** Whether the capabilities are held is known where the workflow is; that these are schemas can be seen here. */
+function schemasIn(text: string): Record<string, JsonObject | boolean> {
+  const narrowed = jsonArguments(text);
+  for (const [capability, schema] of Object.entries(narrowed)) {
+    try {
+      void new Schema(schema as JsonObject | boolean);
+    } catch (error) {
+      if (!(error instanceof SchemaError)) throw error;
+      const help = `write them like '{"${capability}":{"properties":{"path":{"pattern":"^/srv/"}}}}'`;
+      throw new CliError(`--arguments: \`${capability}\`: ${error.message}`, EXIT.usage, help);
+    }
+  }
+  return narrowed as Record<string, JsonObject | boolean>;
+}
+
+function print(token: string): void {
+  process.stdout.write(`${token}\n`);
+}
+
+/** A token is a secret: it comes by file or pipe, never as an argument that others can see. */
+export function tokenIn(file: string): string {
+  try {
+    return readFileSync(file === "-" ? 0 : file, "utf8").trim();
+  } catch (error) {
+    throw new CliError(`cannot read the token in ${file}: ${(error as Error).message}`);
+  }
+}
+
+function refusing(make: () => string, exit: ExitCode = EXIT.error): string {
+  try {
+    return make();
+  } catch (error) {
+    throw error instanceof DelegationRefused ? new CliError(error.message, exit) : error;
+  }
 }

@@ -8,9 +8,9 @@ import {
   METHODS,
   type ObservedCall,
   parseCases,
+  permitForServer,
   type PolicyCase,
   type PolicyDecision,
-  permitForServer,
   PolicyInvalid,
   type PolicyRequest,
   type PolicySet,
@@ -25,20 +25,21 @@ import type { JsonObject } from "../../mcp/index.js";
 import type { Problem } from "../../mcp/server/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "../../runtime/host/config/files.js";
-import { hostArguments } from "../../runtime/host/arguments.js";
+import { hostArguments, jsonArguments, outFor } from "../../runtime/options.js";
 import { HOST_APP, HOST_TOOLS } from "../../runtime/host/starter-policy.js";
-import { jsonArguments, outFor } from "../../runtime/options.js";
 import { effectWord, type Out, paint } from "../../lib/print.js";
 import {
+  type CheckedTools,
   hostApps,
+  schemaProblems,
   type Served,
-  type ServedOptions,
   servedApps,
   servedBy,
+  type ServedOptions,
+  withProblems,
   withServedOptions,
 } from "../../runtime/served.js";
-import { schemaProblems, type CheckedTools, voiced } from "../../runtime/checks.js";
-import { addHostPolicyCommands } from "./host-policy.js";
+import { addHostPolicyCommands } from "./host.js";
 
 interface ExplainOptions {
   agent?: string;
@@ -53,13 +54,13 @@ type PolicyOptions = ServedOptions;
 export function addPolicyCommands(program: Command): void {
   const policy = program
     .command("policy")
-    .description("check, explain, test, compare and suggest policies; show and edit the host's policy.yaml");
+    .description("check, explain, test, compare and suggest policies; edit the host's policy.yaml");
   const common = withServedOptions;
 
   common(policy.command("check"))
     .description("validate the policies of every application, or of one with --app (policy.yaml: --config)")
-    .option("--config <file>", "a host's policy.yaml instead")
-    .option("--state <folder>", "where that host keeps its ledger")
+    .option("--config <file>", "validate a host's policy.yaml instead")
+    .option("--state <directory>", "directory of that host's state")
     .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
       const yaml = yamlPolicy(options);
       if (yaml) return (await import("../../runtime/host/config/policy-actions.js")).validatePolicy(command, yaml);
@@ -67,17 +68,17 @@ export function addPolicyCommands(program: Command): void {
     });
 
   common(policy.command("explain <tool> [arguments]"))
-    .description("what would be decided, by which rule and which condition")
+    .description("explain a decision: the rules, the conditions and their values")
     .option(
       "--agent <app/agent>",
-      "the caller; for a request of a server, whose client would be asked (default: APP/local)",
+      "caller; for a request of a server, the caller whose client gets it (default: APP/local)",
     )
-    .option("--forwarded <json>", "what travels beside the arguments: _meta, inputResponses, further fields")
-    .option("--server <name>", "the server that asks, for elicitation/create, sampling/createMessage and roots/list")
-    .option("--during <tool>", "the tool of the call that such a request belongs to", "")
-    .option("--config <file>", "by a host's policy.yaml (the usual one for fs.read, fs.write and cmd.run)")
-    .option("--state <folder>", "where that host keeps its ledger")
-    .option("--client <name>", "by this client's profile in policy.yaml")
+    .option("--forwarded <json>", "fields that are sent beside the arguments: _meta, inputResponses and others")
+    .option("--server <name>", "server that sends elicitation/create, sampling/createMessage or roots/list")
+    .option("--during <tool>", "tool of the call that such a request belongs to", "")
+    .option("--config <file>", "decide by a host's policy.yaml (default for fs.read, fs.write and cmd.run)")
+    .option("--state <directory>", "directory of that host's state")
+    .option("--client <name>", "profile of policy.yaml to decide by")
     .action(
       async (
         tool: string,
@@ -101,7 +102,7 @@ export function addPolicyCommands(program: Command): void {
         const set = load(command, served);
         const args = served.app === HOST_APP ? hostArguments(tool, text) : jsonArguments(text);
         const request = requestFor(served, tool, args, options);
-        const explanation = voiced(tools, request, set.explain(request), await schemaProblems(tools, request));
+        const explanation = withProblems(tools, request, set.explain(request), await schemaProblems(tools, request));
         const { serverRequest: asks } = request;
         const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
         const add = asks && isSilent ? permitForServer(request.app, asks.server, request.action) : undefined;
@@ -114,7 +115,7 @@ export function addPolicyCommands(program: Command): void {
     );
 
   common(policy.command("test <file...>"))
-    .description("run the cases in these files")
+    .description("run policy test cases")
     .action(async (files: string[], options: PolicyOptions, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
@@ -127,7 +128,7 @@ export function addPolicyCommands(program: Command): void {
         for (const each of cases) problems.set(each, await schemaProblems(tools, each.request));
         results.push(
           ...runCases(set, cases, (each, explanation) =>
-            voiced(tools, each.request, explanation, problems.get(each) ?? []),
+            withProblems(tools, each.request, explanation, problems.get(each) ?? []),
           ),
         );
       }
@@ -142,9 +143,9 @@ export function addPolicyCommands(program: Command): void {
     });
 
   common(policy.command("diff <old> <new>"))
-    .description("which rules and which decisions differ between two policies")
-    .option("--cases <file...>", "compare on these cases")
-    .option("--recorded", "compare on the calls in the ledger")
+    .description("list the rules and the decisions that differ between two policies")
+    .option("--cases <file...>", "files with cases to decide")
+    .option("--recorded", "decide the calls in the ledgers")
     .action(
       async (
         before: string,
@@ -176,8 +177,8 @@ export function addPolicyCommands(program: Command): void {
     );
 
   common(policy.command("suggest"))
-    .description("write the narrowest policy that would have permitted what was seen")
-    .option("--only-denied", "only what was not permitted")
+    .description("write the narrowest policy that permits the recorded calls")
+    .option("--only-denied", "only calls that were not permitted")
     .action(async (options: PolicyOptions & { onlyDenied?: boolean }, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
@@ -202,7 +203,7 @@ export function addPolicyCommands(program: Command): void {
       const text = suggestPolicy(calls, served.tools);
       out.data({ calls: calls.length, policy: text }, () => text);
       if (calls.length === 0)
-        out.note("nothing was seen yet: run `portcullis serve --observe --keep-arguments` for a while");
+        out.note("no recorded calls: run `portcullis serve --observe --keep-arguments` for a while");
     });
 
   addHostPolicyCommands(policy);
@@ -214,7 +215,7 @@ function yamlPolicy({ policy = [], ...options }: PolicyOptions & HostFileOptions
   return named === undefined ? undefined : hostFiles({ ...options, config: named });
 }
 
-/** Nobody said which policy, and no tool that was served has this name: then it is the host's. */
+/** A host tool by its name: no policy was named, and no served tool has that name. */
 function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: PolicyOptions): boolean {
   return HOST_TOOLS.has(tool) && policy === undefined && !served.some((each) => each.name === tool);
 }
@@ -244,8 +245,12 @@ async function checkPolicies(command: Command, options: PolicyOptions): Promise<
   const apps = options.app === undefined ? await servedApps(command, options) : [options.app];
   const facts: { app: string; ok: true; hash: string; rules: number; warnings: PolicySet["warnings"] }[] = [];
   for (const app of apps) {
-    const { hash, rules, warnings } = load(command, await servedBy(command, { ...options, app }));
-    facts.push({ app, ok: true, hash, rules: rules.length, warnings });
+    const served = await servedBy(command, { ...options, app });
+    const { hash, rules, warnings } = load(command, served);
+    // Without tools every rule that names one would have a warning.
+    const isUnserved = served.tools.length === 0;
+    facts.push({ app, ok: true, hash, rules: rules.length, warnings: isUnserved ? [] : warnings });
+    if (isUnserved) out.note(`the tools of ${app} are not known yet: check it again once \`portcullis serve\` has run`);
   }
   out.data(facts.length === 1 ? facts[0] : facts, () =>
     facts
@@ -346,7 +351,7 @@ export function changeLine(request: PolicyRequest, before: string, after: string
   return `${how}  ${who} ${request.action} ${JSON.stringify(request.arguments)}`;
 }
 
-export interface RecordedRequest {
+interface RecordedRequest {
   ledger: string;
   seq: number;
   request: PolicyRequest;

@@ -25,7 +25,7 @@ import {
   withStoreOptions,
 } from "../../runtime/store/open.js";
 import { resealAll, rotateSharedKey, SHARED_KEY_OVERLAP_MS } from "../../runtime/store/sealer.js";
-import { rotateDelegationKeys } from "../../runtime/workflow/keys.js";
+import { DELEGATION_KEY_OVERLAP_MS, rotateDelegationKeys } from "../../runtime/workflow/keys.js";
 
 interface SealOptions extends StoreOptions {
   add?: boolean;
@@ -35,7 +35,7 @@ interface SealOptions extends StoreOptions {
 export function addRotateCommands(program: Command): void {
   const rotate = program
     .command("rotate")
-    .description("replace a key; API keys: `key rotate`, signing keys of ledgers: `audit rotate-key`");
+    .description("replace keys and tokens of the gateway (API keys: `key rotate`; ledgers: `audit rotate-key`)");
 
   for (const [name, file, what] of [
     ["operator-token", "operator.token", "the token that approves calls"],
@@ -53,8 +53,8 @@ export function addRotateCommands(program: Command): void {
 
   withStoreOptions(rotate.command("seal-key"))
     .description("replace the seal key in its file and seal everything again; running gateways read the file again")
-    .option("--add", "only add a key that opens: copy the file to every machine, then run this with --use")
-    .option("--use <id>", "seal with the key of this id, which --add printed, and remove the others")
+    .option("--add", "add a key without sealing with it: copy the file to every machine, then run this with --use")
+    .option("--use <id>", "seal with the key of this id, which --add printed, and remove the other keys")
     .action((options: SealOptions, command: Command) =>
       withStore(command, options, (storage) => rotateSealKey(storage, options, command)),
     );
@@ -77,12 +77,16 @@ export function addRotateCommands(program: Command): void {
 
   rotate
     .command("delegation-keys")
-    .description("replace the keys of delegations; gateways refuse older tokens from their next start on")
-    .action((_options: object, command: Command) => {
-      const { gateway, publicKey } = rotateDelegationKeys(statePaths(shared(command).dir).dir);
+    .description("replace the keys of delegations; running gateways of this data directory use the new ones at once")
+    .option("--at-once", "refuse the tokens of the old keys at once, because the keys became known")
+    .action((options: { atOnce?: boolean }, command: Command) => {
+      const overlapMs = options.atOnce ? 0 : DELEGATION_KEY_OVERLAP_MS;
+      const { gateway, publicKey } = rotateDelegationKeys(statePaths(shared(command).dir).dir, overlapMs);
       outFor(command).data({ gateway, publicKey }, () =>
         [
-          "replaced; start the gateways of this data directory again and mint new tokens",
+          options.atOnce
+            ? "replaced; older tokens are refused: mint new ones"
+            : `replaced; older tokens are accepted for ${overlapMs / 60_000} minutes: mint new ones`,
           `gateway  ${gateway}`,
           `key      ${publicKey}  (for --trust-gateway of other gateways)`,
         ].join("\n"),

@@ -1,9 +1,8 @@
 import type { Command } from "commander";
 import { createSealer, loadSealKeys, type Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { outFor } from "../../runtime/options.js";
-import { table } from "../../lib/print.js";
-import { agreed, secretValue } from "../../runtime/store/ask.js";
+import { agreed, outFor, secretValue } from "../../runtime/options.js";
+import { tableOf } from "../../lib/print.js";
 import { isSharedKey, resealAll, sealedValues } from "../../runtime/store/sealer.js";
 import {
   allPages,
@@ -22,13 +21,13 @@ const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 export function addSecretCommands(program: Command): void {
   const secret = program
     .command("secret")
-    .description("an application's secrets, for ${secret:NAME}; never shown again");
+    .description("store and list secrets of applications; documents refer to them as ${secret:NAME}");
 
   withStoreOptions(secret.command("set <app> <name>"))
-    .description("store one; the value is typed, or comes from a pipe, and is never an argument")
+    .description("store a secret; the value is typed or read from standard input, never an argument")
     .action((app: string, name: string, options: StoreOptions, command: Command) => {
       if (!NAME.test(name)) {
-        throw new CliError("a secret's name has letters, digits, dots, - and _", EXIT.usage);
+        throw new CliError("invalid name of a secret: expected letters, digits, dots, - and _", EXIT.usage);
       }
       return withStore(command, options, async (storage) => {
         if (!(await storage.applications.get(app))) throw noApplication(app);
@@ -40,7 +39,7 @@ export function addSecretCommands(program: Command): void {
     });
 
   withStoreOptions(secret.command("ls <app>"))
-    .description("their names")
+    .description("list the names of an application's secrets")
     .action((app: string, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         if (!(await storage.applications.get(app))) throw noApplication(app);
@@ -48,18 +47,16 @@ export function addSecretCommands(program: Command): void {
         outFor(command).data(
           all.map(({ name, updatedAt }) => ({ name, updated_at: new Date(updatedAt).toISOString() })),
           () =>
-            all.length === 0
-              ? "there are none"
-              : table(
-                  ["name", "set"],
-                  all.map(({ name, updatedAt }) => [name, new Date(updatedAt).toISOString()]),
-                ),
+            tableOf(all, "no secrets", {
+              name: ({ name }) => name,
+              set: ({ updatedAt }) => new Date(updatedAt).toISOString(),
+            }),
         );
       }),
     );
 
   withStoreOptions(secret.command("rm <app> <name>"))
-    .description("remove one")
+    .description("remove a secret")
     .action((app: string, name: string, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         if (!(await storage.secrets.remove(app, name, operator()))) {
@@ -70,9 +67,7 @@ export function addSecretCommands(program: Command): void {
     );
 
   withStoreOptions(secret.command("reseal [app]"))
-    .description(
-      "seal again what was sealed with an older key, after a new one was put first; of one application or all",
-    )
+    .description("seal values again with the current seal key, of one application or of all")
     .action((app: string | undefined, options: StoreOptions, command: Command) =>
       withStore(command, options, async (storage) => {
         if (app !== undefined && !(await storage.applications.get(app))) throw noApplication(app);
@@ -82,8 +77,8 @@ export function addSecretCommands(program: Command): void {
     );
 
   withStoreOptions(secret.command("reset-seal"))
-    .description("start over after the seal key was lost: remove what it sealed, and nothing else")
-    .option("-y, --yes", "do not ask")
+    .description("remove the values of a lost seal key, and nothing else")
+    .option("-y, --yes", "do not ask for confirmation")
     .action((options: StoreOptions & { yes?: boolean }, command: Command) =>
       withStore(command, options, async (storage) => {
         const out = outFor(command);
@@ -106,7 +101,7 @@ export function addSecretCommands(program: Command): void {
         });
         out.data({ lost: titles }, () =>
           [
-            `removed ${titles.length}; start the gateways again, then set each anew:`,
+            `removed ${titles.length}; start the gateways again, then set each value again:`,
             "  portcullis secret set APP NAME",
             "  portcullis app login APP SERVER",
           ].join("\n"),

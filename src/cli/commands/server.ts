@@ -1,38 +1,36 @@
-import { sandboxText } from "../../runtime/server-sandbox.js";
 import type { Command } from "commander";
-import { visible } from "../../telemetry/index.js";
-import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import type { ServerFacts } from "../../runtime/server-facts.js";
+import { paint, tableOf } from "../../lib/print.js";
+import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
+import type { ServerFacts } from "../../runtime/metrics.js";
 import { outFor } from "../../runtime/options.js";
-import { paint, table } from "../../lib/print.js";
+import { sandboxText } from "../../runtime/server-sandbox.js";
+import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import { visible } from "../../telemetry/index.js";
+import { type Difference, PinKeeper } from "../../upstream/index.js";
 
 export function addServerCommands(program: Command): void {
-  const server = program.command("server").description("the servers behind a running gateway: how they are");
+  addPinCommands(program);
+  const server = program.command("server").description("show the state of a running gateway's servers");
   withAdmin(server.command("ls [app]"))
-    .description("list those in use")
+    .description("list the servers that are in use")
     .action(async (app: string | undefined, { admin }: { admin?: string }, command: Command) => {
       const servers = (await factsOf(command, admin)).filter((each) => app === undefined || each.app === app);
       outFor(command).data(servers, () =>
-        servers.length === 0
-          ? "none is in use; an application's servers are started by its first caller"
-          : table(
-              ["app", "server", "state", "tools", "calls", "failures", "restarts", "last problem"],
-              servers.map((each) => [
-                each.app,
-                each.server,
-                stateWord(each),
-                String(each.tools),
-                String(each.counts.calls),
-                String(each.counts.failures + each.counts.timeouts),
-                String(each.restarts),
-                each.lastError?.message ?? "",
-              ]),
-            ),
+        tableOf(servers, "no server is in use: an application's servers are started by its first caller", {
+          app: ({ app }) => app,
+          server: (each) => each.server,
+          state: stateWord,
+          tools: ({ tools }) => String(tools),
+          calls: ({ counts }) => String(counts.calls),
+          failures: ({ counts }) => String(counts.failures + counts.timeouts),
+          restarts: ({ restarts }) => String(restarts),
+          "last problem": ({ lastError }) => lastError?.message ?? "",
+        }),
       );
     });
   withAdmin(server.command("show <app> <server>"))
-    .description("one of them, with the end of what it wrote to stderr; known secrets are left out")
+    .description("show a server with the end of its stderr; known secrets are hidden")
     .action(async (app: string, name: string, { admin }: { admin?: string }, command: Command) => {
       const found = (await factsOf(command, admin)).find((each) => each.app === app && each.server === name);
       if (!found) {
@@ -42,7 +40,7 @@ export function addServerCommands(program: Command): void {
           "`portcullis server ls` lists those that are; an application's servers are started by its first caller",
         );
       }
-      outFor(command).data(found, () => told(found));
+      outFor(command).data(found, () => describeServer(found));
     });
 }
 
@@ -54,7 +52,7 @@ function stateWord({ state, circuit }: ServerFacts): string {
   return circuit === "closed" ? state : `${state}, circuit ${circuit}`;
 }
 
-function told(facts: ServerFacts): string {
+function describeServer(facts: ServerFacts): string {
   const { counts } = facts;
   const failed = `${counts.failures} failed, ${counts.timeouts} timed out, ${counts.cancelled} cancelled`;
   const rows: [string, string | undefined][] = [
@@ -64,7 +62,7 @@ function told(facts: ServerFacts): string {
     ["tools", String(facts.tools)],
     ["calls", `${counts.calls}: ${counts.results} answered, ${counts.errors} refused by it, ${failed}`],
     [
-      "nonsense",
+      "malformed",
       `${counts.malformed} malformed, ${counts.strayAnswers} stray, ${counts.refusedMessages} not asked for`,
     ],
     ["now", `${facts.inFlight} in flight, ${facts.queued} waiting`],
@@ -82,4 +80,71 @@ function told(facts: ServerFacts): string {
     ...lines,
     ...(facts.stderr === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
   ].join("\n");
+}
+
+/** Enough of a hash to name one difference among a server's few. */
+const SHOWN = 12;
+const HASH = /^[0-9a-f]{12,64}$/;
+
+function addPinCommands(program: Command): void {
+  const pin = program.command("pin").description("review changed tools, prompts and instructions of servers");
+
+  withStoreOptions(pin.command("ls <app> <server>"))
+    .description("list changed definitions that are pending review; callers do not see them until they are accepted")
+    .action((app: string, server: string, options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        if (!(await storage.applications.get(app))) throw noApplication(app);
+        const waiting = await new PinKeeper(storage.pins).differences(app, server);
+        outFor(command).data(
+          waiting.map(({ kind, name, hash, isNew, changes }) => ({ kind, name, hash, new: isNew, changes })),
+          () => (waiting.length === 0 ? "no definition is pending review" : waiting.map(shown).join("\n\n")),
+        );
+      }),
+    );
+
+  withStoreOptions(pin.command("accept <app> <server> <hash>"))
+    .description("accept the definition with this hash, as `pin ls` prints it")
+    .action((app: string, server: string, hash: string, options: StoreOptions, command: Command) => {
+      if (!HASH.test(hash)) {
+        throw new CliError(`a hash has at least ${SHOWN} of the digits that \`pin ls\` shows`, EXIT.usage);
+      }
+      return withStore(command, options, async (storage) => {
+        const keeper = new PinKeeper(storage.pins);
+        const found = (await keeper.differences(app, server)).filter((each) => each.hash.startsWith(hash));
+        const [one] = found;
+        if (one === undefined || found.length > 1) {
+          throw new CliError(
+            found.length > 1 ? `more than one difference begins with ${hash}` : `no difference ${hash} waits`,
+            undefined,
+            `portcullis pin ls ${app} ${server} shows what waits now`,
+          );
+        }
+        const id = { app, server, kind: one.kind, name: one.name };
+        if (!(await keeper.acceptDifference(id, one.hash, operator()))) {
+          throw new CliError("the server changed it again meanwhile: review it again");
+        }
+        outFor(command).data({ accepted: one.hash, kind: one.kind, name: one.name }, () => `accepted ${nameOf(one)}`);
+      });
+    });
+
+  withStoreOptions(pin.command("clear <app> <server>"))
+    .description("remove the pins of a server; its next list is accepted like a first one")
+    .action((app: string, server: string, options: StoreOptions, command: Command) =>
+      withStore(command, options, async (storage) => {
+        if (!(await storage.applications.get(app))) throw noApplication(app);
+        const count = await storage.pins.clear(app, server, operator());
+        outFor(command).data({ removed: count }, () => `removed ${count} pins of ${server}`);
+      }),
+    );
+}
+
+/** Names come from a server: quoted, so that none can pass for a line of ours. */
+function nameOf({ kind, name }: Difference): string {
+  return `${kind} ${visible(JSON.stringify(name))}`;
+}
+
+function shown(difference: Difference): string {
+  const { hash, isNew, text } = difference;
+  const title = `${nameOf(difference)} ${isNew ? "is new" : "has changed"}, ${hash.slice(0, SHOWN)}`;
+  return `${paint.bold(title)}\n${text}`;
 }

@@ -2,11 +2,10 @@
 // node or as a report; none is lost on the way.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import type { CodegenLimits } from "../limits.js";
-import type { Reports } from "../report.js";
-import { SchemaDocument } from "./document.js";
-import { formatCheck } from "./formats.js";
-import { type About, type Node, type NodeId, type NodeTable, type Pattern, type TypeName, ONE_SCHEMA } from "./node.js";
+import { equalityKey, flagsFor, unescapePointer } from "../../schema/documents/index.js";
+import type { CodegenLimits, Reports } from "../report.js";
+import { formatCheck, SchemaDocument } from "./document.js";
+import { type About, type Node, type NodeId, type NodeTable, ONE_SCHEMA, type Pattern, type TypeName } from "./node.js";
 
 const TYPES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 const SILENT = new Set(
@@ -84,7 +83,7 @@ class Compiler {
   #node(schema: JsonValue, pointer: string): NodeId {
     if (typeof schema === "boolean") return this.#constant(schema);
     if (!isJsonObject(schema)) {
-      this.#reports.unsupported(pointer, "is no schema (an object, true or false); anything is accepted there");
+      this.#reports.unsupported(pointer, "is not a schema (an object, true or false); anything is accepted there");
       return this.#constant(true);
     }
     const known = this.#known.get(schema);
@@ -94,7 +93,7 @@ class Compiler {
     const about: About = {
       ...this.#reports.owner,
       pointer: place,
-      ...(definition !== undefined && { definition: definition.replaceAll("~1", "/").replaceAll("~0", "~") }),
+      ...(definition !== undefined && { definition: unescapePointer(definition) }),
     };
     const node: Node = { about };
     const id = this.#table.nodes.push(node) - 1;
@@ -117,7 +116,7 @@ class Compiler {
   #fill(schema: JsonObject, node: Node): void {
     const left = new Set(Object.keys(schema).filter((key) => schema[key] !== undefined && !SILENT.has(key)));
     const take = (key: string): JsonValue | undefined => {
-      // What a dialect does not know is no keyword there; it stays among the leftovers.
+      // What a dialect does not know is not a keyword there; it stays among the leftovers.
       const isKept = key === "dependencies" && this.#document.isUndeclared;
       if (NOT_IN[this.#document.dialect].has(key) && !isKept) return undefined;
       left.delete(key);
@@ -143,7 +142,7 @@ class Compiler {
     for (const key of left) {
       this.#reports.note(
         `${node.about.pointer}/${key}`,
-        "is no keyword of this dialect; validators ignore it, and so do we",
+        "is not a keyword of this dialect; validators ignore it, and so do we",
       );
     }
   }
@@ -225,10 +224,7 @@ class Compiler {
       node.about.format = format;
       const check = formatCheck(format);
       if (check === undefined)
-        this.#reports.note(
-          `${node.about.pointer}/format`,
-          `\`${clip(format)}\` is no format that is checked anywhere here`,
-        );
+        this.#reports.note(`${node.about.pointer}/format`, `\`${clip(format)}\` is not a format that is checked here`);
       else if (check.kind === "built-in") node.format = check.format;
       else if (check.kind === "patterns") patterns.push(...check.patterns.map((each) => this.#intern(each)));
     } else if (format !== undefined) this.#malformed(node, "format", "a string");
@@ -369,7 +365,7 @@ class Compiler {
 type Take = (key: string) => JsonValue | undefined;
 
 /** The nodes that look at the same value as this one. */
-export function inPlace(node: Node): NodeId[] {
+function inPlace(node: Node): NodeId[] {
   const single = [node.not, node.if, node.then, node.else].filter((id) => id !== undefined);
   return [
     ...(node.all ?? []),
@@ -387,27 +383,6 @@ function cut(node: Node, target: NodeId, instead: NodeId): void {
   if (node.dependentSchemas) {
     node.dependentSchemas = new Map([...node.dependentSchemas].map(([name, id]) => [name, swap(id)]));
   }
-}
-
-/** Unicode mode, as JSON Schema asks, or else the lenient syntax that many published schemas are written in. */
-function flagsFor(source: string): string | undefined {
-  return ["u", ""].find((flags) => {
-    try {
-      new RegExp(source, flags);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
-
-/** Equal exactly for values that JSON Schema calls equal. */
-export function equalityKey(value: JsonValue): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
-    isJsonObject(inner as JsonValue)
-      ? Object.fromEntries(Object.entries(inner as JsonObject).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  );
 }
 
 function clip(text: string): string {

@@ -1,9 +1,10 @@
 // One schema document: its dialect, and what each reference in it points at.
 
+import { fullFormats } from "ajv-formats/dist/formats.js";
 import { isJsonObject, type JsonValue } from "../../mcp/index.js";
 import { type Dialect, HOME, knownDialect, SchemaResources, splitReference } from "../../schema/documents/index.js";
-import { CodegenError } from "../errors.js";
-import type { CodegenLimits } from "../limits.js";
+import { CodegenError, type CodegenLimits } from "../report.js";
+import { BUILT_IN_FORMATS, type BuiltInFormat, type Pattern } from "./node.js";
 
 /** Dialects that are read as the nearest known one. */
 const OLDER_THAN_2019 = /^https?:\/\/json-schema\.org\/draft-0[346]\/schema#?$/;
@@ -46,4 +47,36 @@ export class SchemaDocument {
     const { address, fragment } = splitReference(reference, this.#resources.baseOf(from) ?? HOME);
     return this.#resources.find(address, fragment)?.value as JsonValue | undefined;
   }
+}
+
+type FormatCheck =
+  | { readonly kind: "patterns"; readonly patterns: readonly Pattern[] }
+  | { readonly kind: "built-in"; readonly format: BuiltInFormat }
+  /** Known, but every value passes. */
+  | { readonly kind: "nothing" };
+
+const BASE64: Pattern = {
+  source: "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+  flags: "m",
+};
+
+/** Undefined for names that are not known here: those are annotations, as JSON Schema says. */
+export function formatCheck(name: string): FormatCheck | undefined {
+  if (name === "uri") return { kind: "patterns", patterns: [uri()] };
+  if (name === "byte") return { kind: "patterns", patterns: [BASE64] };
+  const builtIn = BUILT_IN_FORMATS.find((known) => known === name);
+  if (builtIn !== undefined) return { kind: "built-in", format: builtIn };
+  if (!Object.hasOwn(fullFormats, name)) return undefined;
+  const entry: unknown = fullFormats[name as keyof typeof fullFormats];
+  if (entry instanceof RegExp) return { kind: "patterns", patterns: [{ source: entry.source, flags: entry.flags }] };
+  return { kind: "nothing" };
+}
+
+/** A reference whose scheme and path must be there, and which holds no quote: the library keeps this one to itself. */
+function uri(): Pattern {
+  const { source, flags } = fullFormats["uri-reference"] as RegExp;
+  return {
+    source: source.replace("*:)?", "*:)").replaceAll(`'"(`, "'(").replace(")?(?:\\?(?:", ")(?:\\?(?:"),
+    flags,
+  };
 }

@@ -70,7 +70,7 @@ export interface About {
   description?: string;
   default?: JsonValue;
   deprecated?: true;
-  /** The name of the format, whoever checks it. */
+  /** The name of the format, also where it is not checked. */
   format?: string;
 }
 

@@ -3,6 +3,7 @@
 
 import { type AST, RegExpParser } from "@eslint-community/regexpp";
 import { CharSet, JS } from "refa";
+import { charactersOf, type SingleCharacter } from "../../schema/documents/index.js";
 import type { Pattern } from "./node.js";
 
 export interface PatternProgram {
@@ -14,7 +15,7 @@ export interface PatternProgram {
   readonly code: readonly number[];
 }
 
-export const OP = {
+const OP = {
   /** set: read one character of it. */
   char: 0,
   /** a, b: go on at both. */
@@ -101,11 +102,9 @@ class Assembler {
   #element(element: AST.Element): void {
     switch (element.type) {
       case "Character":
-        this.#put(OP.char, this.#set(JS.createCharSet([element.value], this.#flags)));
-        return;
       case "CharacterSet":
       case "CharacterClass":
-        this.#put(OP.char, this.#set(this.#charSet(element)));
+        this.#put(OP.char, this.#set(this.#characters(element)));
         return;
       case "Group":
         if (element.modifiers !== null) throw new Beyond("changes its flags on the way");
@@ -171,19 +170,10 @@ class Assembler {
     }
   }
 
-  #charSet(element: AST.CharacterSet | AST.CharacterClass): CharSet {
-    if (element.type === "CharacterSet") {
-      if (element.kind === "property" && element.strings) throw new Beyond("has a property of strings");
-      return JS.createCharSet([element], this.#flags);
-    }
-    const parts = element.elements.map((part) => {
-      if (part.type === "Character") return part.value;
-      if (part.type === "CharacterClassRange") return { min: part.min.value, max: part.max.value };
-      if (part.type === "CharacterSet" && !(part.kind === "property" && part.strings)) return part;
-      throw new Beyond(`has an element ${part.type}`);
-    });
-    const set = JS.createCharSet(parts, this.#flags);
-    return element.negate ? set.negate() : set;
+  #characters(element: SingleCharacter): CharSet {
+    const set = charactersOf(element, this.#flags, JS);
+    if (typeof set === "string") throw new Beyond(set);
+    return set;
   }
 
   #set(set: CharSet): number {

@@ -1,3 +1,4 @@
+import { ERRORS, type ErrorType } from "../../mcp/index.js";
 import type { Contract, Reserved } from "../contract.js";
 import type { Report } from "../report.js";
 
@@ -45,4 +46,10 @@ export function countFields({ declarations }: Contract): Output["fields"] {
     typed: typed.length,
     opaque: typed.filter(({ type }) => type.kind === "any" || type.kind === "opaque").length,
   };
+}
+
+type ErrorRow = (typeof ERRORS)[ErrorType];
+
+export function errorRows(): [ErrorType, ErrorRow][] {
+  return Object.entries(ERRORS) as [ErrorType, ErrorRow][];
 }

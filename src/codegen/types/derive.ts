@@ -2,15 +2,14 @@
 // and whatever stands in a circle gets a name.
 
 import type { JsonPrimitive, JsonValue } from "../../mcp/index.js";
-import type { CodegenLimits } from "../limits.js";
 import { type Names, pascal } from "../names.js";
-import type { Reports } from "../report.js";
+import type { CodegenLimits, Reports } from "../report.js";
 import type { Node, NodeId, NodeTable, TypeName } from "../schema/node.js";
-import { docsOf } from "./docs.js";
-import { ALL_TYPES, type Choice, type Conjunct, gather, keyOf, type Shape, shapeOf } from "./shape.js";
+import { ALL_TYPES, type Choice, type Conjunct, gather, conjunctKey, type Shape, shapeOf } from "./shape.js";
 import {
   ANY,
   type Declaration,
+  docsOf,
   type Field,
   isSame,
   type Match,
@@ -71,7 +70,7 @@ export class Types {
 
   #derive(start: readonly Conjunct[], hint: string, depth: number, root?: string): Type {
     const plain = this.#throughReferences(start);
-    const key = keyOf(plain);
+    const key = conjunctKey(plain);
     const known = root === undefined ? this.#known.get(key) : undefined;
     if (known !== undefined) return known;
     const open = this.#open.get(key);
@@ -151,7 +150,7 @@ export class Types {
       return { id: conjunct.id, spent: spent === "oa" ? "ao" : (spent as Conjunct["spent"]) };
     });
     // A node that says nothing beside its alternatives adds nothing to any of them, and without it they are what they
-    // are elsewhere. Unless another leads back to it: then it has to say that its alternatives are spoken for.
+    // are in other places. Unless another leads back to it: then it has to state that its alternatives are taken.
     const others = rest.filter(({ id }) => id !== choice.at.id && this.#saysMore(id, choice));
     const led = gather(this.#table.nodes, others).some(({ id }) => id === choice.at.id);
     const said = rest.filter(
@@ -278,7 +277,7 @@ export class Types {
     if (only === undefined) type = nullable ? { kind: "null" } : NEVER;
     else if (second === undefined) type = only.type;
     else {
-      // Whoever refers to this by name means null as well, so the name belongs to what includes it.
+      // A reference to this by name means null as well, so the name belongs to what includes it.
       const own = nullable && this.#isNeeded(name) ? this.#names.take(`${name}Value`) : name;
       this.#declare({ kind: "union", name: own, docs: docsOf(this.#table, shape.nodes), variants: kept });
       type = { kind: "named", name: own };
@@ -347,7 +346,7 @@ export class Types {
       const conjuncts = ids.map((id): Conjunct => ({ id, spent: "" }));
       const inner = shapeOf(this.#table.nodes, conjuncts);
       const type = ids.length === 0 ? ANY : this.#derive(conjuncts, `${name}${pascal(field)}`, depth + 1);
-      // A field that nothing fits cannot be there; the check says so to whoever sends it.
+      // A field that nothing fits cannot be there; the check rejects it.
       if (type.kind === "never" && !required.has(field)) continue;
       fields.push({
         name: field,

@@ -1,7 +1,7 @@
 // What several nodes that must all hold say together, as far as types can tell.
 
 import type { JsonValue } from "../../mcp/index.js";
-import { equalityKey } from "../schema/compile.js";
+import { equalityKey } from "../../schema/documents/index.js";
 import type { Node, NodeId, TypeName } from "../schema/node.js";
 
 export const ALL_TYPES: readonly TypeName[] = ["null", "boolean", "number", "string", "array", "object"];
@@ -28,7 +28,7 @@ export interface Shape {
   readonly choices: readonly Choice[];
 }
 
-export function keyOf(conjuncts: readonly Conjunct[]): string {
+export function conjunctKey(conjuncts: readonly Conjunct[]): string {
   return conjuncts
     .map(({ id, spent }) => `${id}${spent}`)
     .sort()
@@ -84,11 +84,11 @@ function meetTypes(a: readonly TypeName[], b: readonly TypeName[]): TypeName[] {
 }
 
 function meetValues(a: readonly JsonValue[], b: readonly JsonValue[]): JsonValue[] {
-  const keys = new Set(b.map(equalityKey));
+  const keys = new Set(b.map((value) => equalityKey(value)));
   return a.filter((value) => keys.has(equalityKey(value)));
 }
 
-export function hasType(value: JsonValue, type: TypeName): boolean {
+function hasType(value: JsonValue, type: TypeName): boolean {
   switch (type) {
     case "null":
       return value === null;

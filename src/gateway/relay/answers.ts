@@ -1,5 +1,5 @@
-// What a downstream server answered, in the form in which it goes on: results, errors, and requests in place of a
-// result. A server never speaks for this gateway, and what it asks of a person is decided, in whichever form it asks.
+// The answers of an upstream server as callers get them: results, errors, and requests in place of a result. A server
+// cannot imitate this gateway, and its requests to the client are decided in whichever form they come.
 
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { InputRequest } from "../../mcp/server/index.js";
@@ -9,23 +9,24 @@ import { renameContents, renameUris } from "./names.js";
 import type { RelayUpstream } from "./relay.js";
 
 const MAX_INPUT_REQUESTS = 64;
-const QUESTIONS: ReadonlySet<string> = new Set<QuestionMethod>([
+const REQUEST_METHODS: ReadonlySet<string> = new Set<QuestionMethod>([
   "sampling/createMessage",
   "elicitation/create",
   "roots/list",
 ]);
 
-export interface ServerRequests {
+interface ServerRequests {
   readonly requests: Readonly<Record<string, InputRequest>>;
   readonly state: JsonValue | undefined;
   readonly rest: JsonObject;
 }
 
-/** A result of 2026-07-28 that asks instead of answering. */
-export function questionsIn(answer: UpstreamAnswer): ServerRequests | undefined {
+/** The requests in a result of 2026-07-28 that is not complete. */
+export function inputRequestsIn(answer: UpstreamAnswer): ServerRequests | undefined {
   if (answer.kind !== "result" || answer.value.resultType !== "input_required") return undefined;
   const { inputRequests, requestState, ...rest } = answer.value;
-  if (!isJsonObject(inputRequests)) throw new Fault("ToolExecution", "the server asked without saying what");
+  if (!isJsonObject(inputRequests))
+    throw new Fault("ToolExecution", "the server sent `input_required` without `inputRequests`");
   const entries = Object.entries(inputRequests);
   if (entries.length > MAX_INPUT_REQUESTS) {
     throw new Fault("ToolExecution", `the server sent more than ${MAX_INPUT_REQUESTS} input requests at once`);
@@ -37,8 +38,8 @@ export function questionsIn(answer: UpstreamAnswer): ServerRequests | undefined 
     if (isJsonObject(request) && request.params !== undefined && !isJsonObject(request.params)) {
       throw new Fault("ToolExecution", `the parameters of \`${key.slice(0, 64)}\` are not an object`);
     }
-    if (!isJsonObject(request) || !QUESTIONS.has(String(request.method))) {
-      throw new Fault("ToolExecution", `the server asked for something it may not ask for (\`${key.slice(0, 64)}\`)`);
+    if (!isJsonObject(request) || !REQUEST_METHODS.has(String(request.method))) {
+      throw new Fault("ToolExecution", `the server sent a request that servers may not send (\`${key.slice(0, 64)}\`)`);
     }
   }
   return {
@@ -48,14 +49,14 @@ export function questionsIn(answer: UpstreamAnswer): ServerRequests | undefined 
   };
 }
 
-/** `portcullis/*` in `_meta` is what this gateway itself says, such as that a call waits for approval and where. */
+/** `portcullis/*` in `_meta` is set by this gateway only, such as the approval page of a call that waits. */
 export function withoutOwnMeta<T extends object>(value: T): T {
   const { _meta } = value as { _meta?: JsonValue };
   if (!isJsonObject(_meta) || !Object.keys(_meta).some(isOwnMeta)) return value;
   return { ...value, _meta: Object.fromEntries(Object.entries(_meta).filter(([key]) => !isOwnMeta(key))) };
 }
 
-export function passedOn(
+export function forwardedResult(
   link: RelayUpstream,
   method: string,
   answer: UpstreamAnswer & { kind: "result" },
@@ -63,7 +64,7 @@ export function passedOn(
   const { text } = answer;
   const value = withoutOwnMeta(answer.value);
   if (method === "tools/call" && !Array.isArray(value.content) && value.structuredContent === undefined) {
-    throw new Fault("ToolExecution", `server \`${link.server}\` answered without content`);
+    throw new Fault("ToolExecution", `server \`${link.server}\` returned a result without content`);
   }
   if (link.namespace.scheme !== "") {
     if (method === "resources/read") return renameContents(value, link.namespace);
@@ -75,12 +76,12 @@ export function passedOn(
   return new RawResult(trimmed.slice(1, -1).trim(), value);
 }
 
-/** What 2026-07-28 says when a client would have to be asked and cannot be. */
+/** The error of 2026-07-28 for a client that lacks a capability. */
 const MISSING_CAPABILITY = -32021;
-/** What 2025-11-25 says when a person has to open a page first: an elicitation in the form of an error. */
+/** The error of 2025-11-25 for a page that a user has to open first: an elicitation in the form of an error. */
 const URL_ELICITATION_REQUIRED = -32042;
 
-export async function refusedBy(
+export async function errorOf(
   link: RelayUpstream,
   { error }: UpstreamAnswer & { kind: "error" },
   context: RunContext,
@@ -97,7 +98,7 @@ export async function refusedBy(
   return new Fault("Downstream", message, { downstream: { code, message, data }, extra: { server: link.server } });
 }
 
-/** The pages that a server's error asks a person to open: each is a request to the client like any other. */
+/** The pages that a server's error asks a user to open: each is a request to the client like any other. */
 async function permittedPages(context: RunContext, data: JsonValue | undefined): Promise<JsonValue[]> {
   const pages = isJsonObject(data) ? data.elicitations : undefined;
   if (!Array.isArray(pages) || pages.length === 0 || pages.length > MAX_INPUT_REQUESTS || !pages.every(isJsonObject)) {
@@ -112,7 +113,7 @@ async function permittedPages(context: RunContext, data: JsonValue | undefined):
   return Object.values(shown).map(({ params }) => params as JsonObject);
 }
 
-/** Fields of error data with which this gateway says what it decided. A server's own stand under `downstream`. */
+/** Fields of error data that this gateway sets for its decisions. Those of a server are moved under `downstream`. */
 const OWN_FIELDS = new Set(["rule", "field", "challenge", "approval_url", "denied_by_person", "required_scope"]);
 
 function withoutOwnFields(data: JsonValue | undefined): JsonValue | undefined {

@@ -1,52 +1,19 @@
-// What one application has: its own tools and those of its downstream servers, under the names its callers use.
+// What one application has: its own tools and those of its upstream servers, under the names that its callers use.
 
-import { inSlices, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import {
-  type ListChange,
-  type CompiledDefinition,
-  compileDefinition,
-  definitionHash,
-  type Implementation,
-  type InstructionPart,
-  type Prompt,
-  type PromptDefinition,
-  type Resource,
-  type ResourceDefinition,
-  type ResourceTemplate,
-  type ResourceTemplateDefinition,
-  type ServerDefinition,
-  type Tool,
-  type ToolDefinition,
-  UriTemplate,
+import type {
+  Implementation,
+  InstructionPart,
+  ListChange,
+  Prompt,
+  Resource,
+  ResourceTemplate,
+  ServerDefinition,
+  Tool,
 } from "../../mcp/server/index.js";
-import type { Catalogue, ExpectedDefinition } from "../../upstream/index.js";
-import type { Relayed } from "../../pipeline/index.js";
-import { withoutOwnMeta } from "./answers.js";
-import { MAX_SHORT, type ShortNames, shortNamesOf } from "./names.js";
-import { type HeadersFor, type RelayUpstream, relayPrompt, relayResource, relayTool } from "./relay.js";
-
-/** What the operator says of a server's tools. */
-export interface ServerTerms {
-  readonly timeoutMs?: number | undefined;
-  noGuardrail(rawName: string): boolean;
-  readOnly(rawName: string): boolean;
-  /** Names that lead to this server from elsewhere: the full name for callers, the server's own name for it. */
-  routes: readonly { readonly prefix: string; readonly strip: boolean }[];
-}
-
-interface Section extends InstructionPart {
-  readonly link: RelayUpstream;
-  readonly tools: Tool[];
-  readonly resources: Resource[];
-  readonly templates: ResourceTemplate[];
-  readonly prompts: Prompt[];
-  readonly instructions: string;
-  readonly readOnly: readonly string[];
-  /** The operator routes prefixes to this server, so that its own names decide nothing. */
-  readonly isRouted: boolean;
-}
-
-export type RelayedTool = Tool & { readonly relayed: Relayed };
+import type { Catalogue } from "../../upstream/index.js";
+import { MAX_SHORT } from "./names.js";
+import { resourceOf, type Section, sectionOf, type ServerTerms, shortOf } from "./offered.js";
+import type { RelayUpstream } from "./relay.js";
 
 /** MCP's rule for the name of a tool; anything else could pass for something it is not. */
 const ROUTED_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
@@ -69,14 +36,14 @@ export class AppCatalogue implements ServerDefinition {
   readonly readOnlyTools = new Set<string>();
   templates: ResourceTemplate[] = [];
   instructionParts: readonly InstructionPart[] = [];
-  /** Set by whoever holds the connections. */
+  /** Set by the owner of the connections. */
   follow: (uri: string) => () => void = () => () => {};
   /** Why something a server offers is not here. */
   readonly left: { readonly server: string; readonly name: string; readonly why: string }[] = [];
   #local: readonly Tool[];
   readonly #inProcess: InProcessServer | undefined;
   readonly #stop: () => void;
-  /** By a tool's name: what clients that take no dots or long names see. */
+  /** By a tool's name: the alias for clients that accept no dots or long names. */
   readonly #shown = new Map<string, string>();
   readonly #sections = new Map<string, Section>();
   readonly #listeners = new Set<(change: ListChange) => void>();
@@ -108,7 +75,7 @@ export class AppCatalogue implements ServerDefinition {
     for (const listener of this.#listeners) listener(change);
   }
 
-  /** Made in slices; `isWanted` says in the end whether the server is still one of the application's. */
+  /** Made in slices; `isWanted` is false when the server was removed meanwhile. */
   async put(link: RelayUpstream, offered: Catalogue, terms: ServerTerms, isWanted: () => boolean): Promise<void> {
     const section = await sectionOf(link, offered, terms);
     if (!isWanted()) return;
@@ -244,187 +211,7 @@ function refusal(name: string, taken: ReadonlyMap<string, unknown>, allowed: Reg
   return taken.has(name) ? "the name is taken" : "";
 }
 
-async function sectionOf(link: RelayUpstream, offered: Catalogue, terms: ServerTerms): Promise<Section> {
-  const tools: Tool[] = [];
-  const readOnly: string[] = [];
-  const resources: Resource[] = [];
-  const templates: ResourceTemplate[] = [];
-  const prompts: Prompt[] = [];
-  await inSlices(offered.tools, (definition) => {
-    if (typeof definition.name !== "string" || !isJsonObject(definition.inputSchema)) return;
-    for (const [canonical, raw] of namesOf(link, terms, definition.name)) {
-      const tool = toolOf(link, definition, canonical, raw, terms);
-      shortOf(tool);
-      tools.push(tool);
-      if (terms.readOnly(definition.name)) readOnly.push(canonical);
-    }
-  });
-  await inSlices(offered.resources, (each) => {
-    if (typeof each.uri === "string") resources.push(resourceOf(link, each as unknown as ResourceDefinition));
-  });
-  await inSlices(offered.resourceTemplates, (each) => {
-    if (typeof each.uriTemplate !== "string") return;
-    templates.push(...templateOf(link, each as unknown as ResourceTemplateDefinition));
-  });
-  await inSlices(offered.prompts, (each) => {
-    if (typeof each.name === "string") prompts.push(promptOf(link, each as unknown as PromptDefinition));
-  });
-  const instructions = offered.instructions ? `# ${link.server}\n\n${offered.instructions}` : "";
-  const isRouted = terms.routes.length > 0;
-  return { link, tools, readOnly, resources, templates, prompts, instructions, isRouted };
-}
-
-/** Names are cut and hashed once for each tool, not each time the catalogue is put together. */
-const shortNames = new WeakMap<Tool, ShortNames>();
-
-function shortOf(tool: Tool): ShortNames {
-  let short = shortNames.get(tool);
-  if (short === undefined) {
-    short = shortNamesOf(tool.definition.name);
-    shortNames.set(tool, short);
-  }
-  return short;
-}
-
 function inProcessPart({ server }: InProcessServer): InstructionPart {
   const { instructions = "", tools, resources, templates, prompts } = server;
   return { instructions, tools, resources, templates, prompts };
 }
-
-/** Under its server's prefix, or under the routes that lead to the server. */
-function namesOf(link: RelayUpstream, terms: ServerTerms, name: string): [string, string][] {
-  if (terms.routes.length === 0) return [[link.namespace.name(name), name]];
-  return terms.routes.flatMap(({ prefix, strip }): [string, string][] => {
-    if (strip) return [[`${prefix}.${name}`, name]];
-    return name.startsWith(`${prefix}.`) ? [[name, name]] : [];
-  });
-}
-
-const VALID = { ok: true } as const;
-
-function toolOf(
-  link: RelayUpstream,
-  offered: JsonObject,
-  canonical: string,
-  raw: string,
-  terms: ServerTerms,
-): RelayedTool {
-  const definition = { ...withoutOwnMeta(offered), name: canonical } as unknown as ToolDefinition;
-  // Servers may offer thousands; the schema of one is compiled when it is first called.
-  let compiled: CompiledDefinition | undefined;
-  let hash: string | undefined;
-  const ready = (): CompiledDefinition => {
-    compiled ??= compileDefinition(definition);
-    return compiled;
-  };
-  return {
-    definition,
-    get definitionHash() {
-      hash ??= definitionHash(definition);
-      return hash;
-    },
-    validate: (args) => ready().validate(args),
-    validateOutput: (value) => (definition.outputSchema === undefined ? VALID : ready().validateOutput(value)),
-    run: () => Promise.reject(new Error("a relayed tool runs elsewhere")),
-    noGuardrailRequired: terms.noGuardrail(raw),
-    ...(terms.timeoutMs === undefined ? {} : { timeoutMs: terms.timeoutMs }),
-    tags: hintTags(offered.annotations),
-    metadata: {},
-    relayed: relayTool({ link, expects: expecting("tool", raw, offered) }, raw, headersOf(offered.inputSchema)),
-  };
-}
-
-/**
- * What a server declares about its tool, for rules: `resource.tags.contains("hint:readOnly")`. A server sets no other tag,
- * so that rules can tell its declarations from an operator's.
- */
-function hintTags(annotations: JsonValue | undefined): string[] {
-  if (!isJsonObject(annotations)) return [];
-  const { readOnlyHint, destructiveHint } = annotations;
-  return [
-    ...(readOnlyHint === true ? ["hint:readOnly"] : readOnlyHint === false ? ["hint:writes"] : []),
-    ...(destructiveHint === true ? ["hint:destructive"] : []),
-  ];
-}
-
-/** What the server has to list for a call to be sent: the very definition that callers are shown. */
-function expecting(kind: "tool" | "prompt" | "template", name: string, offered: object): ExpectedDefinition {
-  return { kind, name, definition: offered as JsonObject };
-}
-
-/** `x-mcp-header` of the schema: which arguments 2026-07-28 also wants as HTTP headers. */
-function headersOf(schema: JsonValue | undefined): HeadersFor | undefined {
-  const properties = isJsonObject(schema) && isJsonObject(schema.properties) ? schema.properties : {};
-  const mirrored = Object.entries(properties).flatMap(([name, property]): [string, string][] => {
-    const label = isJsonObject(property) ? property["x-mcp-header"] : undefined;
-    return typeof label === "string" && /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/.test(label)
-      ? [[name, `mcp-param-${label.toLowerCase()}`]]
-      : [];
-  });
-  if (mirrored.length === 0) return undefined;
-  return (args) =>
-    Object.fromEntries(
-      mirrored.flatMap(([name, header]): [string, string][] => {
-        const value = args[name];
-        const isPlain = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
-        return isPlain ? [[header, headerText(String(value))]] : [];
-      }),
-    );
-}
-
-/** Values that a header cannot hold travel as base64. */
-function headerText(value: string): string {
-  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !/^=\?base64\?.*\?=$/s.test(value);
-  return isPlain ? value : `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
-}
-
-function resourceOf(link: RelayUpstream, offered: ResourceDefinition): Resource & { readonly relayed: Relayed } {
-  return {
-    definition: { ...withoutOwnMeta(offered), uri: link.namespace.uri(offered.uri) },
-    read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
-    // Single resources are data of the server and not pinned.
-    relayed: relayResource({ link, expects: "any" }, offered.uri),
-  };
-}
-
-function templateOf(link: RelayUpstream, offered: ResourceTemplateDefinition): ResourceTemplate[] {
-  let template: UriTemplate;
-  try {
-    template = new UriTemplate(offered.uriTemplate);
-  } catch {
-    // A template nobody can match; what it would name can still be read by its uri.
-    return [];
-  }
-  const { namespace } = link;
-  const matched: ResourceTemplate & { relayed: Relayed } = {
-    definition: { ...withoutOwnMeta(offered), uriTemplate: namespace.uri(offered.uriTemplate) },
-    match(uri) {
-      const raw = namespace.rawUri(uri);
-      return raw === undefined ? undefined : template.match(raw);
-    },
-    read: () => Promise.reject(new Error("a relayed resource is read elsewhere")),
-    complete: nothing,
-    // INVARIANT: reading goes by `resourceAt`, which knows the uri; this is for completion alone.
-    relayed: relayResource({ link, expects: expecting("template", offered.uriTemplate, offered) }, offered.uriTemplate),
-  };
-  return [matched];
-}
-
-function promptOf(link: RelayUpstream, offered: PromptDefinition): Prompt & { readonly relayed: Relayed } {
-  const { arguments: asked, ...rest } = withoutOwnMeta(offered);
-  // A server may send anything; what is no list of arguments is none.
-  const args = Array.isArray(asked) ? asked.filter((each) => isJsonObject(each) && typeof each.name === "string") : [];
-  return {
-    definition: {
-      ...rest,
-      ...(asked === undefined ? {} : { arguments: args }),
-      name: link.namespace.name(offered.name),
-    },
-    get: () => Promise.reject(new Error("a relayed prompt is got elsewhere")),
-    complete: nothing,
-    relayed: relayPrompt({ link, expects: expecting("prompt", offered.name, offered) }, offered.name),
-  };
-}
-
-/** Says that there are completions; the answers come from the server. */
-const nothing = (): { values: string[] } => ({ values: [] });

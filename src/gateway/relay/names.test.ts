@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
-import { passedOn } from "./answers.js";
+import { forwardedResult } from "./answers.js";
 import type { RelayUpstream } from "./relay.js";
 import { BARE, Namespace, renameContents, renameUris, schemeFor, shortNamesOf } from "./names.js";
 
@@ -34,7 +34,7 @@ describe("uris of a server among others", () => {
   it("are renamed in links whatever the server's spelling of their type", () => {
     const text = String.raw`{"content":[{"type":"\u0072esource_link","uri":"other+file:///a"}]}`;
     const answer = { kind: "result", text, value: JSON.parse(text) } as const;
-    expect(passedOn({ namespace: files } as RelayUpstream, "tools/call", answer)).toEqual({
+    expect(forwardedResult({ namespace: files } as RelayUpstream, "tools/call", answer)).toEqual({
       content: [{ type: "resource_link", uri: "files+other+file:///a" }],
     });
   });

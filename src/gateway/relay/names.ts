@@ -1,10 +1,10 @@
-// Names that callers see for what downstream servers have. A server chooses its own names; the operator chooses the
-// prefix, and so nothing a server says can take the place of another server's tool.
+// Names that callers see for what upstream servers offer. A server chooses its own names; the operator chooses the
+// prefix, so that no server can take the name of another server's tool.
 
 import { createHash } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 
-/** What every client can take as the name of a tool. */
+/** The names of tools that every client accepts. */
 const SHORT_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 export const MAX_SHORT = 64;
 const DIGEST_CHARS = 8;
@@ -45,7 +45,7 @@ export class Namespace {
     return this.scheme + raw;
   }
 
-  /** The server's own uri, or undefined when this one belongs elsewhere. */
+  /** The server's own uri, or undefined for one of another server. */
   rawUri(uri: string): string | undefined {
     return uri.startsWith(this.scheme) ? uri.slice(this.scheme.length) : undefined;
   }
@@ -53,7 +53,7 @@ export class Namespace {
 
 export const BARE = new Namespace("", "");
 
-/** A scheme that uris may begin with: letters, digits, `+`, `-`, `.`, a letter first. */
+/** A URI scheme: lowercase letters, digits, `+`, `-` and `.`, with a lowercase letter first. */
 export function schemeFor(server: string): string {
   const cleaned = server.toLowerCase().replace(/[^a-z0-9.-]/g, "-");
   return `${/^[a-z]/.test(cleaned) ? cleaned : `s${cleaned}`}+`;

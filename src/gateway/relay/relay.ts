@@ -1,5 +1,5 @@
-// A permitted call goes to a downstream server. What is sent is cut from the intent; what comes back is passed on as
-// it came where it may be. The two sides may speak revisions of different eras: questions are turned from one form
+// Relays a permitted call to an upstream server. What is sent is cut from the intent; the result is forwarded unchanged
+// where it may be. The two sides may use revisions of different eras: requests to the client are converted from one form
 // into the other here.
 
 import { canonicalize, intentForwarded, type Principal } from "../../policy/index.js";
@@ -13,7 +13,7 @@ import type {
   UpstreamAnswer,
   UpstreamCall,
 } from "../../upstream/index.js";
-import { capabilitiesForServers } from "../client-capabilities.js";
+import { capabilitiesForServers } from "../capabilities.js";
 import {
   type Forwards,
   isLogLevel,
@@ -22,25 +22,25 @@ import {
   type RawResult,
   type Relayed,
 } from "../../pipeline/index.js";
-import { passedOn, questionsIn, refusedBy } from "./answers.js";
+import { forwardedResult, inputRequestsIn, errorOf } from "./answers.js";
 import type { Namespace } from "./names.js";
 import type { RemoteCalls } from "./remote.js";
 import {
   callIsOver,
   SuspendedExchange,
   type SuspendedCalls,
-  type Speaker,
+  type RoundOutput,
   type SuspendedTurn,
 } from "./suspended-calls.js";
 import type { ResourceCache } from "./resource-cache.js";
 
-/** One downstream server of one application. */
+/** One upstream server of one application. */
 export interface RelayUpstream {
   readonly server: string;
   readonly binding: string;
   /** A key registered it, not the operator. */
   readonly isRegistered: boolean;
-  /** Where a server knows its users, each has a connection of their own. */
+  /** Where a server authenticates users, each has a connection of its own. */
   upstream(principal: Principal): Upstream;
   readonly namespace: Namespace;
   /** Fields beside the arguments that the operator lets through to it. */
@@ -51,7 +51,7 @@ export interface RelayUpstream {
   readonly cache: ResourceCache;
 }
 
-/** How often a server may answer one call with questions. */
+/** How often a server may answer one call with requests. */
 const MAX_ROUNDS = 16;
 
 interface Destination {
@@ -67,7 +67,7 @@ interface Outgoing extends Destination {
 }
 
 /** Where a call goes: nothing is sent to a server that lists another definition than the one that was decided for. */
-export interface RelayTarget {
+interface RelayTarget {
   readonly link: RelayUpstream;
   readonly expects: ExpectedDefinition;
 }
@@ -116,7 +116,7 @@ function relayed({ link, expects }: RelayTarget, outgoing: (context: RunContext)
   };
 }
 
-/** What travels in our sealed `requestState` for a downstream call. */
+/** The part of our encrypted `requestState` for an upstream call. */
 interface RelayState {
   /** A call that waits… */
   readonly suspended?: string;
@@ -132,16 +132,16 @@ async function relay(link: RelayUpstream, outgoing: Outgoing, context: RunContex
   const { principal } = context.grant;
   const isRead = outgoing.method === "resources/read" && context.grant.intent.forwardedText === "{}";
   const kept = isRead ? link.cache.get(outgoing.name, principal) : undefined;
-  if (kept) return passedOn(link, outgoing.method, kept);
+  if (kept) return forwardedResult(link, outgoing.method, kept);
   const answer = await answered(link, outgoing, context, before, lacks);
-  // A server that had to do without a question may have managed; one that failed failed for want of it.
+  // A server whose request could not be sent may have succeeded without; one that failed is taken to have failed for it.
   if (lacks.fault && (answer.kind === "error" || answer.value.isError === true)) throw lacks.fault;
-  if (answer.kind === "error") throw await refusedBy(link, answer, context);
+  if (answer.kind === "error") throw await errorOf(link, answer, context);
   if (isRead) link.cache.put(outgoing.name, principal, answer);
-  return passedOn(link, outgoing.method, answer);
+  return forwardedResult(link, outgoing.method, answer);
 }
 
-/** The first question that this client cannot be asked. */
+/** The first request that this client cannot answer. */
 interface Lacks {
   fault: Fault | undefined;
 }
@@ -153,13 +153,13 @@ async function answered(
   before: RelayState,
   lacks: Lacks,
 ): Promise<UpstreamAnswer> {
-  const asksLater = context.proposal.revision.era === "modern" && canBeAsked(context.clientCapabilities);
+  const asksLater = context.request.revision.era === "modern" && canBeAsked(context.clientCapabilities);
   if (before.suspended !== undefined || asksLater) {
     const answer =
       before.suspended !== undefined
         ? await resumed(link, context, before.suspended, before.at)
         : await firstTurn(link, outgoing, context, before, lacks);
-    const asked = questionsIn(answer);
+    const asked = inputRequestsIn(answer);
     if (!asked) return answer;
     const shown = await context.permitted(asked.requests, false);
     throw new InputRequired(shown, { state: asked.state } as JsonValue, asked.rest);
@@ -168,22 +168,22 @@ async function answered(
   let state = before;
   let responses: JsonObject | undefined;
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const hooks = hooksFor(context, lacks, (m, p) => context.relayQuestion(m, p));
+    const hooks = hooksFor(context, lacks, (m, p) => context.relayRequest(m, p));
     const call = callOf(outgoing, context, state, responses, hooks);
     const answer = await (round === 0 ? begun(context, upstream, call) : upstream.request(call));
-    const asked = questionsIn(answer);
+    const asked = inputRequestsIn(answer);
     if (!asked) return answer;
     // The server speaks 2026-07-28 and ends its exchange to ask; this client is asked while its call stays open.
     responses = await askAll(context, asked.requests);
     state = { state: asked.state };
   }
-  throw new Fault("ToolExecution", `server \`${link.server}\` asked more than ${MAX_ROUNDS} times in one call`);
+  throw new Fault("ToolExecution", `server \`${link.server}\` sent requests more than ${MAX_ROUNDS} times in one call`);
 }
 
 async function askAll(context: RunContext, requests: Readonly<Record<string, InputRequest>>): Promise<JsonObject> {
   const given = await Promise.all(
     Object.entries(requests).map(async ([key, { method, params }]): Promise<[string, JsonObject]> => {
-      return [key, await context.relayQuestion(method, params ?? {})];
+      return [key, await context.relayRequest(method, params ?? {})];
     }),
   );
   return Object.fromEntries(given);
@@ -199,7 +199,7 @@ async function begun(context: RunContext, upstream: Upstream, call: UpstreamCall
   }
 }
 
-/** Not sent, and not refused by the server either, whose word for it would not be enough. */
+/** Not sent, and not rejected by the server either: its own report would not be enough. */
 function neverLeft(error: unknown): boolean {
   const { delivered, status } = (error instanceof Fault && error.detail.extra) || {};
   return delivered === false && status === undefined;
@@ -215,11 +215,11 @@ async function firstTurn(
   const { argumentsText } = context.grant.intent;
   const exchange = new SuspendedExchange(
     2 * argumentsText.length,
-    context.gateway.retained.of(context.grant.principal),
+    context.pipeline.retained.of(context.grant.principal),
   );
   exchange.attach(context);
   const ask = (method: QuestionMethod, params: JsonObject): Promise<JsonObject> =>
-    context.askThrough(
+    context.sendThrough(
       method,
       params,
       false,
@@ -246,10 +246,10 @@ async function resumed(
   const { remote } = link;
   if (at !== undefined && at !== remote?.here) {
     if (!remote) throw callIsOver();
-    const by = { speaker: context, agent: context.agent };
+    const by = { output: context, agent: context.agent };
     const turn = await remote.resume(at, id, context.round.responses, by);
     if ("answer" in turn) return turn.answer;
-    throw new InputRequired(turn.questions, { suspended: turn.id, at }, {});
+    throw new InputRequired(turn.requests, { suspended: turn.id, at }, {});
   }
   const exchange = link.suspended.take(id);
   exchange.attach(context);
@@ -261,7 +261,7 @@ function turned(link: RelayUpstream, exchange: SuspendedExchange, turn: Suspende
   if ("answer" in turn) return turn.answer;
   link.suspended.put(turn.id, exchange);
   const at = link.remote?.here;
-  throw new InputRequired(turn.questions, { suspended: turn.id, ...(at === undefined ? {} : { at }) }, {});
+  throw new InputRequired(turn.requests, { suspended: turn.id, ...(at === undefined ? {} : { at }) }, {});
 }
 
 function canBeAsked(capabilities: JsonObject): boolean {
@@ -276,8 +276,8 @@ function hooksFor(
   ask: (method: QuestionMethod, params: JsonObject) => Promise<JsonObject>,
   exchange?: SuspendedExchange,
 ): CallHooks {
-  // Of several rounds, the one under way speaks for the call.
-  const current = (): Speaker | undefined => (exchange ? exchange.speaker : context);
+  // Of several rounds, the current one sends progress and log messages.
+  const current = (): RoundOutput | undefined => (exchange ? exchange.output : context);
   return {
     ...(context.wantsProgress ? { progress: (params: JsonObject) => current()?.relayProgress(params) } : {}),
     log: (params) => current()?.log(levelOf(params.level), params.data ?? null, loggerOf(params)),
@@ -307,7 +307,7 @@ function callOf(
   responses: JsonObject | undefined,
   hooks: CallHooks,
 ): UpstreamCall {
-  const { grant, proposal } = context;
+  const { grant, request } = context;
   let { inside } = outgoing;
   let meta: string | undefined;
   if (grant.intent.forwardedText !== "{}") {
@@ -319,19 +319,19 @@ function callOf(
   }
   if (responses && Object.keys(responses).length > 0) inside += `,"inputResponses":${canonicalize(responses)}`;
   if (state.state !== undefined) inside += `,"requestState":${canonicalize(state.state)}`;
-  const { logLevel } = proposal.conversation;
+  const { logLevel } = request.conversation;
   return {
     method: outgoing.method,
     params: `{${inside}}`,
     ...(meta === undefined ? {} : { meta }),
-    trace: { traceparent: proposal.span.serverTraceparent },
+    trace: { traceparent: request.span.serverTraceparent },
     name: outgoing.name,
     ...(outgoing.headers ? { headers: outgoing.headers } : {}),
     capabilities: capabilitiesText(context.clientCapabilities),
     ...(logLevel === undefined ? {} : { logLevel }),
-    // The gateway's own clock runs; when it stops the call, the server is told.
+    // The gateway's own clock runs; when it stops the call, the server gets a cancellation.
     timeoutMs: 0,
-    cancel: proposal.cancel,
+    cancel: request.cancel,
     hooks,
     expects: outgoing.expects,
   };

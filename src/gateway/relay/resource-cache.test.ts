@@ -7,7 +7,7 @@ const who = (agent: string): Principal => ({ app: "a", agent, scope: [], via: "k
 const result = (value: JsonObject) => ({ kind: "result" as const, text: JSON.stringify(value), value });
 
 describe("what was read", () => {
-  it("is kept for as long as the server says, for whoever read it", () => {
+  it("keeps a resource for as long as the server says, for the caller that read it [G7]", () => {
     let now = 0;
     const cache = new ResourceCache(0, () => now);
     cache.put("x://1", who("one"), result({ ttlMs: 100, cacheScope: "private" }));
@@ -17,7 +17,7 @@ describe("what was read", () => {
     expect(cache.get("x://1", who("one"))).toBeUndefined();
   });
 
-  it("is kept for everybody of the application when the server says so, and for nobody when it says nothing", () => {
+  it("keeps a resource for the whole application when the server marks it public, and not at all without a lifetime", () => {
     const cache = new ResourceCache();
     cache.put("x://1", who("one"), result({ ttlMs: 1_000, cacheScope: "public" }));
     expect(cache.get("x://1", who("two"))).toBeDefined();

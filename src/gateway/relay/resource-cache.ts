@@ -1,5 +1,5 @@
-// What was read a moment ago, for as long as its server (or the operator, for servers that cannot say) allows. Every
-// read is decided and recorded as before; only the way to the server is saved.
+// Caches resources for as long as their server (or the operator, for servers that set no lifetime) allows. Every read is
+// decided and recorded as before; only the request to the server is saved.
 
 import type { Principal } from "../../policy/index.js";
 import { type ByteBudget, Charge, type JsonObject, parsedBytes, valuesIn } from "../../mcp/index.js";
@@ -43,7 +43,7 @@ export class ResourceCache {
   put(uri: string, principal: Principal, answer: Result): void {
     const ttlMs = Math.min(ttlOf(answer.value) ?? this.#defaultTtlMs, MAX_TTL_MS);
     if (ttlMs <= 0 || answer.text.length > MAX_ONE_BYTES) return;
-    // Unless the server says that it is for everybody, it is for whoever read it.
+    // Unless the server marks it as public, it is for the caller that read it.
     const key = keyOf(uri, answer.value.cacheScope === "public" ? undefined : principal);
     const before = this.#kept.get(key);
     if (before) this.#drop(key, before);
@@ -56,7 +56,7 @@ export class ResourceCache {
     if (this.#charge.set(this.#charge.bytes + more)) this.#kept.set(key, { answer, until: this.#now() + ttlMs });
   }
 
-  /** It has changed; nobody reads the old one any more. */
+  /** The resource has changed. */
   forget(uri: string): void {
     const prefix = `${JSON.stringify(uri)} `;
     for (const [key, kept] of this.#kept) if (key.startsWith(prefix)) this.#drop(key, kept);

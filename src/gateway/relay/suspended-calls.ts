@@ -1,6 +1,6 @@
-// A downstream server of the older revisions asks while its call runs; a 2026-07-28 client is asked by ending the
-// exchange. In between the call is parked: it goes on when the client comes back with the answers, or ends when
-// nobody does.
+// An upstream server of the older revisions sends requests while its call runs; a 2026-07-28 client gets them by the end of
+// the exchange. In between the call is suspended: it continues when the client returns with the answers, or ends after a
+// timeout.
 
 import { randomBytes } from "node:crypto";
 import { type ByteBudget, Charge, Fault, type JsonObject, type JsonValue } from "../../mcp/index.js";
@@ -8,35 +8,35 @@ import type { InputRequest, LogLevel } from "../../mcp/server/index.js";
 import { Cancel } from "../../pipeline/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
-interface Question {
+interface OpenRequest {
   readonly key: string;
   readonly request: InputRequest;
   readonly resolve: (answer: JsonObject) => void;
   readonly reject: (fault: Fault) => void;
 }
 
-/** What a round of the call comes to: the answer, or questions. */
+/** The result of one round of the call: the answer, or requests to the client. */
 export type SuspendedTurn =
   | { readonly answer: UpstreamAnswer }
-  | { readonly questions: Readonly<Record<string, InputRequest>>; readonly id: string };
+  | { readonly requests: Readonly<Record<string, InputRequest>>; readonly id: string };
 
-/** Who speaks for a call while it runs: its round here, or one at another replica. */
-export interface Speaker {
+/** Where the progress of a call goes while it runs: its round here, or one at another replica. */
+export interface RoundOutput {
   relayProgress(params: JsonObject): void;
   log(level: LogLevel, data: JsonValue, logger?: string): void;
   onStop(listener: (fault: Fault) => void): void;
 }
 
-const MAX_PARKED = 1_000;
-const MAX_QUESTIONS = 64;
+const MAX_SUSPENDED = 1_000;
+const MAX_REQUESTS = 64;
 /** What a suspended call costs besides its texts. */
 const CALL_BYTES = 8 * 1024;
 
 /** One downstream call that may take several rounds with the client. */
 export class SuspendedExchange {
   readonly cancel = new Cancel();
-  readonly #questions = new Map<string, Question>();
-  #speaker: Speaker | undefined;
+  readonly #requests = new Map<string, OpenRequest>();
+  #output: RoundOutput | undefined;
   #running: Promise<UpstreamAnswer> | undefined;
   #asked: (() => void) | undefined;
   #count = 0;
@@ -51,55 +51,55 @@ export class SuspendedExchange {
 
   /** False when its caller keeps too much already. */
   suspend(): boolean {
-    const questions = [...this.#questions.values()].map(({ request }) => 2 * JSON.stringify(request).length);
-    return this.#charge.set(CALL_BYTES + this.#bytes + questions.reduce((sum, each) => sum + each, 0));
+    const requests = [...this.#requests.values()].map(({ request }) => 2 * JSON.stringify(request).length);
+    return this.#charge.set(CALL_BYTES + this.#bytes + requests.reduce((sum, each) => sum + each, 0));
   }
 
   resume(): void {
     this.#charge.set(0);
   }
 
-  get speaker(): Speaker | undefined {
-    return this.#speaker;
+  get output(): RoundOutput | undefined {
+    return this.#output;
   }
 
   begin(request: () => Promise<UpstreamAnswer>): void {
     this.#running = request();
-    // Heard by whoever waits in `next`; a call that ends while it is parked has nobody yet.
+    // `next` reports the failure; a call that ends while it is suspended has no reader yet.
     this.#running.catch(() => {});
   }
 
-  /** The round that is under way speaks for the call: its progress, its cancellation. */
-  attach(speaker: Speaker): void {
-    this.#speaker = speaker;
-    speaker.onStop((fault) => {
-      if (this.#speaker === speaker) this.cancel.abort(fault);
+  /** The current round of the call: it gets the progress, and its cancellation ends the call. */
+  attach(output: RoundOutput): void {
+    this.#output = output;
+    output.onStop((fault) => {
+      if (this.#output === output) this.cancel.abort(fault);
     });
   }
 
   ask(method: InputRequest["method"], params: JsonObject): Promise<JsonObject> {
-    if (this.#questions.size >= MAX_QUESTIONS) {
-      return Promise.reject(new Fault("TooMany", `${MAX_QUESTIONS} questions of one call are already open`));
+    if (this.#requests.size >= MAX_REQUESTS) {
+      return Promise.reject(new Fault("TooMany", `${MAX_REQUESTS} requests of one call are already open`));
     }
     const key = `q${this.#count++}`;
     return new Promise((resolve, reject) => {
-      this.#questions.set(key, { key, request: { method, params } as InputRequest, resolve, reject });
+      this.#requests.set(key, { key, request: { method, params } as InputRequest, resolve, reject });
       this.#asked?.();
     });
   }
 
-  /** Answers of the client to what was asked; a question that got none stays open. */
+  /** Answers of the client; a request without an answer stays open. */
   take(responses: Readonly<Record<string, JsonObject>>): void {
     for (const [key, answer] of Object.entries(responses)) {
-      this.#questions.get(key)?.resolve(answer);
-      this.#questions.delete(key);
+      this.#requests.get(key)?.resolve(answer);
+      this.#requests.delete(key);
     }
   }
 
-  /** Until the server answers, or asks something that nobody has answered. */
+  /** Until the server answers, or sends a request that has no answer yet. */
   async next(id: string): Promise<SuspendedTurn> {
     const running = this.#running as Promise<UpstreamAnswer>;
-    if (this.#questions.size === 0) {
+    if (this.#requests.size === 0) {
       const asked = new Promise<undefined>((resolve) => {
         this.#asked = () => resolve(undefined);
       });
@@ -107,16 +107,16 @@ export class SuspendedExchange {
       this.#asked = undefined;
       if (answer) return { answer };
     }
-    this.#speaker = undefined;
-    const questions = Object.fromEntries([...this.#questions.values()].map(({ key, request }) => [key, request]));
-    return { questions, id };
+    this.#output = undefined;
+    const requests = Object.fromEntries([...this.#requests.values()].map(({ key, request }) => [key, request]));
+    return { requests, id };
   }
 
   end(fault: Fault): void {
     this.resume();
     this.cancel.abort(fault);
-    for (const question of this.#questions.values()) question.reject(fault);
-    this.#questions.clear();
+    for (const request of this.#requests.values()) request.reject(fault);
+    this.#requests.clear();
   }
 }
 
@@ -133,16 +133,16 @@ export class SuspendedCalls {
   }
 
   put(id: string, exchange: SuspendedExchange): void {
-    if (this.#exchanges.size >= MAX_PARKED || !exchange.suspend()) {
+    if (this.#exchanges.size >= MAX_SUSPENDED || !exchange.suspend()) {
       exchange.end(new Fault("TooMany", "too many calls wait for their clients"));
       throw new Fault("TooMany", "too many calls already wait for answers of their clients; answer or cancel some");
     }
     const timer = setTimeout(() => {
       this.#exchanges.delete(id);
       exchange.end(
-        new Fault("ToolTimeout", `nobody answered the server's question within ${this.#ttlMs} ms`, {
+        new Fault("ToolTimeout", `the client did not answer the request of the server within ${this.#ttlMs} ms`, {
           extra: { timeout_ms: this.#ttlMs, timedOut: true },
-          suggestions: ["Repeat the call when somebody can answer"],
+          suggestions: ["Repeat the call when a user can answer"],
         }),
       );
     }, this.#ttlMs);
@@ -150,7 +150,7 @@ export class SuspendedCalls {
     this.#exchanges.set(id, { exchange, timer });
   }
 
-  /** Once: the call goes on with whoever takes it, whose right to it was sealed into the state it brought. */
+  /** Once: the encrypted state that names the call is the proof of the right to continue it. */
   take(id: string): SuspendedExchange {
     const found = this.#exchanges.get(id);
     if (!found) throw callIsOver();
@@ -170,7 +170,7 @@ export class SuspendedCalls {
 }
 
 export function callIsOver(cause?: unknown): Fault {
-  return new Fault("InvalidParams", "the call that asked is over; begin it again", {
+  return new Fault("InvalidParams", "the call that sent the requests is over; begin it again", {
     field: "requestState",
     ...(cause === undefined ? {} : { cause }),
   });

@@ -1,12 +1,12 @@
-// A conversation with another replica, from one side. What is said arrives in order and whole, or the line has ended;
-// a side that falls silent has ended it.
+// One side of a stream between two replicas. What is sent arrives in order and whole, or the stream ends; a side that
+// sends nothing for some time has ended it.
 
 import { type ByteBudget, Charge, Fault, isJsonObject, type JsonObject } from "../../mcp/index.js";
 
 export interface StreamListener {
-  heard(body: JsonObject): void;
-  /** Once. Without a fault the other side has ended it, having said all. */
-  ended(fault: Fault | undefined): void;
+  onMessage(body: JsonObject): void;
+  /** Once. Without a fault the other side has ended it and sent everything. */
+  onEnd(fault: Fault | undefined): void;
 }
 
 export interface StreamTimes {
@@ -14,7 +14,7 @@ export interface StreamTimes {
   readonly answerMs: number;
   /** Between two signs of life. */
   readonly beatMs: number;
-  /** Whoever has said nothing for so long is gone. */
+  /** A side that sends nothing for so long is gone. */
   readonly silenceMs: number;
 }
 
@@ -23,8 +23,8 @@ const MAX_PENDING = 1_000;
 const MAX_PENDING_CHARS = 5 * 1024 * 1024;
 
 export class ReplicaStream {
-  readonly #post: (letter: JsonObject) => Promise<void>;
-  readonly #hears: StreamListener;
+  readonly #post: (message: JsonObject) => Promise<void>;
+  readonly #listener: StreamListener;
   readonly #forget: () => void;
   readonly #times: StreamTimes;
   #pending: JsonObject[] = [];
@@ -39,15 +39,15 @@ export class ReplicaStream {
   #silence: NodeJS.Timeout;
 
   constructor(
-    post: (letter: JsonObject) => Promise<void>,
-    hears: StreamListener,
+    post: (message: JsonObject) => Promise<void>,
+    listener: StreamListener,
     forget: () => void,
     times: StreamTimes,
     budget?: ByteBudget,
   ) {
     this.#charge = new Charge(budget);
     this.#post = post;
-    this.#hears = hears;
+    this.#listener = listener;
     this.#forget = forget;
     this.#times = times;
     this.#silence = this.#expect(times.answerMs);
@@ -66,34 +66,34 @@ export class ReplicaStream {
     this.#flush(true);
   }
 
-  say(body: JsonObject): void {
+  send(body: JsonObject): void {
     if (this.isOver) return;
     this.#pending.push(body);
     this.#pendingChars += JSON.stringify(body).length;
     const isOver = this.#pending.length > MAX_PENDING || this.#pendingChars > MAX_PENDING_CHARS;
     if (isOver || !this.#charge.set(2 * this.#pendingChars)) {
-      return this.broken(new Fault("TooMany", "the other replica is slower than what it has to be told"));
+      return this.fail(new Fault("TooMany", "replica send buffer overflow"));
     }
     this.#flush();
   }
 
-  /** After everything that was said. This side hears no more. */
+  /** After everything that was sent. This side gets no more messages. */
   end(): void {
     if (this.isOver) return;
     this.#isEnding = true;
     this.#flush();
   }
 
-  /** A letter of the other side. */
-  heard({ bodies, end }: JsonObject): void {
+  /** A message of the other side. */
+  receive({ bodies, end }: JsonObject): void {
     if (this.isOver) return;
     clearTimeout(this.#silence);
     this.#silence = this.#expect(this.#times.silenceMs);
-    for (const body of Array.isArray(bodies) ? bodies : []) if (isJsonObject(body)) this.#hears.heard(body);
+    for (const body of Array.isArray(bodies) ? bodies : []) if (isJsonObject(body)) this.#listener.onMessage(body);
     if (end === true) this.#over(undefined);
   }
 
-  broken(fault: Fault): void {
+  fail(fault: Fault): void {
     this.#over(fault);
   }
 
@@ -110,20 +110,20 @@ export class ReplicaStream {
     clearInterval(this.#beat);
     clearTimeout(this.#silence);
     this.#forget();
-    if (!wasEnding) this.#hears.ended(fault);
+    if (!wasEnding) this.#listener.onEnd(fault);
   }
 
-  /** What has gathered while the last letter was on its way goes as one. */
+  /** What was queued while the last message was sent goes as one. */
   #flush(isBeat = false): void {
     if (!this.#isBegun || this.#isPosting || this.#isOver) return;
     if (!isBeat && this.#pending.length === 0 && !this.#isEnding) return;
-    const letter: JsonObject = { ...this.#opening, bodies: this.#pending, ...(this.#isEnding ? { end: true } : {}) };
+    const message: JsonObject = { ...this.#opening, bodies: this.#pending, ...(this.#isEnding ? { end: true } : {}) };
     const isLast = this.#isEnding;
     this.#opening = undefined;
     this.#pending = [];
     this.#pendingChars = 0;
     this.#isPosting = true;
-    this.#post(letter).then(
+    this.#post(message).then(
       () => {
         this.#isPosting = false;
         this.#charge.set(2 * this.#pendingChars);

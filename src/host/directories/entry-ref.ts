@@ -1,19 +1,30 @@
-// A name in a folder of a write zone: the folder held open, the name itself not followed. Whatever happens to the
-// names above it meanwhile, a change made through the descriptor happens in this folder.
+// A name in a directory of a writable root: the directory held open, the name itself not followed. Whatever happens to
+// the names above it meanwhile, a change made through the descriptor happens in this directory.
 
-import { type BigIntStats, closeSync, fstatSync, lstatSync, readdirSync } from "node:fs";
+import {
+  type BigIntStats,
+  closeSync,
+  fstatSync,
+  linkSync,
+  mkdirSync,
+  renameSync,
+  rmdirSync,
+  unlinkSync,
+} from "node:fs";
+import { constants } from "node:os";
 import { posix } from "node:path";
-import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
-import { isWithin, locate, type Zone } from "../paths/index.js";
-import { canHaveLookAlike, checkNewName, findLookAlike } from "../paths/path-text.js";
-import { checkRepository } from "../paths/repository.js";
-import type { Policy } from "../policy/index.js";
-import { preparedPathOf } from "./prepared.js";
+import { type Denial, isDenial, pathDenial } from "../denial.js";
+import { locate } from "../paths/locate.js";
+import { isWithin } from "../paths/mounts.js";
+import { descriptorName, errnoName, native } from "../paths/native.js";
+import { absolutePath, checkNewName } from "../paths/path-text.js";
+import { asWriteDenial, checkLookAlike, checkWritable, entryStats, type WritableRoot } from "../paths/target.js";
+import type { Policy } from "../policy/policy.js";
 
 export interface DirEntryRef {
-  readonly zone: Zone;
-  /** Whoever gets a spot closes it. */
-  readonly folder: number;
+  readonly writableRoot: WritableRoot;
+  /** The receiver closes it. */
+  readonly directory: number;
   readonly name: string;
   /** Where it really is. */
   readonly path: string;
@@ -22,90 +33,80 @@ export interface DirEntryRef {
 }
 
 export function findEntry(policy: Policy, text: string, field: string): DirEntryRef | Denial {
-  const whole = preparedPathOf(policy, text, field);
+  const whole = pathOf(policy, text, field);
   if (typeof whole !== "string") return whole;
   const path = whole.replace(/(?<=[^/])\/+$/, "");
   const name = posix.basename(path);
-  if (name === "" || name === "." || name === "..") {
-    return denial("INVALID_ARGS", "notAFileName", `${field} ${quoteValue(text)} does not end in a name`, { field });
+  if (name === "" || name === "." || name === "..") return pathDenial("noName", field, text);
+  const found = locate(posix.dirname(path), policy.writableRoots, policy, field);
+  if (isDenial(found)) return asWriteDenial(found, field, text);
+  const writableRoot = fstatSync(found.fd).isDirectory()
+    ? checkWritable(found.path, name, policy.writableRoots, text, field)
+    : pathDenial("throughNonDirectory", field, text);
+  if ("recursive" in writableRoot) {
+    const stats = entryStats(found.fd, name);
+    return { writableRoot, directory: found.fd, name, path: posix.join(found.path, name), stats };
   }
-  const found = locate(posix.dirname(path), policy.zones, policy, field);
-  if (isDenial(found)) return asZoneDenial(found);
-  const spot = inZone(policy, found.fd, found.path, name, text, field);
-  if (isDenial(spot)) closeSync(found.fd);
-  return spot;
+  closeSync(found.fd);
+  return writableRoot;
 }
 
-function inZone(
-  policy: Policy,
-  folder: number,
-  folderPath: string,
-  name: string,
-  text: string,
-  field: string,
-): DirEntryRef | Denial {
-  if (!fstatSync(folder).isDirectory()) {
-    const reason = `${field} ${quoteValue(text)} goes through something that is not a folder`;
-    return denial("IO_ERROR", "notFound", reason, { field });
-  }
-  let zone: Zone | undefined;
-  for (const candidate of policy.zones) {
-    if (isWithin(folderPath, candidate.path) && candidate.path.length > (zone?.path.length ?? -1)) zone = candidate;
-  }
-  if (zone === undefined) {
-    return denial("POLICY_DENY", "outsideWriteZones", `${field} ${quoteValue(text)} is not inside a write zone`, {
-      field,
-    });
-  }
-  if (!zone.recursive && folderPath !== zone.path) {
-    const reason = `${field} ${quoteValue(text)} is below the write zone, which is not recursive`;
-    return denial("POLICY_DENY", "writeRules.recursive", reason, { field });
-  }
-  const path = posix.join(folderPath, name);
-  const internal = checkRepository(zone, path, text, field);
-  if (internal !== undefined) return internal;
-  const stats = lstatSync(`/proc/self/fd/${folder}/${name}`, { bigint: true, throwIfNoEntry: false });
-  return { zone, folder, name, path, stats };
+/** The absolute path of a caller's text. */
+export function pathOf(policy: Policy, text: string, field: string): string | Denial {
+  return absolutePath(text, field, policy, policy.readableRoots[0]?.path ?? policy.writableRoots[0]?.path);
 }
 
-export function spotPath({ folder, name }: DirEntryRef): string {
-  return `/proc/self/fd/${folder}/${name}`;
+export function entryPath({ directory, name }: DirEntryRef): string {
+  return descriptorName(directory, name);
 }
 
 /** For a name that is to be made. */
-export function checkFree(spot: DirEntryRef, text: string, field: string): Denial | undefined {
-  const bad = checkNewName(spot.name);
-  if (bad !== undefined)
-    return denial("INVALID_ARGS", bad.rule, `${field} ${quoteValue(text)}: ${bad.reason}`, { field });
-  if (!spot.zone.createIfMissing) {
-    const reason = `${field} ${quoteValue(text)} does not exist and this write zone only replaces files`;
-    return denial("POLICY_DENY", "createIfMissing", reason, {
-      field,
-      suggestions: ["ask the operator to set createIfMissing: true for this write zone"],
-    });
+export function checkFree(entry: DirEntryRef, text: string, field: string): Denial | undefined {
+  const bad = checkNewName(entry.name);
+  if (bad !== undefined) return pathDenial("badName", field, text, bad.reason, bad.rule);
+  if (!entry.writableRoot.createIfMissing) return pathDenial("replaceOnly", field, text);
+  return checkLookAlike(entry.directory, entry.name, text, field);
+}
+
+/** What the operator named stays where it is, and so does every directory above it. */
+export function checkNotNamed(policy: Policy, entry: DirEntryRef, text: string, field: string): Denial | undefined {
+  const isNamed = [...policy.readableRoots, ...policy.writableRoots].some((root) => isWithin(root.path, entry.path));
+  return isNamed ? pathDenial("namedByPolicy", field, text) : undefined;
+}
+
+let isSlow = false;
+
+/** For tests of the slower way on a machine that has the faster one. */
+export function useTwoSteps(slow: boolean): void {
+  isSlow = slow;
+}
+
+/** Renames to a name that must be free. Undefined when it is done, else the name of the error, such as `EEXIST`. */
+export function renameIfFree(from: DirEntryRef, to: DirEntryRef): string | undefined {
+  const calls = isSlow ? undefined : native();
+  const result = calls?.renameNoReplace(from.directory, from.name, to.directory, to.name) ?? -constants.errno.ENOSYS;
+  if (result >= 0) return undefined;
+  const problem = errnoName(result);
+  return problem === "ENOSYS" || problem === "EINVAL" ? renameInTwoSteps(from, to) : problem;
+}
+
+/** Where the system has no such call: the new name is taken first, by a second link or an empty directory of our own. */
+function renameInTwoSteps(from: DirEntryRef, to: DirEntryRef): string | undefined {
+  try {
+    if (from.stats?.isDirectory() !== true) {
+      linkSync(entryPath(from), entryPath(to));
+      unlinkSync(entryPath(from));
+      return undefined;
+    }
+    mkdirSync(entryPath(to), 0o700);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? "EIO";
   }
-  if (!canHaveLookAlike(spot.name)) return undefined;
-  const twin = findLookAlike(spot.name, readdirSync(`/proc/self/fd/${spot.folder}`));
-  if (twin === undefined) return undefined;
-  const reason = `${field}: the folder has ${quoteValue(twin)}, which looks exactly the same`;
-  return denial("POLICY_DENY", "lookAlikeName", reason, { field });
-}
-
-/** What the operator named stays where it is, and so does every folder above it. */
-export function checkNotNamed(policy: Policy, spot: DirEntryRef, text: string, field: string): Denial | undefined {
-  if (![...policy.roots, ...policy.zones].some((place) => isWithin(place.path, spot.path))) return undefined;
-  const reason = `${field} ${quoteValue(text)} is, or holds, a folder that the policy itself names`;
-  return denial("POLICY_DENY", "namedFolder", reason, { field });
-}
-
-export function missingEntry(text: string, field: string): Denial {
-  return denial("IO_ERROR", "notFound", `${field} ${quoteValue(text)} does not exist`, { field });
-}
-
-function asZoneDenial(found: Denial): Denial {
-  if (found.rule !== "outsideAllowedRoots") return found;
-  return denial(found.code, "outsideWriteZones", found.reason, {
-    ...(found.field === undefined ? {} : { field: found.field }),
-    suggestions: ["use a folder that the policy lists under writeRules"],
-  });
+  try {
+    renameSync(entryPath(from), entryPath(to));
+    return undefined;
+  } catch (error) {
+    rmdirSync(entryPath(to));
+    return (error as NodeJS.ErrnoException).code ?? "EIO";
+  }
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   linkSync,
@@ -14,54 +15,57 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { execFileSync } from "node:child_process";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { isDenial } from "../denial.js";
-import { type OpeningMethod, useOpeningMethod } from "../paths/index.js";
-import { parsePolicy, type Policy } from "../policy/index.js";
+import { type OpeningMethod, useOpeningMethod } from "../paths/locate.js";
+import { parsePolicy } from "../policy/load.js";
+import type { Policy } from "../policy/policy.js";
+import { useTwoSteps } from "./entry-ref.js";
 import {
   decideBy,
   executeBy,
   type Prepare,
-  prepareDeleteFile,
   prepareDeleteDirectory,
+  prepareDeleteFile,
   prepareList,
   prepareMakeDirectory,
   prepareMove,
   prepareStat,
-} from "./index.js";
-import { useTwoSteps } from "./rename.js";
+} from "./operations.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "folders-")));
 afterAll(() => rmSync(base, { recursive: true, force: true }));
-const [root, zone, outside, blind] = ["root", "root/zone", "outside", "blind"].map((name) => join(base, name)) as [
-  string,
-  string,
-  string,
-  string,
-];
+const [root, writableRoot, outside, blind] = ["root", "root/zone", "outside", "blind"].map((name) =>
+  join(base, name),
+) as [string, string, string, string];
 
 let policy: Policy;
 beforeEach(() => {
-  for (const folder of [root, outside, blind]) rmSync(folder, { recursive: true, force: true });
-  for (const folder of [join(zone, "sub"), join(zone, "inner"), join(root, "read-only"), outside, blind]) {
-    mkdirSync(folder, { recursive: true });
+  for (const directory of [root, outside, blind]) rmSync(directory, { recursive: true, force: true });
+  for (const directory of [
+    join(writableRoot, "sub"),
+    join(writableRoot, "inner"),
+    join(root, "read-only"),
+    outside,
+    blind,
+  ]) {
+    mkdirSync(directory, { recursive: true });
   }
-  writeFileSync(join(zone, "f"), "inside");
+  writeFileSync(join(writableRoot, "f"), "inside");
   writeFileSync(join(root, "read-only/f"), "inside");
   writeFileSync(join(outside, "f"), "OUTSIDE");
   writeFileSync(join(blind, "f"), "BLIND");
-  symlinkSync(outside, join(zone, "out"));
-  symlinkSync(join(outside, "f"), join(zone, "out-file"));
-  symlinkSync("f", join(zone, "own-link"));
-  execFileSync("mkfifo", [join(zone, "fifo")]);
+  symlinkSync(outside, join(writableRoot, "out"));
+  symlinkSync(join(outside, "f"), join(writableRoot, "out-file"));
+  symlinkSync("f", join(writableRoot, "own-link"));
+  execFileSync("mkfifo", [join(writableRoot, "fifo")]);
   const rule = { recursive: true, createIfMissing: true };
   const loaded = parsePolicy(
     JSON.stringify({
       allowedRoots: [root],
       writeRules: [
-        { path: zone, ...rule, maxFileBytes: 100 },
-        { path: join(zone, "inner"), recursive: false, createIfMissing: false, maxFileBytes: 3 },
+        { path: writableRoot, ...rule, maxFileBytes: 100 },
+        { path: join(writableRoot, "inner"), recursive: false, createIfMissing: false, maxFileBytes: 3 },
         { path: blind, ...rule },
       ],
     }),
@@ -81,12 +85,12 @@ function act<A, R>(prepare: Prepare<A, R>, args: A): R | string {
   return isDenial(result) ? result.rule : (result as R);
 }
 
-function tree(folder: string): string[] {
-  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+function tree(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, encoding: "utf8" })
     .sort()
     .map((name) => {
-      const stats = lstatSync(join(folder, name));
-      return `${name} ${stats.ino} ${stats.isFile() ? readFileSync(join(folder, name), "utf8") : ""}`;
+      const stats = lstatSync(join(directory, name));
+      return `${name} ${stats.ino} ${stats.isFile() ? readFileSync(join(directory, name), "utf8") : ""}`;
     });
 }
 
@@ -97,12 +101,12 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
   afterAll(() => useOpeningMethod(undefined));
 
   it("are listed by name, in pages, without following links", () => {
-    const listing = act(prepareList, { path: zone });
+    const listing = act(prepareList, { path: writableRoot });
     const names = ["f", "fifo", "inner", "out", "out-file", "own-link", "sub"];
     const types = ["file", "other", "folder", "link", "link", "link", "folder"];
     expect(listing).toMatchObject({ truncated: false, entries: names.map((name, i) => ({ name, type: types[i] })) });
-    expect(act(prepareList, { path: zone, limit: 2 })).toMatchObject({ truncated: true });
-    expect(act(prepareList, { path: zone, after: "out" })).toMatchObject({
+    expect(act(prepareList, { path: writableRoot, limit: 2 })).toMatchObject({ truncated: true });
+    expect(act(prepareList, { path: writableRoot, after: "out" })).toMatchObject({
       truncated: false,
       entries: [{ name: "out-file" }, { name: "own-link" }, { name: "sub" }],
     });
@@ -110,24 +114,28 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
   });
 
   it("leave the insides of a repository alone", () => {
-    mkdirSync(join(zone, "sub/.git/hooks"), { recursive: true });
-    writeFileSync(join(zone, "sub/.git/config"), "");
+    mkdirSync(join(writableRoot, "sub/.git/hooks"), { recursive: true });
+    writeFileSync(join(writableRoot, "sub/.git/config"), "");
     const rule = "writeRules.repositoryInternals";
-    expect(act(prepareMakeDirectory, { path: join(zone, ".git") })).toBe(rule);
-    expect(act(prepareMakeDirectory, { path: join(zone, "sub/.git/info") })).toBe(rule);
-    expect(act(prepareDeleteFile, { path: join(zone, "sub/.git/config") })).toBe(rule);
-    expect(act(prepareDeleteDirectory, { path: join(zone, "sub/.git/hooks") })).toBe(rule);
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub/.GIT/hooks/pre-commit") })).toBe("notFound");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub/.git/hooks/pre-commit") })).toBe(rule);
-    expect(act(prepareMove, { from: join(zone, "sub"), to: join(zone, ".Git") })).toBe(rule);
-    expect(act(prepareMove, { from: join(zone, "sub/.git"), to: join(zone, "sub/g") })).toBe(rule);
+    expect(act(prepareMakeDirectory, { path: join(writableRoot, ".git") })).toBe(rule);
+    expect(act(prepareMakeDirectory, { path: join(writableRoot, "sub/.git/info") })).toBe(rule);
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "sub/.git/config") })).toBe(rule);
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "sub/.git/hooks") })).toBe(rule);
+    expect(
+      act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "sub/.GIT/hooks/pre-commit") }),
+    ).toBe("notFound");
+    expect(
+      act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "sub/.git/hooks/pre-commit") }),
+    ).toBe(rule);
+    expect(act(prepareMove, { from: join(writableRoot, "sub"), to: join(writableRoot, ".Git") })).toBe(rule);
+    expect(act(prepareMove, { from: join(writableRoot, "sub/.git"), to: join(writableRoot, "sub/g") })).toBe(rule);
   });
 
   it("say what a path is", () => {
-    expect(act(prepareStat, { path: join(zone, "f") })).toMatchObject({ type: "file", size: 6 });
-    expect(act(prepareStat, { path: join(zone, "own-link") })).toMatchObject({ type: "file", size: 6 });
+    expect(act(prepareStat, { path: join(writableRoot, "f") })).toMatchObject({ type: "file", size: 6 });
+    expect(act(prepareStat, { path: join(writableRoot, "own-link") })).toMatchObject({ type: "file", size: 6 });
     expect(act(prepareStat, { path: "zone" })).toMatchObject({ type: "folder" });
-    expect(act(prepareStat, { path: join(zone, "fifo") })).toMatchObject({ type: "other" });
+    expect(act(prepareStat, { path: join(writableRoot, "fifo") })).toMatchObject({ type: "other" });
   });
 
   it.each([
@@ -144,45 +152,53 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
     expect(act(prepareStat, { path: `${base}/${path}` })).toBe(rule);
   });
 
-  it("are made, moved and deleted inside write zones", () => {
-    expect(act(prepareMakeDirectory, { path: join(zone, "new") })).toEqual({ created: true });
-    expect(lstatSync(join(zone, "new")).mode & 0o777).toBe(0o700);
-    expect(executeBy(prepareMakeDirectory, policy, { path: join(zone, "new/") })).toEqual({ created: false });
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "new/g") })).toEqual({ replaced: false });
-    expect(act(prepareMove, { from: join(zone, "new"), to: join(zone, "sub/newer") })).toEqual({ replaced: false });
-    expect(readFileSync(join(zone, "sub/newer/g"), "utf8")).toBe("inside");
-    expect(act(prepareDeleteDirectory, { path: join(zone, "sub/newer") })).toBe("notEmpty");
-    expect(act(prepareDeleteFile, { path: join(zone, "sub/newer/g") })).toEqual({});
-    expect(act(prepareDeleteDirectory, { path: join(zone, "sub/newer") })).toEqual({});
-    expect(existsSync(join(zone, "sub/newer"))).toBe(false);
+  it("are made, moved and deleted inside writable roots", () => {
+    expect(act(prepareMakeDirectory, { path: join(writableRoot, "new") })).toEqual({ created: true });
+    expect(lstatSync(join(writableRoot, "new")).mode & 0o777).toBe(0o700);
+    expect(executeBy(prepareMakeDirectory, policy, { path: join(writableRoot, "new/") })).toEqual({ created: false });
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "new/g") })).toEqual({
+      replaced: false,
+    });
+    expect(act(prepareMove, { from: join(writableRoot, "new"), to: join(writableRoot, "sub/newer") })).toEqual({
+      replaced: false,
+    });
+    expect(readFileSync(join(writableRoot, "sub/newer/g"), "utf8")).toBe("inside");
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "sub/newer") })).toBe("notEmpty");
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "sub/newer/g") })).toEqual({});
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "sub/newer") })).toEqual({});
+    expect(existsSync(join(writableRoot, "sub/newer"))).toBe(false);
   });
 
   it("a link is deleted itself, and what it leads to stays", () => {
-    expect(act(prepareDeleteFile, { path: join(zone, "out-file") })).toEqual({});
-    expect(act(prepareDeleteFile, { path: join(zone, "out") })).toEqual({});
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "out-file") })).toEqual({});
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "out") })).toEqual({});
     expect(readFileSync(join(outside, "f"), "utf8")).toBe("OUTSIDE");
   });
 
   it("a move replaces a file only when told, and never anything else", () => {
-    writeFileSync(join(zone, "g"), "other");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "g") })).toBe("exists");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "out-file"), overwrite: true })).toBe("exists");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub"), overwrite: true })).toBe("exists");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "g"), overwrite: true })).toEqual({
+    writeFileSync(join(writableRoot, "g"), "other");
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "g") })).toBe("exists");
+    expect(
+      act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "out-file"), overwrite: true }),
+    ).toBe("exists");
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "sub"), overwrite: true })).toBe(
+      "exists",
+    );
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "g"), overwrite: true })).toEqual({
       replaced: true,
     });
-    expect(readFileSync(join(zone, "g"), "utf8")).toBe("inside");
-    expect(readlinkSync(join(zone, "out-file"))).toBe(join(outside, "f"));
+    expect(readFileSync(join(writableRoot, "g"), "utf8")).toBe("inside");
+    expect(readlinkSync(join(writableRoot, "out-file"))).toBe(join(outside, "f"));
   });
 
   const changes: [string, Prepare<{ path: string }, unknown>][] = [
     ["making", prepareMakeDirectory],
     ["deleting a file", prepareDeleteFile],
     ["deleting a folder", prepareDeleteDirectory],
-    ["moving from", (p, { path }) => prepareMove(p, { from: path, to: join(zone, "moved") })],
-    ["moving to", (p, { path }) => prepareMove(p, { from: join(zone, "f"), to: path })],
+    ["moving from", (p, { path }) => prepareMove(p, { from: path, to: join(writableRoot, "moved") })],
+    ["moving to", (p, { path }) => prepareMove(p, { from: join(writableRoot, "f"), to: path })],
   ];
-  it.each(changes)("%s outside write zones is refused and changes nothing", (_, prepare) => {
+  it.each(changes)("%s outside write zones is refused and changes nothing [H10]", (_, prepare) => {
     const before = tree(base);
     for (const path of [
       "read-only/f",
@@ -206,44 +222,46 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
   });
 
   it("special files, links and what the operator named are left alone", () => {
-    expect(act(prepareDeleteFile, { path: join(zone, "fifo") })).toBe("specialFile");
-    expect(act(prepareDeleteFile, { path: join(zone, "sub") })).toBe("specialFile");
-    expect(act(prepareDeleteDirectory, { path: join(zone, "f") })).toBe("notAFolder");
-    expect(act(prepareDeleteDirectory, { path: join(zone, "out") })).toBe("notAFolder");
-    expect(act(prepareMove, { from: join(zone, "own-link"), to: join(zone, "x") })).toBe("specialFile");
-    expect(act(prepareDeleteDirectory, { path: join(zone, "inner") })).toBe("namedFolder");
-    expect(act(prepareMove, { from: join(zone, "inner"), to: join(zone, "x") })).toBe("namedFolder");
-    expect(act(prepareDeleteDirectory, { path: zone })).toBe("outsideWriteZones");
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "fifo") })).toBe("specialFile");
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "sub") })).toBe("specialFile");
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "f") })).toBe("notAFolder");
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "out") })).toBe("notAFolder");
+    expect(act(prepareMove, { from: join(writableRoot, "own-link"), to: join(writableRoot, "x") })).toBe("specialFile");
+    expect(act(prepareDeleteDirectory, { path: join(writableRoot, "inner") })).toBe("namedFolder");
+    expect(act(prepareMove, { from: join(writableRoot, "inner"), to: join(writableRoot, "x") })).toBe("namedFolder");
+    expect(act(prepareDeleteDirectory, { path: writableRoot })).toBe("outsideWriteZones");
   });
 
   it("a directory that holds a repository keeps its name", () => {
-    mkdirSync(join(zone, "a/project/.git"), { recursive: true });
-    mkdirSync(join(zone, "bare/objects"), { recursive: true });
-    mkdirSync(join(zone, "bare/refs"));
-    writeFileSync(join(zone, "bare/HEAD"), "ref: refs/heads/main\n");
+    mkdirSync(join(writableRoot, "a/project/.git"), { recursive: true });
+    mkdirSync(join(writableRoot, "bare/objects"), { recursive: true });
+    mkdirSync(join(writableRoot, "bare/refs"));
+    writeFileSync(join(writableRoot, "bare/HEAD"), "ref: refs/heads/main\n");
     for (const name of ["a", "a/project", "bare"]) {
-      const rule = act(prepareMove, { from: join(zone, name), to: join(zone, "other") });
+      const rule = act(prepareMove, { from: join(writableRoot, name), to: join(writableRoot, "other") });
       expect(rule, name).toBe("writeRules.repositoryInternals");
-      expect(existsSync(join(zone, name))).toBe(true);
+      expect(existsSync(join(writableRoot, name))).toBe(true);
     }
   });
 
-  it("the rules of a zone hold for what is made or moved", () => {
-    expect(act(prepareMakeDirectory, { path: join(zone, "inner/x") })).toBe("createIfMissing");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "inner/x") })).toBe("maxFileBytes");
-    expect(act(prepareMove, { from: join(zone, "sub"), to: join(blind, "x") })).toBe("crossesZones");
-    expect(act(prepareMove, { from: join(zone, "sub"), to: join(zone, "sub/x") })).toBe("io");
+  it("the rules of a writable root hold for what is made or moved", () => {
+    expect(act(prepareMakeDirectory, { path: join(writableRoot, "inner/x") })).toBe("createIfMissing");
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "inner/x") })).toBe("maxFileBytes");
+    expect(act(prepareMove, { from: join(writableRoot, "sub"), to: join(blind, "x") })).toBe("crossesZones");
+    expect(act(prepareMove, { from: join(writableRoot, "sub"), to: join(writableRoot, "sub/x") })).toBe("io");
     for (const name of ["x.", "x ", "a\u202eb"]) {
-      expect(act(prepareMakeDirectory, { path: `${zone}/${name}` })).toMatch(/trailingDotOrSpace|lookAlikeName/);
+      expect(act(prepareMakeDirectory, { path: `${writableRoot}/${name}` })).toMatch(
+        /trailingDotOrSpace|lookAlikeName/,
+      );
     }
     // What may be written but not read does not become readable by a move.
-    expect(act(prepareMove, { from: join(blind, "f"), to: join(zone, "x") })).toBe("outsideAllowedRoots");
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(blind, "x") })).toEqual({ replaced: false });
+    expect(act(prepareMove, { from: join(blind, "f"), to: join(writableRoot, "x") })).toBe("outsideAllowedRoots");
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(blind, "x") })).toEqual({ replaced: false });
   });
 
   it("a hard link to a file outside is only a name", () => {
-    linkSync(join(outside, "f"), join(zone, "hard"));
-    expect(act(prepareDeleteFile, { path: join(zone, "hard") })).toEqual({});
+    linkSync(join(outside, "f"), join(writableRoot, "hard"));
+    expect(act(prepareDeleteFile, { path: join(writableRoot, "hard") })).toEqual({});
     expect(readFileSync(join(outside, "f"), "utf8")).toBe("OUTSIDE");
   });
 
@@ -258,11 +276,11 @@ describe.skipIf(!linux).each<OpeningMethod>(["openat2", "o_path"])("folders, ope
       }).length;
     const before = open();
     for (const path of ["f", "sub", "out", "nothing", "inner/x", "fifo", "../../outside/f"]) {
-      const at = join(zone, path);
+      const at = join(writableRoot, path);
       act(prepareList, { path: at });
       act(prepareStat, { path: at });
-      act(prepareMove, { from: at, to: join(zone, "inner/y") });
-      act(prepareMove, { from: join(zone, "nothing"), to: at });
+      act(prepareMove, { from: at, to: join(writableRoot, "inner/y") });
+      act(prepareMove, { from: join(writableRoot, "nothing"), to: at });
       act(prepareMakeDirectory, { path: at });
       act(prepareDeleteDirectory, { path: at });
       act(prepareDeleteFile, { path: at });
@@ -276,12 +294,16 @@ describe.skipIf(!linux)("without renameat2", () => {
   afterAll(() => useTwoSteps(false));
 
   it("a move is the same", () => {
-    expect(act(prepareMove, { from: join(zone, "f"), to: join(zone, "sub/g") })).toEqual({ replaced: false });
-    expect(act(prepareMove, { from: join(zone, "sub"), to: join(zone, "moved") })).toEqual({ replaced: false });
-    expect(readFileSync(join(zone, "moved/g"), "utf8")).toBe("inside");
-    expect(existsSync(join(zone, "f"))).toBe(false);
-    expect(act(prepareMove, { from: join(zone, "moved"), to: join(zone, "inner") })).toBe("exists");
-    expect(act(prepareMove, { from: join(zone, "moved"), to: join(zone, "moved/x") })).toBe("io");
-    expect(readdirSync(join(zone, "moved"))).toEqual(["g"]);
+    expect(act(prepareMove, { from: join(writableRoot, "f"), to: join(writableRoot, "sub/g") })).toEqual({
+      replaced: false,
+    });
+    expect(act(prepareMove, { from: join(writableRoot, "sub"), to: join(writableRoot, "moved") })).toEqual({
+      replaced: false,
+    });
+    expect(readFileSync(join(writableRoot, "moved/g"), "utf8")).toBe("inside");
+    expect(existsSync(join(writableRoot, "f"))).toBe(false);
+    expect(act(prepareMove, { from: join(writableRoot, "moved"), to: join(writableRoot, "inner") })).toBe("exists");
+    expect(act(prepareMove, { from: join(writableRoot, "moved"), to: join(writableRoot, "moved/x") })).toBe("io");
+    expect(readdirSync(join(writableRoot, "moved"))).toEqual(["g"]);
   });
 });

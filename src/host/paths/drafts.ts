@@ -1,19 +1,18 @@
 // A file that is to replace another has a name of its own for the moment between getting one and taking the other's:
 // no system call replaces a name by a nameless file. A host that is killed in that moment leaves it behind, so
-// whoever next writes in that folder clears it away. A living writer holds a lock on its draft; the kernel drops the
+// the next write in that directory removes it. A living writer holds a lock on its draft; the kernel drops the
 // lock with the process, whichever container it ran in.
 
 import { randomBytes } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync, readdirSync, type Stats, unlinkSync } from "node:fs";
-import { READ } from "./flags.js";
-import { native } from "./native.js";
+import { closeSync, fstatSync, openSync, readdirSync, type Stats, unlinkSync } from "node:fs";
+import { native, O_NOFOLLOW, OPEN } from "./native.js";
 
 const DRAFT = /^\.portcullis-[0-9a-f]{24}\.tmp$/;
 /** A draft that was only just made may not be locked yet. */
 const MIN_AGE_MS = 60_000;
-/** Where locks cannot be asked for, age alone decides. */
+/** Where locks are not available, age alone decides. */
 const MIN_AGE_WITHOUT_LOCKS_MS = 24 * 60 * 60_000;
-const LOOK_AGAIN_MS = 60 * 60_000;
+const CHECK_AGAIN_MS = 60 * 60_000;
 const MAX_CLEARED = 256;
 const MAX_REMEMBERED = 1024;
 
@@ -25,38 +24,39 @@ export function isDraftName(name: string): boolean {
   return DRAFT.test(name);
 }
 
-/** Says that the draft's writer lives. Best effort: without it, its age protects it. */
+/** Locks the draft for as long as its writer lives. Best effort: without the lock, its age protects it. */
 export function holdDraft(fd: number): void {
   native()?.lockFile(fd);
 }
 
-/** When a folder was last looked through. Inode numbers are used again, so the time of birth goes with them. */
-const looked = new Map<string, number>();
+/** When a directory was last checked. Inode numbers are used again, so the key has the time of birth as well. */
+const checked = new Map<string, number>();
 
-/** Now and then for each folder, since it takes reading it: drafts are rare, and we clear up after ourselves. */
-export function clearDrafts(folder: string, { dev, ino, birthtimeMs }: Stats): void {
+/** Once an hour for each directory, because reading it takes time: drafts that are left behind are rare. */
+export function clearDrafts(directory: string, { dev, ino, birthtimeMs }: Stats): void {
   const key = `${dev}:${ino}:${birthtimeMs}`;
-  if (Date.now() - (looked.get(key) ?? 0) < LOOK_AGAIN_MS) return;
-  if (looked.size >= MAX_REMEMBERED) looked.clear();
-  looked.set(key, Date.now());
+  if (Date.now() - (checked.get(key) ?? 0) < CHECK_AGAIN_MS) return;
+  if (checked.size >= MAX_REMEMBERED) checked.clear();
+  checked.set(key, Date.now());
   try {
-    for (const name of readdirSync(folder).filter(isDraftName).slice(0, MAX_CLEARED)) clearDraft(`${folder}/${name}`);
+    for (const name of readdirSync(directory).filter(isDraftName).slice(0, MAX_CLEARED))
+      clearDraft(`${directory}/${name}`);
   } catch {
-    // A folder that cannot be read can be written to all the same.
+    // A directory that cannot be read may still be writable.
   }
 }
 
 function clearDraft(path: string): void {
   let fd: number | undefined;
   try {
-    fd = openSync(path, READ | (constants.O_NOFOLLOW ?? 0));
+    fd = openSync(path, OPEN.READ | O_NOFOLLOW);
     const { mtimeMs, nlink } = fstatSync(fd);
     const calls = native();
     const minAgeMs = calls === undefined ? MIN_AGE_WITHOUT_LOCKS_MS : MIN_AGE_MS;
     if (!fstatSync(fd).isFile() || nlink !== 1 || Date.now() - mtimeMs < minAgeMs) return;
     if (calls === undefined || calls.lockFile(fd) >= 0) unlinkSync(path);
   } catch {
-    // Somebody else's, or gone by now.
+    // Another user's, or removed meanwhile.
   } finally {
     if (fd !== undefined) closeSync(fd);
   }

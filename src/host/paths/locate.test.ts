@@ -1,10 +1,12 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import {
   closeSync,
   linkSync,
   mkdirSync,
   mkdtempSync,
-  readFileSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   realpathSync,
   rmSync,
@@ -14,11 +16,10 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openForRead, type OpeningMethod, openingMethod, useOpeningMethod } from "./index.js";
+import { type OpeningMethod, openingMethod, useOpeningMethod } from "./locate.js";
 import { errnoName } from "./native.js";
+import { openForRead } from "./read.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "jail-")));
 const root = join(base, "root");
@@ -106,7 +107,7 @@ describe.each<OpeningMethod>(["openat2", "o_path"])("opening by %s", (method) =>
     ["a relative link outside", "root/out-relative", "outsideAllowedRoots"],
     ["a sibling that begins alike", "root-evil/secret", "outsideAllowedRoots"],
     ["a sibling that differs by a space", "root ", "outsideAllowedRoots"],
-    ["the root in other letters", "ROOT/a.txt", "outsideAllowedRoots"],
+    ["the root in upper case", "ROOT/a.txt", "outsideAllowedRoots"],
     ["missing, then ..", "root/nope/../a.txt", "notFound"],
     ["a missing file", "root/nope", "notFound"],
     ["a file as a folder", "root/a.txt/x", "notFound"],
@@ -181,7 +182,7 @@ test("an error has the name by which it is asked for", () => {
   expect([-2, -11, -18, -40, -95].map(errnoName)).toEqual(["ENOENT", "EAGAIN", "EXDEV", "ELOOP", "ENOTSUP"]);
 });
 
-test("renames elsewhere on the machine never make a path with `..` fail", async () => {
+test("renames of other files on the machine never make a path with `..` fail", async () => {
   useOpeningMethod("openat2");
   if (openingMethod() !== "openat2") return;
   const busy = join(base, "busy");

@@ -1,24 +1,15 @@
-// From the text of a path to a descriptor that names the file, with no moment in between at which a link or a folder
+// From the text of a path to a descriptor that names the file, with no moment in between at which a link or a directory
 // could be swapped. Linux: the kernel walks below an opened root and refuses to leave it (openat2). What the
 // descriptor names is what was checked, and everything later goes through the descriptor.
 
 import { closeSync, fstatSync, openSync, readFileSync, readlinkSync } from "node:fs";
 import { constants } from "node:os";
-import { type Denial, denial, quoteValue } from "../denial.js";
-import {
-  FOLDER_NAME_ONLY,
-  NAME_ONLY,
-  NAME_ONLY_NO_FOLLOW,
-  RESOLVE_BENEATH,
-  RESOLVE_NO_MAGICLINKS,
-  RESOLVE_NO_SYMLINKS,
-  RESOLVE_NO_XDEV,
-} from "./flags.js";
+import { type Denial, pathDenial } from "../denial.js";
 import { closedMounts, isNetworkType, isWithin, type Mount, mountOf, mountsBetween, readMounts } from "./mounts.js";
-import { errnoName, native } from "./native.js";
-import { walkPath } from "./walk.js";
+import { OPEN, descriptorName, errnoName, native, RESOLVE } from "./native.js";
+import { type Walked, walkPath } from "./walk.js";
 
-/** A folder that the policy opens: as the operator wrote it, and where that really is. */
+/** A directory that the policy opens: as the operator wrote it, and where that really is. */
 export interface LocatedPlace {
   readonly path: string;
   readonly written: string;
@@ -26,16 +17,25 @@ export interface LocatedPlace {
   readonly origin?: string;
 }
 
-export interface JailRules {
+export interface PathRules {
   readonly denyNetworkFS: boolean;
 }
 
-/** The name of a file, held open. Whoever gets one closes it. */
+/** The name of a file, held open. The receiver closes it. */
 export interface LocatedPath {
   readonly fd: number;
   /** Where the file was when it was opened, for the record and for choosing among nested places. */
   readonly path: string;
   readonly place: LocatedPlace;
+}
+
+/** What every step of one search needs. */
+interface Search {
+  readonly path: string;
+  readonly places: readonly LocatedPlace[];
+  readonly rules: PathRules;
+  readonly mounts: readonly Mount[];
+  readonly field: string;
 }
 
 const { errno } = constants;
@@ -52,7 +52,7 @@ let method: OpeningMethod | undefined;
 /** Which way of opening is in use; decided by trying. Seccomp filters of older containers answer EPERM. */
 export function openingMethod(): OpeningMethod {
   if (method === undefined) {
-    const fd = native()?.openat2(undefined, "/", FOLDER_NAME_ONLY, RESOLVE_NO_SYMLINKS) ?? -1;
+    const fd = native()?.openat2(undefined, "/", OPEN.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
     method = fd >= 0 ? "openat2" : "o_path";
     if (fd >= 0) closeSync(fd);
   }
@@ -68,119 +68,107 @@ export function useOpeningMethod(chosen: OpeningMethod | undefined): void {
 export function locate(
   path: string,
   places: readonly LocatedPlace[],
-  rules: JailRules,
+  rules: PathRules,
   field: string,
 ): LocatedPath | Denial {
-  const mounts = readMounts();
-  const quick = openingMethod() === "openat2" ? locateBelow(path, places, rules, mounts, field) : undefined;
-  return quick ?? locateByWalking(path, places, rules, mounts, field);
+  const search = { path, places, rules, field, mounts: readMounts() };
+  const quick = openingMethod() === "openat2" ? locateBelow(search) : undefined;
+  return quick ?? locateByWalking(search);
 }
 
 /** The usual case: the path begins with a place and only relative links, if any, are met. Undefined: walk it. */
-function locateBelow(
-  path: string,
-  places: readonly LocatedPlace[],
-  rules: JailRules,
-  mounts: readonly Mount[],
-  field: string,
-): LocatedPath | Denial | undefined {
-  const found = longestPrefix(path, places);
+function locateBelow(search: Search): LocatedPath | Denial | undefined {
+  const found = longestPrefix(search.path, search.places);
   if (found === undefined) return undefined;
-  const refused = checkPlace(found.place, rules, mounts, field);
+  const refused = checkPlace(search, found.place);
   if (refused !== undefined) return refused;
-  const opened = openBelow(found.place, found.rest, NAME_ONLY, RESOLVE_NO_MAGICLINKS);
-  if (opened >= 0) return identify(opened, found.place, path, field);
+  const opened = openBelow(found.place, found.rest, OPEN.NAME_ONLY, RESOLVE.LINKS);
+  if (opened >= 0) return identify(search, opened, found.place);
   const problem = errnoName(opened);
-  return problem === "EXDEV" || problem === "EAGAIN" ? undefined : openFailed(problem, path, field);
+  return problem === "EXDEV" || problem === "EAGAIN" ? undefined : openFailed(search, problem);
 }
 
-function locateByWalking(
-  path: string,
-  places: readonly LocatedPlace[],
-  rules: JailRules,
-  mounts: readonly Mount[],
-  field: string,
-): LocatedPath | Denial {
-  const walked = walkPath(path, closedMounts(mounts, rules.denyNetworkFS ? new Set() : mountsOfPlaces(places, mounts)));
-  if (walked.kind === "refused") return refuseWalk(walked, path, places, rules, mounts, field);
+function locateByWalking(search: Search): LocatedPath | Denial {
+  const { path, places, mounts } = search;
+  const ownMounts = search.rules.denyNetworkFS ? [] : places.flatMap((place) => mountOf(place.path, mounts) ?? []);
+  const walked = walkPath(path, closedMounts(mounts, new Set(ownMounts)));
+  if (walked.kind === "refused") return refuseWalk(search, walked);
   const place = longestPrefix(walked.path, places)?.place;
-  if (place === undefined) return outside(path, field);
-  const crossed = checkPlace(place, rules, mounts, field) ?? crossing(place, walked.path, rules, mounts, path, field);
+  if (place === undefined) return outside(search);
+  const crossed = checkPlace(search, place) ?? crossing(search, place, walked.path);
   if (crossed !== undefined) return crossed;
-  if (walked.missing) return openFailed("ENOENT", path, field);
-  return openWalked(walked.path, place, path, field);
+  return walked.missing ? openFailed(search, "ENOENT") : openWalked(search, walked.path, place);
 }
 
-function mountsOfPlaces(places: readonly LocatedPlace[], mounts: readonly Mount[]): Set<Mount> {
-  return new Set(places.flatMap((place) => mountOf(place.path, mounts) ?? []));
-}
-
-function openWalked(real: string, place: LocatedPlace, path: string, field: string): LocatedPath | Denial {
-  const rest = real === place.path ? "." : real.slice(place.path.length).replace(/^\/+/, "");
+function openWalked(search: Search, real: string, place: LocatedPlace): LocatedPath | Denial {
   const opened =
     openingMethod() === "openat2"
-      ? openBelow(place, rest, NAME_ONLY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
+      ? openBelow(place, below(real, place.path), OPEN.NAME_ONLY, RESOLVE.NO_LINKS)
       : openAndCompare(real, place);
-  if (opened >= 0 && /\/\.?$/.test(path) && !fstatSync(opened).isDirectory()) {
+  if (opened >= 0 && /\/\.?$/.test(search.path) && !fstatSync(opened).isDirectory()) {
     // `file/` names nothing; the walk does not see the slash.
     closeSync(opened);
-    return openFailed("ENOTDIR", path, field);
+    return openFailed(search, "ENOTDIR");
   }
-  if (opened >= 0) return identify(opened, place, path, field);
+  if (opened >= 0) return identify(search, opened, place);
   const problem = errnoName(opened);
   // The walk saw no link and no mount here; now there is one.
-  if (problem === "EXDEV" || problem === "ELOOP") return changed(path, field);
-  return openFailed(problem, path, field);
+  return openFailed(search, problem === "EXDEV" || problem === "ELOOP" ? "EAGAIN" : problem);
 }
 
-/** Opens the place itself without following links, then the rest below it. Gives a descriptor or a negative errno. */
+/** The path relative to a directory above it, `.` for the directory itself. INVARIANT: `path` is within it. */
+export function below(path: string, directory: string): string {
+  return path.slice(directory.length).replace(/^\/+/, "") || ".";
+}
+
+/** Opens the place itself without following links, then the rest below it. Returns a descriptor or a negative errno. */
 export function openBelow(place: LocatedPlace, rest: string, flags: number, resolve: number): number {
   const calls = native();
   if (calls === undefined) return -errno.ENOSYS; // callers ask openingMethod() first
-  const folder = calls.openat2(undefined, place.path, FOLDER_NAME_ONLY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
-  if (folder < 0) return folder;
+  const directory = calls.openat2(undefined, place.path, OPEN.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS);
+  if (directory < 0) return directory;
   try {
     for (let tries = 1; ; tries++) {
-      const fd = calls.openat2(folder, rest, flags, RESOLVE_BENEATH | RESOLVE_NO_XDEV | resolve);
+      const fd = calls.openat2(directory, rest, flags, RESOLVE.BENEATH | RESOLVE.NO_XDEV | resolve);
       if (fd >= 0 || errnoName(fd) !== "EAGAIN" || tries === MAX_TRIES) return fd;
     }
   } finally {
-    closeSync(folder);
+    closeSync(directory);
   }
 }
 
 /** Without openat2: name the file, then ask the kernel what was named and on which mount. */
 function openAndCompare(real: string, place: LocatedPlace): number {
   let fd: number | undefined;
-  let folder: number | undefined;
+  let directory: number | undefined;
   try {
-    fd = openSync(real, NAME_ONLY_NO_FOLLOW);
-    folder = openSync(place.path, FOLDER_NAME_ONLY);
-    const same = descriptorPath(fd) === real && descriptorPath(folder) === place.path;
-    if (same && mountId(fd) === mountId(folder) && !fstatSync(fd).isSymbolicLink()) return fd;
+    fd = openSync(real, OPEN.NAME_ONLY_NO_FOLLOW);
+    directory = openSync(place.path, OPEN.DIRECTORY_NAME_ONLY);
+    const same = descriptorPath(fd) === real && descriptorPath(directory) === place.path;
+    if (same && mountId(fd) === mountId(directory) && !fstatSync(fd).isSymbolicLink()) return fd;
     closeSync(fd);
     return -errno.ELOOP; // something on the way is no longer what the walk saw
   } catch (error) {
     if (fd !== undefined) closeSync(fd);
     return (error as NodeJS.ErrnoException).errno ?? -errno.EIO;
   } finally {
-    if (folder !== undefined) closeSync(folder);
+    if (directory !== undefined) closeSync(directory);
   }
 }
 
 export function descriptorPath(fd: number): string {
-  return readlinkSync(`/proc/self/fd/${fd}`);
+  return readlinkSync(descriptorName(fd));
 }
 
 function mountId(fd: number): string {
   return /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8"))?.[1] ?? "unknown";
 }
 
-function identify(fd: number, place: LocatedPlace, path: string, field: string): LocatedPath | Denial {
+function identify(search: Search, fd: number, place: LocatedPlace): LocatedPath | Denial {
   const real = descriptorPath(fd);
   if (isWithin(real, place.path)) return { fd, path: real, place };
   closeSync(fd);
-  return changed(path, field);
+  return openFailed(search, "EAGAIN");
 }
 
 /** The place with the longest match, by either of its spellings; nested places are more specific. */
@@ -192,117 +180,50 @@ function longestPrefix(
   for (const place of places) {
     for (const spelling of [place.path, place.written]) {
       if (!isWithin(path, spelling) || (best !== undefined && best.length >= spelling.length)) continue;
-      const rest = path.slice(spelling === "/" ? 1 : spelling.length).replace(/^\/+/, "");
-      best = { place, rest: rest === "" ? "." : rest, length: spelling.length };
+      best = { place, rest: below(path, spelling), length: spelling.length };
     }
   }
   return best;
 }
 
-function checkPlace(
-  place: LocatedPlace,
-  rules: JailRules,
-  mounts: readonly Mount[],
-  field: string,
-): Denial | undefined {
+function checkPlace({ rules, mounts, field, path }: Search, place: LocatedPlace): Denial | undefined {
   const mount = mountOf(place.path, mounts);
-  if (rules.denyNetworkFS && mount !== undefined && isNetworkType(mount.type)) return networkDenial(mount, field);
-  return undefined;
+  const isDenied = rules.denyNetworkFS && mount !== undefined && isNetworkType(mount.type);
+  return isDenied ? pathDenial("networkFileSystem", field, path, mount.type) : undefined;
 }
 
-function crossing(
-  place: LocatedPlace,
-  real: string,
-  rules: JailRules,
-  mounts: readonly Mount[],
-  path: string,
-  field: string,
-): Denial | undefined {
+function crossing({ rules, mounts, field, path }: Search, place: LocatedPlace, real: string): Denial | undefined {
   const crossed = mountsBetween(place.path, real, mounts);
   const network = crossed.find((mount) => isNetworkType(mount.type));
-  if (network !== undefined && rules.denyNetworkFS) return networkDenial(network, field);
-  if (crossed.length === 0) return undefined;
-  return denial(
-    "POLICY_DENY",
-    "crossesMount",
-    `${field} ${quoteValue(path)} lies on another file system mounted below the root`,
-    {
-      field,
-      suggestions: ["ask the operator to list the mount point itself under allowedRoots"],
-    },
-  );
+  if (network !== undefined && rules.denyNetworkFS) return pathDenial("networkFileSystem", field, path, network.type);
+  return crossed.length === 0 ? undefined : pathDenial("crossesMount", field, path);
 }
 
-function refuseWalk(
-  walked: { why: "mount" | "loop" | "unreadable" | "missing"; at: string },
-  path: string,
-  places: readonly LocatedPlace[],
-  rules: JailRules,
-  mounts: readonly Mount[],
-  field: string,
-): Denial {
-  const place = longestPrefix(walked.at, places)?.place;
+const WALK_ERRORS = { loop: "ELOOP", missing: "ENOENT", unreadable: "EACCES" } as const;
+
+function refuseWalk(search: Search, { why, at }: Extract<Walked, { kind: "refused" }>): Denial {
+  const place = longestPrefix(at, search.places)?.place;
   // What lies outside is not described, not even by the way it failed.
-  if (place === undefined) return outside(path, field);
-  if (walked.why === "mount") {
-    return (
-      checkPlace(place, rules, mounts, field) ??
-      crossing(place, walked.at, rules, mounts, path, field) ??
-      outside(path, field)
-    );
-  }
-  return openFailed(walked.why === "loop" ? "ELOOP" : walked.why === "missing" ? "ENOENT" : "EACCES", path, field);
+  if (place === undefined) return outside(search);
+  if (why !== "mount") return openFailed(search, WALK_ERRORS[why]);
+  return checkPlace(search, place) ?? crossing(search, place, at) ?? outside(search);
 }
 
-function networkDenial(mount: Mount, field: string): Denial {
-  return denial("POLICY_DENY", "denyNetworkFS", `${field} lies on a network file system (${mount.type})`, {
-    field,
-    suggestions: ["use a file on a local disk, or ask the operator to set denyNetworkFS: false"],
-  });
+function outside({ field, path }: Search): Denial {
+  return pathDenial("outsideReadable", field, path);
 }
 
-function outside(path: string, field: string): Denial {
-  return denial(
-    "POLICY_DENY",
-    "outsideAllowedRoots",
-    `${field} ${quoteValue(path)} is not inside a folder that the policy opens`,
-    {
-      field,
-    },
-  );
-}
+const OPEN_ERRORS = {
+  ENOENT: "absent",
+  ENOTDIR: "throughNonDirectory",
+  ELOOP: "linkLoop",
+  ENAMETOOLONG: "tooLong",
+  EACCES: "noAccess",
+  EPERM: "noAccess",
+  EAGAIN: "changed",
+} as const;
 
-function changed(path: string, field: string): Denial {
-  return denial(
-    "POLICY_DENY",
-    "changedWhileOpening",
-    `${field} ${quoteValue(path)} changed while it was being opened`,
-    {
-      field,
-      suggestions: ["try again"],
-    },
-  );
-}
-
-function openFailed(problem: string, path: string, field: string): Denial {
-  const shown = `${field} ${quoteValue(path)}`;
-  switch (problem) {
-    case "ENOENT":
-      return denial("IO_ERROR", "notFound", `${shown} does not exist`, { field });
-    case "ENOTDIR":
-      return denial("IO_ERROR", "notFound", `${shown} goes through something that is not a folder`, { field });
-    case "ELOOP":
-      return denial("POLICY_DENY", "symlinkLoop", `${shown} goes through a loop of links or a link of the kernel's`, {
-        field,
-      });
-    case "ENAMETOOLONG":
-      return denial("INVALID_ARGS", "pathTooLong", `${shown} is too long`, { field });
-    case "EACCES":
-    case "EPERM":
-      return denial("IO_ERROR", "permission", `${shown} is not accessible to the host's user`, { field });
-    case "EAGAIN":
-      return changed(path, field);
-    default:
-      return denial("IO_ERROR", "openFailed", `${shown} cannot be opened (${problem})`, { field });
-  }
+function openFailed({ field, path }: Search, problem: string): Denial {
+  const kind = Object.hasOwn(OPEN_ERRORS, problem) ? OPEN_ERRORS[problem as keyof typeof OPEN_ERRORS] : "openFailed";
+  return pathDenial(kind, field, path, problem);
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkMacPath, isWithinMac, macFileSystem, type MacFacts } from "./macos.js";
+import { checkMacPath, isWithinMac, macFileSystem, type MacFacts } from "./other-platforms.js";
 
 describe("macOS paths", () => {
   test.each([["/Users/me/a.txt"], ["/private/tmp/x"], ["/Users/me/rsrc.txt"]])("%s is fine", (path) =>
@@ -24,7 +24,7 @@ describe("judging an opened file by what macOS says of it", () => {
   };
   const roots = ["/Users/me/Code"];
 
-  test("case and normal form count only where the volume says so", () => {
+  test("case and normal form count only where the volume says so [M10]", () => {
     expect(macFileSystem(facts, roots, true)).toBeUndefined();
     expect(macFileSystem({ ...facts, caseSensitive: true }, roots, true)?.rule).toBe("outsideAllowedRoots");
     expect(isWithinMac("/Users/caf\u00e9/x", "/Users/cafe\u0301", true)).toBe(true);
@@ -40,7 +40,7 @@ describe("judging an opened file by what macOS says of it", () => {
     expect(macFileSystem({ ...facts, typeName }, roots, true)?.rule).toBe("denyNetworkFS"),
   );
 
-  test("whatever is not local is refused, whatever its name", () => {
+  test("whatever is not local is refused, whatever its name [M10]", () => {
     expect(macFileSystem({ ...facts, typeName: "newfs", isLocal: false }, roots, true)?.rule).toBe("denyNetworkFS");
     expect(macFileSystem({ ...facts, isLocal: false }, roots, false)).toBeUndefined();
     expect(macFileSystem({ ...facts, isFile: false }, roots, true)?.rule).toBe("specialFile");

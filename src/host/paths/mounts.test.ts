@@ -53,7 +53,7 @@ test("the mount of a path is the longest mount point above it, the latest among 
   expect(mountOf("/mnt/x/a", mounts)?.type).toBe("ext4");
 });
 
-test("mounts between a folder and a path are those below the folder and above the path", () => {
+test("mounts between a directory and a path are those below the directory and above the path", () => {
   const mounts: Mount[] = [
     { path: "/r", type: "ext4" },
     { path: "/r/a", type: "fuse" },

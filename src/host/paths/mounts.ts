@@ -14,7 +14,7 @@ export interface MountInfo extends Mount {
   readonly root: string;
 }
 
-/** Types whose data comes from elsewhere, or from a user's own process. `autofs` mounts something else when touched. */
+/** Types whose data comes from another machine, or from a user's own process. `autofs` mounts something else when touched. */
 const NETWORK_TYPES =
   /^(nfs\d?|cifs|smb\d?|smbfs|sshfs|afpfs|afs|ncpfs|ncp|9p|ceph|glusterfs|lustre|pvfs2|orangefs|beegfs|davfs2?|webdav|coda|curlftpfs|s3fs|autofs|ftp|macfuse|osxfuse|fuseblk|fuse(\..*)?)$/i;
 
@@ -83,13 +83,13 @@ export function mountOf<M extends Mount>(path: string, mounts: readonly M[]): M 
   return best;
 }
 
-/** Mount points strictly below `folder` and at or above `path`. */
-export function mountsBetween(folder: string, path: string, mounts: readonly Mount[]): Mount[] {
-  return mounts.filter((m) => m.path !== folder && isWithin(m.path, folder) && isWithin(path, m.path));
+/** Mount points strictly below `directory` and at or above `path`. */
+export function mountsBetween(directory: string, path: string, mounts: readonly Mount[]): Mount[] {
+  return mounts.filter((m) => m.path !== directory && isWithin(m.path, directory) && isWithin(path, m.path));
 }
 
 /** INVARIANT: both are absolute and normal; a sibling that merely begins alike is not within. */
-export function isWithin(path: string, folder: string): boolean {
-  if (path === folder || folder === "/") return true;
-  return path.startsWith(folder) && path[folder.length] === "/";
+export function isWithin(path: string, directory: string): boolean {
+  if (path === directory || directory === "/") return true;
+  return path.startsWith(directory) && path[directory.length] === "/";
 }

@@ -4,7 +4,7 @@ import { absolutePath, canHaveLookAlike, checkNewName, expandTilde, findLookAlik
 const facts = { platform: "linux", home: "/home/me", base: "/srv/root" } as const;
 
 function rule(text: string): string {
-  const found = absolutePath(text, "path", facts);
+  const found = absolutePath(text, "path", facts, facts.base);
   return typeof found === "string" ? found : found.rule;
 }
 
@@ -21,8 +21,8 @@ describe("the text of a path", () => {
     expect(rule("  /etc/passwd")).toBe("/srv/root/  /etc/passwd");
   });
 
-  test("without a root there is nothing to start from", () => {
-    const found = absolutePath("a", "path", { ...facts, base: undefined });
+  test("the text of a path without a root there is nothing to start from", () => {
+    const found = absolutePath("a", "path", facts, undefined);
     expect(found).toMatchObject({ code: "INVALID_ARGS", rule: "relativePath" });
   });
 

@@ -1,6 +1,6 @@
-// macOS and Windows, where there is no openat2. Resolve, judge, open, and look again at what was opened. On macOS the
-// open itself refuses every link on the way; on Windows a swap between the two looks is noticed, not prevented
-// (docs/platforms.md says so).
+// macOS and Windows, where there is no openat2: resolve, check, open, and check again what was opened. On macOS the
+// open itself refuses every link on the way; on Windows a swap between the two checks is noticed, not prevented. Writes
+// are atomic, but a swap of the directory between the second check and the rename is possible (docs/platforms.md).
 
 import {
   type BigIntStats,
@@ -8,30 +8,40 @@ import {
   constants,
   fstatSync,
   lstatSync,
+  mkdirSync,
   openSync,
   realpathSync,
-  statfsSync,
+  statSync,
 } from "node:fs";
-import { type Denial, denial, quoteValue } from "../denial.js";
+import { open, rename, unlink } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { type Denial, denial, pathDenial } from "../denial.js";
+import { clearDrafts, draftName } from "./drafts.js";
 import type { LocatedPlace } from "./locate.js";
-import { checkMacPath, macFileSystem, O_NOFOLLOW_ANY } from "./macos.js";
+import { checkMacPath, macFileSystem, O_NOFOLLOW_ANY, windowsFileSystem } from "./other-platforms.js";
+import { checkNewName } from "./path-text.js";
 import { checkFile, ioDenial, type OpenFile, type ReadRules } from "./read.js";
-import { windowsFileSystem } from "./windows.js";
+import { checkRepository } from "./repositories.js";
+import { type AskSystem, systemFacts } from "./system-facts.js";
+import type { PathTarget, WritableRoot } from "./target.js";
+import type { Written } from "./write.js";
 
 export function openForReadPortable(
   path: string,
   roots: readonly LocatedPlace[],
   rules: ReadRules,
   field: string,
+  ask: AskSystem = systemFacts,
 ): OpenFile | Denial {
-  const real = resolvePortable(path, roots, rules, field);
+  const real = resolvePortable(path, roots, rules, field, ask);
   if (typeof real !== "string") return real;
   let fd: number | undefined;
   try {
     const noLinks = process.platform === "darwin" ? O_NOFOLLOW_ANY : 0;
     fd = openSync(real, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | noLinks);
     const stats = fstatSync(fd, { bigint: true });
-    const refused = checkFile(stats, rules, path, field) ?? checkUnchanged(stats, real, path, field);
+    const changed = namesFile(real, stats) ? undefined : pathDenial("changed", field, path);
+    const refused = checkFile(stats, rules, path, field) ?? changed;
     if (refused === undefined) return { fd, path: real, size: Number(stats.size) };
     closeSync(fd);
     return refused;
@@ -41,12 +51,13 @@ export function openForReadPortable(
   }
 }
 
-/** The canonical path of an existing file or folder, judged by the platform's rules. */
+/** The canonical path of an existing file or directory, checked by the platform's rules. */
 export function resolvePortable(
   path: string,
   roots: readonly LocatedPlace[],
   rules: ReadRules,
   field: string,
+  ask: AskSystem = systemFacts,
 ): string | Denial {
   const onMac = process.platform === "darwin";
   const bad = onMac ? checkMacPath(path) : undefined;
@@ -55,41 +66,110 @@ export function resolvePortable(
   try {
     real = realpathSync.native(path);
   } catch {
-    return denial("IO_ERROR", "notFound", `${field} ${quoteValue(path)} does not exist or lies outside the roots`, {
-      field,
-    });
+    return pathDenial("absent", field, path);
   }
   const places = roots.map((root) => root.path);
-  const refused = onMac
-    ? macFileSystem({ realPath: real, ...macVolume(real), isFile: true }, places, rules.denyNetworkFS)
-    : windowsFileSystem(
-        { finalPath: real, driveType: "unknown", isReparsePoint: false, isFile: true },
-        places,
-        rules.denyNetworkFS,
-      );
+  const { typeName, volume, isCaseSensitive, isReparsePoint } = ask(real);
+  const driveType = volume === "local" ? "fixed" : volume;
+  const refused =
+    process.platform === "win32"
+      ? windowsFileSystem({ finalPath: real, driveType, isReparsePoint, isFile: true }, places, rules.denyNetworkFS)
+      : macFileSystem(
+          { realPath: real, typeName, isLocal: volume === "local", caseSensitive: isCaseSensitive, isFile: true },
+          places,
+          rules.denyNetworkFS,
+        );
   return refused === undefined ? real : denial("POLICY_DENY", refused.rule, refused.reason, { field });
 }
 
-/** Type numbers of macOS' network file systems vary by version, so what is not known to be local counts as remote. */
-const LOCAL_MAC_TYPES = new Set([0x1a /* apfs */, 0x17 /* hfs */, 0x11]);
-
-function macVolume(path: string): { typeName: string; isLocal: boolean; caseSensitive: boolean } {
-  const type = Number(statfsSync(path).type);
-  const isLocal = LOCAL_MAC_TYPES.has(type);
-  return { typeName: `type 0x${type.toString(16)}`, isLocal, caseSensitive: true };
+/** The name still leads to the file that was opened. */
+function namesFile(real: string, stats: BigIntStats): boolean {
+  const now = lstatSync(real, { bigint: true });
+  return now.ino === stats.ino && now.dev === stats.dev && realpathSync.native(real) === real;
 }
 
-/** The name still leads to the file that was opened. */
-function checkUnchanged(stats: BigIntStats, real: string, path: string, field: string): Denial | undefined {
-  const now = lstatSync(real, { bigint: true });
-  if (now.ino === stats.ino && now.dev === stats.dev && realpathSync.native(real) === real) return undefined;
-  return denial(
-    "POLICY_DENY",
-    "changedWhileOpening",
-    `${field} ${quoteValue(path)} changed while it was being opened`,
-    {
-      field,
-      suggestions: ["try again"],
-    },
+/** `PortableTarget` is a `PathTarget` without descriptors; `missingDirectories` lead to a root that does not exist yet. */
+export type PortableTarget = Omit<PathTarget, "directory">;
+
+export function findPortableTarget(
+  path: string,
+  writableRoots: readonly WritableRoot[],
+  rules: ReadRules,
+  field: string,
+): PortableTarget | Denial {
+  const name = basename(path);
+  const bad = checkNewName(name);
+  if (bad !== undefined) return pathDenial("badName", field, path, bad.reason, bad.rule);
+  const absent = writableRoots.find(
+    (root) => root.createIfMissing && isAbsent(root.path) && [root.path, root.written].includes(dirname(path)),
   );
+  if (absent !== undefined) return inAbsentRoot(absent, path, rules, field);
+  const directoryPath = resolvePortable(dirname(path), writableRoots, rules, field);
+  if (typeof directoryPath !== "string") return directoryPath;
+  const writableRoot = writableRoots
+    .filter((root) => resolvePortable(directoryPath, [root], rules, field) === directoryPath)
+    .sort((a, b) => b.path.length - a.path.length)[0];
+  if (writableRoot === undefined) return pathDenial("outsideWritable", field, path);
+  if (!writableRoot.recursive && directoryPath !== writableRoot.path) return pathDenial("notRecursive", field, path);
+  const old = lstatSync(join(directoryPath, name), { bigint: true, throwIfNoEntry: false });
+  const refused = old === undefined ? undefined : checkFile(old, { ...rules, hardLinks: "allow" }, path, field);
+  const internal = checkRepository(writableRoot, join(directoryPath, name), path, field);
+  return internal ?? refused ?? { writableRoot, directoryPath, missingDirectories: [], name, old };
+}
+
+function isAbsent(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+}
+
+/** Only where everything above the root is still what it was when the policy was loaded. */
+function inAbsentRoot(root: WritableRoot, path: string, rules: ReadRules, field: string): PortableTarget | Denial {
+  const missing = [basename(root.path)];
+  let above = dirname(root.path);
+  while (isAbsent(above) && dirname(above) !== above) {
+    missing.unshift(basename(above));
+    above = dirname(above);
+  }
+  const directoryPath = resolvePortable(above, [{ path: above, written: above }], rules, field);
+  if (typeof directoryPath !== "string") return directoryPath;
+  if (directoryPath !== above) return pathDenial("changedInWrite", field, path);
+  const name = basename(path);
+  return { writableRoot: root, directoryPath, missingDirectories: missing, name, old: undefined };
+}
+
+export async function writePortable(
+  target: PortableTarget,
+  data: Uint8Array,
+  path: string,
+  field: string,
+): Promise<Written | Denial> {
+  const directory = join(target.directoryPath, ...target.missingDirectories);
+  const draft = join(directory, draftName());
+  try {
+    makeDirectories(target);
+    clearDrafts(directory, statSync(directory));
+    const file = await open(draft, "wx", target.old === undefined ? 0o600 : Number(target.old.mode) & 0o777);
+    try {
+      await file.writeFile(data);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    if (realpathSync.native(directory) !== directory) throw new Error("the directory was exchanged");
+    await rename(draft, join(directory, target.name));
+    return { path: join(directory, target.name), created: target.old === undefined };
+  } catch (error) {
+    await unlink(draft).catch(() => undefined);
+    const isSystemError = error instanceof Error && "code" in error;
+    return isSystemError ? ioDenial(error, path, field) : pathDenial("changedInWrite", field, path);
+  }
+}
+
+/** One at a time, each after another check of the one above. */
+function makeDirectories({ directoryPath, missingDirectories }: PortableTarget): void {
+  let parent = directoryPath;
+  for (const name of missingDirectories) {
+    if (realpathSync.native(parent) !== parent) throw new Error("the directory was exchanged");
+    parent = join(parent, name);
+    mkdirSync(parent, 0o700);
+  }
 }

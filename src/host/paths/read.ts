@@ -1,13 +1,13 @@
-// Opening for reading: first only the name, then a look at what it names, then that very file through the descriptor.
+// Opening for reading: first only the name, then a check of what it names, then that very file through the descriptor.
 
 import { type BigIntStats, closeSync, fstatSync, openSync, read } from "node:fs";
 import { promisify } from "node:util";
-import { type Denial, denial, quoteValue } from "../denial.js";
-import { READ } from "./flags.js";
-import { type JailRules, type LocatedPath, locate, type LocatedPlace } from "./locate.js";
+import { type Denial, pathDenial } from "../denial.js";
+import { type LocatedPlace, locate, type PathRules } from "./locate.js";
+import { descriptorName, OPEN } from "./native.js";
 import { openForReadPortable } from "./portable.js";
 
-export interface ReadRules extends JailRules {
+export interface ReadRules extends PathRules {
   readonly hardLinks: "allow" | "deny";
 }
 
@@ -27,60 +27,27 @@ export function openForRead(
   const located = locate(path, roots, rules, field);
   if (!("fd" in located)) return located;
   try {
-    return checkFile(fstatSync(located.fd, { bigint: true }), rules, path, field) ?? reopen(located, path, field);
+    const refused = checkFile(fstatSync(located.fd, { bigint: true }), rules, path, field);
+    if (refused !== undefined) return refused;
+    const fd = openSync(descriptorName(located.fd), OPEN.READ);
+    return { fd, path: located.path, size: Number(fstatSync(fd).size) };
+  } catch (error) {
+    return ioDenial(error, path, field);
   } finally {
     closeSync(located.fd);
   }
 }
 
-function reopen(located: LocatedPath, path: string, field: string): OpenFile | Denial {
-  try {
-    const fd = openSync(`/proc/self/fd/${located.fd}`, READ);
-    return { fd, path: located.path, size: Number(fstatSync(fd).size) };
-  } catch (error) {
-    return ioDenial(error, path, field);
-  }
-}
-
 export function checkFile(stats: BigIntStats, rules: ReadRules, path: string, field: string): Denial | undefined {
-  if (stats.isDirectory()) {
-    return denial(
-      "POLICY_DENY",
-      "notAFile",
-      `${field} ${quoteValue(path)} is a folder; only regular files can be used`,
-      {
-        field,
-      },
-    );
-  }
-  if (!stats.isFile()) {
-    return denial(
-      "POLICY_DENY",
-      "specialFile",
-      `${field} ${quoteValue(path)} is a device, pipe or socket; only regular files can be used`,
-      {
-        field,
-      },
-    );
-  }
-  if (rules.hardLinks === "deny" && stats.nlink > 1n) {
-    return denial(
-      "POLICY_DENY",
-      "hardLink",
-      `${field} ${quoteValue(path)} has ${stats.nlink} names and one may lie outside the roots`,
-      {
-        field,
-        suggestions: ["copy the file, or ask the operator to set hardLinks: allow"],
-      },
-    );
-  }
-  return undefined;
+  if (stats.isDirectory()) return pathDenial("directory", field, path);
+  if (!stats.isFile()) return pathDenial("special", field, path);
+  const isLinked = rules.hardLinks === "deny" && stats.nlink > 1n;
+  return isLinked ? pathDenial("hardLink", field, path, stats.nlink) : undefined;
 }
 
 /** System errors become denials without the path the system saw. */
 export function ioDenial(error: unknown, path: string, field: string): Denial {
-  const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
-  return denial("IO_ERROR", "io", `${field} ${quoteValue(path)}: ${code}`, { field });
+  return pathDenial("io", field, path, (error as NodeJS.ErrnoException).code ?? "unknown error");
 }
 
 const readAsync = promisify(read);

@@ -21,7 +21,7 @@ describe("walking a path by hand", () => {
     expect(walkPath("/x/l", nothing, fs)).toEqual({ kind: "path", path: "/b", missing: false });
   });
 
-  test("what does not exist ends the walk, and .. after it is no way up", () => {
+  test("what does not exist ends the walk, and .. after it does not lead up", () => {
     const fs = links({ "/a": null });
     expect(walkPath("/a/new/file", nothing, fs)).toEqual({ kind: "path", path: "/a/new/file", missing: true });
     expect(walkPath("/a/new/../b", nothing, fs)).toMatchObject({ kind: "refused", why: "missing" });

@@ -1,5 +1,5 @@
 // Where a path leads, as text: every link followed by hand, so that the mount table can be asked before each step.
-// The answer may be stale by the time it is used; whoever opens it must refuse links (RESOLVE_NO_SYMLINKS).
+// The answer may be stale by the time it is used; the opener must refuse links (RESOLVE_NO_SYMLINKS).
 
 import { readlinkSync } from "node:fs";
 

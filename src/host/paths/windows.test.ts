@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkWindowsPath, isWithinWindows, windowsFileSystem, type WindowsFacts } from "./windows.js";
+import { checkWindowsPath, isWithinWindows, windowsFileSystem, type WindowsFacts } from "./other-platforms.js";
 
 describe("Windows paths", () => {
   test.each([["C:\\Users\\me\\a.txt"], ["C:/Users/me/a.txt"], ["C:\\a\\..\\b"], ["D:\\notes v1.2.txt"], ["src\\a.ts"]])(
@@ -47,7 +47,7 @@ describe("judging an opened file by what Windows says of it", () => {
     expect(isWithinWindows("C:\\work\u017f\\x", "c:\\works")).toBe(false);
   });
 
-  test("network volumes, by drive type or by final path", () => {
+  test("network volumes, by drive type or by final path [M10]", () => {
     expect(windowsFileSystem({ ...facts, driveType: "remote" }, roots, true)?.rule).toBe("denyNetworkFS");
     expect(windowsFileSystem({ ...facts, finalPath: "\\\\?\\UNC\\server\\share\\a" }, roots, true)?.rule).toBe(
       "denyNetworkFS",
@@ -55,7 +55,7 @@ describe("judging an opened file by what Windows says of it", () => {
     expect(windowsFileSystem({ ...facts, driveType: "remote" }, roots, false)).toBeUndefined();
   });
 
-  test("an unresolved reparse point and a device are refused", () => {
+  test("an unresolved reparse point and a device are refused [M10]", () => {
     expect(windowsFileSystem({ ...facts, isReparsePoint: true }, roots, true)?.rule).toBe("reparsePoint");
     expect(windowsFileSystem({ ...facts, isFile: false }, roots, true)?.rule).toBe("specialFile");
   });

@@ -1,5 +1,5 @@
 // Writing a file whole or not at all. The bytes go to a file without a name (or a temporary one where the file system
-// has no such thing), reach the disk, and only then take the name, through the descriptor of the folder.
+// does not support that), reach the disk, and only then take the name, through the descriptor of the directory.
 
 import {
   accessSync,
@@ -20,10 +20,9 @@ import {
 } from "node:fs";
 import { constants as osConstants } from "node:os";
 import { promisify } from "node:util";
-import { type Denial, denial, quoteValue } from "../denial.js";
+import { type Denial, denial, pathDenial } from "../denial.js";
 import { clearDrafts, draftName, holdDraft } from "./drafts.js";
-import { FOLDER_NAME_ONLY, FOLDER_READ, NAMELESS_FILE, NAME_ONLY_NO_FOLLOW, NEW_FILE } from "./flags.js";
-import { errnoName, native } from "./native.js";
+import { OPEN, descriptorName, errnoName, native, O_NOFOLLOW } from "./native.js";
 import { ioDenial } from "./read.js";
 import type { PathTarget } from "./target.js";
 
@@ -31,14 +30,14 @@ const writeAsync = promisify(write);
 const fsyncAsync = promisify(fsync);
 
 const NEW_FILE_MODE = 0o600;
-const NEW_FOLDER_MODE = 0o700;
+const NEW_DIRECTORY_MODE = 0o700;
 
 export interface Written {
   readonly path: string;
   readonly created: boolean;
 }
 
-/** INVARIANT: on any failure the old file is as it was and nothing new is left in the folder. Closes the target. */
+/** INVARIANT: on any failure the old file is as it was and nothing new is left in the directory. Closes the target. */
 export async function writeTarget(
   target: PathTarget,
   data: Uint8Array,
@@ -46,97 +45,91 @@ export async function writeTarget(
   field: string,
   signal?: AbortSignal,
 ): Promise<Written | Denial> {
-  const made: MadeFolder[] = [];
+  const made: MadeDirectory[] = [];
   let done = false;
   try {
-    checkWritable(target);
-    makeFolders(target, made);
-    const folder = made.at(-1)?.fd ?? target.folder;
-    const refused = await writeInto(folder, target, data, path, field, signal);
-    if (refused !== undefined) return refused;
+    checkReplaceable(target);
+    makeDirectories(target, made);
+    const failed = await writeInto(made.at(-1)?.fd ?? target.directory, target, data, signal);
+    if (failed === "EEXIST") return pathDenial("created", field, path);
+    if (failed !== undefined) return pathDenial("io", field, path, failed);
     done = true;
-    return {
-      path: [target.folderPath, ...target.missingFolders, target.name].join("/"),
-      created: target.old === undefined,
-    };
+    const written = [target.directoryPath, ...target.missingDirectories, target.name].join("/");
+    return { path: written, created: target.old === undefined };
   } catch (error) {
-    return signal?.aborted === true ? cancelled(field) : ioDenial(error, path, field);
+    if (signal?.aborted !== true) return ioDenial(error, path, field);
+    const reason = "the call was cancelled before the file was written; nothing changed";
+    return denial("IO_ERROR", "cancelled", reason, { field });
   } finally {
-    if (!done) removeFolders(made);
-    for (const folder of made) closeSync(folder.fd);
-    closeSync(target.folder);
+    if (!done) removeDirectories(made);
+    for (const directory of made) closeSync(directory.fd);
+    closeSync(target.directory);
   }
 }
 
-function cancelled(field: string): Denial {
-  return denial("IO_ERROR", "cancelled", "the call was cancelled before the file was written; nothing changed", {
-    field,
-  });
-}
-
 /** Replacing a name needs no right to the file itself, so a read-only file would be lost without asking. */
-function checkWritable(target: PathTarget): void {
-  if (target.old === undefined) return;
-  const fd = openSync(`/proc/self/fd/${target.folder}/${target.name}`, NAME_ONLY_NO_FOLLOW);
+function checkReplaceable({ old, directory, name }: PathTarget): void {
+  if (old === undefined) return;
+  const fd = openSync(descriptorName(directory, name), OPEN.NAME_ONLY_NO_FOLLOW);
   try {
-    accessSync(`/proc/self/fd/${fd}`, constants.W_OK);
+    accessSync(descriptorName(fd), constants.W_OK);
   } finally {
     closeSync(fd);
   }
 }
 
-interface MadeFolder {
+interface MadeDirectory {
   readonly fd: number;
   readonly parent: number;
   readonly name: string;
 }
 
-function makeFolders(target: PathTarget, made: MadeFolder[]): void {
-  let parent = target.folder;
-  for (const name of target.missingFolders) {
-    const at = `/proc/self/fd/${parent}/${name}`;
-    mkdirSync(at, NEW_FOLDER_MODE);
-    const fd = openSync(at, FOLDER_NAME_ONLY | (constants.O_NOFOLLOW ?? 0));
+function makeDirectories(target: PathTarget, made: MadeDirectory[]): void {
+  let parent = target.directory;
+  for (const name of target.missingDirectories) {
+    const at = descriptorName(parent, name);
+    mkdirSync(at, NEW_DIRECTORY_MODE);
+    const fd = openSync(at, OPEN.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
     made.push({ fd, parent, name });
-    giveToFolderOwner(parent, openSync(`/proc/self/fd/${fd}`, FOLDER_READ));
+    const readable = openSync(descriptorName(fd), OPEN.DIRECTORY_READ);
+    try {
+      giveToDirectoryOwner(parent, readable);
+    } finally {
+      closeSync(readable);
+    }
     parent = fd;
   }
 }
 
-function removeFolders(made: readonly MadeFolder[]): void {
-  for (const folder of [...made].reverse()) {
-    try {
-      rmdirSync(`/proc/self/fd/${folder.parent}/${folder.name}`);
-    } catch {
-      // Somebody else put something into it meanwhile: then it is theirs.
-    }
-  }
+function removeDirectories(made: readonly MadeDirectory[]): void {
+  // One that another process put something into meanwhile stays.
+  for (const { parent, name } of [...made].reverse()) systemError(() => rmdirSync(descriptorName(parent, name)));
 }
 
+/** Undefined when it is written, else the name of the error. */
 async function writeInto(
-  folder: number,
+  directory: number,
   target: PathTarget,
   data: Uint8Array,
-  path: string,
-  field: string,
   signal: AbortSignal | undefined,
-): Promise<Denial | undefined> {
-  clearDrafts(`/proc/self/fd/${folder}`, fstatSync(folder));
-  const draft = openDraft(folder);
+): Promise<string | undefined> {
+  clearDrafts(descriptorName(directory), fstatSync(directory));
+  const draft = openDraft(directory);
   let published = false;
   try {
     holdDraft(draft.fd);
     await writeAll(draft.fd, data, signal);
-    setOwnerAndMode(draft.fd, folder, target.old);
+    setOwnerAndMode(draft.fd, directory, target.old);
     await fsyncAsync(draft.fd);
     signal?.throwIfAborted();
-    const refused = publish(draft, folder, target, path, field);
-    if (refused !== undefined) return refused;
+    const publish = target.old === undefined ? takeFreeName : replaceName;
+    const failed = publish(draft, directory, target.name);
+    if (failed !== undefined) return failed;
     published = true;
-    await syncFolder(folder);
+    await syncDirectory(directory);
     return undefined;
   } finally {
-    if (!published && draft.name !== undefined) unlinkQuietly(folder, draft.name);
+    if (!published && draft.name !== undefined) unlinkQuietly(directory, draft.name);
     closeSync(draft.fd);
   }
 }
@@ -147,18 +140,19 @@ interface Draft {
   readonly name: string | undefined;
 }
 
-function openDraft(folder: number): Draft {
+/** What NFS, some FUSE and old kernels answer when asked for a nameless file. */
+const NO_NAMELESS_FILES = ["EOPNOTSUPP", "ENOTSUP", "EISDIR", "EINVAL", "ENOENT"];
+
+function openDraft(directory: number): Draft {
   if (native() !== undefined) {
     try {
-      return { fd: openSync(`/proc/self/fd/${folder}`, NAMELESS_FILE, NEW_FILE_MODE), name: undefined };
+      return { fd: openSync(descriptorName(directory), OPEN.NAMELESS_FILE, NEW_FILE_MODE), name: undefined };
     } catch (error) {
-      // NFS, some FUSE and old kernels have no nameless files.
-      const code = (error as NodeJS.ErrnoException).code ?? "";
-      if (!["EOPNOTSUPP", "ENOTSUP", "EISDIR", "EINVAL", "ENOENT"].includes(code)) throw error;
+      if (!NO_NAMELESS_FILES.includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
     }
   }
   const name = draftName();
-  return { fd: openSync(`/proc/self/fd/${folder}/${name}`, NEW_FILE, NEW_FILE_MODE), name };
+  return { fd: openSync(descriptorName(directory, name), OPEN.NEW_FILE, NEW_FILE_MODE), name };
 }
 
 async function writeAll(fd: number, data: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
@@ -171,12 +165,9 @@ async function writeAll(fd: number, data: Uint8Array, signal: AbortSignal | unde
   }
 }
 
-/** The old file's owner and mode; where the owner cannot be kept, nobody but the new owner gets in. */
-function setOwnerAndMode(fd: number, folder: number, old: BigIntStats | undefined): void {
-  if (old === undefined) {
-    giveToFolderOwner(folder, fd, false);
-    return;
-  }
+/** The old file's owner and mode; where the owner cannot be kept, only the new owner has access. */
+function setOwnerAndMode(fd: number, directory: number, old: BigIntStats | undefined): void {
+  if (old === undefined) return giveToDirectoryOwner(directory, fd);
   const mode = Number(old.mode) & 0o777;
   const now = fstatSync(fd, { bigint: true });
   const sameOwner = now.uid === old.uid && now.gid === old.gid;
@@ -184,66 +175,40 @@ function setOwnerAndMode(fd: number, folder: number, old: BigIntStats | undefine
   fchmodSync(fd, kept ? mode : mode & 0o700);
 }
 
-/** Run by root, a new file in somebody's folder is theirs, or they could not read what was written for them. */
-function giveToFolderOwner(folder: number, fd: number, close = true): void {
-  try {
-    const owner = fstatSync(folder);
-    if (process.getuid?.() === 0 && owner.uid !== 0) tryChown(fd, owner.uid, owner.gid);
-  } finally {
-    if (close) closeSync(fd);
-  }
+/** Run by root, a new file belongs to the owner of its directory, who could not read it otherwise. */
+function giveToDirectoryOwner(directory: number, fd: number): void {
+  const owner = fstatSync(directory);
+  if (process.getuid?.() === 0 && owner.uid !== 0) tryChown(fd, owner.uid, owner.gid);
 }
 
 function tryChown(fd: number, uid: number, gid: number): boolean {
-  try {
-    fchownSync(fd, uid, gid);
-    return true;
-  } catch {
-    return false;
-  }
+  return systemError(() => fchownSync(fd, uid, gid)) === undefined;
 }
 
-function publish(draft: Draft, folder: number, target: PathTarget, path: string, field: string): Denial | undefined {
-  const taken =
-    target.old === undefined ? takeFreeName(draft, folder, target.name) : replaceName(draft, folder, target.name);
-  if (taken === undefined) return undefined;
-  if (taken !== "EEXIST") return denial("IO_ERROR", "io", `${field} ${quoteValue(path)}: ${taken}`, { field });
-  return denial(
-    "POLICY_DENY",
-    "exists",
-    `${field} ${quoteValue(path)} came into being meanwhile and was left as it is`,
-    {
-      field,
-    },
-  );
-}
-
-/** Atomic, and refuses a name that is taken. */
-function takeFreeName(draft: Draft, folder: number, name: string): string | undefined {
+/** Atomic, and fails for a name that is taken. */
+function takeFreeName(draft: Draft, directory: number, name: string): string | undefined {
   const calls = native();
   if (draft.name === undefined) {
-    const result = calls?.linkFile(draft.fd, folder, name) ?? -1;
+    const result = calls?.linkFile(draft.fd, directory, name) ?? -1;
     return result < 0 ? errnoName(result) : undefined;
   }
-  const renamed = calls?.renameNoReplace(folder, draft.name, name) ?? -osConstants.errno.ENOSYS;
+  const from = draft.name;
+  const renamed = calls?.renameNoReplace(directory, from, directory, name) ?? -osConstants.errno.ENOSYS;
   if (renamed >= 0) return undefined;
   if (!["ENOSYS", "EINVAL"].includes(errnoName(renamed))) return errnoName(renamed);
-  const failed = systemError(() =>
-    linkSync(`/proc/self/fd/${folder}/${draft.name}`, `/proc/self/fd/${folder}/${name}`),
-  );
-  if (failed === undefined) unlinkQuietly(folder, draft.name);
+  const failed = systemError(() => linkSync(descriptorName(directory, from), descriptorName(directory, name)));
+  if (failed === undefined) unlinkQuietly(directory, from);
   return failed;
 }
 
-function replaceName(draft: Draft, folder: number, name: string): string | undefined {
-  let from = draft.name;
-  if (from === undefined) {
-    from = draftName();
-    const linked = native()?.linkFile(draft.fd, folder, from) ?? -1;
+function replaceName(draft: Draft, directory: number, name: string): string | undefined {
+  const from = draft.name ?? draftName();
+  if (draft.name === undefined) {
+    const linked = native()?.linkFile(draft.fd, directory, from) ?? -1;
     if (linked < 0) return errnoName(linked);
   }
-  const failed = systemError(() => renameSync(`/proc/self/fd/${folder}/${from}`, `/proc/self/fd/${folder}/${name}`));
-  if (failed !== undefined) unlinkQuietly(folder, from);
+  const failed = systemError(() => renameSync(descriptorName(directory, from), descriptorName(directory, name)));
+  if (failed !== undefined) unlinkQuietly(directory, from);
   return failed;
 }
 
@@ -256,13 +221,13 @@ function systemError(action: () => void): string | undefined {
   }
 }
 
-function unlinkQuietly(folder: number, name: string): void {
-  systemError(() => unlinkSync(`/proc/self/fd/${folder}/${name}`));
+function unlinkQuietly(directory: number, name: string): void {
+  systemError(() => unlinkSync(descriptorName(directory, name)));
 }
 
-/** The name is on the disk, too, only when the folder is. */
-async function syncFolder(folder: number): Promise<void> {
-  const fd = openSync(`/proc/self/fd/${folder}`, FOLDER_READ);
+/** The name is on the disk, too, only when the directory is. */
+async function syncDirectory(directory: number): Promise<void> {
+  const fd = openSync(descriptorName(directory), OPEN.DIRECTORY_READ);
   try {
     await fsyncAsync(fd);
   } finally {

@@ -1,30 +1,31 @@
 // Profiles per client: the same policy with something taken away. Whatever would add is an error at load.
 
-import { isWithin, type LocatedPlace, type Zone } from "../paths/index.js";
 import type { Path } from "../../mcp/index.js";
-import type { CommandReport } from "./command.js";
+import type { LocatedPlace } from "../paths/locate.js";
+import { isWithin } from "../paths/mounts.js";
+import type { WritableRoot } from "../paths/target.js";
+import type { PolicyReport } from "./command.js";
 import type { ClientDocument } from "./document.js";
-import { policyHash } from "./hash.js";
 import { findPlace, type PlaceFacts } from "./places.js";
-import type { Command, Policy } from "./policy.js";
+import { type Command, type Policy, policyHash } from "./policy.js";
 
 export function narrow(
   base: Policy,
   client: ClientDocument,
   path: Path,
   facts: PlaceFacts,
-  report: CommandReport,
+  report: PolicyReport,
 ): Policy {
   const roots = client.allowedRoots?.flatMap((text, i) =>
-    below(text, base.roots, facts, (message) =>
-      report([...path, "allowedRoots", i], message, "name a folder inside one of the policy's allowedRoots"),
+    below(text, base.readableRoots, facts, (message) =>
+      report([...path, "allowedRoots", i], message, "name a directory inside one of the policy's allowedRoots"),
     ),
   );
   const named = new Set<string>();
-  const zones = client.writeRules?.flatMap((rule, i) => {
+  const writableRoots = client.writeRules?.flatMap((rule, i) => {
     const at = [...path, "writeRules", i];
-    const found = below(rule.path, base.zones, facts, (message) =>
-      report([...at, "path"], message, "name a folder inside one of the policy's writeRules"),
+    const found = below(rule.path, base.writableRoots, facts, (message) =>
+      report([...at, "path"], message, "name a directory inside one of the policy's writeRules"),
     );
     for (const place of found) {
       if (named.has(place.path)) {
@@ -32,11 +33,11 @@ export function narrow(
       }
       named.add(place.path);
     }
-    return found.flatMap((place) => tighten(rule, place, base.zones, at, report));
+    return found.flatMap((place) => tighten(rule, place, base.writableRoots, at, report));
   });
   const commands = client.commands?.flatMap((id, i) => {
     const command = base.commands.get(id);
-    if (command === undefined && !base.elsewhere.has(id)) {
+    if (command === undefined && !base.otherPlatforms.has(id)) {
       report([...path, "commands", i], `there is no command ${id}`, "name an id from the policy's commands");
     }
     return command ?? [];
@@ -52,26 +53,29 @@ export function narrow(
     ...base,
     hash: policyHash({ policy: base.hash, client }),
     client: client.client,
-    roots: roots ?? base.roots,
-    zones: zones === undefined ? base.zones : [...zones, ...innerZones(zones, base.zones)],
+    readableRoots: roots ?? base.readableRoots,
+    writableRoots:
+      writableRoots === undefined
+        ? base.writableRoots
+        : [...writableRoots, ...innerWritableRoots(writableRoots, base.writableRoots)],
     commands: new Map(quiet.map((command) => [command.id, command])),
     limits: { ...base.limits, maxReadBytes, maxCmdConcurrency },
     clients: new Map(),
   });
 }
 
-/** A rule of the policy's inside a zone of the profile's goes on holding: without it the wider one around it would. */
-function innerZones(zones: readonly Zone[], base: readonly Zone[]): Zone[] {
+/** A rule of the policy's inside a writable root of the profile's stays in force: without it the wider one around it would apply. */
+function innerWritableRoots(writableRoots: readonly WritableRoot[], base: readonly WritableRoot[]): WritableRoot[] {
   return base.flatMap((inner) => {
-    if (zones.some((zone) => zone.path === inner.path)) return [];
-    const [outer] = zones
-      .filter((zone) => zone.recursive && isWithin(inner.path, zone.path))
+    if (writableRoots.some((writableRoot) => writableRoot.path === inner.path)) return [];
+    const [outer] = writableRoots
+      .filter((writableRoot) => writableRoot.recursive && isWithin(inner.path, writableRoot.path))
       .sort((a, b) => b.path.length - a.path.length);
     return outer === undefined ? [] : [{ ...inner, ...meet(inner, outer) }];
   });
 }
 
-type Rule = Omit<Zone, "path" | "written" | "origin">;
+type Rule = Omit<WritableRoot, "path" | "written" | "origin">;
 
 function meet(a: Rule, b: Rule): Rule {
   return {
@@ -99,13 +103,19 @@ function below(
   return [];
 }
 
-function tighten(rule: Rule, place: LocatedPlace, zones: readonly Zone[], path: Path, report: CommandReport): Zone[] {
-  const outer = zones
-    .filter((zone) => isWithin(place.path, zone.path))
+function tighten(
+  rule: Rule,
+  place: LocatedPlace,
+  writableRoots: readonly WritableRoot[],
+  path: Path,
+  report: PolicyReport,
+): WritableRoot[] {
+  const outer = writableRoots
+    .filter((writableRoot) => isWithin(place.path, writableRoot.path))
     .sort((a, b) => b.path.length - a.path.length)[0];
   if (outer === undefined) return [];
   if (!outer.recursive && place.path !== outer.path) {
-    report([...path, "path"], "lies below a write rule that is not recursive", "name that rule's own folder");
+    report([...path, "path"], "lies below a write rule that is not recursive", "name that rule's own directory");
   }
   return [{ ...place, ...meet(rule, outer) }];
 }

@@ -5,6 +5,7 @@ import {
   flag,
   type Infer,
   integer,
+  type JsonObject,
   list,
   object,
   oneOf,
@@ -87,14 +88,14 @@ const command = object("One command that callers may run, by its id.", {
   profile: optional(oneOf("A curated wrapper that makes the tool's own escape hatches harmless.", PROFILE_NAMES)),
   args: optional(args),
   cwdPolicy: byDefault(
-    oneOf("Where it runs: in a folder below a root, in the folder `cwd`, or in none of the caller's.", [
+    oneOf("Where it runs: in a directory below a root, in the directory `cwd`, or in none of the caller's.", [
       "withinRoot",
       "fixed",
       "none",
     ]),
     "withinRoot",
   ),
-  cwd: optional(path("The folder for cwdPolicy: fixed.")),
+  cwd: optional(path("The directory for cwdPolicy: fixed.")),
   envAllowlist: byDefault(
     list(
       "Names of variables a caller may set.",
@@ -126,11 +127,11 @@ const command = object("One command that callers may run, by its id.", {
   limits: optional(object("Overrides of the limits for one command.", processLimits)),
 });
 
-const writeRule = object("A folder in which files may be written.", {
-  path: required(path("The folder.")),
-  recursive: byDefault(flag("Also in folders below it."), false),
+const writeRule = object("A directory in which files may be written.", {
+  path: required(path("The directory.")),
+  recursive: byDefault(flag("Also in directories below it."), false),
   maxFileBytes: byDefault(count("Largest file.", { min: 0, max: 10 * GIGABYTE }), 10_000_000),
-  createIfMissing: byDefault(flag("May files (and folders for them) be created, not only replaced?"), false),
+  createIfMissing: byDefault(flag("May files (and directories for them) be created, not only replaced?"), false),
   repositoryInternals: byDefault(
     flag(
       "May the insides of repositories (.git, .hg) be written? Hooks and settings in there run outside any sandbox.",
@@ -163,7 +164,7 @@ const clientProfile = object("A tighter policy for one client. It can take away,
   client: required(
     text("The client's name as identity knows it, never what the client says of itself.", { min: 1, max: 200 }),
   ),
-  allowedRoots: optional(list("Only these; each must lie in a root above.", path("A folder."), { max: 64 })),
+  allowedRoots: optional(list("Only these; each must lie in a root above.", path("A directory."), { max: 64 })),
   writeRules: optional(list("Only these; each must lie in a write rule above.", writeRule, { max: 64 })),
   commands: optional(list("Only these command ids.", text("A command id.", { min: 1, max: 64 }), { max: 200 })),
   network: optional(flag("false takes the network from every command.")),
@@ -183,8 +184,8 @@ export const policyDocument = object("Portcullis host policy: what an agent may 
     oneOf("Files with more than one name: another may lie outside the roots.", ["deny", "allow"]),
     "deny",
   ),
-  allowedRoots: byDefault(list("Folders that may be read.", path("A folder; ~ is your home."), { max: 64 }), []),
-  writeRules: byDefault(list("Folders that may be written to.", writeRule, { max: 64 }), []),
+  allowedRoots: byDefault(list("Directories that may be read.", path("A directory; ~ is your home."), { max: 64 }), []),
+  writeRules: byDefault(list("Directories that may be written to.", writeRule, { max: 64 }), []),
   commands: byDefault(list("The command catalog; nothing else can be run.", command, { max: 200 }), []),
   network: byDefault(flag("May commands reach the network unless they say otherwise?"), false),
   sandbox: byDefault(
@@ -216,4 +217,18 @@ export function defaultsOf(document: PolicyDocument): { limits: LimitsDocument; 
     return value;
   };
   return { limits: fill(document.limits, limits), logging: fill(document.logging, logging) };
+}
+
+// policy.schema.json for editors: printed from the description that the loader checks against.
+
+export function policySchema(): JsonObject {
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "Portcullis host policy",
+    ...policyDocument.schema,
+  };
+}
+
+export function policySchemaText(): string {
+  return `${JSON.stringify(policySchema(), null, 2)}\n`;
 }

@@ -11,35 +11,35 @@ export interface Executable {
   readonly identity: string;
 }
 
-const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
+const SYSTEM_DIRECTORIES = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/** Folders of a PATH that may be searched: absolute, and nobody else may put programs there. */
+/** Directories of a PATH that may be searched: absolute, and not writable for other users. */
 export function searchDirectories(path: string | undefined, platform: NodeJS.Platform): string[] {
   const separator = platform === "win32" ? ";" : ":";
-  const given = (path ?? "").split(separator).filter((folder) => isAbsolute(folder) && !isOpenToAll(folder));
-  return [...new Set([...(platform === "win32" ? [] : SYSTEM_FOLDERS), ...given])];
+  const given = (path ?? "").split(separator).filter((directory) => isAbsolute(directory) && !isOpenToAll(directory));
+  return [...new Set([...(platform === "win32" ? [] : SYSTEM_DIRECTORIES), ...given])];
 }
 
-function isOpenToAll(folder: string): boolean {
+function isOpenToAll(directory: string): boolean {
   try {
-    const stats = statSync(folder);
+    const stats = statSync(directory);
     return !stats.isDirectory() || (stats.mode & 0o002) !== 0;
   } catch {
     return true; // Not there or not ours to see: not searched either.
   }
 }
 
-export function findExecutable(written: string, folders: readonly string[]): Executable | { error: string } {
+export function findExecutable(written: string, directories: readonly string[]): Executable | { error: string } {
   if (isAbsolute(written)) return inspect(written);
   if (/[\\/]/.test(written)) return { error: "must be an absolute path or a bare name" };
   const suffixes = process.platform === "win32" ? ["", ".exe"] : [""];
-  for (const folder of folders) {
+  for (const directory of directories) {
     for (const suffix of suffixes) {
-      const found = inspect(join(folder, written + suffix));
+      const found = inspect(join(directory, written + suffix));
       if (!("error" in found)) return found;
     }
   }
-  return { error: `${written} was not found in ${folders.join(", ")}` };
+  return { error: `${written} was not found in ${directories.join(", ")}` };
 }
 
 function inspect(path: string): Executable | { error: string } {

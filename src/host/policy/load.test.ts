@@ -11,9 +11,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadYamlPolicy, parsePolicy, policyFor, problemText } from "./index.js";
-import type { HostPolicyLoadOptions } from "./load.js";
-import type { Policy } from "./policy.js";
+import { type HostPolicyLoadOptions, loadYamlPolicy, parsePolicy } from "./load.js";
+import { type Policy, policyFor } from "./policy.js";
+import { problemText } from "./yaml.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "policy-")));
 const home = join(base, "home");
@@ -40,7 +40,7 @@ function problems(text: string, options: HostPolicyLoadOptions = {}): string[] {
 describe("reading the file", () => {
   test("numbers may have underscores and ~ is the home", () => {
     const policy = parse("allowedRoots: [~/code]\nlimits: { maxReadBytes: 5_000_000 }\n");
-    expect(policy.roots[0]?.path).toBe(join(home, "code"));
+    expect(policy.readableRoots[0]?.path).toBe(join(home, "code"));
     expect(policy.limits.maxReadBytes).toBe(5_000_000);
   });
 
@@ -50,12 +50,16 @@ describe("reading the file", () => {
     );
   });
 
-  test("what is left out has the closed default", () => {
+  test("what is left out has the closed default [M5]", () => {
     const policy = parse(
       "allowedRoots: [~/code]\nwriteRules: [{ path: ~/code/scratch }]\ncommands: [{ id: ls, exec: /bin/ls }]\n",
     );
     expect(policy).toMatchObject({ denyNetworkFS: true, hardLinks: "deny", sandbox: "required" });
-    expect(policy.zones[0]).toMatchObject({ recursive: false, createIfMissing: false, maxFileBytes: 10_000_000 });
+    expect(policy.writableRoots[0]).toMatchObject({
+      recursive: false,
+      createIfMissing: false,
+      maxFileBytes: 10_000_000,
+    });
     expect(policy.commands.get("ls")).toMatchObject({
       network: false,
       cwdPolicy: "withinRoot",
@@ -67,10 +71,10 @@ describe("reading the file", () => {
 
   test("an empty policy opens nothing", () => {
     const policy = parse("");
-    expect([policy.roots, policy.zones, policy.commands.size]).toEqual([[], [], 0]);
+    expect([policy.readableRoots, policy.writableRoots, policy.commands.size]).toEqual([[], [], 0]);
   });
 
-  test("unknown fields are errors with the nearest right name, the file and the line", () => {
+  test("unknown fields are errors with the nearest right name, the file and the line [M5]", () => {
     expect(problems("version: 1\nallowedRoot: []\n")).toEqual([
       "policy.yaml:2:1: allowedRoot: unknown field; did you mean `allowedRoots`?; correct the name or remove the field",
     ]);
@@ -109,12 +113,12 @@ function never(): never {
   throw new Error("unreachable");
 }
 
-describe("folders", () => {
+describe("directories", () => {
   test.each([
-    ["a root that does not exist", "allowedRoots: [/nonexistent/x]", "does not exist; create the folder"],
-    ["a root that is a file", "allowedRoots: [/etc/passwd]", "is not a folder"],
+    ["a root that does not exist", "allowedRoots: [/nonexistent/x]", "does not exist; create the directory"],
+    ["a root that is a file", "allowedRoots: [/etc/passwd]", "is not a directory"],
     ["a relative root", "allowedRoots: [code]", "is a relative path"],
-    ["somebody else's home", "allowedRoots: [~root/x]", "names another user's home"],
+    ["another user's home", "allowedRoots: [~root/x]", "names another user's home"],
     ["a root in /proc", "allowedRoots: [/proc/self]", "lies on proc"],
     [
       "a zone that does not exist and may not be made",
@@ -125,7 +129,7 @@ describe("folders", () => {
 
   test("a root of another platform is ignored and noted", () => {
     const policy = parse('allowedRoots: ["~/code", "C:/Users/me/Projects"]\n');
-    expect(policy.roots).toHaveLength(1);
+    expect(policy.readableRoots).toHaveLength(1);
     expect(policy.notices).toEqual([
       "allowedRoots[1] C:/Users/me/Projects is for another platform and is ignored here",
     ]);
@@ -133,14 +137,14 @@ describe("folders", () => {
 
   test("the host's own program may be read but never written", () => {
     const programPaths = [join(home, "code/node_modules")];
-    expect(parse("allowedRoots: [~/code]\n", { programPaths }).roots).toHaveLength(1);
+    expect(parse("allowedRoots: [~/code]\n", { programPaths }).readableRoots).toHaveLength(1);
     expect(problems("writeRules: [{ path: ~/code }]\n", { programPaths })[0]).toContain("must stay out of reach");
     expect(problems("writeRules: [{ path: ~/code/scratch }]\n", { programPaths })).toEqual([]);
   });
 
   test("links in a root's path are resolved, and both spellings are kept", () => {
     symlinkSync(join(home, "code"), join(base, "link"));
-    expect(parse(`allowedRoots: [${base}/link]\n`).roots).toEqual([
+    expect(parse(`allowedRoots: [${base}/link]\n`).readableRoots).toEqual([
       { path: join(home, "code"), written: join(base, "link"), origin: "policy.yaml:2" },
     ]);
   });
@@ -156,18 +160,18 @@ describe("what must stay out of reach", () => {
     [
       "a write zone around it",
       `writeRules: [{ path: ${base}/keys, createIfMissing: true }]`,
-      "this write zone reaches",
+      "this writable root reaches",
     ],
     [
       "a root inside the ledger that does not exist yet",
       `writeRules: [{ path: ${base}/ledger/x, createIfMissing: true }]`,
-      "this write zone reaches",
+      "this writable root reaches",
     ],
     ["a mount", `commands: [{ id: x, exec: /bin/ls, mounts: [${base}/keys] }]`, "this mount reaches"],
     [
       "a fixed folder",
       `commands: [{ id: x, exec: /bin/ls, cwdPolicy: fixed, cwd: ${base}/keys }]`,
-      "this folder reaches",
+      "this directory reaches",
     ],
   ])("%s is refused", (_, text, message) =>
     expect(problems(`version: 1\n${text}\n`, { protectedPaths }).join("\n")).toContain(message),
@@ -198,7 +202,7 @@ describe("what must stay out of reach", () => {
     );
   });
 
-  test("a sibling that begins alike is no overlap", () => {
+  test("a sibling that begins alike does not overlap", () => {
     expect(problems("version: 1\nallowedRoots: [~/code]\n", { protectedPaths: [join(home, "code-keys")] })).toEqual([]);
   });
 });
@@ -251,10 +255,10 @@ describe("commands", () => {
     ["an unknown profile", one("profile: gti"), "did you mean git?"],
   ])("%s is an error", (_, text, message) => expect(problems(text).join("\n")).toContain(message));
 
-  test("a program in a write zone could be replaced, so it is refused", () => {
+  test("a program in a writable root could be replaced, so it is refused", () => {
     writeFileSync(join(home, "code/scratch/tool"), "#!/bin/sh\n", { mode: 0o755 });
     const text = `version: 1\nwriteRules: [{ path: ~/code/scratch }]\ncommands: [{ id: t, exec: ~/code/scratch/tool }]\n`;
-    expect(problems(text).join()).toContain("lies in the write zone");
+    expect(problems(text).join()).toContain("lies in the writable root");
   });
 
   test("a program that everyone may overwrite is refused", () => {
@@ -264,7 +268,7 @@ describe("commands", () => {
     );
   });
 
-  test("a bare name is looked up once, in safe folders only", () => {
+  test("a bare name is looked up once, in safe directories only", () => {
     mkdirSync(join(base, "open"), { mode: 0o777 });
     chmodSync(join(base, "open"), 0o777);
     writeFileSync(join(base, "open/evil"), "#!/bin/sh\n", { mode: 0o755 });
@@ -277,7 +281,7 @@ describe("commands", () => {
   test("an entry for another platform is kept out of the catalog without looking for its program", () => {
     const policy = parse('commands: [{ id: dir, exec: "C:/Windows/System32/cmd.exe", platform: [windows] }]\n');
     expect(policy.commands.has("dir")).toBe(false);
-    expect(policy.elsewhere.get("dir")).toBe("windows");
+    expect(policy.otherPlatforms.get("dir")).toBe("windows");
   });
 
   test("network and sandbox of the file hold for commands that say nothing", () => {
@@ -290,14 +294,14 @@ describe("commands", () => {
 });
 
 describe("the policy's hash", () => {
-  test("is the same for comments, order and spelled-out defaults", () => {
+  test("is the same for comments, order and spelled-out defaults [M5]", () => {
     const a = parse("allowedRoots: [~/code]\ndenyNetworkFS: true\n");
     const b = parse("# a comment\ndenyNetworkFS: true\nallowedRoots:\n  - ~/code\nsandbox: required\n");
     expect(a.hash).toBe(b.hash);
     expect(a.hash).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  test("differs when a rule differs", () => {
+  test("differs when a rule differs [M5]", () => {
     expect(parse("hardLinks: allow\n").hash).not.toBe(parse("hardLinks: deny\n").hash);
   });
 });
@@ -310,7 +314,7 @@ commands: [{ id: ls, exec: ls }, { id: cat, exec: cat, network: true }]
 limits: { maxReadBytes: 1000 }
 `;
 
-  test("take away and never add", () => {
+  test("profiles per client take away and never add", () => {
     const policy = parse(`${text}profiles:
   - client: weak
     allowedRoots: [~/code/scratch]
@@ -320,8 +324,8 @@ limits: { maxReadBytes: 1000 }
     maxReadBytes: 5000
 `);
     const weak = policyFor(policy, "weak");
-    expect(weak.roots.map((r) => r.path)).toEqual([join(home, "code/scratch")]);
-    expect(weak.zones).toMatchObject([{ maxFileBytes: 1000, createIfMissing: false }]);
+    expect(weak.readableRoots.map((r) => r.path)).toEqual([join(home, "code/scratch")]);
+    expect(weak.writableRoots).toMatchObject([{ maxFileBytes: 1000, createIfMissing: false }]);
     expect([...weak.commands.keys()]).toEqual(["cat"]);
     expect(weak.commands.get("cat")?.network).toBe(false);
     expect(weak.limits.maxReadBytes).toBe(1000);
@@ -330,7 +334,7 @@ limits: { maxReadBytes: 1000 }
     expect(policyFor(policy, undefined)).toBe(policy);
   });
 
-  test("a stricter rule inside a profile's zone goes on holding", () => {
+  test("a stricter rule inside a profile's writable root stays in force", () => {
     const rules = `allowedRoots: [~/code]
 writeRules:
   - { path: ~/code, recursive: true, createIfMissing: true, maxFileBytes: 1000 }
@@ -341,11 +345,11 @@ profiles:
   - { client: inner, writeRules: [{ path: ~/code/scratch, recursive: true, createIfMissing: true }] }
 `;
     const policy = parse(rules);
-    const zonesOf = (client: string) => policyFor(policy, client).zones;
+    const writableRootsOf = (client: string) => policyFor(policy, client).writableRoots;
     const scratch = { path: join(home, "code/scratch"), recursive: false, createIfMissing: false };
-    expect(zonesOf("all")).toMatchObject([{ path: join(home, "code") }, { ...scratch, maxFileBytes: 90 }]);
-    expect(zonesOf("flat")).toMatchObject([{ path: join(home, "code"), recursive: false }]);
-    expect(zonesOf("inner")).toMatchObject([scratch]);
+    expect(writableRootsOf("all")).toMatchObject([{ path: join(home, "code") }, { ...scratch, maxFileBytes: 90 }]);
+    expect(writableRootsOf("flat")).toMatchObject([{ path: join(home, "code"), recursive: false }]);
+    expect(writableRootsOf("inner")).toMatchObject([scratch]);
   });
 
   test.each([
@@ -366,8 +370,8 @@ test("a loaded policy is frozen", () => {
   const policy = parse("allowedRoots: [~/code]\ncommands: [{ id: ls, exec: ls }]\n");
   for (const part of [
     policy,
-    policy.roots,
-    policy.roots[0],
+    policy.readableRoots,
+    policy.readableRoots[0],
     policy.limits,
     policy.commands.get("ls"),
     policy.commands.get("ls")?.limits,
@@ -376,7 +380,7 @@ test("a loaded policy is frozen", () => {
   }
 });
 
-test("the example of the repository is a valid policy where its folders and programs exist", () => {
+test("the example of the repository is a valid policy where its directories and programs exist", () => {
   const text = readFileSync(new URL("../../../examples/policy.example.yaml", import.meta.url), "utf8");
   mkdirSync(join(home, ".portcullis"), { recursive: true });
   const found = problems(text).filter((p) => !p.includes("install it"));

@@ -3,24 +3,22 @@
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, resolve } from "node:path";
-import type { LocatedPlace, Zone } from "../paths/index.js";
-import { SYSTEM_FILES, SYSTEM_FOLDERS } from "../sandbox/system-paths.js";
 import type { Path, ShapeProblem } from "../../mcp/index.js";
+import type { LocatedPlace } from "../paths/locate.js";
+import type { WritableRoot } from "../paths/target.js";
+import { SYSTEM_FILES, SYSTEM_DIRECTORIES } from "../sandbox/confinement.js";
 import { narrow } from "./clients.js";
-import { type CommandContext, compileCommand, type CommandReport } from "./command.js";
-import { repositoryNotices, zoneNotices } from "./command-zones.js";
+import { type CommandContext, type PolicyReport, compileCommand } from "./command.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
 import { searchDirectories } from "./executable.js";
-import { policyHash } from "./hash.js";
 import { findPlace, overlap, type PlaceFacts, realPathOf } from "./places.js";
-import type { Command, Policy } from "./policy.js";
-import type { HostPolicyProblem } from "./problem.js";
-import { placed, type Positions, readYaml } from "./yaml.js";
+import { type Command, type Policy, policyHash, repositoryNotices, writeNotices } from "./policy.js";
+import { type HostPolicyProblem, placed, type Positions, readYaml } from "./yaml.js";
 
 export interface HostPolicyLoadOptions {
   /** Keys, ledger, store, admin socket: nothing that the policy opens may touch them. The policy file is added. */
   readonly protectedPaths?: readonly string[];
-  /** The host's own program: it may be read, but no write zone may touch it. */
+  /** The host's own program: it may be read, but no writable root may touch it. */
   readonly programPaths?: readonly string[];
   readonly home?: string;
   readonly searchPath?: string | undefined;
@@ -54,17 +52,20 @@ export function parsePolicy(text: string, file: string, options: HostPolicyLoadO
   const document = policyDocument.check(yaml.value ?? {}, [], shapeProblems);
   if (document === undefined) return { ok: false, problems: shapeProblems.map((p) => placed(p, yaml.positions)) };
   const problems: HostPolicyProblem[] = [];
-  const report: CommandReport = (path, message, remedy) => problems.push(yaml.positions.problem(path, message, remedy));
+  const report: PolicyReport = (path, message, remedy) => problems.push(yaml.positions.problem(path, message, remedy));
   const policy = compile(document, file, options, yaml.positions, report);
   return problems.length > 0 ? { ok: false, problems } : { ok: true, policy };
 }
+
+/** What every step of loading needs. */
+type Loading = Pick<CommandContext, "document" | "facts" | "originOf" | "report"> & { readonly notices: string[] };
 
 function compile(
   document: PolicyDocument,
   file: string,
   options: HostPolicyLoadOptions,
   positions: Positions,
-  report: CommandReport,
+  report: PolicyReport,
 ): Policy {
   const platform = options.platform ?? process.platform;
   const home = options.home ?? ownHome();
@@ -74,14 +75,18 @@ function compile(
   const logFile = logging.file?.replace(/^~(?=\/)/, home);
   const guard = guardOf([...(options.protectedPaths ?? []), ...(logFile === undefined ? [] : [logFile])], report);
   const originOf = (path: Path): string => `${basename(file)}:${positions.problem(path, "", "").line}`;
-  const roots = compileRoots(document, facts, notices, guard, originOf, report);
+  const loading: Loading = { document, facts, notices, originOf, report };
+  const readableRoots = compileReadableRoots(loading, guard);
   const guardProgram = guardOf(options.programPaths ?? [], report);
-  const guardZone: Guard = (...zone) => [guard, guardProgram].forEach((each) => each(...zone));
-  const zones = compileZones(document, facts, notices, guardZone, originOf, report);
-  const folders = searchDirectories(options.searchPath ?? process.env.PATH, platform);
-  const context: CommandContext = { document, limits, facts, searchFolders: folders, zones, originOf };
-  const { commands, elsewhere } = compileCatalog(document, context, guard, report);
-  if (commands.size > 0) notices.push(...zoneNotices(zones), ...repositoryNotices(zones, commands.values()));
+  const writableRoots = compileWritableRoots(loading, (...place) => {
+    guard(...place);
+    guardProgram(...place);
+  });
+  const directories = searchDirectories(options.searchPath ?? process.env.PATH, platform);
+  const context: CommandContext = { ...loading, limits, searchDirectories: directories, writableRoots };
+  const { commands, otherPlatforms } = compileCatalog(context, guard);
+  if (commands.size > 0)
+    notices.push(...writeNotices(writableRoots), ...repositoryNotices(writableRoots, commands.values()));
   const base: Policy = {
     file,
     hash: policyHash(document),
@@ -90,10 +95,10 @@ function compile(
     home,
     denyNetworkFS: document.denyNetworkFS,
     hardLinks: document.hardLinks,
-    roots,
-    zones,
+    readableRoots,
+    writableRoots,
     commands,
-    elsewhere,
+    otherPlatforms,
     sandbox: document.sandbox,
     runAs: document.runAs,
     limits,
@@ -101,7 +106,7 @@ function compile(
     notices,
     clients: new Map(),
   };
-  return freeze({ ...base, clients: compileClients(document, base, facts, report) });
+  return freeze({ ...base, clients: compileClients(loading, base) });
 }
 
 /** A user without an entry in the user database has no home; then `~` names nothing. */
@@ -123,7 +128,7 @@ function freeze<T>(value: T): T {
 type Guard = (place: string, at: Path, what: string) => void;
 
 /** An agent that could read a key or rewrite the rules would not need to ask. */
-function guardOf(protectedPaths: readonly string[], report: CommandReport): Guard {
+function guardOf(protectedPaths: readonly string[], report: PolicyReport): Guard {
   const closed = protectedPaths.map((path) => ({ path, real: realPathOf(path) }));
   return (place, at, what) => {
     for (const { path, real } of closed) {
@@ -131,58 +136,47 @@ function guardOf(protectedPaths: readonly string[], report: CommandReport): Guar
       report(
         at,
         `${what} reaches ${path}, which must stay out of reach`,
-        "choose a folder that neither holds it nor lies in it",
+        "choose a directory that neither holds it nor lies in it",
       );
     }
   };
 }
 
-function compileRoots(
-  document: PolicyDocument,
-  facts: PlaceFacts,
-  notices: string[],
-  guard: Guard,
-  originOf: (path: Path) => string,
-  report: CommandReport,
-): LocatedPlace[] {
+function compileReadableRoots({ document, facts, notices, originOf, report }: Loading, guard: Guard): LocatedPlace[] {
   return document.allowedRoots.flatMap((text, i) => {
+    const at = ["allowedRoots", i];
     const found = findPlace(text, facts);
-    if (found.kind === "foreign")
-      notices.push(`allowedRoots[${i}] ${text} is for another platform and is ignored here`);
-    else if (found.kind === "problem") report(["allowedRoots", i], found.message, found.remedy);
-    else if (!found.exists)
-      report(["allowedRoots", i], `${text} does not exist`, "create the folder or remove the entry");
+    if (found.kind === "foreign") notices.push(foreignNotice(at, text));
+    else if (found.kind === "problem") report(at, found.message, found.remedy);
+    else if (!found.exists) report(at, `${text} does not exist`, "create the directory or remove the entry");
     else {
-      guard(found.place.path, ["allowedRoots", i], "this root");
-      return [{ ...found.place, origin: originOf(["allowedRoots", i]) }];
+      guard(found.place.path, at, "this root");
+      return [{ ...found.place, origin: originOf(at) }];
     }
     return [];
   });
 }
 
-function compileZones(
-  document: PolicyDocument,
-  facts: PlaceFacts,
-  notices: string[],
-  guard: Guard,
-  originOf: (path: Path) => string,
-  report: CommandReport,
-): Zone[] {
+function foreignNotice([list, i]: Path, text: string): string {
+  return `${list}[${i}] ${text} is for another platform and is ignored here`;
+}
+
+function compileWritableRoots({ document, facts, notices, originOf, report }: Loading, guard: Guard): WritableRoot[] {
   const first = new Map<string, Path>();
   return document.writeRules.flatMap(({ path, ...rule }, i) => {
     const found = findPlace(path, facts);
     const at = ["writeRules", i, "path"];
     const earlier = found.kind === "place" ? first.get(found.place.path) : undefined;
     if (found.kind === "place" && earlier === undefined) first.set(found.place.path, at);
-    if (found.kind === "foreign") notices.push(`writeRules[${i}] ${path} is for another platform and is ignored here`);
+    if (found.kind === "foreign") notices.push(foreignNotice(at, path));
     else if (found.kind === "problem") report(at, found.message, found.remedy);
     else if (earlier !== undefined) {
       // One of the two would win without a word, and it may be the wider one.
       report(at, `there are two write rules for ${path} (first at ${originOf(earlier)})`, "keep one of them");
     } else if (!found.exists && !rule.createIfMissing) {
-      report(at, `${path} does not exist`, "create the folder or set createIfMissing: true");
+      report(at, `${path} does not exist`, "create the directory or set createIfMissing: true");
     } else {
-      guard(found.place.path, at, "this write zone");
+      guard(found.place.path, at, "this writable root");
       return [{ ...found.place, ...rule, origin: originOf(at) }];
     }
     return [];
@@ -195,9 +189,10 @@ const PLATFORM_NAMES: Readonly<Partial<Record<NodeJS.Platform, string>>> = {
   win32: "windows",
 };
 
-function compileCatalog(document: PolicyDocument, context: CommandContext, guard: Guard, report: CommandReport) {
+function compileCatalog(context: CommandContext, guard: Guard) {
+  const { document, facts, originOf, report } = context;
   const commands = new Map<string, Command>();
-  const elsewhere = new Map<string, string>();
+  const otherPlatforms = new Map<string, string>();
   const ids = new Map<string, number>();
   for (const [i, entry] of document.commands.entries()) {
     const path = ["commands", i];
@@ -205,36 +200,31 @@ function compileCatalog(document: PolicyDocument, context: CommandContext, guard
     if (first !== undefined) {
       report(
         [...path, "id"],
-        `duplicate command id ${entry.id} (first at ${context.originOf(["commands", first])})`,
+        `duplicate command id ${entry.id} (first at ${originOf(["commands", first])})`,
         "give it another id",
       );
       continue;
     }
     ids.set(entry.id, i);
-    const here = PLATFORM_NAMES[context.facts.platform];
+    const here = PLATFORM_NAMES[facts.platform];
     if (entry.platform !== undefined && !entry.platform.some((name) => name === here)) {
-      elsewhere.set(entry.id, entry.platform.join(", "));
+      otherPlatforms.set(entry.id, entry.platform.join(", "));
       continue;
     }
-    const command = compileCommand(entry, path, context, report);
+    const command = compileCommand(entry, path, context);
     if (command === undefined) continue;
     commands.set(entry.id, command);
     command.mounts.forEach((mount, j) => guard(mount, [...path, "mounts", j], "this mount"));
-    if (command.cwd !== undefined) guard(command.cwd.path, [...path, "cwd"], "this folder");
+    if (command.cwd !== undefined) guard(command.cwd.path, [...path, "cwd"], "this directory");
   }
   if (commands.size > 0) {
-    for (const seen of [...SYSTEM_FOLDERS, ...SYSTEM_FILES])
+    for (const seen of [...SYSTEM_DIRECTORIES, ...SYSTEM_FILES])
       guard(realPathOf(seen), ["commands"], `${seen}, which every command sees,`);
   }
-  return { commands, elsewhere };
+  return { commands, otherPlatforms };
 }
 
-function compileClients(
-  document: PolicyDocument,
-  base: Policy,
-  facts: PlaceFacts,
-  report: CommandReport,
-): Map<string, Policy> {
+function compileClients({ document, facts, report }: Loading, base: Policy): Map<string, Policy> {
   const clients = new Map<string, Policy>();
   for (const [i, client] of document.profiles.entries()) {
     const path = ["profiles", i];

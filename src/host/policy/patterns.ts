@@ -1,5 +1,5 @@
 // Patterns over whole arguments. They are anchored here, whatever the author wrote, and they cannot stall: matching runs
-// under a time bound that stops even a backtracking search, and running out of time is no match.
+// under a time bound that stops even a backtracking search, and running out of time does not match.
 
 import { createContext, Script } from "node:vm";
 
@@ -22,7 +22,7 @@ export function compileArgumentPattern(source: string): CompiledPattern {
   if (flags === "" && !isValid(source, "")) {
     return { error: syntaxError(source) };
   }
-  // A pattern for names must not let an option pass: programs take `--pre` for an option, whoever meant a file.
+  // A pattern for names must not let an option pass: programs take `--pre` for an option also where a file was meant.
   const noOption = SPELLS_A_DASH.test(source) ? "" : "(?!-)";
   return { pattern: { source, regex: new RegExp(`^${noOption}(?:${source})$`, flags) } };
 }
@@ -47,8 +47,8 @@ function syntaxError(source: string): string {
 
 const matcher = new Script("texts.map((text) => patterns.some((regex) => regex.test(text)))");
 // Made once: a context costs a thousand times what a match does. Only the line above ever runs in it.
-const room: { patterns: readonly RegExp[]; texts: readonly string[] } = { patterns: [], texts: [] };
-const context = createContext(room);
+const inputs: { patterns: readonly RegExp[]; texts: readonly string[] } = { patterns: [], texts: [] };
+const context = createContext(inputs);
 
 /** On a busy machine the time may pass without the search having had much of it; then it gets another chance. */
 const MAX_TRIES = 5;
@@ -60,8 +60,8 @@ export function matchAll(
   budgetMs = MATCH_BUDGET_MS,
 ): boolean[] | undefined {
   if (patterns.length === 0 || texts.length === 0) return texts.map(() => false);
-  room.patterns = patterns.map((p) => p.regex);
-  room.texts = texts;
+  inputs.patterns = patterns.map((p) => p.regex);
+  inputs.texts = texts;
   for (let tries = 1; tries <= MAX_TRIES; tries++) {
     const before = process.cpuUsage();
     try {

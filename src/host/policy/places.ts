@@ -1,9 +1,10 @@
-// From the operator's spelling of a folder to where it really is, without touching a network mount that may hang.
+// From the operator's spelling of a directory to where it really is, without touching a network mount that may hang.
 
 import { realpathSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve, win32 } from "node:path";
-import { expandTilde, isWithin, mountOf, isNetworkType, type LocatedPlace, readMounts } from "../paths/index.js";
-import { closedMounts, type Mount } from "../paths/mounts.js";
+import type { LocatedPlace } from "../paths/locate.js";
+import { closedMounts, isNetworkType, isWithin, type Mount, mountOf, readMounts } from "../paths/mounts.js";
+import { expandTilde } from "../paths/path-text.js";
 import { walkPath } from "../paths/walk.js";
 
 export interface PlaceFacts {
@@ -53,14 +54,14 @@ function findOnLinux(written: string, facts: PlaceFacts): FoundPlace {
   }
   const place = { path: walked.path, written };
   if (walked.missing) return { kind: "place", place, exists: false };
-  return isFolder(walked.path) ? { kind: "place", place, exists: true } : notAFolder();
+  return isDirectory(walked.path) ? { kind: "place", place, exists: true } : notADirectory();
 }
 
 function remedyFor(why: string, mount: Mount | undefined): string {
   if (why !== "mount") return "correct the path";
   return mount !== undefined && isNetworkType(mount.type)
-    ? "choose a folder on a local disk, or set denyNetworkFS: false"
-    : "choose another folder: what the kernel shows there is never opened";
+    ? "choose a directory on a local disk, or set denyNetworkFS: false"
+    : "choose another directory: what the kernel shows there is never opened";
 }
 
 function findElsewhere(written: string): FoundPlace {
@@ -69,16 +70,16 @@ function findElsewhere(written: string): FoundPlace {
     existing = dirname(existing);
   const path = join(realpathSync.native(existing), written.slice(existing.length));
   const exists = existing === written;
-  if (exists && !isFolder(path)) return notAFolder();
+  if (exists && !isDirectory(path)) return notADirectory();
   return { kind: "place", place: { path, written }, exists };
 }
 
-function isFolder(path: string): boolean {
+function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-function notAFolder(): FoundPlace {
-  return { kind: "problem", message: "is not a folder", remedy: "name a folder" };
+function notADirectory(): FoundPlace {
+  return { kind: "problem", message: "is not a directory", remedy: "name a directory" };
 }
 
 /** Where a path that may not exist yet really is; for things that must never be reachable. */

@@ -12,8 +12,7 @@ import {
   type Scalar,
   visit,
 } from "yaml";
-import { type Path, type ShapeProblem, pathText } from "../../mcp/index.js";
-import type { HostPolicyProblem } from "./problem.js";
+import { type Path, pathText, type ShapeProblem } from "../../mcp/index.js";
 
 const MAX_POLICY_CHARS = 1_000_000;
 
@@ -112,4 +111,21 @@ function remedyFor(problem: ShapeProblem): string {
   if (problem.atKey === true) return "correct the name or remove the field";
   if (problem.message.includes("is missing")) return "add it";
   return "correct the value";
+}
+
+// What is wrong with a policy, where, and what to do about it.
+
+export interface HostPolicyProblem {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  /** `commands[2].exec` */
+  readonly path: string;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+export function problemText(problem: HostPolicyProblem): string {
+  const where = problem.path === "" ? "" : ` ${problem.path}:`;
+  return `${problem.file}:${problem.line}:${problem.column}:${where} ${problem.message}; ${problem.remedy}`;
 }

@@ -1,8 +1,19 @@
 // npm and make. Both run the project's own code, which no reading of arguments makes harmless: they are for the sandbox
 // only.
 
-import { type OptionTable, parse, argumentWords } from "./grammar.js";
-import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
+import {
+  type ArgumentProblem,
+  argumentWords,
+  type Arranged,
+  asPath,
+  type OptionTable,
+  parse,
+  type Parsed,
+  type Profile,
+  ruled,
+  fixed,
+  READING,
+} from "./grammar.js";
 
 const PROJECT_CODE = "runs a project's own code";
 
@@ -30,30 +41,25 @@ const NPM_ALIASES: Readonly<Record<string, string>> = { t: "test", "run-script":
 const SCRIPT_WORD = /^[A-Za-z0-9@%_+=:,./^~*?[\]{} -]*$/;
 
 export const npm: Profile = {
+  ...READING,
   name: "npm",
   execFromRoots: true,
   readOnly: false,
   needsSandbox: PROJECT_CODE,
   reservesAddressSpace: true,
-  checkExecutable: () => undefined,
   // Variables beat a project's .npmrc, which could otherwise name a shell, a git or options for node.
   env: {
-    NODE_OPTIONS: "",
+    ...fixed("", "NODE_OPTIONS npm_config_node_options"),
     npm_config_userconfig: "/nonexistent/user-npmrc",
     npm_config_globalconfig: "/nonexistent/global-npmrc",
-    npm_config_script_shell: "/bin/sh",
-    npm_config_shell: "/bin/sh",
+    ...fixed("/bin/sh", "npm_config_script_shell npm_config_shell"),
     npm_config_git: "git",
-    npm_config_node_options: "",
-    npm_config_editor: "false",
+    ...fixed(
+      "false",
+      "npm_config_editor npm_config_browser npm_config_update_notifier npm_config_audit npm_config_fund npm_config_yes npm_config_foreground_scripts",
+    ),
     npm_config_viewer: "cat",
-    npm_config_browser: "false",
-    npm_config_update_notifier: "false",
-    npm_config_audit: "false",
-    npm_config_fund: "false",
     npm_config_logs_max: "0",
-    npm_config_yes: "false",
-    npm_config_foreground_scripts: "false",
   },
   arrange: arrangeNpm,
 };
@@ -91,12 +97,11 @@ export const MAKE: OptionTable = {
 };
 
 export const make: Profile = {
+  ...READING,
   name: "make",
   execFromRoots: true,
   readOnly: false,
   needsSandbox: PROJECT_CODE,
-  reservesAddressSpace: false,
-  checkExecutable: () => undefined,
   env: { MAKEFLAGS: "", GNUMAKEFLAGS: "", MAKEFILES: "", MAKELEVEL: "0", SHELL: "/bin/sh" },
   arrange: arrangeMake,
 };
@@ -133,4 +138,81 @@ function isTarget(text: string): boolean {
   if (/^[A-Za-z0-9_][A-Za-z0-9_./+-]*$/.test(text)) return !/(^|\/)\.\.(\/|$)/.test(text);
   const assignment = /^([A-Za-z_][A-Za-z0-9_]*)=[^$`\\]*$/.exec(text);
   return assignment !== null && !/^(SHELL|MAKE|MAKEFLAGS|MAKEFILES|GNUMAKEFLAGS)$/.test(assignment[1] ?? "");
+}
+
+// tar's hatches are options, and those are left out. What it writes is the archive's choice, and a link that stands in the
+// directory already leads it anywhere: it is for the sandbox only.
+
+export const TAR: OptionTable = {
+  flags: argumentWords(`
+      -t -x -c -z -j -J -v -k -O -m --list --extract --get --create --gzip --bzip2 --xz --zstd --verbose
+      --keep-old-files --to-stdout --touch`),
+  values: {
+    ...ruled("path", "-f --file -C --directory"),
+    "--strip-components": "number",
+    "--exclude": "text",
+  },
+};
+
+/** `--force-local`: `host:file` would start rsh. Owners and odd modes in the archive are not taken over. */
+const SAFE = argumentWords("--force-local --no-same-owner --no-same-permissions --no-acls --no-selinux --no-xattrs");
+
+export const tar: Profile = {
+  ...READING,
+  name: "tar",
+  readOnly: false,
+  needsSandbox: "writes where an archive and the links it meets say",
+  env: { TAR_OPTIONS: "", GZIP: "", BZIP2: "", XZ_OPT: "", XZ_DEFAULTS: "", TAPE: "" },
+  arrange,
+};
+
+function arrange(args: readonly string[]): Arranged | ArgumentProblem {
+  const spelled = fromOldStyle(args);
+  if ("problem" in spelled) return spelled;
+  const { origin } = spelled;
+  const parsed = parse(spelled.args, TAR);
+  if ("problem" in parsed) return { index: origin[parsed.index] ?? 0, problem: parsed.problem };
+  const modes = argumentWords("-t -x -c --list --extract --get --create").filter((mode) => parsed.seen.has(mode));
+  if (modes.length !== 1) return { index: 0, problem: "exactly one of -t, -x and -c is needed" };
+  const file = parsed.seen.get("-f") ?? parsed.seen.get("--file");
+  if (file === undefined || file === "-") return { index: 0, problem: "-f with the name of an archive is needed" };
+  const members = parsed.positionals.map((word) => asPath(word.text));
+  const isCreating = modes[0] === "-c" || modes[0] === "--create";
+  const named = isCreating ? whereMembersAre(parsed, members) : [];
+  if ("problem" in named) return named;
+  return { argv: [...SAFE, ...parsed.options, "--", ...members], paths: [...parsed.paths, ...named] };
+}
+
+/** tar looks for members in the directory of -C; the archive itself stays where the command started. */
+function whereMembersAre(parsed: Parsed, members: readonly string[]): string[] | ArgumentProblem {
+  const directories = parsed.given.filter(({ name }) => name === "-C" || name === "--directory");
+  const directory = parsed.seen.get("-C") ?? parsed.seen.get("--directory");
+  if (directory === undefined) return [...members];
+  if (directories.length > 1) return { index: 0, problem: "-C can be given once" };
+  // After a link, `..` is not where the text says.
+  if (members.some((member) => /(^|\/)\.\.(\/|$)/.test(member)))
+    return { index: 0, problem: "with -C, names are below the directory" };
+  return members.map((member) => (member.startsWith("/") ? member : `${asPath(directory)}/${member}`));
+}
+
+/** `tzf a.tgz`: flags without a dash, their values in the words that follow, in order. */
+function fromOldStyle(args: readonly string[]): { args: string[]; origin: number[] } | ArgumentProblem {
+  const [first = ""] = args;
+  if (first === "" || first.startsWith("-")) return { args: [...args], origin: [...args.keys()] };
+  const spelled: string[] = [];
+  const origin: number[] = [];
+  let next = 1;
+  const push = (text: string, index: number): void => {
+    spelled.push(text);
+    origin.push(index);
+  };
+  for (const flag of first) {
+    push(`-${flag}`, 0);
+    if (!Object.hasOwn(TAR.values ?? {}, `-${flag}`)) continue;
+    const value = args[next];
+    if (value === undefined) return { index: 0, problem: `option ${flag} needs a value` };
+    push(value, next++);
+  }
+  for (; next < args.length; next++) push(args[next] ?? "", next);
+  return { args: spelled, origin };
 }

@@ -2,8 +2,17 @@
 // one shown. Needs `network: true` in the catalog entry.
 
 import { BlockList, isIP } from "node:net";
-import { letters, type OptionTable, parse, argumentWords } from "./grammar.js";
-import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
+import {
+  type ArgumentProblem,
+  argumentWords,
+  type Arranged,
+  flagLetters,
+  type OptionTable,
+  parse,
+  type Profile,
+  READING,
+  ruled,
+} from "./grammar.js";
 
 const noFile = (value: string): string | undefined =>
   value.startsWith("@") ? "values that begin with @ read a file" : undefined;
@@ -13,35 +22,27 @@ const header = (value: string): string | undefined =>
 export const CURL: OptionTable = {
   longValues: "word",
   flags: [
-    ...letters("sSfLIiGgv46"),
+    ...flagLetters("sSfLIiGgv46"),
     ...argumentWords(`
       --silent --show-error --fail --fail-with-body --location --head --include --get --compressed
       --verbose --ipv4 --ipv6 --http1.1 --http2 --tlsv1.2 --tlsv1.3`),
   ],
   values: {
-    "-X": (v: string) => (/^[A-Z]{1,20}$/.test(v) ? undefined : "must be a method in capitals"),
-    "--request": (v: string) => (/^[A-Z]{1,20}$/.test(v) ? undefined : "must be a method in capitals"),
     "-H": header,
     "--header": header,
-    "-d": noFile,
-    "--data": noFile,
-    "--data-raw": "text",
-    "--json": noFile,
+    ...ruled(noFile, "-d --data --json -A --user-agent"),
+    ...ruled("text", "--data-raw -e --referer --url"),
+    ...ruled("number", "-m --max-time --connect-timeout"),
+    "-X": (v: string) => (/^[A-Z]{1,20}$/.test(v) ? undefined : "must be a method in capitals"),
+    "--request": (v: string) => (/^[A-Z]{1,20}$/.test(v) ? undefined : "must be a method in capitals"),
     "--data-urlencode": (v: string) => (/^[^=]*@/.test(v) ? "an @ before any = reads a file" : undefined),
-    "-A": noFile,
-    "--user-agent": noFile,
-    "-e": "text",
-    "--referer": "text",
-    "-m": "number",
-    "--max-time": "number",
-    "--connect-timeout": "number",
     "--max-redirs": (v: string) => (/^[0-9]$/.test(v) ? undefined : "must be below 10"),
     "--retry": (v: string) => (/^[0-9]$/.test(v) ? undefined : "must be below 10"),
-    "--url": "text",
   },
 };
 
 export const curl: Profile = {
+  ...READING,
   name: "curl",
   env: {
     CURL_HOME: "/nonexistent",
@@ -52,11 +53,7 @@ export const curl: Profile = {
     NO_PROXY: "*",
     no_proxy: "*",
   },
-  execFromRoots: false,
   readOnly: false,
-  needsSandbox: undefined,
-  reservesAddressSpace: false,
-  checkExecutable: () => undefined,
   arrange,
 };
 
@@ -72,36 +69,21 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   if (problem !== undefined) return { index: url.index, problem };
   const options = parsed.given.filter(({ name }) => name !== "--url").flatMap(({ form }) => form);
   // -q must come first or .curlrc is read. A redirect is another's choice of address, so it must show a certificate for
-  // it: what listens on this machine or beside it for plain http is not reached by way of a stranger's answer.
+  // it: what listens on this machine or beside it for plain http is not reached by way of another server's answer.
   const safe = ["-q", "--proto", "=http,https", "--proto-redir", "=https", "--globoff", "--noproxy", "*"];
   return { argv: [...safe, ...options, "--url", url.text], paths: [] };
 }
 
 const closed = new BlockList();
-for (const [net, prefix] of [
-  ["0.0.0.0", 8],
-  ["10.0.0.0", 8],
-  ["100.64.0.0", 10],
-  ["127.0.0.0", 8],
-  ["169.254.0.0", 16],
-  ["172.16.0.0", 12],
-  ["192.0.0.0", 24],
-  ["192.168.0.0", 16],
-  ["198.18.0.0", 15],
-  ["224.0.0.0", 3],
-] as const) {
-  closed.addSubnet(net, prefix, "ipv4");
-}
-for (const [net, prefix] of [
-  ["::", 96],
-  ["::ffff:0:0", 96],
-  ["64:ff9b::", 96],
-  ["fc00::", 7],
-  ["fe80::", 10],
-  ["ff00::", 8],
-] as const) {
-  closed.addSubnet(net, prefix, "ipv6");
-}
+const V4 = ["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"].concat([
+  "192.0.0.0/24",
+  "192.168.0.0/16",
+  "198.18.0.0/15",
+  "224.0.0.0/3",
+]);
+const V6 = ["::/96", "::ffff:0:0/96", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"];
+for (const [net = "", prefix] of V4.map((range) => range.split("/"))) closed.addSubnet(net, Number(prefix), "ipv4");
+for (const [net = "", prefix] of V6.map((range) => range.split("/"))) closed.addSubnet(net, Number(prefix), "ipv6");
 
 /** Answered by this machine, its neighbours or a cloud's own services (`metadata.google.internal`). */
 const LOCAL_NAMES = /\.(localhost|localdomain|local|internal|home\.arpa|lan|intranet)$/;

@@ -1,7 +1,7 @@
 // What may be asked of git: subcommands that look, and of their options those that only say what is shown.
 // Left out: `-v` of status, which starts a repository's textconv programs and has no option against it.
 
-import { oneWord, type OptionTable, type ValueRule, argumentWords } from "./grammar.js";
+import { oneWord, type OptionTable, type ValueRule, argumentWords, ruled } from "./grammar.js";
 
 /** `-p` and its relatives would otherwise start the repository's diff programs. */
 const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];
@@ -18,22 +18,17 @@ const DIFF_FLAGS = argumentWords(`
 const DIFF_VALUES: Readonly<Record<string, ValueRule>> = {
   "-S": "text",
   "-G": "text",
+  "--inter-hunk-context": "number",
   "--diff-filter": word(/^[ACDMRTUXBacdmrtuxb*]{1,16}$/),
   "--diff-algorithm": word(/^(patience|minimal|histogram|myers|default)$/),
-  "--inter-hunk-context": "number",
 };
 const DIFF_OPTIONAL: Readonly<Record<string, ValueRule>> = {
-  "-U": "number",
-  "--unified": "number",
-  "-M": SIMILARITY,
-  "--find-renames": SIMILARITY,
-  "-C": SIMILARITY,
-  "--find-copies": SIMILARITY,
+  ...ruled("number", "-U --unified --abbrev"),
+  ...ruled(SIMILARITY, "-M --find-renames -C --find-copies"),
+  "--word-diff": oneWord("", "plain", "porcelain", "none"),
+  "--color": NO_COLOR,
   "--stat": word(/^([0-9]{1,4}(,[0-9]{1,4}){0,2})?$/),
   "--dirstat": word(/^([a-z0-9,]{1,60})?$/),
-  "--word-diff": oneWord("", "plain", "porcelain", "none"),
-  "--abbrev": "number",
-  "--color": NO_COLOR,
 };
 const LOG_FLAGS = [
   ...DIFF_FLAGS,
@@ -45,26 +40,14 @@ const LOG_FLAGS = [
 ];
 const LOG_VALUES: Readonly<Record<string, ValueRule>> = {
   ...DIFF_VALUES,
-  "-n": "number",
-  "--max-count": "number",
-  "--skip": "number",
-  "--since": "text",
-  "--after": "text",
-  "--until": "text",
-  "--before": "text",
-  "--author": "text",
-  "--committer": "text",
-  "--grep": "text",
-  "--format": "text",
+  ...ruled("number", "-n --max-count --skip"),
+  ...ruled("text", "--since --after --until --before --author --committer --grep --format"),
   "--date": word(/^(relative|local|iso|iso-strict|iso8601|rfc|short|raw|human|unix|default|format:.{1,100})$/),
 };
 const LOG_OPTIONAL: Readonly<Record<string, ValueRule>> = {
   ...DIFF_OPTIONAL,
-  "--pretty": "text",
+  ...ruled("text", "--pretty --branches --tags --remotes"),
   "--decorate": oneWord("", "short", "full", "auto", "no"),
-  "--branches": "text",
-  "--tags": "text",
-  "--remotes": "text",
 };
 const LOG = {
   flags: LOG_FLAGS,
@@ -76,13 +59,7 @@ const LOG = {
 
 const REFS = {
   values: {
-    "--contains": "text",
-    "--no-contains": "text",
-    "--merged": "text",
-    "--no-merged": "text",
-    "--sort": "text",
-    "--format": "text",
-    "--points-at": "text",
+    ...ruled("text", "--contains --no-contains --merged --no-merged --sort --format --points-at"),
   },
   whenLast: { "--contains": "HEAD", "--no-contains": "HEAD", "--merged": "HEAD", "--no-merged": "HEAD" },
   // Without it, words after the subcommand would create something.
@@ -107,8 +84,7 @@ export const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     flags: argumentWords("--short -s -b --branch --long -z --show-stash --no-renames --ahead-behind --no-ahead-behind"),
     optional: {
       "--porcelain": oneWord("", "v1", "v2", "1", "2"),
-      "-u": oneWord("", "no", "normal", "all"),
-      "--untracked-files": oneWord("", "no", "normal", "all"),
+      ...ruled(oneWord("", "no", "normal", "all"), "-u --untracked-files"),
       "--ignored": oneWord("", "traditional", "no", "matching"),
     },
     always: ["--ignore-submodules=dirty"],

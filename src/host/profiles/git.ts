@@ -3,40 +3,27 @@
 // overridden one by one. What cannot be switched off (`.git`, alternates and core.worktree may point anywhere; a filter may be
 // added meanwhile) is held by the sandbox, in which nothing is writable: there is no git without one.
 
-import { asPath, type Parsed, parse } from "./grammar.js";
-import { SUBCOMMANDS, type Subcommand } from "./git-options.js";
-import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
+import { type Subcommand, SUBCOMMANDS } from "./git-options.js";
+import {
+  type ArgumentProblem,
+  type Arranged,
+  asPath,
+  parse,
+  type Parsed,
+  type Profile,
+  argumentWords,
+  fixed,
+  READING,
+} from "./grammar.js";
 
-const SAFE_CONFIG = [
-  "core.fsmonitor=false",
-  "core.hooksPath=/dev/null",
-  "core.pager=cat",
-  "core.sshCommand=false",
-  "core.askPass=true",
-  "core.editor=false",
-  "core.attributesFile=/dev/null",
-  "core.excludesFile=/dev/null",
-  "core.alternateRefsCommand=true",
-  "core.gitProxy=",
-  "credential.helper=",
-  "color.ui=false",
-  "diff.ignoreSubmodules=dirty",
-  "diff.orderFile=/dev/null",
-  "diff.submodule=short",
-  "gc.auto=0",
-  "maintenance.auto=false",
-  "gpg.program=false",
-  "gpg.openpgp.program=false",
-  "gpg.ssh.program=false",
-  "gpg.x509.program=false",
-  "grep.fallbackToNoIndex=false",
-  "log.showSignature=false",
-  "mailmap.file=/dev/null",
-  "protocol.allow=never",
-  "status.submoduleSummary=false",
-  "submodule.recurse=false",
-  "uploadpack.packObjectsHook=",
-];
+const SAFE_CONFIG = argumentWords(`
+  core.fsmonitor=false core.hooksPath=/dev/null core.pager=cat core.sshCommand=false core.askPass=true
+  core.editor=false core.attributesFile=/dev/null core.excludesFile=/dev/null core.alternateRefsCommand=true
+  core.gitProxy= credential.helper= color.ui=false diff.ignoreSubmodules=dirty diff.orderFile=/dev/null
+  diff.submodule=short gc.auto=0 maintenance.auto=false gpg.program=false gpg.openpgp.program=false
+  gpg.ssh.program=false gpg.x509.program=false grep.fallbackToNoIndex=false log.showSignature=false
+  mailmap.file=/dev/null protocol.allow=never status.submoduleSummary=false submodule.recurse=false
+  uploadpack.packObjectsHook=`);
 
 const GLOBAL = [
   "--no-pager",
@@ -46,43 +33,29 @@ const GLOBAL = [
 ];
 
 export const git: Profile = {
+  ...READING,
   name: "git",
-  execFromRoots: false,
-  readOnly: true,
-  needsSandbox: "lets a repository's own config name programs and other folders",
-  reservesAddressSpace: false,
-  checkExecutable: () => undefined,
+  needsSandbox: "lets a repository's own config name programs and other directories",
   env: {
-    GIT_CONFIG_NOSYSTEM: "1",
-    GIT_CONFIG_SYSTEM: "/dev/null",
-    GIT_CONFIG_GLOBAL: "/dev/null",
-    GIT_ATTR_NOSYSTEM: "1",
-    GIT_TERMINAL_PROMPT: "0",
-    GIT_ASKPASS: "false",
-    SSH_ASKPASS: "false",
-    GIT_SSH: "false",
-    GIT_SSH_COMMAND: "false",
-    GIT_PROXY_COMMAND: "false",
-    GIT_PAGER: "cat",
-    PAGER: "cat",
-    GIT_EDITOR: "false",
-    GIT_SEQUENCE_EDITOR: "false",
-    EDITOR: "false",
-    VISUAL: "false",
+    ...fixed("1", "GIT_CONFIG_NOSYSTEM GIT_ATTR_NOSYSTEM GIT_NO_REPLACE_OBJECTS GIT_NO_LAZY_FETCH"),
+    ...fixed("/dev/null", "GIT_CONFIG_SYSTEM GIT_CONFIG_GLOBAL"),
+    ...fixed(
+      "0",
+      "GIT_TERMINAL_PROMPT GIT_PROTOCOL_FROM_USER GIT_OPTIONAL_LOCKS GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_LITERAL_PATHSPECS",
+    ),
+    ...fixed(
+      "false",
+      "GIT_ASKPASS SSH_ASKPASS GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND GIT_EDITOR GIT_SEQUENCE_EDITOR EDITOR VISUAL",
+    ),
+    ...fixed("cat", "GIT_PAGER PAGER"),
     GIT_ALLOW_PROTOCOL: "none",
-    GIT_PROTOCOL_FROM_USER: "0",
-    GIT_OPTIONAL_LOCKS: "0",
-    GIT_NO_REPLACE_OBJECTS: "1",
-    GIT_NO_LAZY_FETCH: "1",
-    GIT_DISCOVERY_ACROSS_FILESYSTEM: "0",
-    GIT_LITERAL_PATHSPECS: "0",
   },
   arrange,
   settings: {
     list(argv) {
       const at = argv.indexOf("-C");
-      const folder = at < 0 ? [] : argv.slice(at, at + 2);
-      return [...GLOBAL, ...folder, "config", "-z", "--name-only", "--get-regexp", "^filter\\."];
+      const directory = at < 0 ? [] : argv.slice(at, at + 2);
+      return [...GLOBAL, ...directory, "config", "-z", "--name-only", "--get-regexp", "^filter\\."];
     },
     off: (printed) => printed.split("\0").flatMap((key) => filterOff(key)),
   },
@@ -95,7 +68,7 @@ function filterOff(key: string): (readonly [string, string])[] {
 }
 
 function arrange(args: readonly string[]): Arranged | ArgumentProblem {
-  const { folder, from } = readGlobal(args);
+  const { directory, from } = readGlobal(args);
   const [name = "", ...rest] = args.slice(from);
   const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined;
   if (subcommand === undefined) {
@@ -111,32 +84,32 @@ function arrange(args: readonly string[]): Arranged | ArgumentProblem {
   if ("problem" in parsed) return { index: parsed.index + from + 1, problem: parsed.problem };
   const arranged = assemble(name, subcommand, parsed, cut < 0 ? undefined : rest.slice(cut + 1));
   if ("problem" in arranged) return { index: arranged.index + from + 1, problem: arranged.problem };
-  const inFolder = folder === undefined ? arranged : enter(folder, arranged);
-  return "problem" in inFolder ? inFolder : { ...inFolder, argv: [...GLOBAL, ...inFolder.argv] };
+  const inDirectory = directory === undefined ? arranged : enter(directory, arranged);
+  return "problem" in inDirectory ? inDirectory : { ...inDirectory, argv: [...GLOBAL, ...inDirectory.argv] };
 }
 
-/** Of what may stand before the subcommand only `-C folder`, once, and `--no-pager`, which goes without saying. */
-function readGlobal(args: readonly string[]): { folder: string | undefined; from: number } {
-  let folder: string | undefined;
+/** Of what may stand before the subcommand only `-C directory`, once, and `--no-pager`, which goes without saying. */
+function readGlobal(args: readonly string[]): { directory: string | undefined; from: number } {
+  let directory: string | undefined;
   let from = 0;
   while (from < args.length) {
     if (args[from] === "--no-pager") from += 1;
-    else if (args[from] === "-C" && folder === undefined && args[from + 1] !== undefined) {
-      folder = args[from + 1];
+    else if (args[from] === "-C" && directory === undefined && args[from + 1] !== undefined) {
+      directory = args[from + 1];
       from += 2;
     } else break;
   }
-  return { folder, from };
+  return { directory, from };
 }
 
 /** Every name is looked at where git will look for it. */
-function enter(folder: string, { argv, paths }: Arranged): Arranged | ArgumentProblem {
+function enter(directory: string, { argv, paths }: Arranged): Arranged | ArgumentProblem {
   // After a link, `..` is not where the text says.
   if (paths.some((path) => /(^|\/)\.\.(\/|$)/.test(path))) {
-    return { index: 0, problem: "with -C, paths are below the folder" };
+    return { index: 0, problem: "with -C, paths are below the directory" };
   }
-  const below = paths.map((path) => (path.startsWith("/") ? path : `${asPath(folder)}/${path}`));
-  return { argv: ["-C", asPath(folder), ...argv], paths: [asPath(folder), ...below] };
+  const below = paths.map((path) => (path.startsWith("/") ? path : `${asPath(directory)}/${path}`));
+  return { argv: ["-C", asPath(directory), ...argv], paths: [asPath(directory), ...below] };
 }
 
 function assemble(
@@ -154,7 +127,7 @@ function assemble(
     subcommand.positionals === "searchThenRevisions" && !parsed.seen.has("-e") ? plain.shift() : undefined;
   const bad = plain.find((word) => !isRevisionOrPath(word.text));
   if (bad !== undefined)
-    return { index: bad.index, problem: `${bad.text} is neither a revision nor a path below the folder` };
+    return { index: bad.index, problem: `${bad.text} is neither a revision nor a path below the directory` };
   const search = searchesFor === undefined ? [] : ["-e", searchesFor.text];
   const verb = subcommand.verb === undefined ? [] : [subcommand.verb];
   const isWithout = subcommand.without?.some((option) => parsed.seen.has(option)) === true;
@@ -183,7 +156,7 @@ function assemble(
   }
 }
 
-/** Not an option (the reader saw to that), no remote helper (`ext::sh`), nothing above the folder or from the top. */
+/** Not an option (the reader saw to that), no remote helper (`ext::sh`), nothing above the directory or from the top. */
 function isRevisionOrPath(text: string): boolean {
   return text !== "" && !/^[-/]/.test(text) && !text.includes("::") && !/(^|\/)\.\.(\/|$)/.test(text);
 }

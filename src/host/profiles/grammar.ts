@@ -1,8 +1,8 @@
-// A reader for GNU-style command lines. Only options in the table exist; abbreviations, unknown letters in a bundle and
+// A reader for GNU-style command lines. Only options in the table exist; abbreviations, unknown flags in a bundle and
 // values where none belong are refused. What was read is written again in the one form that the program surely takes for
 // the same: test/host/spellings.test.ts holds every table to the real program.
 
-import type { ArgumentProblem } from "./profile.js";
+import type { ProfileName } from "../policy/document.js";
 
 /** What an option's value may be. `path` values are checked like every other file name. */
 export type ValueRule = "number" | "text" | "path" | ((value: string) => string | undefined);
@@ -143,13 +143,23 @@ function checkValue(rule: ValueRule, value: string): string | undefined {
   return undefined;
 }
 
-/** `words("--all --long")`, `letters("la")`: tables that stay readable. */
+/** `argumentWords("--all --long")`, `flagLetters("la")`: tables that stay readable. */
 export function argumentWords(text: string): string[] {
   return text.split(/\s+/).filter((word) => word !== "");
 }
 
-export function letters(text: string): string[] {
-  return Array.from(text, (letter) => `-${letter}`);
+export function flagLetters(text: string): string[] {
+  return Array.from(text, (flag) => `-${flag}`);
+}
+
+/** Variables with the same value. */
+export function fixed(value: string, names: string): Record<string, string> {
+  return Object.fromEntries(argumentWords(names).map((name) => [name, value]));
+}
+
+/** The same rule for several options. */
+export function ruled(rule: ValueRule, names: string): Record<string, ValueRule> {
+  return Object.fromEntries(argumentWords(names).map((name) => [name, rule]));
 }
 
 /** A rule for values: these words and no others. */
@@ -161,4 +171,60 @@ export function oneWord(...allowed: readonly string[]) {
 /** A file name that no tool can take for an option or for its standard input. */
 export function asPath(text: string): string {
   return text.startsWith("-") || text.startsWith("+") ? `./${text}` : text;
+}
+
+// What a curated profile is: the tool's command line read by its own rules, so that an option which would run programs,
+// write files or read a hostile config is refused by name and the rest is put together again unambiguously.
+
+export interface Arranged {
+  /** The complete arguments, safe options first. */
+  readonly argv: readonly string[];
+  /** Arguments that name files: each must lie inside a root. */
+  readonly paths: readonly string[];
+}
+
+export interface ArgumentProblem {
+  /** Which of the caller's arguments. */
+  readonly index: number;
+  readonly problem: string;
+}
+
+export interface Profile {
+  readonly name: ProfileName;
+  /** Variables with fixed values; a caller can never set them. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Builds start programs that lie in the roots. */
+  readonly execFromRoots: boolean;
+  /** It only looks: none of the policy's directories is writable to it, nor to a program that it starts. */
+  readonly readOnly: boolean;
+  /** Why it cannot be run with `sandbox: off`: what reading arguments does not make harmless. */
+  readonly needsSandbox: string | undefined;
+  /** Programs that reserve far more address space than they use cannot live under an address-space limit. */
+  readonly reservesAddressSpace: boolean;
+  /** Says why this build of the program cannot be made safe, if so. */
+  checkExecutable(realPath: string): string | undefined;
+  arrange(args: readonly string[]): Arranged | ArgumentProblem;
+  /** Asked of the program itself first, in the same sandbox: settings that name programs, to be overridden. */
+  readonly settings?: {
+    /** The arguments that list them, from those of the call. */
+    list(argv: readonly string[]): readonly string[];
+    /** Settings of git, each with the value that switches it off, from what was printed. */
+    off(printed: string): readonly (readonly [key: string, value: string])[];
+  };
+}
+
+/** What a profile has unless it says otherwise: it only reads, and needs no sandbox to be harmless. */
+export const READING: Pick<
+  Profile,
+  "execFromRoots" | "readOnly" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"
+> = {
+  execFromRoots: false,
+  readOnly: true,
+  needsSandbox: undefined,
+  reservesAddressSpace: false,
+  checkExecutable: () => undefined,
+};
+
+export function isProblem(value: Arranged | ArgumentProblem): value is ArgumentProblem {
+  return "problem" in value;
 }

@@ -1,12 +1,9 @@
 import type { ProfileName } from "../policy/document.js";
-import { make, npm } from "./build.js";
+import { make, npm, tar } from "./build.js";
 import { curl } from "./curl.js";
-import { find } from "./find.js";
 import { git } from "./git.js";
-import type { Profile } from "./profile.js";
-import { cat, grep, jq, ls, rg } from "./search.js";
-import { tar } from "./tar.js";
-import { awk, sed } from "./text.js";
+import type { Profile } from "./grammar.js";
+import { awk, cat, find, grep, jq, ls, rg, sed } from "./search.js";
 
 export const profiles: Readonly<Record<ProfileName, Profile>> = {
   awk,
@@ -24,4 +21,4 @@ export const profiles: Readonly<Record<ProfileName, Profile>> = {
   tar,
 };
 
-export { type Arranged, type ArgumentProblem, isProblem, type Profile } from "./profile.js";
+export { type Arranged, type ArgumentProblem, isProblem, type Profile } from "./grammar.js";

@@ -1,17 +1,21 @@
 // Tools that only read: ls, cat, grep, rg, jq. Their escape hatches are options that start programs (`rg --pre`), read
 // option files, follow links, or read a second file under cover of an option.
 
-import { asPath, letters, oneWord, type OptionTable, type Parsed, parse, argumentWords } from "./grammar.js";
-import type { Arranged, ArgumentProblem, Profile } from "./profile.js";
-
-const PLAIN: Pick<Profile, "execFromRoots" | "readOnly" | "needsSandbox" | "reservesAddressSpace" | "checkExecutable"> =
-  {
-    execFromRoots: false,
-    readOnly: true,
-    needsSandbox: undefined,
-    reservesAddressSpace: false,
-    checkExecutable: () => undefined,
-  };
+import { basename } from "node:path";
+import {
+  type ArgumentProblem,
+  argumentWords,
+  type Arranged,
+  asPath,
+  flagLetters,
+  oneWord,
+  type OptionTable,
+  parse,
+  type Parsed,
+  type Profile,
+  READING,
+  ruled,
+} from "./grammar.js";
 
 function filesOnly(table: OptionTable, after: readonly string[] = []) {
   return (args: readonly string[]): Arranged | ArgumentProblem => {
@@ -42,7 +46,7 @@ const COLORLESS = "--color=never";
 
 export const LS: OptionTable = {
   flags: [
-    ...letters("laAh1RtrSdFisnogpqQBUXcuGZCxmkv"),
+    ...flagLetters("laAh1RtrSdFisnogpqQBUXcuGZCxmkv"),
     ...argumentWords(`
       --all --almost-all --human-readable --recursive --reverse --directory --size --inode
       --numeric-uid-gid --no-group --group-directories-first --full-time --si --escape`),
@@ -58,13 +62,12 @@ export const LS: OptionTable = {
     "--time-style": oneWord("full-iso", "long-iso", "iso"),
   },
   optional: {
-    "--color": oneWord("", "never", "auto", "always"),
-    "--classify": oneWord("", "never", "auto", "always"),
+    ...ruled(oneWord("", "never", "auto", "always"), "--color --classify"),
   },
 };
 
 export const ls: Profile = {
-  ...PLAIN,
+  ...READING,
   name: "ls",
   env: { LS_COLORS: "", TZ: "UTC" },
   arrange: filesOnly(LS, [COLORLESS]),
@@ -72,45 +75,33 @@ export const ls: Profile = {
 
 export const CAT: OptionTable = {
   flags: [
-    ...letters("nbsAeEtTv"),
+    ...flagLetters("nbsAeEtTv"),
     ...argumentWords(`
       --number --number-nonblank --squeeze-blank --show-all --show-ends --show-tabs --show-nonprinting`),
   ],
 };
 
-export const cat: Profile = { ...PLAIN, name: "cat", env: {}, arrange: filesOnly(CAT) };
+export const cat: Profile = { ...READING, name: "cat", env: {}, arrange: filesOnly(CAT) };
 
 export const GREP: OptionTable = {
   flags: [
-    ...letters("EFGPinvwxclLoqshHraIzT"),
+    ...flagLetters("EFGPinvwxclLoqshHraIzT"),
     ...argumentWords(`
       --extended-regexp --fixed-strings --basic-regexp --perl-regexp --ignore-case --invert-match
       --word-regexp --line-regexp --count --files-with-matches --files-without-match --only-matching
       --line-number --with-filename --no-filename --recursive --text --quiet --no-messages --byte-offset`),
   ],
   values: {
-    "-A": "number",
-    "-B": "number",
-    "-C": "number",
-    "-m": "number",
-    "-e": "text",
-    "--after-context": "number",
-    "--before-context": "number",
-    "--context": "number",
-    "--max-count": "number",
-    "--regexp": "text",
-    "--include": "text",
-    "--exclude": "text",
-    "--exclude-dir": "text",
+    ...ruled("number", "-A -B -C -m --after-context --before-context --context --max-count"),
+    ...ruled("text", "-e --regexp --include --exclude --exclude-dir"),
   },
   optional: {
-    "--color": oneWord("", "never", "auto", "always"),
-    "--colour": oneWord("", "never", "auto", "always"),
+    ...ruled(oneWord("", "never", "auto", "always"), "--color --colour"),
   },
 };
 
 export const grep: Profile = {
-  ...PLAIN,
+  ...READING,
   name: "grep",
   env: { GREP_COLOR: "", GREP_COLORS: "" },
   arrange(args) {
@@ -128,7 +119,7 @@ export const grep: Profile = {
 
 export const RG: OptionTable = {
   flags: [
-    ...letters("nNiSsFwxvclopPU0HIau"),
+    ...flagLetters("nNiSsFwxvclopPU0HIau"),
     ...argumentWords(`
       --line-number --no-line-number --ignore-case --smart-case --case-sensitive --fixed-strings
       --word-regexp --line-regexp --invert-match --count --count-matches --files-with-matches
@@ -139,42 +130,21 @@ export const RG: OptionTable = {
     "-q",
   ],
   values: {
-    "-A": "number",
-    "-B": "number",
-    "-C": "number",
-    "-m": "number",
-    "-d": "number",
-    "-g": "text",
-    "-t": "text",
-    "-T": "text",
-    "-e": "text",
-    "-M": "number",
-    "-r": "text",
-    "-j": "number",
-    "--after-context": "number",
-    "--before-context": "number",
-    "--context": "number",
-    "--max-count": "number",
-    "--max-depth": "number",
-    "--max-columns": "number",
-    "--max-filesize": "text",
-    "--glob": "text",
-    "--iglob": "text",
-    "--type": "text",
-    "--type-not": "text",
-    "--regexp": "text",
-    "--replace": "text",
-    "--sort": oneWord("none", "path", "modified", "accessed", "created"),
-    "--sortr": oneWord("none", "path", "modified", "accessed", "created"),
-    "--threads": "number",
+    ...ruled(
+      "number",
+      `-A -B -C -m -d -M -j --after-context --before-context --context --max-count --max-depth 
+      --max-columns --threads`,
+    ),
+    ...ruled("text", "-g -t -T -e -r --max-filesize --glob --iglob --type --type-not --regexp --replace"),
+    ...ruled(oneWord("none", "path", "modified", "accessed", "created"), "--sort --sortr"),
     "--color": oneWord("never", "auto", "always", "ansi"),
   },
 };
 
 export const rg: Profile = {
-  ...PLAIN,
+  ...READING,
   name: "rg",
-  // Read even with --no-config by some builds' shells; fixed so that nobody can name one.
+  // Read even with --no-config by some builds' shells; fixed so that a caller cannot name one.
   env: { RIPGREP_CONFIG_PATH: "" },
   arrange(args) {
     const parsed = parse(args, RG);
@@ -186,7 +156,7 @@ export const rg: Profile = {
 
 export const JQ: OptionTable = {
   flags: [
-    ...letters("rcnseSjaM"),
+    ...flagLetters("rcnseSjaM"),
     ...argumentWords(`
       --raw-output --compact-output --null-input --slurp --exit-status --sort-keys --join-output
       --ascii-output --monochrome-output --tab --stream --seq --raw-input -R`),
@@ -194,7 +164,7 @@ export const JQ: OptionTable = {
 };
 
 export const jq: Profile = {
-  ...PLAIN,
+  ...READING,
   name: "jq",
   env: { JQ_COLORS: "", JQ_LIBRARY_PATH: "" },
   arrange: arrangeJq,
@@ -235,4 +205,142 @@ function arrangeJq(args: readonly string[]): Arranged | ArgumentProblem {
   // jq has no safe end-of-options before 1.7, and a program that begins with a dash would be one.
   const shown = program.text.startsWith("-") ? ` ${program.text}` : program.text;
   return { argv: ["--monochrome-output", ...parsed.options, ...named, shown, ...paths], paths };
+}
+
+// awk and sed: both can run programs and write files from inside their scripts, and both have a mode without that.
+
+export const SED: OptionTable = {
+  flags: argumentWords("-n -E -r -s -u -z --quiet --silent --regexp-extended --separate --posix --null-data"),
+  values: { "-e": "text", "--expression": "text", "-l": "number", "--line-length": "number" },
+};
+
+export const sed: Profile = {
+  ...READING,
+  name: "sed",
+  env: {},
+  arrange(args) {
+    const parsed = parse(args, SED);
+    if ("problem" in parsed) return parsed;
+    const rest = [...parsed.positionals];
+    const gaveOne = parsed.seen.has("-e") || parsed.seen.has("--expression");
+    const script = gaveOne ? undefined : rest.shift();
+    if (!gaveOne && script === undefined) return { index: 0, problem: "a sed script is missing" };
+    const files = rest.map((word) => asPath(word.text));
+    // --sandbox refuses e, r and w at parse time; -i is not in the table.
+    const scripts = script === undefined ? [] : ["-e", script.text];
+    return { argv: ["--sandbox", ...parsed.options, ...scripts, "--", ...files], paths: files };
+  },
+};
+
+export const AWK: OptionTable = {
+  flags: [],
+  values: {
+    "-F": "text",
+    "-v": (value) => (/^[A-Za-z_]\w*=/.test(value) ? undefined : "must look like name=value"),
+  },
+};
+
+export const awk: Profile = {
+  ...READING,
+  name: "awk",
+  env: { AWKPATH: "/nonexistent", AWKLIBPATH: "/nonexistent", GAWK_READ_TIMEOUT: "" },
+  checkExecutable: (real) =>
+    basename(real).startsWith("gawk")
+      ? undefined
+      : "only GNU awk (gawk) has a mode without system(), pipes and redirection",
+  arrange: arrangeAwk,
+};
+
+function arrangeAwk(args: readonly string[]): Arranged | ArgumentProblem {
+  const parsed = parse(args, AWK);
+  if ("problem" in parsed) return parsed;
+  const [program, ...files] = parsed.positionals;
+  if (program === undefined) return { index: 0, problem: "an awk program is missing" };
+  if (/@\s*(include|load|namespace)/.test(program.text)) {
+    return { index: program.index, problem: "@include and @load read other files and are not allowed" };
+  }
+  const paths = files.map((file) => asPath(file.text));
+  return { argv: ["--sandbox", ...parsed.options, "--", program.text, ...paths], paths };
+}
+
+// find: the expression is a language of its own with verbs that run programs, delete and write files. Only tests and
+// plain printing remain.
+
+export const ALONE: ReadonlySet<string> = new Set([
+  "-print",
+  "-print0",
+  "-ls",
+  "-empty",
+  "-prune",
+  "-quit",
+  "-not",
+  "!",
+  "-a",
+  "-and",
+  "-o",
+  "-or",
+  "(",
+  ")",
+]);
+export const DEPTH: ReadonlySet<string> = new Set(["-maxdepth", "-mindepth"]);
+export const WITH_VALUE: Readonly<Record<string, RegExp>> = {
+  "-name": /^/,
+  "-iname": /^/,
+  "-path": /^/,
+  "-ipath": /^/,
+  "-regex": /^/,
+  "-iregex": /^/,
+  "-lname": /^/,
+  "-type": /^[fdlbcps](,[fdlbcps])*$/,
+  "-size": /^[+-]?[0-9]{1,18}[cwbkMG]?$/,
+  "-mtime": /^[+-]?[0-9]{1,9}$/,
+  "-mmin": /^[+-]?[0-9]{1,9}$/,
+  "-atime": /^[+-]?[0-9]{1,9}$/,
+  "-ctime": /^[+-]?[0-9]{1,9}$/,
+  "-perm": /^[-/]?[0-7]{1,4}$/,
+  "-links": /^[+-]?[0-9]{1,9}$/,
+  "-printf": /^/,
+};
+/** Their value is a file, looked at like those to start from. */
+export const WITH_FILE: ReadonlySet<string> = new Set(["-newer", "-anewer", "-cnewer"]);
+
+export const find: Profile = {
+  ...READING,
+  name: "find",
+  env: {},
+  arrange,
+};
+
+function arrange(args: readonly string[]): Arranged | ArgumentProblem {
+  const paths: string[] = [];
+  const compared: string[] = [];
+  const depth: string[] = [];
+  const expression: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i] ?? "";
+    const isExpression = arg.startsWith("-") || arg === "(" || arg === ")" || arg === "!";
+    if (!isExpression && expression.length === 0 && depth.length === 0) {
+      paths.push(asPath(arg));
+      continue;
+    }
+    if (ALONE.has(arg)) {
+      expression.push(arg);
+      continue;
+    }
+    if (WITH_FILE.has(arg)) {
+      const file = args[++i];
+      if (file === undefined || file === "") return { index: i, problem: `${arg} needs the name of a file` };
+      expression.push(arg, asPath(file));
+      compared.push(asPath(file));
+      continue;
+    }
+    const rule = DEPTH.has(arg) ? /^[0-9]{1,4}$/ : Object.hasOwn(WITH_VALUE, arg) ? WITH_VALUE[arg] : undefined;
+    if (rule === undefined) return { index: i, problem: `${arg} is not among the tests this profile allows` };
+    const value = args[++i];
+    if (value === undefined || !rule.test(value)) return { index: i, problem: `${arg} needs a fitting value` };
+    (DEPTH.has(arg) ? depth : expression).push(arg, value);
+  }
+  const from = paths.length === 0 ? ["."] : paths;
+  // -P: links are shown, never followed.
+  return { argv: ["-P", ...from, ...depth, ...expression], paths: [...paths, ...compared] };
 }

@@ -2,10 +2,9 @@
 
 import { lstatSync, readlinkSync } from "node:fs";
 import { dirname } from "node:path";
-import { isWithin } from "../paths/index.js";
+import { isWithin } from "../paths/mounts.js";
 import { seccompProgram } from "./confine/seccomp.js";
-import { type Confinement, SCRATCH } from "./confinement.js";
-import { mountsInside } from "./mounts-inside.js";
+import { type Confinement, mountsInside, SCRATCH } from "./confinement.js";
 
 const DEVICE_LINKS = ["fd", "fd/0:stdin", "fd/1:stdout", "fd/2:stderr"].flatMap((entry) => {
   const [target = "", name = target] = entry.split(":");
@@ -22,24 +21,24 @@ export function bubblewrapArgs(confinement: Confinement, cwd: string, withProc: 
     ...confinement.system,
     ...confinement.files,
     ...confinement.devices,
-    ...confinement.roots,
-    ...confinement.zones,
+    ...confinement.readableRoots,
+    ...confinement.writableRoots,
   ];
   // In memory, and first: what the policy opens may lie below.
   for (const path of ["/tmp", "/dev/shm"])
     args.push("--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", path);
   if (withProc) args.push("--proc", "/proc", ...DEVICE_LINKS);
-  // Folders on the way are made for root alone otherwise.
-  for (const path of foldersAbove(shown)) args.push("--perms", "0755", "--dir", path);
+  // Directories on the way are made for root alone otherwise.
+  for (const path of directoriesAbove(shown)) args.push("--perms", "0755", "--dir", path);
   for (const path of confinement.system) args.push(...show(path));
   for (const path of confinement.files) args.push("--ro-bind-try", path, path);
   for (const path of confinement.devices) args.push("--dev-bind-try", path, path);
-  for (const path of outerFirst(confinement.roots)) args.push("--ro-bind", path, path);
-  for (const path of outerFirst(confinement.zones)) args.push("--bind", path, path);
+  for (const path of outerFirst(confinement.readableRoots)) args.push("--ro-bind", path, path);
+  for (const path of outerFirst(confinement.writableRoots)) args.push("--bind", path, path);
   for (const path of outerFirst(confinement.pinned)) args.push("--bind", path, path);
   for (const path of outerFirst(confinement.closed)) args.push("--ro-bind", path, path);
   for (const path of confinement.repositories) args.push("--ro-bind-try", path, path);
-  // Folders are shown with what is mounted below them, so that is covered again.
+  // Directories are shown with what is mounted below them, so that is covered again.
   for (const path of mountsInside(confinement)) args.push("--tmpfs", path);
   const scratch = ["--perms", "1777", "--size", String(confinement.scratchBytes), "--tmpfs", SCRATCH];
   return [...args, ...scratch, "--chdir", cwd, "--"];
@@ -58,12 +57,12 @@ export function bubblewrapFilter(network: boolean): Buffer | undefined {
 }
 
 /** Outer ones first, each once, without those that are shown themselves or lie in one. */
-function foldersAbove(paths: readonly string[]): string[] {
+function directoriesAbove(paths: readonly string[]): string[] {
   const above = new Set<string>();
   for (const path of paths) {
-    for (let folder = dirname(path); folder !== "/"; folder = dirname(folder)) above.add(folder);
+    for (let directory = dirname(path); directory !== "/"; directory = dirname(directory)) above.add(directory);
   }
-  return outerFirst([...above].filter((folder) => !paths.some((path) => isWithin(folder, path))));
+  return outerFirst([...above].filter((directory) => !paths.some((path) => isWithin(directory, path))));
 }
 
 function show(path: string): string[] {
@@ -76,7 +75,7 @@ function outerFirst(paths: readonly string[]): string[] {
   return [...paths].sort((a, b) => a.length - b.length);
 }
 
-/** Root becomes the sandbox user inside, with no right left but that to files when the policy's folders are root's. */
+/** Root becomes the sandbox user inside, with no right left but that to files when the policy's directories are root's. */
 export function changeUser(setpriv: string | undefined, confinement: Confinement): string[] {
   const { user, actsAsOwner } = confinement;
   if (user === undefined || setpriv === undefined) return [];

@@ -10,15 +10,15 @@ import { fileURLToPath } from "node:url";
 
 let found: string | undefined;
 
-export function wardenEntry(): string {
-  return join(sandboxFolder(), "supervisor.js");
+export function supervisorEntry(): string {
+  return join(sandboxDirectory(), "supervisor.js");
 }
 
 export function launcherEntry(): string {
-  return join(sandboxFolder(), "server/launcher.js");
+  return join(sandboxDirectory(), "server/launcher.js");
 }
 
-function sandboxFolder(): string {
+function sandboxDirectory(): string {
   const here = fileURLToPath(import.meta.url);
   found ??= here.endsWith(".ts") ? compile(dirname(here)) : dirname(here);
   return found;
@@ -66,17 +66,18 @@ function compile(sandbox: string): string {
 const KEPT_MS = 3_600_000;
 
 /** Results of earlier sources; what another process may still use is young. */
-function prune(folder: string, keep: string): void {
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
+function prune(directory: string, keep: string): void {
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name);
     if (path !== keep && Date.now() - statSync(path).mtimeMs > KEPT_MS) rmSync(path, { recursive: true, force: true });
   }
 }
 
-function fingerprint(folder: string): string {
+function fingerprint(directory: string): string {
   const hash = createHash("sha256");
-  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
-    if (name.endsWith(".ts") && !name.endsWith(".test.ts")) hash.update(name).update(readFileSync(join(folder, name)));
+  for (const name of readdirSync(directory, { recursive: true, encoding: "utf8" }).sort()) {
+    if (name.endsWith(".ts") && !name.endsWith(".test.ts"))
+      hash.update(name).update(readFileSync(join(directory, name)));
   }
   return hash.digest("hex").slice(0, 16);
 }

@@ -3,13 +3,16 @@
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { findExecutable, type ProcessLimits, searchDirectories } from "../policy/index.js";
+import { findExecutable, searchDirectories } from "../policy/executable.js";
+import type { ProcessLimits } from "../policy/policy.js";
 
 const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5000;
 
 export interface Launchers {
   readonly prlimit: string | undefined;
+  /** A shell that sets fewer limits, where there is no prlimit: macOS. */
+  readonly shell?: string | undefined;
   readonly setpriv: string | undefined;
   /** With a user namespace; for root, without one. */
   readonly unshare: string | undefined;
@@ -26,12 +29,20 @@ export function launchers(): Promise<Launchers> {
 }
 
 async function probe(): Promise<Launchers> {
+  const shell = process.platform === "darwin" ? "/bin/sh" : undefined;
   if (process.platform !== "linux")
-    return { prlimit: undefined, setpriv: undefined, unshare: undefined, bubblewrap: undefined, bubblewrapProc: false };
+    return {
+      shell,
+      prlimit: undefined,
+      setpriv: undefined,
+      unshare: undefined,
+      bubblewrap: undefined,
+      bubblewrapProc: false,
+    };
   const [prlimit, setpriv, unshare, bubblewrap, withProc] = await Promise.all([
     works("prlimit", ["--core=0", "--"]),
     works("setpriv", ["--pdeathsig", "KILL", "--"]),
-    works("unshare", ownNamespaces()),
+    works("unshare", namespaceFlags(true)),
     works("bwrap", [...BUBBLEWRAP, "--"]),
     works("bwrap", [...BUBBLEWRAP, "--proc", "/proc", "--"]),
   ]);
@@ -40,9 +51,13 @@ async function probe(): Promise<Launchers> {
 
 const BUBBLEWRAP = ["--ro-bind", "/", "/", "--as-pid-1", "--unshare-pid", "--unshare-net", "--die-with-parent"];
 
-/** What `unshare` is told to start a supervisor. */
-export function ownNamespaces(): readonly string[] {
-  return process.geteuid?.() === 0 ? PID_NAMESPACE : ["--user", "--map-current-user", "--keep-caps", ...PID_NAMESPACE];
+/**
+ * What `unshare` is told. With `keepCaps` the process keeps the rights over its user namespace, as a supervisor and a
+ * launcher need them; both give them up.
+ */
+export function namespaceFlags(keepCaps: boolean): readonly string[] {
+  if (process.geteuid?.() === 0) return PID_NAMESPACE;
+  return ["--user", "--map-current-user", ...(keepCaps ? ["--keep-caps"] : []), ...PID_NAMESPACE];
 }
 
 /**
@@ -53,9 +68,9 @@ export function ownNamespaces(): readonly string[] {
 const PID_NAMESPACE = ["--pid", "--fork", "--kill-child=KILL", "--"];
 
 async function works(name: string, args: readonly string[]): Promise<string | undefined> {
-  const folders = searchDirectories("", "linux");
-  const program = findExecutable(name, folders);
-  const nothing = findExecutable("true", folders);
+  const directories = searchDirectories(process.env.PATH, "linux");
+  const program = findExecutable(name, directories);
+  const nothing = findExecutable("true", directories);
   if ("error" in program || "error" in nothing) return undefined;
   try {
     await run(program.path, [...args, nothing.path], { timeout: PROBE_TIMEOUT_MS, env: {} });
@@ -76,7 +91,7 @@ export interface LaunchLimits extends ProcessLimits {
 /** What stands before the program on the command line. */
 export function launchPrefix(tools: Launchers, limits: LaunchLimits): string[] {
   const death = tools.setpriv === undefined ? [] : [tools.setpriv, "--pdeathsig", "KILL", "--"];
-  if (tools.prlimit === undefined) return death;
+  if (tools.prlimit === undefined) return [...death, ...shellPrefix(tools.shell, limits)];
   const { maxMemoryBytes, maxOpenFiles, maxFileBytes, cpuSeconds, limitAddressSpace, processes } = limits;
   return [
     ...death,
@@ -92,4 +107,17 @@ export function launchPrefix(tools: Launchers, limits: LaunchLimits): string[] {
     ...(processes === undefined ? [] : [`--nproc=${processes}`]),
     "--",
   ];
+}
+
+/** `-f` counts 512 bytes. The limit on processes is `-u` in bash, `-p` in dash. A limit that cannot be set ends it. */
+const SHELL_LIMITS = `ulimit -c 0 && ulimit -t "$1" && ulimit -n "$2" && ulimit -f "$3" || exit 126
+[ -z "$4" ] || ulimit -u "$4" 2>/dev/null || ulimit -p "$4" || exit 126
+shift 4 && exec "$@"`;
+
+/** Soft and hard limits of the process that becomes the command. macOS knows none on memory that holds. */
+export function shellPrefix(shell: string | undefined, limits: LaunchLimits): string[] {
+  if (shell === undefined) return [];
+  const { cpuSeconds, maxOpenFiles, maxFileBytes, processes } = limits;
+  const blocks = Math.floor(maxFileBytes / 512);
+  return [shell, "-c", SHELL_LIMITS, "limits", ...[cpuSeconds, maxOpenFiles, blocks, processes ?? ""].map(String)];
 }

@@ -2,16 +2,18 @@ import { chmodSync, cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlin
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Executable, findExecutable, parsePolicy, problemText } from "../policy/index.js";
+import { type Executable, findExecutable } from "../policy/executable.js";
+import { parsePolicy } from "../policy/load.js";
+import { problemText } from "../policy/yaml.js";
 import { executeCmdRun } from "../tools/cmd-run.js";
-import { needsOf } from "./needs.js";
+import { needsOf } from "./reach.js";
 import { Sandbox } from "./sandbox.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "needs-")));
 const bin = join(base, "node/bin");
 const tool = join(base, "node/lib/tool");
 
-/** A tool as version managers install it: a link beside its interpreter, the package elsewhere. */
+/** A tool as version managers install it: a link beside its interpreter, the package in another directory. */
 beforeAll(() => {
   mkdirSync(bin, { recursive: true });
   mkdirSync(join(tool, "bin"), { recursive: true });
@@ -61,16 +63,16 @@ describe.runIf(process.platform === "linux")("a tool of a version manager", () =
     return executeCmdRun(loaded.policy, { commandId: "tool" }, { sandbox });
   }
 
-  test("is refused with what is missing and where to list it", async () => {
+  test("a tool of a version manager is refused with what is missing and where to list it", async () => {
     const outcome = await run("mounts: []");
-    // Without a sandbox nothing is hidden, and inside bubblewrap's nobody can look first.
+    // Without a sandbox nothing is hidden, and inside bubblewrap's nothing can be checked first.
     if (outcome.ok) return expect(["none", "bubblewrap"]).toContain(outcome.result.protections.files);
     expect(outcome.denial).toMatchObject({ code: "IO_ERROR", rule: "spawn" });
     expect(outcome.denial.reason).toContain(`needs ${bin}/node`);
     expect(outcome.denial.reason).toContain("mounts");
   });
 
-  test("runs when its folder is listed under mounts", async () => {
+  test("a tool of a version manager runs when its directory is listed under mounts", async () => {
     expect(await run(`mounts: ["${base}/node"]`)).toMatchObject({ ok: true, result: { exitCode: 0, stdout: "42\n" } });
   });
 });

@@ -1,14 +1,15 @@
+import { execFileSync } from "node:child_process";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { limitFiles, ownCgroupDirectory } from "./cgroup.js";
-import { exchangeMap } from "./confine/idmap.js";
+import { exchangeMap } from "./confine/privileges.js";
 import { missingProtections, type Protections } from "./confinement.js";
-import { livingDescendants, parseStat } from "./descendants.js";
-import { FRAME, FrameReader, frame } from "./frames.js";
-import { launchPrefix } from "./launchers.js";
+import { launchPrefix, shellPrefix } from "./launchers.js";
+import { FRAME, FrameReader, frame } from "./messages.js";
+import { livingDescendants, parseStat } from "./processes.js";
 
 describe("frames", () => {
-  test("come out as they went in, however the bytes were cut", () => {
+  test("frames come out as they went in, however the bytes were cut", () => {
     const types = fc.constantFrom(...Object.values(FRAME));
     fc.assert(
       fc.property(
@@ -43,7 +44,7 @@ describe("owner and user change places", () => {
         id >= inside && id < inside + count ? [outside + id - inside] : [],
       );
 
-  test("and every other id stays itself, each exactly once", () => {
+  test("owner and user change places and every other id stays itself, each exactly once", () => {
     const id = fc.oneof(fc.integer({ min: 0, max: 70_000 }), fc.constant(4_294_967_294));
     fc.assert(
       fc.property(id, id, id, (a, b, c) => {
@@ -71,7 +72,7 @@ describe("the process table", () => {
 });
 
 describe("cgroups", () => {
-  test("the own folder is where version 2 is mounted, also beside version 1", () => {
+  test("the own directory is where version 2 is mounted, also beside version 1", () => {
     const mounts =
       "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
     expect(ownCgroupDirectory(mounts, "4:memory:/x\n0::/user.slice/a\n")).toBe("/sys/fs/cgroup/unified/user.slice/a");
@@ -129,6 +130,7 @@ describe("sandbox: required", () => {
     seccomp: true,
     noNewPrivileges: true,
     user: "same",
+    userNamespace: false,
     rlimits: true,
     cgroup: [],
     parentDeathSignal: true,
@@ -137,9 +139,17 @@ describe("sandbox: required", () => {
     openMounts: [],
   };
 
-  test("is content with any way of each kind", () => {
+  test("sandbox: required is content with any way of each kind", () => {
     expect(missingProtections(all, false)).toEqual([]);
     expect(missingProtections({ ...all, network: "open" }, true)).toEqual([]);
+  });
+
+  test("sandbox: required asks for a user or a user namespace of the command's own only where the caller says so", () => {
+    expect(missingProtections(all, false, true)).toEqual([
+      expect.stringContaining("a low-privilege user for commands"),
+    ]);
+    expect(missingProtections({ ...all, user: 61_953 }, false, true)).toEqual([]);
+    expect(missingProtections({ ...all, userNamespace: true }, false, true)).toEqual([]);
   });
 
   test.each([
@@ -150,4 +160,44 @@ describe("sandbox: required", () => {
     ["system calls", { ...all, network: "namespace", seccomp: false } as const],
     ["privileges", { ...all, noNewPrivileges: false }],
   ])("names what is missing for %s", (_, have) => expect(missingProtections(have, false)).toHaveLength(1));
+});
+
+describe.skipIf(process.platform === "win32")("limits by a shell, where there is no prlimit", () => {
+  const limits = {
+    maxMemoryBytes: 1,
+    maxProcesses: 1,
+    maxCpuSeconds: 7,
+    maxOpenFiles: 40,
+    maxFileBytes: 8_192,
+    cpuSeconds: 7,
+    limitAddressSpace: true,
+    processes: undefined,
+  };
+
+  test("a shell sets the limits of a process as prlimit does, and becomes the command [M10]", () => {
+    const script = 'ulimit -c; ulimit -t; ulimit -n; ulimit -f; ulimit -H -n; printf "%s|" "$@"';
+    const [shell = "", ...args] = [...shellPrefix("/bin/sh", limits), "/bin/sh", "-c", script, "x", "a b", "$HOME"];
+    expect(execFileSync(shell, args, { encoding: "utf8" })).toBe("0\n7\n40\n16\n40\na b|$HOME|");
+  });
+
+  test("a command does not start when a limit cannot be set [M10]", () => {
+    const [shell = "", ...args] = [
+      ...shellPrefix("/bin/sh", { ...limits, cpuSeconds: Number.NaN }),
+      "/bin/echo",
+      "ran",
+    ];
+    expect(() => execFileSync(shell, args, { stdio: "pipe" })).toThrow();
+  });
+
+  test("launchPrefix uses the shell only where prlimit is missing [M10]", () => {
+    const tools = {
+      prlimit: undefined,
+      setpriv: undefined,
+      unshare: undefined,
+      bubblewrap: undefined,
+      bubblewrapProc: false,
+    };
+    expect(launchPrefix({ ...tools, shell: "/bin/sh" }, limits).slice(-4)).toEqual(["7", "40", "16", ""]);
+    expect(launchPrefix({ ...tools, prlimit: "/usr/bin/prlimit", shell: "/bin/sh" }, limits)).not.toContain("/bin/sh");
+  });
 });

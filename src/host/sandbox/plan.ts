@@ -3,12 +3,11 @@
 import { lstatSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
-import { isNetworkType, isWithin, mountOf, readMounts } from "../paths/index.js";
-import { closedInside, type Command, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/index.js";
+import { isNetworkType, isWithin, mountOf, readMounts } from "../paths/mounts.js";
 import { directoriesAbove, findRepositories } from "../paths/repositories.js";
-import type { Confinement } from "./confinement.js";
+import { closedInside, type Command, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/policy.js";
+import { type Confinement, DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_DIRECTORIES } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
-import { DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_FOLDERS } from "./system-paths.js";
 
 /** The sandbox's own user when root starts the host: a number that no distribution hands out to anyone. */
 const SANDBOX_ID = 61_953;
@@ -18,22 +17,20 @@ const SCRATCH_BYTES = 256_000_000;
 
 export function confinementOf(asWritten: Policy, command: Command): Confinement {
   const policy = withoutRemote(asWritten);
-  const isReadOnly = command.profile?.readOnly === true;
-  const opened = isReadOnly ? NOTHING_OPEN : openIn(policy);
+  const present = presentWritableRoots(policy);
+  const opened = command.profile?.readOnly === true ? NOTHING_OPEN : openIn(policy, present);
   const own = command.cwd === undefined ? [] : [command.cwd.path];
-  const zonesToShow = presentZones(policy);
-  // A root inside a zone is shown with the zone; by itself it would be read-only there.
-  const roots = [...new Set([...policy.roots.map((root) => root.path), ...own, ...zonesToShow])].filter(
-    (root) => !opened.zones.some((zone) => isWithin(root, zone)),
-  );
+  // A readable root inside a writable one is shown with that; by itself it would be read-only there.
+  const readable = [...new Set([...policy.readableRoots.map((root) => root.path), ...own, ...present])];
+  const readableRoots = readable.filter((path) => !opened.writableRoots.some((root) => isWithin(path, root)));
   const { repositories, pinned } = opened;
-  const folders = [...roots, ...policy.zones.map((zone) => zone.path), ...repositories, ...pinned];
+  const shown = [...readableRoots, ...policy.writableRoots.map((root) => root.path), ...repositories, ...pinned];
   const isRoot = process.geteuid?.() === 0;
   return {
     mode: command.sandbox,
-    roots,
+    readableRoots,
     ...opened,
-    system: [...SYSTEM_FOLDERS, ...command.mounts, ...ownProgram(command)],
+    system: [...SYSTEM_DIRECTORIES, ...command.mounts, ...ownProgram(command)],
     files: [...SYSTEM_FILES, ...(command.network ? NETWORK_FILES : [])],
     devices: DEVICES,
     execFromRoots: command.execFromRoots,
@@ -41,63 +38,62 @@ export function confinementOf(asWritten: Policy, command: Command): Confinement 
     user: isRoot ? (policy.runAs ?? (command.sandbox === "off" ? undefined : SANDBOX_USER)) : undefined,
     actsAsOwner: isRoot && policy.runAs === undefined,
     scratchBytes: SCRATCH_BYTES,
-    identity: folders.map(identityOf).join(" "),
+    identity: shown.map(identityOf).join(" "),
   };
 }
 
-type Opened = Pick<Confinement, "zones" | "closed" | "repositories" | "pinned" | "notes">;
+type Opened = Pick<Confinement, "writableRoots" | "closed" | "repositories" | "pinned" | "notes">;
 
-const NOTHING_OPEN: Opened = { zones: [], closed: [], repositories: [], pinned: [], notes: [] };
+const NOTHING_OPEN: Opened = { writableRoots: [], closed: [], repositories: [], pinned: [], notes: [] };
 
 /** What a command may write, and what stays closed in it. */
-function openIn(policy: Policy): Opened {
-  const zones = presentZones(policy);
-  const places = new Set(policy.zones.map((zone) => zone.path));
-  const stricter = closedInside(policy.zones)
-    .map((zone) => zone.path)
+function openIn(policy: Policy, present: readonly string[]): Opened {
+  const places = new Set(policy.writableRoots.map((root) => root.path));
+  const stricter = closedInside(policy.writableRoots)
+    .map((root) => root.path)
     .filter((path) => identityOf(path) !== "absent");
   const repositories: string[] = [];
   const unprotected = new Set<string>();
   const notes: string[] = [];
-  for (const { path, repositoryInternals } of policy.zones) {
-    if (repositoryInternals || !zones.includes(path)) continue;
+  for (const { path, repositoryInternals } of policy.writableRoots) {
+    if (repositoryInternals || !present.includes(path)) continue;
     const found = findRepositories(path, [...places]);
     if (found.kind === "found") repositories.push(...found.paths);
     else {
       unprotected.add(path);
-      notes.push(
-        `zones: ${path} is read-only, because ${found.why}: choose smaller write zones or set repositoryInternals: true`,
-      );
+      const remedy = "choose smaller writable roots or set repositoryInternals: true";
+      notes.push(`writeRules: ${path} is read-only, because ${found.why}: ${remedy}`);
     }
   }
-  const open = zones.filter((zone) => !unprotected.has(zone));
-  const closed = [...stricter, ...unprotected].filter((path) => open.some((zone) => isWithin(path, zone)));
+  const writableRoots = present.filter((path) => !unprotected.has(path));
+  const closed = [...stricter, ...unprotected].filter((path) => writableRoots.some((root) => isWithin(path, root)));
   // Renaming a directory above would put another one in the place of what is closed.
-  const kept = [...closed, ...repositories, ...open];
-  const pinned = [...new Set(open.flatMap((zone) => directoriesAbove(kept, zone)))].filter(
+  const kept = [...closed, ...repositories, ...writableRoots];
+  const pinned = [...new Set(writableRoots.flatMap((root) => directoriesAbove(kept, root)))].filter(
     (path) => !places.has(path) && !closed.some((other) => isWithin(path, other)),
   );
-  return { zones: open, closed, repositories, pinned, notes };
+  return { writableRoots, closed, repositories, pinned, notes };
 }
 
-/** A network file system may have been mounted over a folder since. Only the table is asked: the folder may hang. */
+/** A network file system may have been mounted over a directory since. Only the table is asked: the directory may hang. */
 function withoutRemote(policy: Policy): Policy {
   if (!policy.denyNetworkFS || policy.platform !== "linux") return policy;
   const mounts = readMounts();
   const isLocal = ({ path }: { readonly path: string }): boolean =>
     !isNetworkType(mountOf(path, mounts)?.type ?? "unknown");
-  return { ...policy, roots: policy.roots.filter(isLocal), zones: policy.zones.filter(isLocal) };
+  const { readableRoots, writableRoots } = policy;
+  return { ...policy, readableRoots: readableRoots.filter(isLocal), writableRoots: writableRoots.filter(isLocal) };
 }
 
-function presentZones(policy: Policy): string[] {
-  const open = policy.zones.filter(isOpenToCommands).map((zone) => zone.path);
+function presentWritableRoots(policy: Policy): string[] {
+  const open = policy.writableRoots.filter(isOpenToCommands).map((writableRoot) => writableRoot.path);
   return [...new Set(open)].filter((path) => identityOf(path) !== "absent");
 }
 
-/** A program outside the system's folders is shown by itself; what else it needs stands under `mounts`. */
+/** A program outside the system's directories is shown by itself; what else it needs stands under `mounts`. */
 function ownProgram(command: Command): string[] {
   const shown = [command.executable.real, command.executable.path];
-  return [...new Set(shown)].filter((path) => !SYSTEM_FOLDERS.some((folder) => isWithin(path, folder)));
+  return [...new Set(shown)].filter((path) => !SYSTEM_DIRECTORIES.some((directory) => isWithin(path, directory)));
 }
 
 /** A number is used again for the next directory; its time of birth is not. */
@@ -110,7 +106,7 @@ export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: numb
   const { limits } = command;
   return {
     ...limits,
-    maxFileBytes: largestFile(policy.zones) ?? SCRATCH_BYTES,
+    maxFileBytes: largestFile(policy.writableRoots) ?? SCRATCH_BYTES,
     cpuSeconds: limits.maxCpuSeconds ?? Math.ceil(timeoutMs / 1000) * availableParallelism() + 1,
     limitAddressSpace: command.profile?.reservesAddressSpace !== true,
   };
@@ -140,9 +136,11 @@ function unixBase(command: Command, scratch: string): Record<string, string> {
   return { PATH: programDirectories(command).join(":"), HOME: scratch, TMPDIR: scratch, LANG: "C.UTF-8" };
 }
 
-/** A program outside the system's folders finds its own companions (npm its node), where `mounts` shows them. */
+/** A program outside the system's directories finds its own companions (npm its node), where `mounts` shows them. */
 export function programDirectories({ executable }: Command): string[] {
-  const own = SYSTEM_FOLDERS.some((folder) => isWithin(executable.path, folder)) ? [] : [dirname(executable.path)];
+  const own = SYSTEM_DIRECTORIES.some((directory) => isWithin(executable.path, directory))
+    ? []
+    : [dirname(executable.path)];
   return [...own, "/usr/local/bin", "/usr/bin", "/bin"];
 }
 
@@ -175,7 +173,7 @@ function gitDefaults(
   return {
     // A settings file that exists but cannot be read is an error to git, one that is not looked for is none.
     GIT_CONFIG_NOSYSTEM: "1",
-    GIT_CEILING_DIRECTORIES: policy.roots.map((root) => dirname(root.path)).join(":"),
+    GIT_CEILING_DIRECTORIES: policy.readableRoots.map((root) => dirname(root.path)).join(":"),
     GIT_CONFIG_COUNT: String(all.length),
     ...Object.fromEntries(
       all.flatMap(([key, value], i) => [

@@ -31,7 +31,7 @@ describe("the queue", () => {
     expect(queue.running).toBe(0);
   });
 
-  test("whoever waits too long or gives up leaves", async () => {
+  test("a caller that waits too long or gives up leaves the queue", async () => {
     const queue = new Queue();
     await queue.take({ ...limits, concurrency: 1 }, undefined);
     expect((await queue.take({ ...limits, concurrency: 1, waitMs: 5 }, undefined)).kind).toBe("late");

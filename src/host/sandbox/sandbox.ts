@@ -1,19 +1,18 @@
-// Wardens in stock: each confinement has its own, a free one is used again, idle ones go after a while.
+// Supervisors in stock: each confinement has its own, a free one is used again, idle ones go after a while.
 
 import { execFile } from "node:child_process";
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { canonicalJson } from "../policy/index.js";
+import { canonicalJson } from "../policy/policy.js";
 import { bubblewrapArgs, bubblewrapFilter, changeUser } from "./bubblewrap.js";
-import { makeCgroup } from "./cgroup.js";
-import { type Confinement, type Protections, SCRATCH, type Without } from "./confinement.js";
-import { tasksOf } from "./descendants.js";
-import { wardenEntry } from "./entry.js";
-import { type Launchers, type LaunchLimits, launchers, launchPrefix, ownNamespaces } from "./launchers.js";
+import { makeCgroup, SUPERVISOR_THREADS } from "./cgroup.js";
+import { type Confinement, mountsInside, type Protections, SCRATCH, type Without } from "./confinement.js";
+import { tasksOf } from "./processes.js";
+import { supervisorEntry } from "./entry.js";
+import { type Launchers, launchers, type LaunchLimits, launchPrefix, namespaceFlags } from "./launchers.js";
 import type { StartMessage } from "./messages.js";
-import { mountsInside } from "./mounts-inside.js";
 import { Queue, type QueueLimits } from "./queue.js";
 import { type Ending, type OutputStream, Supervisor, SupervisorFailed } from "./supervisor-link.js";
 
@@ -21,7 +20,7 @@ const run = promisify(execFile);
 
 /** Of processor time, where a cgroup can limit it. */
 const PROCESSORS = 2;
-const MAX_IDLE_WARDENS = 4;
+const MAX_IDLE_SUPERVISORS = 4;
 const IDLE_MS = 60_000;
 
 export interface RunRequest {
@@ -112,7 +111,7 @@ export class Sandbox {
   }
 
   /** For tests: process ids of the supervisors. */
-  get wardenPids(): number[] {
+  get supervisorPids(): number[] {
     return [...this.#all].flatMap((kept) => kept.supervisor.pid ?? []);
   }
 
@@ -125,11 +124,11 @@ export class Sandbox {
     });
     const prefix = launchPrefix(tools, { ...request.limits, processes: processLimit(kept, request) });
     const command = [...prefix, request.startInstead ?? request.executable, ...request.args];
-    const folder = request.cwd === undefined ? kept.scratch : join(request.cwd.root, request.cwd.rest);
+    const directory = request.cwd === undefined ? kept.scratch : join(request.cwd.root, request.cwd.rest);
     const argv = kept.byBubblewrap
       ? [
           tools.bubblewrap ?? "",
-          ...bubblewrapArgs(confinement, folder, tools.bubblewrapProc),
+          ...bubblewrapArgs(confinement, directory, tools.bubblewrapProc),
           ...changeUser(tools.setpriv, confinement),
           ...command,
         ]
@@ -217,11 +216,12 @@ export class Sandbox {
       hasOwnProcesses: hasOwnNamespaces,
       byBubblewrap,
     };
-    const node = [process.execPath, "--max-old-space-size=256", wardenEntry()];
-    const argv = hasOwnNamespaces && tools.unshare !== undefined ? [tools.unshare, ...ownNamespaces(), ...node] : node;
+    const node = [process.execPath, "--max-old-space-size=256", supervisorEntry()];
+    const argv =
+      hasOwnNamespaces && tools.unshare !== undefined ? [tools.unshare, ...namespaceFlags(true), ...node] : node;
     const supervisor = await Supervisor.start(argv, start);
     const needsKill = supervisor.protections.processTree !== "pid-namespace";
-    const cgroup = without.cgroup === true ? undefined : makeCgroup(needsKill);
+    const cgroup = without.cgroup === true ? undefined : makeCgroup({ limits: true, kill: needsKill });
     if (cgroup !== undefined) supervisor.attach(cgroup);
     const kept: Kept = {
       key,
@@ -248,7 +248,7 @@ export class Sandbox {
     if (!canStay) return this.#end(kept);
     this.#idle.push(kept);
     kept.idleTimer = setTimeout(() => void this.#end(kept), IDLE_MS).unref();
-    const oldest = this.#idle.length > MAX_IDLE_WARDENS ? this.#idle[0] : undefined;
+    const oldest = this.#idle.length > MAX_IDLE_SUPERVISORS ? this.#idle[0] : undefined;
     if (oldest !== undefined) await this.#end(oldest);
   }
 
@@ -262,20 +262,20 @@ export class Sandbox {
   }
 }
 
-/** `rm` goes down by descriptors, so neither depth nor missing rights on a folder of our own stop it. */
-async function removeTree(folder: string): Promise<void> {
+/** `rm` goes down by descriptors, so neither depth nor missing rights on a directory of our own stop it. */
+async function removeTree(directory: string): Promise<void> {
   try {
-    await run("chmod", ["-R", "u+rwX", "--", folder]).catch(() => undefined);
-    await run("rm", ["-rf", "--", folder]);
+    await run("chmod", ["-R", "u+rwX", "--", directory]).catch(() => undefined);
+    await run("rm", ["-rf", "--", directory]);
   } catch {
-    rmSync(folder, { recursive: true, force: true, maxRetries: 2 });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 2 });
   }
 }
 
 function reported(kept: Kept, tools: Launchers): Protections {
   return {
     ...kept.supervisor.protections,
-    rlimits: tools.prlimit !== undefined,
+    rlimits: (tools.prlimit ?? tools.shell) !== undefined,
     parentDeathSignal: tools.setpriv !== undefined,
     // Looked at for every call: a mount can come at any time. Landlock's rules go on below it, a view leaves it out.
     openMounts: kept.supervisor.protections.files === "landlock" ? mountsInside(kept.confinement) : [],
@@ -289,7 +289,5 @@ function processLimit(kept: Kept, request: RunRequest): number | undefined {
   if (isOwnUser) return maxProcesses * request.queue.concurrency;
   const uid = process.geteuid?.();
   if (uid === undefined || uid === 0) return undefined;
-  return maxProcesses + (kept.inUserNamespace ? WARDEN_THREADS : tasksOf(uid));
+  return maxProcesses + (kept.inUserNamespace ? SUPERVISOR_THREADS : tasksOf(uid));
 }
-
-const WARDEN_THREADS = 32;

@@ -6,9 +6,15 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cgroup } from "./cgroup.js";
 import type { Protections } from "./confinement.js";
-import { endDescendants, livingDescendants } from "./descendants.js";
-import { FRAME, FrameReader } from "./frames.js";
-import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
+import { endDescendants, livingDescendants } from "./processes.js";
+import {
+  FRAME,
+  FrameReader,
+  type FromMain,
+  type ReadyMessage,
+  type RunMessage,
+  type StartMessage,
+} from "./messages.js";
 
 const START_TIMEOUT_MS = 20_000;
 /** A killed command that has not gone by then is taken down together with its supervisor. */
@@ -81,13 +87,13 @@ export class Supervisor {
     this.#hold(false);
   }
 
-  /** `argv` starts the supervisor's program. Throws WardenFailed with the reason it gave. */
+  /** `argv` starts the supervisor's program. Throws SupervisorFailed with the reason it gave. */
   static async start(argv: readonly string[], message: StartMessage): Promise<Supervisor> {
     const [file = "", ...args] = argv;
     const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"], env: {}, detached: true });
-    let said = "";
+    let stderr = "";
     child.stderr?.on("data", (chunk: Buffer) => {
-      said = (said + chunk.toString()).slice(-MAX_STDERR_CHARS);
+      stderr = (stderr + chunk.toString()).slice(-MAX_STDERR_CHARS);
     });
     child.stdin?.on("error", () => undefined);
     const reader = new FrameReader();
@@ -96,12 +102,12 @@ export class Supervisor {
         reader.push(chunk, (_, payload) => resolve(JSON.parse(payload.toString()) as ReadyMessage)),
       );
       child.on("error", (error) => reject(new SupervisorFailed(error.message)));
-      child.on("exit", () => reject(new SupervisorFailed(said.trim() || "the supervisor ended at once")));
+      child.on("exit", () => reject(new SupervisorFailed(stderr.trim() || "the supervisor ended at once")));
     });
     const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
     try {
       child.stdin?.write(`${JSON.stringify(message)}\n`);
-      return new Supervisor(child, reader, await ready, () => said);
+      return new Supervisor(child, reader, await ready, () => stderr);
     } finally {
       clearTimeout(timer);
     }
@@ -271,7 +277,7 @@ export class Supervisor {
       case "subreaper":
         return pid === undefined ? Promise.resolve(true) : endDescendants(pid);
       case "cgroup":
-        // cgroup.kill spares nobody, so the supervisor goes as well and another takes its place.
+        // cgroup.kill ends the supervisor as well, and another takes its place.
         return this.#cgroup === undefined ? Promise.resolve(true) : endCgroup(this.#cgroup, pid);
     }
   }
@@ -315,8 +321,8 @@ const CGROUP_ROUNDS = 400;
 const CGROUP_ROUND_MS = 5;
 
 /** Killing is a request; the answer is an empty list. */
-async function endCgroup(cgroup: Cgroup, wardenPid: number | undefined): Promise<boolean> {
-  const others = (): boolean => cgroup.members().some((member) => member !== wardenPid);
+async function endCgroup(cgroup: Cgroup, supervisorPid: number | undefined): Promise<boolean> {
+  const others = (): boolean => cgroup.members().some((member) => member !== supervisorPid);
   if (!others()) return true;
   cgroup.kill();
   for (let round = 0; round < CGROUP_ROUNDS && others(); round++) await sleep(CGROUP_ROUND_MS);

@@ -20,12 +20,18 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { isWithin } from "../paths/mounts.js";
 import { errnoName, native } from "../paths/native.js";
-import { openDirectory } from "./confine/folder.js";
-import { type Confined, confine, enterPidNamespace } from "./confine/index.js";
-import { makePipes } from "./confine/pipes.js";
-import { livingDescendants } from "./descendants.js";
-import { FRAME, frame, type FrameType } from "./frames.js";
-import type { FromMain, ReadyMessage, RunMessage, StartMessage } from "./messages.js";
+import { makePipes, openDirectory } from "./confine/descriptors.js";
+import { confine, type Confined, enterPidNamespace } from "./confine/index.js";
+import { livingDescendants, signalProcess } from "./processes.js";
+import {
+  FRAME,
+  frame,
+  type FrameType,
+  type FromMain,
+  type ReadyMessage,
+  type RunMessage,
+  type StartMessage,
+} from "./messages.js";
 
 /** Output beyond the cap is thrown away so that the command can finish; beyond this much it is a flood and is ended. */
 const FLOOD_FACTOR = 16;
@@ -34,7 +40,7 @@ const MIN_FLOOD_BYTES = 16_000_000;
 // What is made for a command must be reachable for its user, whatever the host's own habits.
 process.umask(0o022);
 
-// Node answers this signal by opening a debugger to whoever connects; a command of the same user can send it.
+// Node answers this signal by opening a debugger to any process that connects; a command of the same user can send it.
 process.on("SIGUSR1", () => undefined);
 
 let start: StartMessage | undefined;
@@ -60,14 +66,14 @@ lines.on("close", () => {
 const MAX_ROUNDS = 200;
 const ROUND_MS = 5;
 
-/** The host is gone and sweeps no more. Whoever is killed leaves its own children to this process, so again and again. */
+/** The host has ended and ends nothing any more. A killed process leaves its own children to this one, so in rounds. */
 function endAdopted(): void {
   const pause = new Int32Array(new SharedArrayBuffer(4));
   for (let round = 0; round < MAX_ROUNDS; round++) {
     confined?.reapOrphans();
     const children = confined?.children() ?? [];
     if (children.length === 0) return;
-    for (const pid of children) endProcess(pid);
+    for (const pid of children) signalProcess(pid, "SIGKILL");
     Atomics.wait(pause, 0, 0, ROUND_MS);
   }
 }
@@ -89,7 +95,7 @@ function receive(message: FromMain): void {
   }
 }
 
-/** SIGKILL to the first process of a PID namespace ends all of it; elsewhere the group goes and main finds the rest. */
+/** SIGKILL to the first process of a PID namespace ends all of it; without one the group ends and the main process finds the rest. */
 function killRunning(): void {
   const pid = running?.child.pid;
   if (pid === undefined) return;
@@ -99,16 +105,7 @@ function killRunning(): void {
   }
   // bubblewrap ends when its namespace is gone; killed first, it would leave the namespace to die unseen.
   const inside = start?.byBubblewrap === true ? livingDescendants(pid) : [];
-  for (const target of inside.length > 0 ? inside : [-pid, pid]) endProcess(target);
-}
-
-/** A negative number is a group. */
-function endProcess(target: number): void {
-  try {
-    process.kill(target, "SIGKILL");
-  } catch {
-    // Already gone.
-  }
+  for (const target of inside.length > 0 ? inside : [-pid, pid]) signalProcess(target, "SIGKILL");
 }
 
 function run(message: RunMessage): void {
@@ -131,7 +128,7 @@ interface Started {
 }
 
 function startCommand(message: RunMessage): Started {
-  const folder = enterFolder(message);
+  const directory = enterDirectory(message);
   const [file = "", ...args] = message.argv;
   let restore: (() => void) | undefined;
   try {
@@ -141,7 +138,7 @@ function startCommand(message: RunMessage): Started {
   } finally {
     restore?.();
     process.chdir("/");
-    if (folder !== undefined) closeSync(folder);
+    if (directory !== undefined) closeSync(directory);
   }
 }
 
@@ -167,12 +164,12 @@ function spawnWithPipes(file: string, args: readonly string[], message: RunMessa
 
 /** A file without a name: it is gone when bubblewrap has read it. */
 function openFilter(base64: string): number {
-  const folder = mkdtempSync(join(start?.tmpdir ?? "/tmp", "portcullis-filter-"));
+  const directory = mkdtempSync(join(start?.tmpdir ?? "/tmp", "portcullis-filter-"));
   try {
-    writeFileSync(join(folder, "filter"), Buffer.from(base64, "base64"));
-    return openSync(join(folder, "filter"), "r");
+    writeFileSync(join(directory, "filter"), Buffer.from(base64, "base64"));
+    return openSync(join(directory, "filter"), "r");
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 
@@ -182,7 +179,7 @@ function checkVisible({ executable, needs }: RunMessage): void {
   if (own !== undefined) {
     throw new Error(
       own.closed
-        ? `${executable} lies in a folder that is closed to the command's user; install it where every user may read, for example below /usr/local`
+        ? `${executable} lies in a directory that is closed to the command's user; install it where every user may read, for example below /usr/local`
         : `${executable} cannot be run inside the sandbox; list it and what it needs under mounts`,
     );
   }
@@ -212,25 +209,25 @@ function unreachable(paths: readonly string[], how: number): { path: string; clo
   });
 }
 
-/** The thread stands in the folder when the command is born: the very folder that was checked, whatever its name is now. */
-function enterFolder(message: RunMessage): number | undefined {
+/** The thread stands in the directory when the command is born: the very directory that was checked, whatever its name is now. */
+function enterDirectory(message: RunMessage): number | undefined {
   if (message.cwd === undefined) {
-    process.chdir(confined?.idleFolder ?? "/");
+    process.chdir(confined?.idleDirectory ?? "/");
     return undefined;
   }
   const { root, rest } = message.cwd;
-  const folder = rest === "." ? root : `${root}/${rest}`;
+  const directory = rest === "." ? root : `${root}/${rest}`;
   const calls = start?.without.native === true ? undefined : native();
   if (calls === undefined) {
-    process.chdir(folder);
+    process.chdir(directory);
     if (!isWithin(process.cwd(), root)) throw new Error("changed: the working directory left its root");
     return undefined;
   }
-  const place = placeAround(folder, root);
-  const fd = openDirectory(place, folder.slice(place.length));
+  const place = placeAround(directory, root);
+  const fd = openDirectory(place, directory.slice(place.length));
   if (fd < 0 && errnoName(fd) === "EACCES") throw new Error("the command's user may not enter the working directory");
   if (fd < 0) throw new Error(`changed: the working directory (${errnoName(fd)})`);
-  const entered = calls.changeFolder(fd);
+  const entered = calls.changeDirectory(fd);
   if (entered < 0) {
     closeSync(fd);
     throw new Error(`the working directory cannot be entered (${errnoName(entered)})`);
@@ -238,12 +235,19 @@ function enterFolder(message: RunMessage): number | undefined {
   return fd;
 }
 
-/** In a view each folder of the policy is a mount of its own, and no mount is crossed: one begins at the innermost. */
-function placeAround(folder: string, root: string): string {
-  const { roots = [], zones = [], closed = [], repositories = [], pinned = [], system = [] } = start?.confinement ?? {};
+/** In a view each directory of the policy is a mount of its own, and no mount is crossed: one begins at the innermost. */
+function placeAround(directory: string, root: string): string {
+  const {
+    readableRoots = [],
+    writableRoots = [],
+    closed = [],
+    repositories = [],
+    pinned = [],
+    system = [],
+  } = start?.confinement ?? {};
   let innermost = root;
-  for (const place of [...roots, ...zones, ...closed, ...repositories, ...pinned, ...system]) {
-    if (isWithin(folder, place) && place.length > innermost.length) innermost = place;
+  for (const place of [...readableRoots, ...writableRoots, ...closed, ...repositories, ...pinned, ...system]) {
+    if (isWithin(directory, place) && place.length > innermost.length) innermost = place;
   }
   return innermost;
 }
@@ -258,9 +262,9 @@ function watch(message: RunMessage, { child, stdin, stdout, stderr }: Started): 
     stream?.on("data", (chunk: Buffer) => {
       seen += chunk.length;
       if (seen > floodBytes) killRunning();
-      const room = message.maxOutputBytes - kept;
-      if (room <= 0) return;
-      const part = chunk.length > room ? chunk.subarray(0, room) : chunk;
+      const left = message.maxOutputBytes - kept;
+      if (left <= 0) return;
+      const part = chunk.length > left ? chunk.subarray(0, left) : chunk;
       kept += part.length;
       if (!send(type, part)) {
         stream.pause();
@@ -281,9 +285,9 @@ function watch(message: RunMessage, { child, stdin, stdout, stderr }: Started): 
   let ending: { exitCode: number | null; signal: string | null } = { exitCode: null, signal: null };
   child.on("exit", (exitCode, signal) => {
     ending = { exitCode, signal };
-    // Its own number may belong to somebody else by now; the group's cannot while anyone is in it.
+    // Its own number may belong to another process by now; the group's cannot while a process is in it.
     if (confined?.pidNamespace === undefined && child.pid !== undefined && process.platform !== "win32")
-      endProcess(-child.pid);
+      signalProcess(-child.pid, "SIGKILL");
     sendJson(FRAME.started, { id, exited: { exitCode, signal, truncated: seen > kept } });
   });
   void allClosed([child, stdout, stderr]).then(() => {
@@ -302,22 +306,22 @@ async function allClosed(things: readonly (EventEmitter | null)[]): Promise<void
   );
 }
 
-/** Nothing of one command may be there for the next. A scratch folder that cannot be emptied ends the supervisor. */
+/** Nothing of one command may be there for the next. A scratch directory that cannot be emptied ends the supervisor. */
 function clean(id: number): void {
   confined?.reapOrphans();
   let isClean = true;
   try {
-    for (const folder of confined?.temporary.emptied ?? []) empty(folder, confined?.temporary.kept ?? []);
+    for (const directory of confined?.temporary.emptied ?? []) empty(directory, confined?.temporary.kept ?? []);
   } catch {
     isClean = false;
   }
   sendJson(FRAME.cleaned, { id, isClean });
 }
 
-function empty(folder: string, kept: readonly string[]): void {
-  if (lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) return;
-  for (const name of readdirSync(folder)) {
-    const path = `${folder}/${name}`;
+function empty(directory: string, kept: readonly string[]): void {
+  if (lstatSync(directory, { throwIfNoEntry: false })?.isDirectory() !== true) return;
+  for (const name of readdirSync(directory)) {
+    const path = `${directory}/${name}`;
     if (kept.includes(name)) empty(path, []);
     else rmSync(path, { recursive: true, force: true });
   }

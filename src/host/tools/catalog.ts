@@ -1,14 +1,16 @@
 // Is this call in the catalog? Arguments, variables and working directory, each against its own rule.
 
 import { closeSync, fstatSync } from "node:fs";
-import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
-import { absolutePath, locate, type LocatedPlace } from "../paths/index.js";
-import { resolvePortable } from "../paths/portable.js";
-import { type Command, matchAll, type Policy } from "../policy/index.js";
-import { type Arranged, isProblem } from "../profiles/index.js";
 import { nearest } from "../../mcp/index.js";
-import { findHardLink } from "./hard-links.js";
-import type { CmdRunInput } from "./shapes.js";
+import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
+import { locate, type LocatedPlace } from "../paths/locate.js";
+import { absolutePath } from "../paths/path-text.js";
+import { resolvePortable } from "../paths/portable.js";
+import { checkFile } from "../paths/read.js";
+import { matchAll } from "../policy/patterns.js";
+import type { Command, Policy } from "../policy/policy.js";
+import { type Arranged, isProblem } from "../profiles/index.js";
+import type { CmdRunInput } from "./definitions.js";
 
 /** What the kernel takes for one argument; all of ours together stay below it. */
 const MAX_ARGS_BYTES = 131_072;
@@ -17,7 +19,7 @@ export interface Planned {
   readonly command: Command;
   readonly argv: readonly string[];
   readonly env: ReadonlyMap<string, string>;
-  /** Undefined: no folder of the caller's. */
+  /** Undefined: no directory of the caller's. */
   readonly cwd: { readonly root: string; readonly rest: string; readonly path: string } | undefined;
   readonly stdin: Buffer;
   readonly timeoutMs: number;
@@ -38,12 +40,8 @@ export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denia
   if (linked !== undefined) return linked;
   const stdin = Buffer.from(input.stdin ?? "");
   if (stdin.length > policy.limits.maxStdinBytes) {
-    return denial(
-      "POLICY_DENY",
-      "maxStdinBytes",
-      `stdin has ${stdin.length} bytes; ${policy.limits.maxStdinBytes} are allowed`,
-      { field: "stdin" },
-    );
+    const reason = `stdin has ${stdin.length} bytes; ${policy.limits.maxStdinBytes} are allowed`;
+    return denial("POLICY_DENY", "maxStdinBytes", reason, { field: "stdin" });
   }
   const timeoutMs = Math.min(input.timeoutMs ?? command.timeoutMs, command.timeoutMs);
   return { command, argv, env: input.env ?? new Map(), cwd, stdin, timeoutMs };
@@ -52,7 +50,7 @@ export function planCommand(policy: Policy, input: CmdRunInput): Planned | Denia
 function findCommand(policy: Policy, id: string): Command | Denial {
   const command = policy.commands.get(id);
   if (command !== undefined) return command;
-  const platforms = policy.elsewhere.get(id);
+  const platforms = policy.otherPlatforms.get(id);
   if (platforms !== undefined) {
     return denial("POLICY_DENY", "platform", `command ${quoteValue(id)} is only for ${platforms}`, {
       field: "commandId",
@@ -74,12 +72,8 @@ function checkPlain(args: readonly string[]): Denial | undefined {
   for (const [i, arg] of args.entries()) {
     const field = `args[${i}]`;
     if (/[\p{Cc}\p{Cs}]/u.test(arg)) {
-      return denial(
-        "INVALID_ARGS",
-        "controlCharacter",
-        `${field} contains NUL, a control character or half a character`,
-        { field },
-      );
+      const reason = `${field} contains NUL, a control character or half a character`;
+      return denial("INVALID_ARGS", "controlCharacter", reason, { field });
     }
     bytes += Buffer.byteLength(arg) + 1;
     if (bytes > MAX_ARGS_BYTES) {
@@ -100,59 +94,36 @@ function checkCatalog(command: Command, args: readonly string[]): Denial | undef
     rest.map(({ arg }) => arg),
   );
   if (matched === undefined) {
-    return denial(
-      "POLICY_DENY",
-      "patternTimeout",
-      `the patterns of command \`${command.id}\` took too long over these arguments`,
-      {
-        field: "args",
-        suggestions: ["use shorter arguments"],
-      },
-    );
+    const reason = `the patterns of command \`${command.id}\` took too long over these arguments`;
+    return denial("POLICY_DENY", "patternTimeout", reason, { field: "args", suggestions: ["use shorter arguments"] });
   }
   const bad = rest.find((_, i) => matched[i] !== true);
   if (bad === undefined) return undefined;
   const where = `${command.origin}`;
-  return denial(
-    "POLICY_DENY",
-    "args",
-    `command \`${command.id}\` does not allow argument ${quoteValue(bad.arg)} (${where})`,
-    {
-      field: `args[${bad.index}]`,
-      suggestions: [`an operator can add it under commands.${command.id}.args.allow`],
-    },
-  );
+  const reason = `command \`${command.id}\` does not allow argument ${quoteValue(bad.arg)} (${where})`;
+  return denial("POLICY_DENY", "args", reason, {
+    field: `args[${bad.index}]`,
+    suggestions: [`an operator can add it under commands.${command.id}.args.allow`],
+  });
 }
 
 function checkEnvironment(command: Command, env: CmdRunInput["env"]): Denial | undefined {
   for (const [name, value] of env ?? []) {
     const field = `env.${name.slice(0, 100)}`;
     if (command.profile !== undefined && Object.hasOwn(command.profile.env, name)) {
-      return denial(
-        "POLICY_DENY",
-        "envPinned",
-        `variable ${quoteValue(name)} has a fixed value for command \`${command.id}\``,
-        { field },
-      );
+      const reason = `variable ${quoteValue(name)} has a fixed value for command \`${command.id}\``;
+      return denial("POLICY_DENY", "envPinned", reason, { field });
     }
     if (!command.envAllowlist.has(name)) {
-      return denial(
-        "POLICY_DENY",
-        "envAllowlist",
-        `command \`${command.id}\` does not allow variable ${quoteValue(name)} (${command.origin})`,
-        {
-          field,
-          suggestions: [`an operator can add it under commands.${command.id}.envAllowlist`],
-        },
-      );
+      const reason = `command \`${command.id}\` does not allow variable ${quoteValue(name)} (${command.origin})`;
+      return denial("POLICY_DENY", "envAllowlist", reason, {
+        field,
+        suggestions: [`an operator can add it under commands.${command.id}.envAllowlist`],
+      });
     }
     if (/[\p{Cc}\p{Cs}]/u.test(value)) {
-      return denial(
-        "INVALID_ARGS",
-        "controlCharacter",
-        `the value of variable ${quoteValue(name)} contains control characters`,
-        { field },
-      );
+      const reason = `the value of variable ${quoteValue(name)} contains control characters`;
+      return denial("INVALID_ARGS", "controlCharacter", reason, { field });
     }
   }
   return undefined;
@@ -168,10 +139,10 @@ function planCwd(policy: Policy, command: Command, asked: string | undefined): P
       });
     case "fixed": {
       const { cwd } = command;
-      if (cwd === undefined) return denial("INTERNAL", "cwdPolicy", "the fixed folder is missing from the policy");
-      const found = folderWithin(policy, asked ?? cwd.path, [cwd]);
+      if (cwd === undefined) return denial("INTERNAL", "cwdPolicy", "the fixed directory is missing from the policy");
+      const found = directoryWithin(policy, asked ?? cwd.path, [cwd]);
       if (!isDenial(found) && found.path !== cwd.path) {
-        return denial("POLICY_DENY", "cwdPolicy", `command \`${command.id}\` runs in one folder only`, {
+        return denial("POLICY_DENY", "cwdPolicy", `command \`${command.id}\` runs in one directory only`, {
           field: "cwd",
           suggestions: ["leave cwd out"],
         });
@@ -179,20 +150,20 @@ function planCwd(policy: Policy, command: Command, asked: string | undefined): P
       return found;
     }
     case "withinRoot": {
-      const first = policy.roots[0];
+      const first = policy.readableRoots[0];
       if (first === undefined)
         return denial("POLICY_DENY", "cwdPolicy", "the policy has no allowed root to run in", { field: "cwd" });
-      return folderWithin(policy, asked ?? first.path, policy.roots);
+      return directoryWithin(policy, asked ?? first.path, policy.readableRoots);
     }
   }
 }
 
-function folderWithin(
+function directoryWithin(
   policy: Policy,
   text: string,
   places: readonly LocatedPlace[],
 ): NonNullable<Planned["cwd"]> | Denial {
-  const path = absolutePath(text, "cwd", { platform: policy.platform, home: policy.home, base: policy.roots[0]?.path });
+  const path = absolutePath(text, "cwd", policy, policy.readableRoots[0]?.path);
   if (typeof path !== "string") return path;
   if (process.platform !== "linux") {
     const real = resolvePortable(path, places, policy, "cwd");
@@ -202,7 +173,7 @@ function folderWithin(
   if (isDenial(found)) return found;
   try {
     if (!fstatSync(found.fd).isDirectory())
-      return denial("IO_ERROR", "notAFolder", `cwd ${quoteValue(text)} is not a folder`, { field: "cwd" });
+      return denial("IO_ERROR", "notAFolder", `cwd ${quoteValue(text)} is not a directory`, { field: "cwd" });
   } finally {
     closeSync(found.fd);
   }
@@ -224,12 +195,8 @@ function arrange(
   const arranged = command.profile.arrange(args);
   if (isProblem(arranged)) {
     const field = `args[${arranged.index}]`;
-    return denial(
-      "POLICY_DENY",
-      `profile.${command.profile.name}`,
-      `command \`${command.id}\`, ${field}: ${arranged.problem}`,
-      { field },
-    );
+    const reason = `command \`${command.id}\`, ${field}: ${arranged.problem}`;
+    return denial("POLICY_DENY", `profile.${command.profile.name}`, reason, { field });
   }
   for (const path of arranged.paths) {
     const refused = checkPathArgument(policy, path, cwd);
@@ -240,14 +207,53 @@ function arrange(
 
 /** The sandbox holds in any case; this says so before the program starts, and in words. */
 function checkPathArgument(policy: Policy, text: string, cwd: string | undefined): Denial | undefined {
-  const path = absolutePath(text, "args", { platform: policy.platform, home: policy.home, base: cwd });
+  const path = absolutePath(text, "args", policy, cwd);
   if (typeof path !== "string") return path;
   if (process.platform !== "linux") return undefined;
-  const found = locate(path, [...policy.roots, ...policy.zones], policy, "args");
+  const found = locate(path, [...policy.readableRoots, ...policy.writableRoots], policy, "args");
   if (!isDenial(found)) {
     closeSync(found.fd);
     return undefined;
   }
   // What does not exist inside is the program's to report, and it may be about to make it.
   return found.rule === "notFound" ? undefined : found;
+}
+
+// `hardLinks: deny` for commands: a file with several names may lie outside as well, whatever its name here, and no
+// sandbox can tell. Names that are given as arguments are looked at; what a program finds by walking is not.
+
+/** `paths`: names that a profile made out of the arguments, after `-C` for one. `cwd`: where relative ones begin. */
+export function findHardLink(
+  policy: Policy,
+  args: readonly string[],
+  paths: readonly string[],
+  cwd: string | undefined,
+): Denial | undefined {
+  if (policy.hardLinks !== "deny" || process.platform !== "linux") return undefined;
+  for (const [index, arg] of args.entries()) {
+    // An option may bring a name with it.
+    const equals = arg.startsWith("-") ? arg.indexOf("=") : -1;
+    const name = equals < 0 ? arg : arg.slice(equals + 1);
+    const refused = name === "" ? undefined : look(policy, name, cwd, `args[${index}]`);
+    if (refused !== undefined) return refused;
+  }
+  for (const path of paths) {
+    const refused = args.includes(path) ? undefined : look(policy, path, cwd, "args");
+    if (refused !== undefined) return refused;
+  }
+  return undefined;
+}
+
+function look(policy: Policy, name: string, cwd: string | undefined, field: string): Denial | undefined {
+  const path = absolutePath(name, field, policy, cwd);
+  if (typeof path !== "string") return undefined;
+  const found = locate(path, [...policy.readableRoots, ...policy.writableRoots], policy, field);
+  // Other rules and the sandbox decide about what is not a file of the policy's.
+  if (isDenial(found)) return undefined;
+  try {
+    const stats = fstatSync(found.fd, { bigint: true });
+    return stats.isFile() ? checkFile(stats, { denyNetworkFS: false, hardLinks: "deny" }, name, field) : undefined;
+  } finally {
+    closeSync(found.fd);
+  }
 }

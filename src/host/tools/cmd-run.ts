@@ -3,34 +3,26 @@
 import { isUtf8 } from "node:buffer";
 import { AuditClock, type AuditFacts } from "../audit.js";
 import { type Denial, denial, isDenial } from "../denial.js";
-import { type Command, isUnchanged, type Policy } from "../policy/index.js";
-import {
-  confinementOf,
-  type Ending,
-  environmentOf,
-  launchLimitsOf,
-  missingProtections,
-  needsOf,
-  type OutputStream,
-  programDirectories,
-  type Protections,
-  type RunOutcome,
-  Sandbox,
-  type Settings,
-} from "../sandbox/index.js";
-import { type Planned, planCommand } from "./catalog.js";
+import { isUnchanged } from "../policy/executable.js";
+import type { Command, Policy } from "../policy/policy.js";
+import { missingProtections, type Protections } from "../sandbox/confinement.js";
+import { needsOf } from "../sandbox/reach.js";
+import { confinementOf, environmentOf, launchLimitsOf, programDirectories, type Settings } from "../sandbox/plan.js";
+import { type RunOutcome, Sandbox } from "../sandbox/sandbox.js";
+import type { Ending, OutputStream } from "../sandbox/supervisor-link.js";
+import { planCommand, type Planned } from "./catalog.js";
 import { requestedPath } from "./fs-read.js";
 import {
-  type HostCallContext,
   checkArguments,
-  type HostDecision,
   denyHostCall,
-  internalDenial,
+  type HostCallContext,
+  type HostDecision,
   type HostOutcome,
+  internalDenial,
   Reporter,
   type Would,
 } from "./outcome.js";
-import { cmdRunInput } from "./shapes.js";
+import { cmdRunInput } from "./definitions.js";
 
 export interface CmdRunResult {
   readonly exitCode: number | null;
@@ -48,6 +40,8 @@ export interface CmdContext extends HostCallContext {
   readonly onOutput?: (stream: OutputStream, chunk: Buffer) => void;
   /** Shared by all calls of a host; one for the process by default. */
   readonly sandbox?: Sandbox;
+  /** With `sandbox: required`, refuse to run a command with the user and the rights of this process. */
+  readonly needsOwnUser?: boolean;
 }
 
 let shared: Sandbox | undefined;
@@ -67,7 +61,7 @@ function plan(policy: Policy, args: unknown): Planned | Denial {
   return isDenial(input) ? input : planCommand(policy, input);
 }
 
-/** Asked by the gate. */
+/** The decision before any effect; executing checks again. */
 export function decideCmdRun(policy: Policy, args: unknown): HostDecision {
   try {
     const planned = plan(policy, args);
@@ -81,7 +75,7 @@ export function decideCmdRun(policy: Policy, args: unknown): HostDecision {
 
 function wouldRun(policy: Policy, { command, argv, cwd, env, timeoutMs }: Planned): Would {
   const { executable, profile, maxOutputBytes, network, sandbox } = command;
-  const { zones, closed, repositories } = confinementOf(policy, command);
+  const { writableRoots, closed, repositories } = confinementOf(policy, command);
   return {
     tool: "cmd.run",
     commandId: command.id,
@@ -93,7 +87,7 @@ function wouldRun(policy: Policy, { command, argv, cwd, env, timeoutMs }: Planne
     maxOutputBytes,
     network,
     sandbox,
-    writes: zones,
+    writes: writableRoots,
     exceptIn: [...closed, ...repositories],
     maxFileBytes: launchLimitsOf(policy, command, timeoutMs).maxFileBytes,
   };
@@ -122,18 +116,12 @@ export async function executeCmdRun(
   }
 }
 
-export const cmdRun = executeCmdRun;
-
 function changedProgram(planned: Planned): Denial {
   const { path } = planned.command.executable;
-  return denial(
-    "POLICY_DENY",
-    "executableChanged",
-    `${path} is no longer the program that was checked when the policy was loaded`,
-    {
-      suggestions: ["an operator who knows why can reload the policy"],
-    },
-  );
+  const reason = `${path} is no longer the program that was checked when the policy was loaded`;
+  return denial("POLICY_DENY", "executableChanged", reason, {
+    suggestions: ["an operator who knows why can reload the policy"],
+  });
 }
 
 /** Enough for every filter of an ordinary repository; each key is at most one line of a settings file. */
@@ -184,14 +172,18 @@ function start(policy: Policy, planned: Planned, context: CmdContext, settings: 
     },
     signal: context.signal,
     onOutput: context.onOutput,
-    accept: (protections) => findMissing(command, protections),
+    accept: (protections) => findMissing(command, protections, context.needsOwnUser),
   });
 }
 
 /** What the policy or the command's profile cannot do without and this machine does not give. */
-function findMissing({ sandbox, network, profile }: Command, protections: Protections): string | undefined {
+function findMissing(
+  { sandbox, network, profile }: Command,
+  protections: Protections,
+  needsOwnUser: boolean | undefined,
+): string | undefined {
   if (sandbox === "required") {
-    const missing = missingProtections(protections, network);
+    const missing = missingProtections(protections, network, needsOwnUser);
     return missing.length === 0 ? undefined : missing.join(", ");
   }
   // With nothing in force, `preferred` is `off` by another name.

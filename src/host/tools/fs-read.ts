@@ -4,61 +4,53 @@ import { isAscii, isUtf8 } from "node:buffer";
 import { closeSync } from "node:fs";
 import { AuditClock, sha256 } from "../audit.js";
 import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
+import type { LocatedPlace } from "../paths/locate.js";
+import { isWithin } from "../paths/mounts.js";
+import { absolutePath } from "../paths/path-text.js";
+import { ioDenial, type OpenFile, openForRead, readBytes } from "../paths/read.js";
+import type { Policy } from "../policy/policy.js";
 import {
-  absolutePath,
-  ioDenial,
-  isWithin,
-  type OpenFile,
-  openForRead,
-  type LocatedPlace,
-  readBytes,
-} from "../paths/index.js";
-import type { Policy } from "../policy/index.js";
-import {
-  type HostCallContext,
   checkArguments,
-  type HostDecision,
   denyHostCall,
-  internalDenial,
+  type HostCallContext,
+  type HostDecision,
   type HostOutcome,
+  internalDenial,
   placeRule,
   Reporter,
 } from "./outcome.js";
-import { type FsReadInput, type FsReadResult, fsReadInput } from "./shapes.js";
+import { type FsReadInput, fsReadInput, type FsReadResult } from "./definitions.js";
 
 interface Opened {
   readonly input: FsReadInput;
   readonly file: OpenFile;
   readonly offset: number;
   readonly bytes: number;
+  /** More was asked for than `maxReadBytes`. */
+  readonly isClamped: boolean;
 }
 
 function open(policy: Policy, args: unknown): Opened | Denial {
   const input = checkArguments(fsReadInput, args);
   if (isDenial(input)) return input;
-  const path = absolutePath(input.path, "path", {
-    platform: policy.platform,
-    home: policy.home,
-    base: policy.roots[0]?.path,
-  });
+  const path = absolutePath(input.path, "path", policy, policy.readableRoots[0]?.path);
   if (typeof path !== "string") return path;
-  const file = openForRead(path, policy.roots, policy, "path");
+  const file = openForRead(path, policy.readableRoots, policy, "path");
   if (isDenial(file)) return file;
   const offset = input.offset ?? 0;
   const available = Math.max(0, file.size - offset);
-  const bytes = Math.min(input.length ?? available, available);
-  if (bytes <= policy.limits.maxReadBytes) return { input, file, offset, bytes };
-  closeSync(file.fd);
-  return tooMuch(bytes, policy.limits.maxReadBytes);
+  const wanted = Math.min(input.length ?? available, available);
+  const bytes = Math.min(wanted, policy.limits.maxReadBytes);
+  return { input, file, offset, bytes, isClamped: bytes < wanted };
 }
 
 /** The innermost root that holds it. */
 function rootOf(policy: Policy, path: string): LocatedPlace | undefined {
-  const around = policy.roots.filter((root) => isWithin(path, root.path));
+  const around = policy.readableRoots.filter((root) => isWithin(path, root.path));
   return around.sort((a, b) => b.path.length - a.path.length)[0];
 }
 
-/** Asked by the gate. */
+/** The decision before any effect; executing checks again. */
 export function decideFsRead(policy: Policy, args: unknown): HostDecision {
   try {
     const opened = open(policy, args);
@@ -106,33 +98,35 @@ export async function executeFsRead(
   }
 }
 
-export const fsRead = executeFsRead;
-
 async function readFile(opened: Opened, signal: AbortSignal | undefined): Promise<FsReadResult | Denial> {
   const { file, input, offset } = opened;
   const bytes = await readBytes(file.fd, offset, opened.bytes, signal);
-  if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), file.size);
-  const whole = dropSplitCharacter(bytes, offset + bytes.length < file.size);
+  if (input.encoding === "base64") return readResult(bytes, bytes.toString("base64"), opened);
+  const kept = opened.isClamped ? keepWithinAnswer(bytes) : bytes;
+  const whole = dropSplitCharacter(kept, offset + kept.length < file.size);
   // Most text is ASCII, which is copied, not decoded.
-  if (isAscii(whole)) return readResult(whole, whole.toString("latin1"), file.size);
-  if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), file.size);
+  if (isAscii(whole)) return readResult(whole, whole.toString("latin1"), opened);
+  if (isUtf8(whole)) return readResult(whole, whole.toString("utf8"), opened);
   return denial("INVALID_ARGS", "notText", `path ${quoteValue(input.path)} is not UTF-8 text in the range asked for`, {
     field: "encoding",
     suggestions: ["read it with encoding base64"],
   });
 }
 
-/** Half an answer looks like a whole one to a reader in a hurry, so there is none. */
-function tooMuch(wanted: number, maxReadBytes: number): Denial {
-  const reason = `${wanted} bytes were asked for; one call reads at most ${maxReadBytes}`;
-  return denial("POLICY_DENY", "maxReadBytes", reason, {
-    field: "length",
-    suggestions: [`read in parts, with offset and a length of at most ${maxReadBytes}`],
-  });
+/** A shortened read is reported, and the reader continues at `offset + bytesRead`. */
+function readResult(bytes: Buffer, data: string, { file, isClamped }: Opened): FsReadResult {
+  const result = { data, bytesRead: bytes.length, sha256: sha256(bytes), size: file.size };
+  return isClamped ? { ...result, truncated: true, warnings: ["OUTPUT_TRUNCATED"] } : result;
 }
 
-function readResult(bytes: Buffer, data: string, size: number): FsReadResult {
-  return { data, bytesRead: bytes.length, sha256: sha256(bytes), size };
+/** Below it, escapes do not matter. */
+const SMALL_BYTES = 4096;
+
+/** Control characters take six bytes in JSON. The JSON of a clamped text stays within about twice `maxReadBytes`. */
+function keepWithinAnswer(bytes: Buffer): Buffer {
+  if (bytes.length <= SMALL_BYTES) return bytes;
+  const isLong = JSON.stringify(bytes.toString("latin1")).length > 1.5 * bytes.length;
+  return isLong ? bytes.subarray(0, bytes.length / 4) : bytes;
 }
 
 /** A range may end inside a character; its first bytes are left for the next read. */

@@ -1,31 +1,26 @@
-// fs.write: find the folder and the name, decide, then write whole or not at all.
+// fs.write: find the directory and the name, decide, then write whole or not at all.
 
 import { closeSync } from "node:fs";
 import { join } from "node:path";
 import { AuditClock, sha256 } from "../audit.js";
-import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
-import {
-  absolutePath,
-  findPortableTarget,
-  findTarget,
-  type PathTarget,
-  type Written,
-  writePortable,
-  writeTarget,
-} from "../paths/index.js";
-import type { Policy } from "../policy/index.js";
+import { type Denial, denial, isDenial, pathDenial } from "../denial.js";
+import { absolutePath } from "../paths/path-text.js";
+import { findPortableTarget, writePortable } from "../paths/portable.js";
+import { findTarget, type PathTarget } from "../paths/target.js";
+import { writeTarget, type Written } from "../paths/write.js";
+import type { Policy } from "../policy/policy.js";
 import { requestedPath } from "./fs-read.js";
 import {
-  type HostCallContext,
   checkArguments,
-  type HostDecision,
   denyHostCall,
-  internalDenial,
+  type HostCallContext,
+  type HostDecision,
   type HostOutcome,
+  internalDenial,
   placeRule,
   Reporter,
 } from "./outcome.js";
-import { type FsWriteInput, type FsWriteResult, fsWriteInput } from "./shapes.js";
+import { type FsWriteInput, fsWriteInput, type FsWriteResult } from "./definitions.js";
 
 type AnyTarget = PathTarget | Exclude<ReturnType<typeof findPortableTarget>, Denial>;
 
@@ -42,11 +37,7 @@ function prepare(policy: Policy, args: unknown): Prepared | Denial {
   if (data === undefined) {
     return denial("INVALID_ARGS", "badData", `data is not valid ${input.encoding ?? "utf8"}`, { field: "data" });
   }
-  const path = absolutePath(input.path, "path", {
-    platform: policy.platform,
-    home: policy.home,
-    base: policy.roots[0]?.path,
-  });
+  const path = absolutePath(input.path, "path", policy, policy.readableRoots[0]?.path);
   return typeof path === "string" ? { input, path, data } : path;
 }
 
@@ -64,47 +55,24 @@ function isWellFormed(text: string): boolean {
 
 function find(policy: Policy, path: string): AnyTarget | Denial {
   return process.platform === "linux"
-    ? findTarget(path, policy.zones, policy, "path")
-    : findPortableTarget(path, policy.zones, policy, "path");
+    ? findTarget(path, policy.writableRoots, policy, "path")
+    : findPortableTarget(path, policy.writableRoots, policy, "path");
 }
 
-/** What the request and the zone allow for this target. */
-function judge(target: AnyTarget, { input, path, data }: Prepared): Denial | undefined {
-  const { zone } = target;
-  if (data.length > zone.maxFileBytes) {
-    return denial(
-      "POLICY_DENY",
-      "maxFileBytes",
-      `data has ${data.length} bytes; this write zone takes ${zone.maxFileBytes}`,
-      { field: "data" },
-    );
+/** What the request and the writable root allow for this target. */
+function check(target: AnyTarget, { input, path, data }: Prepared): Denial | undefined {
+  const { writableRoot } = target;
+  if (data.length > writableRoot.maxFileBytes) {
+    const reason = `data has ${data.length} bytes; this writable root takes ${writableRoot.maxFileBytes}`;
+    return denial("POLICY_DENY", "maxFileBytes", reason, { field: "data" });
   }
-  if (target.old !== undefined && input.overwrite !== true) {
-    return denial("POLICY_DENY", "exists", `path ${quoteValue(path)} exists`, {
-      field: "path",
-      suggestions: ["set overwrite: true to replace it", "choose another name"],
-    });
-  }
-  if (target.old === undefined && input.create === false) {
-    return denial("IO_ERROR", "notFound", `path ${quoteValue(path)} does not exist and create is false`, {
-      field: "path",
-    });
-  }
-  if (target.old === undefined && !zone.createIfMissing) {
-    return denial(
-      "POLICY_DENY",
-      "createIfMissing",
-      `path ${quoteValue(path)} does not exist and this write zone only replaces files`,
-      {
-        field: "path",
-        suggestions: ["ask the operator to set createIfMissing: true for this write zone"],
-      },
-    );
-  }
-  return undefined;
+  if (target.old !== undefined)
+    return input.overwrite === true ? undefined : pathDenial("existsForWrite", "path", path);
+  if (input.create === false) return pathDenial("absentAndNoCreate", "path", path);
+  return writableRoot.createIfMissing ? undefined : pathDenial("replaceOnly", "path", path);
 }
 
-/** Asked by the gate. */
+/** The decision before any effect; executing checks again. */
 export function decideFsWrite(policy: Policy, args: unknown): HostDecision {
   try {
     const prepared = prepare(policy, args);
@@ -112,9 +80,9 @@ export function decideFsWrite(policy: Policy, args: unknown): HostDecision {
     const target = find(policy, prepared.path);
     if (isDenial(target)) return denyHostCall(target);
     closeTarget(target);
-    const refused = judge(target, prepared);
+    const refused = check(target, prepared);
     return refused === undefined
-      ? permitted(target, join(target.folderPath, ...target.missingFolders, target.name), prepared)
+      ? permitted(target, join(target.directoryPath, ...target.missingDirectories, target.name), prepared)
       : denyHostCall(refused);
   } catch (error) {
     return denyHostCall(internalDenial(error));
@@ -124,16 +92,16 @@ export function decideFsWrite(policy: Policy, args: unknown): HostDecision {
 function permitted(target: AnyTarget, path: string, { data }: Prepared): HostDecision {
   return {
     effect: "permit",
-    rule: placeRule("writeRules", target.zone),
+    rule: placeRule("writeRules", target.writableRoot),
     would: { tool: "fs.write", path, bytes: data.length, replaces: target.old !== undefined },
   };
 }
 
 function closeTarget(target: AnyTarget): void {
-  if ("folder" in target) closeSync(target.folder);
+  if ("directory" in target) closeSync(target.directory);
 }
 
-/** Checks everything again on the folder's descriptor it writes through. */
+/** Checks everything again on the directory's descriptor it writes through. */
 export async function executeFsWrite(
   policy: Policy,
   args: unknown,
@@ -153,16 +121,14 @@ export async function executeFsWrite(
   }
 }
 
-export const fsWrite = executeFsWrite;
-
 async function write(policy: Policy, prepared: Prepared, signal: AbortSignal | undefined): Promise<Written | Denial> {
   const target = find(policy, prepared.path);
   if (isDenial(target)) return target;
-  const refused = judge(target, prepared);
+  const refused = check(target, prepared);
   if (refused !== undefined) {
     closeTarget(target);
     return refused;
   }
-  if ("folder" in target) return await writeTarget(target, prepared.data, prepared.path, "path", signal);
+  if ("directory" in target) return await writeTarget(target, prepared.data, prepared.path, "path", signal);
   return await writePortable(target, prepared.data, prepared.path, "path");
 }

@@ -1,10 +1,11 @@
-// What a tool function gives back, and what the gate hears when it only asks.
+// What a tool function returns, and the decision before it runs.
 
-import { type AuditClock, type AuditFacts, type AuditSummary, type ToolName } from "../audit.js";
+import { pathText, type Shape, type ShapeProblem } from "../../mcp/index.js";
+import type { AuditClock, AuditFacts, AuditSummary, ToolName } from "../audit.js";
 import { type Denial, denial, quoteValue } from "../denial.js";
-import type { LocatedPlace } from "../paths/index.js";
-import type { Policy, SandboxMode } from "../policy/index.js";
-import { pathText, type ShapeProblem, type Shape } from "../../mcp/index.js";
+import type { LocatedPlace } from "../paths/locate.js";
+import type { SandboxMode } from "../policy/document.js";
+import type { Policy } from "../policy/policy.js";
 
 export type HostOutcome<R> =
   | { readonly ok: true; readonly result: R; readonly audit: AuditSummary }
@@ -12,11 +13,11 @@ export type HostOutcome<R> =
       readonly ok: false;
       readonly denial: Denial;
       readonly audit: AuditSummary;
-      /** What a command had said before its time ran out. */
+      /** Output of a command before its time limit. */
       readonly partial?: R;
     };
 
-/** What an allowed call would do, for whoever asks before it happens. */
+/** What an allowed call would do, for an explanation before it happens. */
 export type Would =
   | { readonly tool: "fs.read"; readonly path: string; readonly offset: number; readonly bytes: number }
   | { readonly tool: "fs.write"; readonly path: string; readonly bytes: number; readonly replaces: boolean }
@@ -31,13 +32,13 @@ export type Would =
       readonly maxOutputBytes: number;
       readonly network: boolean;
       readonly sandbox: SandboxMode;
-      /** Zones that are open to it, and those inside them that are not. */
+      /** Writable roots that are open to it, and those inside them that are not. */
       readonly writes: readonly string[];
       readonly exceptIn: readonly string[];
       readonly maxFileBytes: number;
     };
 
-/** The policy's voice in the gate's decision. Nothing has happened yet, and executing checks again. */
+/** The host policy as a check of the gate. It runs before any effect; execution checks again. */
 export type HostDecision =
   | { readonly effect: "permit"; readonly rule: string; readonly would?: Would }
   | { readonly effect: "deny"; readonly rule: string; readonly denial: Denial };
@@ -62,7 +63,7 @@ export function checkArguments<T>(shape: Shape<T>, args: unknown): T | Denial {
   );
 }
 
-/** `allowedRoots ~/code (policy.yaml:7)`: which list, which folder, and where the operator wrote it. */
+/** `allowedRoots ~/code (policy.yaml:7)`: which list, which directory, and where the operator wrote it. */
 export function placeRule(list: "allowedRoots" | "writeRules", place: LocatedPlace | undefined): string {
   if (place === undefined) return list;
   return `${list} ${place.written}${place.origin === undefined ? "" : ` (${place.origin})`}`;

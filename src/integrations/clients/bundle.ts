@@ -6,9 +6,8 @@ import { dirname, join } from "node:path";
 import { CliError } from "../../lib/exit.js";
 import { readZip, type ZipEntry, ZipInvalid } from "../../lib/zip.js";
 import { isJsonObject, type JsonObject, type JsonValue, parseStrict } from "../../mcp/index.js";
-import { mapTexts } from "./dialects.js";
+import { mapTexts, type ReadConfig } from "./read.js";
 import type { ClientEnvironment } from "./places.js";
-import type { ReadConfig } from "./read.js";
 
 const MAX_BYTES = 512 * 1024 * 1024;
 const MANIFEST = "manifest.json";
@@ -37,7 +36,7 @@ export function readBundle(file: string, directory: string, { platform, home }: 
   return {
     servers: [{ name, fields, dialect: "bundle", file, path: [name], project: undefined }],
     inputs: Object.entries(options).flatMap(([id, option]) => (isJsonObject(option) ? [inputOf(id, option)] : [])),
-    elsewhere: [],
+    otherProjects: [],
     warnings: [],
     extract: () => extract(entries, target),
   };

@@ -9,8 +9,8 @@ import { applicationProblems, hasCredentialForm, isCredentialName } from "../../
 import { type CollectedServers, collectServers } from "./collect.js";
 import { planConnect, planDisconnect } from "./connect-plan.js";
 import { edited } from "./edit.js";
-import { planImport } from "./import-plan.js";
-import { CLIENTS, type ClientName, CONNECTABLE, placesOf } from "./places.js";
+import { planImport } from "./import.js";
+import { type ClientName, CLIENTS, CONNECTABLE, placesOf } from "./places.js";
 
 let home: string;
 let cwd: string;
@@ -34,7 +34,7 @@ const secrets = ({ servers }: CollectedServers) =>
 const OURS = { noGuardrail: ["*"] };
 
 describe("where clients keep their configuration", () => {
-  it("is known for every client on every system", () => {
+  it("knows the configuration files of every client on every system", () => {
     const at = (platform: NodeJS.Platform, env = {}) =>
       CLIENTS.flatMap((client) => placesOf(client, { platform, env, home: "/h", cwd: "/p" }).map(({ file }) => file));
     expect(at("darwin")).toEqual([
@@ -80,14 +80,14 @@ describe("where clients keep their configuration", () => {
     expect(windows[0]?.file).toBe("C:\\Users\\a\\AppData\\Roaming\\Claude\\claude_desktop_config.json");
   });
 
-  it("is said when nothing is there", async () => {
+  it("lists the files that it looked for when there is none", async () => {
     await expect(from("cursor")).rejects.toThrow("no configuration of cursor");
     await expect(from("nothing.json")).rejects.toThrow("there is no file nothing.json");
   });
 });
 
 describe("an import", () => {
-  it("of Claude Code takes the user's servers, the project's own and .mcp.json; the nearest of a name counts", async () => {
+  it("imports Claude Code's servers of the user, the project and .mcp.json; the nearest of a name counts", async () => {
     put(
       join(home, ".claude.json"),
       JSON.stringify({
@@ -98,7 +98,7 @@ describe("an import", () => {
         },
         projects: {
           [cwd]: { mcpServers: { b: { type: "http", url: "https://b.example/${PATH_OF_B}" } } },
-          "/elsewhere": { mcpServers: { never: { command: "no" } } },
+          "/other": { mcpServers: { never: { command: "no" } } },
         },
       }),
     );
@@ -114,7 +114,7 @@ describe("an import", () => {
     ]);
   });
 
-  it("of VS Code reads comments, inputs, variables and an env file", async () => {
+  it("imports VS Code's servers with comments, inputs, variables and an env file", async () => {
     put(join(cwd, ".env"), "# mine\nSERVICE_TOKEN='t0k'\nREGION=eu\n");
     put(
       join(cwd, ".vscode/mcp.json"),
@@ -160,7 +160,7 @@ describe("an import", () => {
     });
   });
 
-  it("of Codex reads tables, headers from variables and timeouts", async () => {
+  it("imports Codex's servers with tables, headers from variables and timeouts", async () => {
     put(
       join(home, ".codex/config.toml"),
       `model = "x"
@@ -201,7 +201,7 @@ enabled_tools = ["a"]
     expect(collected.servers[1]?.notes).toEqual(["`enabled_tools` is left out"]);
   });
 
-  it("keeps every argument byte for byte that holds no credential", async () => {
+  it("keeps every argument without a credential byte for byte [H5]", async () => {
     const args = ["run", "-i", "node:20", "localhost:5432", "-v", "C:\\Users\\me:/data", "-p", "8080:80", "a:  b"];
     const file = put(join(cwd, "c.json"), JSON.stringify({ mcpServers: { s: { command: "docker", args } } }));
     expect((await from(file)).servers[0]?.entry.args).toEqual(args);
@@ -217,7 +217,7 @@ enabled_tools = ["a"]
     );
   });
 
-  it("names every variable and input that is not set", async () => {
+  it("reports every variable and input that is not set", async () => {
     const file = put(
       join(cwd, "some.json"),
       JSON.stringify({
@@ -235,12 +235,12 @@ enabled_tools = ["a"]
       "a: the variable NOWHERE is not set; set it and import again",
       "a: the variable NEITHER is not set; set it and import again",
       "a: the input who has no value; set PORTCULLIS_INPUT_WHO and import again",
-      "a: nothing is known of ${command:x.y}; write what it stands for",
+      "a: unknown variable ${command:x.y}: write its value",
       "b: ${secret:other.TOKEN} refers to a secret of Portcullis; a client's configuration cannot",
     ]);
   });
 
-  it("reads a file that begins with a byte order mark, and refuses one that is no UTF-8", async () => {
+  it("imports a file that begins with a byte order mark and refuses one that is not valid UTF-8", async () => {
     const text = '{"mcpServers":{"x":{"command":"x"}}}';
     const file = put(join(cwd, "c.json"), `\uFEFF${text}`);
     expect(entries(await from(file))).toEqual({ x: { command: "x", prefix: "x", ...OURS } });
@@ -250,7 +250,7 @@ enabled_tools = ["a"]
     await expect(from(file)).rejects.toThrow("is not written in UTF-8");
   });
 
-  it("says which of two servers of one name counts", async () => {
+  it("reports which of two servers with one name counts", async () => {
     const file = put(
       join(cwd, "c.json"),
       '{"other": {"a": 1, "a": 2},\n"mcpServers": {\n  "a": {"command": "x"},\n  "b": {"command": "z"},\n  "a": {"command": "y"}\n}}',
@@ -264,7 +264,7 @@ enabled_tools = ["a"]
     ]);
   });
 
-  it("a disabled server that cannot be taken over keeps nobody from taking the others", async () => {
+  it("imports the other servers when a disabled one cannot be imported", async () => {
     put(
       join(home, ".codex/config.toml"),
       '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.off]\nurl = "https://x.example"\nbearer_token_env_var = "NOT_SET"\nenabled = false\n',
@@ -276,7 +276,7 @@ enabled_tools = ["a"]
     ]);
   });
 
-  it("lets nothing through that would be read as a reference afterwards", async () => {
+  it("refuses texts that would be read as references in the store", async () => {
     const file = put(join(cwd, "c.json"), JSON.stringify({ mcpServers: { a: { command: "x", args: ["${TRICK}"] } } }));
     const collected = await from(file, { TRICK: "${secret:other.TOKEN}" });
     expect(collected.servers[0]?.problems).toEqual(["`args.0` would be read as a reference to a secret or a variable"]);
@@ -284,7 +284,7 @@ enabled_tools = ["a"]
     expect((await from("codex")).servers[0]?.problems).toHaveLength(1);
   });
 
-  it("leaves a gateway of ours alone, and says which fields make no server", async () => {
+  it("skips entries that start a gateway, and reports fields that make no server", async () => {
     const file = put(
       join(cwd, "c.json"),
       JSON.stringify({
@@ -300,7 +300,7 @@ enabled_tools = ["a"]
     expect(skipped.map(({ name }) => name)).toEqual(["portcullis", "gate"]);
     expect(servers.map(({ problems }) => problems[0])).toEqual([
       "it needs either `command` or `url`",
-      "nothing is known of the transport `carrier-pigeon`",
+      "unknown transport `carrier-pigeon`",
     ]);
   });
 });
@@ -362,7 +362,7 @@ describe("credentials", () => {
       { url: "https://x.example/s/Zm9vYmFy1YmF6cXV4Mzk0NTY3ODkw/mcp" },
       { url: "https://x.example/s/${secret:s.url-path}/mcp" },
     ],
-  ])("%s: lifted, and nothing of it stays", async (_what, fields, expected) => {
+  ])("%s: lifted, and nothing of it stays [H5]", async (_what, fields, expected) => {
     const file = put(join(cwd, "c.json"), JSON.stringify({ mcpServers: { s: fields } }));
     const collected = await from(file);
     expect(collected.servers[0]?.entry).toMatchObject(expected);
@@ -376,7 +376,7 @@ describe("credentials", () => {
     expect(applicationProblems(document)).toEqual([]);
   });
 
-  it("are told from paths, packages, names and sentences", () => {
+  it("recognizes credentials and not paths, packages, names and sentences", () => {
     for (const plain of [
       "/home/a/projects/2024/report-1",
       "@modelcontextprotocol/server-memory",
@@ -408,7 +408,7 @@ describe("credentials", () => {
 describe("an edit", () => {
   const OUR = { command: "portcullis", args: ["serve"] };
 
-  it("of JSON keeps remarks, order and layout of everything else", () => {
+  it("edits JSON and keeps comments, order and layout of everything else", () => {
     const text =
       '{\n\t// first\n\t"z": [1,2],\n\t"mcpServers": {\n\t\t"a": { "command": "x" }, // about a\n\t\t"b": {"command":"y"}\n\t},\n\t"k": {"odd"  :  1}\n}\n';
     const out = edited(text, "f", false, [
@@ -422,7 +422,7 @@ describe("an edit", () => {
     expect(out).not.toContain('"y"');
   });
 
-  it("keeps a byte order mark, and takes out all of a name", () => {
+  it("keeps a byte order mark and removes all properties of a name", () => {
     const text =
       '\uFEFF{\n  "mcpServers": {\n    "a": {"command": "x"},\n    "a": {"command": "y"},\n    "b": {}\n  }\n}\n';
     const out = edited(text, "f", false, [{ path: ["mcpServers", "a"], value: undefined }]);
@@ -433,7 +433,7 @@ describe("an edit", () => {
     expect(toml).toBe("\uFEFF");
   });
 
-  it("of TOML takes the table with all inside it, and refuses what it cannot do", () => {
+  it("removes a TOML table with its subtables and refuses other layouts", () => {
     const text =
       '# mine\nmodel = "x" # why\n\n[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a.env]\nA = "1"\n\n[mcp_servers."b c"]\ncommand = "y"\n\n[other]\nk = [1,\n 2]\n';
     const out = edited(text, "f", true, [
@@ -481,7 +481,7 @@ describe("connect and disconnect", () => {
     });
   };
 
-  it.each(CONNECTABLE)("%s: what is behind the gate comes out, and every byte goes back", async (client) => {
+  it.each(CONNECTABLE)("connects %s and disconnects it byte for byte [H5]", async (client) => {
     const file = put(placesOf(client, surroundings())[0]?.file as string, SAMPLES[client]);
     const plan = await connectTo(client);
     expect(plan.taken).toEqual(["a"]);
@@ -498,7 +498,7 @@ describe("connect and disconnect", () => {
     expect(planDisconnect(join(home, "state"), client)).toBeUndefined();
   });
 
-  it.each(CONNECTABLE)("%s: a file that was changed since keeps the change", async (client) => {
+  it.each(CONNECTABLE)("disconnects %s and keeps changes made since", async (client) => {
     const file = put(placesOf(client, surroundings())[0]?.file as string, SAMPLES[client]);
     (await connectTo(client)).carryOut();
     const isToml = client === "codex";
@@ -523,7 +523,7 @@ describe("connect and disconnect", () => {
 
   const PROJECTS = { "claude-code": ".mcp.json", vscode: ".vscode/mcp.json", cursor: ".cursor/mcp.json" } as const;
   it.each(Object.entries(PROJECTS))(
-    "%s: what the project's %s has comes out too, and goes back",
+    "%s: what the project's %s has comes out too, and goes back [H5]",
     async (name, path) => {
       const client = name as keyof typeof PROJECTS;
       const key = client === "vscode" ? "servers" : "mcpServers";
@@ -540,7 +540,7 @@ describe("connect and disconnect", () => {
       };
       const first = await plan();
       expect(first.others).toEqual([{ file, taken: ["p", "a"] }]);
-      // The user's own `a` is another one: without the project's it counts, and nobody may overlook that.
+      // The user's own `a` is another one: without the project's it counts, which the plan has to show.
       expect(first.around).toContainEqual({ name: "a", file: userFile, isBehind: false, wasHidden: true });
       expect(first.around).toContainEqual({ name: "q", file, isBehind: false, wasHidden: false });
       first.carryOut();
@@ -557,7 +557,7 @@ describe("connect and disconnect", () => {
     },
   );
 
-  it("what stays in the user's file when only the project is connected is named", async () => {
+  it("names servers that stay in the user's file when only the project is connected", async () => {
     put(join(home, ".claude.json"), SAMPLES["claude-code"]);
     const file = join(cwd, ".mcp.json");
     const { servers } = await from("claude-code");
@@ -567,7 +567,7 @@ describe("connect and disconnect", () => {
     expect(plan.around).toEqual([{ name: "a", file: join(home, ".claude.json"), isBehind: true, wasHidden: false }]);
   });
 
-  it("a project that is gone when the client is disconnected is not made anew", async () => {
+  it("does not recreate a removed project when the client is disconnected", async () => {
     const userFile = put(join(home, ".claude.json"), SAMPLES["claude-code"]);
     const file = put(join(cwd, ".mcp.json"), '{"mcpServers":{"p":{"command":"pp"}}}');
     const { servers } = await from("claude-code");
@@ -589,19 +589,19 @@ describe("connect and disconnect", () => {
     expect(readFileSync(userFile, "utf8")).toBe(SAMPLES["claude-code"]);
   });
 
-  it("servers of other projects of the user are named", async () => {
+  it("names servers of the user's other projects", async () => {
     const projects = { [cwd]: { mcpServers: { mine: { command: "m" } } }, "/o": { mcpServers: { x: {} } }, "/p": {} };
     put(join(home, ".claude.json"), JSON.stringify({ projects }));
-    expect((await from("claude-code")).elsewhere).toEqual([{ project: "/o", names: ["x"] }]);
+    expect((await from("claude-code")).otherProjects).toEqual([{ project: "/o", names: ["x"] }]);
   });
 
-  it("follow a link to the file behind it, and touch nothing that changed meanwhile", async () => {
+  it("edits the target of a link and refuses a file that changed meanwhile", async () => {
     const target = put(join(home, "dotfiles/mcp.json"), SAMPLES.cursor);
     mkdirSync(join(home, ".cursor"));
     symlinkSync(target, join(home, ".cursor/mcp.json"));
     const plan = await connectTo("cursor");
     writeFileSync(target, "{}");
-    expect(() => plan.carryOut()).toThrow("was changed by somebody else");
+    expect(() => plan.carryOut()).toThrow("was changed by another process");
     expect(readFileSync(target, "utf8")).toBe("{}");
     writeFileSync(target, SAMPLES.cursor);
     (await connectTo("cursor")).carryOut();
@@ -610,7 +610,7 @@ describe("connect and disconnect", () => {
     expect(readFileSync(target, "utf8")).toBe(SAMPLES.cursor);
   });
 
-  it("a client without a configuration gets one, and loses it again", async () => {
+  it("creates a missing configuration and removes it again", async () => {
     const file = join(home, ".cursor/mcp.json");
     const request = {
       stateDir: join(home, "state"),
@@ -626,7 +626,7 @@ describe("connect and disconnect", () => {
     expect(() => readFileSync(file)).toThrow("ENOENT");
   });
 
-  it("whatever the servers are called: out and back in means what it meant", () => {
+  it("restores servers with any name to the same meaning", () => {
     const name = fc
       .string({ minLength: 1, maxLength: 12 })
       .filter((text) => text !== "__proto__" && text !== "portcullis");

@@ -8,10 +8,9 @@ import type { JsonObject } from "../../mcp/index.js";
 import { isCredentialName } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { readBundle } from "./bundle.js";
-import { type Converted, convert } from "./convert.js";
-import { onlyInClient } from "./dialects.js";
-import { blocksOf, CLIENTS, isClient, type ClientPlace, placesOf, type ClientEnvironment } from "./places.js";
-import { type FoundServer, readConfigText, serversIn } from "./read.js";
+import { convert, type Converted } from "./convert.js";
+import { type FoundServer, onlyInClient, readConfigText, serversIn } from "./read.js";
+import { blocksOf, type ClientEnvironment, type ClientPlace, CLIENTS, isClient, placesOf } from "./places.js";
 import { inputVariable, Variables } from "./variables.js";
 
 export interface CollectedServers {
@@ -25,16 +24,16 @@ export interface CollectedServers {
   /** Another of the same name counts before them; without it, they would. */
   readonly shadowed: readonly Converted[];
   /** Servers of other projects in the same files, which count only there. */
-  readonly elsewhere: readonly { readonly project: string; readonly names: readonly string[] }[];
+  readonly otherProjects: readonly { readonly project: string; readonly names: readonly string[] }[];
   readonly warnings: readonly string[];
   /** Writes the program of a bundle to where its entry names it; called before the import is stored. */
   extract?(): void;
 }
 
-export interface CollectOptions {
+interface CollectOptions {
   readonly from: string;
   readonly only?: readonly string[] | undefined;
-  /** Ask a person for inputs that have no value. */
+  /** Ask at the terminal for inputs that have no value. */
   readonly mayAsk: boolean;
   /** Where `.mcpb` bundles are extracted to. */
   readonly bundles?: string;
@@ -86,7 +85,7 @@ export async function collectServers(
   const servers = wanted.flatMap((found) => {
     const { converted, unset } = converting(found);
     const [why] = [...unset, ...converted.problems];
-    // Nobody uses it, so it keeps nobody from importing the others.
+    // A disabled server does not stop the import of the others.
     if (why !== undefined && isDisabled(found)) {
       skipped.push({ name: found.name, file: found.file, why: `it is disabled, and ${why}` });
       return [];
@@ -102,7 +101,7 @@ export async function collectServers(
     missing: [...missing],
     unset: unsetOf,
     shadowed: behind.map((found) => converting(found).converted),
-    elsewhere: read.elsewhere,
+    otherProjects: read.otherProjects,
     warnings: read.warnings,
     ...(read.extract ? { extract: read.extract } : {}),
   };
@@ -116,7 +115,7 @@ interface ReadAll {
   readonly files: string[];
   readonly servers: FoundServer[];
   readonly inputs: JsonObject[];
-  readonly elsewhere: { project: string; names: string[] }[];
+  readonly otherProjects: { project: string; names: string[] }[];
   readonly warnings: string[];
   /** Variables of files beside the configuration; those of the environment count before them. */
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -127,7 +126,7 @@ function readAll({ from, bundles = "bundles" }: CollectOptions, around: ClientEn
   if (/\.(mcpb|dxt)$/i.test(from)) {
     const file = resolve(around.cwd, from);
     const { servers, inputs, extract } = readBundle(file, bundles, around);
-    return { files: [file], servers: [...servers], inputs: [...inputs], elsewhere: [], warnings: [], extract };
+    return { files: [file], servers: [...servers], inputs: [...inputs], otherProjects: [], warnings: [], extract };
   }
   const client = isClient(from) ? from : undefined;
   const places: readonly (ClientPlace | { client: undefined; level: "user"; file: string })[] = client
@@ -136,7 +135,7 @@ function readAll({ from, bundles = "bundles" }: CollectOptions, around: ClientEn
   const files: string[] = [];
   const servers: FoundServer[] = [];
   const inputs: JsonObject[] = [];
-  const elsewhere: ReadAll["elsewhere"] = [];
+  const otherProjects: ReadAll["otherProjects"] = [];
   const warnings: string[] = [];
   for (const { file, level } of places) {
     const text = readConfigText(file);
@@ -146,11 +145,11 @@ function readAll({ from, bundles = "bundles" }: CollectOptions, around: ClientEn
     const found = serversIn(text, { client, file, project, cwd: around.cwd });
     servers.push(...found.servers);
     inputs.push(...found.inputs);
-    elsewhere.push(...found.elsewhere.map(({ project, names }) => ({ project, names: [...names] })));
+    otherProjects.push(...found.otherProjects.map(({ project, names }) => ({ project, names: [...names] })));
     warnings.push(...found.warnings);
   }
   const env = client === "continue" ? continueVariables(around) : {};
-  if (files.length > 0) return { files, servers, inputs, elsewhere, warnings, env };
+  if (files.length > 0) return { files, servers, inputs, otherProjects, warnings, env };
   if (client === undefined) {
     throw new CliError(`there is no file ${from}`, EXIT.usage, `name a file, or one of ${CLIENTS.join(", ")}`);
   }
@@ -173,7 +172,7 @@ function nearestFirst(servers: readonly FoundServer[]): FoundServer[] {
     .map(({ server }) => server);
 }
 
-/** What `connect` wrote, or somebody by hand: behind itself it would call itself. */
+/** True for an entry that starts or calls a gateway: imported, the gateway would call itself. */
 export function isGateway({ name, fields }: Pick<FoundServer, "name" | "fields">): boolean {
   const words = [fields.command, ...(Array.isArray(fields.args) ? fields.args : [])].filter(
     (word): word is string => typeof word === "string",

@@ -10,10 +10,9 @@ import type { ServerEntry } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
 import { writePrivately } from "../../runtime/host/config/swap.js";
 import type { Converted } from "./convert.js";
-import { keyOf } from "./dialects.js";
+import { keyOf, parseConfig, readConfigText } from "./read.js";
 import { type ConfigEdit, edited } from "./edit.js";
 import { type ClientName, CONNECTABLE } from "./places.js";
-import { parseConfig, readConfigText } from "./read.js";
 
 /** What was done to a file, kept where only its owner can read it: the old text may hold credentials. */
 interface ChangedFile {
@@ -58,7 +57,7 @@ export interface Around {
   readonly wasHidden: boolean;
 }
 
-export interface ConnectRequest {
+interface ConnectRequest {
   readonly stateDir: string;
   readonly client: ClientName;
   readonly file: string;
@@ -145,7 +144,7 @@ function carryOut(stateDir: string, client: ClientName, main: FileEdit, others: 
       ...(edit.put ? { put: edit.put } : {}),
     };
   };
-  // Other projects may have been connected from their own folders.
+  // Other projects may have been connected from their own directories.
   const kept = (known?.others ?? []).filter(({ file }) => !others.some((each) => each.file === file));
   const { shortNames } = known ?? {};
   const connection: Connection = {
@@ -173,7 +172,7 @@ function otherConnected(stateDir: string, client: ClientName): ClientName | unde
   return CONNECTABLE.find((each) => each !== client && existsSync(recordFile(stateDir, each)));
 }
 
-export interface DisconnectPlan {
+interface DisconnectPlan {
   /** The application whose names are shown whole again. */
   readonly wholeNames: string | undefined;
   readonly files: readonly {
@@ -219,7 +218,7 @@ function restored(known: ChangedFile, now: string, isToml: boolean): string | nu
   const edits: ConfigEdit[] = known.put ? [{ path: known.put, value: undefined }] : [];
   for (const path of known.taken) {
     const value = at(old, path);
-    // Somebody put another of that name there meanwhile; it is theirs.
+    // Another entry of that name was added since: it stays.
     if (isJsonObject(value) && at(parseConfig(now, known.file, isToml), path) === undefined)
       edits.push({ path, value });
   }
@@ -261,7 +260,7 @@ function real(file: string): string {
 
 function unchanged(file: string, before: string | undefined): void {
   if (readConfigText(file) === before) return;
-  throw new CliError(`${file} was changed by somebody else meanwhile`, undefined, "look at it, then try again");
+  throw new CliError(`${file} was changed by another process meanwhile`, undefined, "look at it, then try again");
 }
 
 function replace(file: string, text: string): void {

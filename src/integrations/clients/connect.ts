@@ -6,13 +6,18 @@ import type { JsonObject } from "../../mcp/index.js";
 import type { Storage } from "../../storage/index.js";
 import { visible } from "../../telemetry/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { launchWith } from "../../runtime/host/config/client-snippet.js";
-import { outFor, shared } from "../../runtime/options.js";
+import { launchWith } from "../../runtime/host/config/paths.js";
+import { agreed, outFor, shared } from "../../runtime/options.js";
 import { paint } from "../../lib/print.js";
 import { statePaths } from "../../runtime/data-directory.js";
-import { agreed } from "../../runtime/store/ask.js";
-import { isForKeysOnly, LOCAL_APP } from "../../runtime/store/local-application.js";
-import { noApplication, operator, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import {
+  isForKeysOnly,
+  LOCAL_APP,
+  noApplication,
+  operator,
+  type StoreOptions,
+  withStore,
+} from "../../runtime/store/open.js";
 import { type CollectedServers, collectServers, here } from "./collect.js";
 import {
   type Around,
@@ -50,11 +55,11 @@ export async function connectClient(command: Command, name: string, options: Con
     // What a gateway at a URL serves is its own affair: it may be the demonstration, or on another machine.
     if (!application && options.url === undefined && !isDemonstration) throw noApplication(options.app);
     const behind = application?.document.servers ?? {};
-    const { servers, shadowed, elsewhere } = await serversOf(client);
+    const { servers, shadowed, otherProjects } = await serversOf(client);
     const also = options.project === true ? [] : projectFiles(client);
     const plan = planConnect({ stateDir: dir, client, file, also, entry, servers, shadowed, behind });
     const isShort = !application || application.document.names === "short";
-    if (!out.json) out.data(plan, () => planText(plan, elsewhere, options.app, isShort));
+    if (!out.json) out.data(plan, () => planText(plan, otherProjects, options.app, isShort));
     const mayChange = !(plan.isEmpty && isShort) && options.dryRun !== true;
     if (mayChange) {
       await agreed("Make these changes?", options.yes);
@@ -66,7 +71,7 @@ export async function connectClient(command: Command, name: string, options: Con
       const { taken, around, others } = plan;
       const facts = { client, file: plan.file, applied: mayChange, added: OUR_NAME, removed: taken };
       const left = around.map(({ name, file: at, wasHidden }) => ({ name, file: at, was_hidden: wasHidden }));
-      out.data({ ...facts, others, around: left, elsewhere }, () => "");
+      out.data({ ...facts, others, around: left, elsewhere: otherProjects }, () => "");
     }
     if (mayChange)
       out.note(`${paint.green("done")}\nRestart ${client}. \`portcullis disconnect ${client}\` undoes it.`);
@@ -105,7 +110,7 @@ function knownClient(name: string): ClientName {
     const help = "add `portcullis serve --stdio` to its mcpServers by hand";
     throw new CliError(`the configuration of ${name} is YAML, which connect does not edit`, EXIT.usage, help);
   }
-  throw new CliError(`nothing is known of the client \`${name}\``, EXIT.usage, `one of ${CONNECTABLE.join(", ")}`);
+  throw new CliError(`unknown client \`${name}\``, EXIT.usage, `one of ${CONNECTABLE.join(", ")}`);
 }
 
 function fileOf(client: ClientName, isProject: boolean): string {
@@ -119,10 +124,14 @@ function projectFiles(client: ClientName): string[] {
   return placesOf(client, here()).flatMap(({ level, file }) => (level === "project" ? [file] : []));
 }
 
-/** Those that cannot be read as they are, for want of a variable say, simply stay where they are. */
-async function serversOf(client: ClientName): Promise<Pick<CollectedServers, "servers" | "shadowed" | "elsewhere">> {
+/** Servers that cannot be converted, such as those with an unset variable, stay in the file. */
+async function serversOf(
+  client: ClientName,
+): Promise<Pick<CollectedServers, "servers" | "shadowed" | "otherProjects">> {
   const isNone = placesOf(client, here()).every(({ file }) => readConfigText(file) === undefined);
-  return isNone ? { servers: [], shadowed: [], elsewhere: [] } : await collectServers({ from: client, mayAsk: false });
+  return isNone
+    ? { servers: [], shadowed: [], otherProjects: [] }
+    : await collectServers({ from: client, mayAsk: false });
 }
 
 /** A gateway of a store without applications serves the demonstration. */
@@ -140,7 +149,7 @@ function entryFor(
   if (url === undefined) {
     if (storage?.startsWith("postgres")) {
       const help = "start the gateway yourself and connect with --url: its address may hold a password";
-      throw new CliError("a client is not told where a shared store is", EXIT.usage, help);
+      throw new CliError("a client cannot be given the address of a shared store", EXIT.usage, help);
     }
     const store = [
       ...(storage === undefined ? [] : ["--storage", storage]),
@@ -194,7 +203,12 @@ async function setNames(storage: Storage, app: string, names: "short" | undefine
   throw new CliError(`application \`${app}\` keeps being changed by another caller; try again`);
 }
 
-function planText(plan: ConnectPlan, elsewhere: CollectedServers["elsewhere"], app: string, isShort: boolean): string {
+function planText(
+  plan: ConnectPlan,
+  otherProjects: CollectedServers["otherProjects"],
+  app: string,
+  isShort: boolean,
+): string {
   const out = (name: string): string => `  - ${visible(name)}, which is behind the gate now`;
   return [
     `${plan.isEmpty ? "=" : "~"} ${plan.file}`,
@@ -206,9 +220,9 @@ function planText(plan: ConnectPlan, elsewhere: CollectedServers["elsewhere"], a
       ...taken.map(out),
     ]),
     ...plan.around.map(aroundText),
-    ...elsewhere.map(
+    ...otherProjects.map(
       ({ project, names }) =>
-        `  ! the project ${visible(project)} has servers of its own (${names.map(visible).join(", ")}), reached around the gate: import and connect in its folder`,
+        `  ! the project ${visible(project)} has servers of its own (${names.map(visible).join(", ")}), reached around the gate: import and connect in its directory`,
     ),
     ...(isShort ? [] : [`~ application ${app}: names are shown short, without dots, as models take them`]),
   ].join("\n");

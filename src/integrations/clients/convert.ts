@@ -1,15 +1,86 @@
-// One server of a client's configuration as an entry of an application: variables in their places, credentials lifted,
-// and everything that could not be taken over said.
+//
 
 import { readFileSync } from "node:fs";
 import { isAbsolute, join, win32 } from "node:path";
 import { parseEnv } from "node:util";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import type { ServerEntry } from "../../storage/index.js";
-import { isLiteral } from "./dialects.js";
-import { type Lifted, Lifter } from "./lift.js";
-import type { FoundServer } from "./read.js";
+import {
+  credentialsInArguments,
+  credentialsInText,
+  credentialsInUrl,
+  type CredentialSpan,
+  hasCredentialForm,
+  isCredentialHeader,
+  isCredentialName,
+  replaceSpans,
+  type ServerEntry,
+} from "../../storage/index.js";
+import { type FoundServer, isLiteral } from "./read.js";
 import type { Expanded, Variables } from "./variables.js";
+
+export interface Lifted {
+  readonly name: string;
+  /** Never shown, never written anywhere but into the store, sealed. */
+  readonly value: string;
+  /** Where it stood, for the printed difference. */
+  readonly from: string;
+}
+
+const SCHEME = /^(?:Bearer|Basic|Token|ApiKey)\s+(?=\S)/i;
+
+class Lifter {
+  readonly lifted: Lifted[] = [];
+  readonly #server: string;
+
+  constructor(server: string) {
+    this.#server = server;
+  }
+
+  env(name: string, value: string, isSecret: boolean): string {
+    return this.#isPlain(value, isSecret || isCredentialName(name)) ? value : this.take(name, value, `env ${name}`);
+  }
+
+  header(name: string, value: string, isSecret: boolean): string {
+    if (this.#isPlain(value, isSecret || isCredentialHeader(name) || isCredentialName(name))) return value;
+    // The scheme says how it is used and may be seen.
+    const scheme = SCHEME.exec(value)?.[0] ?? "";
+    return `${scheme}${this.take(name, value.slice(scheme.length), `header ${name}`)}`;
+  }
+
+  args(values: readonly { text: string; isSecret: boolean }[]): string[] {
+    const found = credentialsInArguments(values);
+    return values.map(({ text }, i) => this.#lift(text, found[i] ?? [], `arg-${i + 1}`));
+  }
+
+  /** The program to start; some write its arguments behind it. */
+  command(text: string): string {
+    return this.#lift(text, credentialsInText(text), "command");
+  }
+
+  url(text: string, isSecret: boolean): string {
+    const out = this.#lift(text, credentialsInUrl(text), "url");
+    return out === text && isSecret ? this.take("url", text, "url") : out;
+  }
+
+  take(name: string, value: string, from: string): string {
+    const cleaned = name.replace(/[^A-Za-z0-9_-]+/g, "-").replace(/^-+|-+$/g, "") || "secret";
+    const same = this.lifted.find((each) => each.value === value);
+    if (same) return `\${secret:${same.name}}`;
+    const wanted = `${this.#server}.${cleaned}`.slice(0, 120);
+    let free = wanted;
+    for (let n = 2; this.lifted.some((each) => each.name === free); n++) free = `${wanted}-${n}`;
+    this.lifted.push({ name: free, value, from });
+    return `\${secret:${free}}`;
+  }
+
+  #lift(text: string, spans: readonly CredentialSpan[], fallback: string): string {
+    return replaceSpans(text, spans, ({ name, from }, value) => this.take(name || fallback, value, from));
+  }
+
+  #isPlain(value: string, isKnown: boolean): boolean {
+    return value === "" || !(isKnown || hasCredentialForm(value) || credentialsInText(value).length > 0);
+  }
+}
 
 export interface Converted {
   /** As the application knows it. */
@@ -80,16 +151,16 @@ class Conversion {
     const env = { ...this.#envFile(), ...this.#texts("env"), ...this.#forwarded() };
     const sealed = mapped(env, (name, { text, isSecret }) => this.lifter.env(name, text, isSecret));
     const given = cwd === undefined ? undefined : this.#text("cwd", cwd).text;
-    // A client starts a project's server in the project's folder; the gateway stands elsewhere.
-    const folder = given === undefined ? this.#found.project : this.#absolute(given);
+    // A client starts a project's server in the project's directory, and so does the gateway.
+    const directory = given === undefined ? this.#found.project : this.#absolute(given);
     const list = args === undefined ? [] : args;
-    if (!Array.isArray(list)) this.problems.push("`args` is no list");
+    if (!Array.isArray(list)) this.problems.push("`args` is not a list");
     const texts = Array.isArray(list) ? list.map((each, i) => this.#text(`args.${i}`, each)) : [];
     return {
       command: this.lifter.command(this.#text("command", command).text),
       ...(texts.length === 0 ? {} : { args: this.lifter.args(texts) }),
       ...(Object.keys(sealed).length === 0 ? {} : { env: sealed }),
-      ...(folder === undefined ? {} : { cwd: folder }),
+      ...(directory === undefined ? {} : { cwd: directory }),
     };
   }
 
@@ -109,11 +180,11 @@ class Conversion {
 
   #transport(): ServerEntry["transport"] {
     const { type, transport } = this.#fields;
-    const said = String(type ?? transport ?? "").toLowerCase();
-    if (said === "sse") return "sse";
-    if (said === "ws" || said === "websocket") return "websocket";
-    if (said !== "" && !["http", "streamable-http", "streamablehttp", "streamable_http"].includes(said)) {
-      this.problems.push(`nothing is known of the transport \`${said}\``);
+    const named = String(type ?? transport ?? "").toLowerCase();
+    if (named === "sse") return "sse";
+    if (named === "ws" || named === "websocket") return "websocket";
+    if (named !== "" && !["http", "streamable-http", "streamablehttp", "streamable_http"].includes(named)) {
+      this.problems.push(`unknown transport \`${named}\``);
     }
     return undefined;
   }
@@ -190,14 +261,14 @@ class Conversion {
       if (each === null) continue;
       if (typeof each === "string" || typeof each === "number" || typeof each === "boolean")
         out.push([name, String(each)]);
-      else this.problems.push(`\`${field}.${name}\` is no text`);
+      else this.problems.push(`\`${field}.${name}\` is not text`);
     }
     return Object.fromEntries(out);
   }
 
   #text(field: string, value: JsonValue | undefined): Expanded {
     if (typeof value !== "string") {
-      this.problems.push(`\`${field}\` is no text`);
+      this.problems.push(`\`${field}\` is not text`);
       return { text: "", isSecret: false };
     }
     const literal = isLiteral(this.#found.dialect);

@@ -39,7 +39,7 @@ const from = (client: string, env: Record<string, string> = {}): Promise<Collect
 const entries = ({ servers }: CollectedServers) => Object.fromEntries(servers.map(({ name, entry }) => [name, entry]));
 const lifted = ({ servers }: CollectedServers) => servers.flatMap((each) => each.lifted.map(({ value }) => value));
 
-it("reads Windsurf's servers, with serverUrl, headers and disabled servers", async () => {
+it("reads Windsurf's servers, with serverUrl, headers and disabled servers [H5]", async () => {
   put(
     ".codeium/windsurf/mcp_config.json",
     `{"mcpServers": {
@@ -56,7 +56,7 @@ it("reads Windsurf's servers, with serverUrl, headers and disabled servers", asy
   });
 });
 
-it("reads Zed's context servers in both forms from a file with comments, and leaves extensions out", async () => {
+it("reads Zed's context servers in both forms from a file with comments, and leaves extensions out [H5]", async () => {
   put(
     ".config/zed/settings.json",
     `// Zed settings
@@ -98,7 +98,7 @@ it("reads Gemini CLI's servers: httpUrl is streamable HTTP, url is SSE, variable
   expect(found.servers[0]?.notes).toEqual(["`trust` is left out"]);
 });
 
-it("reads Continue's YAML, the blocks of a project and the secrets in its .env file", async () => {
+it("reads Continue's YAML, the blocks of a project and the secrets in its .env file [H5]", async () => {
   put(
     ".continue/config.yaml",
     "name: Mine\nmcpServers:\n  - name: Browser\n    command: npx\n    args: ['@x/browser']\n",
@@ -188,7 +188,7 @@ const MANIFEST = {
 };
 
 describe("a .mcpb bundle", () => {
-  it("becomes a server whose program is extracted when the import is carried out", async () => {
+  it("imports an .mcpb bundle and extracts its program when the import is carried out [H5]", async () => {
     const text = 'console.log("hello")\n';
     const file = put(
       "files.mcpb",
@@ -223,7 +223,7 @@ describe("a .mcpb bundle", () => {
     expect(existsSync(join(home, "data"))).toBe(false);
   });
 
-  it("is refused when it is not an archive, or is cut off", async () => {
+  it("refuses an .mcpb bundle that is not an archive or is truncated", async () => {
     await expect(from(put("x.mcpb", "not a zip archive at all, not at all"))).rejects.toThrow("not a ZIP archive");
     const whole = zip({ "manifest.json": { text: JSON.stringify(MANIFEST) } });
     await expect(from(put("y.mcpb", whole.subarray(40)))).rejects.toThrow("is not a valid bundle");

@@ -1,20 +1,28 @@
 // `portcullis import`.
 
 import { join, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { Command } from "commander";
-import type { JsonObject } from "../../mcp/index.js";
-import { visible } from "../../telemetry/index.js";
-import { changeText } from "../declared/difference.js";
-import { hideCredentials } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { outFor, shared } from "../../runtime/options.js";
 import { paint } from "../../lib/print.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { ensureState } from "../../runtime/data-directory.js";
-import { agreed } from "../../runtime/store/ask.js";
-import { sealerFor, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import { agreed, outFor, shared } from "../../runtime/options.js";
+import { operator, sealerFor, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import {
+  type Application,
+  type ApplicationDocument,
+  hideCredentials,
+  type Sealer,
+  type ServerEntry,
+  type Storage,
+} from "../../storage/index.js";
+import { visible } from "../../telemetry/index.js";
+import { changeText, differences, type FieldChange } from "../declared/difference.js";
 import { type CollectedServers, collectServers } from "./collect.js";
+import type { Converted, Lifted } from "./convert.js";
 import { isConnectable } from "./places.js";
-import { carryOutImport, type ImportPlan, knownIn, type PlannedServer, planImport } from "./import-plan.js";
+import { STARTING_POLICY_FILE, startingPolicy } from "./starting-policy.js";
 
 export interface ImportOptions extends StoreOptions {
   from: string;
@@ -107,7 +115,7 @@ function planText(plan: ImportPlan, collected: CollectedServers): string {
     ),
     ...(policy === undefined
       ? []
-      : [`+ policy ${policy}: what reads may run, what deletes may not, a person is asked about the rest`]),
+      : [`+ policy ${policy}: reading is permitted, deleting is denied, everything else needs an approval`]),
     ...collected.warnings.map((each) => `! ${visible(each)}`),
     ...collected.skipped.map(({ name, why }) => `  ${visible(name)} is left alone: ${why}`),
     ...(plan.isEmpty ? ["nothing is different"] : []),
@@ -155,4 +163,91 @@ function asJson(plan: ImportPlan, { files, skipped, warnings }: CollectedServers
     skipped,
     warnings,
   };
+}
+
+type ImportAction = "add" | "change" | "same";
+
+interface PlannedServer {
+  readonly action: ImportAction;
+  readonly converted: Converted;
+  readonly changes: readonly FieldChange[];
+}
+
+interface PlannedSecret {
+  readonly action: ImportAction;
+  readonly lifted: Lifted;
+}
+
+interface ImportPlan {
+  readonly app: string;
+  readonly isNew: boolean;
+  readonly revision: number;
+  readonly document: ApplicationDocument;
+  readonly servers: readonly PlannedServer[];
+  readonly secrets: readonly PlannedSecret[];
+  /** The file of rules it begins with, where it has none. */
+  readonly policy: string | undefined;
+  readonly isEmpty: boolean;
+}
+
+/** What is stored now. */
+interface KnownServers {
+  readonly application: Application | undefined;
+  secret(name: string): Promise<string | undefined>;
+}
+
+function knownIn(storage: Storage, sealer: () => Promise<Sealer>, app: string): Promise<KnownServers> {
+  const secret = async (name: string): Promise<string | undefined> => {
+    const found = await storage.secrets.get(app, name);
+    return found && (await sealer()).open({ kind: "secret", app, name }, found.sealed);
+  };
+  return storage.applications.get(app).then((application) => ({ application, secret }));
+}
+
+export async function planImport(
+  app: string,
+  { servers: found }: CollectedServers,
+  known: KnownServers,
+): Promise<ImportPlan> {
+  const before: ApplicationDocument = known.application?.document ?? {};
+  const servers = found.map((converted): PlannedServer => {
+    const old = Object.hasOwn(before.servers ?? {}, converted.name) ? before.servers?.[converted.name] : undefined;
+    const changes = old ? differences(old as JsonObject, converted.entry as JsonObject) : [];
+    const action = old === undefined ? "add" : changes.length > 0 ? "change" : "same";
+    return { action, converted, changes };
+  });
+  const secrets: PlannedSecret[] = [];
+  for (const lifted of found.flatMap((each) => each.lifted)) {
+    const old = await known.secret(lifted.name);
+    secrets.push({ action: old === undefined ? "add" : old === lifted.value ? "same" : "change", lifted });
+  }
+  const policy = Object.keys(before.policies ?? {}).length === 0 ? STARTING_POLICY_FILE : undefined;
+  const entries = Object.fromEntries(found.map(({ name, entry }): [string, ServerEntry] => [name, entry]));
+  const document: ApplicationDocument = {
+    ...before,
+    servers: { ...before.servers, ...entries },
+    ...(policy === undefined ? {} : { policies: { [policy]: startingPolicy(app) } }),
+  };
+  const isEmpty = isDeepStrictEqual(document, before) && secrets.every(({ action }) => action === "same");
+  const { revision = 0 } = known.application ?? {};
+  return { app, isNew: !known.application, revision, document, servers, secrets, policy, isEmpty };
+}
+
+/** Secrets first: a gateway that is running takes up the servers as soon as they are there. */
+async function carryOutImport(storage: Storage, sealer: Sealer, plan: ImportPlan): Promise<void> {
+  const { app, document } = plan;
+  const changedMeanwhile = (): CliError =>
+    new CliError(`application \`${app}\` was changed by another process meanwhile`, undefined, "look again");
+  let { revision } = plan;
+  if (plan.isNew) {
+    const made = await storage.applications.put(app, {}, operator(), 0);
+    if (!made) throw changedMeanwhile();
+    revision = made.revision;
+  }
+  for (const { action, lifted } of plan.secrets) {
+    if (action === "same") continue;
+    const sealed = sealer.seal({ kind: "secret", app, name: lifted.name }, lifted.value);
+    await storage.secrets.put(app, lifted.name, sealed, operator());
+  }
+  if (!(await storage.applications.put(app, document, operator(), revision))) throw changedMeanwhile();
 }

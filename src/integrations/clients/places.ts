@@ -1,4 +1,4 @@
-// Where each client keeps its configuration: for the user, and for the project in the current folder.
+// Where each client keeps its configuration: for the user, and for the project in the current directory.
 
 import { existsSync, readdirSync } from "node:fs";
 import { posix, win32 } from "node:path";
@@ -28,7 +28,7 @@ export interface ClientEnvironment {
   readonly platform: NodeJS.Platform;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly home: string;
-  /** The project's folder. */
+  /** The project's directory. */
   readonly cwd: string;
 }
 
@@ -47,12 +47,12 @@ export function placesOf(client: ClientName, { platform, env, home, cwd }: Clien
   const project = (...parts: string[]): ClientPlace => ({ client, level: "project", file: join(cwd, ...parts) });
   switch (client) {
     case "claude-desktop":
-      return [user(join(settingsFolder(platform, env, home), "Claude", "claude_desktop_config.json"))];
+      return [user(join(settingsDirectory(platform, env, home), "Claude", "claude_desktop_config.json"))];
     case "claude-code":
       return [user(join(env.CLAUDE_CONFIG_DIR ?? home, ".claude.json")), project(".mcp.json")];
     case "vscode":
       return [
-        user(join(settingsFolder(platform, env, home), "Code", "User", "mcp.json")),
+        user(join(settingsDirectory(platform, env, home), "Code", "User", "mcp.json")),
         project(".vscode", "mcp.json"),
       ];
     case "cursor":
@@ -92,12 +92,12 @@ export function blocksOf(around: ClientEnvironment): ClientPlace[] {
 
 /** Zed does not follow macOS. */
 function zedDirectory(platform: NodeJS.Platform, env: ClientEnvironment["env"], home: string): string {
-  if (platform === "win32") return win32.join(settingsFolder(platform, env, home), "Zed");
+  if (platform === "win32") return win32.join(settingsDirectory(platform, env, home), "Zed");
   const config = env.XDG_CONFIG_HOME?.startsWith("/") ? env.XDG_CONFIG_HOME : posix.join(home, ".config");
   return posix.join(platform === "linux" ? config : posix.join(home, ".config"), "zed");
 }
 
-function settingsFolder(platform: NodeJS.Platform, env: ClientEnvironment["env"], home: string): string {
+function settingsDirectory(platform: NodeJS.Platform, env: ClientEnvironment["env"], home: string): string {
   switch (platform) {
     case "win32":
       return env.APPDATA ?? win32.join(home, "AppData", "Roaming");

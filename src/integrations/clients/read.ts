@@ -1,14 +1,13 @@
-// A client's configuration as it is written, and the servers in it. What a server's fields mean is said elsewhere.
+// Reads the configuration of a client: its syntax, and its servers in the fields that all clients share.
 
 import { readFileSync, statSync } from "node:fs";
 import { extname } from "node:path";
-import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
+import { parse as parseJsonc, type ParseError, printParseErrorCode } from "jsonc-parser";
 import { parse as parseToml } from "smol-toml";
 import { parse as parseYaml } from "yaml";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import { CliError } from "../../lib/exit.js";
-import { repeated } from "./json-properties.js";
-import { type Dialect, keyOf, sharedFields } from "./dialects.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import { repeated } from "./edit.js";
 import type { ClientName } from "./places.js";
 
 export interface FoundServer {
@@ -27,7 +26,7 @@ export interface ReadConfig {
   /** VS Code asks for these when a server starts. */
   readonly inputs: readonly JsonObject[];
   /** Claude Code: other projects of the user that have servers of their own. */
-  readonly elsewhere: readonly { readonly project: string; readonly names: readonly string[] }[];
+  readonly otherProjects: readonly { readonly project: string; readonly names: readonly string[] }[];
   /** What is there and does not count. */
   readonly warnings: readonly string[];
 }
@@ -47,7 +46,7 @@ export function readConfigText(file: string): string | undefined {
   }
 }
 
-/** What an editor of another system puts in front; it stays where it is, and is no part of what is said. */
+/** Some editors put it in front. It is kept, and is not part of the text. */
 export const BYTE_ORDER_MARK = "\uFEFF";
 
 /** Bytes that are no UTF-8 would be written back as something else. */
@@ -59,7 +58,7 @@ function textOf(bytes: Buffer, file: string): string {
 
 type Syntax = "json" | "toml" | "yaml";
 
-export function syntaxOf(client: ClientName | undefined, file: string): Syntax {
+function syntaxOf(client: ClientName | undefined, file: string): Syntax {
   const extension = extname(file).toLowerCase();
   if (client === "codex" || (client === undefined && extension === ".toml")) return "toml";
   const isYaml = extension === ".yaml" || extension === ".yml";
@@ -105,7 +104,7 @@ export function parseConfig(marked: string, file: string, isToml: boolean): Json
       return parseToml(text) as JsonObject;
     } catch (error) {
       // The rest of the message repeats the lines, and they may hold credentials.
-      throw new CliError(`${file} is no TOML: ${(error as Error).message.split("\n")[0]}`);
+      throw new CliError(`${file} is not valid TOML: ${(error as Error).message.split("\n")[0]}`);
     }
   }
   const errors: ParseError[] = [];
@@ -113,7 +112,7 @@ export function parseConfig(marked: string, file: string, isToml: boolean): Json
   const [first] = errors;
   if (first) {
     const line = text.slice(0, first.offset).split("\n").length;
-    throw new CliError(`${file}:${line} is no JSON: ${printParseErrorCode(first.error)}`);
+    throw new CliError(`${file}:${line} is not valid JSON: ${printParseErrorCode(first.error)}`);
   }
   if (!isJsonObject(value)) throw new CliError(`${file} holds no JSON object`);
   return value;
@@ -137,13 +136,13 @@ export function serversIn(
   const inputs = Array.isArray(value.inputs) ? value.inputs.filter(isJsonObject) : [];
   const groups = [[key], ...(client === "claude-code" ? [["projects", cwd, "mcpServers"]] : [])];
   const warnings = syntax !== "json" || Array.isArray(value[key]) ? [] : groups.flatMap((path) => repeated(text, path));
-  const elsewhere = client === "claude-code" ? otherProjects(value, cwd) : [];
-  return { servers: found, inputs, elsewhere, warnings: warnings.map((each) => `${file}:${each}`) };
+  const otherProjects = client === "claude-code" ? projectsBesides(value, cwd) : [];
+  return { servers: found, inputs, otherProjects, warnings: warnings.map((each) => `${file}:${each}`) };
 }
 
 const MAX_PROJECTS = 1_000;
 
-function otherProjects({ projects }: JsonObject, cwd: string): { project: string; names: string[] }[] {
+function projectsBesides({ projects }: JsonObject, cwd: string): { project: string; names: string[] }[] {
   const all = isJsonObject(projects) ? Object.entries(projects).slice(0, MAX_PROJECTS) : [];
   return all.flatMap(([project, settings]) => {
     const servers = isJsonObject(settings) ? settings.mcpServers : undefined;
@@ -163,7 +162,7 @@ function entriesAt(
   const named = Array.isArray(at) ? listed(at) : isJsonObject(at) ? Object.entries(at) : undefined;
   if (named === undefined) throw new CliError(`${about.file}: \`${path.join(".")}\` holds no servers`);
   return named.map(([name, fields]) => {
-    if (!isJsonObject(fields)) throw new CliError(`${about.file}: server \`${name}\` is no object`);
+    if (!isJsonObject(fields)) throw new CliError(`${about.file}: server \`${name}\` is not an object`);
     return { ...about, name, fields: sharedFields(about.dialect, fields), path: [...path, name] };
   });
 }
@@ -174,4 +173,82 @@ function listed(servers: readonly unknown[]): [string, unknown][] {
     const name = isJsonObject(server) && typeof server.name === "string" ? server.name : `server-${i + 1}`;
     return [name, server];
   });
+}
+
+/** How a configuration is written: the key of its servers, and what is special about their fields. */
+export type Dialect = "mcpServers" | "servers" | "codex" | "zed" | "gemini" | "continue" | "bundle";
+
+/** The key that holds the servers. */
+export function keyOf(dialect: Dialect): string {
+  switch (dialect) {
+    case "codex":
+      return "mcp_servers";
+    case "servers":
+      return "servers";
+    case "zed":
+      return "context_servers";
+    default:
+      return "mcpServers";
+  }
+}
+
+/** True where `${NAME}` is plain text to the client. */
+export function isLiteral(dialect: Dialect): boolean {
+  return dialect === "codex" || dialect === "zed";
+}
+
+/** Why a server cannot be run outside the client, or undefined. */
+export function onlyInClient(dialect: Dialect, { command, url }: JsonObject): string | undefined {
+  const isExtension = dialect === "zed" && command === undefined && url === undefined;
+  return isExtension ? "an extension of Zed starts it, and its command is not in the file" : undefined;
+}
+
+function sharedFields(dialect: Dialect, fields: JsonObject): JsonObject {
+  switch (dialect) {
+    case "zed":
+      return fromZed(fields);
+    case "gemini":
+      return fromGemini(fields);
+    case "continue":
+      return fromContinue(fields);
+    default:
+      return fields;
+  }
+}
+
+/** Older versions of Zed have the program and its arguments in an object of their own. */
+function fromZed({ source: _source, settings: _settings, ...fields }: JsonObject): JsonObject {
+  const { command } = fields;
+  if (!isJsonObject(command)) return fields;
+  const { path, args, env } = command;
+  return {
+    ...fields,
+    ...(path === undefined ? {} : { command: path }),
+    ...(args === undefined ? {} : { args }),
+    ...(env === undefined || env === null ? {} : { env }),
+  };
+}
+
+/** Gemini CLI: `httpUrl` is streamable HTTP, `url` alone is SSE, and variables may stand without braces. */
+function fromGemini(fields: JsonObject): JsonObject {
+  const { url, httpUrl, type, ...rest } = mapTexts(fields, (text) =>
+    text.replaceAll(/\$([A-Za-z_][A-Za-z0-9_]*)/g, "${$1}"),
+  ) as JsonObject;
+  if (httpUrl !== undefined) return { ...rest, url: httpUrl };
+  return url === undefined ? rest : { ...rest, url, type: type ?? "sse" };
+}
+
+/** Continue: secrets are variables of the environment or of its `.env` files, headers are options of requests. */
+function fromContinue({ requestOptions, connectionTimeout: _timeout, ...fields }: JsonObject): JsonObject {
+  const headers = isJsonObject(requestOptions) ? requestOptions.headers : undefined;
+  return mapTexts({ ...fields, ...(headers === undefined ? {} : { headers }) }, (text) =>
+    text.replaceAll(/\$\{\{\s*(?:secrets|inputs)\.(?:[A-Za-z0-9_-]+\/)*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}/g, "${$1}"),
+  ) as JsonObject;
+}
+
+export function mapTexts(value: JsonValue, change: (text: string) => string): JsonValue {
+  if (typeof value === "string") return change(value);
+  if (Array.isArray(value)) return value.map((each) => mapTexts(each as JsonValue, change));
+  if (!isJsonObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, mapTexts(each as JsonValue, change)]));
 }

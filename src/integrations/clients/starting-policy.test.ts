@@ -19,7 +19,7 @@ const CASES: readonly [string, readonly string[], "permit" | "challenge" | "deny
   ["mail.get_envelope", [], "permit"],
 ];
 
-it.each(CASES)("decides on a call of %s with the hints %j: %s", (name, tags, effect) => {
+it.each(CASES)("decides on a call of %s with the hints %j: %s [H5]", (name, tags, effect) => {
   const tool: ToolSummary = { name, server: "s", inputSchema: { type: "object" }, tags };
   const set = loadPolicy([{ file: "imported.cedar", text: startingPolicy("local") }], [tool]);
   const resource = { type: "Tool", id: name } as const;

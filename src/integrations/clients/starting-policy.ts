@@ -15,12 +15,12 @@ export function startingPolicy(app: string): string {
   const beginsWith = (verbs: readonly string[]): string =>
     verbs.map((verb) => `resource.name like "*.${verb}_*" || resource.name like "*.${verb}-*"`).join(" ||\n  ");
   const isSensitive = SENSITIVE.map((pattern) => `resource.name like "${pattern}"`).join(" ||\n  ");
-  return `// Who may call what in application ${app}. Written by \`portcullis import\` as a beginning: read it, then make it yours.
+  return `// Who may call what in application ${app}. Written by \`portcullis import\`: read it, and change it as needed.
 //
 //   portcullis export --app ${app} --out .    writes these rules to a file beside portcullis.yaml; edit it, then
 //   portcullis app apply portcullis.yaml      shows the difference and puts it in force, without a restart
 //
-// Nothing said is denied. A forbid wins over every permit.
+// A call without a matching rule is denied. A forbid wins over every permit.
 
 // Calls of tools are possible at all ...
 @id("calls")
@@ -31,7 +31,7 @@ permit (principal, action in Action::"tools/call", resource);
 // call. Names and hints are what servers say of themselves: where you do not trust one, name its tools one by one.
 @id("ask-unless-it-reads")
 @outcome("challenge") @approvers("operators")
-@reason("This tool may change something, so a person has to approve the call first.")
+@reason("This tool may change something, so an operator has to approve the call first.")
 forbid (principal, action in Action::"tools/call", resource)
 when {
   resource.tags.contains("hint:writes") || resource.tags.contains("hint:destructive") ||
@@ -52,7 +52,7 @@ when {
 }
 unless { context.approved };
 
-// Never, whoever approves. Take this rule out, and a person is asked instead.
+// Always denied, also with an approval. Remove this rule, and these calls need an approval instead.
 @id("nothing-is-destroyed")
 @reason("Tools that delete are closed here.")
 forbid (principal, action in Action::"tools/call", resource)

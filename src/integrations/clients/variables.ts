@@ -4,7 +4,7 @@
 import { basename, sep } from "node:path";
 import type { JsonObject } from "../../mcp/index.js";
 
-export interface VariableSources {
+interface VariableSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly home: string;
   readonly workspace: string;
@@ -60,7 +60,7 @@ export class Variables {
       case "input":
         return this.#input(rest);
       case "secret":
-        // Whoever wrote this file must not get at what the application has stored.
+        // INVARIANT: a client's configuration never refers to a stored secret.
         this.missing.add(`\${${inside}} refers to a secret of Portcullis; a client's configuration cannot`);
         return undefined;
     }
@@ -77,7 +77,7 @@ export class Variables {
     if (Object.hasOwn(known, inside)) return { text: known[inside] as string, isSecret: false };
     const [, name, fallback] = PLAIN.exec(inside) ?? [];
     if (name === undefined) {
-      this.missing.add(`nothing is known of \${${inside}}; write what it stands for`);
+      this.missing.add(`unknown variable \${${inside}}: write its value`);
       return undefined;
     }
     const isUnset = (this.#sources.env[name] ?? "") === "";
@@ -96,7 +96,7 @@ export class Variables {
   }
 }
 
-/** How an input's value can be given where nobody can be asked. */
+/** The variable with the value of an input, for imports without a terminal. */
 export function inputVariable(id: string): string {
   return `PORTCULLIS_INPUT_${id.toUpperCase().replace(/[^A-Z0-9]+/g, "_")}`;
 }

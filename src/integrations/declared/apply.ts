@@ -1,14 +1,107 @@
-// From what there should be to what there is: the difference first, then, application by application, the change. Each
-// is put by compare-and-set, so that nobody's change in between is overwritten unseen.
+// `portcullis app apply`.
 
+import type { Command } from "commander";
+import { problemText } from "../../host/index.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { type Out, paint } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
-import type { ApiKey, ApplicationDocument, ApplicationKeyEntry, Storage } from "../../storage/index.js";
-import { CliError } from "../../lib/exit.js";
-import { allPages, pageAfter } from "../../runtime/store/open.js";
-import { differences, type FieldChange } from "./difference.js";
-import type { Declared } from "./file.js";
+import { agreed, outFor } from "../../runtime/options.js";
+import { allPages, operator, pageAfter, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import {
+  type ApiKey,
+  type ApplicationDocument,
+  type ApplicationKeyEntry,
+  clearCredentials,
+  hideCredentials,
+  type Storage,
+} from "../../storage/index.js";
+import { changeText, differences, type FieldChange } from "./difference.js";
+import { unusableHere } from "./document-checks.js";
+import { type Declared, readDeclared } from "./file.js";
 
-export interface ApplicationPlan {
+export interface ApplyOptions {
+  yes?: boolean;
+  dryRun?: boolean;
+  prune?: boolean;
+}
+
+const MAX_PROBLEMS = 50;
+
+export async function applyFile(command: Command, file: string, options: StoreOptions & ApplyOptions): Promise<void> {
+  const read = await readDeclared(file);
+  if (!read.ok) {
+    const lines = read.problems.slice(0, MAX_PROBLEMS).map(problemText);
+    const code = read.isByRules ? EXIT.invalidPolicy : EXIT.error;
+    throw new CliError(`${file} is not right; nothing was changed`, code, lines.join("\n"));
+  }
+  const { declared } = read;
+  const out = outFor(command);
+  const apply = async (storage: Storage): Promise<void> => {
+    const plan = await planFor(storage, declared, options.prune === true);
+    const isEmpty = plan.applications.length === 0;
+    const mayChange = !isEmpty && options.dryRun !== true;
+    if (!out.json) show(out, plan);
+    if (mayChange) {
+      await agreed("Make these changes?", options.yes);
+      await carryOut(storage, plan, operator());
+    }
+    const applied = mayChange;
+    if (out.json) out.data(asJson(plan, applied), () => "");
+    else if (applied) out.note(paint.green("done"));
+    for (const { app, document } of plan.applications) {
+      const remarks = [...clearCredentials(app, document as JsonObject), unusableHere(app, document)];
+      for (const each of remarks) if (each !== undefined) out.note(`application ${app}: ${each}`);
+    }
+    for (const { app, name } of plan.missingSecrets) {
+      out.note(`application ${app} refers to a secret that is not there: portcullis secret set ${app} ${name}`);
+    }
+  };
+  await withStore(command, storeOf(options, declared), apply, { create: options.dryRun !== true });
+}
+
+/** Flags count before the file. */
+function storeOf(options: StoreOptions, { storage, sealKey }: Declared): StoreOptions {
+  return {
+    ...(storage === undefined ? {} : { storage }),
+    ...(sealKey === undefined ? {} : { sealKey }),
+    ...(options.storage === undefined ? {} : { storage: options.storage }),
+    ...(options.sealKey === undefined ? {} : { sealKey: options.sealKey }),
+  };
+}
+
+const VERBS = { add: "+ new application", change: "~ application", remove: "- remove application" } as const;
+
+function show(out: Out, plan: Plan): void {
+  const lines = plan.applications.flatMap(({ app, action, changes, keys }) => [
+    paint.bold(`${VERBS[action]} ${app}`),
+    ...changes.map((change) => `  ${changeText(change)}`),
+    ...keys.map(({ id, name, before, after }) => `  ~ key ${name} (${id}): ${rights(before)} → ${rights(after)}`),
+  ]);
+  out.data(plan, () => (lines.length === 0 ? "nothing is different" : lines.join("\n")));
+}
+
+function rights({ permissions, limits }: { permissions: readonly string[]; limits: object }): string {
+  return `${permissions.join(", ")} ${JSON.stringify(limits)}`;
+}
+
+function asJson({ applications, missingSecrets }: Plan, applied: boolean): object {
+  return {
+    applied,
+    applications: applications.map(({ app, action, changes, keys }) => ({
+      app,
+      action,
+      changes: changes.map(({ path, before, after }) => ({
+        path,
+        ...(before === undefined ? {} : { before: hideCredentials(before, path) }),
+        ...(after === undefined ? {} : { after: hideCredentials(after, path) }),
+      })),
+      keys,
+    })),
+    missing_secrets: missingSecrets,
+  };
+}
+
+interface ApplicationPlan {
   readonly app: string;
   readonly action: "add" | "change" | "remove";
   readonly changes: readonly FieldChange[];
@@ -18,14 +111,14 @@ export interface ApplicationPlan {
   readonly document: ApplicationDocument;
 }
 
-export interface KeyPlan {
+interface KeyPlan {
   readonly id: string;
   readonly name: string;
   readonly before: Pick<ApiKey, "permissions" | "limits">;
   readonly after: Pick<ApiKey, "permissions" | "limits">;
 }
 
-export interface Plan {
+interface Plan {
   readonly applications: readonly ApplicationPlan[];
   /** Referred to, and not in the store. */
   readonly missingSecrets: readonly { readonly app: string; readonly name: string }[];
@@ -88,7 +181,7 @@ export async function carryOut(storage: Storage, plan: Plan, by: string): Promis
       continue;
     }
     if (!(await storage.applications.put(app, document, by, revision))) {
-      throw new CliError(`application \`${app}\` was changed by somebody else meanwhile`, undefined, "look again");
+      throw new CliError(`application \`${app}\` was changed by another process meanwhile`, undefined, "look again");
     }
     for (const { id, after } of keys) await storage.keys.change(id, after, by);
   }

@@ -6,19 +6,17 @@ import { afterAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { problemText } from "../../host/index.js";
 import { createKey } from "../../auth/index.js";
-import { openStorage } from "../../storage/index.js";
+import { clearCredentials, hideCredentials, openStorage } from "../../storage/index.js";
 import { startingPolicy } from "../clients/starting-policy.js";
 import { carryOut, planFor } from "./apply.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { changeText, differences } from "./difference.js";
 import { type Declared, declaredSchema, readDeclared } from "./file.js";
-import { unusableHere } from "./folders.js";
-import { clearCredentials, hideCredentials } from "../../storage/index.js";
-import { rulesProblems } from "./rules.js";
+import { rulesProblems, unusableHere } from "./document-checks.js";
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const file = join(folder, "portcullis.yaml");
+const directory = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const file = join(directory, "portcullis.yaml");
 const read = async (text: string, env = {}) => {
   writeFileSync(file, text);
   return readDeclared(file, env);
@@ -36,9 +34,9 @@ const declared = async (text: string, env = {}): Promise<Declared> => {
 const EXAMPLE = readFileSync(new URL("../../../examples/portcullis.yaml", import.meta.url), "utf8");
 
 describe("portcullis.yaml", () => {
-  it("is read with its policies' texts, and its secrets are only named", async () => {
-    mkdirSync(join(folder, "policies"), { recursive: true });
-    writeFileSync(join(folder, "policies", "blog.cedar"), "permit(principal, action, resource);\n");
+  it("reads portcullis.yaml with the texts of policies and the names of secrets", async () => {
+    mkdirSync(join(directory, "policies"), { recursive: true });
+    writeFileSync(join(directory, "policies", "blog.cedar"), "permit(principal, action, resource);\n");
     const { applications, secrets, storage } = await declared(EXAMPLE, { DATABASE_URL: "postgres://db/x" });
     const blog = applications.get("blog");
     expect(blog?.policies).toEqual({ "policies/blog.cedar": "permit(principal, action, resource);\n" });
@@ -70,7 +68,7 @@ describe("portcullis.yaml", () => {
       "F:4:26: applications.blog.keys.ci.permissions: unknown permission `fly`",
     ],
     ["applications:\n  blog:\n    keys:\n      ci: { permissions: ['approve(x)', list] }\n", "can do nothing else"],
-    ["applications:\n  'b g': {}\n", "F:2:3: applications.b g: as a name, it has letters"],
+    ["applications:\n  'b g': {}\n", "F:2:3: applications.b g: as a name, it has letters, digits"],
     ["applications: [blog]\n", "F:1:15: applications: must be a map, not a list"],
     ["storage: '${secret:X}'\n", "cannot be used here"],
     ["storage: '${env:X}'\n", "the variable X is not set"],
@@ -80,8 +78,8 @@ describe("portcullis.yaml", () => {
     expect(await problems(text)).toContain(problem);
   });
 
-  it("rules that no gateway could load are refused, with their own line and what to do", async () => {
-    const cedar = join(folder, "bad.cedar");
+  it("refuses policies that no gateway could load, with their line and the remedy", async () => {
+    const cedar = join(directory, "bad.cedar");
     writeFileSync(cedar, "permit(principal, action, resource);\npermit(principal, action, resource\n");
     const text = "applications:\n  blog: { policies: [bad.cedar] }\n  shop: { policies: [bad.cedar] }\n";
     expect(await read(text)).toMatchObject({ ok: false, isByRules: true, problems: [{ file: cedar, line: 2 }] });
@@ -99,23 +97,23 @@ describe("portcullis.yaml", () => {
     expect(await read("applications:\n  blog: { nope: 1 }\n")).toMatchObject({ ok: false, isByRules: false });
   });
 
-  it("folders and commands that cannot be used here are named", () => {
+  it("names directories and commands that cannot be used on this machine", () => {
     expect(unusableHere("blog", { filesystem: { allowedRoots: ["/nonexistent"] } })).toContain("/nonexistent");
     expect(unusableHere("blog", { filesystem: { roots: [] } })).toContain("no field `roots`");
-    expect(unusableHere("blog", { filesystem: { allowedRoots: [folder] } })).toBeUndefined();
+    expect(unusableHere("blog", { filesystem: { allowedRoots: [directory] } })).toBeUndefined();
     expect(unusableHere("blog", {})).toBeUndefined();
   });
 
-  it("takes a host's policy.yaml for directories and commands, and refuses what an application does not have", async () => {
+  it("takes directories and commands from a host's policy.yaml and refuses other fields", async () => {
     const text = "applications:\n  blog: { hostPolicy: ./policy.yaml }\n";
     const policy = (more: string): void =>
-      writeFileSync(join(folder, "policy.yaml"), `version: 1\nallowedRoots: ["${folder}"]\n${more}`);
+      writeFileSync(join(directory, "policy.yaml"), `version: 1\nallowedRoots: ["${directory}"]\n${more}`);
     policy(
       "sandbox: preferred\ncommands: [{ id: ls, exec: /bin/ls }]\nlimits: { maxReadBytes: 1_000 }\nlogging: { level: info }\n",
     );
     const { applications } = await declared(text);
     expect(applications.get("blog")).toEqual({
-      filesystem: { allowedRoots: [folder], limits: { maxReadBytes: expect.anything() } },
+      filesystem: { allowedRoots: [directory], limits: { maxReadBytes: expect.anything() } },
       linux: { sandbox: "preferred", commands: [{ id: "ls", exec: "/bin/ls" }] },
     });
     expect(unusableHere("blog", applications.get("blog") ?? {})).toBeUndefined();
@@ -129,13 +127,13 @@ describe("portcullis.yaml", () => {
     expect(await problems("applications:\n  blog: { hostPolicy: ./none.yaml }\n")).toContain("cannot be read");
   });
 
-  it("says everything that is wrong at once", async () => {
+  it("reports all problems of portcullis.yaml at once", async () => {
     const text =
       "applications:\n  a: { limits: { app: { perMinute: x } } }\n  b: { servers: { s: {} } }\n  c: { nope: 1 }\n";
     expect((await problems(text)).split("\n")).toHaveLength(2);
   });
 
-  it("portcullis.schema.json is what the code says (write it anew with UPDATE_SCHEMA=1)", () => {
+  it("generates portcullis.schema.json as published (UPDATE_SCHEMA=1 writes it)", () => {
     const published = new URL("../../../portcullis.schema.json", import.meta.url);
     const text = `${JSON.stringify(declaredSchema(), null, 2)}\n`;
     if (process.env.UPDATE_SCHEMA === "1") writeFileSync(published, text);
@@ -147,7 +145,7 @@ describe("portcullis.yaml", () => {
 });
 
 describe("the difference", () => {
-  it("shows the texts of policies as a line diff, and a policy that comes or goes whole", () => {
+  it("shows changed policies as line diffs, and new or removed ones whole [H5]", () => {
     const [before, after] = ["permit a;\n\nforbid b;\n", "permit a;\n\nforbid c;\n"];
     const text = (was: JsonObject, is: JsonObject): string => differences(was, is).map(changeText).join("\n");
     expect(text({ policies: { "p.cedar": before } }, { policies: { "p.cedar": after } })).toBe(
@@ -157,7 +155,7 @@ describe("the difference", () => {
     expect(text({ policies: { "p.cedar": "permit a;\n" } }, {})).toBe("- policies.p.cedar:\n    - permit a;");
   });
 
-  it("names what comes, goes and changes, field by field", () => {
+  it("lists added, removed and changed fields", () => {
     const before = { a: 1, b: { c: [1], d: "x" }, e: true };
     const after = { a: 2, b: { c: [1, 2], f: {} } };
     expect(differences(before, after).map((each) => changeText(each))).toEqual([
@@ -170,7 +168,7 @@ describe("the difference", () => {
     expect(differences(before, before)).toEqual([]);
   });
 
-  it("does not show what may be a credential, nor characters that move the cursor", () => {
+  it("hides possible credentials and escapes characters that move the cursor", () => {
     const env = { API_TOKEN: "hunter2", REGION: "eu", OTHER_KEY: "${secret:K}", X: "\u001b[2J" };
     const [change] = differences({}, { servers: { s: { env } } });
     const text = changeText(change as never);
@@ -183,7 +181,7 @@ describe("the difference", () => {
     });
   });
 
-  it("hides what stands in arguments, addresses and values of any name, and where it leads stays to be seen", () => {
+  it("hides credentials in arguments, URLs and values of any name and keeps the rest readable", () => {
     const servers = {
       s: {
         command: "docker",
@@ -217,7 +215,7 @@ describe("applying", () => {
   const one =
     "applications:\n  blog:\n    config: { colour: red }\n    keys: { ci: { permissions: [list] } }\n  shop: {}\n";
 
-  it("makes the store what the file says, and then there is no difference", async () => {
+  it("applies portcullis.yaml to the store, after which there is no difference", async () => {
     const storage = await openStorage("sqlite::memory:");
     await storage.applications.put("old", {}, "test");
     const plan = await planFor(storage, await declared(one), false);
@@ -236,7 +234,7 @@ describe("applying", () => {
     await storage.close();
   });
 
-  it("keys follow what is said of their name", async () => {
+  it("updates keys to the permissions declared for their name", async () => {
     const storage = await openStorage("sqlite::memory:");
     await carryOut(storage, await planFor(storage, await declared(one), false), "cli:anna");
     const { key } = await createKey(storage.keys, { app: "blog", name: "ci", permissions: ["list"] }, "test");
@@ -250,14 +248,14 @@ describe("applying", () => {
     await storage.close();
   });
 
-  it("overwrites nobody's change that it has not shown, and says which secrets are missing", async () => {
+  it("refuses to overwrite a change that it has not shown, and lists the missing secrets", async () => {
     const storage = await openStorage("sqlite::memory:");
     const text = "applications:\n  blog:\n    config: { key: '${secret:K}' }\n";
     const plan = await planFor(storage, await declared(text), false);
     expect(plan.missingSecrets).toEqual([{ app: "blog", name: "K" }]);
-    await storage.applications.put("blog", { description: "by somebody else" }, "test");
-    await expect(carryOut(storage, plan, "cli:anna")).rejects.toThrow("changed by somebody else");
-    expect((await storage.applications.get("blog"))?.document).toEqual({ description: "by somebody else" });
+    await storage.applications.put("blog", { description: "by another caller" }, "test");
+    await expect(carryOut(storage, plan, "cli:anna")).rejects.toThrow("changed by another process");
+    expect((await storage.applications.get("blog"))?.document).toEqual({ description: "by another caller" });
     await storage.close();
   });
 });

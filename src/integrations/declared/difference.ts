@@ -1,10 +1,11 @@
 // What would change, field by field, before anything does. Values that look like credentials are not shown.
 
+import { CliError, EXIT } from "../../lib/exit.js";
 import { lineDiff } from "../../lib/line-diff.js";
 import { paint } from "../../lib/print.js";
-import { isJsonObject, type JsonValue, pathText } from "../../mcp/index.js";
-import { visible } from "../../telemetry/index.js";
+import { isJsonObject, type JsonObject, type JsonValue, pathText } from "../../mcp/index.js";
 import { hideCredentials } from "../../storage/index.js";
+import { visible } from "../../telemetry/index.js";
 
 export interface FieldChange {
   readonly path: readonly string[];
@@ -70,4 +71,45 @@ function painted(line: string): string {
 function shown(value: JsonValue | undefined, path: readonly string[]): string {
   const text = visible(JSON.stringify(hideCredentials(value ?? null, path)));
   return text.length <= MAX_SHOWN_CHARS ? text : `${text.slice(0, MAX_SHOWN_CHARS)}… (${text.length} characters)`;
+}
+
+const MAX_DEPTH = 32;
+
+export function pathOf(text: string): string[] {
+  const parts = text.startsWith("/")
+    ? text
+        .slice(1)
+        .split("/")
+        .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
+    : text.split(".");
+  if (parts.includes("") || parts.length > MAX_DEPTH) {
+    throw new CliError(`invalid path \`${text}\``, EXIT.usage, "write servers.s3.command, or /routes/community.aws.s3");
+  }
+  return parts;
+}
+
+/** JSON where it is JSON, otherwise the text itself. */
+export function valueOf(text: string): JsonValue {
+  try {
+    return JSON.parse(text) as JsonValue;
+  } catch {
+    return text;
+  }
+}
+
+/** A copy with that field set, or without it. */
+export function withField(document: JsonObject, path: readonly string[], value: JsonValue | undefined): JsonObject {
+  const [name = "", ...rest] = path;
+  // Own properties only, defined and not assigned: a field called `__proto__` is a field.
+  const copy: [string, JsonValue][] = Object.entries(document)
+    .filter(([key, each]) => key !== name && each !== undefined)
+    .map(([key, each]) => [key, each as JsonValue]);
+  if (rest.length > 0) {
+    const inner = Object.hasOwn(document, name) ? document[name] : undefined;
+    if (inner !== undefined && !isJsonObject(inner)) {
+      throw new CliError(`\`${name}\` holds no fields; set it as a whole`, EXIT.usage);
+    }
+    if (inner !== undefined || value !== undefined) copy.push([name, withField(inner ?? {}, rest, value)]);
+  } else if (value !== undefined) copy.push([name, value]);
+  return Object.fromEntries(copy);
 }

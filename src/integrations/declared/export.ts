@@ -5,11 +5,10 @@ import { dirname, join, resolve, sep } from "node:path";
 import type { Command } from "commander";
 import { stringify } from "yaml";
 import type { JsonObject } from "../../mcp/index.js";
-import type { Application } from "../../storage/index.js";
+import { type Application, replaceCredentials } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { allPages, noApplication, pageAfter, type StoreOptions, withStore } from "../../runtime/store/open.js";
-import { replaceCredentials } from "../../storage/index.js";
 
 export interface DeclaredExportOptions extends StoreOptions {
   app?: string[];
@@ -38,7 +37,7 @@ export async function exportApplications(command: Command, options: DeclaredExpo
   const yaml = stringify({ applications }, { lineWidth: 0 });
   if (options.out === undefined) {
     out.data({ applications }, () => yaml.trimEnd());
-    if (policies.size > 0) out.note("the policies are texts of their own: --out FOLDER writes them beside it");
+    if (policies.size > 0) out.note("the policies are texts of their own: --out DIRECTORY writes them beside it");
   } else {
     const files = new Map([["portcullis.yaml", yaml], ...policies]);
     const written = writeAll(resolve(options.out), files, options.force === true);
@@ -85,8 +84,8 @@ function withoutCredentials(app: string, document: JsonObject, hidden: string[])
   }) as JsonObject;
 }
 
-function writeAll(folder: string, files: ReadonlyMap<string, string>, force: boolean): string[] {
-  const all = [...files].map(([name, text]) => ({ path: join(folder, name.split("/").join(sep)), text }));
+function writeAll(directory: string, files: ReadonlyMap<string, string>, force: boolean): string[] {
+  const all = [...files].map(([name, text]) => ({ path: join(directory, name.split("/").join(sep)), text }));
   const other = all.find(({ path, text }) => existsSync(path) && readFileSync(path, "utf8") !== text);
   if (other && !force) throw new CliError(`${other.path} is there already; nothing was written`, undefined, "--force");
   for (const { path, text } of all) {

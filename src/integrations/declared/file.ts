@@ -1,10 +1,10 @@
 // portcullis.yaml: what there should be, without any secret in it. Read whole, or every problem with its line.
 
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { PolicyInvalid, type PolicySource, readPolicyFiles } from "../../policy/index.js";
-import { type HostPolicyProblem as Placed, placed, type Positions, readYaml } from "../../host/index.js";
+import { type HostPolicyProblem as Placed, placed, problemText, type Positions, readYaml } from "../../host/index.js";
 import { PermissionInvalid, readPermissions } from "../../auth/index.js";
 import {
   isJsonObject,
@@ -13,13 +13,15 @@ import {
   list,
   object,
   optional,
-  type ShapeProblem,
   record,
+  type ShapeProblem,
   text,
 } from "../../mcp/index.js";
 import { type ApplicationDocument, applicationFields, applicationProblems } from "../../storage/index.js";
 import { hostPolicyParts } from "../../tools/index.js";
-import { rulesProblems } from "./rules.js";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { gatewayShape, type Settings } from "../../runtime/config.js";
+import { rulesProblems } from "./document-checks.js";
 
 export interface Declared {
   readonly storage: string | undefined;
@@ -29,7 +31,7 @@ export interface Declared {
   readonly secrets: readonly { readonly app: string; readonly name: string }[];
 }
 
-export type DeclaredRead =
+type DeclaredRead =
   | { readonly ok: true; readonly declared: Declared }
   | {
       readonly ok: false;
@@ -40,7 +42,7 @@ export type DeclaredRead =
 
 const declaredApplication = object("an application", {
   ...applicationFields,
-  policies: optional(list("Cedar files, or folders of them", text("a path", { min: 1, max: 4096 }), { max: 100 })),
+  policies: optional(list("Cedar files, or directories of them", text("a path", { min: 1, max: 4096 }), { max: 100 })),
   hostPolicy: optional(
     text("a host's policy.yaml, whose directories and commands core.filesystem and core.linux use", {
       min: 1,
@@ -52,6 +54,7 @@ const declaredApplication = object("an application", {
 const declaredShape = object("what a gateway should have", {
   storage: optional(text("sqlite:path or postgres://…, where applications are kept", { min: 1, max: 4096 })),
   sealKey: optional(text("env:NAME, file:PATH or keyring:NAME, the key for secrets", { min: 1, max: 4096 })),
+  gateway: optional(gatewayShape),
   applications: optional(
     record("applications by id", declaredApplication, {
       max: 10_000,
@@ -74,22 +77,61 @@ const REFERENCE = /\$\{(secret|env):([^}]*)\}/g;
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 
 export async function readDeclared(file: string, env: NodeJS.ProcessEnv = process.env): Promise<DeclaredRead> {
+  const read = readShape(file, env);
+  if (!read.reader) return failed(read.problems);
+  const { reader } = read;
+  const declared = await reader.read(read.value);
+  if (reader.problems.length > 0) return failed([...reader.problems, ...reader.ruleProblems]);
+  return reader.ruleProblems.length > 0 ? failed(reader.ruleProblems, true) : { ok: true, declared };
+}
+
+/** The file as data of the right shape, or what is wrong with it. */
+function readShape(file: string, env: NodeJS.ProcessEnv) {
   let source: string;
   try {
     source = readFileSync(file, "utf8");
   } catch (error) {
     const message = `cannot be read (${(error as NodeJS.ErrnoException).code})`;
-    return failed([{ file, line: 1, column: 1, path: "", message, remedy: "check the path" }]);
+    return { problems: [{ file, line: 1, column: 1, path: "", message, remedy: "check the path" }] };
   }
   const yaml = readYaml(source, file);
-  if (yaml.problems.length > 0) return failed(yaml.problems);
+  if (yaml.problems.length > 0) return { problems: yaml.problems };
   const found: ShapeProblem[] = [];
-  const checked = declaredShape.check(yaml.value ?? {}, [], found);
-  if (!checked) return failed(found.map((problem) => placed(problem, yaml.positions)));
-  const reader = new Reader(dirname(resolve(file)), yaml.positions, env);
-  const declared = await reader.read(yaml.value as JsonObject);
-  if (reader.problems.length > 0) return failed([...reader.problems, ...reader.ruleProblems]);
-  return reader.ruleProblems.length > 0 ? failed(reader.ruleProblems, true) : { ok: true, declared };
+  declaredShape.check(yaml.value ?? {}, [], found);
+  if (found.length > 0) return { problems: found.map((problem) => placed(problem, yaml.positions)) };
+  return {
+    value: (yaml.value ?? {}) as JsonObject,
+    reader: new Reader(dirname(resolve(file)), yaml.positions, env),
+    problems: [],
+  };
+}
+
+/** The settings of the process in a portcullis.yaml: the one that is named, or that of the data directory. */
+export function readGatewaySettings(
+  dataDirectory: string,
+  named: string | undefined,
+  env: NodeJS.ProcessEnv,
+): Partial<Settings> {
+  const file = resolve(named ?? join(dataDirectory, "portcullis.yaml"));
+  if (named === undefined && !existsSync(file)) return {};
+  const { reader, value, problems } = readShape(file, env);
+  const settings = reader ? { ...withPaths(value.gateway, dirname(file)), ...reader.store(value) } : {};
+  const all = [...problems, ...(reader?.problems ?? [])];
+  if (all.length === 0) return settings;
+  throw new CliError(`${file} is not valid`, EXIT.usage, all.map(problemText).join("\n"));
+}
+
+const PATH_SETTINGS: readonly (keyof Settings)[] = ["policy", "workflow", "oauth", "ledger", "publish"];
+
+/** Paths are relative to the file that names them. */
+function withPaths(section: unknown, directory: string): Partial<Settings> {
+  const settings: Record<string, unknown> = { ...(section as object | undefined) };
+  for (const name of PATH_SETTINGS) {
+    const value = settings[name];
+    if (typeof value === "string") settings[name] = resolve(directory, value);
+    if (Array.isArray(value)) settings[name] = value.map((each: string) => resolve(directory, each));
+  }
+  return settings;
 }
 
 function failed(problems: readonly Placed[], isByRules = false): DeclaredRead {
@@ -101,13 +143,13 @@ const placeOf = ({ file, line, column, message }: Omit<Placed, "path" | "remedy"
 class Reader {
   readonly problems: Placed[] = [];
   readonly ruleProblems: Placed[] = [];
-  readonly #folder: string;
+  readonly #directory: string;
   readonly #positions: Positions;
   readonly #env: NodeJS.ProcessEnv;
   readonly #secrets: { app: string; name: string }[] = [];
 
-  constructor(folder: string, positions: Positions, env: NodeJS.ProcessEnv) {
-    this.#folder = folder;
+  constructor(directory: string, positions: Positions, env: NodeJS.ProcessEnv) {
+    this.#directory = directory;
     this.#positions = positions;
     this.#env = env;
   }
@@ -124,18 +166,17 @@ class Reader {
       this.#permissions(document as ApplicationDocument, at);
       applications.set(id, document as ApplicationDocument);
     }
-    return {
-      storage: this.#inPlace(value, "storage"),
-      sealKey: this.#inPlace(value, "sealKey"),
-      applications,
-      secrets: this.#secrets,
-    };
+    return { ...this.store(value), applications, secrets: this.#secrets };
+  }
+
+  store(value: JsonObject): Pick<Declared, "storage" | "sealKey"> {
+    return { storage: this.#inPlace(value, "storage"), sealKey: this.#inPlace(value, "sealKey") };
   }
 
   /** Puts what the file says in place of its name, so that every replica enforces the same, wherever the file is. */
   #hostPolicy(document: Record<string, JsonValue>, at: readonly string[]): void {
     const path = [...at, "hostPolicy"];
-    const file = resolve(this.#folder, document.hostPolicy as string);
+    const file = resolve(this.#directory, document.hostPolicy as string);
     delete document.hostPolicy;
     if (document.filesystem !== undefined || document.linux !== undefined) {
       return this.#report(path, "cannot be combined with `filesystem` or `linux`", "remove one of them");
@@ -163,13 +204,13 @@ class Reader {
     const sources = new Map<string, PolicySource>();
     for (const [i, path] of paths.entries()) {
       try {
-        for (const source of await readPolicyFiles([resolve(this.#folder, path)])) {
+        for (const source of await readPolicyFiles([resolve(this.#directory, path)])) {
           texts[this.#nameOf(source.file)] = source.text;
           sources.set(source.file, source);
         }
       } catch (error) {
-        const said = error instanceof PolicyInvalid ? (error.problems[0]?.message ?? error.message) : String(error);
-        this.#report([...at, "policies", i], `\`${path}\` ${said}`, "name a .cedar file or a folder of them");
+        const reason = error instanceof PolicyInvalid ? (error.problems[0]?.message ?? error.message) : String(error);
+        this.#report([...at, "policies", i], `\`${path}\` ${reason}`, "name a .cedar file or a directory of them");
       }
     }
     for (const { help, ...problem } of rulesProblems([...sources.values()])) {
@@ -182,7 +223,7 @@ class Reader {
 
   /** As seen from portcullis.yaml, with forward slashes. */
   #nameOf(file: string): string {
-    const near = relative(this.#folder, file);
+    const near = relative(this.#directory, file);
     const outside = near.startsWith("..") || isAbsolute(near);
     return (outside ? join("policies", file.split(sep).slice(-2).join(sep)) : near).split(sep).join("/");
   }

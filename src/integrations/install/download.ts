@@ -8,14 +8,14 @@ import { CliError } from "../../lib/exit.js";
 const QUIET_MS = 30_000;
 const TOTAL_MS = 10 * 60_000;
 const MAX_REDIRECTS = 5;
-export const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024;
+const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024;
 
 export function checkUrl(text: string, base?: string): URL {
   let url: URL;
   try {
     url = new URL(text, base);
   } catch {
-    throw new CliError(`${text} is no URL`);
+    throw new CliError(`${text} is not a valid URL`);
   }
   const loopback = /^(127\.\d+\.\d+\.\d+|localhost|\[::1\])$/.test(url.hostname);
   if (url.protocol === "https:" || (url.protocol === "http:" && loopback)) return url;

@@ -1,5 +1,5 @@
 // Does a version work? It is started as a client would start it, must say that it is that version, read a file that its
-// policy allows and refuse one that it does not. All of it in a folder of its own: no policy and no ledger of anybody's.
+// policy allows and refuse one that it does not. All of it in a directory of its own: no policy and no ledger of anybody's.
 
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ export async function whyUnhealthy(home: Home, version: string, timeoutMs: numbe
     mkdirSync(root);
     writeFileSync(join(root, "hello.txt"), version);
     writeFileSync(config, `version: 1\nallowedRoots: [${JSON.stringify(root)}]\nsandbox: preferred\n`);
-    // Through the shim where the platform can start it without a shell: what is tried is what people start.
+    // Through the shim where the platform can start it without a shell: as users start it.
     const [command, ...first] = process.platform === "win32" ? [process.execPath, entryOf(home, version)] : [home.shim];
     const args = [...first, "host", "--config", config, "--state", join(base, "state")];
     const child = spawn(command as string, args, { cwd: base, stdio: "pipe" });
@@ -60,12 +60,12 @@ function converse(
       fail(`ended with ${signal ?? code} before it had answered`);
     });
     child.stdin.on("error", () => {
-      // It is gone; `close` says so.
+      // The process ended; `close` reports it.
     });
     const answers = new Map<number, Answer>();
     createInterface({ input: child.stdout }).on("line", (line) => {
       const answer = parse(line);
-      if (answer?.id === undefined) return fail(`said ${JSON.stringify(line.slice(0, 200))} instead of an answer`);
+      if (answer?.id === undefined) return fail(`printed ${JSON.stringify(line.slice(0, 200))} instead of an answer`);
       answers.set(answer.id, answer);
       if (answers.size === 3) resolve(judge(answers, version));
     });
@@ -80,8 +80,8 @@ function converse(
 }
 
 function judge(answers: ReadonlyMap<number, Answer>, version: string): string | undefined {
-  const said = answers.get(1)?.result?.serverInfo?.version;
-  if (said !== version) return `says that it is version ${said}`;
+  const reported = answers.get(1)?.result?.serverInfo?.version;
+  if (reported !== version) return `reports version ${reported}`;
   if (answers.get(2)?.result?.data !== version) return "cannot read a file that its policy allows";
   if (answers.get(3)?.error?.data?.code !== "POLICY_DENY")
     return "does not refuse a file that its policy does not allow";

@@ -1,18 +1,52 @@
-// Where an installation lives and what it remembers. Programs only: policy, keys and ledger are elsewhere, and nothing
-// here ever touches them.
-//
-//   <home>/bin/portcullis     the shim, which starts the version that `current` names
-//   <home>/current            one line, replaced by a rename
-//   <home>/versions/<v>/      one folder a version, complete before it gets its name
-//   <home>/installed.json     the channel, the version before, the highest one that ever worked
-//   <home>/staging/           downloads; emptied at the start of every run
+// Versions as releases carry them: three numbers and perhaps a pre-release, ordered as semver orders them.
 
 import { readFileSync } from "node:fs";
 import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, join, posix, win32 } from "node:path";
 import { CliError } from "../../lib/exit.js";
-import { compareVersions, isVersion } from "./version.js";
+
+const SHAPE = /^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?$/;
+const MAX_LENGTH = 64;
+
+export function isVersion(text: unknown): text is string {
+  return typeof text === "string" && text.length <= MAX_LENGTH && SHAPE.test(text);
+}
+
+/** Negative when `a` is older than `b`, 0 when they are the same. Both must be versions. */
+export function compareVersions(a: string, b: string): number {
+  const [, ...left] = SHAPE.exec(a) as unknown as string[];
+  const [, ...right] = SHAPE.exec(b) as unknown as string[];
+  for (let index = 0; index < 3; index += 1) {
+    const difference = Number(left[index]) - Number(right[index]);
+    if (difference !== 0) return difference;
+  }
+  return comparePre(left[3], right[3]);
+}
+
+function comparePre(a: string | undefined, b: string | undefined): number {
+  if (a === b) return 0;
+  // What is not a pre-release comes after all of its pre-releases.
+  if (a === undefined) return 1;
+  if (b === undefined) return -1;
+  const left = a.split(".");
+  const right = b.split(".");
+  for (let index = 0; index < Math.max(left.length, right.length); index += 1) {
+    const difference = comparePart(left[index], right[index]);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+function comparePart(a: string | undefined, b: string | undefined): number {
+  if (a === b) return 0;
+  if (a === undefined) return -1;
+  if (b === undefined) return 1;
+  const numeric = [a, b].map((part) => /^\d+$/.test(part));
+  if (numeric[0] && numeric[1]) return Number(a) - Number(b);
+  if (numeric[0] !== numeric[1]) return numeric[0] ? -1 : 1;
+  return a < b ? -1 : 1;
+}
 
 export const CHANNELS = ["stable", "beta"] as const;
 export type ReleaseChannel = (typeof CHANNELS)[number];
@@ -24,7 +58,7 @@ export interface Home {
   readonly staging: string;
 }
 
-export interface Installed {
+interface Installed {
   readonly channel: ReleaseChannel;
   readonly previous?: string | undefined;
   /** The highest version that was seen to work: older offers are refused. */
@@ -37,7 +71,7 @@ export interface Installed {
 const KEEP = 3;
 const MAX_RECORD_BYTES = 16 * 1024;
 
-/** The platform's folder for programs of one user. */
+/** The platform's directory for programs of one user. */
 export function defaultRoot(platform: string, env: NodeJS.ProcessEnv, userHome = homedir()): string {
   switch (platform) {
     case "win32":
@@ -77,7 +111,7 @@ export function readInstalled(home: Home): Installed {
     const versions = [previous, highest, unproven].every((value) => value === undefined || isVersion(value));
     if (CHANNELS.includes(channel) && versions) return { channel, previous, highest, unproven };
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new CliError(`${path} cannot be understood`, 1, "remove the file and install again");
 }
@@ -110,10 +144,10 @@ export async function replaceInstalledFile(path: string, text: string, mode = 0o
 }
 
 export async function syncDirectory(path: string): Promise<void> {
-  // Windows cannot open a folder; there the rename alone has to do.
+  // Windows cannot open a directory; there the rename alone has to do.
   if (process.platform === "win32") return;
-  const folder = await open(path, "r");
-  await folder.sync().finally(() => folder.close());
+  const directory = await open(path, "r");
+  await directory.sync().finally(() => directory.close());
 }
 
 export async function emptyStaging(home: Home): Promise<void> {

@@ -1,5 +1,5 @@
 // One install or update at a time. The lock is a file `lock.<n>` and the highest n owns it; making `lock.<n+1>` with
-// O_EXCL is a compare-and-set, so that of two processes that find a dead owner exactly one goes on.
+// O_EXCL is a compare-and-set, so that exactly one of two processes that find a dead owner continues.
 
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -16,7 +16,7 @@ export async function withLock<T>(root: string, work: () => Promise<T>): Promise
   try {
     return await work();
   } finally {
-    // Marked, not removed: a number must not come round again while somebody else is counting.
+    // Marked, not removed: a number must not be used twice while another process looks for the highest.
     writeFileSync(mine, "{}");
   }
 }
@@ -51,7 +51,7 @@ function highest(root: string): number {
   return Math.max(0, ...readdirSync(root).map((name) => Number(NAME.exec(name)?.[1] ?? 0)));
 }
 
-/** Who holds it, or undefined when nobody does any more. */
+/** The process that holds the lock; undefined when none does. */
 function holderOf(path: string): string | undefined {
   let owner: { pid?: number; host?: string };
   try {

@@ -5,26 +5,34 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CliError } from "../../lib/exit.js";
+import { ArchiveInvalid, unpack } from "../../lib/unpack.js";
 import { checkUrl, fetchBytes, fetchFile } from "./download.js";
 import { whyUnhealthy } from "./health.js";
 import {
-  type ReleaseChannel,
+  compareVersions,
   currentVersion,
   emptyStaging,
   entryOf,
   type Home,
+  isVersion,
   prune,
   readInstalled,
+  type ReleaseChannel,
   replaceInstalledFile,
   switchTo,
   syncDirectory,
   writeInstalled,
 } from "./home.js";
-import { MAX_SIGNATURE_BYTES, type ReleaseKey } from "./minisign.js";
-import { archiveName, MAX_SUMS_BYTES, type Release, readRelease, SIGNATURE, SUMS } from "./release.js";
-import { shimText } from "./shim.js";
-import { ArchiveInvalid, unpack } from "../../lib/unpack.js";
-import { compareVersions, isVersion } from "./version.js";
+import {
+  archiveName,
+  MAX_SIGNATURE_BYTES,
+  MAX_SUMS_BYTES,
+  readRelease,
+  type Release,
+  type ReleaseKey,
+  SIGNATURE,
+  SUMS,
+} from "./release.js";
 
 export interface Source {
   readonly url: string;
@@ -35,12 +43,12 @@ export interface Source {
   readonly healthTimeoutMs: number;
 }
 
-export interface Offer {
+interface Offer {
   readonly release: Release;
-  readonly folder: URL;
+  readonly directory: URL;
 }
 
-export interface InstallChange {
+interface InstallChange {
   readonly from: string | undefined;
   readonly to: string;
 }
@@ -52,9 +60,9 @@ export async function look(source: Source): Promise<Offer> {
   const base = checkUrl(source.url.endsWith("/") ? source.url : `${source.url}/`);
   const index = new URL(`${source.channel}.json`, base);
   const { version, path } = parseIndex(await fetchBytes(index, MAX_INDEX_BYTES), index);
-  const folder = checkUrl(path ?? `${version}/`, index.href);
-  const sums = await fetchBytes(new URL(SUMS, folder), MAX_SUMS_BYTES);
-  const signature = await fetchBytes(new URL(SIGNATURE, folder), MAX_SIGNATURE_BYTES);
+  const directory = checkUrl(path ?? `${version}/`, index.href);
+  const sums = await fetchBytes(new URL(SUMS, directory), MAX_SUMS_BYTES);
+  const signature = await fetchBytes(new URL(SIGNATURE, directory), MAX_SIGNATURE_BYTES);
   const release = readRelease(sums, signature, source.key);
   if (release.version !== version) {
     throw new CliError(`the server offers ${version}, but what is signed there is ${release.version}: refused`);
@@ -62,7 +70,7 @@ export async function look(source: Source): Promise<Offer> {
   if (source.channel === "stable" && release.channel !== "stable") {
     throw new CliError(`${version} is signed for ${release.channel}, not for ${source.channel}: refused`);
   }
-  return { release, folder };
+  return { release, directory };
 }
 
 function parseIndex(bytes: Buffer, url: URL): { version: string; path?: string } {
@@ -72,14 +80,14 @@ function parseIndex(bytes: Buffer, url: URL): { version: string; path?: string }
       return path === undefined ? { version } : { version, path };
     }
   } catch {
-    // Said below.
+    // Reported below.
   }
-  throw new CliError(`${url.href} is no release index: it is {"version": "1.2.3"}`);
+  throw new CliError(`${url.href} is not a release index: expected {"version": "1.2.3"}`);
 }
 
 /** Brings in the offered version; undefined when it is the one that runs. Call it under the lock. */
 export async function bringIn(home: Home, source: Source, offer: Offer): Promise<InstallChange | undefined> {
-  const { release, folder } = offer;
+  const { release, directory } = offer;
   await settle(home, source.healthTimeoutMs);
   const from = currentVersion(home);
   const installed = readInstalled(home);
@@ -91,7 +99,7 @@ export async function bringIn(home: Home, source: Source, offer: Offer): Promise
       return undefined;
     }
   }
-  await fetchVersion(home, release, folder);
+  await fetchVersion(home, release, directory);
   if (!existsSync(home.shim)) await writeShim(home);
   await activate(home, release.version, source);
   return { from, to: release.version };
@@ -106,8 +114,8 @@ function refuseDowngrade(offered: string, known: string | undefined, allowed: bo
   );
 }
 
-/** Downloads, compares, unpacks and looks inside; only then does the folder get its name. */
-async function fetchVersion(home: Home, release: Release, folder: URL): Promise<void> {
+/** Downloads, compares, unpacks and looks inside; only then does the directory get its name. */
+async function fetchVersion(home: Home, release: Release, directory: URL): Promise<void> {
   const name = archiveName(release.version);
   const expected = release.sums.get(name);
   if (expected === undefined) {
@@ -116,7 +124,7 @@ async function fetchVersion(home: Home, release: Release, folder: URL): Promise<
   await emptyStaging(home);
   try {
     const archive = join(home.staging, "archive.tar.gz");
-    const actual = await fetchFile(new URL(name, folder), archive);
+    const actual = await fetchFile(new URL(name, directory), archive);
     if (actual !== expected) {
       throw new CliError(`${name} is not what was signed (SHA-256 ${actual}, signed ${expected}): refused`);
     }
@@ -134,12 +142,12 @@ async function fetchVersion(home: Home, release: Release, folder: URL): Promise<
   }
 }
 
-function checkContents(folder: string, version: string): void {
-  const path = join(folder, "package.json");
+function checkContents(directory: string, version: string): void {
+  const path = join(directory, "package.json");
   const { name, version: inside } = existsSync(path)
     ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, unknown>)
     : {};
-  if (name !== "portcullis" || inside !== version || !existsSync(join(folder, "dist", "cli", "main.js"))) {
+  if (name !== "portcullis" || inside !== version || !existsSync(join(directory, "dist", "cli", "main.js"))) {
     throw new ArchiveInvalid(`it does not hold version ${version} of portcullis`);
   }
 }
@@ -153,7 +161,7 @@ async function activate(home: Home, version: string, { channel, healthTimeoutMs 
   const before = readInstalled(home);
   const from = currentVersion(home);
   const previous = from === version ? before.previous : from;
-  // Written first: whoever comes after a crash knows that this version still has to prove itself.
+  // Written first: after a crash, the next run checks this version.
   await writeInstalled(home, { ...before, previous, unproven: version });
   await switchTo(home, version);
   const why = await whyUnhealthy(home, version, healthTimeoutMs);
@@ -180,7 +188,7 @@ async function goBack(
   await rm(join(home.versions, bad), { recursive: true, force: true });
 }
 
-/** A run that was killed after its switch left a version that nobody has seen work. */
+/** A run that was killed after its switch left a version that has not been checked. */
 async function settle(home: Home, healthTimeoutMs: number): Promise<void> {
   const { unproven, ...rest } = readInstalled(home);
   if (unproven === undefined) return;
@@ -216,4 +224,39 @@ export async function rollBack(home: Home, healthTimeoutMs: number): Promise<Ins
 
 function isPresent(home: Home, version: string | undefined): version is string {
   return version !== undefined && existsSync(entryOf(home, version));
+}
+
+export function shimText(platform: string, root: string, node: string): string {
+  return platform === "win32" ? cmdShim(node) : shellShim(root, node);
+}
+
+function shellShim(root: string, node: string): string {
+  const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+  return `#!/bin/sh
+# Starts the version of Portcullis that \`current\` names. Written by \`portcullis install\`.
+home=${quote(root)}
+node=${quote(node)}
+version=
+[ -r "$home/current" ] && read -r version < "$home/current"
+case "$version" in
+  [0-9]*) ;;
+  *) echo "portcullis: $home/current names no version; install again" >&2; exit 1 ;;
+esac
+[ -x "$node" ] || node=node
+exec "$node" "$home/versions/$version/dist/cli/main.js" "$@"
+`;
+}
+
+function cmdShim(node: string): string {
+  return [
+    "@echo off",
+    "setlocal",
+    "set version=",
+    `set /p version=<"%~dp0..\\current"`,
+    `set "node=${node.replaceAll("%", "%%")}"`,
+    `if not exist "%node%" set "node=node"`,
+    `"%node%" "%~dp0..\\versions\\%version%\\dist\\cli\\main.js" %*`,
+    "exit /b %errorlevel%",
+    "",
+  ].join("\r\n");
 }

@@ -3,10 +3,10 @@
 import { describe, expect, it } from "vitest";
 import { checkUrl } from "./download.js";
 import { defaultRoot } from "./home.js";
-import { checkReleaseOrigin, originOf } from "./origin.js";
-import { shimText } from "./shim.js";
+import { checkReleaseOrigin, originOf } from "./request.js";
+import { shimText } from "./operations.js";
 
-it("every platform has its own folder for programs", () => {
+it("uses the directory for programs of each platform", () => {
   expect(defaultRoot("linux", {}, "/home/o")).toBe("/home/o/.local/share/portcullis");
   expect(defaultRoot("linux", { XDG_DATA_HOME: "/data" }, "/home/o")).toBe("/data/portcullis");
   expect(defaultRoot("linux", { XDG_DATA_HOME: "data" }, "/home/o")).toBe("/home/o/.local/share/portcullis");
@@ -40,20 +40,20 @@ describe("how it was started decides what brings a newer version", () => {
     expect(help).toContain(command);
   });
 
-  it("its own folder, or a checkout, is its own affair", () => {
+  it("updates its own directory and a checkout by itself", () => {
     expect(origin("/home/o/.local/share/portcullis/versions/1.0.0")).toBe("own");
     expect(() => checkReleaseOrigin("install", "own")).not.toThrow();
   });
 });
 
-it("the shim of Windows starts what `current` names, by the Node that installed it if that is still there", () => {
+it("starts the version of `current` by the shim of Windows, with the Node that installed it if it exists", () => {
   const text = shimText("win32", "C:\\x", "C:\\100% node\\node.exe");
   expect(text).toContain('set /p version=<"%~dp0..\\current"');
   expect(text).toContain('set "node=C:\\100%% node\\node.exe"');
   expect(text.endsWith("\r\n")).toBe(true);
 });
 
-it("releases come by https, or from this machine itself", () => {
+it("fetches releases by https, or by http from this machine", () => {
   for (const url of ["https://example.com/r/", "http://127.0.0.1:8080/", "http://[::1]/", "http://localhost/"]) {
     expect(checkUrl(url).href).toBe(url);
   }

@@ -1,14 +1,14 @@
 // What the two commands share: their options, and how those become a home and a source.
 
-import { existsSync, readFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { CHANNELS, type ReleaseChannel, defaultRoot, type Home, homeAt, readInstalled } from "./home.js";
-import { parsePublicKey, type ReleaseKey } from "./minisign.js";
+import { CHANNELS, defaultRoot, type Home, homeAt, readInstalled, type ReleaseChannel } from "./home.js";
 import type { Source } from "./operations.js";
-import { checkReleaseOrigin, originOf, packageRootOf, releaseSource } from "./origin.js";
+import { parsePublicKey, type ReleaseKey } from "./release.js";
 
 export interface InstallOptions {
   dest?: string;
@@ -24,12 +24,12 @@ const packageRoot = packageRootOf(fileURLToPath(new URL("../../cli/main.js", imp
 
 export function addInstallOptions(command: Command): Command {
   return command
-    .option("--dest <folder>", "the folder of the installation (otherwise the platform's own)")
-    .addOption(new Option("--channel <name>", "which releases to take").choices(CHANNELS))
-    .addOption(new Option("--from <url>", "the release server").env("PORTCULLIS_RELEASES"))
-    .option("--key <file>", "trust this minisign public key instead of the one that is built in")
-    .option("--health-timeout <ms>", "how long a new version may take to answer", milliseconds, 30_000)
-    .option("--allow-downgrade", "take a release that is older than one that was installed");
+    .option("--dest <directory>", "directory of the installation (default: the platform's own)")
+    .addOption(new Option("--channel <name>", "channel of releases").choices(CHANNELS))
+    .addOption(new Option("--from <url>", "URL of the release server").env("PORTCULLIS_RELEASES"))
+    .option("--key <file>", "minisign public key to trust instead of the built-in one")
+    .option("--health-timeout <ms>", "how long a new version may take to respond", milliseconds, 30_000)
+    .option("--allow-downgrade", "install a release that is older than one that was installed before");
 }
 
 function milliseconds(text: string): number {
@@ -38,7 +38,7 @@ function milliseconds(text: string): number {
   throw new InvalidArgumentError(`it is 1 to ${MAX_HEALTH_MS} milliseconds.`);
 }
 
-/** The folder that was named, the one this process runs from, or the platform's own. */
+/** The directory that was named, the one this process runs from, or the platform's own. */
 export function homeFor(verb: "install" | "update", { dest }: InstallOptions): Home {
   if (dest !== undefined) return homeAt(resolve(dest));
   const own = dirname(dirname(packageRoot));
@@ -81,4 +81,85 @@ function keyFor(file: string | undefined, builtIn: string | undefined): ReleaseK
     EXIT.usage,
     "name the publisher's minisign public key with --key FILE",
   );
+}
+
+export type Origin = "npx" | "npm-global" | "npm-local" | "container" | "own";
+
+const ADVICE: Readonly<Record<Exclude<Origin, "own">, { why: string; install: string; update: string }>> = {
+  npx: {
+    why: "this was started by npx, which keeps packages by itself",
+    install: "npm install --global portcullis",
+    update: "npx portcullis@latest",
+  },
+  "npm-global": {
+    why: "this is a global npm package, and npm replaces those",
+    install: "npm install --global portcullis@latest",
+    update: "npm install --global portcullis@latest",
+  },
+  "npm-local": {
+    why: "this is a dependency of a project, whose lock file names the version",
+    install: "npm install portcullis@latest",
+    update: "npm install portcullis@latest",
+  },
+  container: {
+    why: "this runs in a container, and what is installed in it goes with it",
+    install: "docker pull, or build the image with the version you want",
+    update: "docker pull, then start the container again from the new image",
+  },
+};
+
+interface InstallContext {
+  /** The directory of the package that is running. */
+  readonly packageRoot: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly exists: (path: string) => boolean;
+}
+
+export function originOf({ packageRoot, env, exists }: InstallContext): Origin {
+  const path = packageRoot.replaceAll("\\", "/");
+  if (/\/_npx\//.test(path)) return "npx";
+  const inside = /^(.*)\/node_modules\/portcullis$/.exec(path);
+  if (inside) return exists(join(inside[1] as string, "package.json")) ? "npm-local" : "npm-global";
+  const container = exists("/.dockerenv") || exists("/run/.containerenv") || env.container !== undefined;
+  return container || env.KUBERNETES_SERVICE_HOST !== undefined ? "container" : "own";
+}
+
+/** Says the right command instead, unless a directory was named: then it was meant. */
+export function checkReleaseOrigin(verb: "install" | "update", origin: Origin): void {
+  if (origin === "own") return;
+  const advice = ADVICE[origin];
+  throw new CliError(
+    `${advice.why}; nothing was changed`,
+    1,
+    `run: ${advice[verb]}\n(or name a directory with --dest, to keep a signed release of its own there)`,
+  );
+}
+
+function packageRootOf(entry: string): string {
+  return dirname(dirname(dirname(entry)));
+}
+
+/** Where releases come from and who signs them: part of the package, put there when a release is made. */
+function releaseSource(packageRoot: string): { url?: string; key?: string } {
+  const path = join(packageRoot, "release-source.json");
+  if (!existsSync(path)) return {};
+  const { url, key } = JSON.parse(readFileSync(path, "utf8")) as Record<string, unknown>;
+  return {
+    ...(typeof url === "string" ? { url } : {}),
+    ...(typeof key === "string" ? { key } : {}),
+  };
+}
+
+/** `link`: whether a link may be made, which is so when the user named no directory. */
+export function reachable(home: Home, link: boolean): boolean {
+  const path = (process.env.PATH ?? "").split(delimiter);
+  if (path.includes(dirname(home.shim))) return true;
+  const userBin = join(homedir(), ".local", "bin");
+  if (!link || process.platform === "win32" || !path.includes(userBin)) return false;
+  const name = join(userBin, "portcullis");
+  const there = lstatSync(name, { throwIfNoEntry: false });
+  if (there !== undefined) return there.isSymbolicLink() && readlinkSync(name) === home.shim;
+  mkdirSync(userBin, { recursive: true, mode: 0o755 });
+  symlinkSync(home.shim, name);
+  return true;
 }

@@ -1,9 +1,18 @@
 import { describe, expect, it } from "vitest";
+import {
+  BOTTOM,
+  canSubstitute,
+  capabilitiesOf,
+  type Capability,
+  type CapabilitySet,
+  compareAuthority,
+  compareSubstitutability,
+  effective,
+  hasAtMostAuthority,
+} from "../capability.js";
 import { ajvValidator } from "../fixtures/ajv.js";
 import type { JsonSchema } from "../inclusion/document.js";
 import { toSchema, typeOf } from "../inclusion/type.js";
-import { canSubstitute, compareAuthority, compareSubstitutability, hasAtMostAuthority } from "./order.js";
-import { BOTTOM, type Capability, type CapabilitySet, capabilitiesOf, effective } from "./set.js";
 
 const validator = ajvValidator();
 const fileManager = {
@@ -29,7 +38,7 @@ function narrowed(tool: string, inputSchema: JsonSchema, outputSchema: JsonSchem
 }
 
 describe("capability sets", () => {
-  it("are read from a manifest, a tool without output schema answering anything", () => {
+  it("capability sets are read from a manifest, a tool without output schema answering anything", () => {
     const caps = capabilitiesOf(fileManager) as ReadonlyMap<string, Capability>;
     expect([...caps.keys()]).toEqual(["readFile", "writeFile"]);
     expect(caps.get("writeFile")?.result).toEqual({ is: "schema", schema: true });
@@ -39,12 +48,12 @@ describe("capability sets", () => {
     [{}, "a manifest must be an object with a list `tools`, as tools/list answers"],
     [{ tools: [{ name: "a" }, { name: "a" }] }, "the manifest lists the tool `a` twice; names must be unique"],
     [{ tools: [{ description: "x" }] }, "tools[0] of the manifest has no name"],
-    [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is no schema; it must be an object"],
+    [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is not a schema: expected an object"],
   ])("refuse %j", (manifest, message) => {
     expect(() => capabilitiesOf(manifest)).toThrow(message);
   });
 
-  it("never grow by delegation", () => {
+  it("capability sets never grow by delegation [L4]", () => {
     const scope = narrowed("readFile", { type: "object", properties: { path: { pattern: "^/tmp/" } } });
     const granted = effective(capabilitiesOf(fileManager), scope, { validator });
     expect(hasAtMostAuthority(granted, scope, { validator })).toBe(true);
@@ -52,7 +61,7 @@ describe("capability sets", () => {
     expect([...(granted as ReadonlyMap<string, Capability>).keys()]).toEqual(["readFile"]);
   });
 
-  it("compare by authority: fewer arguments, less authority", () => {
+  it("capability sets compare by authority: fewer arguments, less authority [L4]", () => {
     const any = narrowed("t", { type: "object" });
     const few = narrowed("t", { type: "object", maxProperties: 0 });
     expect(compareAuthority(few, any, { validator })).toEqual({ answer: "yes" });
@@ -60,21 +69,21 @@ describe("capability sets", () => {
     expect(compareAuthority(any, BOTTOM, { validator })).toMatchObject({ answer: "no", tool: "t", part: "name" });
   });
 
-  it("compare by substitutability the other way round in the arguments", () => {
+  it("capability sets compare by substitutability the other way round in the arguments", () => {
     const any = narrowed("t", { type: "object" }, { type: "string" });
     const few = narrowed("t", { type: "object", maxProperties: 0 }, { type: ["string", "null"] });
     expect(canSubstitute(any, few, { validator })).toBe(true);
     expect(compareSubstitutability(few, any, { validator })).toMatchObject({ answer: "no", part: "arguments" });
   });
 
-  it("treat what cannot be decided as no", () => {
+  it("capability sets treat what cannot be decided as no [L4]", () => {
     const backReference = narrowed("t", { type: "object", propertyNames: { pattern: "(a)\\1" } });
     const other = narrowed("t", { type: "object", propertyNames: { pattern: "(aa)\\1" } });
     expect(compareAuthority(other, backReference).answer).toBe("unknown");
     expect(hasAtMostAuthority(other, backReference)).toBe(false);
   });
 
-  it("write an intersection of schemas with references as one schema that means the same", () => {
+  it("capability sets write an intersection of schemas with references as one schema that means the same", () => {
     const list = { $ref: "#/$defs/n", $defs: { n: { type: "object", properties: { next: { $ref: "#" } } } } };
     const both = { is: "all", of: [typeOf(list), typeOf({ maxProperties: 1 })] } as const;
     const schema = toSchema(both) as JsonSchema;

@@ -1,7 +1,16 @@
-import { canonical } from "./canonical.js";
-import { oneOfValues } from "./compile-scalar.js";
-import type { Formula, Formulas } from "./formula.js";
-import { Best, type Literal, NOTHING, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
+import { equalityKey } from "../../schema/documents/index.js";
+import {
+  Best,
+  type Formula,
+  type Formulas,
+  type InclusionOutcome,
+  type Literal,
+  NOTHING,
+  type Solving,
+  some,
+  unknown,
+} from "./formula.js";
+import { oneOfValues } from "./keywords.js";
 
 /** Longer arrays than this are not built as examples. */
 const MAX_ITEMS = 4_096;
@@ -194,7 +203,7 @@ class ArraySearch {
     const taken = new Map<string, number>();
     const assign = (position: number, tried: Set<string>): boolean => {
       for (const value of offers[position]?.values ?? []) {
-        const text = canonical(value);
+        const text = equalityKey(value);
         if (tried.has(text)) continue;
         tried.add(text);
         const holder = taken.get(text);
@@ -217,7 +226,7 @@ class ArraySearch {
     }
     const byPosition = new Map([...taken].map(([text, position]) => [position, text]));
     return some(
-      slots.map((_, position) => offers[position]?.values.find((v) => canonical(v) === byPosition.get(position))),
+      slots.map((_, position) => offers[position]?.values.find((v) => equalityKey(v) === byPosition.get(position))),
       sure,
     );
   }

@@ -1,13 +1,19 @@
-import { type Budget, BudgetExceeded } from "../budget.js";
-import { arrayKeywords } from "./compile-array.js";
-import { objectKeywords } from "./compile-object.js";
-import { constantFormula, numberKeywords, oneOfValues, stringKeywords, typeKeyword } from "./compile-scalar.js";
 import { splitReference } from "../../schema/documents/index.js";
+import { type Budget, BudgetExceeded } from "../errors.js";
 import { isObject, type Place, type SchemaDocument } from "./document.js";
 import { unevaluatedKeywords } from "./evaluated.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
+import {
+  arrayKeywords,
+  constantFormula,
+  numberKeywords,
+  objectKeywords,
+  oneOfValues,
+  stringKeywords,
+  typeKeyword,
+} from "./keywords.js";
 
-export interface CompileOptions {
+interface CompileOptions {
   /** Whether a format is only an annotation. Otherwise it is an unknown predicate, the same for the same name. */
   readonly ignoresFormat: (name: string) => boolean;
   readonly reading: Reading;
@@ -23,7 +29,7 @@ export interface Scope {
   readonly entered: readonly string[];
   compile(schema: unknown): Formula;
   compilePlace(place: Place): Formula;
-  /** The scope of a schema below this one or elsewhere; undefined when it is no object. */
+  /** The scope of a schema below this one or in another document; undefined when it is not an object. */
   inside(schema: unknown): Scope | undefined;
   at(place: Place): Scope | undefined;
   resolve(reference: string): Place | undefined;

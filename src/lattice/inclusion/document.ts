@@ -1,11 +1,5 @@
-import {
-  type Dialect,
-  HOME,
-  knownDialect,
-  type ResourceLimits,
-  SchemaResources,
-} from "../../schema/documents/index.js";
-import { BudgetExceeded } from "../budget.js";
+import { type Dialect, HOME, knownDialect, type ResourceRules, SchemaResources } from "../../schema/documents/index.js";
+import { BudgetExceeded } from "../errors.js";
 
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
 
@@ -20,7 +14,7 @@ export function isObject(value: unknown): value is { readonly [key: string]: unk
 }
 
 /** The size of a schema is bounded where it is read; the budget of the question bounds the rest. */
-const LIMITS: ResourceLimits = {
+const LIMITS: ResourceRules = {
   maxDepth: 256,
   maxValues: Number.POSITIVE_INFINITY,
   exceeded(_, max) {

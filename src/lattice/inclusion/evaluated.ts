@@ -1,8 +1,7 @@
 import type { Scope } from "./compile.js";
-import { declaredNames } from "./compile-object.js";
-import { has } from "./compile-scalar.js";
 import { isObject } from "./document.js";
 import { type Formula, KIND } from "./formula.js";
+import { declaredNames, has } from "./keywords.js";
 
 const MAX_CASES = 64;
 const MAX_DEPTH = 12;
@@ -74,7 +73,7 @@ function casesOf(scope: Scope, asking: string, depth: number): Case[] | undefine
   };
   const given = (condition: Formula, then: readonly Case[] | undefined): Case[] | undefined =>
     then?.map((one) => ({ ...one, when: f.and(condition, one.when) }));
-  /** What the schema adds where `condition` holds, nothing elsewhere. */
+  /** What the schema adds where `condition` holds, and nothing otherwise. */
   const onlyIf = (condition: Formula, then: readonly Case[] | undefined): Case[] | undefined => {
     const yes = given(condition, then);
     return yes === undefined ? undefined : [...yes, { ...nothing, when: f.not(condition) }];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ajvValidator } from "../fixtures/ajv.js";
-import { FORMAT_REFUSED, formatExamples, isKnownFormat } from "./formats.js";
+import { FORMAT_REFUSED, formatExamples, isKnownFormat } from "./strings.js";
 
 const ENFORCED = [
   "date-time",

@@ -301,11 +301,11 @@ describe("inclusion", () => {
       { type: "integer", allOf: [{ multipleOf: 9007199254740881 }, { multipleOf: 9007199254740847 }] },
       { const: 0 },
     ],
-  ])("does not take what it cannot find for what does not exist: %s", (_, left, right) => {
+  ])("inclusion does not take what it cannot find for what does not exist: %s", (_, left, right) => {
     expect(answer(left, right)).not.toBe("yes");
   });
 
-  it("keeps no answer that relied on a question still open", () => {
+  it("inclusion keeps no answer that relied on a question still open", () => {
     // While the root is asked for, `b` looks empty, because it needs a root; afterwards it is not.
     const left = {
       anyOf: [
@@ -318,7 +318,7 @@ describe("inclusion", () => {
     expect(answer(left, { maxItems: 1 })).toBe("no");
   });
 
-  it("takes formats as unknown predicates, or as annotations when told so", () => {
+  it("inclusion takes formats as unknown predicates, or as annotations when told so", () => {
     const email = { type: "string", format: "email" };
     expect(answer(S, email, { validator, formats: "ignore" })).toBe("yes");
     expect(answer(S, email)).toBe("no");
@@ -352,7 +352,7 @@ describe("inclusion", () => {
     expect(answer({ type: "integer" }, beside)).toBe("no");
   });
 
-  it("does not compare decimal steps by division, because validators do", () => {
+  it("inclusion does not compare decimal steps by division, because validators do", () => {
     // 1.2 is a multiple of 0.3 but, in floating point, not of 0.1.
     expect(answer({ type: "number", multipleOf: 0.3 }, { multipleOf: 0.1 })).not.toBe("yes");
     expect(answer({ type: "number", multipleOf: 0.2 }, { multipleOf: 0.1 })).toBe("yes");

@@ -1,4 +1,4 @@
-import { type Literal, none, type InclusionOutcome, some, unknown } from "./outcome.js";
+import { type Literal, none, type InclusionOutcome, some, unknown } from "./formula.js";
 
 const MAX_TRIED = 2_000;
 

@@ -1,6 +1,16 @@
-import { namedFormula } from "./compile-scalar.js";
-import { type Formula, type Formulas, KIND } from "./formula.js";
-import { Best, type Literal, none, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
+import {
+  Best,
+  type Formula,
+  type Formulas,
+  type InclusionOutcome,
+  KIND,
+  type Literal,
+  none,
+  type Solving,
+  some,
+  unknown,
+} from "./formula.js";
+import { namedFormula } from "./keywords.js";
 
 /** Larger objects than this are not built as examples. */
 const MAX_MEMBERS = 1_024;

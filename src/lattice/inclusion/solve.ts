@@ -1,9 +1,21 @@
-import type { Budget } from "../budget.js";
+import type { Budget } from "../errors.js";
 import { solveArray } from "./arrays.js";
-import { ANYTHING, type Formula, type Formulas, KIND } from "./formula.js";
+import {
+  ANYTHING,
+  Best,
+  type Formula,
+  type Formulas,
+  type InclusionOutcome,
+  KIND,
+  type Literal,
+  none,
+  NOTHING,
+  type Solving,
+  some,
+  unknown,
+} from "./formula.js";
 import { solveNumber } from "./numbers.js";
 import { solveObject } from "./objects.js";
-import { Best, type Literal, NOTHING, none, type InclusionOutcome, type Solving, some, unknown } from "./outcome.js";
 import { acceptsString, type Strings } from "./strings.js";
 
 const KINDS = [
@@ -68,7 +80,7 @@ export class Solver implements Solving {
   }
 
   solve(formulas: readonly Formula[], kinds: number = ANYTHING): InclusionOutcome {
-    // What always holds is no part of a question: without it more questions are the same.
+    // A constraint that always holds is left out of the key: more queries then share one cache entry.
     const asked = formulas.filter((formula) => formula !== this.#f.yes);
     const ids = [...new Set(asked.map((formula) => formula.id))].toSorted((a, b) => a - b);
     const key = `${kinds}:${ids.join()}`;

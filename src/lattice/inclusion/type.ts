@@ -1,5 +1,4 @@
-import { canonical } from "./canonical.js";
-import type { Dialect } from "../../schema/documents/index.js";
+import { type Dialect, equalityKey } from "../../schema/documents/index.js";
 import { dialectOf, isObject, type JsonSchema } from "./document.js";
 
 /**
@@ -19,7 +18,7 @@ export function typeOf(schema: JsonSchema): ValueType {
 
 /** Text that is equal for types that are written the same. */
 export function typeKey(type: ValueType): string {
-  if (type.is === "schema") return canonical(type.schema);
+  if (type.is === "schema") return equalityKey(type.schema);
   return `${type.is}(${[...new Set(type.of.map(typeKey))].toSorted().join(" ")})`;
 }
 

@@ -1,6 +1,7 @@
 import { type AST, RegExpParser } from "@eslint-community/regexpp";
-import { CharSet, JS } from "refa";
-import { type Language, type Languages, MAX_CODE_POINT } from "./language.js";
+import { JS } from "refa";
+import { charactersOf } from "../../schema/documents/index.js";
+import type { Language, Languages } from "./language.js";
 
 const FLAGS = { unicode: true } as const;
 const MAX_SOURCE = 4_096;
@@ -108,10 +109,12 @@ class Translator {
   #plain(element: AST.Element): Language {
     switch (element.type) {
       case "Character":
-        return this.#l.set(CharSet.fromCharacter(MAX_CODE_POINT, element.value));
       case "CharacterSet":
-      case "CharacterClass":
-        return this.#l.set(charSet(element));
+      case "CharacterClass": {
+        const set = charactersOf(element, FLAGS, JS);
+        if (typeof set === "string") throw new Unsupported(set);
+        return this.#l.set(set);
+      }
       case "Group":
         if (element.modifiers !== null) throw new Unsupported("modifiers");
         return this.#alternatives(element.alternatives);
@@ -131,21 +134,6 @@ class Translator {
       ),
     );
   }
-}
-
-function charSet(element: AST.CharacterSet | AST.CharacterClass): CharSet {
-  if (element.type === "CharacterSet") {
-    if (element.kind === "property" && element.strings) throw new Unsupported("property of strings");
-    return JS.createCharSet([element], FLAGS);
-  }
-  const parts = element.elements.map((part) => {
-    if (part.type === "Character") return part.value;
-    if (part.type === "CharacterClassRange") return { min: part.min.value, max: part.max.value };
-    if (part.type === "CharacterSet" && !(part.kind === "property" && part.strings)) return part;
-    throw new Unsupported(part.type);
-  });
-  const set = JS.createCharSet(parts, FLAGS);
-  return element.negate ? set.negate() : set;
 }
 
 function children(element: AST.Element): readonly AST.Element[] {

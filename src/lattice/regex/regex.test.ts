@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Languages } from "./language.js";
+import { Languages, matches, wordsOfLanguage } from "./language.js";
 import { parsePattern } from "./parse.js";
-import { matches, wordsOfLanguage } from "./search.js";
 
 const languages = new Languages();
 
@@ -34,7 +33,7 @@ const pattern = fc.letrec((tie) => ({
 })).alternatives as fc.Arbitrary<string>;
 
 describe("patterns as languages", () => {
-  it("accept exactly the strings that the engine's own regular expressions accept", () => {
+  it("patterns as languages accept exactly the strings that the engine's own regular expressions accept", () => {
     let compared = 0;
     fc.assert(
       fc.property(
@@ -56,7 +55,7 @@ describe("patterns as languages", () => {
     expect(compared).toBeGreaterThan(600);
   });
 
-  it("yield words that the engine's own regular expressions accept, and none only when none of the tried strings match", () => {
+  it("patterns as languages yield words that the engine's own regular expressions accept, and none only when none of the tried strings match", () => {
     const tried = ["", "a", "b", "ab", "ba", "aab", "1", " ", "a b", "é"];
     fc.assert(
       fc.property(pattern, (source) => {
@@ -88,19 +87,19 @@ describe("patterns as languages", () => {
     expect(included(left, right)).toBe(witness);
   });
 
-  it("count characters beyond the basic plane as one", () => {
+  it("patterns as languages count characters beyond the basic plane as one", () => {
     // Not among the generated strings: V8 also starts a match in the middle of a surrogate pair, which ECMA-262 does not.
     expect(matches(languages, language("^.$"), "😀")).toBe(true);
     expect(matches(languages, language("^[^a]{2}$"), "😀")).toBe(false);
   });
 
-  it("leave out what is not a regular language instead of guessing", () => {
+  it("patterns as languages leave out what is not a regular language instead of guessing", () => {
     for (const source of ["(a)\\1", "(?<=a)b", "(?:^a)*", "(", "x".repeat(5_000)]) {
       expect(parsePattern(languages, source)).toBeUndefined();
     }
   });
 
-  it("stop at the budget", () => {
+  it("patterns as languages stop at the budget", () => {
     const wide = languages.and(language("^(?:a|b)*a(?:a|b){30}$"), languages.not(language("^[ab]*$")));
     expect(wordsOfLanguage(languages, wide, 1, 2_000)).toBeUndefined();
   });

@@ -3,10 +3,9 @@ import { describe, expect, it } from "vitest";
 import { ajvValidator } from "../fixtures/ajv.js";
 import { analyse } from "../workflow/analyse.js";
 import { parseWorkflow } from "../workflow/parse.js";
-import { toSarif } from "./sarif.js";
-import { tell } from "./story.js";
+import { tell } from "./picture.js";
 import { toSvg } from "./svg.js";
-import { toDot, toJson, toMermaid } from "./text.js";
+import { toDot, toJson, toMermaid, toSarif } from "./text.js";
 
 const TEXT = `servers:
   vault:
@@ -36,7 +35,7 @@ const violations = analyse(workflow, { validator: ajvValidator() }).violations()
 const mailer = '<mailer & "co">';
 
 describe("reports", () => {
-  it("tell a violation with its way and an argument that the allow list rejects", () => {
+  it("reports tell a violation with its way and an argument that the allow list rejects", () => {
     expect(violations.map((violation) => violation.kind)).toEqual(["allow", "rule", "rule"]);
     expect(tell(violations[0] as never)).toBe(
       `\`${mailer}\` can come to hold \`vault.read\` with arguments that its allow list does not have: {"path":""}, by \`boss\` → \`reader\` → \`${mailer}\``,
@@ -48,7 +47,7 @@ describe("reports", () => {
     });
   });
 
-  it("mark the offending ways in Mermaid and DOT and escape names", () => {
+  it("reports mark the offending ways in Mermaid and DOT and escape names", () => {
     const mermaid = toMermaid(workflow, violations);
     expect(mermaid).toContain('a2["&lt;mailer &amp; &quot;co&quot;>"]:::offending');
     expect(mermaid).toContain("a0 ==> a1");
@@ -59,7 +58,7 @@ describe("reports", () => {
     expect(toDot(workflow)).not.toContain('c81e1e", penwidth=3');
   });
 
-  it("say of a capability that the allow list does not name just that", () => {
+  it("reports say of a capability that the allow list does not name just that", () => {
     const found = analyse(
       parseWorkflow(
         "servers: { s: { tools: [{ name: x }, { name: y }] } }\nagents: { a: { servers: [s], allow: [s.y] } }\n",
@@ -71,7 +70,7 @@ describe("reports", () => {
     ]);
   });
 
-  it("draw nothing that moves a cursor or turns a line round", () => {
+  it("reports draw nothing that moves a cursor or turns a line round", () => {
     const name = "\u001b]0;title\u0007\u009b31m\u202eerised";
     const odd = parseWorkflow(
       JSON.stringify({
@@ -86,7 +85,7 @@ describe("reports", () => {
     }
   });
 
-  it("carry everything in JSON", () => {
+  it("reports carry everything in JSON", () => {
     const report = JSON.parse(toJson(workflow, violations)) as { verdict: string; violations: { agent: string }[] };
     expect(report.verdict).toBe("violations");
     expect(report.violations[0]).toMatchObject({
@@ -96,7 +95,7 @@ describe("reports", () => {
     expect(JSON.parse(toJson(workflow))).toMatchObject({ verdict: "clean", violations: [] });
   });
 
-  it("are SARIF 2.1.0 with the line of the agent and the delegations as a flow", () => {
+  it("reports are SARIF 2.1.0 with the line of the agent and the delegations as a flow", () => {
     const log = JSON.parse(toSarif(workflow, violations, { uri: "workflow.yaml", version: "1.0.0" })) as {
       version: string;
       runs: {
@@ -138,7 +137,7 @@ describe("reports", () => {
     expect(required(log)).toBe(true);
   });
 
-  it("draw fifty agents without boxes on top of each other, well formed", () => {
+  it("reports draw fifty agents without boxes on top of each other, well formed", () => {
     const agents = Array.from(
       { length: 50 },
       (_, i) => `  agent-${i}: { servers: [s]${i % 7 === 6 ? ", allow: [s.a]" : ""} }`,

@@ -1,10 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { LatticeError } from "../errors.js";
 import { ajvValidator } from "../fixtures/ajv.js";
 import { checkNarrowings, checkWorkflows, loadChecker } from "../fixtures/check-workflows.js";
-import { LatticeError } from "../errors.js";
-import { toSarif } from "../report/sarif.js";
-import { tell } from "../report/story.js";
-import { toJson } from "../report/text.js";
+import { tell } from "../report/picture.js";
+import { toJson, toSarif } from "../report/text.js";
 import { analyse } from "./analyse.js";
 import type { Delegation, Violation } from "./model.js";
 import { parseWorkflow } from "./parse.js";
@@ -56,18 +55,18 @@ function tooManyWays() {
 }
 
 describe("workflow analysis", () => {
-  it("equals brute force on generated workflows, circles and narrowing included, before and after changes", async () => {
+  it("equals brute force on generated workflows, circles and narrowing included, before and after changes [L5]", async () => {
     const done = checkWorkflows(60, await loadChecker());
     expect(done.violations).toBeGreaterThan(60);
   });
 
-  it("tells the truth about up to sixty narrowings of one tool, and every proof stands before the checker", async () => {
+  it("tells the truth about up to sixty narrowings of one tool, and every proof stands before the checker [L5]", async () => {
     const done = checkNarrowings(4, await loadChecker());
     expect(done.exact).toBe(4);
     expect(done.proved).toBeGreaterThan(4);
   });
 
-  it("does not combine the narrowings of agents that have nothing to do with each other", () => {
+  it("workflow analysis does not combine the narrowings of agents that have nothing to do with each other", () => {
     const own = (i: number): string => `{ files.read: { properties: { path: { pattern: "^w${i}/" } } } }`;
     const each = (line: (i: number) => string): string => Array.from({ length: 70 }, (_, i) => line(i)).join("\n");
     const analysis = read(`
@@ -98,7 +97,7 @@ ${layers((i) => `  - { from: g${i}, to: g${i + 1} }\n  - { from: g${i}, to: m${i
     expect(analysis.scope("g40").get("files.read")?.arguments).toMatchObject({ is: "schema" });
   });
 
-  it("proves nothing by ways that it does not tell apart, invents no argument for them, and says so", () => {
+  it("proves nothing by ways that it does not tell apart, invents no argument for them, and says so [L5]", () => {
     const { workflow, violations, simplified } = tooManyWays();
     expect(simplified).toEqual(["s.x"]);
     expect(violations).toEqual([
@@ -123,7 +122,7 @@ ${layers((i) => `  - { from: g${i}, to: g${i + 1} }\n  - { from: g${i}, to: m${i
     for (const text of said) expect(text).toContain("not proved: so many ways narrow these arguments differently");
   });
 
-  it("grants nobody what the delegating agent does not hold", () => {
+  it("grants no agent a capability that the delegating agent does not hold", () => {
     const analysis = read(`
 agents:
   boss: { servers: [net] }
@@ -155,7 +154,7 @@ delegations: [{ from: x, to: y }, { from: y, to: x }]
     expect([analysis.scope("x").size, analysis.scope("y").size]).toEqual([0, 0]);
   });
 
-  it("ends a witness in an argument that arrives and is not allowed", () => {
+  it("ends a witness in an argument that arrives and is not allowed [L5]", () => {
     const analysis = read(`
 agents:
   boss: { servers: [files] }
@@ -233,7 +232,7 @@ delegations:
       delegations: [],
       rules: [],
     };
-    expect(() => analyse(broken)).toThrow("`a` holds `x.y`, which nobody offers");
+    expect(() => analyse(broken)).toThrow("`a` holds `x.y`, which no server offers");
     expect(() => analysis.scope("ghost")).toThrow("there is no agent `ghost`");
   });
 });

@@ -1,13 +1,17 @@
-import type { Capability } from "../capability/set.js";
+import type { Capability } from "../capability.js";
 import { LatticeError } from "../errors.js";
 import type { Inclusion, InclusionOptions } from "../inclusion/includes.js";
 import { ANY_VALUE, NO_VALUE, type ValueType } from "../inclusion/type.js";
-import { eachLane, setBit } from "./bits.js";
-import { Graph, type Transfer } from "./graph.js";
-import { type Lane, Lanes } from "./lanes.js";
-import type { Delegation, CapabilityGrant, Violation, Workflow, WorkflowAgent } from "./model.js";
-import { violationKey } from "./model.js";
-import { eachCapability, nearestBeyond, widest } from "./nearest.js";
+import { eachLane, Graph, setBit, type Transfer } from "./graph.js";
+import { eachCapability, type Lane, Lanes, nearestBeyond, widest } from "./lanes.js";
+import {
+  type CapabilityGrant,
+  type Delegation,
+  type Violation,
+  violationKey,
+  type Workflow,
+  type WorkflowAgent,
+} from "./model.js";
 import { Reach } from "./reach.js";
 import { RuleCheck } from "./rules.js";
 import type { Shift } from "./update.js";
@@ -83,7 +87,7 @@ export class Analysis {
         if (!this.workflow.capabilities.has(capability)) {
           throw new LatticeError(
             "LATTICE_UNKNOWN_NAME",
-            `\`${name}\` holds \`${capability}\`, which nobody offers`,
+            `\`${name}\` holds \`${capability}\`, which no server offers`,
             line,
           );
         }

@@ -1,5 +1,4 @@
-import { eachLane, hasBit } from "./bits.js";
-import { Graph, PASS } from "./graph.js";
+import { eachLane, Graph, hasBit, PASS } from "./graph.js";
 import { Reach } from "./reach.js";
 
 /** Agents and capabilities by number, for workflows too large to write down one by one. */

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LatticeError } from "../errors.js";
 import { workflowFile } from "../fixtures/workflows.js";
-import { jsonParts } from "./json-parts.js";
+import { jsonParts } from "./document.js";
 import { parseWorkflow } from "./parse.js";
 
 const TOOLS = `
@@ -27,7 +27,7 @@ function problem(text: string): LatticeError {
 }
 
 describe("a workflow file", () => {
-  it("is read with names expanded, roots settled and lines kept", () => {
+  it("a workflow file is read with names expanded, roots settled and lines kept", () => {
     const workflow = parseWorkflow(`${TOOLS}
 labels:
   secret: [files.*]
@@ -56,7 +56,7 @@ rules:
     ]);
   });
 
-  it("may be JSON, and may take its manifests from elsewhere", () => {
+  it("accepts JSON, and manifests that are passed separately", () => {
     const text = JSON.stringify({ servers: { s: { manifest: "./s.json" } }, agents: { a: { servers: ["s"] } } });
     const workflow = parseWorkflow(text, { manifest: (path) => ({ tools: [{ name: path.replaceAll(/\W/g, "") }] }) });
     expect(workflow.agents[0]?.holds).toEqual(["s.sjson"]);
@@ -134,7 +134,7 @@ rules:
       "the rule `r` needs `never`, a list of what no agent may hold together",
     ],
     [
-      "a rule about nobody",
+      "a rule about an unknown agent",
       `${TOOLS}agents:\n  a: { servers: [net] }\nrules:\n  - name: r\n    never: [net.send]\n    agents: []\n`,
       "LATTICE_EMPTY",
       15,
@@ -170,11 +170,11 @@ rules:
     ],
     ["no agents", TOOLS, "LATTICE_EMPTY", 1, "the workflow has no agents"],
     [
-      "nobody with authority",
+      "no agent with authority",
       `${TOOLS}agents:\n  a: { servers: [net] }\ndelegations:\n  - { from: a, to: a }\n`,
       "LATTICE_EMPTY",
       10,
-      "nobody has authority of their own: every agent is delegated to; mark one with `root: true`",
+      "no agent has authority of its own: every agent receives a delegation; mark one with `root: true`",
     ],
     [
       "a circle where none may be",
@@ -224,7 +224,7 @@ delegations:
   - { from: a, to: b, tools: [n.good, n.bad] }
 `);
     expect([error, ...error.others].map(({ message }) => message)).toEqual([
-      "line 5: the server `n`: `inputSchema` of the tool `bad` is no schema; it must be an object",
+      "line 5: the server `n`: `inputSchema` of the tool `bad` is not a schema: expected an object",
       "line 7: the server `n`: tools[2] of the manifest has no name",
     ]);
   });
@@ -267,7 +267,7 @@ delegations:
 });
 
 describe("a workflow in JSON", () => {
-  /** With a comment at its end it is no JSON any more, and the YAML parser reads it. */
+  /** With a comment at its end it is not valid JSON, and the YAML parser reads it. */
   const outcome = (text: string): unknown => {
     try {
       return parseWorkflow(text);
@@ -278,7 +278,7 @@ describe("a workflow in JSON", () => {
   };
   const expectSame = (text: string): void => expect(outcome(text)).toEqual(outcome(`${text}\n# YAML`));
 
-  it("is read as YAML would be, with the same lines", () => {
+  it("a workflow in JSON is read as YAML would be, with the same lines", () => {
     for (const file of fc.sample(workflowFile, { numRuns: 30, seed: 5 })) {
       expectSame(JSON.stringify(file, null, 2));
       expectSame(JSON.stringify(file));
@@ -290,7 +290,7 @@ describe("a workflow in JSON", () => {
     '{\n"servers": { "s": { "tools": [ { "name": "t\\u0041\\n\\"" } ] } },\n "agents": { "a": { "servers": ["s"], "root": 1e0 } } }',
     '{ "agents": {}, \n "delegations": [ { "from": 5 } ] }',
     '{ "agents": null }',
-  ])("is reported on as YAML would be: %s", expectSame);
+  ])("a workflow in JSON is reported on as YAML would be: %s", expectSame);
 
   it.each([
     '{ "agents": {} ',
@@ -300,9 +300,9 @@ describe("a workflow in JSON", () => {
     '{ "a": "\t" }',
     '{"a":1}{"b":2}',
     "{,}",
-  ])("that is none is left to the YAML parser: %s", (text) => expect(jsonParts(text)).toBeUndefined());
+  ])("leaves a workflow that is not JSON to the YAML parser: %s", (text) => expect(jsonParts(text)).toBeUndefined());
 
-  it("ends within its depth", () => {
+  it("a workflow in JSON ends within its depth", () => {
     expect(jsonParts(`{"a":${"[".repeat(100_000)}`)).toBeUndefined();
   });
 });

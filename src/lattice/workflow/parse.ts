@@ -1,10 +1,16 @@
-import { type Capability, capabilitiesFrom, toolsIn } from "../capability/set.js";
+import { capabilitiesFrom, type Capability, toolsIn } from "../capability.js";
 import { LatticeError } from "../errors.js";
 import { isObject, type JsonSchema } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
 import { type DelegationEntry, type Part, WorkflowDocument } from "./document.js";
-import { findCycle } from "./cycle.js";
-import type { Delegation, RuleTerm, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
+import {
+  type Delegation,
+  findCycle,
+  type RuleTerm,
+  type Workflow,
+  type WorkflowAgent,
+  type WorkflowRule,
+} from "./model.js";
 
 export interface ParseOptions {
   /** Brings the manifest that a server names: what stood after `manifest:` in, the `tools/list` answer out. */
@@ -358,7 +364,7 @@ class Reader {
     this.#d.report("LATTICE_CYCLE", `delegations run in a circle: ${way} → \`${cycle[0]?.from}\``, cycle[0]?.line);
   }
 
-  /** Whoever says nothing and is delegated nothing has its own authority: otherwise nobody would have any. */
+  /** An agent without `root` that receives no delegation has its own authority: otherwise no agent would have any. */
   #roots(
     agents: readonly (WorkflowAgent & { readonly root: boolean | undefined })[],
     delegations: readonly Delegation[],
@@ -367,7 +373,8 @@ class Reader {
     const delegated = new Set(delegations.map(({ to }) => to));
     const settled = agents.map(({ root, ...agent }) => ({ ...agent, isRoot: root ?? !delegated.has(agent.name) }));
     if (agents.length > 0 && !settled.some((agent) => agent.isRoot)) {
-      const message = "nobody has authority of their own: every agent is delegated to; mark one with `root: true`";
+      const message =
+        "no agent has authority of its own: every agent receives a delegation; mark one with `root: true`";
       this.#d.report("LATTICE_EMPTY", message, line);
     }
     return settled;

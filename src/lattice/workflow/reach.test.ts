@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { eachLane, hasBit, setBit } from "./bits.js";
-import { Graph, PASS, type Transfer } from "./graph.js";
+import { eachLane, Graph, hasBit, PASS, setBit, type Transfer } from "./graph.js";
 import { Reach } from "./reach.js";
 
 const NODES = 7;

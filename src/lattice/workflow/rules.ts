@@ -1,19 +1,17 @@
 import { NO_VALUE } from "../inclusion/type.js";
-import { hasBit, setBit } from "./bits.js";
-import { Graph, PASS } from "./graph.js";
-import type { Lanes } from "./lanes.js";
+import { Graph, hasBit, PASS, setBit } from "./graph.js";
+import { better, eachCapability, type Lanes, nearestBeyond, type NearestFound } from "./lanes.js";
 import type { CapabilityGrant, RuleEvidence, Violation, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
-import { better, eachCapability, type NearestFound, nearestBeyond } from "./nearest.js";
 import { Reach } from "./reach.js";
 import type { Shift } from "./update.js";
 
 /** How the analysis tells a story about nodes and edges. */
-export interface Telling {
+interface Telling {
   way(last: number, edges: readonly number[]): { readonly agents: string[]; readonly delegations: number[] };
   grant(node: number, lane: number): CapabilityGrant;
 }
 
-export interface RuleHit {
+interface RuleHit {
   readonly rule: WorkflowRule;
   readonly node: number;
 }
@@ -45,7 +43,7 @@ export class RuleCheck {
     this.#words = Math.max(1, Math.ceil(this.#terms.length / 32));
     const { graph } = scopes;
     const nodes = workflow.agents.length;
-    // Without rules about reaching others nobody asks for the way back.
+    // Without rules about reaching others the reverse graph is not needed.
     const edges = workflow.rules.some((rule) => rule.throughOthers) ? graph.edges : 0;
     const turned = new Graph(
       nodes,

@@ -1,5 +1,4 @@
-import { isZero, pass } from "./bits.js";
-import type { Graph } from "./graph.js";
+import { type Graph, isZero, pass } from "./graph.js";
 import type { Levels } from "./levels.js";
 
 /** Lanes of one node that a change brought or took. */

@@ -134,7 +134,7 @@ describe("the stand-alone checker", () => {
       },
       /middle has no authority of its own/,
     ],
-    ["another agent", ({ violations: [v] }) => (v.agent = "middle"), /the way ends elsewhere/],
+    ["another agent", ({ violations: [v] }) => (v.agent = "middle"), /the path ends at another node/],
     ["an agent that the rule excepts", ({ violations: [, v] }) => (v.agent = "boss"), /not about this agent/],
     [
       "a capability that is not the rule's",

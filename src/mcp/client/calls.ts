@@ -6,10 +6,9 @@ import type { ToolDefinition, ToolResult } from "../server/index.js";
 import type { ClientConversation, HowToAsk } from "./conversation.js";
 import { McpError, ProtocolError } from "./errors.js";
 import { type HeaderPlan, paramHeaders, planHeaders } from "./headers.js";
+import { inRounds } from "./inputs.js";
 import { CachedList, readPages } from "./lists.js";
 import type { RequestOptions } from "./options.js";
-import { factsOf, MODERN_NAME } from "./revision.js";
-import { inRounds } from "./rounds.js";
 
 export interface ToolCall {
   name: string;
@@ -65,7 +64,7 @@ export class ToolCalls {
       method: "tools/call",
       limits,
       resultTypes: this.#resultTypes,
-      mayAsk: factsOf(this.#conversation.revision).resultType,
+      mayAsk: this.#conversation.revision.resultType,
       start,
       send: (extra) => this.send(call, how, extra),
       answer: (method, params) => this.#conversation.answer(method, params, options.signal),
@@ -93,7 +92,7 @@ export class ToolCalls {
 
   /** Whether parameters are mirrored into headers on this connection. */
   get #mirrors(): boolean {
-    return this.#conversation.isHttp && this.#conversation.revision === MODERN_NAME;
+    return this.#conversation.isHttp && this.#conversation.revision.era === "modern";
   }
 
   #frame(call: ToolCall, how: HowToAsk): { params: JsonObject; rest: HowToAsk } {
@@ -116,7 +115,7 @@ export class ToolCalls {
   async batch(calls: readonly ToolCall[], options: RequestOptions): Promise<PromiseSettledResult<ToolResult>[]> {
     const { limits, revision } = this.#conversation;
     // On stdio many servers of the one revision with batches read a message a line, and a batch is none to them.
-    const batches = factsOf(revision).batches && this.#conversation.transport !== "stdio";
+    const batches = revision.batches && this.#conversation.transport !== "stdio";
     if (!batches) return this.severally(calls, (call) => this.call(call, options));
     const settled: PromiseSettledResult<ToolResult>[] = [];
     for (const part of parts(calls, limits.maxBatch, limits.maxMessageBytes)) {

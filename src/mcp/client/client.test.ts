@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { JsonObject, Notification } from "../index.js";
 import type { Client } from "./client.js";
-import { connect } from "./connect.js";
+import { connect, type ConnectTarget } from "./connect.js";
 import {
   closeAll,
   DISCOVERED,
@@ -16,7 +16,6 @@ import {
   until,
 } from "./fixtures/scripted.js";
 import type { ConnectOptions } from "./options.js";
-import type { ConnectTarget } from "./target.js";
 
 const open: Client[] = [];
 afterEach(async () => {
@@ -89,10 +88,10 @@ describe("agreeing on a revision", () => {
       "an error without an id",
       (e: Exchange) => e.end({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "?" } }, 400),
     ],
-    ["a result that is no discovery", (e: Exchange) => e.result({})],
+    ["a result that is not a discovery", (e: Exchange) => e.result({})],
     ["a page", (e: Exchange) => e.end("<html>", 405)],
     ["an internal error", (e: Exchange) => e.error(-32603, "boom", undefined, 500)],
-  ])("takes %s for an older server", async (_, answer) => {
+  ])("takes %s for an older server when agreeing on a revision", async (_, answer) => {
     const old = handshake("2025-11-25", nothing);
     const server = scripted((exchange) =>
       exchange.message.method === "server/discover" ? answer(exchange) : old(exchange),
@@ -100,7 +99,7 @@ describe("agreeing on a revision", () => {
     expect((await connected(await overHttp(server))).revision).toBe("2025-11-25");
   });
 
-  it("takes silence for an older server, and a late answer for a slow one", async () => {
+  it("takes silence for an older server, and a late answer for a slow one [U13]", async () => {
     const old = handshake("2025-11-25", nothing);
     const silent = scripted((exchange) => (exchange.message.method === "server/discover" ? undefined : old(exchange)));
     const timeouts = { discoveryMs: 50 };
@@ -112,15 +111,15 @@ describe("agreeing on a revision", () => {
     expect((await connected(await overMemory(slow), { timeouts })).revision).toBe("2026-07-28");
   });
 
-  it("does not try again where trying is pointless", async () => {
+  it("does not negotiate again where trying is pointless", async () => {
     const closed = scripted((exchange) => exchange.end("", 401));
     await expect(connect(await overHttp(closed))).rejects.toMatchObject({ family: "policy", code: "UNAUTHENTICATED" });
     expect(closed.exchanges).toHaveLength(1);
     await expect(connect("http://127.0.0.1:9/mcp")).rejects.toMatchObject({ family: "protocol", code: "IO_ERROR" });
     await expect(connect("tcp://127.0.0.1:9")).rejects.toMatchObject({ family: "protocol", code: "IO_ERROR" });
     await expect(connect({ command: "/nonexistent/server" })).rejects.toMatchObject({ code: "IO_ERROR" });
-    await expect(connect("ftp://example.com")).rejects.toThrow("no transport");
-    await expect(connect("not an address")).rejects.toThrow("no address");
+    await expect(connect("ftp://example.com")).rejects.toThrow("not a transport");
+    await expect(connect("not an address")).rejects.toThrow("is not an address");
   });
 
   it("speaks exactly the revision that was asked for, or not at all", async () => {
@@ -139,7 +138,7 @@ describe("agreeing on a revision", () => {
     await expect(connect(old, { revision: "2026-07-28" })).rejects.toMatchObject({ code: "UNSUPPORTED_VERSION" });
   });
 
-  it("refuses a server that answers the handshake with a revision nobody here knows", async () => {
+  it("rejects a server that answers the handshake with an unknown revision", async () => {
     const server = scripted(handshake("2024-11-05", nothing));
     await expect(connect(await overMemory(server))).rejects.toMatchObject({ code: "UNSUPPORTED_VERSION" });
   });
@@ -215,8 +214,8 @@ describe("every request of 2026-07-28", () => {
     expect(warnings).toEqual([expect.stringContaining("tool `bad` is left out")]);
     await expect(client.callTool("bad")).rejects.toMatchObject({ family: "protocol" });
     expect(server.count("tools/call")).toBe(0);
-    const elsewhere = await connected(await overMemory(server));
-    expect(await elsewhere.listTools()).toHaveLength(2);
+    const other = await connected(await overMemory(server));
+    expect(await other.listTools()).toHaveLength(2);
   });
 });
 
@@ -224,7 +223,7 @@ describe("questions inside an answer", () => {
   const ask = (more: object): object => ({ resultType: "input_required", ...more });
   const confirm = { confirm: { method: "elicitation/create", params: { message: "sure?", requestedSchema: {} } } };
 
-  it("are answered by the handlers, with the state as it came and a new id each time", async () => {
+  it("questions inside an answer are answered by the handlers, with the state as it came and a new id each time", async () => {
     const state = 'opaque "\u{1F512}\\ \ud800 state';
     const server = scripted(
       modern((exchange) => {
@@ -248,7 +247,7 @@ describe("questions inside an answer", () => {
     expect(second?.params).toMatchObject({ name: "t", arguments: { a: 1 } });
   });
 
-  it("are bounded in rounds and in number, and a state alone is simply echoed", async () => {
+  it("questions inside an answer are bounded in rounds and in number, and a state alone is simply echoed", async () => {
     const endless = scripted(modern((exchange) => exchange.result(ask({ requestState: "again" }))));
     const client = await connected(await overMemory(endless), { limits: { maxRounds: 3 } });
     await expect(client.callTool("t")).rejects.toMatchObject({ code: "TOO_MANY" });
@@ -265,20 +264,20 @@ describe("questions inside an answer", () => {
     ["asks for what the client did not offer", ask({ inputRequests: confirm })],
     ["asks with an unknown method", ask({ inputRequests: { q: { method: "tools/call", params: {} } } })],
     ["asks nothing", ask({})],
-    ["has a state that is no string", ask({ requestState: 7 })],
-    ["has a result type that nobody agreed to", { resultType: "task", task: {} }],
+    ["has a state that is not a string", ask({ requestState: 7 })],
+    ["has a result type that was not agreed to", { resultType: "task", task: {} }],
   ])("make the call fail when the server %s", async (_, result) => {
     const client = await connected(await overMemory(scripted(modern((exchange) => exchange.result(result)))));
     await expect(client.callTool("t")).rejects.toMatchObject({ family: "protocol" });
   });
 
-  it("are no questions in a revision that has none", async () => {
+  it("questions inside an answer are plain results in a revision that has none", async () => {
     const server = scripted(handshake("2025-11-25", (exchange) => exchange.result(ask({ requestState: "s" }))));
     const client = await connected(await overMemory(server));
     expect(await client.callTool("t")).toEqual({ resultType: "input_required", requestState: "s" });
   });
 
-  it("whose handler fails end the call in words, with the handler's error as the cause", async () => {
+  it("questions inside an answer whose handler fails end the call in words, with the handler's error as the cause", async () => {
     const server = scripted(modern((exchange) => exchange.result(ask({ inputRequests: confirm }))));
     const broken = new Error("no screen");
     const elicitation = (): never => {
@@ -293,7 +292,7 @@ describe("questions inside an answer", () => {
     await expect(slow.callTool("t")).rejects.toMatchObject({ family: "protocol", code: "CANCELLED" });
   });
 
-  it("may only come where the revision allows them, and other result types where the caller knows them", async () => {
+  it("questions inside an answer may only come where the revision allows them, and other result types where the caller knows them", async () => {
     const server = scripted(
       modern((exchange) =>
         exchange.result(
@@ -338,7 +337,7 @@ describe("questions as requests", () => {
     return answered() as JsonObject;
   }
 
-  it("are answered by the same handlers", async () => {
+  it("questions as requests are answered by the same handlers", async () => {
     const requestedSchema = {
       type: "object",
       properties: { name: { type: "string", default: "Ada" }, age: { type: "integer" } },
@@ -351,7 +350,7 @@ describe("questions as requests", () => {
     expect(await answerTo("ping", {})).toMatchObject({ result: {} });
   });
 
-  it("are refused in words when there is no handler, or it fails, or takes too long", async () => {
+  it("questions as requests are refused in words when there is no handler, or it fails, or takes too long", async () => {
     expect(await answerTo("elicitation/create", {}, { handlers: {} })).toMatchObject({ error: { code: -32601 } });
     expect(await answerTo("tasks/steal", {})).toMatchObject({ error: { code: -32601 } });
     expect(await answerTo("elicitation/create", { mode: "url", url: "https://x" })).toMatchObject({
@@ -371,7 +370,7 @@ describe("questions as requests", () => {
     });
   });
 
-  it("can be taken back by the server, and too many at once are refused", async () => {
+  it("questions as requests can be taken back by the server, and too many at once are refused", async () => {
     const signals: AbortSignal[] = [];
     const waiting = {
       sampling: (_: JsonObject, { signal }: { signal: AbortSignal }) => {
@@ -397,7 +396,7 @@ describe("questions as requests", () => {
     expect(server.seen.find((message) => (message.id as unknown) === "a")).toBeUndefined();
   });
 
-  it("have no place in 2026-07-28: they are counted and not answered", async () => {
+  it("questions as requests have no place in 2026-07-28: they are counted and not answered", async () => {
     const server = scripted(
       modern((exchange) => {
         exchange.send({ jsonrpc: "2.0", id: "q1", method: "roots/list" });
@@ -450,7 +449,7 @@ describe("sessions of the handshake revisions on HTTP", () => {
     return server;
   }
 
-  it("are named on every request, with the revision, and ended when the client closes", async () => {
+  it("sessions of the handshake revisions on HTTP are named on every request, with the revision, and ended when the client closes", async () => {
     const server = sessions((exchange) => exchange.result({ tools: [] }));
     const client = await connect(await overHttp(server));
     await client.listTools();
@@ -469,7 +468,7 @@ describe("sessions of the handshake revisions on HTTP", () => {
     ]);
   });
 
-  it("that the server lost are begun anew once, for all requests under way", async () => {
+  it("sessions of the handshake revisions on HTTP that the server lost are started again once, for all requests under way", async () => {
     let lost = true;
     const server = sessions((exchange, live) => {
       const stale = exchange.headers["mcp-session-id"] !== live();
@@ -484,7 +483,7 @@ describe("sessions of the handshake revisions on HTTP", () => {
     lost = false;
   });
 
-  it("with a name that cannot be sent back are refused", async () => {
+  it("sessions of the handshake revisions on HTTP with a name that cannot be sent back are refused", async () => {
     const server = scripted(handshake("2025-11-25", nothing, () => "two words"));
     await expect(connect(await overHttp(server))).rejects.toMatchObject({
       family: "protocol",
@@ -492,7 +491,7 @@ describe("sessions of the handshake revisions on HTTP", () => {
     });
   });
 
-  it("that are lost again at once are an error, not a loop", async () => {
+  it("sessions of the handshake revisions on HTTP that are lost again at once are an error, not a loop", async () => {
     const server = sessions((exchange) => exchange.end("", 404));
     const client = await connected(await overHttp(server));
     await expect(client.callTool("a")).rejects.toMatchObject({ status: 404, family: "protocol" });
@@ -501,7 +500,7 @@ describe("sessions of the handshake revisions on HTTP", () => {
 });
 
 describe("event streams of the handshake revisions", () => {
-  it("are picked up again where they broke off, after the delay the server asked for", async () => {
+  it("event streams of the handshake revisions are picked up again where they broke off, after the delay the server asked for", async () => {
     const opened: (string | undefined)[] = [];
     let call: Exchange | undefined;
     let endedAt = 0;
@@ -538,7 +537,7 @@ describe("event streams of the handshake revisions", () => {
     expect(resumedAt - endedAt).toBeGreaterThanOrEqual(115);
   });
 
-  it("that cannot be picked up fail the call after a bounded number of attempts", async () => {
+  it("event streams of the handshake revisions that cannot be picked up fail the call after a bounded number of attempts", async () => {
     let attempts = 0;
     const server = scripted({
       message: handshake("2025-11-25", (exchange) => {
@@ -559,7 +558,7 @@ describe("event streams of the handshake revisions", () => {
     expect(attempts).toBe(4);
   });
 
-  it("that the server opens by itself bring notifications", async () => {
+  it("event streams of the handshake revisions that the server opens by itself bring notifications", async () => {
     const changed: string[] = [];
     const server = scripted({
       message: handshake("2025-11-25", nothing),
@@ -611,7 +610,7 @@ describe("lists", () => {
     ...more,
   });
 
-  it("are read to their end, and fields nobody knows are still there", async () => {
+  it("lists are read to their end, and unknown fields are kept", async () => {
     const server = scripted(
       modern((exchange) => {
         const cursor = Number(exchange.message.params?.cursor ?? 0);
@@ -627,16 +626,16 @@ describe("lists", () => {
   it.each([
     ["has no end", (n: number) => page(n, { nextCursor: String(n + 1) }), "TOO_LARGE"],
     ["goes in circles", () => page(0, { nextCursor: "1" }), "INVALID_REQUEST"],
-    ["is no list", () => ({ tools: "all of them" }), "INVALID_REQUEST"],
-    ["holds something that is no tool", () => ({ tools: [{ title: "?" }] }), "INVALID_REQUEST"],
-  ])("that %s are an error", async (_, make, code) => {
+    ["is not a list", () => ({ tools: "all of them" }), "INVALID_REQUEST"],
+    ["holds something that is not a tool", () => ({ tools: [{ title: "?" }] }), "INVALID_REQUEST"],
+  ])("lists that %s are an error", async (_, make, code) => {
     const server = scripted(modern((exchange) => exchange.result(make(Number(exchange.message.params?.cursor ?? 0)))));
     const client = await connected(await overMemory(server), { limits: { maxPages: 5 } });
     await expect(client.listTools()).rejects.toMatchObject({ family: "protocol", code });
     expect(server.count("tools/list")).toBeLessThanOrEqual(5);
   });
 
-  it("are remembered as long as the server says, and forgotten when it says that they changed", async () => {
+  it("lists are remembered as long as the server says, and forgotten when it says that they changed", async () => {
     const server = scripted(modern((exchange) => exchange.result(page(1, { ttlMs: 60_000, cacheScope: "private" }))));
     const listener = await overMemory(server);
     const client = await connected(listener);
@@ -652,7 +651,7 @@ describe("lists", () => {
     expect(server.count("tools/list")).toBe(3);
   });
 
-  it("that changed while they were being read are not taken for fresh", async () => {
+  it("lists that changed while they were being read are not taken for fresh", async () => {
     const server = scripted(
       modern((exchange) => {
         exchange.send({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
@@ -665,7 +664,7 @@ describe("lists", () => {
     expect(server.count("tools/list")).toBe(2);
   });
 
-  it("without a lifetime are asked for every time, and so is every revision before lifetimes", async () => {
+  it("lists without a lifetime are asked for every time, and so is every revision before lifetimes", async () => {
     for (const script of [modern((e) => e.result(page(1))), handshake("2025-11-25", (e) => e.result(page(1)))]) {
       const server = scripted(script);
       const client = await connected(await overMemory(server));
@@ -677,7 +676,7 @@ describe("lists", () => {
 });
 
 describe("several calls at once", () => {
-  it("are one JSON-RPC batch where the revision has batches, split at the limit", async () => {
+  it("several calls at once are one JSON-RPC batch where the revision has batches, split at the limit [U13]", async () => {
     const texts: string[] = [];
     const inner = handshake("2025-03-26", nothing);
     const server = scripted((exchange) => {
@@ -706,7 +705,7 @@ describe("several calls at once", () => {
     }
   });
 
-  it("are single calls elsewhere, a few at a time, with the results in order", async () => {
+  it("several calls at once are single calls in other revisions, a few at a time, with the results in order", async () => {
     let running = 0;
     let most = 0;
     const server = scripted(

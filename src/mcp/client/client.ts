@@ -10,20 +10,23 @@ import type {
   ToolDefinition,
   ToolResult,
 } from "../server/index.js";
-import { type ToolCall, ToolCalls } from "./calls.js";
-import { ChangeFeed } from "./changes.js";
-import { ClientConversation, type ConversationStats, type HowToAsk } from "./conversation.js";
-import { PolicyViolation } from "./errors.js";
-import { CachedList, readPages, ttlOf } from "./lists.js";
-import { type Discovery, readDiscovery } from "./discovery.js";
-import type { ConnectOptions, ListKind, LogEntry, RequestOptions } from "./options.js";
-import { eraOf, factsOf, type RevisionName } from "./revision.js";
-import { inRounds } from "./rounds.js";
-import { type CallerContext, SecureCalls } from "./secure.js";
-import { type ChangeEvent, changeOf, type Subscription, type SubscriptionFilter } from "./subscriptions.js";
 import type { ClientTransport } from "../transports/index.js";
+import { type ToolCall, ToolCalls } from "./calls.js";
+import {
+  ClientConversation,
+  type ConversationStats,
+  type Discovery,
+  type HowToAsk,
+  readDiscovery,
+} from "./conversation.js";
+import { PolicyViolation } from "./errors.js";
+import { inRounds } from "./inputs.js";
+import { CachedList, readPages, ttlOf } from "./lists.js";
+import type { ConnectOptions, ListKind, LogEntry, RequestOptions, RevisionName } from "./options.js";
+import { type CallerContext, SecureCalls } from "./secure.js";
+import { type ChangeEvent, ChangeFeed, type Subscription, type SubscriptionFilter } from "./subscriptions.js";
 
-/** Results are the parsed answers: fields that nobody here knows are still in them. */
+/** Results are the parsed answers, with unknown fields. */
 export interface ReadResult {
   contents: ResourceContents[];
   [extra: string]: unknown;
@@ -56,6 +59,7 @@ export class Client {
     const resultTypes = options.resultTypes ?? [];
     this.#conversation = new ClientConversation(transport, options, {
       notification: (message) => this.#onNotification(message),
+      change: (change, isAddressed) => this.#onChange(change, isAddressed),
       renewed: () => void this.#onRenewed(),
     });
     this.#calls = new ToolCalls(this.#conversation, resultTypes, (message) => this.#tell(options.onWarning, message));
@@ -84,11 +88,11 @@ export class Client {
   }
 
   get revision(): RevisionName {
-    return this.#conversation.revision;
+    return this.#conversation.revision.name as RevisionName;
   }
 
   get era(): "legacy" | "modern" {
-    return eraOf(this.revision);
+    return this.#conversation.revision.era;
   }
 
   /** What the server said about itself when the connection began. */
@@ -127,7 +131,7 @@ export class Client {
     return this.#calls.call({ name, arguments: args }, this.#guarded(options));
   }
 
-  /** Gate first, then the wire, then the record. Whatever is no success is thrown, as one of four families. */
+  /** Gate first, then the wire, then the record. Anything but success is thrown, as one of four families. */
   async callToolSecure(tool: string, args: JsonObject, context: CallerContext): Promise<ToolResult> {
     return this.#secure.call(tool, args, this.#guarded(context));
   }
@@ -266,7 +270,7 @@ export class Client {
       method,
       limits: this.#conversation.limits,
       resultTypes: this.#options.resultTypes ?? [],
-      mayAsk: factsOf(this.revision).resultType,
+      mayAsk: this.#conversation.revision.resultType,
       send: (extra) => this.#conversation.request(method, { ...params, ...extra }, how),
       answer: (asked, question) => this.#conversation.answer(asked, question, options.signal),
     });
@@ -294,7 +298,7 @@ export class Client {
     };
     if (!Object.values(filter).includes(true)) return;
     await this.#changes.watch(filter, (problem) => {
-      // Whatever changed while nobody listened was not heard.
+      // Changes without a listener are lost.
       this.#forgetAll();
       this.#tell(this.#options.onWarning, `changes of lists are not heard: ${problem}`);
     });
@@ -302,16 +306,16 @@ export class Client {
 
   #onNotification(message: Notification): void {
     if (message.method === "notifications/message") return this.#tell(this.#options.onLog, logEntry(message.params));
-    const change = changeOf(message);
-    if (change) this.#onChange(change);
-    if (this.#changes.notification(message, change) || change) return;
     this.#tell(this.#options.onNotification, message);
   }
 
-  #onChange(change: ChangeEvent): void {
-    if (change.kind === "resource") return this.#tell(this.#options.onResourceUpdated, change.uri);
-    this.#forget(change.kind);
-    this.#tell(this.#options.onListChanged, change.kind);
+  #onChange(change: ChangeEvent, isAddressed: boolean): void {
+    if (change.kind === "resource") this.#tell(this.#options.onResourceUpdated, change.uri);
+    else {
+      this.#forget(change.kind);
+      this.#tell(this.#options.onListChanged, change.kind);
+    }
+    if (!isAddressed) this.#changes.change(change);
   }
 
   #forget(kind: ListKind): void {

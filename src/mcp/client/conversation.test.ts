@@ -27,7 +27,7 @@ async function opened(conversation: ClientConversation): Promise<ClientConversat
   return conversation;
 }
 
-const NO_EVENTS = { notification() {}, renewed() {} };
+const NO_EVENTS = { notification() {}, change() {}, renewed() {} };
 
 async function linkTo(script: Script["message"], options: ConnectOptions = {}) {
   const server = scripted(modern(script));
@@ -40,7 +40,7 @@ function call(link: ClientConversation, name = "t", how: Partial<HowToAsk> = {})
 }
 
 describe("answers", () => {
-  it("are matched by their own id whatever the order they come in", async () => {
+  it("answers are matched by their own id whatever the order they come in", async () => {
     const held: Exchange[] = [];
     const { link } = await linkTo((exchange) => {
       held.push(exchange);
@@ -52,7 +52,7 @@ describe("answers", () => {
     expect(link.stats).toEqual({ strayAnswers: 0, malformed: 0, unexpectedRequests: 0 });
   });
 
-  it("that come twice, for nobody or with a look-alike id are dropped and counted", async () => {
+  it("answers that come twice, to no request or with a look-alike id are dropped and counted", async () => {
     const { link } = await linkTo((exchange) => {
       const { id } = exchange.message;
       exchange.send({ jsonrpc: "2.0", id: String(id), result: { forged: "by string id" } });
@@ -64,7 +64,7 @@ describe("answers", () => {
     await until(() => link.stats.strayAnswers === 3);
   });
 
-  it("keep the fields that nobody here knows, and integers that JavaScript rounds cost nobody the answer", async () => {
+  it("answers keep unknown fields, and integers that JavaScript rounds do not fail the request", async () => {
     const { link } = await linkTo((exchange) =>
       exchange.end(
         `{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"new":{"x":[1]},"big":12345678901234567890}}`,
@@ -73,19 +73,19 @@ describe("answers", () => {
     expect(await call(link)).toEqual({ new: { x: [1] }, big: Number("12345678901234567890") });
   });
 
-  it("that are no JSON, no message or nested without end are counted and stop nothing", async () => {
+  it("answers that are not JSON, not a message or nested without end are counted and stop nothing", async () => {
     const { link } = await linkTo((exchange) => {
       exchange.send("not json");
       exchange.send('{"jsonrpc":"1.0"}');
       exchange.send("[".repeat(200) + "]".repeat(200));
-      exchange.send(`[{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"in":"a batch nobody asked for"}}]`);
+      exchange.send(`[{"jsonrpc":"2.0","id":${exchange.message.id},"result":{"in":"a batch that was not asked for"}}]`);
       exchange.result({ ok: true });
     });
     expect(await call(link)).toEqual({ ok: true });
     expect(link.stats.malformed).toBe(4);
   });
 
-  it("that are nested without end fail their own request at once, however their server writes them", async () => {
+  it("answers that are nested without end fail their own request at once, however their server writes them", async () => {
     const deep = `{"x":${"[".repeat(200)}${"]".repeat(200)}}`;
     for (const write of [
       (id: unknown) => `{"jsonrpc":"2.0","id":${id},"result":${deep}}`,
@@ -99,12 +99,12 @@ describe("answers", () => {
     }
   });
 
-  it("whose result is no object fail the request at once", async () => {
+  it("answers whose result is not an object fail the request at once", async () => {
     const { link } = await linkTo((exchange) => exchange.end({ jsonrpc: "2.0", id: exchange.message.id, result: 7 }));
     await expect(call(link)).rejects.toMatchObject({ family: "protocol", code: "INVALID_REQUEST" });
   });
 
-  it("that are errors keep code, message and data", async () => {
+  it("answers that are errors keep code, message and data", async () => {
     const { link } = await linkTo((exchange) => exchange.error(-32602, "no such thing", { hint: "x" }));
     const error = await call(link).catch((e: McpError) => e);
     expect(error).toBeInstanceOf(ProtocolError);
@@ -116,7 +116,7 @@ describe("answers", () => {
     });
   });
 
-  it("that are errors show what to do and which rule it was where code looks for them", async () => {
+  it("answers that are errors show what to do and which rule it was where code looks for them", async () => {
     const data = { suggestions: ["ask for less", 7], rule: "no-shell" };
     const { link } = await linkTo((exchange) => exchange.error(-32602, "no such thing", data));
     const error = await call(link).catch((e: McpError) => e);
@@ -125,7 +125,7 @@ describe("answers", () => {
 });
 
 describe("a request", () => {
-  it("that is not answered in time fails, is cancelled, and its late answer is dropped", async () => {
+  it("a request that is not answered in time fails, is cancelled, and its late answer is dropped", async () => {
     let late: Exchange | undefined;
     const { link, server } = await linkTo((exchange) => {
       late = exchange;
@@ -171,7 +171,7 @@ describe("a request", () => {
     clearInterval(timer);
   });
 
-  it("ends when its caller aborts it, before or after it was sent", async () => {
+  it("a request ends when its caller aborts it, before or after it was sent", async () => {
     const { link, server } = await linkTo(() => {});
     const already = AbortSignal.abort(new Error("changed my mind"));
     await expect(call(link, "t", { signal: already })).rejects.toMatchObject({ code: "CANCELLED" });
@@ -255,7 +255,7 @@ describe("on HTTP", () => {
 });
 
 describe("parameters", () => {
-  it("carry canonical arguments exactly as they were hashed", () => {
+  it("parameters carry canonical arguments exactly as they were hashed", () => {
     expect(paramsText({ name: "t" }, '{"10":1,"9":2}')).toBe('{"arguments":{"10":1,"9":2},"name":"t"}');
     expect(paramsText({}, "{}")).toBe('{"arguments":{}}');
   });

@@ -5,9 +5,12 @@ import {
   Fault,
   isJsonObject,
   type JsonObject,
+  META,
+  MODERN,
   type Notification,
-  REVISIONS,
+  type Revision,
   revisionNamed,
+  REVISIONS,
   unsendable,
 } from "../index.js";
 import type { Implementation, LogLevel } from "../server/index.js";
@@ -22,12 +25,12 @@ import {
   type SessionAgreement,
   type SessionAnswer,
   type SessionCall,
+  type SessionChange,
   type SessionContext,
   type SessionTerms,
   timedOut,
 } from "../session/index.js";
 import type { ClientTransport, TransportKind } from "../transports/index.js";
-import { type Discovery, readDiscovery } from "./discovery.js";
 import { errorFromAnswer, errorFromFault, McpError, ProtocolError } from "./errors.js";
 import { nameIn } from "./headers.js";
 import { answerInput, clientCapabilities } from "./inputs.js";
@@ -40,8 +43,7 @@ import {
   type RequestOptions,
   type Timeouts,
 } from "./options.js";
-import { eraOf, MODERN_NAME, type RevisionName } from "./revision.js";
-import { Slots } from "./slots.js";
+import type { ChangeEvent } from "./subscriptions.js";
 
 export interface HowToAsk extends RequestOptions {
   timeoutMs: number;
@@ -53,14 +55,16 @@ export interface HowToAsk extends RequestOptions {
 export interface ConversationStats {
   /** Answers that fit no request under way: late, repeated, or made up. */
   strayAnswers: number;
-  /** Texts that are no JSON-RPC message. */
+  /** Texts that are not JSON-RPC messages. */
   malformed: number;
   /** Requests from a server whose revision has none. */
   unexpectedRequests: number;
 }
 
-export interface ConversationEvents {
+interface ConversationEvents {
   notification(message: Notification): void;
+  /** `isAddressed`: one listen request has received it already. */
+  change(change: ChangeEvent, isAddressed: boolean): void;
   /** The server had lost the session and a new one began: what was asked of the old one has to be asked again. */
   renewed(): void;
 }
@@ -94,11 +98,11 @@ export class ClientConversation {
     this.logLevel = options.logLevel;
     this.#options = options;
     this.#slots = new Slots(this.limits.maxInFlight, this.limits.maxQueued);
-    this.#capabilities = JSON.stringify(this.#capabilitiesOf(MODERN_NAME));
+    this.#capabilities = JSON.stringify(this.#capabilitiesOf(MODERN));
     this.#context = this.#makeContext();
     const { handlers = {} } = options;
     const session: ConnectionEvents = {
-      change: () => {},
+      change: (change, isAddressed) => events.change(changeEvent(change), isAddressed),
       renewed: () => events.renewed(),
       disconnected: () => {},
       mayResend: async () => {},
@@ -123,8 +127,8 @@ export class ClientConversation {
     }
   }
 
-  get revision(): RevisionName {
-    return this.#agreement.revision.name as RevisionName;
+  get revision(): Revision {
+    return this.#agreement.revision;
   }
 
   get discovery(): Discovery {
@@ -160,10 +164,20 @@ export class ClientConversation {
     }
   }
 
-  /** A request that stays open until its signal; `onId` says under which id, before it is sent. */
-  async hold(method: string, params: JsonObject, signal: AbortSignal, onId: (id: number) => void): Promise<JsonObject> {
+  /** A request that stays open until its signal. */
+  async hold(
+    method: string,
+    params: JsonObject,
+    signal: AbortSignal,
+    {
+      acknowledged,
+      change,
+      ended,
+    }: { acknowledged(params: JsonObject): void; change(change: ChangeEvent): void; ended(): void },
+  ): Promise<JsonObject> {
+    const more = { change: (each: SessionChange) => change(changeEvent(each)), ended };
     return this.#ask(method, params, { timeoutMs: 0, signal }, 0, (call) =>
-      this.#connection.listen({ ...call, hooks: { begun: onId } }, () => {}),
+      this.#connection.listen({ ...call, hooks: undefined }, acknowledged, more),
     );
   }
 
@@ -268,7 +282,7 @@ export class ClientConversation {
   #call(method: string, params: JsonObject, how: HowToAsk): SessionCall {
     const { _meta, ...ours } = params;
     const isReported = method === "tools/call" || how.onProgress !== undefined;
-    const isModern = eraOf(this.revision) === "modern";
+    const isModern = this.revision.era === "modern";
     const name = nameIn(method, params);
     return {
       method,
@@ -309,7 +323,7 @@ export class ClientConversation {
     return typeof headers === "function" ? headers() : headers;
   }
 
-  #capabilitiesOf(revision: RevisionName): JsonObject {
+  #capabilitiesOf(revision: Revision): JsonObject {
     const { handlers = {}, capabilities = {} } = this.#options;
     return clientCapabilities(handlers, capabilities, revision);
   }
@@ -343,7 +357,7 @@ export class ClientConversation {
     return {
       server: this.#context.server,
       clientInfo,
-      capabilities: ({ name }) => this.#capabilitiesOf(name as RevisionName),
+      capabilities: (revision) => this.#capabilitiesOf(revision),
       probe: { capabilities: this.#capabilities, ...(this.logLevel === undefined ? {} : { logLevel: this.logLevel }) },
       revisions: REVISIONS,
       revision: revisionNamed(revision),
@@ -378,4 +392,81 @@ function cancelled(method: string): Fault {
 function defaultClientInfo(): Implementation {
   const { name, version } = createRequire(import.meta.url)("../../../package.json") as Implementation;
   return { name, version };
+}
+
+class Slots {
+  readonly #max: number;
+  readonly #maxQueued: number;
+  readonly #queue = new Set<() => void>();
+  #running = 0;
+  constructor(max: number, maxQueued: number) {
+    this.#max = max;
+    this.#maxQueued = maxQueued;
+  }
+
+  /** True when a turn is free and now the caller's. */
+  take(): boolean {
+    if (this.#running >= this.#max) return false;
+    this.#running++;
+    return true;
+  }
+
+  /** Resolves when it is this caller's turn. Rejects with the signal's reason, or when the queue is full. */
+  wait(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    if (this.#queue.size >= this.#maxQueued) {
+      const full = `${this.#running} requests are under way and ${this.#queue.size} are waiting; send fewer at once or raise limits.maxInFlight`;
+      return Promise.reject(new ProtocolError("TooMany", full));
+    }
+    return new Promise((resolve, reject) => {
+      const turn = (): void => {
+        signal.removeEventListener("abort", leave);
+        resolve();
+      };
+      const leave = (): void => {
+        this.#queue.delete(turn);
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#queue.add(turn);
+    });
+  }
+
+  give(): void {
+    const next = this.#queue.values().next().value;
+    if (next === undefined) {
+      this.#running--;
+      return;
+    }
+    // The slot goes over to the next in line, so `running` stays as it is.
+    this.#queue.delete(next);
+    next();
+  }
+}
+
+/** What a server says about itself. `serverInfo` is its own word and decides nothing here. */
+export interface Discovery {
+  supportedVersions: string[];
+  capabilities: JsonObject;
+  serverInfo?: JsonObject;
+  instructions?: string;
+  /** The whole answer, with unknown fields. */
+  result: JsonObject;
+}
+
+export function readDiscovery(result: JsonObject): Discovery | undefined {
+  if (!Array.isArray(result.supportedVersions)) return undefined;
+  const meta = isJsonObject(result._meta) ? result._meta[META.serverInfo] : undefined;
+  const info = isJsonObject(meta) ? meta : result.serverInfo;
+  return {
+    supportedVersions: result.supportedVersions.filter((version) => typeof version === "string"),
+    capabilities: isJsonObject(result.capabilities) ? result.capabilities : {},
+    ...(isJsonObject(info) ? { serverInfo: info } : {}),
+    ...(typeof result.instructions === "string" ? { instructions: result.instructions } : {}),
+    result,
+  };
+}
+
+function changeEvent(change: SessionChange): ChangeEvent {
+  return typeof change === "string" ? { kind: change } : { kind: "resource", uri: change.resource };
 }

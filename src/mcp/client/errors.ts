@@ -169,7 +169,7 @@ export function errorFromAnswer(error: ServerErrorObject, method: string, status
 const BY_STATUS: readonly ErrorType[] = ["AuthenticationError", "AuthorizationError", "TooLarge", "RateLimited"];
 
 /** An HTTP answer that carried no JSON-RPC answer. */
-export function errorFromStatus(status: number, message: string, detail: ErrorDetail = {}): McpError {
+function errorFromStatus(status: number, message: string, detail: ErrorDetail = {}): McpError {
   const type = BY_STATUS.find((candidate) => ERRORS[candidate].http === status);
   return errorOf(type ?? (status >= 500 ? "InternalError" : "InvalidRequest"), message, { status, ...detail });
 }

@@ -4,7 +4,7 @@ import { nameIn, paramHeaders, planHeaders } from "./headers.js";
 const object = (properties: Record<string, unknown>) => ({ type: "object", properties });
 
 describe("the name of a request", () => {
-  it("is what the request is about, where its method has such a parameter", () => {
+  it("the name of a request is what the request is about, where its method has such a parameter", () => {
     expect(nameIn("tools/call", { name: "sum", arguments: {} })).toBe("sum");
     expect(nameIn("resources/read", { uri: "test://é" })).toBe("test://é");
     expect(nameIn("tools/list", { name: "not this" })).toBeUndefined();
@@ -12,7 +12,7 @@ describe("the name of a request", () => {
 });
 
 describe("declared parameter headers", () => {
-  it("are mirrored from the exact place of the property, nested ones too", () => {
+  it("declared parameter headers are mirrored from the exact place of the property, nested ones too", () => {
     const plan = planHeaders(
       object({
         region: { type: "string", "x-mcp-header": "Region" },
@@ -27,7 +27,7 @@ describe("declared parameter headers", () => {
     });
   });
 
-  it("are left out when the value is absent, null or of another kind", () => {
+  it("declared parameter headers are left out when the value is absent, null or of another kind", () => {
     const plan = planHeaders(object({ on: { type: "boolean", "x-mcp-header": "On" } }));
     if (!plan.ok) throw new Error(plan.reason);
     expect(paramHeaders(plan.params, {})).toEqual({});
@@ -36,7 +36,7 @@ describe("declared parameter headers", () => {
     expect(paramHeaders(plan.params, { on: false })).toEqual({ "mcp-param-On": "false" });
   });
 
-  it("do not read a value through a prototype", () => {
+  it("declared parameter headers do not read a value through a prototype", () => {
     const plan = planHeaders(object({ constructor: { type: "string", "x-mcp-header": "C" } }));
     if (!plan.ok) throw new Error(plan.reason);
     expect(paramHeaders(plan.params, {})).toEqual({});
@@ -48,7 +48,7 @@ describe("declared parameter headers", () => {
     ["a name with a colon", object({ a: { type: "string", "x-mcp-header": "A:B" } })],
     ["a name that is not ASCII", object({ a: { type: "string", "x-mcp-header": "Région" } })],
     ["a name with a line break", object({ a: { type: "string", "x-mcp-header": "A\r\nX: y" } })],
-    ["a name that is no string", object({ a: { type: "string", "x-mcp-header": 7 } })],
+    ["a name that is not a string", object({ a: { type: "string", "x-mcp-header": 7 } })],
     ["an object", object({ a: { type: "object", "x-mcp-header": "A" } })],
     ["an array", object({ a: { type: "array", "x-mcp-header": "A" } })],
     ["a number", object({ a: { type: "number", "x-mcp-header": "A" } })],
@@ -62,17 +62,17 @@ describe("declared parameter headers", () => {
     ["a composed schema", { anyOf: [object({ a: { type: "string", "x-mcp-header": "A" } })] }],
     ["a definition", { $defs: { d: { type: "string", "x-mcp-header": "A" } } }],
     ["the root", { type: "string", "x-mcp-header": "A" }],
-  ])("on %s make the tool unusable", (_, schema) => {
+  ])("declared parameter headers on %s make the tool unusable", (_, schema) => {
     expect(planHeaders(schema)).toMatchObject({ ok: false });
   });
 
-  it("are no declarations inside data or as the name of a property", () => {
+  it("declared parameter headers are no declarations inside data or as the name of a property", () => {
     expect(planHeaders(object({ "x-mcp-header": { type: "string" } }))).toEqual({ ok: true, params: [] });
     expect(planHeaders(object({ a: { const: { "x-mcp-header": "" } } }))).toEqual({ ok: true, params: [] });
     expect(planHeaders({ $defs: { "x-mcp-header": { type: "string" } } })).toEqual({ ok: true, params: [] });
   });
 
-  it("of a schema without end are refused, not followed", () => {
+  it("declared parameter headers of a schema without end are refused, not followed", () => {
     let schema: object = { type: "string" };
     for (let i = 0; i < 30_000; i++) schema = { items: schema };
     expect(planHeaders(schema)).toMatchObject({ ok: false });

@@ -23,7 +23,7 @@ export function nameIn(method: string, params: JsonObject): string | undefined {
 }
 
 /** One parameter to mirror: where it stands in the arguments, and the header it goes to. */
-export interface MirroredParam {
+interface MirroredParam {
   readonly path: readonly string[];
   readonly header: string;
 }
@@ -75,7 +75,7 @@ function declared(visit: Visit, schema: JsonObject, params: MirroredParam[], tak
     return `${where}: x-mcp-header may stand only on properties reached by \`properties\` alone`;
   }
   if (typeof name !== "string" || !TOKEN.test(name)) {
-    return `${where}: x-mcp-header ${JSON.stringify(name)} is no HTTP header name`;
+    return `${where}: x-mcp-header ${JSON.stringify(name)} is not an HTTP header name`;
   }
   if (!MIRRORED_TYPES.has(schema.type)) {
     return `${where}: x-mcp-header needs type string, integer or boolean, not ${JSON.stringify(schema.type) ?? "none"}`;

@@ -17,9 +17,9 @@ export {
   ToolFailure,
   type WaitOptions,
 } from "./errors.js";
-export type { OAuthOptions } from "./auth.js";
+export type { OAuthOptions } from "./connect.js";
 export type { ElicitationContext, ElicitationResult, InputContext, InputHandlers, Root } from "./inputs.js";
-export type { Discovery } from "./discovery.js";
+export type { Discovery } from "./conversation.js";
 export {
   type ClientLimits,
   type ConnectOptions,
@@ -31,8 +31,23 @@ export {
   type RequestOptions,
   type Timeouts,
 } from "./options.js";
-export type { RevisionName } from "./revision.js";
+export type { RevisionName } from "./options.js";
 export type { CallerContext, SecureOptions, ToolSettings } from "./secure.js";
 export type { ChangeEvent, Subscription, SubscriptionFilter } from "./subscriptions.js";
-export type { ConnectTarget, InProcessTarget } from "./target.js";
-export * from "./typed/index.js";
+export type { ConnectTarget, InProcessTarget } from "./connect.js";
+export { type AgentOptions, createAgent } from "./typed/agent.js";
+export type { AgentConnectOptions } from "./typed/connection.js";
+export { GuardrailBlocked } from "./typed/life.js";
+export { toolset } from "./typed/agent.js";
+export type {
+  Agent,
+  AgentGuardrail,
+  AgentGuardrails,
+  AgentPhase,
+  CapabilitiesOf,
+  DelegateOptions,
+  GuardrailToken,
+  ToolMap,
+  Toolset,
+  UncheckedInvocation,
+} from "./typed/types.js";

@@ -5,11 +5,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject } from "../index.js";
 import type { ClientTransport } from "../transports/index.js";
 import type { Client } from "./client.js";
-import { connect } from "./connect.js";
+import { connect, type ConnectTarget } from "./connect.js";
 import { until } from "./fixtures/scripted.js";
 import { httpV1, httpV2, memoryV1, memoryV2, stopped } from "./fixtures/sdk-servers.mjs";
 import type { ConnectOptions } from "./options.js";
-import type { ConnectTarget } from "./target.js";
 
 const script = fileURLToPath(new URL("./fixtures/sdk-servers.mjs", import.meta.url));
 const stdio = (...args: string[]): ConnectTarget => ({ command: process.execPath, args: [script, ...args] });
@@ -51,7 +50,7 @@ interface Case {
   revision: string;
   options?: ConnectOptions;
   target: () => Promise<ConnectTarget>;
-  /** Without sessions nobody can ask in the old era, and 2025-03-26 has no elicitation. */
+  /** Without sessions a server cannot ask in the old era, and 2025-03-26 has no elicitation. */
   asks?: false;
   /** The server is in this process, and hears when a call is given up. */
   inProcess?: true;
@@ -163,7 +162,7 @@ describe.each(cases)("$name", ({ revision, options, target, asks, inProcess }) =
   });
 
   if (asks === false) return;
-  it("asks the person and the model behind the client", async () => {
+  it("sends elicitation and sampling requests to the client", async () => {
     expect(await client.callTool("greet")).toMatchObject({ content: [{ text: "Hello, Ada" }] });
     expect(await client.callTool("sample")).toMatchObject({ content: [{ text: "thought" }] });
   });
@@ -172,7 +171,7 @@ describe.each(cases)("$name", ({ revision, options, target, asks, inProcess }) =
 describe("what only some of them have", () => {
   afterEach(closeAll);
 
-  it("SDK v1: a session that the server forgot is begun anew, and lists that changed are told", async () => {
+  it("SDK v1: starts a session again that the server forgot, and reports lists that changed", async () => {
     const server = kept(await httpV1());
     const changed: string[] = [];
     const client = kept(await connect(server.url, { onListChanged: (kind) => changed.push(kind) }));

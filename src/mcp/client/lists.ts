@@ -3,12 +3,12 @@
 import { isJsonObject, type JsonObject } from "../index.js";
 import { ProtocolError } from "./errors.js";
 
-export interface ListLimits {
+interface ListLimits {
   maxPages: number;
   maxItems: number;
 }
 
-export interface WholeList {
+interface WholeList {
   items: JsonObject[];
   /** When the first of its pages goes stale, on the clock of `performance.now()`. */
   freshUntil: number;
@@ -31,15 +31,15 @@ export async function readPages(
   for (let pages = 0; pages < limits.maxPages; pages++) {
     const result = await page(cursor === undefined ? {} : { cursor });
     const entries = result[key];
-    if (!Array.isArray(entries)) throw malformed(method, `\`${key}\` is no array`);
+    if (!Array.isArray(entries)) throw malformed(method, `\`${key}\` is not an array`);
     for (const entry of entries) {
-      if (!isJsonObject(entry)) throw malformed(method, `an entry of \`${key}\` is no object`);
+      if (!isJsonObject(entry)) throw malformed(method, `an entry of \`${key}\` is not an object`);
       items.push(entry);
     }
     if (items.length > limits.maxItems) throw tooLong(method, `${limits.maxItems} entries`, "maxItems");
     freshUntil = Math.min(freshUntil, performance.now() + ttlOf(result));
     if (result.nextCursor === undefined || result.nextCursor === null) return { items, freshUntil };
-    if (typeof result.nextCursor !== "string") throw malformed(method, "`nextCursor` is no string");
+    if (typeof result.nextCursor !== "string") throw malformed(method, "`nextCursor` is not a string");
     if (seen.has(result.nextCursor)) throw malformed(method, "a cursor came twice, so the list has no end");
     cursor = result.nextCursor;
     seen.add(cursor);

@@ -3,9 +3,8 @@
 import type { JsonObject, Notification } from "../index.js";
 import type { Implementation, LogLevel } from "../server/index.js";
 import { DEFAULT_LIMITS } from "../transports/index.js";
-import type { OAuthOptions } from "./auth.js";
+import type { OAuthOptions } from "./connect.js";
 import type { InputHandlers } from "./inputs.js";
-import type { RevisionName } from "./revision.js";
 import type { SecureOptions } from "./secure.js";
 
 export interface Timeouts {
@@ -49,7 +48,7 @@ export interface ClientLimits {
   maxInputs: number;
   /** Open listen streams. */
   maxListens: number;
-  /** Calls in one JSON-RPC batch, and calls of one `batchCalls` on the wire at once elsewhere. */
+  /** Calls in one JSON-RPC batch, and calls of one `batchCalls` on the wire at once in other revisions. */
   maxBatch: number;
   maxConcurrent: number;
   /** Attempts to pick a broken event stream up again. */
@@ -119,3 +118,6 @@ export interface RequestOptions {
   /** More `_meta` for the request, such as `traceparent`. */
   meta?: JsonObject;
 }
+
+/** The revisions that this client speaks. */
+export type RevisionName = "2026-07-28" | "2025-11-25" | "2025-06-18" | "2025-03-26";

@@ -3,14 +3,13 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { createGate, MemoryApprovals } from "../../policy/index.js";
-import type { JsonValue } from "../index.js";
-import { createTelemetry } from "../../telemetry/index.js";
 import { createServer, permitAll, type RunOptions, type Server } from "../../server.js";
+import { createTelemetry } from "../../telemetry/index.js";
+import type { JsonValue } from "../index.js";
 import type { Client } from "./client.js";
-import { connect } from "./connect.js";
+import { connect, type ConnectTarget } from "./connect.js";
 import { ChallengeRequired, type McpError, PolicyViolation, ToolFailure } from "./errors.js";
 import type { ConnectOptions } from "./options.js";
-import type { ConnectTarget } from "./target.js";
 
 const open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -116,7 +115,7 @@ describe.each(transports)("over %s a client that closes in the middle of a call"
 });
 
 describe.each(transports)("over %s an answer over the limit", (_, serve) => {
-  it("is told as what it is, with what to do about it", async () => {
+  it("over %s an answer over the limit is told as what it is, with what to do about it", async () => {
     const server = serverWith({ limits: { maxResultBytes: 2_000 } });
     const client = await connected(await serve(server));
     expect(await client.callTool("echo", { text: "x".repeat(3_000) })).toMatchObject({
@@ -130,7 +129,7 @@ describe.each(transports)("over %s an answer over the limit", (_, serve) => {
 });
 
 describe("what a handler returns", () => {
-  it("is sent as it was checked, or not at all", async () => {
+  it("what a handler returns is sent as it was checked, or not at all", async () => {
     const free = { noGuardrailRequired: true };
     const output = z.object({ b: z.number() });
     const server = serverWith();
@@ -151,7 +150,7 @@ describe("what a handler returns", () => {
 });
 
 describe("what is left out or misspelt", () => {
-  it("is said: a caller, a transport", async () => {
+  it("names what is left out or misspelt: a caller, a transport", async () => {
     const server = serverWith();
     const client = await connected(server);
     await expect(client.callToolSecure("echo", { text: "a" }, undefined as never)).rejects.toThrow(
@@ -167,7 +166,7 @@ describe("what is left out or misspelt", () => {
 });
 
 describe.each(transports)("over %s tools that come and go while it serves", (_, serve) => {
-  it("are listed and called under the policy that was given, and forgotten", async () => {
+  it("over %s tools that come and go while it serves are listed and called under the policy that was given, and forgotten", async () => {
     const policy = `${permitAll} @id("never") forbid (principal, action == Action::"pay", resource);`;
     const server = serverWith({ policy });
     const changed: string[] = [];
@@ -214,7 +213,7 @@ describe.each(transports)("over %s what no reader would take", (_, serve) => {
     expect(fine.isError).not.toBe(true);
   });
 
-  it("is a clear error when a tool answers with it, other calls or not", async () => {
+  it("over %s what no reader would take is a clear error when a tool answers with it, other calls or not", async () => {
     const server = serverWith();
     server.tool("deep", "Nested", z.object({}), () => ({ structuredContent: { deep: nested(200) } }), {
       noGuardrailRequired: true,
@@ -230,7 +229,7 @@ describe.each(transports)("over %s what no reader would take", (_, serve) => {
 });
 
 describe.each(transports)("over %s", (_, serve) => {
-  it.each(revisions)("in %s everything works", async (revision) => {
+  it.each(revisions)("over %s in %s everything works [U2 G2]", async (revision) => {
     const client = await connected(await serve(serverWith()), { revision, handlers });
     expect(client.revision).toBe(revision);
     expect((await client.listTools()).map((tool) => tool.name)).toEqual(["echo", "pay", "ask", "break"]);

@@ -2,11 +2,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { createGate, type Gate, type GateOptions } from "../../policy/index.js";
+import { z } from "zod";
 import { type Ledger, type LedgerRecord, openLedger, read, verify } from "../../ledger/index.js";
+import { createGate, type Gate, type GateOptions } from "../../policy/index.js";
+import { createServer, permitAll } from "../../server.js";
 import type { JsonObject } from "../index.js";
+import type { CallContext } from "../server/index.js";
 import type { Client } from "./client.js";
-import { connect } from "./connect.js";
+import { connect, type ConnectTarget } from "./connect.js";
 import { AuditFailure, ChallengeRequired, McpError, PolicyViolation, ProtocolError, ToolFailure } from "./errors.js";
 import {
   closeAll,
@@ -20,7 +23,6 @@ import {
   scripted,
 } from "./fixtures/scripted.js";
 import type { ConnectOptions } from "./options.js";
-import type { ConnectTarget } from "./target.js";
 
 const POLICY = `
 @id("anyone-reads") permit (principal, action == Action::"read", resource);
@@ -84,7 +86,7 @@ const transports: [string, (server: Scripted) => Promise<ConnectTarget>][] = [
 ];
 
 describe.each(transports)("a secure call over %s", (_, serve) => {
-  it("client_permit_executes", async () => {
+  it("client_permit_executes [U3 U11]", async () => {
     const server = scripted(modern(answerAll));
     const ledger = await newLedger();
     const client = await connected(await serve(server), { gate: gateFor(), ledger });
@@ -98,7 +100,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
     expect(JSON.stringify([decision, outcome])).not.toContain("bob");
   });
 
-  it("client_deny_blocks", async () => {
+  it("client_deny_blocks [U11]", async () => {
     const server = scripted(modern(answerAll));
     const ledger = await newLedger();
     const client = await connected(await serve(server), { gate: gateFor(), ledger });
@@ -110,7 +112,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
     expect(await records(ledger)).toEqual([]);
   });
 
-  it("client_challenge_blocks", async () => {
+  it("client_challenge_blocks [U11]", async () => {
     const server = scripted(modern(answerAll));
     const ledger = await newLedger();
     const client = await connected(await serve(server), { gate: gateFor(), ledger });
@@ -123,7 +125,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
     expect(await records(ledger)).toEqual([]);
   });
 
-  it("adversarial_big_args_rejected", async () => {
+  it("adversarial_big_args_rejected [U10 U11]", async () => {
     const server = scripted(modern(answerAll));
     const ledger = await newLedger();
     const client = await connected(await serve(server), { gate: gateFor(), ledger });
@@ -139,7 +141,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
     expect(server.count("tools/call")).toBe(0);
   });
 
-  it("latency_accounted", async () => {
+  it("latency_accounted [U11]", async () => {
     const server = scripted(modern((exchange) => setTimeout(() => exchange.result({ content: [] }), 60)));
     const ledger = await newLedger();
     const client = await connected(await serve(server), { gate: gateFor(), ledger });
@@ -154,7 +156,7 @@ describe.each(transports)("a secure call over %s", (_, serve) => {
 });
 
 describe("what is sent", () => {
-  it("is the canonical text that was hashed, not what the caller's object became meanwhile", async () => {
+  it("what is sent is the canonical text that was hashed, not what the caller's object became meanwhile [U3]", async () => {
     const server = scripted(modern(answerAll));
     const args = { amount: 7, "9": "nine", "10": "ten" };
     const gate = gateFor({
@@ -182,7 +184,7 @@ describe("what is sent", () => {
     ["undefined", { amount: undefined }],
     ["a function", { amount: () => 1 }],
     ["a date", { when: new Date() }],
-  ])("cannot hold %s", async (_, args) => {
+  ])("what is sent cannot hold %s", async (_, args) => {
     const server = scripted(modern(answerAll));
     const client = await connected(await overMemory(server), { gate: gateFor() });
     const error = await client.callToolSecure("read", args as unknown as JsonObject, me).catch((e: unknown) => e);
@@ -202,7 +204,7 @@ describe("what is sent", () => {
 });
 
 describe("a challenge", () => {
-  it("can be waited for, and the approved call runs once", async () => {
+  it("a challenge can be waited for, and the approved call runs once [U7]", async () => {
     const server = scripted(modern(answerAll));
     const gate = gateFor();
     const ledger = await newLedger();
@@ -219,7 +221,7 @@ describe("a challenge", () => {
     await expect(client.callToolSecure("pay", { amount: 500 }, me)).rejects.toBeInstanceOf(ChallengeRequired);
   });
 
-  it("that a person denies ends with that person's words", async () => {
+  it("a challenge that an approver denies ends with the approver's reason", async () => {
     const server = scripted(modern(answerAll));
     const gate = gateFor();
     const client = await connected(await overMemory(server), { gate });
@@ -230,7 +232,7 @@ describe("a challenge", () => {
     expect(server.count("tools/call")).toBe(0);
   });
 
-  it("that nobody answers is a deny", async () => {
+  it("a challenge without an answer is a deny", async () => {
     const server = scripted(modern(answerAll));
     const client = await connected(await overMemory(server), { gate: gateFor() });
     const challenge = (await client.callToolSecure("pay", { amount: 500 }, me).catch((e) => e)) as ChallengeRequired;
@@ -275,7 +277,7 @@ describe("the four families", () => {
     return (await client.callToolSecure("read", {}, me).catch((e) => e)) as McpError;
   }
 
-  it("tell a tool that failed from a conversation that broke", async () => {
+  it("the four families tell a tool that failed from a conversation that broke [U6]", async () => {
     const failed = await failing((exchange) =>
       exchange.result({ isError: true, content: [{ type: "text", text: "no such file" }] }),
     );
@@ -296,7 +298,7 @@ describe("the four families", () => {
     expect(silent).toMatchObject({ family: "tool", code: "TIMEOUT", retryable: true });
   });
 
-  it("follow the error object that a server of ours sends, in an error or in a result", async () => {
+  it("the four families follow the error object that a server of ours sends, in an error or in a result [U6]", async () => {
     const data = {
       code: "RATE_LIMITED",
       error_type: "RateLimited",
@@ -332,7 +334,7 @@ describe("the four families", () => {
     expect(imitated).toBeInstanceOf(ToolFailure);
   });
 
-  it("a call that cannot be put on record does not happen", async () => {
+  it("a call that cannot be put on record does not happen [U3]", async () => {
     const server = scripted(modern(answerAll));
     const ledger = { append: () => Promise.reject(new Error("disk full")) };
     const client = await connected(await overMemory(server), { gate: gateFor(), ledger });
@@ -388,7 +390,7 @@ describe("the gate of a client", () => {
     expect(server.count("tools/call")).toBe(1);
   });
 
-  it("holds a caller to the tools it may reach", async () => {
+  it("the gate of a client holds a caller to the tools it may reach", async () => {
     const server = scripted(modern(answerAll));
     const client = await connected(await overMemory(server), { gate: gateFor() });
     const allowed = new Set(["pay"]);
@@ -441,7 +443,51 @@ describe("the gate of a client", () => {
     ]);
   });
 
-  it("takes out of the answer what the policy wants hidden, wherever it stands", async () => {
+  it("records the redemption of an approval before the decision that it permits, when that was chosen", async () => {
+    const ledger = await newLedger();
+    const gate = gateFor();
+    const server = scripted(modern(answerAll));
+    const client = await connected(await overMemory(server), { gate, ledger, recordDecisions: true });
+    const challenge = (await client.callToolSecure("pay", { amount: 500 }, me).catch((e) => e)) as ChallengeRequired;
+    const waiting = challenge.wait();
+    await gate.approvals.approve(challenge.challenge.id, operator);
+    await waiting;
+    const kinds = (await records(ledger)).map((record) => [record.kind, "event" in record ? record.event : ""]);
+    expect(kinds).toEqual([
+      ["challenge", "opened"],
+      ["decision", ""],
+      ["challenge", "redeemed"],
+      ["decision", ""],
+      ["outcome", ""],
+    ]);
+    expect(server.count("tools/call")).toBe(1);
+  });
+
+  it("records a read-only call before it is sent, so that a ledger that fails leaves no effect [U3]", async () => {
+    const server = scripted(modern(answerAll));
+    const ledger = { append: () => Promise.reject(new Error("disk full")) };
+    const tools = { read: { readOnly: true, noGuardrailRequired: true } };
+    const client = await connected(await overMemory(server), { gate: gateFor(), ledger, tools });
+    await expect(client.callToolSecure("read", {}, me)).rejects.toBeInstanceOf(AuditFailure);
+    expect(server.count("tools/call")).toBe(0);
+  });
+
+  it("the gate of a client takes out of the progress of a call what the policy wants hidden [U3]", async () => {
+    const policy = `@id("r") @redact("name:email") permit (principal, action == Action::"read", resource);`;
+    const speak = async (_: object, context: CallContext): Promise<string> => {
+      context.progress(1, 2, "mail to bob@example.com");
+      return "done";
+    };
+    const server = createServer("bank", { policy: permitAll });
+    server.tool("read", "Reads.", z.object({}), speak, { noGuardrailRequired: true });
+    open.push(server);
+    const client = await connected(server, { gate: gateFor({ policy }) });
+    const reports: unknown[] = [];
+    await client.callToolSecure("read", {}, { ...me, onProgress: (report) => reports.push(report) });
+    expect(reports).toEqual([{ progress: 1, total: 2, message: "mail to [redacted]" }]);
+  });
+
+  it("the gate of a client takes out of the answer what the policy wants hidden, wherever it stands", async () => {
     const policy = `@id("r") @redact("field:ssn name:email") permit (principal, action == Action::"read", resource);`;
     const server = scripted(
       modern((exchange) =>

@@ -1,26 +1,42 @@
-// The secure call: gate first, then the wire, then the record. What was decided is what is sent, and a call that
-// cannot be put on record does not happen.
+// The secure call of a client: every round of it goes through the pipeline of the gateway (src/pipeline), with the
+// wire as its target. What was decided is what is sent, and a call that cannot be recorded does not happen.
 
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Ledger } from "../../ledger/index.js";
 import {
-  applyObligations,
+  type Answer,
+  call,
+  type CallRequest,
+  CallsInFlight,
+  Cancel,
+  DEFAULT_GATEWAY_LIMITS,
+  type Pipeline,
+  Refusals,
+  type Route,
+  type RunContext,
+  SILENT,
+  StateCipher,
+} from "../../pipeline/index.js";
+import {
+  type Approvals,
   canonicalize,
   contentId,
   createGate,
   type Decision,
-  deny,
   type Gate,
-  type Intent,
   intentForwarded,
-  makeIntent,
-  type Obligation,
-  Permit,
   type Principal,
-  denyDecision,
-  type CallTarget,
 } from "../../policy/index.js";
-import type { Ledger, LedgerEntry } from "../../ledger/index.js";
-import { Fault, type JsonObject, type JsonValue, StrictJsonError, unsendable } from "../index.js";
+import {
+  Fault,
+  type JsonObject,
+  type JsonValue,
+  MODERN,
+  RetainedBytes,
+  StrictJsonError,
+  unsendable,
+} from "../index.js";
 import type { ToolResult } from "../server/index.js";
 import type { ToolCalls } from "./calls.js";
 import type { ClientConversation, HowToAsk } from "./conversation.js";
@@ -36,17 +52,15 @@ import {
   PolicyViolation,
   ProtocolError,
   type RemoteChallenge,
+  type WaitOptions,
 } from "./errors.js";
+import { inRounds } from "./inputs.js";
 import type { Progress, RequestOptions } from "./options.js";
-import { challengeEntry, decisionEntry, newClientCallId, outcomeEntry, type Recorded } from "./record.js";
-import { factsOf } from "./revision.js";
-import { inRounds } from "./rounds.js";
-import { repeatUntilAnswered, untilAnswered } from "./waiting.js";
 
 /** The levels of a message above a call's arguments: a batch, the message, its parameters. */
 const AROUND_ARGUMENTS = 3;
 
-/** What the operator says about a tool; the server's own annotations are never believed. */
+/** What the operator declares about a tool; the server's own annotations are not trusted. */
 export interface ToolSettings {
   noGuardrailRequired?: boolean;
   readOnly?: boolean;
@@ -56,7 +70,7 @@ export interface ToolSettings {
 export interface SecureOptions {
   /** Decides every `callToolSecure`. Without one every such call is denied. */
   gate?: Gate;
-  /** Where secure calls are put on record. Without one they are not. */
+  /** Where secure calls are recorded. Without one they are not. */
   ledger?: Pick<Ledger, "append">;
   /** Record denials and challenges too, not only calls that ran. */
   recordDecisions?: boolean;
@@ -75,11 +89,11 @@ export interface CallerContext extends RequestOptions {
   allowed?: ReadonlySet<string>;
 }
 
-/** One call as it was proposed. It stays the same through questions, challenges and repetitions. */
-interface Proposal {
+/** One call of a caller. It stays the same through questions, challenges and repetitions. */
+interface SecureCall {
   readonly principal: Principal;
-  readonly target: CallTarget;
-  /** Parsed from canonical text: nothing that happens to the caller's own object matters any more. */
+  readonly tool: string;
+  /** Parsed from canonical text, so that later changes of the caller's own object have no effect. */
   readonly arguments: JsonObject;
   readonly meta: JsonObject | undefined;
   readonly how: RequestOptions;
@@ -90,7 +104,7 @@ export class SecureCalls {
   readonly #conversation: ClientConversation;
   readonly #calls: ToolCalls;
   readonly #options: SecureOptions;
-  readonly #gate: Gate;
+  readonly #pipeline: Pipeline;
   readonly #transport: string;
   readonly #resultTypes: readonly string[];
 
@@ -104,7 +118,7 @@ export class SecureCalls {
     this.#options = options;
     this.#transport = options.transport;
     this.#resultTypes = options.resultTypes;
-    this.#gate = options.gate ?? createGate();
+    this.#pipeline = pipelineOf(options);
   }
 
   async call(tool: string, args: JsonObject, context: CallerContext): Promise<ToolResult> {
@@ -114,7 +128,7 @@ export class SecureCalls {
     return this.#run(
       {
         principal,
-        target: this.#target(tool),
+        tool,
         arguments: this.#snapshot(`the arguments of \`${tool}\``, args) as JsonObject,
         meta: meta && (this.#snapshot("`meta`", meta) as JsonObject),
         how,
@@ -124,81 +138,63 @@ export class SecureCalls {
     );
   }
 
-  async #run(proposal: Proposal, start: JsonObject): Promise<ToolResult> {
+  async #run(secure: SecureCall, start: JsonObject): Promise<ToolResult> {
     try {
       const result = (await inRounds({
         method: "tools/call",
         limits: this.#conversation.limits,
         resultTypes: this.#resultTypes,
-        mayAsk: factsOf(this.#conversation.revision).resultType,
+        mayAsk: this.#conversation.revision.resultType,
         start,
-        send: (extra) => this.#round(proposal, extra),
-        answer: (method, params) => this.#conversation.answer(method, params, proposal.how.signal),
+        send: (extra) => this.#round(secure, extra),
+        answer: (method, params) => this.#conversation.answer(method, params, secure.how.signal),
       })) as unknown as ToolResult;
       if (result.isError !== true) return result;
-      const pending = this.#remoteChallenge(proposal, errorObjectOf(result), result);
-      throw pending ?? errorFromResult(result, proposal.target.name);
+      const pending = this.#remoteChallenge(secure, errorObjectOf(result), result);
+      throw pending ?? errorFromResult(result, secure.tool);
     } catch (error) {
       if (error instanceof ChallengeRequired || !(error instanceof McpError)) throw error;
-      throw this.#remoteChallenge(proposal, errorObjectIn(error.data)) ?? error;
+      throw this.#remoteChallenge(secure, errorObjectIn(error.data)) ?? error;
     }
   }
 
-  /** Gate, wire, record: the way of every request that reaches the server. */
-  async #round(proposal: Proposal, extra: JsonObject): Promise<JsonObject> {
-    const { principal, target, trace } = proposal;
-    const forwarded = { ...(proposal.meta ? { _meta: proposal.meta } : {}), ...extra };
-    const intent = makeIntent({ principal, method: "tools/call", target, arguments: proposal.arguments, forwarded });
-    const decision = await this.#decide(proposal, intent);
-    const recorded: Recorded = { call: newClientCallId(), trace, principal, target, intent };
-    if (!decision.permit) {
-      await this.#recordRefusal(recorded, decision);
-      throw this.#refusal(proposal, extra, decision);
-    }
-    let isStarted = false;
-    try {
-      const grant = spend(decision.permit);
-      // Written before anything runs: no record, no effect.
-      await this.#record(decisionEntry(recorded, decision));
-      isStarted = true;
-      const startedAt = performance.now();
-      const answer = await this.#send(proposal, grant.intent, grant.obligations);
-      const latencyMs = performance.now() - startedAt;
-      await this.#record(outcomeEntry(recorded, answer, latencyMs), answer);
-      if (answer.error) throw answer.error;
-      return answer.result;
-    } finally {
-      if (!isStarted) await decision.restoreApproval?.();
-      decision.release();
-    }
-  }
-
-  #decide(proposal: Proposal, intent: Intent): Decision | Promise<Decision> {
-    const { principal, target } = proposal;
-    if (principal.tools && !principal.tools.has(target.name)) {
-      const reason = `\`${target.name}\` is not among the tools that ${principal.app}/${principal.agent} may reach`;
-      return denyDecision(this.#gate.policy, deny("AuthorizationError", "capability", reason));
-    }
-    return this.#gate.decide(
-      { principal, method: "tools/call", target, arguments: proposal.arguments, transport: this.#transport },
-      intent,
-    );
+  /** Every request that reaches the server is one call of the pipeline. */
+  async #round(secure: SecureCall, extra: JsonObject): Promise<JsonObject> {
+    const { principal, trace, how } = secure;
+    const { onProgress } = how;
+    const request: CallRequest = {
+      principal,
+      method: "tools/call",
+      params: onProgress ? { _meta: { progressToken: 0 } } : {},
+      route: this.#route(secure, extra),
+      requestId: undefined,
+      revision: MODERN,
+      transport: this.#transport,
+      conversation: onProgress ? { ...SILENT, notify: (_, report) => notified(onProgress, report) } : SILENT,
+      cancel: new Cancel(),
+      render: JSON.stringify,
+      span: { traceId: trace, traceparent: "", serverTraceparent: "", tracestate: undefined, end() {} },
+      depth: 0,
+    };
+    const answer = await call(this.#pipeline, request);
+    if (answer.ok) return answer.result as JsonObject;
+    throw answer.decision ? this.#denial(secure, extra, answer.decision) : errorOfAnswer(answer);
   }
 
   /** Arguments and everything else are cut from the text that was hashed, and from nothing else. */
-  async #send(proposal: Proposal, intent: Intent, obligations: readonly Obligation[]): Promise<Answer> {
-    const { signal, onProgress, timeoutMs = this.#conversation.timeouts.toolMs } = proposal.how;
-    const how: HowToAsk = { timeoutMs, ...(signal ? { signal } : {}) };
-    if (onProgress) {
-      how.onProgress = (report) =>
-        onProgress(keep(obligations, report as unknown as JsonObject) as unknown as Progress);
-    }
+  async #send({ tool, how: { signal, onProgress, timeoutMs } }: SecureCall, context: RunContext): Promise<JsonObject> {
+    const { intent } = context.grant;
+    const how: HowToAsk = { timeoutMs: timeoutMs ?? this.#conversation.timeouts.toolMs, ...(signal ? { signal } : {}) };
+    if (onProgress) how.onProgress = (report) => context.relayProgress(report as unknown as JsonObject);
     try {
-      const call = { name: proposal.target.name, argumentsText: intent.argumentsText };
-      const result = await this.#calls.send(call, how, intentForwarded(intent));
-      return { result: keep(obligations, result) };
+      return await this.#calls.send({ name: tool, argumentsText: intent.argumentsText }, how, intentForwarded(intent));
     } catch (error) {
-      return { error: concealed(error as Error, obligations) };
+      if (!(error instanceof McpError)) throw error;
+      const { type, message, wireCode, data } = error;
+      throw new Fault(type, message, {
+        cause: error,
+        ...(wireCode === undefined ? {} : { downstream: { code: wireCode, message, data } }),
+      });
     }
   }
 
@@ -223,10 +219,10 @@ export class SecureCalls {
     return JSON.parse(text) as JsonValue;
   }
 
-  #target(tool: string): CallTarget {
-    const { tools = {} } = this.#options;
+  #route(secure: SecureCall, extra: JsonObject): Route {
+    const { tool, meta, how } = secure;
+    const { tools = {}, server = "server" } = this.#options;
     const settings = (Object.hasOwn(tools, tool) ? tools[tool] : tools["*"]) ?? {};
-    const server = this.#options.server ?? "server";
     const definition = this.#calls.definition(tool);
     return {
       type: "Tool",
@@ -234,61 +230,50 @@ export class SecureCalls {
       action: tool,
       binding: server,
       server,
-      // Nothing is fetched before the gate has spoken: a tool that was never listed has no definition to pin.
+      // Nothing is fetched before the decision: a tool that was never listed has no definition to pin.
       definitionHash: definition ? contentId(JSON.stringify(definition)) : "unlisted",
       tags: settings.tags ?? [],
       readOnly: settings.readOnly ?? false,
       noGuardrailRequired: settings.noGuardrailRequired ?? false,
       builtin: false,
+      arguments: secure.arguments,
+      forwarded: { ...(meta ? { _meta: meta } : {}), ...extra },
+      // The conversation ends the request in time; this ends one that it missed.
+      timeoutMs: Math.max(this.#conversation.timeouts.totalMs, how.timeoutMs ?? 0) + TIMEOUT_MARGIN_MS,
+      hasOutputSchema: false,
+      // Arguments and results are validated by the server, which has the tool.
+      validate: () => ({ ok: true }),
+      validateOutput: () => ({ ok: true }),
+      run: (context) => this.#send(secure, context),
     };
   }
 
-  #refusal(proposal: Proposal, extra: JsonObject, decision: Decision): McpError {
-    const { verdict, challenge, rules } = decision;
-    const detail = { rules, suggestions: verdict.suggestions ?? [] };
-    if (!challenge) return new PolicyViolation(verdict.type ?? "PolicyDeny", decision.reason, detail);
+  #denial(secure: SecureCall, extra: JsonObject, { result, challenge, rules, reason }: Decision): McpError {
+    const detail = { rules, suggestions: result.suggestions ?? [] };
+    if (!challenge) return new PolicyViolation(result.type ?? "PolicyDeny", reason, detail);
     const wait = async (options: object): Promise<ToolResult> => {
-      await untilAnswered(this.#gate.approvals, challenge.id, options);
-      // The same call once more: policy is asked anew, and a person's no is its answer.
-      return this.#run(proposal, extra);
+      await untilAnswered(this.#pipeline.gate.approvals, challenge.id, options);
+      // The same call once more: policy decides again, and an approver's denial is its answer.
+      return this.#run(secure, extra);
     };
     return new ChallengeRequired(challenge, wait, detail);
   }
 
   /** A gate at the other end holds the call. */
-  #remoteChallenge(proposal: Proposal, said: DescribedError | undefined, result?: ToolResult): McpError | undefined {
+  #remoteChallenge(secure: SecureCall, said: DescribedError | undefined, result?: ToolResult): McpError | undefined {
     if (said?.error_type !== "ChallengePending") return undefined;
     const reason = String(said.reason ?? "");
     const challenge: RemoteChallenge = { id: String(said.challenge ?? ""), remote: true, reason, data: said };
     const rules = typeof said.rule === "string" ? [{ id: said.rule }] : [];
-    return new ChallengeRequired(challenge, (options) => repeatUntilAnswered(() => this.#run(proposal, {}), options), {
+    return new ChallengeRequired(challenge, (options) => repeatUntilAnswered(() => this.#run(secure, {}), options), {
       data: said,
       rules,
       ...(result ? { result } : {}),
     });
   }
-
-  async #recordRefusal(recorded: Recorded, decision: Decision): Promise<void> {
-    if (!this.#options.recordDecisions) return;
-    if (decision.challenge && decision.challengeIsNew) await this.#record(challengeEntry(recorded, decision.challenge));
-    await this.#record(decisionEntry(recorded, decision));
-  }
-
-  /** `answer` is what the call already ended with; whoever hears of the failure gets it as well. */
-  async #record(entry: LedgerEntry, answer?: Answer): Promise<void> {
-    try {
-      await this.#options.ledger?.append(entry);
-    } catch (error) {
-      const ran = answer ? "the call ran, but how it ended" : "the call did not run: it";
-      throw new AuditFailure("AuditFailure", `${ran} cannot be put on record: ${(error as Error)?.message ?? error}`, {
-        cause: answer?.error ?? error,
-        ...(answer?.result ? { result: answer.result as unknown as ToolResult } : {}),
-      });
-    }
-  }
 }
 
-/** Nobody is decided upon in a stranger's name, nor in none. */
+/** `app` and `agent` are mandatory: policy needs a principal. */
 function checkCaller(context: CallerContext | undefined): void {
   const missing = (["app", "agent"] as const).find((name) => typeof context?.[name] !== "string" || !context[name]);
   if (missing === undefined) return;
@@ -298,32 +283,107 @@ function checkCaller(context: CallerContext | undefined): void {
   );
 }
 
-type Answer = { result: JsonObject; error?: never } | { error: Error; result?: never };
+/** More than any process of a client has: its own code is not limited by the pipeline. */
+const UNLIMITED = Number.MAX_SAFE_INTEGER;
+const LIMITS = {
+  ...DEFAULT_GATEWAY_LIMITS,
+  maxResultBytes: UNLIMITED,
+  refusalsPerMinute: UNLIMITED,
+  maxCalls: UNLIMITED,
+  maxAppCalls: UNLIMITED,
+  maxAgentCalls: UNLIMITED,
+  challengeWaitMs: 0,
+};
+const TIMEOUT_MARGIN_MS = 5_000;
+const NOTHING = (): void => {};
 
-function spend(permit: Permit): ReturnType<typeof Permit.spend> {
-  try {
-    return Permit.spend(permit);
-  } catch (error) {
-    throw error instanceof Fault ? errorOf(error.type, error.message, { cause: error }) : error;
-  }
+function pipelineOf({ gate = createGate(), ledger, recordDecisions = false }: SecureOptions): Pipeline {
+  const unserved = (): never => {
+    throw new Fault("MethodNotFound", "a client serves no methods");
+  };
+  const append: Ledger["append"] | undefined = ledger && ((entry) => ledger.append(entry));
+  const telemetry = {
+    startCall: unserved,
+    log: { debug: NOTHING, warning: NOTHING, error: NOTHING },
+    metrics: { shed: { inc: NOTHING }, droppedFields: { add: NOTHING } },
+  };
+  return {
+    gate,
+    // Every record is awaited: a client has no flush to leave it to.
+    ledger: append && { append, appendSoon: append, appendOutcome: append },
+    recordDenials: recordDecisions,
+    // The ledger decides whether it keeps them.
+    keepArguments: true,
+    telemetry,
+    limits: LIMITS,
+    retained: new RetainedBytes(LIMITS),
+    calls: new CallsInFlight(LIMITS),
+    refusals: new Refusals({ perMinute: UNLIMITED, ledger: undefined, telemetry }),
+    stateCipher: new StateCipher(),
+    resolveRoute: unserved,
+    callTool: unserved,
+    sendClientRequest: unserved,
+  };
 }
 
-/** An answer that cannot be brought into the form that policy asks for is withheld. */
-function keep(obligations: readonly Obligation[], answer: JsonObject): JsonObject {
-  try {
-    return applyObligations(obligations, answer);
-  } catch (error) {
-    throw errorOf("PolicyDeny", "what policy asks of the answer could not be done, so it is withheld", {
-      cause: error,
+function notified(onProgress: (report: Progress) => void, { progressToken: _ours, ...report }: JsonObject): boolean {
+  onProgress(report as unknown as Progress);
+  return true;
+}
+
+/** Of a call that was permitted, or whose decision could not be recorded. */
+function errorOfAnswer({ fault, unrecorded }: Answer & { ok: false }): Error {
+  const { cause } = fault;
+  if (fault.type === "AuditFailure") {
+    const result = unrecorded?.ok ? { result: unrecorded.result as unknown as ToolResult } : {};
+    const failed = unrecorded && !unrecorded.ok ? errorOfAnswer(unrecorded) : cause;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    return new AuditFailure("AuditFailure", `${fault.message}: ${why}`, { cause: failed, ...result });
+  }
+  if (cause instanceof McpError) return cause;
+  // The obligations of the permit were applied to it, so that the server's own error is not shown.
+  const { downstream, rule, suggestions = [] } = fault.detail;
+  const rules = rule === undefined ? {} : { rules: [{ id: rule }] };
+  const said = downstream ? { wireCode: downstream.code, data: downstream.data as JsonValue } : {};
+  return errorOf(fault.type, fault.message, { suggestions, ...rules, ...said, cause });
+}
+
+const DEFAULT_WAIT_MS = 600_000;
+const REPEAT_MS = 1_000;
+const MAX_REPEAT_MS = 10_000;
+
+/** Returns when the challenge was answered, either way; throws when it was not, or is of no more use. */
+async function untilAnswered(approvals: Approvals, challengeId: string, options: WaitOptions): Promise<void> {
+  if (options.signal?.aborted) throw cancelled();
+  const settled = await approvals.settled(challengeId, options.timeoutMs ?? DEFAULT_WAIT_MS, options.signal);
+  if (settled === "approved" || settled === "denied") return;
+  if (options.signal?.aborted) throw cancelled();
+  if (settled === "redeemed") throw didNotRun("another, identical call used the approval");
+  throw didNotRun("it was not approved in time");
+}
+
+/** Calls again until the gate at the other end has an answer. */
+async function repeatUntilAnswered(call: () => Promise<ToolResult>, options: WaitOptions): Promise<ToolResult> {
+  const deadline = performance.now() + (options.timeoutMs ?? DEFAULT_WAIT_MS);
+  for (let pauseMs = REPEAT_MS; ; pauseMs = Math.min(pauseMs * 1.5, MAX_REPEAT_MS)) {
+    const leftMs = deadline - performance.now();
+    if (leftMs <= 0) throw didNotRun("it was not approved in time");
+    await sleep(Math.min(pauseMs, leftMs), undefined, options.signal ? { signal: options.signal } : {}).catch(() => {
+      throw cancelled();
     });
+    try {
+      return await call();
+    } catch (error) {
+      const stillPending = error instanceof ChallengeRequired && "remote" in error.challenge;
+      if (!stillPending) throw error;
+    }
   }
 }
 
-/** What a server says in an error is under the same obligations as what it says in a result. */
-function concealed(error: Error, obligations: readonly Obligation[]): Error {
-  if (obligations.length === 0 || !(error instanceof McpError) || error.wireCode === undefined) return error;
-  const redactions = obligations.filter((obligation) => obligation.kind === "redact");
-  const { message, data } = keep(redactions, { message: error.message, data: error.data ?? null });
-  const { wireCode } = error;
-  return errorOf(error.type, String(message), { wireCode, ...(error.data === undefined ? {} : { data }) });
+function didNotRun(why: string): PolicyViolation {
+  return new PolicyViolation("PolicyDeny", `the call did not run: ${why}`);
+}
+
+function cancelled(): Error {
+  return errorOf("Cancelled", "waiting for approval was cancelled");
 }

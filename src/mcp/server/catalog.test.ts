@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
-import { openApi, openApiText } from "./openapi.js";
+import { openApi, openApiText } from "./catalog.js";
 import { ToolRegistry } from "./registry.js";
 import { Schema } from "../../schema/schema.js";
 import { defineServer } from "./server.js";
@@ -58,7 +58,7 @@ const legacy = defineTool({
 });
 
 describe("a registry", () => {
-  it("registers, gets, lists, finds by tag, removes", () => {
+  it("registers, gets, lists, finds by tag, removes [G1]", () => {
     const registry = new ToolRegistry().register(analyzer, tree);
     expect(registry.get("FinancialAnalyzer")).toBe(analyzer);
     expect(registry.get("constructor")).toBeUndefined();
@@ -72,7 +72,7 @@ describe("a registry", () => {
 });
 
 describe("the catalog", () => {
-  it("holds every tool with schemas, tags, metadata and examples, a version and a time", () => {
+  it("the catalog holds every tool with schemas, tags, metadata and examples, a version and a time [G3]", () => {
     const catalog = new ToolRegistry()
       .register(analyzer)
       .catalog({ version: "2.0.0", now: new Date("2024-05-17T00:00:00Z") });
@@ -92,7 +92,7 @@ describe("the catalog", () => {
       generated_at: "2024-05-17T00:00:00.000Z",
     });
   });
-  it("of a server carries the server's version", () => {
+  it("the catalog of a server carries the server's version", () => {
     expect(defineServer({ name: "s", version: "3.1.0" }).tool(analyzer).catalog({ examples: 0 })).toMatchObject({
       version: "3.1.0",
       tools: [{ examples: [] }],
@@ -107,7 +107,7 @@ describe("the OpenAPI document", () => {
     servers: ["https://gateway.example.com"],
   });
 
-  it("is valid OpenAPI 3.1 by its published schema, as ajv and as our own validator read it", async () => {
+  it("the OpenAPI document is valid OpenAPI 3.1 by its published schema, as ajv and as our own validator read it [G3]", async () => {
     const { schema } = JSON.parse(
       readFileSync(new URL("../../schema/fixtures/openapi-3.1.json", import.meta.url), "utf8"),
     ) as {
@@ -119,14 +119,14 @@ describe("the OpenAPI document", () => {
     expect((await new Schema(schema).validate({ ...document, paths: { "no-slash": {} } })).ok).toBe(false);
   });
 
-  it("is the same when it is written in slices, and is not written when it would be too long", async () => {
+  it("the OpenAPI document is the same when it is written in slices, and is not written when it would be too long", async () => {
     const options = { title: "Tools", version: "1.2.3", servers: ["https://gateway.example.com"] };
     const text = await openApiText([analyzer, tree, legacy], options, 1_000_000);
     expect(JSON.parse(text as string)).toEqual(document);
     expect(await openApiText([analyzer, tree, legacy], options, 1_000)).toBeUndefined();
   });
 
-  it("has one path for each tool, with its own schemas and the error object", () => {
+  it("the OpenAPI document has one path for each tool, with its own schemas and the error object", () => {
     expect(Object.keys(document.paths as JsonObject)).toEqual([
       "/tools/FinancialAnalyzer",
       "/tools/tree%2Fwalk",

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../index.js";
-import { composeTools } from "./compose.js";
 import { failure, text } from "./content.js";
-import { defineTool } from "./tool.js";
+import { composeTools, defineTool } from "./tool.js";
 import type { CallContext, ToolResult } from "./types.js";
 
 /** A context that answers calls from a table and remembers them: what the gate would see. */
@@ -44,7 +43,7 @@ const report = composeTools({
 });
 
 describe("a tool made of tools", () => {
-  it("calls its parts through the context, in order, with arguments made from what came before", async () => {
+  it("calls its parts through the context, in order, with arguments made from what came before [G1]", async () => {
     const { context, calls } = contextOf({
       search: () => ({ content: [text("hits")] }),
       summarize: () => ({ content: [text("short")], structuredContent: { n: 1 } }),
@@ -75,7 +74,7 @@ describe("a tool made of tools", () => {
     expect(calls).toHaveLength(1);
   });
 
-  it("goes on where a part may fail, and makes its own result", async () => {
+  it("a tool made of tools continues where a part may fail, and makes its own result", async () => {
     const lenient = composeTools({
       name: "lenient",
       description: "",
@@ -87,7 +86,7 @@ describe("a tool made of tools", () => {
     expect(await lenient.run({ topic: "x" }, context)).toEqual({ content: [text("nothing found")] });
   });
 
-  it("a refusal by the gate ends the whole", async () => {
+  it("a refusal by the gate ends the whole [G1]", async () => {
     const { context } = contextOf({
       search: () => {
         throw new Error("denied by policy");
@@ -123,7 +122,7 @@ describe("a tool made of tools", () => {
       Array.from({ length: 65 }, (_, i) => ({ tool: `a${i}`, args: () => ({}) })),
       /has 65 steps; the limit is 64/,
     ],
-  ])("with %s is refused", (_, steps, message) => {
+  ])("a tool made of tools with %s is refused", (_, steps, message) => {
     expect(() => composeTools({ name: "t", description: "", input: {}, steps })).toThrow(message);
   });
 });

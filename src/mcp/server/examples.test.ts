@@ -6,7 +6,7 @@ import { Schema } from "../../schema/schema.js";
 import type { JsonSchema } from "./types.js";
 
 describe("examples", () => {
-  it("are made from the constraints: first the least, then everything", () => {
+  it("examples are made from the constraints: first the least, then everything", () => {
     const schema = {
       type: "object",
       properties: {
@@ -23,7 +23,7 @@ describe("examples", () => {
     ]);
   });
 
-  it("are the same every time", () => {
+  it("examples are the same every time", () => {
     const schema = { type: "array", items: { type: "string", format: "uuid" }, minItems: 1 };
     expect(examples(schema, 5)).toEqual(examples(schema, 5));
   });
@@ -93,7 +93,7 @@ describe("examples", () => {
         '{"type":"object","properties":{"__proto__":{"type":"string"}},"required":["__proto__"]}',
       ) as JsonObject,
     ],
-  ])("are found for %s", async (_, schema) => {
+  ])("examples are found for %s", async (_, schema) => {
     const found = examples(schema, 3);
     expect(found.length).toBeGreaterThan(0);
     for (const example of found) expect(await new Schema(schema).validate(example)).toEqual({ ok: true });
@@ -110,12 +110,12 @@ describe("examples", () => {
     expect(examples(schema, 3)).toEqual([]);
   });
 
-  it("are never more than asked for, never more than twenty", () => {
+  it("examples are never more than asked for, never more than twenty", () => {
     expect(examples({ type: "string" }, 0)).toEqual([]);
     expect(examples({ type: "integer" }, 1000).length).toBeLessThanOrEqual(20);
   });
 
-  it("whatever the schema: no exception, and every example fits", () => {
+  it("whatever the schema: no exception, and every example fits [G3]", () => {
     const keyword = fc.constantFrom(
       "type",
       "properties",

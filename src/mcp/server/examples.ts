@@ -8,7 +8,7 @@ import {
   type Located,
   type SchemaDocument,
   isSchema,
-  keyOf,
+  equalityKey,
   FORMAT_EXAMPLES,
   Schema,
 } from "../../schema/index.js";
@@ -28,10 +28,10 @@ export function examples(of: JsonSchema | Readonly<Record<string, unknown>> | Sc
     const wanted = Math.min(count, MAX_EXAMPLES);
     for (let variant = 0; variant < wanted * MAX_TRIES && found.size < wanted; variant++) {
       const value = new Maker(schema.document, variant).make(schema.document.root, 0);
-      if (value !== undefined && schema.validateNow(value)?.ok === true) found.set(keyOf(value), value);
+      if (value !== undefined && schema.validateNow(value)?.ok === true) found.set(equalityKey(value), value);
     }
   } catch {
-    // A schema that cannot be compiled has no examples; whoever offers it has been told so already.
+    // A schema that cannot be compiled has no examples; its server was rejected already.
   }
   return [...found.values()];
 }

@@ -1,15 +1,15 @@
 // What a tool is, how it is defined, and everything that can be said about one before it runs.
 
 export { type Catalog, type CatalogEntry, type CatalogOptions, catalog, catalogText } from "./catalog.js";
-export { type CompositeSpec, composeTools, type CompositeProgress, type CompositeStep } from "./compose.js";
+export { type CompositeSpec, composeTools, type CompositeProgress, type CompositeStep } from "./tool.js";
 export { audio, failure, image, link, resource, structured, text } from "./content.js";
 export { DefinitionError, SchemaError } from "../../schema/index.js";
 export { examples } from "./examples.js";
-export { definitionHash } from "./hash.js";
-export type { FromSchema } from "./infer.js";
-export type { InvokeOptions } from "./invoke.js";
-export { type OpenApiOptions, openApi, openApiText } from "./openapi.js";
-export { type ValidationReport, validateArguments, validationFault } from "./problems.js";
+export { definitionHash } from "./tool.js";
+export type { FromSchema } from "./signature.js";
+export type { InvokeOptions } from "./registry.js";
+export { type OpenApiOptions, openApi, openApiText } from "./catalog.js";
+export { type ValidationReport, validateArguments, validationFault } from "./validators.js";
 export { ToolRegistry } from "./registry.js";
 export { DEFAULT_SCHEMA_LIMITS, type SchemaLimits } from "../../schema/index.js";
 export { Schema, type SchemaOptions } from "../../schema/index.js";

@@ -3,9 +3,8 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
 import type { JsonObject, JsonValue } from "../index.js";
-import type { FromSchema } from "./infer.js";
 import { defineServer } from "./server.js";
-import { field, signature } from "./signature.js";
+import { field, type FromSchema, signature } from "./signature.js";
 import { defineTool } from "./tool.js";
 import type { HandlerResult, ToolResult } from "./types.js";
 
@@ -53,7 +52,7 @@ describe("the type of a value from its schema", () => {
 });
 
 describe("the arguments of a handler", () => {
-  it("come from a JSON Schema written in place, without `as const`", () => {
+  it("the arguments of a handler come from a JSON Schema written in place, without `as const` [U4]", () => {
     const tool = defineTool({
       name: "a",
       description: "",
@@ -70,7 +69,7 @@ describe("the arguments of a handler", () => {
     expect(tool.definition.name).toBe("a");
   });
 
-  it("come from a Standard Schema: what callers send, not what the library would make of it", () => {
+  it("the arguments of a handler come from a Standard Schema: what callers send, not what the library would make of it [U4]", () => {
     defineServer("x").tool("a", "", z.object({ path: z.string(), depth: z.int().default(3) }), (args, context) => {
       expectTypeOf(args).toEqualTypeOf<{ path: string; depth?: number | undefined }>();
       expectTypeOf(context.call).returns.resolves.toEqualTypeOf<ToolResult>();
@@ -78,7 +77,7 @@ describe("the arguments of a handler", () => {
     });
   });
 
-  it("come from a signature", () => {
+  it("the arguments of a handler come from a signature", () => {
     const sum = signature({
       name: "sum",
       description: "",
@@ -95,7 +94,7 @@ describe("the arguments of a handler", () => {
     });
   });
 
-  it("are plain JSON when the schema is not known to the compiler", () => {
+  it("the arguments of a handler are plain JSON when the schema is not known to the compiler", () => {
     const schema: JsonObject = { type: "object" };
     defineServer("x").tool("a", "", schema, (args) => {
       expectTypeOf(args).toEqualTypeOf<JsonObject>();
@@ -105,11 +104,11 @@ describe("the arguments of a handler", () => {
 });
 
 describe("the result of a handler", () => {
-  it("is free without an output schema", () => {
+  it("the result of a handler is free without an output schema", () => {
     defineServer("x").tool("a", "", {}, (): HandlerResult => "text");
   });
 
-  it("is the structured content where there is one", () => {
+  it("the result of a handler is the structured content where there is one", () => {
     const output = { type: "object", properties: { total: { type: "number" } }, required: ["total"] } as const;
     defineServer("x")
       .tool("good", "", {}, () => ({ structuredContent: { total: 1 } }), { output })

@@ -1,10 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { JsonObject } from "../index.js";
 import { createServer } from "../../server.js";
-import { composeTools } from "./compose.js";
+import type { JsonObject } from "../index.js";
 import { text } from "./content.js";
 import { ToolRegistry } from "./registry.js";
-import { defineTool, type Handler, type ToolOptions } from "./tool.js";
+import { composeTools, defineTool, type Handler, type ToolOptions } from "./tool.js";
 import type { HandlerResult, Tool } from "./types.js";
 
 const pair = {
@@ -55,7 +54,7 @@ const registry = (): ToolRegistry =>
   );
 
 describe("ToolRegistry.invoke", () => {
-  it("validates the input, runs the tool and checks its output", async () => {
+  it("validates the input, runs the tool and checks its output [G1]", async () => {
     expect(await registry().invoke("add", { a: 1, b: 2 })).toMatchObject({ structuredContent: { sum: 3 } });
     await expect(registry().invoke("add", { a: 1, b: "2" })).rejects.toMatchObject({
       type: "ValidationError",
@@ -65,7 +64,7 @@ describe("ToolRegistry.invoke", () => {
     await expect(registry().invoke("missing", {})).rejects.toMatchObject({ type: "ToolNotFound" });
   });
 
-  it("runs composed tools, and ends calls that nest too deep", async () => {
+  it("runs composed tools, and ends calls that nest too deep [G1]", async () => {
     expect(await registry().invoke("twice", { a: 4 })).toMatchObject({ structuredContent: { sum: 8 } });
     await expect(registry().invoke("again", {})).rejects.toMatchObject({ type: "TooMany" });
   });
@@ -89,7 +88,7 @@ describe("ToolRegistry.invoke", () => {
 describe("Server.invoke", () => {
   const policy = 'permit (principal, action == Action::"add", resource);';
 
-  it("passes the gate: a permitted call runs, a denied call throws the denial and has no effect", async () => {
+  it("passes the gate: a permitted call runs, a denied call throws the denial and has no effect [G1]", async () => {
     let runs = 0;
     const server = createServer("sums", { policy })
       .tool(add)

@@ -3,9 +3,8 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../index.js";
-import { catalog } from "./catalog.js";
+import { catalog, openApi } from "./catalog.js";
 import { examples } from "./examples.js";
-import { openApi } from "./openapi.js";
 import { compileDefinition } from "./tool.js";
 import type { Tool, ToolDefinition } from "./types.js";
 
@@ -23,8 +22,8 @@ function load(folder: URL): Manifest[] {
 }
 
 const own = load(new URL("../../schema/fixtures/manifests/", import.meta.url));
-const elsewhere = new URL("../../../../shared/fixtures/manifests/", import.meta.url);
-const all = existsSync(elsewhere) ? load(elsewhere) : [];
+const shared = new URL("../../../../shared/fixtures/manifests/", import.meta.url);
+const all = existsSync(shared) ? load(shared) : [];
 
 /** An empty enum on a required property: nothing can ever fit, so there is no example either. */
 const UNSATISFIABLE = new Set(["netlify-coding-rules"]);

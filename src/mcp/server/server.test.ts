@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Fault } from "../index.js";
 import { text } from "./content.js";
-import { DefinitionError } from "../../schema/errors.js";
+import { DefinitionError } from "../../schema/types.js";
 import { defineServer } from "./server.js";
 import { defineTool } from "./tool.js";
 import type { CallContext, ListChange, ServerDefinition } from "./types.js";
@@ -9,7 +9,7 @@ import type { CallContext, ListChange, ServerDefinition } from "./types.js";
 const context = {} as CallContext;
 
 describe("a server's definition", () => {
-  it("is what the gateway reads", () => {
+  it("a server's definition is what the gateway reads", () => {
     const server: ServerDefinition = defineServer({
       name: "math",
       version: "1.2.3",
@@ -23,7 +23,7 @@ describe("a server's definition", () => {
     expect(() => defineServer("")).toThrow("a server needs a name");
   });
 
-  it("takes tools in place and ready made, each name once", () => {
+  it("a server's definition takes tools in place and ready made, each name once", () => {
     const ready = defineTool({
       name: "b",
       description: "",
@@ -133,7 +133,7 @@ describe("a server's definition", () => {
     expect(answer?.values).toHaveLength(100);
   });
 
-  it("says what changed to whoever listens, until they stop", () => {
+  it("notifies listeners of changes until they unsubscribe", () => {
     const server = defineServer("s");
     const heard: ListChange[] = [];
     const stop = server.onChange((change) => heard.push(change));

@@ -1,10 +1,9 @@
 // A server's definition, built step by step. It only says what is offered; the gateway decides and runs.
 
-import { Fault, type JsonObject, type JsonValue } from "../index.js";
-import { type Catalog, type CatalogOptions, catalog } from "./catalog.js";
-import { resourceContents, text } from "./content.js";
 import { DefinitionError, frozenJson } from "../../schema/index.js";
-import { type OpenApiOptions, openApi } from "./openapi.js";
+import { Fault, type JsonObject, type JsonValue } from "../index.js";
+import { type Catalog, catalog, type CatalogOptions, openApi, type OpenApiOptions } from "./catalog.js";
+import { resourceContents, text } from "./content.js";
 import { ToolRegistry } from "./registry.js";
 import {
   type ArgumentsOf,
@@ -16,10 +15,10 @@ import {
 } from "./tool.js";
 import type {
   CallContext,
-  ListChange,
   Completer,
   ContentBlock,
   Implementation,
+  ListChange,
   Prompt,
   PromptDefinition,
   Resource,
@@ -60,7 +59,7 @@ export type Completions = Readonly<
 >;
 
 export type PromptArguments = Readonly<Record<string, { title?: string; description?: string; required?: boolean }>>;
-export type PromptValues<P extends PromptArguments> = {
+type PromptValues<P extends PromptArguments> = {
   [K in keyof P as P[K] extends { required: true } ? K : never]: string;
 } & { [K in keyof P as P[K] extends { required: true } ? never : K]?: string };
 

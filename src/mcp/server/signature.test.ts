@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { DefinitionError } from "../../schema/errors.js";
+import { DefinitionError } from "../../schema/types.js";
 import { field, signature, signatureDefinition } from "./signature.js";
 import { defineTool } from "./tool.js";
 
@@ -24,7 +24,7 @@ const analyzer = signature({
 });
 
 describe("a signature", () => {
-  it("maps to JSON Schema by the table of the document", () => {
+  it("maps to JSON Schema by the table of the document [G3]", () => {
     expect(signatureDefinition(analyzer)).toEqual({
       name: "FinancialAnalyzer",
       description: "Analyzes stock data and returns investment recommendations",
@@ -56,7 +56,7 @@ describe("a signature", () => {
     });
   });
 
-  it("every type and constraint of the table", () => {
+  it("maps every type and constraint of the table [G3]", () => {
     const { inputSchema } = signature({
       name: "all",
       description: "",
@@ -88,7 +88,7 @@ describe("a signature", () => {
     });
   });
 
-  it("describes both sides of a tool; a default is documented and never filled in", async () => {
+  it("describes both sides of a tool; a default is documented and never filled in [G1]", async () => {
     const tool = defineTool({
       name: analyzer.name,
       description: analyzer.description,
@@ -127,12 +127,12 @@ describe("a signature", () => {
       /has no flag `i`; write it without/,
     ],
     ["a broken pattern", () => field.string({ pattern: "(" }), /not a valid regular expression/],
-  ])("with %s is refused", (_, make, message) => {
+  ])("a signature with %s is refused", (_, make, message) => {
     expect(() => signature({ name: "s", description: "", inputs: { x: make() } })).toThrow(DefinitionError);
     expect(() => signature({ name: "s", description: "", inputs: { x: make() } })).toThrow(message);
   });
 
-  it("take a pattern whose flags say only how to search", () => {
+  it("a signature accepts a pattern whose flags change only how to search", () => {
     expect(field.string({ pattern: /^[a-z]+$/gu }).schema).toEqual({ type: "string", pattern: "^[a-z]+$" });
   });
 });

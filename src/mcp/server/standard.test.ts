@@ -23,7 +23,7 @@ describe("a Standard Schema", () => {
     });
   });
 
-  it("is checked first as JSON Schema, with its words, then by the library for what only it knows", async () => {
+  it("a Standard Schema is checked first as JSON Schema, with its words, then by the library for what only it knows", async () => {
     const range = tool(
       z
         .object({ from: z.int(), to: z.int() })
@@ -39,7 +39,7 @@ describe("a Standard Schema", () => {
     expect(range.validate({ from: 1, to: 2 })).toEqual({ ok: true });
   });
 
-  it("may check asynchronously", async () => {
+  it("a Standard Schema may check asynchronously", async () => {
     const known = tool(z.object({ id: z.string().refine(async (id) => id === "a", "is not known") }));
     expect(await known.validate({ id: "a" })).toEqual({ ok: true });
     expect(await known.validate({ id: "b" })).toEqual({
@@ -48,7 +48,7 @@ describe("a Standard Schema", () => {
     });
   });
 
-  it("that throws has not agreed", async () => {
+  it("a Standard Schema that throws has not agreed", async () => {
     const broken = tool(
       z.object({ id: z.string() }).refine(() => {
         throw new Error("database down");
@@ -60,7 +60,7 @@ describe("a Standard Schema", () => {
     });
   });
 
-  it("never fills defaults, drops keys or coerces: the handler gets what was sent", async () => {
+  it("a Standard Schema never fills defaults, drops keys or coerces: the handler gets what was sent", async () => {
     const seen: unknown[] = [];
     const plain = defineTool({
       name: "t",
@@ -84,7 +84,7 @@ describe("a Standard Schema", () => {
     ["trimming", z.object({ name: z.string().trim() })],
     ["lower case", z.object({ name: z.string().toLowerCase() })],
     ["overwriting", z.object({ n: z.number().overwrite((n) => n + 1) })],
-  ])("with %s is refused when it is defined", (_, schema) => {
+  ])("a Standard Schema with %s is refused when it is defined", (_, schema) => {
     expect(() => tool(schema)).toThrow(
       /tool `t`: the zod schema changes its input .* move the transformation into the handler/,
     );
@@ -93,7 +93,7 @@ describe("a Standard Schema", () => {
   it.each([
     ["dates", z.object({ d: z.date() }), /cannot be written as JSON Schema: Date cannot be represented/],
     ["text instead of an object", z.string(), /arguments are an object/],
-  ])("of %s is refused", (_, schema, message) => {
+  ])("a Standard Schema of %s is refused", (_, schema, message) => {
     expect(() => tool(schema)).toThrow(message);
   });
 
@@ -113,13 +113,13 @@ describe("a Standard Schema", () => {
 describe("a library without JSON Schema", () => {
   const schema = v.object({ name: v.pipe(v.string(), v.maxLength(3)) });
 
-  it("is refused with a way out", () => {
+  it("a library without JSON Schema is refused with a way out", () => {
     expect(() => tool(schema)).toThrow(
       "tool `t`: the valibot schema offers no JSON Schema; wrap it with `toStandardJsonSchema` of `@valibot/to-json-schema`, or with `withJsonSchema(schema, { … })`",
     );
   });
 
-  it("works with a JSON Schema given beside it; both have a say", async () => {
+  it("a library without JSON Schema works with a JSON Schema given beside it; both decide", async () => {
     const json = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
     const wrapped = tool(withJsonSchema(schema, json));
     expect(wrapped.definition.inputSchema).toEqual(json);
@@ -130,7 +130,7 @@ describe("a library without JSON Schema", () => {
     });
   });
 
-  it("with a transformation is refused too", () => {
+  it("a schema with a transformation is rejected, also with a JSON Schema given beside it", () => {
     const json = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
     const changing = v.object({ name: v.pipe(v.string(), v.toUpperCase()) });
     expect(() => tool(withJsonSchema(changing, json))).toThrow(/changes its input/);

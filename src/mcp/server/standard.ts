@@ -3,7 +3,7 @@
 
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
-import { DefinitionError, keyOf, escapePointer, Schema } from "../../schema/index.js";
+import { DefinitionError, equalityKey, escapePointer, Schema } from "../../schema/index.js";
 import { examples } from "./examples.js";
 import type { Problem } from "./types.js";
 
@@ -72,7 +72,7 @@ function problemsOf(result: StandardSchemaV1.Result<unknown>): Problem[] {
 /**
  * What was decided and recorded is what the caller sent, so a schema that turns it into something else cannot be
  * used. Found where the two JSON Schemas differ, or where an example comes back changed. A missing default that the
- * library would fill in, or an unknown key that it would drop, is no change: the handler gets what was sent.
+ * library would fill in, or an unknown key that it would drop, is not a change: the handler gets what was sent.
  */
 function refuseTransforms(standard: Described, input: JsonObject, label: string): void {
   const refuse = (why: string) =>
@@ -142,10 +142,10 @@ function changed(sent: JsonValue, got: JsonValue): boolean {
 function shape(schema: JsonValue): string {
   const kept = JSON.stringify(schema, (key, value: JsonValue) => {
     if (key === "default" || key === "required") return undefined;
-    if (key === "additionalProperties" && (value === false || keyOf(value) === "{}")) return undefined;
+    if (key === "additionalProperties" && (value === false || equalityKey(value) === "{}")) return undefined;
     return value;
   });
-  return keyOf(JSON.parse(kept) as JsonValue);
+  return equalityKey(JSON.parse(kept) as JsonValue);
 }
 
 function reason(error: unknown): string {

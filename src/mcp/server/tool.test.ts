@@ -1,19 +1,26 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { DefinitionError, SchemaError } from "../../schema/types.js";
 import type { JsonObject } from "../index.js";
 import { audio, failure, image, link, resource, structured, text } from "./content.js";
-import { DefinitionError, SchemaError } from "../../schema/errors.js";
-import { validateArguments, validationFault } from "./problems.js";
 import { defineServer } from "./server.js";
 import { compileDefinition, defineTool } from "./tool.js";
 import type { CallContext, HandlerResult, ToolDefinition } from "./types.js";
-import { allValid, anyValid, type Validator, validAt, validWhen } from "./validators.js";
+import {
+  allValid,
+  anyValid,
+  validAt,
+  validateArguments,
+  validationFault,
+  type Validator,
+  validWhen,
+} from "./validators.js";
 
 const context = {} as CallContext;
 const returning = (result: HandlerResult) =>
   defineTool({ name: "t", description: "", input: {}, handler: () => result }).run({}, context);
 
-describe("server_schema_generation", () => {
+describe("server_schema_generation [U11]", () => {
   const sum = {
     $schema: "https://json-schema.org/draft/2020-12/schema",
     type: "object",
@@ -41,7 +48,7 @@ describe("server_schema_generation", () => {
     });
   });
 
-  it("what it publishes is what it enforces", async () => {
+  it("what it publishes is what it enforces [U4]", async () => {
     const tool = defineTool({
       name: "sum",
       description: "",
@@ -54,7 +61,7 @@ describe("server_schema_generation", () => {
     }
   });
 
-  it("an output schema is published and enforced too", async () => {
+  it("an output schema is published and enforced too [U5]", async () => {
     const tool = defineTool({
       name: "sum",
       title: "Sum",
@@ -89,10 +96,14 @@ describe("a definition", () => {
     expect(defineTool({ name, description: "", input: {}, handler: () => "" }).definition.name).toBe(name);
   });
   it.each([
-    ["a type that is no object", { type: "string" }, /arguments are an object, so the schema's type must be "object"/],
+    [
+      "a type that is not an object",
+      { type: "string" },
+      /arguments are an object, so the schema's type must be "object"/,
+    ],
     ["a broken schema", { type: "object", properties: { a: { type: "text" } } }, /at \/properties\/a\/type/],
     ["no schema", "string", /must be a Standard Schema, a signature or a JSON Schema object/],
-  ])("with %s is refused", (_, input, message) => {
+  ])("a definition with %s is refused", (_, input, message) => {
     expect(() => defineTool({ name: "t", description: "", input: input as JsonObject, handler: () => "" })).toThrow(
       DefinitionError,
     );
@@ -100,7 +111,7 @@ describe("a definition", () => {
       message,
     );
   });
-  it("without a handler or a description is refused", () => {
+  it("a definition without a handler or a description is refused", () => {
     expect(() => defineTool({ name: "t", description: "", input: {}, handler: undefined as never })).toThrow(
       "the handler must be a function",
     );
@@ -108,7 +119,7 @@ describe("a definition", () => {
       "the description must be text",
     );
   });
-  it("cannot be changed after it was hashed", () => {
+  it("a definition cannot be changed after it was hashed", () => {
     const schema = { type: "object", properties: { a: { type: "string" } } };
     const { definition, definitionHash } = defineTool({ name: "t", description: "", input: schema, handler: () => "" });
     schema.properties.a.type = "number";
@@ -116,7 +127,7 @@ describe("a definition", () => {
     expect(() => Object.assign(definition.inputSchema, { type: "array" })).toThrow(TypeError);
     expect(definitionHash).toMatch(/^[0-9a-f]{64}$/);
   });
-  it("has a hash that depends on every field and on nothing else", () => {
+  it("a definition has a hash that depends on every field and on nothing else", () => {
     const hash = (definition: object) => compileDefinition(definition as ToolDefinition).definitionHash;
     const base = { name: "t", description: "d", inputSchema: { type: "object", properties: { a: {}, b: {} } } };
     const reordered = { inputSchema: { properties: { b: {}, a: {} }, type: "object" }, description: "d", name: "t" };
@@ -125,7 +136,7 @@ describe("a definition", () => {
     expect(hash({ ...base, description: "D" })).not.toBe(hash(base));
     expect(hash({ ...base, unknownField: 1 })).not.toBe(hash(base));
   });
-  it("of a stranger is compiled as it is, or refused with the place", () => {
+  it("a definition of another author is compiled as it is, or rejected with the place", () => {
     expect(() => compileDefinition({ name: "x", inputSchema: { $ref: "https://evil.example" } })).toThrow(SchemaError);
     let deep: JsonObject = {};
     for (let i = 0; i < 3_000; i++) deep = { a: deep };
@@ -136,7 +147,7 @@ describe("a definition", () => {
   });
 });
 
-describe("what a handler may return", () => {
+describe("what a handler may return [U5]", () => {
   it.each<[string, HandlerResult, unknown]>([
     ["text", "hi", { content: [text("hi")] }],
     ["nothing", undefined, { content: [] }],
@@ -187,7 +198,7 @@ describe("what a handler may return", () => {
     ["an image without its type", [{ type: "image", data: "" }], /block 0 needs `mimeType`/],
     ["a resource without contents", [{ type: "resource", resource: { uri: "a:b" } }], /block 0 needs `blob`/],
     ["a block of no type", [{ type: "video", data: "" }], /block 0 must have a `type`/],
-    ["isError that is no boolean", { content: [], isError: "yes" }, /`isError` must be true or false/],
+    ["isError that is not a boolean", { content: [], isError: "yes" }, /`isError` must be true or false/],
     ["200 levels", { structuredContent: JSON.parse(`${"[".repeat(200)}${"]".repeat(200)}`) }, /nested deeper than 126/],
   ])("%s cannot be sent, and is not", async (_name, result, message) => {
     const error = await returning(result as HandlerResult).catch((thrown: unknown) => thrown);
@@ -195,7 +206,7 @@ describe("what a handler may return", () => {
     expect((error as Error).message).toMatch(message);
   });
 
-  it("is checked in the form in which it is sent", async () => {
+  it("what a handler may return [U5] is checked in the form in which it is sent [U5]", async () => {
     const when = new Date(0);
     const sent = await returning({ structuredContent: { when, gone: undefined } as never });
     expect(sent).toEqual({
@@ -207,7 +218,7 @@ describe("what a handler may return", () => {
     expect(await returning(plain)).toBe(plain);
   });
 
-  it("what it throws goes to whoever runs it", async () => {
+  it("what a handler throws goes to its caller", async () => {
     const tool = defineTool({
       name: "t",
       description: "",
@@ -228,7 +239,7 @@ describe("validators of an author's own", () => {
   const make = (...validators: Validator<Args>[]) =>
     defineTool({ name: "t", description: "", input, validators, handler: () => "" });
 
-  it("run after the schema, and say yes with nothing", async () => {
+  it("validators of an author run after the schema, and accept by returning nothing", async () => {
     let ran = 0;
     const tool = make(() => void ran++);
     expect(await tool.validate({ from: "x" })).toMatchObject({ ok: false });
@@ -236,7 +247,7 @@ describe("validators of an author's own", () => {
     expect(tool.validate({ from: 1 })).toEqual({ ok: true });
     expect(ran).toBe(1);
   });
-  it("compose", async () => {
+  it("validators of an author compose [G7]", async () => {
     const ordered = (args: Args) =>
       args.to === undefined || args.from <= args.to ? undefined : "from must not be after to";
     const even = (value: number) =>
@@ -264,7 +275,7 @@ describe("validators of an author's own", () => {
       problems: [{ path: "", message: "only days" }],
     });
   });
-  it("that throw, fail or never answer have not said yes", async () => {
+  it("validators of an author that throw, fail or never answer reject [G5]", async () => {
     const throwing = make(() => {
       throw new Error("oops");
     });
@@ -288,7 +299,7 @@ describe("validators of an author's own", () => {
       problems: [{ path: "", message: "could not be checked within 50 ms" }],
     });
   });
-  it("share one time limit with the patterns of the schema", async () => {
+  it("validators of an author share one time limit with the patterns of the schema", async () => {
     const slow = defineTool({
       name: "t",
       description: "",
@@ -301,7 +312,7 @@ describe("validators of an author's own", () => {
       problems: [{ message: expect.stringContaining("could not be checked within 100 ms") }],
     });
   });
-  it("get a copy: what runs is what was hashed, not what a check made of it", async () => {
+  it("validators of an author receive a copy: what runs is what was hashed [G7]", async () => {
     const args = { from: 1 };
     await make((given) => void (given.from = 99)).validate(args);
     expect(args).toEqual({ from: 1 });
@@ -322,7 +333,7 @@ describe("what a caller is told", () => {
     },
     handler: () => "",
   });
-  it("tools/validate answers with everything that is wrong", async () => {
+  it("tools/validate answers with everything that is wrong [G2]", async () => {
     expect(await validateArguments(tool, { ticker_symbol: "A" })).toEqual({
       tool: "analyze",
       valid: true,

@@ -1,12 +1,18 @@
 // Tools: from what an author writes, or a downstream server lists, to what the gateway can validate and run.
 
+import { createHash } from "node:crypto";
+import {
+  DEFAULT_SCHEMA_LIMITS,
+  DefinitionError,
+  equalityKey,
+  frozenJson,
+  Schema,
+  type SchemaOptions,
+} from "../../schema/index.js";
 import type { JsonObject, JsonValue } from "../index.js";
-import { toResult } from "./content.js";
-import { DefinitionError, frozenJson, DEFAULT_SCHEMA_LIMITS, Schema, type SchemaOptions } from "../../schema/index.js";
-import { definitionHash } from "./hash.js";
-import type { FromSchema } from "./infer.js";
-import { type Fields, type FieldsType, isSignature, type Signature } from "./signature.js";
-import { isStandardSchema, jsonSchemaOf, type StandardSchemaV1, standardProblems } from "./standard.js";
+import { failure, toResult } from "./content.js";
+import { type Fields, type FieldsType, type FromSchema, isSignature, type Signature } from "./signature.js";
+import { isStandardSchema, jsonSchemaOf, standardProblems, type StandardSchemaV1 } from "./standard.js";
 import type {
   CallContext,
   ContentBlock,
@@ -18,7 +24,7 @@ import type {
   ToolResult,
   Validation,
 } from "./types.js";
-import { runInOrder, problemsOf, type Validator, withinPath } from "./validators.js";
+import { problemsOf, runInOrder, type Validator, withinPath } from "./validators.js";
 
 /** A JSON Schema written in place. */
 export interface SchemaLiteral {
@@ -123,7 +129,7 @@ export function defineTool<const S extends SchemaLike, const O extends SchemaLik
   });
 }
 
-/** What can be known about a tool from its definition alone, whoever runs it. */
+/** What can be known about a tool from its definition alone. */
 export interface CompiledDefinition
   extends Pick<Tool, "definition" | "definitionHash" | "validate" | "validateOutput"> {
   readonly input: Schema;
@@ -207,4 +213,93 @@ function pick<T extends object, K extends keyof T>(from: T, ...keys: K[]): Parti
   return Object.fromEntries(keys.filter((key) => from[key] !== undefined).map((key) => [key, from[key]])) as Partial<
     Pick<T, K>
   >;
+}
+
+/** SHA-256, in hex, over the definition as JSON with sorted keys. */
+export function definitionHash(definition: ToolDefinition): string {
+  return createHash("sha256")
+    .update(equalityKey(definition as unknown as JsonValue))
+    .digest("hex");
+}
+
+const MAX_STEPS = 64;
+
+/** What is known when a step is about to run. */
+export interface CompositeProgress<A> {
+  readonly input: A;
+  /** Results of the steps that ran, by name. */
+  readonly results: Readonly<Record<string, ToolResult>>;
+  /** The result of the step before, if one ran. */
+  readonly previous: ToolResult | undefined;
+}
+
+export interface CompositeStep<A> {
+  /** The part: a tool of the same server, or its name. */
+  tool: string | Tool;
+  /** The name its result is kept under; the tool's name unless given. */
+  as?: string;
+  args: (progress: CompositeProgress<A>) => JsonObject;
+  /** Skips the step when false. */
+  when?: (progress: CompositeProgress<A>) => boolean;
+  /** A failed part ends the whole unless it says so here. */
+  mayFail?: boolean;
+}
+
+export interface CompositeSpec<S extends SchemaLike, O> extends ToolOptions<ArgumentsOf<S>, O> {
+  name: string;
+  description: string;
+  input: S;
+  steps: readonly CompositeStep<ArgumentsOf<S>>[];
+  /** Makes the result; the last step's result unless given. */
+  result?: (progress: CompositeProgress<ArgumentsOf<S>>) => ReturnOf<S, O> | Promise<ReturnOf<S, O>>;
+}
+
+export function composeTools<const S extends SchemaLike, const O extends SchemaLike | undefined = undefined>(
+  spec: CompositeSpec<S, O>,
+): DefinedTool<ArgumentsOf<S>, ReturnOf<S, O>> {
+  const { steps, result, ...rest } = spec;
+  const plan = steps.map((step) => {
+    const tool = typeof step.tool === "string" ? step.tool : step.tool.definition.name;
+    return { ...step, tool, as: step.as ?? tool };
+  });
+  checkPlan(spec.name, plan);
+  return defineTool<S, O>({
+    ...(rest as unknown as CompositeSpec<S, O>),
+    handler: async (input, context) => {
+      const results: Record<string, ToolResult> = Object.create(null) as Record<string, ToolResult>;
+      let previous: ToolResult | undefined;
+      for (const [index, step] of plan.entries()) {
+        context.signal.throwIfAborted();
+        const progress = { input, results, previous };
+        if (step.when !== undefined && !step.when(progress)) continue;
+        context.progress(index, plan.length, step.as);
+        previous = await context.call(step.tool, step.args(progress));
+        results[step.as] = previous;
+        if (previous.isError === true && step.mayFail !== true) {
+          return stopped(step.as, previous) as ReturnOf<S, O>;
+        }
+      }
+      if (result !== undefined) return result({ input, results, previous });
+      return (previous ?? failure("no step was run")) satisfies HandlerResult as ReturnOf<S, O>;
+    },
+  });
+}
+
+/** The part's own words, and which part they came from. */
+function stopped(step: string, part: ToolResult): ToolResult {
+  const { content } = failure(`step \`${step}\` failed:`);
+  return { ...part, content: [...content, ...part.content], isError: true };
+}
+
+function checkPlan(name: string, plan: readonly { as: string; tool: string }[]): void {
+  if (plan.length === 0) throw new DefinitionError(`tool \`${name}\`: a composed tool needs at least one step`);
+  if (plan.length > MAX_STEPS) {
+    throw new DefinitionError(`tool \`${name}\` has ${plan.length} steps; the limit is ${MAX_STEPS}`);
+  }
+  if (plan.some((step) => step.tool === name)) throw new DefinitionError(`tool \`${name}\` cannot be a step of itself`);
+  const names = plan.map((step) => step.as);
+  const twice = names.find((step, index) => names.indexOf(step) !== index);
+  if (twice !== undefined) {
+    throw new DefinitionError(`tool \`${name}\`: two steps are called \`${twice}\`; tell them apart with \`as\``);
+  }
 }

@@ -1,4 +1,4 @@
-// What a tool is to the rest of the house. A handler never sees the wire: it gets arguments that were validated
+// What a tool is to the other modules. A handler never sees the transport: it gets arguments that were validated
 // and hashed, and a context through which everything it asks for passes the same gate.
 
 import type { JsonSchema, Problem, Validation } from "../../schema/index.js";

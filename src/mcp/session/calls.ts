@@ -5,21 +5,27 @@ import {
   Fault,
   isJsonObject,
   type JsonObject,
+  type JsonValue,
   META,
   type Notification,
   type Request,
   type Response,
 } from "../index.js";
-import { nonsense, tooLarge, tooMany } from "./faults.js";
-import { type OnOver, PendingRequest } from "./pending.js";
-import { PendingTable } from "./pending-table.js";
 import { ClientRequests } from "./client-requests.js";
-import { ByteRate } from "./rate.js";
-import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooDeep, TooManyValues } from "./text.js";
-import type { ConnectionEvents, ServerErrorObject, SessionCall, SessionChange, SessionContext } from "./types.js";
+import { nonsense, tooLarge, tooMany } from "./faults.js";
+import { ByteRate, type OnOver, PendingRequest, PendingTable } from "./pending.js";
+import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, readMessage, type Received, TooDeep, TooManyValues } from "./text.js";
+import type {
+  ConnectionEvents,
+  ListenEvents,
+  ServerErrorObject,
+  SessionCall,
+  SessionChange,
+  SessionContext,
+} from "./types.js";
 
-export interface CallsEvents extends Pick<ConnectionEvents, "change" | "ask" | "notification" | "unexpectedRequest"> {
-  /** An answer to the server, or our word that nobody waits for a call. */
+interface CallsEvents extends Pick<ConnectionEvents, "change" | "ask" | "notification" | "unexpectedRequest"> {
+  /** An answer to the server, or that a call was given up. */
   send(text: string): void;
   gaveUp(pending: PendingRequest, why: string): void;
   /** The server talks so much nonsense that it cannot be worked with. */
@@ -58,7 +64,7 @@ export class Calls {
   readonly #events: CallsEvents;
   readonly #questions: ClientRequests;
   readonly #pending: PendingTable;
-  readonly #listens = new Map<number, () => void>();
+  readonly #listens = new Map<number, ListenEvents>();
   readonly #abandoned = new Map<number, number>();
   readonly #nonsense: ByteRate;
   readonly #unowned: ByteRate;
@@ -91,11 +97,10 @@ export class Calls {
   }
 
   /** A request that stays open and is about no call of anybody; `acknowledged` when the server has taken it on. */
-  beginListen(call: SessionCall, acknowledged: () => void): PendingRequest {
+  beginListen(call: SessionCall, events: ListenEvents): PendingRequest {
     const pending = this.begin(call);
     if (pending.over) return pending;
-    this.#listens.set(pending.id, acknowledged);
-    call.hooks?.begun?.(pending.id);
+    this.#listens.set(pending.id, events);
     return pending;
   }
 
@@ -110,7 +115,7 @@ export class Calls {
   }
 
   /**
-   * One text from the server. `owner` is the call whose HTTP response it came in, `null` an HTTP stream that is no
+   * One text from the server. `owner` is the call whose HTTP response it came in, `null` an HTTP stream that is not at at a
    * call's, undefined a connection that all calls share.
    */
   receive(text: string, owner?: PendingRequest | null): void {
@@ -200,35 +205,39 @@ export class Calls {
   #onNotification(message: Notification, owner: PendingRequest | null | undefined): void {
     const params = message.params ?? {};
     const { notification } = this.#events;
-    if (notification !== undefined && message.method !== "notifications/progress") {
-      if (message.method === "notifications/cancelled") this.#questions.withdraw(params.requestId);
-      return notification(message);
-    }
     const change = LISTS.get(message.method);
-    if (change !== undefined) return this.#onChange(change);
+    if (change !== undefined) return this.#onChange(change, params);
     switch (message.method) {
       case "notifications/resources/updated":
-        if (typeof params.uri === "string") this.#onChange({ resource: params.uri });
+        if (typeof params.uri === "string") this.#onChange({ resource: params.uri }, params);
+        else notification?.(message);
         return;
       case "notifications/progress":
         return this.#onProgress(params, owner);
       case "notifications/message":
-        return this.#toOwner(owner, (pending) => pending.log(params));
-      case "notifications/cancelled":
-        return this.#questions.withdraw(params.requestId);
+        return notification ? notification(message) : this.#toOwner(owner, (pending) => pending.log(params));
+      case "notifications/cancelled": {
+        const listen = typeof params.requestId === "number" ? this.#listens.get(params.requestId) : undefined;
+        if (listen?.ended) return listen.ended();
+        this.#questions.withdraw(params.requestId);
+        return notification?.(message);
+      }
       case "notifications/subscriptions/acknowledged": {
-        const id = isJsonObject(params._meta) ? params._meta[META.subscriptionId] : undefined;
-        this.#listens.get(typeof id === "number" ? id : (owner?.id ?? -1))?.();
+        const id = subscriptionIn(params);
+        this.#listens.get(typeof id === "number" ? id : (owner?.id ?? -1))?.acknowledged(params);
         return;
       }
       default:
-        this.#refuse();
+        if (notification) notification(message);
+        else this.#refuse();
     }
   }
 
-  #onChange(change: SessionChange): void {
-    this.#countUnowned();
-    this.#events.change(change);
+  #onChange(change: SessionChange, params: JsonObject): void {
+    if (this.#events.notification === undefined) this.#countUnowned();
+    const id = subscriptionIn(params);
+    this.#events.change(change, id !== undefined);
+    if (typeof id === "number") this.#listens.get(id)?.change?.(change);
   }
 
   #refuse(): void {
@@ -266,7 +275,7 @@ export class Calls {
     return undefined;
   }
 
-  /** The same among what callers asked for: our own lists are made for nobody, and no server asks anything for them. */
+  /** The same among what callers asked for: our own lists are made for no caller, and no server asks anything for them. */
   #onlyCall(): PendingRequest | undefined {
     const inFlight = this.#pending.size - this.#listens.size;
     if (inFlight === 0 || inFlight > 1 + SLOTS_OF_OUR_OWN || this.#someAbandoned()) return undefined;
@@ -308,7 +317,7 @@ export class Calls {
   }
 
   #countNonsense(why: string): void {
-    if (!this.#nonsense.take()) this.#giveUp(`it keeps sending what is no answer; the last was: ${why}`);
+    if (!this.#nonsense.take()) this.#giveUp(`it keeps sending messages that are not answers; the last was: ${why}`);
   }
 
   /** What no call has to answer for. */
@@ -321,6 +330,11 @@ export class Calls {
     this.#isHopeless = true;
     this.#events.hopeless(nonsense(this.#around.server, why));
   }
+}
+
+/** The listen request that a notification names. */
+function subscriptionIn({ _meta: meta }: JsonObject): JsonValue | undefined {
+  return isJsonObject(meta) ? meta[META.subscriptionId] : undefined;
 }
 
 /** Not a call of a caller, and not a stream that stays open. */

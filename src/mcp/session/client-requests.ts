@@ -1,5 +1,5 @@
 // What a server of the handshake revisions asks a client. Every question belongs to exactly one call in flight and
-// is answered by whoever made that call, or it is refused.
+// is answered by the caller of that call, or it is rejected.
 
 import { Fault, isJsonObject, type JsonObject, type Request, type RequestId, wireError } from "../index.js";
 import type { PendingRequest } from "./pending.js";
@@ -51,7 +51,7 @@ export class ClientRequests {
     for (const id of this.#open.keys()) this.withdraw(id);
   }
 
-  /** The call is over: nobody waits for answers to what was asked for it. */
+  /** The call is over: answers to what was asked for it are not awaited. */
   endOf(owner: PendingRequest): void {
     if (owner.questions === 0) return;
     for (const open of this.#open.values()) if (open.owner === owner) open.stop.abort();
@@ -69,7 +69,7 @@ export class ClientRequests {
       return new Fault("InvalidRequest", `\`${method}\` belongs to no single call in flight`);
     }
     if (owner.call.hooks?.ask === undefined) {
-      return new Fault("MethodNotFound", `whoever made this call does not answer \`${method}\``);
+      return new Fault("MethodNotFound", `the caller of this call does not answer \`${method}\``);
     }
     if (owner.questions >= maxQuestions || !owner.counted()) {
       return new Fault("TooMany", `more than ${maxQuestions} questions at once for one call`);

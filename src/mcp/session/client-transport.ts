@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { ClientTransport, Sent } from "../transports/index.js";
 import type { OpenPort } from "./http/connection.js";
 import { type Exchange, type ExchangeSink, type HttpPort, type HttpRequestLine, isType } from "./http/exchange.js";
-import type { PersistentTransport, PersistentTransportEvents } from "./transport.js";
+import type { PersistentTransport, PersistentTransportEvents } from "./types.js";
 
 /** stdio, TCP, WebSocket, memory. */
 export class PersistentPort implements PersistentTransport {

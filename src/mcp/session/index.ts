@@ -1,15 +1,15 @@
 // One session with one MCP server: correlation of requests and answers, negotiation, both eras, every transport.
 
-export { type ClientInfo, PROTOCOL_META, type SessionAgreement, SPOKEN, spoken } from "./dialect.js";
+export { type ClientInfo, PROTOCOL_META, type SessionAgreement, SPOKEN, spoken } from "./negotiate.js";
 export { httpPortOf, PersistentPort } from "./client-transport.js";
 export * from "./faults.js";
-export { HttpClient, sendAndForget } from "./http/client.js";
+export { HttpClient, sendAndForget } from "./http/exchange.js";
 export { HttpConnection, type OpenPort } from "./http/connection.js";
 export type { Exchange } from "./http/exchange.js";
-export { addHeaders } from "./http/headers.js";
-export { faultOfError, faultOfStatus } from "./http/refusals.js";
+export { addHeaders } from "./http/exchange.js";
+export { faultOfError, faultOfStatus } from "./faults.js";
 export { cancellation, type SessionTerms } from "./negotiate.js";
 export { PersistentConnection } from "./persistent.js";
-export { ByteRate } from "./rate.js";
-export type { PersistentTransport, PersistentTransportEvents, UnsentLimit } from "./transport.js";
+export { ByteRate } from "./pending.js";
+export type { PersistentTransport, PersistentTransportEvents, UnsentLimit } from "./types.js";
 export * from "./types.js";

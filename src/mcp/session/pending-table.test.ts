@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { PendingRequest } from "./pending.js";
-import { PendingTable } from "./pending-table.js";
+import { type PendingRequest, PendingTable } from "./pending.js";
 
 describe("a table of calls in flight", () => {
   it("finds each by its own id, whatever came and went before", () => {
@@ -33,7 +32,7 @@ describe("a table of calls in flight", () => {
     );
   });
 
-  it("has room for so many, and says when it is full", () => {
+  it("a table of calls in flight has room for so many, and says when it is full", () => {
     const table = new PendingTable(4);
     for (let n = 1; n <= 4; n++) table.add({ id: table.nextId() } as PendingRequest);
     expect(table.nextId()).toBeUndefined();

@@ -3,10 +3,9 @@
 
 import type { Fault, JsonObject } from "../index.js";
 import { nonsense, timedOut } from "./faults.js";
-import { ByteRate } from "./rate.js";
 import type { SessionAnswer, SessionCall, SessionContext } from "./types.js";
 
-/** `gaveUp` says why nobody waits for the answer any more; undefined when it came, or never will. */
+/** `gaveUp` says why the answer is not awaited any more; undefined when it came, or never will. */
 export type OnOver = (pending: PendingRequest, gaveUp: string | undefined) => void;
 
 export class PendingRequest {
@@ -54,7 +53,7 @@ export class PendingRequest {
     if (this.#end(undefined)) this.#reject(fault);
   }
 
-  /** Nobody waits any more: the server is to be told, and what it still says is dropped. */
+  /** The answer is not awaited any more: the server is notified, and what it still sends is dropped. */
   stop(fault: Fault): void {
     if (this.#end(fault.message)) this.#reject(fault);
   }
@@ -125,4 +124,76 @@ export class PendingRequest {
 
 function onTimeout(pending: PendingRequest): void {
   pending.expire();
+}
+
+export class PendingTable {
+  readonly #slots: (PendingRequest | undefined)[];
+  readonly #mask: number;
+  #lastId = 0;
+  #size = 0;
+
+  constructor(atLeast: number) {
+    const capacity = 2 ** Math.ceil(Math.log2(atLeast));
+    this.#slots = Array.from({ length: capacity }, () => undefined);
+    this.#mask = capacity - 1;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** An id that was never used before; undefined when there is no room. One after the other, so that they stay short. */
+  nextId(): number | undefined {
+    if (this.#size > this.#mask) return undefined;
+    // A call that takes long keeps its place, and the ids that would fall on it are left out.
+    do this.#lastId++;
+    while (this.#slots[this.#lastId & this.#mask] !== undefined);
+    return this.#lastId;
+  }
+
+  add(pending: PendingRequest): void {
+    this.#slots[pending.id & this.#mask] = pending;
+    this.#size++;
+  }
+
+  get(id: unknown): PendingRequest | undefined {
+    if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 1) return undefined;
+    const found = this.#slots[id % (this.#mask + 1)];
+    return found?.id === id ? found : undefined;
+  }
+
+  /** False when it was not there. */
+  remove(pending: PendingRequest): boolean {
+    const slot = pending.id & this.#mask;
+    if (this.#slots[slot] !== pending) return false;
+    this.#slots[slot] = undefined;
+    this.#size--;
+    return true;
+  }
+
+  *[Symbol.iterator](): Generator<PendingRequest> {
+    for (const pending of this.#slots) if (pending !== undefined) yield pending;
+  }
+}
+
+const WINDOW_MS = 10_000;
+
+export class ByteRate {
+  readonly #max: number;
+  #count = 0;
+  #since = Number.NEGATIVE_INFINITY;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** False when this is one too many. */
+  take(): boolean {
+    const now = performance.now();
+    if (now - this.#since > WINDOW_MS) {
+      this.#since = now;
+      this.#count = 0;
+    }
+    return ++this.#count <= this.#max;
+  }
 }

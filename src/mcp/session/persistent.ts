@@ -2,13 +2,27 @@
 
 import type { Fault } from "../index.js";
 import { Calls } from "./calls.js";
-import { type SessionAgreement, type MetaOf, noMeta } from "./dialect.js";
-import { asServerFault, lost, tooLarge, serverUnavailable } from "./faults.js";
-import { metaFor, negotiateSession, type SessionTerms } from "./negotiate.js";
+import { asServerFault, lost, serverUnavailable, tooLarge } from "./faults.js";
+import {
+  metaFor,
+  type MetaOf,
+  negotiateSession,
+  noMeta,
+  type SessionAgreement,
+  type SessionTerms,
+} from "./negotiate.js";
 import type { PendingRequest } from "./pending.js";
 import { boundedText, notificationText, requestText } from "./text.js";
-import type { PersistentTransport } from "./transport.js";
-import type { ConnectionEvents, SessionAnswer, SessionCall, SessionConnection, SessionContext } from "./types.js";
+import type {
+  ConnectionEvents,
+  ListenEvents,
+  ListenExtras,
+  PersistentTransport,
+  SessionAnswer,
+  SessionCall,
+  SessionConnection,
+  SessionContext,
+} from "./types.js";
 
 export class PersistentConnection implements SessionConnection {
   readonly #wire: PersistentTransport;
@@ -60,8 +74,8 @@ export class PersistentConnection implements SessionConnection {
     return this.#ask(this.#calls.begin(call), this.#meta);
   }
 
-  listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer> {
-    return this.#ask(this.#calls.beginListen(call, acknowledged), this.#meta);
+  listen(call: SessionCall, acknowledged: ListenEvents["acknowledged"], more?: ListenExtras): Promise<SessionAnswer> {
+    return this.#ask(this.#calls.beginListen(call, { ...more, acknowledged }), this.#meta);
   }
 
   batch(calls: readonly SessionCall[]): Promise<SessionAnswer>[] {

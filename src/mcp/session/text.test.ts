@@ -5,7 +5,7 @@ import { notificationText, type Received, readMessage, requestText } from "./tex
 const read = (text: string): Received => readMessage(text, 128) as Received;
 
 describe("a request", () => {
-  it("is spliced from the pieces, and reads as what they say", () => {
+  it("a request is spliced from the pieces, and reads as what they say", () => {
     const params = fc.dictionary(
       fc.string().filter((key) => key !== "_meta"),
       fc.jsonValue(),
@@ -23,7 +23,7 @@ describe("a request", () => {
     );
   });
 
-  it("keeps the very characters of the given texts", () => {
+  it("a request keeps the very characters of the given texts", () => {
     expect(requestText(1, "m", '{"a":1.0e0}', '"k":2')).toBe(
       '{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1.0e0,"_meta":{"k":2}}}',
     );
@@ -39,7 +39,7 @@ describe("an answer", () => {
     ['{ "jsonrpc" : "2.0" , "result" : { "a" : [ 1 , 2 ] } , "id" : 1 }', '{ "a" : [ 1 , 2 ] }'],
     ['{"jsonrpc":"2.0","id":1,"r\\u0065sult":{"x":1}}', '{"x":1}'],
     ['{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"},"x":[1,{"result":5}]}', '{"code":-1,"message":"m"}'],
-  ])("is cut out of %s as it was written", (text, part) => {
+  ])("an answer is cut out of %s as it was written", (text, part) => {
     const { message, text: cut } = read(text);
     expect(message.kind).toBe("response");
     expect(cut).toBe(part);
@@ -67,11 +67,11 @@ describe("an answer", () => {
     ['{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","resultType":"x"}}', '{"resultType":"x"}'],
     ['{"jsonrpc":"2.0","id":1,"result":{"a":1,"\\u0061":2}}', '{"a":2}'],
     ['{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":{"c":0},"a":3}}', '{"a":3,"b":{"c":0}}'],
-  ])("with a key twice is passed on the way it was read here: %s", (text, part) => {
+  ])("an answer with a key twice is passed on the way it was read here: %s", (text, part) => {
     expect(read(text).text).toBe(part);
   });
 
-  it("that is no JSON, or endlessly deep, is refused", () => {
+  it("an answer that is not JSON, or endlessly deep, is rejected", () => {
     expect(() => read("{")).toThrow(SyntaxError);
     expect(() => read('{"a":"\\u00"}')).toThrow(SyntaxError);
     expect(() => read("[".repeat(100_000))).toThrow(/deeper than 128/);

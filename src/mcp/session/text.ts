@@ -32,8 +32,8 @@ export interface Received {
 }
 
 /**
- * Throws a SyntaxError when the text is no JSON or too deep. A key that stands twice in the message, or in its
- * result, is read one way here and maybe another way by whoever gets the text: then the text is written anew.
+ * Throws a SyntaxError when the text is not JSON or too deep. A key that stands twice in the message, or in its
+ * result, is read one way here and maybe another way by its receiver: then the text is written again.
  */
 export function readMessage(
   text: string,

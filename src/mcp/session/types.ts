@@ -1,7 +1,7 @@
 // What a caller sees of one session with one MCP server: requests as texts, answers as the server wrote them.
 
 import type { ByteBudget, Fault, JsonObject, JsonValue, Notification, TimeShare } from "../index.js";
-import type { SessionAgreement } from "./dialect.js";
+import type { SessionAgreement } from "./negotiate.js";
 
 export interface SessionCall {
   readonly method: string;
@@ -26,7 +26,7 @@ export interface SessionCall {
   readonly timeoutMs: number;
   /** Progress starts the clock again, but the whole call may not take longer than this. */
   readonly totalMs?: number;
-  /** Tells when nobody waits any more; the server is then told as well. The gateway's `Cancel` has this shape. */
+  /** Fires when the answer is not awaited any more; the server is then notified as well. The gateway's `Cancel` has this shape. */
   readonly cancel?: Cancellation;
   readonly hooks?: CallHooks;
 }
@@ -41,11 +41,9 @@ export interface CallHooks {
   /** `params` of the notification without its token: that one is ours, and the caller has its own. */
   progress?(params: JsonObject): void;
   log?(params: JsonObject): void;
-  /** A listen request is about to be sent with this id, which its notifications will name. */
-  begun?(id: number): void;
   /**
    * A legacy server asks the client. A Fault that it rejects with is the answer's error, anything else becomes one
-   * that says nothing. `stop` says that nobody waits for the answer any more.
+   * that says nothing. `stop` says that the answer is not awaited any more.
    */
   ask?(method: QuestionMethod, params: JsonObject, stop: AbortSignal): Promise<JsonObject>;
 }
@@ -71,7 +69,7 @@ export interface SessionConnection {
   /** INVARIANT: never throws; what fails is in the promise. */
   call(call: SessionCall): Promise<SessionAnswer>;
   /** 2026-07-28: a listen request; resolves or rejects when it has ended, `acknowledged` when it has begun. */
-  listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer>;
+  listen(call: SessionCall, acknowledged: ListenEvents["acknowledged"], more?: ListenExtras): Promise<SessionAnswer>;
   /** Several requests in one text; only where the revision has batches. */
   batch(calls: readonly SessionCall[]): Promise<SessionAnswer>[];
   /** `params` is the text of an object. */
@@ -80,11 +78,24 @@ export interface SessionConnection {
   close(fault?: Fault): Promise<void>;
 }
 
+/** What the server sends about one listen request. */
+export interface ListenEvents extends ListenExtras {
+  acknowledged(params: JsonObject): void;
+}
+
+export interface ListenExtras {
+  /** A change that names this request. Every change is reported to `ConnectionEvents.change` as well. */
+  change?(change: SessionChange): void;
+  /** The server ends the stream with a notification. */
+  ended?(): void;
+}
+
 /** Answers a request of the server; see `CallHooks.ask`. */
 export type AnswerRequest = NonNullable<CallHooks["ask"]>;
 
 export interface ConnectionEvents {
-  change(change: SessionChange): void;
+  /** `isAddressed`: it names the listen request that it belongs to. */
+  change(change: SessionChange, isAddressed: boolean): void;
   /** The server had lost our session and a new one has begun: what it was asked to tell, it has to be asked again. */
   renewed(): void;
   /** HTTP without a session: no connection is left, so the next one may lead to another process. */
@@ -95,7 +106,7 @@ export interface ConnectionEvents {
   lost(fault: Fault): void;
   /** Answers every request of the server. Without it a request has to belong to one call, whose own hook answers. */
   ask?: AnswerRequest;
-  /** Takes every notification but progress. Without it they belong to one call, are about a list, or are refused. */
+  /** Takes log messages and notifications that are not known here. Without it they belong to one call, or are rejected. */
   notification?(message: Notification): void;
   /** A request of the server in a revision that has none. */
   unexpectedRequest?(): void;
@@ -148,7 +159,7 @@ export interface SessionTimeouts {
 export interface SessionCounts {
   /** Answers that fit no call under way: late, given twice, or made up. */
   strayAnswers: number;
-  /** What is no JSON-RPC message. */
+  /** Texts that are not JSON-RPC messages. */
   malformed: number;
   /** Messages of the server that belong to no call, or that the call has no hook for. */
   refusedMessages: number;
@@ -171,6 +182,30 @@ export interface Credentials {
 export interface CredentialsRefused {
   readonly status: number;
   readonly wwwAuthenticate: string | undefined;
-  /** `DPoP-Nonce`, for proofs that are made anew. */
+  /** `DPoP-Nonce`, for new proofs. */
   readonly dpopNonce: string | undefined;
+}
+
+export interface PersistentTransport {
+  /** Resolves when texts can be sent. Rejects with a Fault. */
+  open(events: PersistentTransportEvents): Promise<void>;
+  /** Throws a Fault, or rejects, when the server does not take what we send, or is gone. */
+  send(text: string): void | Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface PersistentTransportEvents {
+  message(text: string): void;
+  /** Bytes that are no text. */
+  malformed(why: string): void;
+  /** A text over the size limit, of which a few characters from both ends are known. */
+  oversized(hint: string): void;
+  /** Once, when the other side went away. */
+  closed(why: string): void;
+}
+
+/** A queue in front of a server that does not read is memory of ours. */
+export interface UnsentLimit {
+  readonly maxUnsentBytes: number;
+  readonly toFault: () => Fault;
 }

@@ -6,7 +6,7 @@ import { type ByteBudget, Charge } from "../index.js";
 const EMPTY = Buffer.alloc(0);
 const FIRST_CAPACITY = 512;
 
-/** Undefined when the bytes are not UTF-8: a replacement character would be a text nobody sent. */
+/** Undefined when the bytes are not UTF-8: a replacement character would be a text that was not sent. */
 export function decodeUtf8(bytes: Buffer): string | undefined {
   return isUtf8(bytes) ? bytes.toString("utf8") : undefined;
 }

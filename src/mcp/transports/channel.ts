@@ -2,11 +2,19 @@
 
 import { type ByteBudget, Charge } from "../index.js";
 import { HEAD_BYTES, headOf } from "./bytes.js";
-import { ConnectionFlow } from "./connection-flow.js";
-import type { Evictable } from "./connections.js";
-import { IN_FLIGHT_BYTES, type ResolvedLimits } from "./limits.js";
+import { ConnectionFlow, type Evictable } from "./connections.js";
 import { Outbox, type Port } from "./outbox.js";
-import type { Admission, CallerFlow, Channel, TransportHandler, Malformed, Peer, Reply } from "./types.js";
+import {
+  type Admission,
+  type CallerFlow,
+  type Channel,
+  IN_FLIGHT_BYTES,
+  type Malformed,
+  type Peer,
+  type Reply,
+  type ResolvedLimits,
+  type TransportHandler,
+} from "./types.js";
 
 /** How long a closed connection may take to hand over its last bytes. */
 const FLUSH_MS = 2_000;
@@ -152,7 +160,7 @@ export class ServerChannel implements Channel, Evictable {
     else this.#closeListeners.push(listener);
   }
 
-  /** The connection is gone, whoever ended it. */
+  /** The connection is gone, by either side. */
   gone(): void {
     if (this.closed) return;
     this.closed = true;
@@ -172,7 +180,7 @@ export class ServerChannel implements Channel, Evictable {
     this.#take(text, text.length);
   }
 
-  /** Something arrived that is no text; a handler without `malformed` leaves the peer unanswered, so it is closed. */
+  /** Something arrived that is not a text; a handler without `malformed` leaves the peer unanswered, so it is closed. */
   receiveMalformed(problem: Malformed): void {
     this.#take(problem, HEAD_BYTES);
   }
@@ -292,7 +300,7 @@ export class ServerChannel implements Channel, Evictable {
     else this.close(message);
   }
 
-  /** A handler that throws breaks its own invariant; that costs this peer its connection, nobody else anything. */
+  /** A handler that throws breaks its own invariant; that costs this peer its connection and others nothing. */
   #broken(error: unknown): void {
     process.emitWarning(error instanceof Error ? error : String(error));
     this.close("internal error");

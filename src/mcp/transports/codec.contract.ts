@@ -11,8 +11,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, describe, expect, test } from "vitest";
 import { classify, isJsonObject, parseStrict, StrictJsonError } from "../index.js";
-import { TransportError } from "./error.js";
-import { LineReader } from "./frames.js";
+import { TransportError } from "./types.js";
+import { LineReader } from "./lines.js";
 import {
   type ClientTransport,
   type TransportHandler,
@@ -408,7 +408,7 @@ export function codecContract(sizes: CodecSizes): void {
 
   for (const kind of KINDS) {
     describe(kind, () => {
-      test(`${sizes.cases} random and mutated messages: no crash, no hang, memory flat`, async () => {
+      test(`${sizes.cases} random and mutated messages: no crash, no hang, memory flat [U12]`, async () => {
         const reader = new Reader();
         const noise = new Noise(sizes.seed + 2);
         const { lane } = await set(kind, reader, {}, noise);
@@ -428,7 +428,7 @@ export function codecContract(sizes: CodecSizes): void {
         expect(after.rss - before.rss).toBeLessThan(128 * MIB);
       });
 
-      test("100,000 levels of nesting are an error and nothing else", async () => {
+      test("100,000 levels of nesting are an error and nothing else [U12]", async () => {
         const reader = new Reader();
         const { lane } = await set(kind, reader, { maxMessageBytes: MIB });
         await lane.throwAt([], '{"marker":0}');
@@ -484,7 +484,7 @@ export function codecContract(sizes: CodecSizes): void {
         stream.on("drain", settle).on("close", settle);
       });
 
-    test("on TCP is dropped as it comes, and the next line is read", async () => {
+    test("on TCP is dropped as it comes, and the next line is read [U12]", async () => {
       const reader = new Reader();
       const { port } = await set("tcp", reader);
       const socket = await dial(port);
@@ -687,7 +687,7 @@ export function codecContract(sizes: CodecSizes): void {
         expect(grown).toBeLessThan(150 * MIB);
       });
 
-      test(`${kind}: ${sizes.idleConnections} idle connections stay within the cap, others are served, all are let go`, async () => {
+      test(`${kind}: ${sizes.idleConnections} idle connections stay within the cap, others are served, all are let go [U12]`, async () => {
         const reader = new Reader();
         const cap = Math.floor(sizes.idleConnections * 0.98);
         const patienceMs = sizes.idleConnections > 1000 ? 20_000 : 1_000;

@@ -109,7 +109,7 @@ const A_WHILE_MS = 100;
 const until = (condition: () => boolean) => expect.poll(condition, { timeout: 20_000, interval: 5 }).toBe(true);
 
 describe("an HTTP connection", () => {
-  it("is not read while its caller's flow is full, and loses nothing of what was sent meanwhile", async () => {
+  it("an HTTP connection is not read while its caller's flow is full, and loses nothing of what was sent meanwhile [G5]", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenHttp);
     const client = await dial(listener);
@@ -124,7 +124,7 @@ describe("an HTTP connection", () => {
     expect(echo.texts).toEqual(["1", "2"]);
   });
 
-  it("is read while another caller's flow is full", async () => {
+  it("an HTTP connection is read while another caller's flow is full", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenHttp);
     const [loud, quiet] = [await dial(listener), await dial(listener)];
@@ -139,7 +139,7 @@ describe("an HTTP connection", () => {
     expect(echo.texts).not.toContain("2");
   });
 
-  it("is never paused once it carried requests of two callers, as a proxy's does", async () => {
+  it("an HTTP connection is never paused once it carried requests of two callers, as a proxy's does", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenHttp);
     const client = await dial(listener);
@@ -155,7 +155,7 @@ describe("an HTTP connection", () => {
     expect(echo.flow("loud").attached + echo.flow("quiet").attached).toBe(0);
   });
 
-  it("is read to the end of a refused body before it is paused", async () => {
+  it("an HTTP connection is read to the end of a refused body before it is paused", async () => {
     const echo = new Echo();
     const refusing: TransportHandler = {
       admit: (peer) => ({
@@ -180,7 +180,7 @@ describe("an HTTP connection", () => {
     await until(() => client.heard.split("HTTP/1.1 429").length === 3);
   });
 
-  it("is forgotten by its flow when it closes", async () => {
+  it("an HTTP connection is forgotten by its flow when it closes", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenHttp);
     const client = await dial(listener);
@@ -192,7 +192,7 @@ describe("an HTTP connection", () => {
     expect(echo.flow("a").resting.size).toBe(0);
   });
 
-  it("is read when the server closes, so that a request that waits is answered before the connection ends", async () => {
+  it("an HTTP connection is read when the server closes, so that a request that waits is answered before the connection ends", async () => {
     const echo = new Echo();
     const listener = await listenHttp(echo);
     const client = await dial(listener);
@@ -207,7 +207,7 @@ describe("an HTTP connection", () => {
     expect(client.heard.toLowerCase()).toContain("connection: close");
   });
 
-  it("is evicted while it is paused when the listener has no room for others", async () => {
+  it("an HTTP connection is evicted while it is paused when the listener has no room for others", async () => {
     const echo = new Echo();
     const listener = await serve(echo, (handler) => listenHttp(handler, { limits: { maxConnections: 1 } }));
     const paused = await dial(listener);
@@ -223,21 +223,21 @@ describe("an HTTP connection", () => {
 });
 
 describe("a TCP connection", () => {
-  it("is not read while its caller's flow is full and nothing is under way on it", async () => {
+  it("a TCP connection is not read while its caller's flow is full and nothing is under way on it", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenTcp);
     const client = await dial(listener);
     echo.flow("a").isFull = true;
-    client.socket.write("1\n");
-    await until(() => client.heard === "1\n");
-    client.socket.write("2\n");
+    client.socket.write('"1"\n');
+    await until(() => client.heard === '"1"\n');
+    client.socket.write('"2"\n');
     await sleep(A_WHILE_MS);
-    expect(echo.texts).toEqual(["1"]);
+    expect(echo.texts).toEqual(['"1"']);
     echo.flow("a").release();
-    await until(() => client.heard === "1\n2\n");
+    await until(() => client.heard === '"1"\n"2"\n');
   });
 
-  it("is read while a message is under way on it: the peer may have to answer a request", async () => {
+  it("a TCP connection is read while a message is under way on it: the peer may have to answer a request", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenTcp);
     const client = await dial(listener);
@@ -255,7 +255,7 @@ describe("a TCP connection", () => {
 });
 
 describe("a WebSocket connection", () => {
-  it("is not read while its caller's flow is full and nothing is under way on it", async () => {
+  it("a WebSocket connection is not read while its caller's flow is full and nothing is under way on it", async () => {
     const echo = new Echo();
     const listener = await serve(echo, listenWebSocket);
     const socket = new WebSocket(listener.url, "mcp");

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { LineReader, toLine } from "./frames.js";
+import { LineReader, toLine } from "./lines.js";
 import { ByteBudget } from "../index.js";
 
 type Seen = { line: string } | { problem: string };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { HostGuard } from "./host-guard.js";
+import { HostGuard } from "./listen.js";
 
 const passes = (guard: HostGuard, host: string | undefined, origin?: string) =>
   guard.refusal({ ...(host === undefined ? {} : { host }), ...(origin === undefined ? {} : { origin }) }) === undefined;

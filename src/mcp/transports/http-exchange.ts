@@ -1,18 +1,28 @@
 // One HTTP request and its answer. The hot path: one object an exchange, shared listeners, one write for a plain
-// answer; an event stream only when somebody asks for one.
+// answer; an event stream only on request.
 
 import { IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type ByteBudget, Charge } from "../index.js";
 import { ByteStore, decodeUtf8, headOf } from "./bytes.js";
-import { ConnectionFlow } from "./connection-flow.js";
-import type { Connections, Evictable } from "./connections.js";
-import { tooLargeToSend } from "./error.js";
-import { CUT_OFF_FACTOR, IN_FLIGHT_BYTES, type ResolvedLimits } from "./limits.js";
+import { ConnectionFlow, type Connections, type Evictable } from "./connections.js";
 import { formatEvent, formatRetry, HEARTBEAT } from "./sse.js";
-import type { Admission, TransportHandler, HttpRequest, Inbound, Malformed, Peer, Reply, ReplyHead } from "./types.js";
+import {
+  type Admission,
+  CUT_OFF_FACTOR,
+  type HttpRequest,
+  IN_FLIGHT_BYTES,
+  type Inbound,
+  type Malformed,
+  type Peer,
+  type Reply,
+  type ReplyHead,
+  type ResolvedLimits,
+  tooLargeToSend,
+  type TransportHandler,
+} from "./types.js";
 
-/** A request that knows its exchange, so that its listeners need not be made anew each time. */
+/** A request that knows its exchange, so that its listeners are made once. */
 export class ServedRequest extends IncomingMessage {
   exchange: HttpExchange | undefined = undefined;
   /** Bytes of the body that were read and dropped. */
@@ -361,7 +371,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.#guarded(() => handler.malformed?.(problem, this.peer, this));
   }
 
-  /** A handler that throws breaks its own invariant; that costs this exchange its answer, nobody else anything. */
+  /** A handler that throws breaks its own invariant; that costs this exchange its answer and others nothing. */
   #broken(error: unknown): void {
     process.emitWarning(error instanceof Error ? error : String(error));
     if (this.#streaming) this.#res.destroy();

@@ -6,7 +6,6 @@ import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { ByteBudget } from "../index.js";
 import { Connections } from "./connections.js";
-import { HostGuard } from "./host-guard.js";
 import {
   discard,
   HttpConnection,
@@ -15,17 +14,17 @@ import {
   type HttpTarget,
   ServedRequest,
 } from "./http-exchange.js";
-import { resolveLimits } from "./limits.js";
 import {
   authorityOf,
   DEFAULT_GRACE_MS,
   DEFAULT_HOST,
   everyMs,
+  HostGuard,
   type ListenAt,
   listenAt,
   peerAddress,
 } from "./listen.js";
-import type { Admission, TransportHandler, Listener, TransportLimits } from "./types.js";
+import { type Admission, type Listener, resolveLimits, type TransportHandler, type TransportLimits } from "./types.js";
 
 export interface HttpServerOptions extends ListenAt {
   /** `/mcp` unless said. */
@@ -134,7 +133,7 @@ class HttpServer implements Listener {
     this.#timers.forEach(clearInterval);
     await this.#readPaused();
     const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    // A connection becomes idle when its last answer has gone out; nobody tells us, so we look.
+    // A connection becomes idle when its last answer has gone out; there is no event, so it is polled.
     const idle = setInterval(() => this.#server.closeIdleConnections(), 20);
     const last = setTimeout(() => this.#server.closeAllConnections(), graceMs);
     await stopped;

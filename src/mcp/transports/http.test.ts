@@ -185,7 +185,7 @@ describe("what is accepted", () => {
     }
   });
 
-  test("everything but POST on the path goes to the other door, with path, query and body", async () => {
+  test("everything but POST on the path goes to the plain HTTP handler, with path, query and body", async () => {
     const { port } = await serve({
       ...echo,
       http(request) {
@@ -268,7 +268,7 @@ describe("what is too much", () => {
     problems.length = 0;
   });
 
-  test("a body over the cap is answered 413 and the connection goes on, however the length was told", async () => {
+  test("a body over the cap is answered 413 and the connection continues, however the length was announced", async () => {
     const { port } = await serve(strict, { limits: { maxMessageBytes: 1000 } });
     const big = "x".repeat(300_000);
     const head = `POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
@@ -325,7 +325,7 @@ describe("what is too much", () => {
     expect(answer.toString()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("unfinished bodies and idle connections make room for new ones, and none of them locks others out", async () => {
+  test("unfinished bodies and idle connections make room for new ones, and none of them locks others out [U12]", async () => {
     const { port } = await serve(strict, { limits: { maxConnections: 20 } });
     const head =
       "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n";
@@ -347,7 +347,7 @@ describe("what is too much", () => {
     expect(await answered()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("a body that arrives more slowly than it has to is given up, one that is quick enough is read", async () => {
+  test("a body that arrives more slowly than it has to is given up, one that is quick enough is read [U12]", async () => {
     const limits = { minBodyBytesPerSecond: 1_000, bodyMs: 60_000, idleMs: 60_000 };
     const { port } = await serve(strict, { limits });
     const head = (bytes: number): string =>
@@ -407,7 +407,7 @@ describe("what is too much", () => {
     expect(open).toBeLessThanOrEqual(16);
   });
 
-  test("an answer that nobody takes does not stay for ever", async () => {
+  test("an answer that is not read does not stay forever", async () => {
     const text = "x".repeat(4_000_000);
     let left = 0;
     const listener = await serve(
@@ -429,7 +429,7 @@ describe("what is too much", () => {
 describe("what one read may hold", () => {
   const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 
-  test("a body in chunks of one byte is refused and its connection closed", async () => {
+  test("a body in chunks of one byte is refused and its connection closed [U12]", async () => {
     const { port } = await serve();
     const socket = await open(port);
     const heard = toTheClose(socket);
@@ -471,7 +471,7 @@ describe("what one read may hold", () => {
     expect(reached).toHaveLength(1);
   });
 
-  test("requests that were read together with too many others are not parsed", async () => {
+  test("requests that were read together with too many others are not parsed [U12]", async () => {
     let parsed = 0;
     const count = (): void => {
       parsed++;
@@ -488,7 +488,7 @@ describe("what one read may hold", () => {
 });
 
 describe("where it listens", () => {
-  test("on a Unix socket that only its owner can use, also when a killed process left its file there", async () => {
+  test("listens on a Unix socket that only its owner can use, also when a killed process left its file there", async () => {
     const folder = mkdtempSync(join(tmpdir(), "portcullis-http-"));
     cleanUp.push(() => rmSync(folder, { recursive: true }));
     const socketPath = join(folder, "gate.sock");
@@ -506,7 +506,7 @@ describe("where it listens", () => {
     expect(readFileSync(join(folder, "file"), "utf8")).toBe("precious");
   });
 
-  test("with a certificate it speaks HTTPS", async () => {
+  test("speaks HTTPS with a certificate", async () => {
     const tls = { key: KEY, cert: CERTIFICATE };
     const listener = await serve(echo, { tls, limits: { maxConnections: 10 } });
     expect(listener.url).toMatch(/^https:/);
@@ -592,8 +592,8 @@ describe("the client", () => {
   });
 
   test("follows no redirect", async () => {
-    const elsewhere = await serve();
-    const url = await fake(`HTTP/1.1 307 Moved\r\nLocation: ${elsewhere.url}\r\nContent-Length: 0\r\n\r\n`);
+    const other = await serve();
+    const url = await fake(`HTTP/1.1 307 Moved\r\nLocation: ${other.url}\r\nContent-Length: 0\r\n\r\n`);
     const sent = await (await started({ url })).send("[1]");
     await sent.done;
     expect([sent.status, reached.length]).toEqual([307, 0]);
@@ -666,11 +666,11 @@ describe("the client", () => {
   });
 
   test("a server that is not there, takes too long, or is asked too much, is told apart", async () => {
-    const nobody = createServer().listen(0, "127.0.0.1");
-    await once(nobody, "listening");
-    const { port } = nobody.address() as { port: number };
-    nobody.close();
-    await once(nobody, "close");
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as { port: number };
+    server.close();
+    await once(server, "close");
     const gone = await started({ url: `http://127.0.0.1:${port}/mcp` });
     await expect(gone.send("[1]")).rejects.toMatchObject({ kind: "unreachable", code: "IO_ERROR" });
 

@@ -1,8 +1,7 @@
-// Transports: how texts travel. One interface, five ways; what a text means is decided elsewhere.
+// Transports: how texts travel. One interface, five ways; the handler decides what a text means.
 
 export { ByteStore } from "./bytes.js";
 export { Connections, type Evictable } from "./connections.js";
-export type { TransportErrorKind } from "./error.js";
 export * from "./http.js";
 export * from "./memory.js";
 export { loadPool } from "./pool.js";

@@ -1,20 +1,19 @@
 // Both ends in one process. Delivery is asynchronous and the caps are the same, so that what works here works on a wire.
 
 import { ServerChannel } from "./channel.js";
-import { ClientLink, NOT_STARTED } from "./client.js";
 import { Connections } from "./connections.js";
-import { TransportError } from "./error.js";
-import { resolveLimits } from "./limits.js";
 import { closeChannels, DEFAULT_GRACE_MS, everyMs } from "./listen.js";
-import type { Port } from "./outbox.js";
-import type {
-  ClientEvents,
-  ClientTransport,
-  TransportHandler,
-  Listener,
-  SendOptions,
-  Sent,
-  TransportLimits,
+import { ClientLink, NOT_STARTED, type Port } from "./outbox.js";
+import {
+  type ClientEvents,
+  type ClientTransport,
+  type Listener,
+  resolveLimits,
+  type SendOptions,
+  type Sent,
+  TransportError,
+  type TransportHandler,
+  type TransportLimits,
 } from "./types.js";
 
 export interface MemoryListener extends Listener {
@@ -22,10 +21,10 @@ export interface MemoryListener extends Listener {
   client(limits?: Partial<TransportLimits>): ClientTransport;
 }
 
-/** Texts delivered in one turn of the event loop; the rest waits for the next, so that nobody is starved. */
+/** Texts delivered in one turn of the event loop; the rest waits for the next, so that no pipe is starved. */
 const TEXTS_A_TURN = 64;
 
-/** One direction, and at the same time the port of whoever writes into it. */
+/** One direction, and at the same time the port of its writer. */
 class Pipe implements Port {
   waiting = 0;
   /** Set by the two ends when they are joined. */

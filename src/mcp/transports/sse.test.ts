@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ByteBudget } from "../index.js";
-import { TransportError } from "./error.js";
+import { TransportError } from "./types.js";
 import { formatEvent, formatRetry, SseReader } from "./sse.js";
 
 function read(chunks: readonly (string | Buffer)[], maxBytes = 1000) {
@@ -41,7 +41,7 @@ describe("reading an event stream", () => {
     expect([reader.lastEventId, reader.retryMs]).toEqual([undefined, 250]);
   });
 
-  test("a byte order mark at the start is no part of the first field", () => {
+  test("a byte order mark at the start is not part of the first field", () => {
     expect(read(["\uFEFFdata: x\n\n"]).events).toEqual([["x", undefined]]);
   });
 
@@ -108,7 +108,7 @@ describe("writing an event stream", () => {
 });
 
 describe("an unfinished event", () => {
-  test("is charged to its budget until it is complete or dropped, line by line", () => {
+  test("an unfinished event is charged to its budget until it is complete or dropped, line by line", () => {
     const budget = new ByteBudget(10_000);
     const seen: string[] = [];
     const reader = new SseReader(1024 * 1024, { event: (data) => seen.push(data) }, budget);
@@ -122,7 +122,7 @@ describe("an unfinished event", () => {
     expect(budget.used).toBe(0);
   });
 
-  test("ends the stream when many streams of one server together are over their budget", () => {
+  test("an unfinished event ends the stream when many streams of one server together are over their budget [U12]", () => {
     const budget = new ByteBudget(10_000);
     const readers = Array.from({ length: 4 }, () => new SseReader(1024 * 1024, { event: () => {} }, budget));
     const push = (): void => {

@@ -2,7 +2,7 @@
 
 import { type ByteBudget, Charge } from "../index.js";
 import { ByteStore, decodeUtf8 } from "./bytes.js";
-import { TransportError } from "./error.js";
+import { TransportError } from "./types.js";
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -25,7 +25,7 @@ export function formatRetry(retryMs: number): string {
   return `retry: ${Math.max(0, Math.round(retryMs))}\n\n`;
 }
 
-export interface SseEvents {
+interface SseEvents {
   event(data: string, id: string | undefined): void;
   /** An event of another type than `message`. */
   other?(type: string, data: string): void;

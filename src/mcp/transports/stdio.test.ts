@@ -60,7 +60,7 @@ describe("a child", () => {
     expect(exact.messages).toEqual(['["ONLY"]']);
   });
 
-  test("is started without a shell", async () => {
+  test("a child is started without a shell", async () => {
     const client = await start({ ...node("console.log(JSON.stringify(process.argv.slice(1)))"), cwd: tmpdir() });
     await client.close();
     const args = ["-e", "console.log(JSON.stringify(process.argv.slice(1)))", "$(id)", "; rm x", "`a`"];
@@ -69,14 +69,14 @@ describe("a child", () => {
     expect(literal.messages).toEqual(['["$(id)","; rm x","`a`"]']);
   });
 
-  test("that cannot be started is an error with its name", async () => {
+  test("a child that cannot be started is an error with its name", async () => {
     await expect(start({ command: "no-such-program-anywhere" })).rejects.toMatchObject({
       kind: "unreachable",
       message: expect.stringContaining("no-such-program-anywhere"),
     });
   });
 
-  test("that ends by itself is reported with how, and with its last words; what it said before is delivered", async () => {
+  test("a child that ends by itself is reported with how, and with the end of its stderr; what it sent before is delivered", async () => {
     const client = await start(node(`console.log('{"last":1}'); console.error("out of luck"); process.exitCode = 3`));
     const error = await client.closed;
     expect(client.messages).toEqual(['{"last":1}']);
@@ -84,7 +84,7 @@ describe("a child", () => {
     expect(error?.message).toContain("out of luck");
   });
 
-  test("may write to stderr without end: all of it goes to the callback, little of it is kept", async () => {
+  test("a child may write to stderr without end: all of it goes to the callback, little of it is kept", async () => {
     let heard = 0;
     const script = `for (let i = 0; i < 200; i++) process.stderr.write("e".repeat(10_000)); process.exitCode = 1`;
     const client = await start({ ...node(script), onStderr: (text) => (heard += text.length) });
@@ -93,7 +93,7 @@ describe("a child", () => {
     expect(error?.message.length).toBeLessThan(10_000);
   });
 
-  test("that ignores closed pipes and SIGTERM is killed, with everything it started", async () => {
+  test("a child that ignores closed pipes and SIGTERM is killed, with everything it started", async () => {
     const stubborn = `
       process.on("SIGTERM", () => {});
       const child = require("node:child_process").spawn(process.execPath,
@@ -110,7 +110,7 @@ describe("a child", () => {
     await until(() => !isAlive(grandchild) || isZombie(grandchild));
   });
 
-  test("that leaves by itself when its stdin closes is not signalled", async () => {
+  test("a child that leaves by itself when its stdin closes is not signalled", async () => {
     const polite = `
       process.on("SIGTERM", () => process.exit(9));
       process.stdin.resume().on("end", () => setTimeout(() => { console.error("left by myself"); process.exit(0); }, 100));
@@ -123,7 +123,7 @@ describe("a child", () => {
     expect(words).toBe("left by myself\n");
   });
 
-  test("whose helper stays behind when it ends takes it along", async () => {
+  test("a child whose helper stays behind when it ends takes it along", async () => {
     const leaving = `
       const child = require("node:child_process").spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
       child.unref();
@@ -136,7 +136,7 @@ describe("a child", () => {
   });
 });
 
-/** Where nobody reaps orphans, a killed process stays in the table, but it does nothing any more. */
+/** Where orphans are not reaped, a killed process stays in the table, but it does nothing any more. */
 function isZombie(pid: number): boolean {
   try {
     return /\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
@@ -185,7 +185,7 @@ describe("our own stdout", () => {
     writeFileSync(
       join(folder, "serve.js"),
       `import { listenStdio } from "./mcp/transports/stdio.js";
-       console.log("before: nobody serves yet");
+       console.log("before: not serving yet");
        const listener = await listenStdio({
          message({ text, reply }) {
            console.log("a forgotten console.log");
@@ -207,13 +207,13 @@ describe("our own stdout", () => {
     child.stderr.on("data", (chunk: Buffer) => (stderr += chunk));
     child.stdin.end('{"id":1}\n{"id":2}\n');
     const [code] = await once(child, "close");
-    expect(stdout).toBe('before: nobody serves yet\n{"id":1}\n{"id":2}\n');
+    expect(stdout).toBe('before: not serving yet\n{"id":1}\n{"id":2}\n');
     expect(stderr).toContain("a forgotten console.log\nand a direct write\n");
     expect(stderr).toContain("after");
     expect(code).toBe(0);
   });
 
-  test("that nobody reads any more ends the server without noise", async () => {
+  test("a stdout that is not read any more ends the server without noise", async () => {
     const child = spawn(process.execPath, [join(folder, "serve.js")], { stdio: ["pipe", "pipe", "pipe"] });
     let stderr = "";
     child.stderr.on("data", (chunk: Buffer) => (stderr += chunk));

@@ -21,7 +21,7 @@ async function serve(handler: TransportHandler, options: TcpServerOptions = {}):
 }
 
 /** Says this, closes its own side, and gives back what it hears. */
-async function say(port: number, text: string): Promise<string> {
+async function say(port: number, text: string | Buffer): Promise<string> {
   const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
   let heard = "";
   socket.on("data", (chunk: Buffer) => (heard += chunk));
@@ -31,18 +31,28 @@ async function say(port: number, text: string): Promise<string> {
   return heard;
 }
 
-test("a browser that was made to post here is hung up on, whatever the page put into the body", async () => {
+test("a peer that speaks another protocol is cut off, whatever follows its first line", async () => {
   const reached: string[] = [];
   const port = await serve({
     message({ text, reply }) {
       reached.push(text);
       reply.end(text);
     },
+    malformed: (problem, _peer, reply) => reply.end(problem.kind),
   });
-  const post =
-    'POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n\r\n{"jsonrpc":"2.0","id":1,"method":"tools/call"}\n';
-  expect(await say(port, post)).toBe("");
-  expect(await say(port, `\r\n${post}`)).toBe("");
+  const message = '{"jsonrpc":"2.0","id":1,"method":"tools/call"}\n';
+  const post = `POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n\r\n${message}`;
+  for (const text of [
+    post,
+    `\r\n${post}`,
+    `M-SEARCH * HTTP/1.1\r\n\r\n${message}`,
+    `GET /\r\n${message}`,
+    `PROXY TCP4 203.0.113.7 127.0.0.1 50000 7422\r\n${message}`,
+    `\r\n\r\n\0\r\nQUIT\n!\u0011\0\f\n${message}`,
+    Buffer.concat([Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0xfc, 0xff]), Buffer.from(`\n${message}`)]),
+  ]) {
+    expect([text, await say(port, text)]).toEqual([text, ""]);
+  }
   expect(reached).toEqual([]);
   expect(await say(port, '{"POST":"/ HTTP/1.1"}\n')).toBe('{"POST":"/ HTTP/1.1"}\n');
 });
@@ -87,11 +97,11 @@ test("who sends work but takes no answers gets no more work done", async () => {
 });
 
 test("a server that is not there, or does not accept in time, is an error with its address", async () => {
-  const nobody = createServer().listen(0, "127.0.0.1");
-  await once(nobody, "listening");
-  const { port } = nobody.address() as { port: number };
-  nobody.close();
-  await once(nobody, "close");
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
   const events = { message: () => {}, closed: () => {} };
   await expect(tcpClient({ port }).start(events)).rejects.toMatchObject({
     kind: "unreachable",
@@ -112,7 +122,7 @@ test("a server that hangs up is reported with its address", async () => {
   expect(await closed).toMatchObject({ kind: "closed", message: expect.stringContaining(String(port)) });
 });
 
-test("a line that does not end is cut off after its time, whatever else is limited", async () => {
+test("a line that does not end is cut off after its time, whatever else is limited [U12]", async () => {
   for (const idleMs of [0, 120_000]) {
     const limits = { bodyMs: 50, idleMs };
     const port = await serve({ message: ({ text, reply }) => reply.end(text) }, { limits });
@@ -125,23 +135,23 @@ test("a line that does not end is cut off after its time, whatever else is limit
   }
 }, 60_000);
 
-test("a peer that is not authenticated may send lines of the small limit, and more once it is", async () => {
+test("a peer that is not authenticated may send lines of the small limit, and more once it is [U12]", async () => {
   const fault = new Fault("AuthenticationError", "unknown");
   const read: number[] = [];
   const port = await serve({
     admit: () => ({ maxBytes: 1_000, fault, refuse: (reply) => reply.end('"refused"') }),
     message({ text, reply, channel }) {
       read.push(text.length);
-      if (text === '"key"') channel?.authenticated?.(undefined);
+      if (text === '["key"]') channel?.authenticated?.(undefined);
       reply.end('"read"');
     },
   });
-  const long = `"${"x".repeat(5_000)}"`;
-  expect(await say(port, `${long}\n"short"\n"key"\n${long}\n`)).toBe('"refused"\n"read"\n"read"\n"read"\n');
-  expect(read).toEqual([7, 5, 5_002]);
+  const long = `["${"x".repeat(5_000)}"]`;
+  expect(await say(port, `${long}\n["short"]\n["key"]\n${long}\n`)).toBe('"refused"\n"read"\n"read"\n"read"\n');
+  expect(read).toEqual([9, 7, 5_004]);
 });
 
-test("messages that arrive in one read are handled over several turns of the event loop", async () => {
+test("messages that arrive in one read are handled over several turns of the event loop [U12]", async () => {
   let inTurn = 0;
   let most = 0;
   let isCounting = false;

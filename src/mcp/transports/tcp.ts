@@ -3,12 +3,8 @@
 import { connect, createServer, type LookupFunction, type Socket } from "node:net";
 import { ByteBudget } from "../index.js";
 import type { ServerChannel } from "./channel.js";
-import { type ClientLink, NOT_STARTED, withinTime } from "./client.js";
 import { Connections } from "./connections.js";
-import { TransportError } from "./error.js";
-import { resolveLimits } from "./limits.js";
-import { serveLines } from "./line-channel.js";
-import { linkLines } from "./line-client.js";
+import { linkLines, serveLines } from "./lines.js";
 import {
   authorityOf,
   closeChannels,
@@ -19,14 +15,17 @@ import {
   listenAt,
   peerAddress,
 } from "./listen.js";
-import type {
-  ClientEvents,
-  ClientTransport,
-  TransportHandler,
-  Listener,
-  SendOptions,
-  Sent,
-  TransportLimits,
+import { type ClientLink, NOT_STARTED, withinTime } from "./outbox.js";
+import {
+  type ClientEvents,
+  type ClientTransport,
+  type Listener,
+  resolveLimits,
+  type SendOptions,
+  type Sent,
+  TransportError,
+  type TransportHandler,
+  type TransportLimits,
 } from "./types.js";
 
 export interface TcpServerOptions extends ListenAt {
@@ -36,10 +35,11 @@ export interface TcpServerOptions extends ListenAt {
 }
 
 /**
- * A web page can make a browser post to any port. Its request starts with such a line and has the page's text further
- * down, where we would read it as a message; so the first line decides.
+ * What starts otherwise speaks another protocol, and may have text of another author further down that reads as a message:
+ * a browser that a page made post to this port, by HTTP or inside a TLS handshake, or a proxy that names its client first
+ * (`PROXY TCP4 …`). The first line decides.
  */
-const HTTP_REQUEST_LINE = /^[A-Za-z]+ .* HTTP\/\d/;
+const MESSAGE = /^\s*[[{"]/;
 
 export async function listenTcp(handler: TransportHandler, options: TcpServerOptions = {}): Promise<Listener> {
   const limits = resolveLimits(options.limits);
@@ -50,11 +50,10 @@ export async function listenTcp(handler: TransportHandler, options: TcpServerOpt
   const server = createServer(
     { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 },
     (socket) => {
-      let first = true;
-      const accept = (text: string) => {
-        const good = !first || !HTTP_REQUEST_LINE.test(text);
-        first = false;
-        return good;
+      let isKnown = false;
+      const accept = (text: string | undefined) => {
+        isKnown ||= text !== undefined && MESSAGE.test(text);
+        return isKnown;
       };
       const admit = (channel: ServerChannel) => {
         channel.onMessage = () => connections.completed(channel);

@@ -142,7 +142,7 @@ export function transportContract(rig: Rig): void {
   }
 
   describe("texts", () => {
-    test("a text comes back byte for byte: unknown fields, both kinds of id, number spellings, any character", async () => {
+    test("a text comes back byte for byte: unknown fields, both kinds of id, number spellings, any character [U1]", async () => {
       const client = await caller(await stage(echo));
       const texts = [
         '{"jsonrpc":"2.0","id":1,"method":"m","x-unknown":{"deep":[1.0,1e3,-0,0.10]},"params":{}}',
@@ -161,7 +161,7 @@ export function transportContract(rig: Rig): void {
       }
     });
 
-    test("any JSON value survives the round trip", async () => {
+    test("any JSON value survives the round trip [U2]", async () => {
       const client = await caller(await stage(echo));
       await fc.assert(
         fc.asyncProperty(fc.jsonValue({ maxDepth: 4 }), async (value) => {
@@ -258,7 +258,7 @@ export function transportContract(rig: Rig): void {
   });
 
   describe("size caps", () => {
-    test("a text over the server's cap reaches nobody, is reported once, and others are still served", async () => {
+    test("a text over the server's cap reaches no handler, is reported once, and others are still served [U10]", async () => {
       const problems: Malformed[] = [];
       const texts: string[] = [];
       const made = await stage(
@@ -384,8 +384,8 @@ export function transportContract(rig: Rig): void {
       expect(reply.ended).toBe(true);
       let late = 0;
       reply.onAbort(() => late++);
-      reply.send("nobody listens");
-      reply.end("nobody listens");
+      reply.send("the caller is gone");
+      reply.end("the caller is gone");
       expect([aborts, late]).toEqual([1, 1]);
       await reply.drained();
     });
@@ -408,7 +408,7 @@ export function transportContract(rig: Rig): void {
       expect(texts).toEqual([request(2)]);
     });
 
-    test("a caller that is killed takes its own exchanges along and nobody else's", async () => {
+    test("a caller that is killed ends its own exchanges and no others", async () => {
       const arrived = gate();
       let aborts = 0;
       let channel: Channel | undefined;
@@ -439,7 +439,7 @@ export function transportContract(rig: Rig): void {
       expect(closes).toBe(1);
     });
 
-    test("a handler that throws costs this peer its answer and nobody else anything", async () => {
+    test("a handler that throws costs this peer its answer and other peers nothing", async () => {
       const warnings: unknown[] = [];
       const onWarning = (warning: Error) => warnings.push(warning.message);
       process.on("warning", onWarning);
@@ -465,7 +465,7 @@ export function transportContract(rig: Rig): void {
   });
 
   describe("closing the listener", () => {
-    test("work under way is finished and answered; then nobody gets in", async () => {
+    test("work under way is finished and answered; then no connection is accepted", async () => {
       const arrived = gate<Reply>();
       const made = await stage({ message: ({ reply }) => arrived.open(reply) });
       const client = await caller(made);
@@ -580,7 +580,7 @@ export function transportContract(rig: Rig): void {
       if (rig.lasting) await client.until(() => client.closed !== undefined);
     });
 
-    const full = "beyond the most connections nobody gets in until one leaves; a silent one makes room";
+    const full = "beyond the most connections none is accepted until one leaves; a silent one makes room";
     if (rig.many)
       test(full, async () => {
         const held: Reply[] = [];
@@ -626,7 +626,7 @@ export function transportContract(rig: Rig): void {
 
   // On the others a message has bounds of its own.
   if (rig.lines)
-    test("garbage before a good line does not hurt it", async () => {
+    test("garbage between good lines does not hurt them", async () => {
       const problems: Malformed[] = [];
       const made = await stage(
         {
@@ -639,7 +639,7 @@ export function transportContract(rig: Rig): void {
         { maxMessageBytes: 100 },
       );
       const bytes = Buffer.concat([
-        Buffer.from("\n\r\n\nno json at all\n"),
+        Buffer.from("[0]\n\n\r\n\nno json at all\n"),
         Buffer.from([0x00, 0x01, 0x0a, 0xff, 0xfe, 0x0a]),
         Buffer.from(`${"y".repeat(5000)}\n`),
         Buffer.from("a\rb\r\n"),
@@ -647,9 +647,10 @@ export function transportContract(rig: Rig): void {
         Buffer.from('{"good":true}'),
         Buffer.from("\n"),
       ]);
-      const lines = await made.raw?.(bytes, 7);
+      const lines = await made.raw?.(bytes, 8);
       // A lone carriage return is white space to JSON, but a line end to some readers, so it never leaves us as it is.
       expect(lines).toEqual([
+        "[0]",
         "no json at all",
         "\u0000\u0001",
         '"not-utf8"',

@@ -2,7 +2,7 @@
 // and nothing of MCP. What a text means is decided by the handler behind it.
 
 import type { IncomingHttpHeaders } from "node:http";
-import type { ByteBudget, Fault } from "../index.js";
+import { type ByteBudget, type ErrorType, Fault } from "../index.js";
 
 export type TransportKind = "stdio" | "http" | "websocket" | "tcp" | "memory";
 
@@ -10,7 +10,7 @@ export interface Peer {
   readonly transport: TransportKind;
   /** Remote address for logs and limits; for stdio the name of the operating system's user. */
   readonly address: string;
-  /** HTTP headers of the request or of the WebSocket upgrade; absent elsewhere. */
+  /** HTTP headers of the request or of the WebSocket upgrade; absent on other transports. */
   readonly headers?: IncomingHttpHeaders;
   /** What those headers came with: the method, and the path as it was written, without the query. */
   readonly method?: string;
@@ -223,7 +223,7 @@ export interface Sent {
   readonly status?: number;
   readonly headers?: IncomingHttpHeaders;
   /**
-   * When the response (HTTP) has been read to its end; resolved at once elsewhere. Rejects when it was cut short,
+   * When the response (HTTP) has been read to its end; resolved at once on other transports. Rejects when it was cut short,
    * over the cap or undecodable, or when the signal aborted it.
    */
   readonly done: Promise<void>;
@@ -232,4 +232,69 @@ export interface Sent {
   /** HTTP event streams: the last event id seen, for `Last-Event-ID`, and the delay the server asked for. */
   readonly lastEventId?: string;
   readonly retryMs?: number;
+}
+
+export type ResolvedLimits = Readonly<Required<TransportLimits>>;
+
+/** INVARIANT: a peer that lets this many times `maxBufferedBytes` pile up is cut off. */
+export const CUT_OFF_FACTOR = 4;
+
+/** What an exchange under way costs besides its message: sockets, headers, closures. It bounds their number, too. */
+export const IN_FLIGHT_BYTES = 16 * 1024;
+
+const MAY_BE_ZERO: ReadonlySet<string> = new Set(["idleMs"]);
+
+export function resolveLimits(
+  given: Partial<TransportLimits> = {},
+  defaults: Partial<TransportLimits> = {},
+): ResolvedLimits {
+  const limits = { ...DEFAULT_LIMITS, ...defaults, ...withoutUndefined(given) } as Required<TransportLimits>;
+  for (const [name, value] of Object.entries(limits)) {
+    const least = MAY_BE_ZERO.has(name) ? 0 : 1;
+    if (!Number.isSafeInteger(value) || value < least) {
+      throw new RangeError(`limit ${name} must be a whole number of at least ${least}, not ${String(value)}`);
+    }
+  }
+  return limits;
+}
+
+function withoutUndefined(given: Partial<TransportLimits>): Partial<TransportLimits> {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+}
+
+export type TransportErrorKind =
+  | "too-large"
+  | "not-utf8"
+  | "too-many"
+  | "closed"
+  | "slow-peer"
+  | "timeout"
+  | "unreachable"
+  | "protocol";
+
+const FAULT_TYPE: Record<TransportErrorKind, ErrorType> = {
+  "too-large": "TooLarge",
+  "not-utf8": "ParseError",
+  "too-many": "TooMany",
+  closed: "IoError",
+  "slow-peer": "IoError",
+  timeout: "IoError",
+  unreachable: "IoError",
+  protocol: "IoError",
+};
+
+export class TransportError extends Fault {
+  readonly kind: TransportErrorKind;
+  constructor(kind: TransportErrorKind, reason: string, cause?: unknown) {
+    super(FAULT_TYPE[kind], reason, cause === undefined ? {} : { cause });
+    this.name = "TransportError";
+    this.kind = kind;
+  }
+}
+
+export function tooLargeToSend(bytes: number, maxBytes: number): TransportError {
+  return new TransportError(
+    "too-large",
+    `a text of ${bytes} bytes is over the cap of ${maxBytes} bytes and was not sent; raise maxMessageBytes or send less`,
+  );
 }

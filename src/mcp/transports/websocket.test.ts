@@ -110,7 +110,7 @@ describe("a peer that is not authenticated", () => {
           },
   };
 
-  test("is refused at the upgrade when it shows a wrong key, and not when it shows none", async () => {
+  test("a peer that is not authenticated is refused at the upgrade when it shows a wrong key, and not when it shows none [U12]", async () => {
     const { url } = await serve({}, stranger);
     const bearer = (key: string): ClientOptions => ({ headers: { authorization: `Bearer ${key}` } });
     expect(await upgrade(url, ["mcp"], bearer("wrong"))).toBe("Unexpected server response: 401");
@@ -118,7 +118,7 @@ describe("a peer that is not authenticated", () => {
     expect(await upgrade(url, ["mcp"])).toBe("mcp");
   });
 
-  test("may send messages of the small limit, and the rest of a longer one is not read", async () => {
+  test("a peer that is not authenticated may send messages of the small limit, and the rest of a longer one is not read", async () => {
     const { url } = await serve({}, stranger);
     const ws = await open(url);
     const answered = once(ws, "message");
@@ -131,7 +131,7 @@ describe("a peer that is not authenticated", () => {
 });
 
 describe("frames", () => {
-  test("an unfinished message is cut off after its time", async () => {
+  test("an unfinished message is cut off after its time [U12]", async () => {
     const { url } = await serve({ limits: { bodyMs: 50, idleMs: 2_000 } });
     const ws = await open(url);
     const closed = once(ws, "close");
@@ -190,7 +190,7 @@ describe("frames", () => {
 });
 
 describe("a peer that vanished", () => {
-  test("is noticed by the server when it stops answering pings", async () => {
+  test("a peer that vanished is noticed by the server when it stops answering pings", async () => {
     let aborts = 0;
     const listener = await serve({ pingMs: 50 }, { message: ({ reply }) => reply.onAbort(() => aborts++) });
     const { port } = new URL(listener.url);
@@ -209,7 +209,7 @@ describe("a peer that vanished", () => {
     while (listener.connections > 0) await new Promise((resolve) => setTimeout(resolve, 5));
   });
 
-  test("is noticed by the client when the server stops answering pings", async () => {
+  test("a peer that vanished is noticed by the client when the server stops answering pings", async () => {
     const server = new WebSocketServer({ port: 0, host: "127.0.0.1", autoPong: false });
     cleanUp.push(() => {
       for (const ws of server.clients) ws.terminate();
@@ -237,8 +237,8 @@ describe("a peer that vanished", () => {
 
 test("a server that is not there, or is none of ours, is an error with its address", async () => {
   const events = { message: () => {}, closed: () => {} };
-  const { url } = await serve({ path: "/elsewhere" });
-  for (const target of ["ws://127.0.0.1:1/mcp", url.replace("/elsewhere", "/mcp")]) {
+  const { url } = await serve({ path: "/other" });
+  for (const target of ["ws://127.0.0.1:1/mcp", url.replace("/other", "/mcp")]) {
     await expect(webSocketClient({ url: target }).start(events)).rejects.toMatchObject({
       kind: "unreachable",
       message: expect.stringContaining(target),

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { loadPolicy, PolicyInvalid, REDACTION_NAMES, redactionPattern } from "./index.js";
+import { loadPolicy } from "./load.js";
+import { PolicyInvalid } from "./types.js";
+import { REDACTION_NAMES, redactionPattern } from "./annotations.js";
 
 function problem(annotations: string, rule = "permit (principal, action, resource);"): string {
   try {
@@ -14,7 +16,7 @@ function problem(annotations: string, rule = "permit (principal, action, resourc
 const FORBID = "forbid (principal, action, resource);";
 const CHALLENGE = "forbid (principal, action, resource) unless { context.approved };";
 
-test("annotations nobody knows are refused, with the one that was meant", () => {
+test("rejects unknown annotations and suggests the nearest known one", () => {
   expect(problem('@outcom("challenge")', CHALLENGE)).toBe(
     "p.cedar:2:1: @outcom is not an annotation here (did you mean @outcome?)",
   );

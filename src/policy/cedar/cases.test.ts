@@ -1,13 +1,7 @@
 import { expect, test } from "vitest";
-import {
-  diffPolicies,
-  loadPolicy,
-  parseCases,
-  PolicyInvalid,
-  type PolicySet,
-  runCases,
-  type ToolSummary,
-} from "./index.js";
+import { diffPolicies, parseCases, runCases } from "./cases.js";
+import { loadPolicy } from "./load.js";
+import { PolicyInvalid, type PolicySet, type ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {

@@ -2,15 +2,17 @@
 
 import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject } from "../../mcp/index.js";
-import { METHODS, type ServerRequestMethod } from "./catalog.js";
-import { nearestName } from "./nearest.js";
-import { serverRequest } from "./server-request.js";
+import { METHODS, serverRequest, type ServerRequestMethod } from "./catalog.js";
+import { nearestName } from "./names.js";
 import {
   type Explanation,
+  type PolicyDecision,
   PolicyInvalid,
   type PolicyProblem,
   type PolicyRequest,
+  type PolicyRule,
   type PolicySet,
+  type PolicyText,
   type ResourceType,
 } from "./types.js";
 
@@ -55,7 +57,7 @@ const EFFECTS = ["permit", "deny", "challenge"];
 
 /** YAML or JSON: a list of cases, or an object with `cases`. Throws PolicyInvalid with a line for each problem. */
 export async function parseCases(file: string, text: string): Promise<PolicyCase[]> {
-  // Loaded here and not with the gate: nobody who only decides needs a YAML parser.
+  // Loaded here and not with the gate: deciding does not need a YAML parser.
   const yaml = await import("yaml");
   const problems: PolicyProblem[] = [];
   const lines = new yaml.LineCounter();
@@ -226,11 +228,65 @@ function describe(rule: Explanation["rules"][number]): string {
   return rule.matched ? `(${rule.effect}) matched` : `(${rule.effect}) did not match because of`;
 }
 
-/** What is no rule of a file, such as the schema, has no place in one. */
+/** A problem outside a rule, for example in the schema, has no position in a file. */
 function ruleText({ id, file, line }: Explanation["decision"]["rules"][number]): string {
   return file === "" ? id : `${id} (${file}:${line})`;
 }
 
 function oneLine(text: string): string {
   return text.replace(/\s+/g, " ").slice(0, 200);
+}
+
+export interface RuleChange {
+  readonly id: string;
+  readonly before: PolicyText;
+  readonly after: PolicyText;
+}
+
+export interface DecisionChange {
+  readonly request: PolicyRequest;
+  readonly before: PolicyDecision;
+  readonly after: PolicyDecision;
+}
+
+export interface PolicyDiff {
+  readonly added: PolicyRule[];
+  readonly removed: PolicyRule[];
+  readonly changed: RuleChange[];
+  /** Those whose effect, approvers or obligations differ; another rule with the same answer is not a change. */
+  readonly decisions: DecisionChange[];
+  readonly compared: number;
+}
+
+export function diffPolicies(before: PolicySet, after: PolicySet, requests: Iterable<PolicyRequest>): PolicyDiff {
+  const old = new Map(before.rules.map((rule) => [rule.id, rule]));
+  const now = new Map(after.rules.map((rule) => [rule.id, rule]));
+  const changed: RuleChange[] = [];
+  for (const [id, rule] of now) {
+    const was = old.get(id);
+    if (was && was.digest !== rule.digest) changed.push({ id, before: was, after: rule });
+  }
+  const decisions: DecisionChange[] = [];
+  let compared = 0;
+  for (const request of requests) {
+    compared++;
+    const was = before.decide(request);
+    const is = after.decide(request);
+    if (outcomeOf(was) !== outcomeOf(is)) decisions.push({ request, before: was, after: is });
+  }
+  return {
+    added: after.rules.filter((rule) => !old.has(rule.id)).map(place),
+    removed: before.rules.filter((rule) => !now.has(rule.id)).map(place),
+    changed,
+    decisions,
+    compared,
+  };
+}
+
+function outcomeOf({ effect, approvers, obligations }: PolicyDecision): string {
+  return JSON.stringify([effect, [...approvers].sort(), obligations.map((each) => JSON.stringify(each)).sort()]);
+}
+
+function place({ id, file, line }: PolicyRule): PolicyRule {
+  return { id, file, line };
 }

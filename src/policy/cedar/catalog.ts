@@ -1,9 +1,29 @@
-// The actions there are: one for each tool, and the methods that are not tool calls.
+// The actions there are: one for each tool, and the methods that are not tool calls, among them the requests of servers to
+// clients (sampling, elicitation, roots). Work over thousands of tools is written as `Steps`.
 
+import { isSliceOver, nextSlice } from "../../mcp/index.js";
 import { type ActionInfo, TOOL_GROUP } from "./frame.js";
 import { eitherShape, OPEN_RECORD, type RecordShape, shapeOfArguments, shapeText } from "./shape.js";
-import { run, type Steps } from "./steps.js";
-import type { PolicyProblem, ResourceType, ToolSummary } from "./types.js";
+import type { PolicyProblem, PolicyRequest, ResourceType, ToolSummary } from "./types.js";
+import { quoteString } from "./language/scan.js";
+
+/** `yield` marks where the work may be interrupted. */
+export type Steps<T> = Generator<undefined, T>;
+
+export function run<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+export async function runInSlices<T>(steps: Steps<T>): Promise<T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    if (isSliceOver()) await nextSlice();
+  }
+}
 
 /** The methods that are actions by their own name, with the resources each is asked about. */
 export const METHODS: Readonly<Record<string, readonly ResourceType[]>> = {
@@ -101,4 +121,39 @@ function refuseName(name: string): string | undefined {
 
 function toolProblem(tool: ToolSummary, message: string): PolicyProblem {
   return { file: `tools of ${tool.server}`, line: 0, column: 0, message, help: "rename the tool" };
+}
+
+export interface ServerRequestParts {
+  readonly app: string;
+  readonly server: string;
+  readonly method: ServerRequestMethod;
+  /** The agent whose client would be asked, and the scopes of its credential. */
+  readonly agent: string;
+  readonly scope: readonly string[];
+  /** What the call in flight is about. */
+  readonly tool: string;
+}
+
+/** The agent name under which a server appears in records, limits and approval requests; no credential can have it. */
+export function serverAgent(server: string): string {
+  return `server:${server}`;
+}
+
+export function serverRequest(
+  parts: ServerRequestParts,
+): Pick<PolicyRequest, "app" | "agent" | "scope" | "action" | "resource" | "serverRequest"> {
+  const { app, server, method, agent, scope, tool } = parts;
+  return {
+    app,
+    agent: serverAgent(server),
+    scope: [],
+    action: method,
+    resource: { type: "Agent", id: `${app}/${agent}`, server, scope },
+    serverRequest: { server, tool },
+  };
+}
+
+/** The narrowest rule that permits a server's request, for the log and `policy explain`. */
+export function permitForServer(app: string, server: string, method: string): string {
+  return `permit (principal == Server::${quoteString(server)}, action == Action::${quoteString(method)}, resource in App::${quoteString(app)});`;
 }

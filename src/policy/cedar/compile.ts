@@ -1,12 +1,11 @@
-// Cedar expressions into closures, with Cedar's semantics to the letter: what short-circuits, what is an error,
+// Cedar expressions into closures, with exactly Cedar's semantics: what short-circuits, what is an error,
 // what is merely unequal. The property tests compare every operator here with Cedar's own evaluator.
 
 import { EXTENSION_CALLS } from "./extension-calls.js";
 import { CONTEXT_PARTS, type ContextPart, type Frame } from "./frame.js";
 import { type BinaryNode, type CallNode, chainOf, type HasNode, type AstNode } from "./language/ast.js";
 import { NotCovered } from "./language/json.js";
-import { DateTime, Duration } from "./value/extensions.js";
-import { add, isLong, type Long, multiply, subtract } from "./value/long.js";
+import { add, DateTime, Duration, isLong, type Long, multiply, subtract } from "./value/extensions.js";
 import {
   CedarRecord,
   CedarSet,
@@ -18,7 +17,7 @@ import {
   type Value,
 } from "./value/value.js";
 
-export type CompiledRun = (frame: Frame) => Value;
+type CompiledRun = (frame: Frame) => Value;
 export type Test = (frame: Frame) => boolean;
 
 /** A closure for a place where only a bool will do. */
@@ -286,7 +285,7 @@ function compileCall(node: CallNode): CompiledRun {
 }
 
 /** Linear in the text: each piece is looked for once, from where the last one ended. */
-export function compileLikePattern(pieces: readonly string[]): (text: string) => boolean {
+function compileLikePattern(pieces: readonly string[]): (text: string) => boolean {
   const first = pieces[0] ?? "";
   if (pieces.length === 1) return (text) => text === first;
   const last = pieces.at(-1) ?? "";

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
-import { loadPolicy, type PolicyRequest, type PolicySet, type ToolSummary } from "./index.js";
+import { loadPolicy } from "./load.js";
+import type { PolicyRequest, PolicySet, ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {
@@ -313,7 +314,7 @@ when { context.arguments has to && context.arguments.to like "*.example" } unles
     expect(policy.decide(ask({ count: 101 }, { approvedRules: ["big", "foreign"] })).effect).toBe("challenge");
   });
 
-  test("cannot be met by approving a rule that is no challenge", () => {
+  test("does not accept an approval of a rule that asks for no approval", () => {
     const firm = load(`${PAY}@id("never") forbid (principal, action == Action::"pay", resource);`);
     expect(firm.decide(ask({}, { approvedRules: ["never"] })).effect).toBe("deny");
   });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
-import { type Explanation, loadPolicy, type PolicyRequest, type ToolSummary } from "./index.js";
+import type { Explanation, PolicyRequest, ToolSummary } from "./types.js";
+import { loadPolicy } from "./load.js";
 
 const TOOLS: ToolSummary[] = [
   {

@@ -3,7 +3,7 @@
 import { DateTime, Decimal, Duration, IpAddress } from "./value/extensions.js";
 import { EvaluationError, typeName, type Value } from "./value/value.js";
 
-export interface ExtensionCall {
+interface ExtensionCall {
   readonly arity: number;
   readonly result: "bool" | "other";
   readonly run: (args: readonly Value[]) => Value;
@@ -25,7 +25,7 @@ function construct<T extends Value>(name: string, parse: (text: string) => T | u
       if (typeof text !== "string")
         throw new EvaluationError(`${name}() takes a string, found ${typeName(text ?? false)}`);
       const value = parse(text);
-      if (value === undefined) throw new EvaluationError(`${JSON.stringify(text.slice(0, 80))} is no ${name}`);
+      if (value === undefined) throw new EvaluationError(`${JSON.stringify(text.slice(0, 80))} is not a valid ${name}`);
       return value;
     },
   };

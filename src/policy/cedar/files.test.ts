@@ -2,7 +2,8 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { loadPolicyFiles, PolicyInvalid } from "./index.js";
+import { loadPolicyFiles } from "./load.js";
+import { PolicyInvalid } from "./types.js";
 
 let folder = "";
 beforeEach(async () => {

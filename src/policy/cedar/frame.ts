@@ -1,10 +1,88 @@
-// One request as the rules see it. Made once a decision; everything that is rarely asked for is made on demand.
+// One request as the rules see it, and a caller's JSON as Cedar values. The encoding is ours alone: Cedar's own JSON form
+// would let a caller forge entities with `__entity`, and it rejects the whole request for one null. Here a value without a
+// Cedar form is an error for the rule that reads it and for no other.
 
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
-import { attributeShape, encode, encodeRecord } from "./encode.js";
 import type { RecordShape, ValueShape } from "./shape.js";
 import type { PolicyResource } from "./types.js";
 import { CedarRecord, CedarSet, Entity, EvaluationError, Unencodable, type Value } from "./value/value.js";
+import { Decimal } from "./value/extensions.js";
+
+/** Keys with which Cedar's JSON form escapes from data into entities and functions. */
+const RESERVED_KEYS = new Set(["__entity", "__extn", "__expr"]);
+
+/** As deep as the strict JSON reader lets a message be. */
+const MAX_DEPTH = 128;
+
+/** Undefined when the arguments may be shown to policy, else why not. */
+export function argumentsProblem(value: JsonValue, depth = 0): string | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  if (depth > MAX_DEPTH) return `arguments are nested deeper than ${MAX_DEPTH} levels`;
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      const why = argumentsProblem(item, depth + 1);
+      if (why !== undefined) return why;
+    }
+    return undefined;
+  }
+  for (const key in value) {
+    if (RESERVED_KEYS.has(key)) return `the argument name ${key} is reserved by the policy language`;
+    const item = value[key];
+    const why = typeof item === "object" ? argumentsProblem(item, depth + 1) : undefined;
+    if (why !== undefined) return why;
+  }
+  return undefined;
+}
+
+export function encode(value: JsonValue | undefined, shape: ValueShape | undefined, name: string): Value {
+  switch (typeof value) {
+    case "string":
+      return value.isWellFormed() ? value : new Unencodable(`argument ${name} is not well-formed Unicode`);
+    case "boolean":
+      return value;
+    case "number":
+      return encodeNumber(value, shape, name);
+    default:
+      if (value === null || value === undefined) {
+        return new Unencodable(`argument ${name} is null, which policy cannot compare`);
+      }
+      return Array.isArray(value) ? encodeArray(value, shape, name) : encodeRecord(value, shape, name);
+  }
+}
+
+/** JSON has one form for 1 and 1.0: for `number` every value is a decimal, else an integer is a Long. */
+function encodeNumber(value: number, shape: ValueShape | undefined, name: string): Value {
+  if (shape?.kind !== "decimal" && Number.isInteger(value)) {
+    if (Number.isSafeInteger(value)) return value;
+    return new Unencodable(`argument ${name} is ${value}, which is past the integers that JSON carries exactly`);
+  }
+  const decimal = Decimal.fromNumber(value);
+  return decimal ?? new Unencodable(`argument ${name} is ${value}, which is not a decimal of at most four digits`);
+}
+
+function encodeArray(value: readonly JsonValue[], shape: ValueShape | undefined, name: string): Value {
+  const element = shape?.kind === "set" ? shape.element : undefined;
+  const items: Value[] = [];
+  for (const item of value) {
+    const encoded = encode(item, element, `${name}[${items.length}]`);
+    if (encoded instanceof Unencodable) return encoded;
+    if (encoded instanceof CedarRecord && encoded.flaw !== undefined) return new Unencodable(encoded.flaw);
+    items.push(encoded);
+  }
+  return new CedarSet(items);
+}
+
+export function encodeRecord(value: JsonObject, shape: ValueShape | undefined, name: string): CedarRecord {
+  const attrs = new Map<string, Value>();
+  for (const key of Object.keys(value)) {
+    attrs.set(key, encode(value[key], attributeShape(shape, key), name === "" ? key : `${name}.${key}`));
+  }
+  return new CedarRecord(attrs);
+}
+
+function attributeShape(shape: ValueShape | undefined, key: string): ValueShape | undefined {
+  return shape?.kind === "record" ? shape.attrs.get(key)?.shape : undefined;
+}
 
 /** The group every tool's action belongs to. */
 export const TOOL_GROUP = "tools/call";
@@ -16,7 +94,7 @@ export interface ActionInfo {
   readonly shape: RecordShape;
 }
 
-export interface FrameInput {
+interface FrameInput {
   readonly app: string;
   readonly agent: string;
   readonly scope: readonly string[];
@@ -96,7 +174,7 @@ export class Frame {
 
   #record(raw: JsonValue | undefined, path: readonly string[], part: ContextPart): JsonObject {
     if (typeof raw === "object" && raw !== null && !Array.isArray(raw)) return raw;
-    throw new EvaluationError(`${noun(part)} ${path.join(".")} cannot be read: what should hold it is no object`);
+    throw new EvaluationError(`${noun(part)} ${path.join(".")} cannot be read: its parent is not an object`);
   }
 
   #encode(raw: JsonValue | undefined, path: readonly string[], part: ContextPart): Value {

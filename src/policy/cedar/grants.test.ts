@@ -119,13 +119,13 @@ describe("a policy made of grants", () => {
     expect(grantPolicy([{ app: "local", agent: "a", tool: "t.do", arguments: schema }], open).unsaid).toHaveLength(1);
   });
 
-  it("leaves the condition to another voice where that is said", () => {
+  it("leaves the condition to another check when told to", () => {
     const grant = { app: "local", agent: "a", tool: "t.do", arguments: { maxProperties: 1 } };
     const { text } = grantPolicy([grant], tools, { argumentsElsewhere: true });
     expect(text).toContain('permit (\n  principal == Agent::"local/a",\n  action == Action::"t.do",');
   });
 
-  it("lets agents that hold the same share a rule, and nobody else", () => {
+  it("writes one rule for agents that hold the same grant, and for no other agent", () => {
     const grants = Array.from({ length: 450 }, (_, i) => ({ app: "local", agent: `a${i}`, tool: "t.do" }));
     const { text } = grantPolicy(grants, tools);
     const policy = loadPolicy([{ file: "p.cedar", text }], tools);

@@ -1,15 +1,8 @@
 import { createRequire } from "node:module";
 import { describe, expect, test, vi } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
-import {
-  loadPolicy,
-  loadPolicyInSlices,
-  noPolicy,
-  PolicyInvalid,
-  type PolicyProblem,
-  type PolicyRequest,
-  type ToolSummary,
-} from "./index.js";
+import { loadPolicy, loadPolicyInSlices, noPolicy } from "./load.js";
+import { PolicyInvalid, type PolicyProblem, type PolicyRequest, type ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {
@@ -115,7 +108,7 @@ describe("what is refused at load", () => {
     });
   });
 
-  test("an agent that nobody can be", () => {
+  test("reports an agent id that no caller can have", () => {
     expect(problemsOf('permit (principal == Agent::"writer", action, resource);')[0]?.help).toBe(
       'an agent is written Agent::"<app>/<agent>"',
     );

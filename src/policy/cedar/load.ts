@@ -2,18 +2,14 @@
 // that loads is a set that can be trusted to mean what it says.
 
 import { createHash } from "node:crypto";
-import { PolicyCatalog } from "./catalog.js";
-import { decideFrame, denyRequest } from "./decide.js";
-import { refuseArguments } from "./encode.js";
-import { explainRule } from "./explain.js";
-import { Frame, TOOL_GROUP } from "./frame.js";
+import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
+import { decideFrame, denyRequest } from "./authorize.js";
+import { Frame, argumentsProblem, TOOL_GROUP } from "./frame.js";
+import { explainRule, outlookFor } from "./explain.js";
 import { entitiesOf } from "./names.js";
-import { outlookFor } from "./outlook.js";
-import { makeRule, type CedarRule, type RuleOptions } from "./rule.js";
+import { candidates, type CedarRule, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
 import { shapeOfArguments, shapeText } from "./shape.js";
-import { candidates, type Slice, Slices } from "./slice.js";
-import { type Draft, readSource } from "./source.js";
-import { run, runInSlices, type Steps } from "./steps.js";
+import { type Draft, type PolicyFileLimits, readPolicyFiles, readSource } from "./source.js";
 import {
   type Explanation,
   type Outlook,
@@ -29,7 +25,7 @@ import {
 } from "./types.js";
 import { validating } from "./validate.js";
 
-/** More rules than this are refused: someone pointed at the wrong folder. */
+/** More rules than this are rejected: the path is probably wrong. */
 const MAX_RULES = 20_000;
 const MAX_TOOLS = 100_000;
 
@@ -48,6 +44,15 @@ export function loadPolicy(
   options: LoadPolicyOptions = {},
 ): PolicySet {
   return run(loading(sources, tools, options));
+}
+
+/** Throws PolicyInvalid; a path that cannot be read is a problem like any other, never an empty policy. */
+export async function loadPolicyFiles(
+  paths: readonly string[],
+  tools: readonly ToolSummary[],
+  limits: PolicyFileLimits = {},
+): Promise<PolicySet> {
+  return loadPolicy(await readPolicyFiles(paths, limits), tools);
 }
 
 /** The same, with calls of others answered meanwhile. */
@@ -83,7 +88,7 @@ function* loading(
   return new LoadedPolicy(drafts, catalog, warnings, {}, catalogText);
 }
 
-/** Tools that rules name and nobody has: taken as tools that could be anything, so that the rest of the rule is checked. */
+/** Tools that rules name and no server offers: treated as of any shape, so that the rest of the rule is checked. */
 function absentTools(
   drafts: readonly Draft[],
   catalog: PolicyCatalog,
@@ -195,7 +200,7 @@ export class LoadedPolicy implements PolicySet {
     }
     // Otherwise "a/b" of "c" and "b/c" of "a" would be one principal.
     if (request.app === "" || request.app.includes("/")) return `the application name ${request.app} cannot be used`;
-    const refused = refuseArguments(request.arguments) ?? (request.forwarded && refuseArguments(request.forwarded));
+    const refused = argumentsProblem(request.arguments) ?? (request.forwarded && argumentsProblem(request.forwarded));
     if (refused !== undefined) return refused;
     const frame = new Frame(withDefaults(request, slice), slice.action, this.#catalog.isTool);
     return { frame, lists: candidates(slice, request), slice };
@@ -227,7 +232,7 @@ function hashOf(rules: readonly CedarRule[], catalogText: string): string {
 
 const NO_POLICY = "no policy is loaded, so everything is denied";
 
-/** For a gate that nobody gave a policy to. */
+/** For a gate without a policy. */
 export const noPolicy: PolicySet = {
   hash: createHash("sha256").update("no policy").digest("hex"),
   rules: [],

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { withCedar } from "./cedar.js";
-import { loadPolicy, type PolicyRequest, type ToolSummary } from "./index.js";
+import { loadPolicy } from "./load.js";
+import type { PolicyRequest, ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {

@@ -1,14 +1,98 @@
-// Names in rules that nothing answers to. Cedar checks attributes but lets any entity id pass, and to it
-// `context.arguments has pth` is simply false; a forbid that says so would never fire.
+// What a rule reads and names, and the names that nothing answers to. Cedar checks attributes but lets any entity id pass,
+// and to it `context.arguments has pth` is simply false; a forbid that says so would never fire.
 
 import type { PolicyAction, PolicyCatalog } from "./catalog.js";
-import { TOOL_GROUP } from "./frame.js";
-import { type EntityName, type AstNode, type PolicyTree, type SourceSpan, walkAst } from "./language/ast.js";
-import { editDistance, nearestName } from "./nearest.js";
-import { type Read, type Reads, resolve } from "./reads.js";
-import { fitsAction } from "./scope.js";
+import { CONTEXT_PARTS, type ContextPart, TOOL_GROUP } from "./frame.js";
+import {
+  type AstNode,
+  chainOf,
+  type EntityName,
+  type GetNode,
+  type HasNode,
+  type PolicyTree,
+  type SourceSpan,
+  walkAst,
+} from "./language/ast.js";
+import { fitsAction } from "./rule.js";
 import type { Draft } from "./source.js";
 import type { PolicyProblem, ResourceType } from "./types.js";
+import { OPEN_RECORD, type ValueShape } from "./shape.js";
+
+export interface Read {
+  readonly node: GetNode | HasNode;
+  readonly parent: AstNode | undefined;
+  readonly part: ContextPart;
+  /** Names under `context.<part>`; for a `has`, the names it asks for are at the end. */
+  readonly path: readonly string[];
+  readonly asksOnly: boolean;
+}
+
+export interface Reads {
+  /** Of `context.arguments` and `context.forwarded`. */
+  readonly parts: readonly Read[];
+  /** True when `context`, `context.arguments` or `context.forwarded` is used as a whole. */
+  readonly whole: boolean;
+  readonly approved: AstNode | undefined;
+}
+
+export function readsOf(tree: PolicyTree): Reads {
+  const found: Read[] = [];
+  let whole = false;
+  let approved: AstNode | undefined;
+  const visit = (node: AstNode, parent: AstNode | undefined): void => {
+    const continued = parent?.kind === "get" || (parent?.kind === "has" && parent.left === node);
+    if (node.kind === "has") {
+      const chain = chainOf(node.left);
+      const part = chain?.root === "context" && partNamed(chain.path[0]);
+      if (chain && part) {
+        found.push({ node, parent, part, path: [...chain.path.slice(1), ...node.attrs], asksOnly: true });
+      }
+    } else if (node.kind === "get" && !continued) {
+      const chain = chainOf(node);
+      if (chain?.root !== "context") return;
+      const [first, ...path] = chain.path;
+      const part = partNamed(first);
+      if (first === "approved") approved = node;
+      else if (!part) return;
+      else if (path.length === 0) whole = true;
+      else found.push({ node, parent, part, path, asksOnly: false });
+    } else if (node.kind === "var" && node.name === "context" && !continued) {
+      whole = true;
+      approved = node;
+    }
+  };
+  for (const clause of tree.clauses) walkAst(clause.body, visit);
+  return { parts: found, whole, approved };
+}
+
+function partNamed(name: string | undefined): ContextPart | undefined {
+  return CONTEXT_PARTS.find((part) => part === name);
+}
+
+type Resolution =
+  | { readonly status: "declared"; readonly shape: ValueShape }
+  /** It may be there, but nothing says what it is. */
+  | { readonly status: "open"; readonly names: readonly string[]; readonly name: string }
+  /** The tool takes no such argument. */
+  | { readonly status: "absent"; readonly names: readonly string[]; readonly name: string };
+
+export function resolve(
+  action: Pick<PolicyAction, "shape">,
+  read: Pick<Read, "part" | "path" | "asksOnly">,
+): Resolution {
+  // No schema describes what is forwarded.
+  let at: ValueShape = read.part === "arguments" ? action.shape : OPEN_RECORD;
+  for (const name of read.path) {
+    if (at.kind === "open") return { status: "open", names: [], name };
+    // An attribute of a value that is not a record is a type error, which Cedar reports better.
+    if (at.kind !== "record") return { status: "declared", shape: at };
+    const attr = at.attrs.get(name);
+    if (!attr) return { status: at.open ? "open" : "absent", names: [...at.attrs.keys()], name };
+    at = attr.shape;
+  }
+  if (at.kind === "open" && !read.asksOnly) return { status: "open", names: [], name: "" };
+  return { status: "declared", shape: at };
+}
 
 /** The actions a rule can apply to, by its head. */
 export function actionsOf(tree: PolicyTree, catalog: PolicyCatalog): PolicyAction[] {
@@ -86,7 +170,7 @@ function entityProblem({ type, id }: EntityName, catalog: PolicyCatalog): Wrong 
     return { message: `there is no tool ${id}`, help: didYouMean(id, catalog.toolNames, 'Tool::"') };
   }
   if (type === "Agent" && !/^[^/]+\/./.test(id)) {
-    return { message: `Agent::"${id}" can be nobody`, help: 'an agent is written Agent::"<app>/<agent>"' };
+    return { message: `Agent::"${id}" cannot match any caller`, help: 'an agent is written Agent::"<app>/<agent>"' };
   }
   return undefined;
 }
@@ -115,4 +199,43 @@ export function isSlip(name: string, declared: string): boolean {
 function didYouMean(name: string, candidates: Iterable<string>, before: string): string {
   const meant = nearestName(name, candidates);
   return meant === undefined ? "" : `did you mean ${before}${meant}"?`;
+}
+
+/** Names past this length are compared by their beginning only; suggestions need no more. */
+const MAX_COMPARED = 64;
+
+/** The closest candidate within a third of the length, or undefined. */
+export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase(), bestDistance);
+    if (distance >= bestDistance) continue;
+    best = candidate;
+    bestDistance = distance;
+  }
+  return best;
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours; anything not below `limit` is reported as `limit`. */
+export function editDistance(left: string, right: string, limit: number): number {
+  const a = left.slice(0, MAX_COMPARED);
+  const b = right.slice(0, MAX_COMPARED);
+  if (Math.abs(a.length - b.length) >= limit) return limit;
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1];
+      let cost = Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (same ? 0 : 1));
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+        cost = Math.min(cost, (before[j - 2] ?? 0) + 1);
+      }
+      next.push(cost);
+    }
+    before = row;
+    row = next;
+  }
+  return Math.min(limit, row[b.length] ?? limit);
 }

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { PolicyCatalog } from "./catalog.js";
 import { PolicyWriter, Random, randomArguments, randomRequest, WORLD_TOOLS } from "./fixtures/generate.js";
-import { loadPolicy, type Outlook, type OutlookRequest, type ToolSummary } from "./index.js";
-import { LoadedPolicy, readSources } from "./load.js";
+import { LoadedPolicy, loadPolicy, readSources } from "./load.js";
+import type { Outlook, OutlookRequest, ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { loadPolicy, PolicyInvalid } from "./index.js";
+import { loadPolicy } from "./load.js";
+import { PolicyInvalid } from "./types.js";
 import { costProblem } from "./pattern-cost.js";
 
 const fine = [

@@ -1,7 +1,7 @@
 // An operator's pattern searches the answers of hostile tools, from every position of a text of megabytes. So the steps
 // of one attempt need a bound that does not depend on the text. It is read off the syntax: every repetition but the
 // last has to be bounded, and what is repeated may not vary itself. The last may be endless: once it has its minimum
-// it succeeds, and the search goes on behind it. What cannot be read off is refused.
+// it succeeds, and the search continues after it. A pattern that cannot be bounded is rejected.
 
 import { createRequire } from "node:module";
 import type { AST } from "@eslint-community/regexpp";
@@ -28,11 +28,11 @@ export function costProblem(source: string, flags: string): string | undefined {
     return `may take ${ways * length} steps at every character of an answer, and ${MAX_STEPS} is the limit; give its repetitions narrower bounds`;
   } catch (error) {
     if (error instanceof TooCostly) return error.message;
-    return `cannot be judged (${(error as Error).message}); write it more simply`;
+    return `cannot be analyzed (${(error as Error).message}); write it more simply`;
   }
 }
 
-/** Loaded when a policy has a pattern, and by nobody else. */
+/** Loaded only when a policy has a pattern. */
 function parse(source: string, flags: string): AST.Pattern {
   const { RegExpParser } = createRequire(import.meta.url)(
     "@eslint-community/regexpp",

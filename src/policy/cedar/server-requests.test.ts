@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseCases, runCases } from "./cases.js";
 import { loadPolicy } from "./load.js";
-import { permitForServer, serverRequest } from "./server-request.js";
+import { permitForServer, serverRequest } from "./catalog.js";
 import type { PolicyRequest } from "./types.js";
 
 const TOOLS = [
@@ -20,7 +20,7 @@ function asks(more: Partial<PolicyRequest> = {}): PolicyRequest {
 }
 
 describe("a request of a server to a client", () => {
-  it("is denied by a permit for everything, which was written for agents", () => {
+  it("is denied by a permit for everything, which was written for agents [U7]", () => {
     const all = load("permit (principal, action, resource);");
     expect(all.decide(asks())).toMatchObject({ effect: "deny", rules: [] });
     expect(load('permit (principal in App::"shop", action, resource);').decide(asks()).effect).toBe("deny");

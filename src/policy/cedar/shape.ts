@@ -26,7 +26,7 @@ const SIMPLE: Readonly<Record<string, ValueShape>> = {
 /** Names that Cedar's JSON form or JavaScript itself gives a meaning; callers cannot send the first three at all. */
 const UNUSABLE = new Set(["__entity", "__extn", "__expr", "__proto__"]);
 
-/** Schemas come from servers that nobody vouches for: what is past these limits is open. */
+/** Schemas come from untrusted servers: anything past these limits is treated as open. */
 const MAX_DEPTH = 12;
 const MAX_ATTRS = 1000;
 const MAX_SCHEMAS = 20_000;

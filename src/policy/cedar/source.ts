@@ -1,14 +1,24 @@
-// One file into rules. Cedar decides what is a policy; where our own parser sees the same tree, that tree is used,
-// because it knows where everything stands and has not rounded any number.
+// Policy files, and one file into rules. Cedar decides what is a policy; where our own parser sees the same tree, that tree
+// is used, because it knows where everything stands and has not rounded any number.
 
-import { type AnnotationProblem, type RuleMeta, readAnnotations } from "./annotations.js";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { type AnnotationProblem, readAnnotations, type RuleMeta } from "./annotations.js";
 import { CedarTrapped, type DetailedError, type PolicyJson, withCedar } from "./cedar.js";
 import type { PolicyTree } from "./language/ast.js";
 import { hasRoundedInteger, NotCovered, sameTree, treeFromJson } from "./language/json.js";
 import { parsePolicyTokens } from "./language/parse.js";
-import { Lines, offsetOfByte, type Position } from "./language/position.js";
-import { ScanError, scan, splitPolicies, type ScanToken, TooDeep } from "./language/scan.js";
-import type { PolicyProblem, PolicySource } from "./types.js";
+import {
+  Lines,
+  offsetOfByte,
+  type Position,
+  scan,
+  ScanError,
+  type ScanToken,
+  splitPolicies,
+  TooDeep,
+} from "./language/scan.js";
+import { PolicyInvalid, type PolicyProblem, type PolicySource } from "./types.js";
 
 /** A rule as read, before it is checked against the tools. */
 export interface Draft {
@@ -153,4 +163,75 @@ function annotationProblem(
 
 function basename(file: string): string {
   return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+}
+
+export interface PolicyFileLimits {
+  readonly maxFiles?: number;
+  /** Of all the files together. */
+  readonly maxBytes?: number;
+}
+
+const DEFAULT_MAX_FILES = 1000;
+const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
+const SUFFIX = ".cedar";
+
+/** The text of every file, in order; nothing is loaded yet. */
+export async function readPolicyFiles(
+  paths: readonly string[],
+  limits: PolicyFileLimits = {},
+): Promise<PolicySource[]> {
+  const { maxFiles = DEFAULT_MAX_FILES, maxBytes = DEFAULT_MAX_BYTES } = limits;
+  const problems: PolicyProblem[] = [];
+  const files: string[] = [];
+  for (const path of paths) files.push(...(await filesAt(path, problems)));
+  const distinct = [...new Set(files)];
+  if (distinct.length > maxFiles) {
+    throw new PolicyInvalid([
+      fileProblem(paths.join(", "), `more than ${maxFiles} policy files`, "name fewer directories"),
+    ]);
+  }
+  const sources: PolicySource[] = [];
+  let bytes = 0;
+  for (const file of distinct) {
+    const text = await readText(file, maxBytes - bytes, problems);
+    bytes += Buffer.byteLength(text);
+    sources.push({ file, text });
+  }
+  if (problems.length > 0) throw new PolicyInvalid(problems);
+  return sources;
+}
+
+async function filesAt(path: string, problems: PolicyProblem[]): Promise<string[]> {
+  try {
+    if ((await stat(path)).isDirectory()) {
+      const names = (await readdir(path)).filter((name) => name.endsWith(SUFFIX) && !name.startsWith("."));
+      return names.sort().map((name) => join(path, name));
+    }
+    if (path.endsWith(SUFFIX)) return [path];
+    problems.push(fileProblem(path, `is not a ${SUFFIX} file`, `give the file a name that ends in ${SUFFIX}`));
+  } catch (error) {
+    problems.push(
+      fileProblem(path, `cannot be read: ${(error as Error).message}`, "check the path and its permissions"),
+    );
+  }
+  return [];
+}
+
+async function readText(file: string, maxBytes: number, problems: PolicyProblem[]): Promise<string> {
+  try {
+    const { size } = await stat(file);
+    if (size > maxBytes) throw new Error("the policy files together are too large");
+    const bytes = await readFile(file);
+    const text = bytes.toString("utf8");
+    // A byte that is not valid UTF-8 would be read as something else than what is on disk.
+    if (!Buffer.from(text).equals(bytes)) throw new Error("the file is not valid UTF-8");
+    return text;
+  } catch (error) {
+    problems.push(fileProblem(file, `cannot be read: ${(error as Error).message}`, "check the file"));
+    return "";
+  }
+}
+
+function fileProblem(file: string, message: string, help: string): PolicyProblem {
+  return { file, line: 0, column: 0, message, help };
 }

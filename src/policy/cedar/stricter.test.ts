@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { loadPolicy } from "./load.js";
-import { stricterOf } from "./stricter.js";
+import { stricterOf } from "../recorded-policy.js";
 import type { PolicySet } from "./types.js";
 
 const TOOLS = [{ name: "a.b", server: "a", inputSchema: { type: "object" } }];
@@ -20,7 +20,7 @@ function decide(policy: PolicySet, approvedRules: string[] = []) {
   return policy.decide({ ...principal, action: "a.b", resource, arguments: {}, transport: "http", approvedRules });
 }
 
-it("answers with the stricter of two policies, whichever is the older one", () => {
+it("answers with the stricter of two policies, whichever is the older one [U7]", () => {
   const sets = { deny: load(FORBID), challenge: load(PERMIT + ask("one")), permit: load(PERMIT) };
   const order = ["deny", "challenge", "permit"] as const;
   for (const [i, a] of order.entries()) {

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { Random, randomRequest, WORLD_TOOLS } from "./fixtures/generate.js";
-import { loadPolicy, type ObservedCall, suggestPolicy, type ToolSummary } from "./index.js";
+import { loadPolicy } from "./load.js";
+import { type ObservedCall, suggestPolicy } from "./suggest.js";
+import type { ToolSummary } from "./types.js";
 
 const READ: ToolSummary = {
   name: "fs.read",

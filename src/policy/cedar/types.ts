@@ -1,22 +1,22 @@
 // What others see of the policy language: a set of rules that answers, explains itself, and never changes.
 
 import type { JsonObject } from "../../mcp/index.js";
-import type { LoadedCheck } from "../check-file.js";
+import type { LoadedCheck } from "../reload.js";
 
-/** One file of Cedar text. `file` is what people see in messages. */
+/** One file of Cedar text; messages name it by `file`. */
 export interface PolicySource {
   readonly file: string;
   readonly text: string;
 }
 
-/** What policy has to know of a tool. */
+/** The facts of a tool that policy uses. */
 export interface ToolSummary {
   /** Canonical name; it is the Cedar action. */
   readonly name: string;
   readonly server: string;
   readonly inputSchema: JsonObject | boolean;
   readonly tags?: readonly string[];
-  /** Said by the operator, never by a server. */
+  /** Declared by the operator, never by a server. */
   readonly readOnly?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface PolicyRequest {
   /** Set on a server's request to a client: `server` is then the principal, and `tool` the call it belongs to. */
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
-  /** The rules a person approved for this very call; only that exact set counts. */
+  /** The rules that an approver approved for this very call; only that exact set counts. */
   readonly approvedRules?: readonly string[];
 }
 

@@ -3,7 +3,27 @@
 
 import { isJsonObject, type JsonObject, type JsonValue, parseStrict } from "../../mcp/index.js";
 import { problemInNarrowing } from "./narrowing.js";
-import { DelegationRefused } from "./refused.js";
+
+export type DelegationProblem =
+  | "malformed"
+  | "forged"
+  | "expired"
+  | "widened"
+  | "wrong-audience"
+  | "not-declared"
+  | "unspent"
+  | "replayed"
+  | "too-many";
+
+export class DelegationRefused extends Error {
+  readonly code: DelegationProblem;
+
+  constructor(code: DelegationProblem, message: string) {
+    super(message);
+    this.name = "DelegationRefused";
+    this.code = code;
+  }
+}
 
 /** Whose authority it is. Times are milliseconds since 1970. */
 export interface RootBlock {
@@ -88,9 +108,9 @@ export function decodeBlock(text: string): { block: Block; next: string | undefi
   try {
     value = parseStrict(text, TOKEN_LIMITS.maxDepth);
   } catch {
-    throw malformed("a block is no JSON");
+    throw malformed("a block is not valid JSON");
   }
-  if (!isJsonObject(value as JsonObject)) throw malformed("a block is no object");
+  if (!isJsonObject(value as JsonObject)) throw malformed("a block is not an object");
   const fields = value as JsonObject;
   const kind = "root" in fields ? "root" : "to" in fields ? "hop" : "use";
   const known: readonly string[] = FIELDS[kind];
@@ -138,7 +158,7 @@ export function decodeBlock(text: string): { block: Block; next: string | undefi
   }
 }
 
-/** Reads a new block back as its reader will: what would be refused then is refused now, before somebody relies on it. */
+/** Reads a new block back as its reader will: what the reader would reject is rejected before the token is used. */
 export function checkBlock(block: Block): void {
   try {
     decodeBlock(encodeBlock(block));

@@ -1,16 +1,22 @@
 // From a token to who is calling and what they hold. Everything that does not depend on the call is settled here.
 
-import { type Block, decodeBlock, type HopBlock, type RootBlock, TOKEN_LIMITS, type UseBlock } from "./block.js";
-import { HMAC_PREFIX, openHmac } from "./hmac-chain.js";
+import type { JsonObject } from "../../mcp/index.js";
+import {
+  type Block,
+  decodeBlock,
+  DelegationRefused,
+  type HopBlock,
+  type RootBlock,
+  TOKEN_LIMITS,
+  type UseBlock,
+} from "./block.js";
+import { HMAC_PREFIX, openHmac, openSigned, SIGNED_PREFIX } from "./proof.js";
 import { type DelegationKeys, gatewayName } from "./keys.js";
 import { checkNarrowed } from "./narrowing.js";
-import { DelegationRefused } from "./refused.js";
-import type { DelegationRules } from "./rules.js";
-import { openSigned, SIGNED_PREFIX } from "./signed-chain.js";
 
 /** A use may live this long at most: nonces are remembered for that time. */
 export const MAX_USE_MS = 5 * 60_000;
-/** How far the clock of whoever spends a token may be ahead of ours. */
+/** How far the clock of the spender of a token may be ahead of this gateway's. */
 const SKEW_MS = 30_000;
 
 /** Who is calling, by which way they came to hold what they hold. */
@@ -24,14 +30,15 @@ export interface DelegationChain {
   readonly agents: readonly string[];
   /** Absent where the caller is itself an agent with authority of its own. */
   readonly use: UseBlock | undefined;
-  /** When what was delegated ends, in milliseconds since 1970. A call that waits for a person may outlive it. */
+  /** When what was delegated ends, in milliseconds since 1970. A call that waits for an approval may outlive it. */
   readonly expires: number;
   /** For the decision's record. */
   readonly record: Readonly<Record<string, unknown>>;
 }
 
 export interface ChainOptions {
-  readonly keys: DelegationKeys;
+  /** Those in force now: they may be replaced while the reader is in use. */
+  readonly keys: () => DelegationKeys;
   readonly rules: () => DelegationRules;
   /** Public keys of other gateways whose delegations are accepted. */
   readonly trusted?: readonly string[];
@@ -39,7 +46,7 @@ export interface ChainOptions {
 }
 
 export class ChainReader {
-  readonly #keys: DelegationKeys;
+  readonly #keys: () => DelegationKeys;
   readonly #rules: () => DelegationRules;
   readonly #trusted: ReadonlyMap<string, string>;
   readonly #now: () => number;
@@ -48,7 +55,7 @@ export class ChainReader {
   constructor({ keys, rules, trusted = [], now = Date.now }: ChainOptions) {
     this.#keys = keys;
     this.#rules = rules;
-    this.#trusted = new Map([keys.publicKey, ...trusted].map((key) => [gatewayName(key), key]));
+    this.#trusted = new Map(trusted.map((key) => [gatewayName(key), key]));
     this.#now = now;
     this.#started = now();
   }
@@ -59,10 +66,19 @@ export class ChainReader {
     if (!signed && !token.startsWith(HMAC_PREFIX)) {
       throw new DelegationRefused("malformed", "the delegation token is of no kind that is known here");
     }
-    const texts = signed ? openSigned(token, (gateway) => this.#trusted.get(gateway)) : openHmac(token, this.#keys);
+    const own = this.#accepted();
+    const publicKeyOf = (gateway: string): string | undefined =>
+      own.find((keys) => keys.gateway === gateway)?.publicKey ?? this.#trusted.get(gateway);
+    const { texts, by } = signed ? { texts: openSigned(token, publicKeyOf), by: undefined } : openOwn(token, own);
     const { root, hops, use } = sorted(texts.map((text) => decodeBlock(text).block));
-    if (!signed && root.issuer !== this.#keys.gateway)
+    if (by !== undefined && root.issuer !== by.gateway)
       throw new DelegationRefused("forged", "another gateway minted it");
+    if (!own.some(({ gateway }) => gateway === use.audience)) {
+      throw new DelegationRefused(
+        "wrong-audience",
+        `this token is for the gateway \`${use.audience}\`, not for this one`,
+      );
+    }
     const expires = this.#checkTimes(root, hops, use);
     return { ...this.#chain(root, hops, use, signed ? "ed25519" : "hmac"), expires };
   }
@@ -76,15 +92,16 @@ export class ChainReader {
     return { agent, app, capabilities, hops: [], agents: [agent], use: undefined, expires: Infinity, record };
   }
 
+  /** The current keys first. */
+  #accepted(): readonly DelegationKeys[] {
+    const keys = this.#keys();
+    const now = this.#now();
+    return [keys, ...(keys.older ?? []).filter(({ until }) => now < until)];
+  }
+
   /** The end of the whole chain. */
   #checkTimes(root: RootBlock, hops: readonly HopBlock[], use: UseBlock): number {
     const now = this.#now();
-    if (use.audience !== this.#keys.gateway) {
-      throw new DelegationRefused(
-        "wrong-audience",
-        `this token is for the gateway \`${use.audience}\`, not for this one`,
-      );
-    }
     let expires = root.expires;
     for (const hop of hops) {
       if (hop.expires === undefined) continue;
@@ -114,7 +131,7 @@ export class ChainReader {
     }
     let held = only(offered, root.tools, root.agent);
     const agents = [root.agent];
-    const told: unknown[] = [{ agent: root.agent, holds: held.size, ...narrowing(root) }];
+    const steps: unknown[] = [{ agent: root.agent, holds: held.size, ...narrowing(root) }];
     for (const hop of hops) {
       const from = agents.at(-1) as string;
       const passes = rules.passedOn(from, hop.to);
@@ -129,7 +146,7 @@ export class ChainReader {
       checkNarrowed(given, hop);
       held = new Set([...given].filter((name) => theirs.has(name) && passes(name)));
       agents.push(hop.to);
-      told.push({ agent: hop.to, holds: held.size, ...narrowing(hop) });
+      steps.push({ agent: hop.to, holds: held.size, ...narrowing(hop) });
     }
     const record = {
       delegation: {
@@ -138,7 +155,7 @@ export class ChainReader {
         id: root.id,
         use: use.nonce,
         workflow: rules.workflow,
-        chain: told,
+        chain: steps,
       },
     };
     return { agent: agents.at(-1) as string, app: root.app, capabilities: held, hops, agents, use, record };
@@ -163,6 +180,19 @@ function sorted(blocks: readonly Block[]): { root: RootBlock; hops: readonly Hop
   return { root, hops: rest as HopBlock[], use };
 }
 
+/** Opens a token that one of these keys minted. */
+function openOwn(token: string, own: readonly DelegationKeys[]): { texts: string[]; by: DelegationKeys } {
+  let failure: unknown;
+  for (const by of own) {
+    try {
+      return { texts: openHmac(token, by), by };
+    } catch (error) {
+      failure ??= error;
+    }
+  }
+  throw failure;
+}
+
 /** Naming what the delegator does not hold is an attempt to widen, and refused as a whole. */
 function only(held: ReadonlySet<string>, tools: readonly string[] | undefined, agent: string): ReadonlySet<string> {
   if (tools === undefined) return held;
@@ -180,4 +210,32 @@ function narrowing(block: RootBlock | HopBlock): Record<string, unknown> {
     ...(args === undefined ? {} : { arguments: args }),
     ...(block.expires === undefined ? {} : { expires: new Date(block.expires).toISOString() }),
   };
+}
+
+/** Answers at once where it can. */
+export type RuleAnswer = boolean | Promise<boolean>;
+
+/**
+ * The rules of a workflow about delegation. Capabilities are the workflow's names; tools are the
+ * gateway's. An implementation that cannot tell answers false or throws: both are a deny.
+ */
+export interface DelegationRules {
+  /** Names this version of the workflow, for the record. */
+  readonly workflow: string;
+  /** The agent has authority of its own. */
+  isRoot(agent: string): boolean;
+  /** Caps(agent): what its servers offer it; undefined for an agent that the workflow does not know. */
+  offered(agent: string): ReadonlySet<string> | undefined;
+  /** Whether delegations run from one agent to the other, and for which capabilities; undefined when there are none. */
+  passedOn(from: string, to: string): ((capability: string) => boolean) | undefined;
+  /** Whether the capability, as it was analysed, takes these arguments. */
+  takes(capability: string, args: JsonObject): RuleAnswer;
+  /** Whether one of the delegations between them lets this very call through. */
+  admits(from: string, to: string, capability: string, args: JsonObject): RuleAnswer;
+  /** Whether the agent's allow list has this very call. */
+  allows(agent: string, capability: string, args: JsonObject): RuleAnswer;
+  /** Whether arguments fit a schema that a token carries. */
+  fits(schema: JsonObject | boolean, args: JsonObject): RuleAnswer;
+  toolOf(capability: string): string | undefined;
+  capabilityOf(tool: string): string | undefined;
 }

@@ -1,18 +1,15 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type DelegationChain, ChainReader } from "./chain.js";
-import { decodeBlock, encodeBlock } from "./block.js";
-import { extendHmac } from "./hmac-chain.js";
-import { extendSigned } from "./signed-chain.js";
+import { ChainReader, type DelegationChain, type DelegationRules } from "./chain.js";
+import { decodeBlock, DelegationRefused, encodeBlock } from "./block.js";
+import { extendHmac, extendSigned } from "./proof.js";
 import { exportDelegationKeys, generateDelegationKeys, importDelegationKeys } from "./keys.js";
-import { DelegationRefused } from "./refused.js";
-import type { DelegationRules } from "./rules.js";
-import { SpentNonces } from "./spent.js";
+import { SpentNonces } from "./check.js";
 import { handOnDelegation, mintDelegation, spendDelegation, takeDelegationAcross } from "./token.js";
 
 const keys = generateDelegationKeys();
-const elsewhere = generateDelegationKeys();
+const otherGateway = generateDelegationKeys();
 const ALL = new Set(["f.read", "f.write", "n.send"]);
 
 /** boss → lead → worker, and worker → lead; all are offered everything, lead → worker passes no f.write. */
@@ -33,9 +30,9 @@ const rules: DelegationRules = {
   capabilityOf: (tool) => tool,
 };
 const at = (gateway: typeof keys, trusted: string[] = [], now?: () => number): ChainReader =>
-  new ChainReader({ keys: gateway, rules: () => rules, trusted, now });
+  new ChainReader({ keys: () => gateway, rules: () => rules, trusted, now });
 const here = at(keys);
-const there = at(elsewhere, [keys.publicKey]);
+const there = at(otherGateway, [keys.publicKey]);
 
 function refusal(read: () => unknown): string {
   try {
@@ -75,7 +72,7 @@ describe.each([
     });
   });
 
-  it("cannot be widened: a tool that the delegator does not hold, or more time than it has", () => {
+  it("cannot be widened: a tool that the delegator does not hold, or more time than it has [L4]", () => {
     expect(refusal(() => here.read(spendDelegation(handOnDelegation(lead, { to: "worker", tools: ["n.send"] }))))).toBe(
       "widened",
     );
@@ -93,7 +90,7 @@ describe.each([
     expect(narrow(boss, "lead", "f.wrlte")).toBe("malformed");
     expect(narrow(boss, "lead", "f.write", ["f.read"])).toBe("malformed");
     expect(narrow(lead, "worker", "n.send")).toBe("malformed");
-    // Given by its delegator, and held back by the workflow: the condition is true, and binds nobody.
+    // Given by its delegator, and withheld by the workflow: the condition holds and has no effect.
     expect(narrow(lead, "worker", "f.write")).toBe("accepted");
   });
 
@@ -112,15 +109,15 @@ describe.each([
     expect(refusal(() => mintDelegation(keys, { agent: "", across }))).toBe("malformed");
   });
 
-  it("with a condition that is not wholly understood is refused by its reader, whoever wrote it", () => {
+  it("rejects a token with a condition that the reader does not fully understand", () => {
     const block = { kind: "hop", to: "lead", arguments: { "f.read": { maxLenght: 5 } } } as const;
     const token = across ? extendSigned(boss, block) : extendHmac(boss, encodeBlock(block));
-    expect(() => here.read(spendDelegation(token))).toThrow("is no keyword of 2020-12, and would narrow nothing");
+    expect(() => here.read(spendDelegation(token))).toThrow("is not a keyword of 2020-12, and would narrow nothing");
   });
 
   it("goes only where the workflow has a delegation, and starts only at a root", () => {
     expect(refusal(() => here.read(spendDelegation(handOnDelegation(boss, { to: "worker" }))))).toBe("not-declared");
-    expect(refusal(() => here.read(spendDelegation(handOnDelegation(boss, { to: "nobody" }))))).toBe("not-declared");
+    expect(refusal(() => here.read(spendDelegation(handOnDelegation(boss, { to: "unknown" }))))).toBe("not-declared");
     expect(refusal(() => here.read(spendDelegation(mintDelegation(keys, { agent: "lead", across }))))).toBe(
       "not-declared",
     );
@@ -146,7 +143,9 @@ describe.each([
   });
 
   it("is for one gateway", () => {
-    expect(refusal(() => here.read(spendDelegation(worker, { audience: elsewhere.gateway })))).toBe("wrong-audience");
+    expect(refusal(() => here.read(spendDelegation(worker, { audience: otherGateway.gateway })))).toBe(
+      "wrong-audience",
+    );
   });
 
   it("is never sent unspent, and nothing follows once it is spent", () => {
@@ -218,30 +217,30 @@ describe("between gateways", () => {
   const boss = mintDelegation(keys, { agent: "boss" });
   const lead = handOnDelegation(boss, { to: "lead", tools: ["f.read"] });
 
-  it("an HMAC chain is worth nothing elsewhere, until its own gateway takes it across", () => {
-    const audience = elsewhere.gateway;
+  it("rejects an HMAC chain at another gateway until its own gateway converts it", () => {
+    const audience = otherGateway.gateway;
     expect(refusal(() => there.read(spendDelegation(lead, { audience })))).toBe("forged");
     const signed = takeDelegationAcross(keys, lead);
     const chain = there.read(spendDelegation(handOnDelegation(signed, { to: "worker" }), { audience }));
     expect(chain.agents).toEqual(["boss", "lead", "worker"]);
     expect(names(chain)).toEqual(["f.read"]);
-    expect(refusal(() => takeDelegationAcross(elsewhere, lead))).toBe("forged");
+    expect(refusal(() => takeDelegationAcross(otherGateway, lead))).toBe("forged");
     expect(refusal(() => takeDelegationAcross(keys, spendDelegation(lead)))).toBe("malformed");
   });
 
   it("only gateways that are trusted are believed, and none can go by another's name", () => {
     const stranger = generateDelegationKeys();
     const token = mintDelegation(stranger, { agent: "boss", across: true });
-    expect(refusal(() => there.read(spendDelegation(token, { audience: elsewhere.gateway })))).toBe("forged");
+    expect(refusal(() => there.read(spendDelegation(token, { audience: otherGateway.gateway })))).toBe("forged");
     const posing = mintDelegation({ ...stranger, gateway: keys.gateway }, { agent: "boss", across: true });
-    expect(refusal(() => there.read(spendDelegation(posing, { audience: elsewhere.gateway })))).toBe("forged");
+    expect(refusal(() => there.read(spendDelegation(posing, { audience: otherGateway.gateway })))).toBe("forged");
     const inside = mintDelegation({ ...keys, gateway: stranger.gateway }, { agent: "boss" });
     expect(refusal(() => here.read(spendDelegation(inside, { audience: keys.gateway })))).toBe("forged");
   });
 
   it("a block signed by anybody but the holder of the key before it is refused", () => {
     const [head, block, signature] = splitLast(
-      spendDelegation(takeDelegationAcross(keys, lead), { audience: elsewhere.gateway }),
+      spendDelegation(takeDelegationAcross(keys, lead), { audience: otherGateway.gateway }),
     );
     const wide = JSON.stringify({
       ...JSON.parse(Buffer.from(block, "base64url").toString()),
@@ -282,7 +281,7 @@ describe("keys", () => {
     expect([read.gateway, read.publicKey]).toEqual([keys.gateway, keys.publicKey]);
     expect(refusal(() => here.read(spendDelegation(mintDelegation(read, { agent: "boss" }))))).toBe("accepted");
     expect(() => importDelegationKeys("{}")).toThrow("cannot be read");
-    const mixed = JSON.stringify({ ...JSON.parse(exportDelegationKeys(keys)), public: elsewhere.publicKey });
+    const mixed = JSON.stringify({ ...JSON.parse(exportDelegationKeys(keys)), public: otherGateway.publicKey });
     expect(() => importDelegationKeys(mixed)).toThrow("cannot be read");
   });
 });

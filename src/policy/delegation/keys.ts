@@ -12,12 +12,19 @@ import {
 const SECRET_BYTES = 32;
 
 export interface DelegationKeys {
-  /** Name of the gateway: a fingerprint of its public key, so that nobody else can go by it. */
+  /** Name of the gateway: a fingerprint of its public key, so that no other gateway can claim it. */
   readonly gateway: string;
   readonly secret: Buffer;
   readonly privateKey: KeyObject;
   /** 32 bytes in base64url: what another gateway has to know to accept delegations from here. */
   readonly publicKey: string;
+  /** Keys that were replaced and whose tokens are still accepted, the newest first. */
+  readonly older?: readonly OlderDelegationKeys[];
+}
+
+interface OlderDelegationKeys extends DelegationKeys {
+  /** When their tokens are refused, in milliseconds since 1970. */
+  readonly until: number;
 }
 
 export function generateDelegationKeys(): DelegationKeys {
@@ -26,19 +33,32 @@ export function generateDelegationKeys(): DelegationKeys {
 
 /** As text for a file that only its owner may read. */
 export function exportDelegationKeys(keys: DelegationKeys): string {
-  const secret = keys.secret.toString("base64url");
-  return `${JSON.stringify({ v: 1, secret, private: keys.privateKey.export({ format: "jwk" }).d, public: keys.publicKey })}\n`;
+  const older = (keys.older ?? []).map((each) => ({ ...textOf(each), until: each.until }));
+  return `${JSON.stringify({ v: 1, ...textOf(keys), ...(older.length > 0 ? { older } : {}) })}\n`;
+}
+
+function textOf({ secret, privateKey, publicKey }: DelegationKeys): Record<string, unknown> {
+  return { secret: secret.toString("base64url"), private: privateKey.export({ format: "jwk" }).d, public: publicKey };
 }
 
 export function importDelegationKeys(text: string): DelegationKeys {
   try {
-    const { v, secret, private: d, public: x } = JSON.parse(text) as Record<string, unknown>;
-    const bytes = Buffer.from(String(secret), "base64url");
-    if (v !== 1 || bytes.length !== SECRET_BYTES) throw new Error("unknown form");
-    return keysFrom(bytes, privateKeyFrom(String(d), String(x)));
+    const { v, older = [], ...current } = JSON.parse(text) as Record<string, unknown>;
+    if (v !== 1 || !Array.isArray(older)) throw new Error("unknown form");
+    const accepted = (older as Record<string, unknown>[]).map((each) => ({
+      ...keysIn(each),
+      until: Number(each.until),
+    }));
+    return { ...keysIn(current), ...(accepted.length > 0 ? { older: accepted } : {}) };
   } catch {
     throw new Error("the delegation keys cannot be read; delete the file and new ones are made, old tokens then fail");
   }
+}
+
+function keysIn({ secret, private: d, public: x }: Record<string, unknown>): DelegationKeys {
+  const bytes = Buffer.from(String(secret), "base64url");
+  if (bytes.length !== SECRET_BYTES) throw new Error("unknown form");
+  return keysFrom(bytes, privateKeyFrom(String(d), String(x)));
 }
 
 function keysFrom(secret: Buffer, privateKey: KeyObject): DelegationKeys {

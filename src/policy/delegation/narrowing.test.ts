@@ -12,15 +12,15 @@ describe("a schema that narrows arguments", () => {
     [["string"], "it must be a schema"],
     [
       { propertes: { path: {} } },
-      "`/propertes` is no keyword of 2020-12, and would narrow nothing; did you mean `properties`?",
+      "`/propertes` is not a keyword of 2020-12, and would narrow nothing; did you mean `properties`?",
     ],
-    [{ properties: { path: { maxLenght: 5 } } }, "`/properties/path/maxLenght` is no keyword"],
+    [{ properties: { path: { maxLenght: 5 } } }, "`/properties/path/maxLenght` is not a keyword"],
     [{ properties: { path: 5 } }, "`/properties/path` must be a schema"],
     [{ properties: [] }, "`/properties` must be schemas by name"],
-    [{ allOf: [{ not: { pattem: "x" } }] }, "`/allOf/0/not/pattem` is no keyword"],
+    [{ allOf: [{ not: { pattem: "x" } }] }, "`/allOf/0/not/pattem` is not a keyword"],
     [{ anyOf: [] }, "`/anyOf` must be a list of schemas"],
     [{ allOf: {} }, "`/allOf` must be a list of schemas"],
-    [{ $defs: { a: { typ: "string" } } }, "`/$defs/a/typ` is no keyword"],
+    [{ $defs: { a: { typ: "string" } } }, "`/$defs/a/typ` is not a keyword"],
     [{ type: "strng" }, "`/type` must be one or more of null, boolean"],
     [{ type: ["string", 1] }, "`/type` must be one or more of"],
     [{ required: "path" }, "`/required` must be a list of names"],
@@ -32,11 +32,11 @@ describe("a schema that narrows arguments", () => {
     [{ uniqueItems: "yes" }, "`/uniqueItems` must be true or false"],
     [{ dependentRequired: { a: "b" } }, "`/dependentRequired` must be lists of names by name"],
     // Words of the other dialect are skipped as well.
-    [{ dependencies: { a: ["b"] } }, "`/dependencies` is no keyword of 2020-12"],
-    [{ additionalItems: false }, "`/additionalItems` is no keyword of 2020-12"],
-    [{ $schema: DRAFT_7, unevaluatedProperties: false }, "`/unevaluatedProperties` is no keyword of draft-07"],
-    [{ $schema: DRAFT_7, items: [{ typ: "x" }] }, "`/items/0/typ` is no keyword of draft-07"],
-    [{ $schema: DRAFT_7, dependencies: { a: { typ: "x" } } }, "`/dependencies/a/typ` is no keyword"],
+    [{ dependencies: { a: ["b"] } }, "`/dependencies` is not a keyword of 2020-12"],
+    [{ additionalItems: false }, "`/additionalItems` is not a keyword of 2020-12"],
+    [{ $schema: DRAFT_7, unevaluatedProperties: false }, "`/unevaluatedProperties` is not a keyword of draft-07"],
+    [{ $schema: DRAFT_7, items: [{ typ: "x" }] }, "`/items/0/typ` is not a keyword of draft-07"],
+    [{ $schema: DRAFT_7, dependencies: { a: { typ: "x" } } }, "`/dependencies/a/typ` is not a keyword"],
     [
       { $schema: DRAFT_7, properties: { a: { $ref: "#", maxLength: 1 } } },
       "`/properties/a/maxLength` stands beside a $ref",
@@ -45,8 +45,8 @@ describe("a schema that narrows arguments", () => {
     [{ $schema: "2020-12" }, "`$schema` must name draft-07 or 2020-12"],
     [{ $schema: "constructor" }, "`$schema` must name draft-07 or 2020-12"],
     [{ not: { $schema: DRAFT_7 } }, "`/not/$schema` may only stand at the top"],
-    [JSON.parse('{"__proto__": {}}') as JsonValue, "`/__proto__` is no keyword"],
-    [{ toString: {} }, "`/toString` is no keyword"],
+    [JSON.parse('{"__proto__": {}}') as JsonValue, "`/__proto__` is not a keyword"],
+    [{ toString: {} }, "`/toString` is not a keyword"],
   ])("%j is refused", (schema, problem) => {
     expect(problemInNarrowing(schema)).toContain(problem);
   });

@@ -1,10 +1,9 @@
 // The schemas that a delegation narrows arguments with. Validators skip what they do not know, and a misspelt keyword
-// or one of the other dialect would then narrow nothing, where whoever wrote it believes that it does.
+// or one of the other dialect would then narrow nothing without its author noticing.
 
 import { isJsonObject, type JsonValue } from "../../mcp/index.js";
-import { nearestName } from "../cedar/nearest.js";
-import type { HopBlock } from "./block.js";
-import { DelegationRefused } from "./refused.js";
+import { nearestName } from "../cedar/names.js";
+import { DelegationRefused, type HopBlock } from "./block.js";
 
 type Shape =
   | "schema"
@@ -72,7 +71,7 @@ export function problemInNarrowing(schema: JsonValue, at = "", dialect = dialect
     const shape = Object.hasOwn(known, word) ? known[word] : undefined;
     if (shape === undefined) {
       const meant = nearestName(word, Object.keys(known));
-      return `${place(here)} is no keyword of ${dialect}, and would narrow nothing${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`;
+      return `${place(here)} is not a keyword of ${dialect}, and would narrow nothing${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`;
     }
     if (word === "$schema" && at !== "") return `${place(here)} may only stand at the top`;
     const problem = shapeProblem(shape, word, value as JsonValue, here, dialect);
@@ -166,7 +165,7 @@ function place(at: string): string {
   return at === "" ? "it" : `\`${at.slice(0, 200)}\``;
 }
 
-/** A condition on what is not handed on binds nobody: a misspelt name must not pass for a narrower delegation. */
+/** A condition on a tool not handed on has no effect: a misspelt name must not look like a narrower delegation. */
 export function checkNarrowed(given: ReadonlySet<string>, { to, arguments: narrowed = {} }: HopBlock): void {
   const strange = Object.keys(narrowed).find((capability) => !given.has(capability));
   if (strange === undefined) return;

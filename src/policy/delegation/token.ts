@@ -5,17 +5,25 @@ import {
   type Block,
   checkBlock,
   decodeBlock,
+  DelegationRefused,
   encodeBlock,
   type HopBlock,
   TOKEN_LIMITS,
   type UseBlock,
 } from "./block.js";
 import { checkNarrowed } from "./narrowing.js";
-import { extendHmac, HMAC_PREFIX, openHmac, startHmac } from "./hmac-chain.js";
+import {
+  bytesOf,
+  extendHmac,
+  extendSigned,
+  HMAC_PREFIX,
+  openHmac,
+  partsOf,
+  SIGNED_PREFIX,
+  startHmac,
+  startSigned,
+} from "./proof.js";
 import type { DelegationKeys } from "./keys.js";
-import { DelegationRefused } from "./refused.js";
-import { extendSigned, SIGNED_PREFIX, startSigned } from "./signed-chain.js";
-import { bytesOf, partsOf } from "./text.js";
 
 const HOUR_MS = 3_600_000;
 const USE_MS = 60_000;
@@ -48,7 +56,7 @@ export function mintDelegation(keys: DelegationKeys, options: MintOptions): stri
 
 export type HandOn = Omit<HopBlock, "kind" | "expires"> & { readonly ttlMs?: number };
 
-/** Hands a delegation on to another agent, narrowed if wanted. Whoever holds a token can do this, without any key. */
+/** Hands a delegation on to another agent, narrowed if wanted. The holder of a token can do this without any key. */
 export function handOnDelegation(token: string, { ttlMs, ...hop }: HandOn): string {
   const expires = ttlMs === undefined ? {} : { expires: Date.now() + ttlMs };
   const block: HopBlock = { kind: "hop", ...hop, ...expires };

@@ -1,14 +1,15 @@
 // One file: a tar archive under gzip, whose last entry is the manifest. An archive that was cut short has none.
 
-import { createReadStream, createWriteStream } from "node:fs";
+import { createReadStream, createWriteStream, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { open, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { finished } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { unpack } from "../../lib/unpack.js";
 import { CliError } from "../../lib/exit.js";
+import { type KernelLock, takeKernelLock } from "../../lib/kernel-lock.js";
+import { unpack } from "../../lib/unpack.js";
 
-export const ARCHIVE_TOP = "portcullis-backup";
+const ARCHIVE_TOP = "portcullis-backup";
 const BLOCK = 512;
 /** What eleven octal digits can say. */
 const MAX_ENTRY_BYTES = 8 * 1024 ** 3 - 1;
@@ -17,7 +18,7 @@ const LIMITS = { maxEntries: 1_000_000, maxBytes: 1024 ** 4 };
 const LEVEL = 1;
 
 /** Packs these files of a directory, in this order. The file must not be there yet; it is durable afterwards. */
-export async function pack(file: string, folder: string, entries: readonly string[]): Promise<void> {
+export async function pack(file: string, directory: string, entries: readonly string[]): Promise<void> {
   const gzip = createGzip({ level: LEVEL });
   const target = createWriteStream(file, { flags: "wx", mode: 0o600 });
   const done = finished(gzip.pipe(target));
@@ -28,10 +29,10 @@ export async function pack(file: string, folder: string, entries: readonly strin
     if (!gzip.write(bytes)) await Promise.race([new Promise((resolve) => gzip.once("drain", resolve)), done]);
   };
   for (const entry of entries) {
-    const { size } = await stat(join(folder, entry));
+    const { size } = await stat(join(directory, entry));
     if (size > MAX_ENTRY_BYTES) throw new CliError(`${entry} has ${size} bytes: a backup takes files of up to 8 GiB`);
     await write(header(`${ARCHIVE_TOP}/${entry}`, size));
-    for await (const chunk of createReadStream(join(folder, entry))) await write(chunk as Buffer);
+    for await (const chunk of createReadStream(join(directory, entry))) await write(chunk as Buffer);
     await write(Buffer.alloc((BLOCK - (size % BLOCK)) % BLOCK));
   }
   gzip.end(Buffer.alloc(2 * BLOCK));
@@ -60,4 +61,60 @@ function header(name: string, size: number): Buffer {
   const sum = block.reduce((total, byte) => total + byte, 0);
   put(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
   return block;
+}
+
+const LOCK = "lock";
+const ATTEMPTS = 10;
+
+interface WorkDirectory {
+  readonly path: string;
+  close(): void;
+}
+
+/**
+ * `openWorkDirectory` creates `TARGET.KIND-XXXXXX` and removes those beside it whose process was killed: no other process
+ * uses them, and each is as large as a backup.
+ */
+export function openWorkDirectory(target: string, kind: "part" | "restore"): WorkDirectory {
+  removeAbandoned(dirname(target), kind);
+  for (let attempt = 1; ; attempt++) {
+    const path = mkdtempSync(join(dirname(target), `${basename(target)}.${kind}-`));
+    const lock = lockOf(path);
+    // Another process took the new directory for an abandoned one, and is removing it.
+    if ((lock === "held" || lock === undefined) && attempt < ATTEMPTS) continue;
+    return {
+      path,
+      close: () => {
+        rmSync(path, { recursive: true, force: true });
+        if (typeof lock === "object") lock.release();
+      },
+    };
+  }
+}
+
+function removeAbandoned(dir: string, kind: string): void {
+  const name = new RegExp(`\\.${kind}-[A-Za-z0-9]{6}$`);
+  for (const entry of readdirSync(dir, { withFileTypes: true })) {
+    const path = join(dir, entry.name);
+    if (!entry.isDirectory() || !name.test(entry.name) || !isOurs(path)) continue;
+    const lock = lockOf(path);
+    if (typeof lock !== "object") continue;
+    rmSync(path, { recursive: true, force: true });
+    lock.release();
+  }
+}
+
+/** It was killed before it had the lock, or has one. */
+function isOurs(path: string): boolean {
+  const names = readdirSync(path);
+  return names.length === 0 || names.includes(LOCK);
+}
+
+function lockOf(path: string): KernelLock | undefined {
+  try {
+    return takeKernelLock(join(path, LOCK));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
 }

@@ -2,16 +2,7 @@
 // same moment or a later one: an approval that a recorded call redeemed is redeemed in the copy of the store.
 
 import { randomBytes } from "node:crypto";
-import {
-  createWriteStream,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { createWriteStream, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { readdir, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { once } from "node:events";
@@ -19,26 +10,26 @@ import { finished } from "node:stream/promises";
 import { verify } from "../../ledger/index.js";
 import type { Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { placeOf } from "../ledger-registry.js";
-import { VERSION } from "../version.js";
-import { pack, unpackBackup } from "./archive.js";
+import { placeOf } from "../ledger.js";
+import { VERSION } from "../environment.js";
+import { openWorkDirectory, pack } from "./archive.js";
 import { type BackedUpKeys, deriveKeys, macOf, newSalt, sealKeys } from "./keys.js";
 import { copyLedger, cutLedger, type LedgerCut, ledgerPath, ledgersBelow } from "./ledgers.js";
 import {
   type BackedUpFile,
   type BackedUpLedger,
-  checkBackup,
+  type BackupManifest,
   fileFacts,
   isSound,
   KEYS,
   ledgerDirectory,
-  type BackupManifest,
   MANIFEST,
   MANIFEST_MAC,
+  openBackup,
   STORE,
 } from "./manifest.js";
 
-export interface BackupOptions {
+interface BackupOptions {
   readonly dataDir: string;
   readonly storage: Storage;
   /** Of a new file. */
@@ -52,7 +43,7 @@ export interface BackupOptions {
 }
 
 /** Keys of the data directory; the seal key is read where it really is. */
-export const KEY_FILES = ["operator.token", "metrics.token", "delegation.keys"];
+const KEY_FILES = ["operator.token", "metrics.token", "delegation.keys"];
 /** What a gateway starts with, besides store, ledgers and keys. */
 const FILES = ["policy", "workflow", "connected", "replica", "tools.json"];
 const MAX_FILES = 10_000;
@@ -63,58 +54,61 @@ export async function createBackup(options: BackupOptions): Promise<BackupManife
   const file = resolve(options.file);
   if (existsSync(file)) throw new CliError(`${file} is there already`, EXIT.usage, "name a new file or a directory");
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  const folder = mkdtempSync(`${file}.part-`);
+  const work = openWorkDirectory(file, "part");
+  const directory = work.path;
   try {
-    const { manifest, entries } = await stage(folder, options);
-    await pack(join(folder, "archive"), folder, entries);
-    const read = join(folder, "read");
-    await unpackBackup(join(folder, "archive"), read);
+    const { manifest, entries } = await stage(directory, options);
+    await pack(join(directory, "archive"), directory, entries);
     // As a restore will do it: a backup that cannot be restored is not one.
-    await checkBackup(read, options.passphrase);
-    await rename(join(folder, "archive"), file);
+    await openBackup(join(directory, "archive"), join(directory, "read"), options.passphrase);
+    await rename(join(directory, "archive"), file);
     return manifest;
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    work.close();
   }
 }
 
 /** The store alone, before a migration changes it: `portcullis restore` takes it like any other backup. */
 export async function backUpStore(file: string, copy: Storage["dumps"]["write"]): Promise<void> {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  const folder = mkdtempSync(`${file}.part-`);
+  const work = openWorkDirectory(file, "part");
+  const directory = work.path;
   try {
     const manifest: BackupManifest = {
       portcullis_backup: 1,
       id: randomBytes(16).toString("hex"),
       created_at: new Date().toISOString(),
       version: VERSION,
-      store: await stageStore(folder, copy),
+      store: await stageStore(directory, copy),
       ledgers: [],
       ledgers_elsewhere: [],
       files: [],
       keys: null,
     };
-    writeFileSync(join(folder, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
-    await pack(join(folder, "archive"), folder, [STORE, MANIFEST]);
-    await rename(join(folder, "archive"), file);
+    writeFileSync(join(directory, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
+    await pack(join(directory, "archive"), directory, [STORE, MANIFEST]);
+    await rename(join(directory, "archive"), file);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    work.close();
   }
 }
 
-async function stage(folder: string, options: BackupOptions): Promise<{ manifest: BackupManifest; entries: string[] }> {
+async function stage(
+  directory: string,
+  options: BackupOptions,
+): Promise<{ manifest: BackupManifest; entries: string[] }> {
   const { dataDir, storage, passphrase } = options;
   const id = randomBytes(16).toString("hex");
   const created = new Date().toISOString();
   const places = [...new Set([...ledgersBelow(dataDir), ...(options.ledgers ?? []).flatMap(ledgersAt)])];
-  const { ledgers, keys } = await stageLedgers(folder, places, options);
-  const files = await stageFiles(folder, dataDir);
+  const { ledgers, keys } = await stageLedgers(directory, places, options);
+  const files = await stageFiles(directory, dataDir);
   // After the ledgers: see above.
-  const store = await stageStore(folder, storage.dumps.write);
+  const store = await stageStore(directory, storage.dumps.write);
   const known = new Set(ledgers.map(({ origin, place }) => `${origin} ${place}`));
-  const elsewhere = (await storage.ledgers.list()).filter(({ origin, place }) => !known.has(`${origin} ${place}`));
+  const others = (await storage.ledgers.list()).filter(({ origin, place }) => !known.has(`${origin} ${place}`));
   const all = { files: keyFiles(dataDir), sealKeys: options.sealKeys, ledgers: keys };
-  const sealed = passphrase === undefined ? undefined : await stageKeys(folder, all, passphrase, id);
+  const sealed = passphrase === undefined ? undefined : await stageKeys(directory, all, passphrase, id);
   const manifest: BackupManifest = {
     portcullis_backup: 1,
     id,
@@ -122,13 +116,13 @@ async function stage(folder: string, options: BackupOptions): Promise<{ manifest
     version: VERSION,
     store,
     ledgers,
-    ledgers_elsewhere: elsewhere.map(({ origin, place, size }) => ({ origin, place, size })),
+    ledgers_elsewhere: others.map(({ origin, place, size }) => ({ origin, place, size })),
     files,
     keys: sealed?.facts ?? null,
   };
   const text = `${JSON.stringify(manifest, null, 1)}\n`;
-  writeFileSync(join(folder, MANIFEST), text, { mode: 0o600 });
-  if (sealed) writeFileSync(join(folder, MANIFEST_MAC), `${sealed.macOf(text)}\n`, { mode: 0o600 });
+  writeFileSync(join(directory, MANIFEST), text, { mode: 0o600 });
+  if (sealed) writeFileSync(join(directory, MANIFEST_MAC), `${sealed.macOf(text)}\n`, { mode: 0o600 });
   const entries = [
     STORE,
     ...[...ledgers.flatMap((ledger) => ledger.files), ...files].map(({ entry }) => entry),
@@ -145,7 +139,7 @@ function ledgersAt(path: string): string[] {
 }
 
 async function stageLedgers(
-  folder: string,
+  directory: string,
   places: readonly string[],
   { dataDir, storage }: BackupOptions,
 ): Promise<{ ledgers: BackedUpLedger[]; keys: BackedUpKeys["ledgers"][number][] }> {
@@ -155,7 +149,7 @@ async function stageLedgers(
   const recorded = await Promise.all(places.map((dir) => storage.feed.recordedBy(cutLedger(dir).origin)));
   const cuts = places.map(cutLedger);
   for (const [i, first] of cuts.entries()) {
-    const target = ledgerDirectory(folder, i);
+    const target = ledgerDirectory(directory, i);
     const { cut, names } = await copied(first, target);
     const found = await verify(target);
     const { to, root, problems } = found;
@@ -164,7 +158,7 @@ async function stageLedgers(
       throw new CliError(message, undefined, `portcullis audit verify ${cut.dir} shows everything that is wrong`);
     }
     const files: BackedUpFile[] = [];
-    for (const name of names) files.push({ ...(await fileFacts(folder, `ledgers/${i}/${name}`)), path: name });
+    for (const name of names) files.push({ ...(await fileFacts(directory, `ledgers/${i}/${name}`)), path: name });
     ledgers.push({
       path: ledgerPath(dataDir, cut.dir),
       place: placeOf(cut.dir),
@@ -191,15 +185,15 @@ async function copied(first: LedgerCut, target: string): Promise<{ cut: LedgerCu
   throw new CliError(`the files of ledger ${first.dir} keep changing`, undefined, "try again");
 }
 
-async function stageFiles(folder: string, dataDir: string): Promise<BackedUpFile[]> {
+async function stageFiles(directory: string, dataDir: string): Promise<BackedUpFile[]> {
   const files: BackedUpFile[] = [];
-  mkdirSync(join(folder, "files"), { mode: 0o700 });
+  mkdirSync(join(directory, "files"), { mode: 0o700 });
   for (const path of await pathsOf(dataDir)) {
     const { size } = statSync(join(dataDir, path));
     if (size > MAX_FILE_BYTES) throw new CliError(`${join(dataDir, path)} is larger than 64 MiB`);
     const entry = `files/${files.length}`;
-    writeFileSync(join(folder, entry), readFileSync(join(dataDir, path)), { mode: 0o600 });
-    files.push({ ...(await fileFacts(folder, entry)), path });
+    writeFileSync(join(directory, entry), readFileSync(join(dataDir, path)), { mode: 0o600 });
+    files.push({ ...(await fileFacts(directory, entry)), path });
   }
   return files;
 }
@@ -223,14 +217,14 @@ async function pathsOf(dataDir: string): Promise<string[]> {
   return found.sort();
 }
 
-async function stageStore(folder: string, copy: Storage["dumps"]["write"]): Promise<BackupManifest["store"]> {
-  const target = createWriteStream(join(folder, STORE), { mode: 0o600 });
+async function stageStore(directory: string, copy: Storage["dumps"]["write"]): Promise<BackupManifest["store"]> {
+  const target = createWriteStream(join(directory, STORE), { mode: 0o600 });
   const header = await copy(async (line) => {
     if (!target.write(`${line}\n`)) await once(target, "drain");
   });
   target.end();
   await finished(target);
-  return { ...header, rows: header.rows as number, ...(await fileFacts(folder, STORE)) };
+  return { ...header, rows: header.rows as number, ...(await fileFacts(directory, STORE)) };
 }
 
 function keyFiles(dataDir: string): Record<string, string> {
@@ -239,15 +233,15 @@ function keyFiles(dataDir: string): Record<string, string> {
 }
 
 async function stageKeys(
-  folder: string,
+  directory: string,
   keys: BackedUpKeys,
   passphrase: string,
   id: string,
 ): Promise<{ facts: NonNullable<BackupManifest["keys"]>; macOf: (text: string) => string }> {
   const cost = newSalt();
   const derived = await deriveKeys(passphrase, cost);
-  writeFileSync(join(folder, KEYS), JSON.stringify(sealKeys(keys, derived, cost, id)), { mode: 0o600 });
+  writeFileSync(join(directory, KEYS), JSON.stringify(sealKeys(keys, derived, cost, id)), { mode: 0o600 });
   const ofLedgers = keys.ledgers.flatMap((each, i) => Object.keys(each).map((name) => `ledger ${i} ${name}`));
   const names = [...(keys.sealKeys.length > 0 ? ["seal key"] : []), ...Object.keys(keys.files), ...ofLedgers];
-  return { facts: { ...(await fileFacts(folder, KEYS)), names }, macOf: (text) => macOf(derived, text) };
+  return { facts: { ...(await fileFacts(directory, KEYS)), names }, macOf: (text) => macOf(derived, text) };
 }

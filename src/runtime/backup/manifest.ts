@@ -5,15 +5,19 @@ import { createReadStream, existsSync, readdirSync, readFileSync, statSync } fro
 import { isAbsolute, join, normalize } from "node:path";
 import { createInterface } from "node:readline";
 import { type Verification, verify } from "../../ledger/index.js";
-import { type DumpHeader, readDump } from "../../storage/index.js";
+import { type DumpHeader, readDump, StorageError } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
-import { type BackedUpKeys, deriveKeys, type DerivedKeys, isMacOf, openKeys, type SealedKeys } from "./keys.js";
+import { ArchiveInvalid } from "../../lib/unpack.js";
+import { unpackBackup } from "./archive.js";
+import { type BackedUpKeys, type DerivedKeys, deriveKeys, isMacOf, openKeys, type SealedKeys } from "./keys.js";
 
 export const MANIFEST = "manifest.json";
 export const MANIFEST_MAC = "manifest.mac";
 export const STORE = "store.ndjson";
 export const KEYS = "keys.json";
 const FORMAT = 1;
+const USE_ANOTHER = "use another backup";
+const UPDATE = "update portcullis to the version that wrote it or a newer one, then restore again";
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 
 export interface BackedUpFile {
@@ -57,12 +61,12 @@ export interface BackupManifest {
 }
 
 export async function fileFacts(
-  folder: string,
+  directory: string,
   entry: string,
 ): Promise<{ entry: string; bytes: number; sha256: string }> {
   const hash = createHash("sha256");
   let bytes = 0;
-  for await (const chunk of createReadStream(join(folder, entry))) {
+  for await (const chunk of createReadStream(join(directory, entry))) {
     hash.update(chunk as Buffer);
     bytes += (chunk as Buffer).length;
   }
@@ -81,9 +85,27 @@ export interface CheckedBackup {
   readonly isAuthenticated: boolean;
 }
 
-/** Checks everything in an unpacked backup; throws with what is wrong. */
-export async function checkBackup(folder: string, passphrase: string | undefined): Promise<CheckedBackup> {
-  const text = readManifest(folder);
+/** Unpacks a backup into a directory that is not there yet and checks everything in it; errors name the file. */
+export async function openBackup(
+  file: string,
+  directory: string,
+  passphrase: string | undefined,
+): Promise<CheckedBackup> {
+  try {
+    await unpackBackup(file, directory);
+    return await checkBackup(directory, passphrase);
+  } catch (error) {
+    const { message } = error as Error;
+    if (error instanceof CliError) throw new CliError(`${file}: ${message}`, error.exitCode, error.help);
+    if (error instanceof ArchiveInvalid) throw new CliError(`${file}: ${message}`, undefined, USE_ANOTHER);
+    if (!(error instanceof StorageError)) throw error;
+    const help = error.code === "STORAGE_VERSION" ? UPDATE : USE_ANOTHER;
+    throw new CliError(`${file}: ${message}`, undefined, help);
+  }
+}
+
+async function checkBackup(directory: string, passphrase: string | undefined): Promise<CheckedBackup> {
+  const text = readManifest(directory);
   const manifest = parseManifest(text);
   const all = [
     manifest.store,
@@ -92,25 +114,25 @@ export async function checkBackup(folder: string, passphrase: string | undefined
     ...(manifest.keys ? [manifest.keys] : []),
   ];
   const expected = new Set([MANIFEST, MANIFEST_MAC, ...all.map(({ entry }) => entry)]);
-  const extra = entriesIn(folder).find((entry) => !expected.has(entry));
+  const extra = entriesIn(directory).find((entry) => !expected.has(entry));
   if (extra !== undefined) throw damaged(`${extra} is not in its manifest`);
   for (const { entry, bytes, sha256 } of all) {
-    if (!existsSync(join(folder, entry))) throw damaged(`${entry} is missing`);
-    const found = await fileFacts(folder, entry);
+    if (!existsSync(join(directory, entry))) throw damaged(`${entry} is missing`);
+    const found = await fileFacts(directory, entry);
     if (found.bytes !== bytes || found.sha256 !== sha256) throw damaged(`${entry} is not what was backed up`);
   }
-  const secrets = await checkSecrets(folder, manifest, text, passphrase);
-  await checkStore(folder, manifest);
-  for (const [i, ledger] of manifest.ledgers.entries()) await checkLedger(ledgerDirectory(folder, i), ledger);
+  const secrets = await checkSecrets(directory, manifest, text, passphrase);
+  await checkStore(directory, manifest);
+  for (const [i, ledger] of manifest.ledgers.entries()) await checkLedger(ledgerDirectory(directory, i), ledger);
   return { manifest, ...secrets };
 }
 
-export function ledgerDirectory(folder: string, index: number): string {
-  return join(folder, "ledgers", String(index));
+export function ledgerDirectory(directory: string, index: number): string {
+  return join(directory, "ledgers", String(index));
 }
 
-function readManifest(folder: string): string {
-  const path = join(folder, MANIFEST);
+function readManifest(directory: string): string {
+  const path = join(directory, MANIFEST);
   const size = statSync(path, { throwIfNoEntry: false })?.size;
   if (size === undefined) throw damaged("it has no manifest: it was cut short, or is not a backup");
   if (size > MAX_MANIFEST_BYTES) throw damaged("its manifest is too large");
@@ -125,7 +147,8 @@ function parseManifest(text: string): BackupManifest {
     throw damaged("its manifest is not JSON");
   }
   if (manifest.portcullis_backup !== FORMAT) {
-    throw new CliError("the backup has a form that this version does not know", undefined, "use a newer portcullis");
+    const by = typeof manifest.version === "string" ? ` of portcullis ${manifest.version}` : "";
+    throw new CliError(`the backup${by} has a form that this version does not know`, undefined, UPDATE);
   }
   const { store, ledgers, files, id } = manifest;
   const isSound =
@@ -144,35 +167,37 @@ function isInside(path: unknown): boolean {
   return !isAbsolute(path) && normalize(path) === path && !path.split("/").includes("..");
 }
 
-function entriesIn(folder: string): string[] {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
+function entriesIn(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((each) => !each.isDirectory())
     .map((each) =>
       join(each.parentPath, each.name)
-        .slice(folder.length + 1)
+        .slice(directory.length + 1)
         .replaceAll("\\", "/"),
     );
 }
 
 async function checkSecrets(
-  folder: string,
+  directory: string,
   manifest: BackupManifest,
   text: string,
   passphrase: string | undefined,
 ): Promise<Pick<CheckedBackup, "keys" | "isAuthenticated">> {
   const nothing = { keys: undefined, isAuthenticated: false };
   if (manifest.keys === null || passphrase === undefined) return nothing;
-  const sealed = JSON.parse(readFileSync(join(folder, KEYS), "utf8")) as SealedKeys;
+  const sealed = JSON.parse(readFileSync(join(directory, KEYS), "utf8")) as SealedKeys;
   const derived: DerivedKeys = await deriveKeys(passphrase, sealed);
   const keys = openKeys(sealed, derived, manifest.id);
-  const mac = existsSync(join(folder, MANIFEST_MAC)) ? readFileSync(join(folder, MANIFEST_MAC), "utf8").trim() : "";
+  const mac = existsSync(join(directory, MANIFEST_MAC))
+    ? readFileSync(join(directory, MANIFEST_MAC), "utf8").trim()
+    : "";
   if (!isMacOf(mac, derived, text)) throw damaged("its manifest was changed after it was written");
   return { keys, isAuthenticated: true };
 }
 
-async function checkStore(folder: string, manifest: BackupManifest): Promise<void> {
+async function checkStore(directory: string, manifest: BackupManifest): Promise<void> {
   let rows = 0;
-  for await (const each of readDump(linesIn(join(folder, STORE)))) {
+  for await (const each of readDump(linesIn(join(directory, STORE)))) {
     if ("table" in each) rows++;
     else if (each.epoch !== manifest.store.epoch || each.level !== manifest.store.level) {
       throw damaged("its copy of the store is not the one in its manifest");
@@ -181,8 +206,8 @@ async function checkStore(folder: string, manifest: BackupManifest): Promise<voi
   if (rows !== manifest.store.rows) throw damaged(`its copy of the store has ${rows} rows`);
 }
 
-async function checkLedger(folder: string, ledger: BackedUpLedger): Promise<void> {
-  const found = await verify(folder);
+async function checkLedger(directory: string, ledger: BackedUpLedger): Promise<void> {
+  const found = await verify(directory);
   const { to, root, problems } = found;
   if (!isSound(found)) throw damaged(`ledger ${ledger.origin}: ${problems[0]?.message}`);
   if (to !== ledger.size || root !== ledger.root) throw damaged(`ledger ${ledger.origin} is not the one backed up`);
@@ -194,5 +219,5 @@ export function isSound({ ok, problems }: Verification): boolean {
 }
 
 function damaged(why: string): CliError {
-  return new CliError(`the backup is damaged: ${why}`, undefined, "use another backup");
+  return new CliError(`the backup is damaged: ${why}`, undefined, USE_ANOTHER);
 }

@@ -1,23 +1,13 @@
 // `portcullis restore`: everything is checked before anything is written. Keys and files first, then ledgers, the store
 // last: gateways that run pick up the store at once, and by then have what belongs to it.
 
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { cp } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { LedgerLocked, type LedgerRecord, openLedger, read, verify } from "../../ledger/index.js";
 import {
-  loadSealKeys,
   type LoadReport,
+  loadSealKeys,
   openStorage,
   sealKeyFile,
   type SealKeyOptions,
@@ -26,24 +16,24 @@ import {
   writeSealKeys,
 } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { placeOf } from "../ledger-registry.js";
+import { placeOf } from "../ledger.js";
 import { STORE_FILE } from "../data-directory.js";
 import { operator, SEAL_KEY_FILE } from "../store/open.js";
-import { unpackBackup } from "./archive.js";
 import { type BackedUpKeys, PASSPHRASE_HELP } from "./keys.js";
 import { ledgersBelow, REPLACED } from "./ledgers.js";
 import {
   type BackedUpLedger,
+  type BackupManifest,
   type CheckedBackup,
-  checkBackup,
   isSound,
   ledgerDirectory,
   linesIn,
-  type BackupManifest,
+  openBackup,
   STORE,
 } from "./manifest.js";
+import { openWorkDirectory } from "./archive.js";
 
-export interface RestoreOptions {
+interface RestoreOptions {
   readonly file: string;
   readonly dataDir: string;
   /** Address of the store; the file in the data directory unless given. */
@@ -55,7 +45,7 @@ export interface RestoreOptions {
   readonly replace: boolean;
 }
 
-export interface RestoredLedger {
+interface RestoredLedger {
   readonly origin: string;
   readonly path: string;
   /** `kept`: what is there continues the backup and is newer. */
@@ -88,22 +78,21 @@ const LOAD_MS = 600_000;
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreReport> {
   const dataDir = resolve(options.dataDir);
   mkdirSync(dirname(dataDir), { recursive: true, mode: 0o700 });
-  const work = mkdtempSync(`${dataDir}.restore-`);
+  const work = openWorkDirectory(dataDir, "restore");
   try {
-    const folder = join(work, "backup");
-    await unpackBackup(options.file, folder);
-    const backup = await checkBackup(folder, options.passphrase);
+    const directory = join(work.path, "backup");
+    const backup = await openBackup(options.file, directory, options.passphrase);
     checkKeys(backup, options);
     checkTarget(backup.manifest, dataDir, options);
     const storage = await openTarget(dataDir, options);
     try {
       if (!options.replace && !(await storage.dumps.isEmpty())) throw notEmpty("the store");
-      return await restoreInto(storage, folder, backup, { ...options, dataDir });
+      return await restoreInto(storage, directory, backup, { ...options, dataDir });
     } finally {
       await storage.close();
     }
   } finally {
-    rmSync(work, { recursive: true, force: true });
+    work.close();
   }
 }
 
@@ -154,22 +143,22 @@ interface Target extends RestoreOptions {
 
 async function restoreInto(
   storage: Storage,
-  folder: string,
+  directory: string,
   { manifest, keys }: CheckedBackup,
   target: Target,
 ): Promise<RestoreReport> {
   const plans = await Promise.all(manifest.ledgers.map((ledger) => planFor(ledger, target.dataDir)));
   const later = await laterChanges(plans);
-  const files = restoreFiles(folder, manifest, target.dataDir);
+  const files = restoreFiles(directory, manifest, target.dataDir);
   const restoredKeys = restoreKeys(keys, manifest, plans, target);
   const before = await storage.ledgers.list();
   const ledgers: RestoredLedger[] = [];
   for (const [i, plan] of plans.entries()) {
-    const from = ledgerDirectory(folder, i);
+    const from = ledgerDirectory(directory, i);
     const registered = before.find(({ origin, place }) => origin === plan.ledger.origin && place === placeOf(plan.dir));
     ledgers.push(await restoreLedger(plan, from, keys?.ledgers[i], manifest, registered?.size));
   }
-  const report = await storage.dumps.load(() => linesIn(join(folder, STORE)), {
+  const report = await storage.dumps.load(() => linesIn(join(directory, STORE)), {
     name: manifest.id,
     by: operator(),
     revoke: later.revoked,
@@ -303,7 +292,7 @@ async function registerLedgers(storage: Storage, plans: readonly LedgerPlan[]): 
 
 /** What is there stays: a policy that was tightened since the backup must not become wider by a restore. */
 function restoreFiles(
-  folder: string,
+  directory: string,
   { files }: BackupManifest,
   dataDir: string,
 ): Pick<RestoreReport, "filesWritten" | "filesKept"> {
@@ -312,7 +301,7 @@ function restoreFiles(
   const filesKept: string[] = [];
   for (const { entry, path } of files) {
     const target = join(dataDir, path);
-    const bytes = readFileSync(join(folder, entry));
+    const bytes = readFileSync(join(directory, entry));
     const isThere = existsSync(target);
     if (isThere && readFileSync(target).equals(bytes)) continue;
     if (isThere || (hasPolicy && path.startsWith("policy/"))) {

@@ -1,34 +1,31 @@
 // The host as an application: three tools as one server in this process, whose policy.yaml is one check.
 
-import { type CheckFile, deny, type LoadedCheck, PERMIT, PolicyInvalid, type CheckResult } from "../../policy/index.js";
 import type { InProcessApplication } from "../../gateway/index.js";
 import {
   type AuditSummary,
   deniedSummary,
-  type Denial,
-  type DenialCode,
   executeCmdRun,
   executeFsRead,
   executeFsWrite,
+  type HostOutcome,
   type HostToolDefinition,
   hostTools,
-  type HostOutcome,
   type Policy,
   policyFor,
   type ToolName,
 } from "../../host/index.js";
-import { ERRORS, type ErrorType, Fault, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import { type CallContext, defineTool, ServerBuilder, text } from "../../mcp/server/index.js";
-import { VERSION } from "../version.js";
 import type { CliError } from "../../lib/exit.js";
-import { checkHostPolicy, requireClient } from "./config/read.js";
-import { requireClosed } from "./config/ownership.js";
+import { ERRORS, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import { type CallContext, defineTool, ServerBuilder, text } from "../../mcp/server/index.js";
+import { type CheckFile, type CheckResult, deny, type LoadedCheck, PolicyInvalid } from "../../policy/index.js";
+import { hostCheckResult, hostFault, outputProgress } from "../../tools/index.js";
+import { VERSION } from "../environment.js";
 import type { HostFiles } from "./config/files.js";
+import { checkHostPolicy, requireClient, requireClosed } from "./config/read.js";
 import { decideHostCall } from "./decide.js";
-import { describe } from "./describe.js";
 import { HOST_APP, HOST_TOOLS } from "./starter-policy.js";
 
-export interface HostApplicationOptions {
+interface HostApplicationOptions {
   readonly files: HostFiles;
   /** The only caller: the client that started this host, by the name its starter gave. */
   readonly agent: string;
@@ -41,21 +38,13 @@ export interface HostApplicationOptions {
   readonly onPolicy: (policy: Policy) => void;
 }
 
-export interface HostApplication {
+interface HostApplication {
   readonly inProcess: InProcessApplication & { readonly app: string };
   readonly checkFile: CheckFile;
 }
 
 /** Longer than the longest time a command may be given: the host's own clock is the one that counts. */
 const TOOL_TIMEOUT_MS = 25 * 60 * 60_000;
-
-const TYPES: Readonly<Record<DenialCode, ErrorType>> = {
-  POLICY_DENY: "PolicyDeny",
-  INVALID_ARGS: "ValidationError",
-  TIMEOUT: "ToolTimeout",
-  IO_ERROR: "IoError",
-  INTERNAL: "InternalError",
-};
 
 export function hostApplication(options: HostApplicationOptions): HostApplication {
   const { agent, audit, first } = options;
@@ -74,7 +63,7 @@ export function hostApplication(options: HostApplicationOptions): HostApplicatio
     return {
       file: options.files.config,
       hash: own.hash,
-      check: ({ target, arguments: args }) => verdictOf(own, target.name, args),
+      check: ({ target, arguments: args }) => checkResultOf(own, target.name, args),
       onApplied: () => {
         if (policyFor(current, agent).hash === own.hash) return;
         current = policy;
@@ -90,7 +79,7 @@ export function hostApplication(options: HostApplicationOptions): HostApplicatio
       plainMethods: HOST_TOOLS,
       onDenied: ({ tool, arguments: args, trace, decision }) => {
         if (!HOST_TOOLS.has(tool)) return;
-        const { code } = ERRORS[decision.verdict.type ?? "PolicyDeny"];
+        const { code } = ERRORS[decision.result.type ?? "PolicyDeny"];
         const rule = decision.rules.map(({ id }) => id).join(", ");
         audit(deniedSummary(tool as ToolName, policyFor(current, agent), args, { code, rule }, trace));
       },
@@ -139,7 +128,7 @@ function hostTool(
     handler: async (args: JsonObject, context: CallContext) => {
       const outcome = await run(name, policy(), args, context);
       audit(outcome.audit);
-      if (!outcome.ok) throw faultOf(outcome.denial, name, outcome.partial);
+      if (!outcome.ok) throw hostFault(name, outcome.denial, outcome.partial);
       const structuredContent = outcome.result as JsonValue;
       const readable = readableText(name, args, outcome.result);
       return readable === undefined ? { structuredContent } : { content: [text(readable)], structuredContent };
@@ -164,35 +153,50 @@ async function run(
       return executeFsRead(policy, args, { signal, reqId });
     case "fs.write":
       return executeFsWrite(policy, args, { signal, reqId });
-    default: {
-      let seen = 0;
-      const onOutput = (stream: string, chunk: Buffer): void => {
-        seen += chunk.length;
-        context.progress(seen, undefined, `${stream}: ${seen} bytes`);
-      };
-      return executeCmdRun(policy, args, { signal, reqId, onOutput });
-    }
+    default:
+      return executeCmdRun(policy, args, { signal, reqId, onOutput: outputProgress(context) });
   }
 }
 
-function verdictOf(policy: Policy, name: string, args: JsonObject): CheckResult {
+function checkResultOf(policy: Policy, name: string, args: JsonObject): CheckResult {
   const decision = decideHostCall(policy, name, args);
   if (decision === undefined) return deny("PolicyDeny", "host", `the host has no tool \`${name}\``);
-  if (decision.effect === "permit") return { ...PERMIT, rules: [{ id: decision.rule }] };
-  const { denial } = decision;
-  return deny(TYPES[denial.code], denial.rule, denial.reason, {
-    field: denial.field,
-    suggestions: denial.suggestions,
-  });
+  return hostCheckResult(decision);
 }
 
-/** What a command had written before its time ran out travels with the failure. */
-function faultOf(denial: Denial, tool: string, partial: unknown): Fault {
-  const timedOut = denial.code === "TIMEOUT" ? { timedOut: true, tool_name: tool, timeout_ms: denial.timeoutMs } : {};
-  return new Fault(TYPES[denial.code], denial.reason, {
-    rule: denial.rule,
-    field: denial.field,
-    suggestions: denial.suggestions,
-    extra: { ...timedOut, ...(partial === undefined ? {} : { partial }) },
-  });
+const MAX_CHARS = 4000;
+
+export function describe({ name, description }: HostToolDefinition, policy: Policy): string {
+  switch (name) {
+    case "fs.read":
+      return `${description} ${listed(
+        "Directories",
+        policy.readableRoots.map((root) => root.written),
+      )}`;
+    case "fs.write":
+      return `${description} ${listed(
+        "Directories",
+        policy.writableRoots.map((zone) => zone.written),
+      )}`;
+    case "cmd.run":
+      return `${description} ${listed("Commands", [...policy.commands.values()].map(commandWords))}`;
+  }
+}
+
+function commandWords({ id, description }: { id: string; description: string | undefined }): string {
+  return description === undefined ? id : `${id} (${description.trim().replace(/\.$/, "")})`;
+}
+
+/** Within a bound: a list of tools is read again and again. */
+function listed(what: string, items: readonly string[]): string {
+  if (items.length === 0) return `${what}: none.`;
+  const shown: string[] = [];
+  let chars = 0;
+  for (const item of items) {
+    chars += item.length + 2;
+    if (chars > MAX_CHARS) break;
+    shown.push(item);
+  }
+  const rest = items.length - shown.length;
+  return `${what}: ${shown.join(", ")}${rest === 0 ? "" : `, and ${rest} more`}.`;
 }

@@ -1,23 +1,18 @@
 // `portcullis host`: the application `host` on stdio, started like every other one. What is its own: policy.yaml, the
 // audit file beside the ledger, and where its ledgers are.
 
+import { appendFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { localIdentity } from "../../auth/index.js";
 import { type AuditSummary, closeProcess, closeSharedSandbox, type Policy } from "../../host/index.js";
 import type { Level, Telemetry } from "../../telemetry/index.js";
-import { listenStdio } from "../../mcp/transports/index.js";
-import { auditFile } from "../audit-file.js";
-import { guardAgainstStrays } from "../crash.js";
-import { stopInOrder, untilSignalled } from "../shutdown.js";
+import { runUntilStopped } from "../process.js";
 import { type GatewayRuntime, startGateway } from "../start.js";
-import { noteWaiting } from "../waiting-approvals.js";
 import { hostApplication } from "./application.js";
 import { readText } from "./config/edit.js";
-import { type HostFileOptions, type HostFiles, hostFiles, requireFile } from "./config/files.js";
-import { opennessOf, requireClosed } from "./config/ownership.js";
-import { checkHostPolicy, policyProblemsOf, requireClient } from "./config/read.js";
-import { noteServedPolicy } from "./served-policy.js";
+import { type HostFileOptions, type HostFiles, hostFiles, noteServedPolicy, requireFile } from "./config/files.js";
+import { checkHostPolicy, opennessOf, policyProblemsOf, requireClient, requireClosed } from "./config/read.js";
 import { HOST_APP, HOST_STARTER } from "./starter-policy.js";
 
 export interface HostOptions extends HostFileOptions {
@@ -31,7 +26,7 @@ export interface HostOptions extends HostFileOptions {
   challengeWait: number;
 }
 
-/** A file of the largest size a policy may allow, as base64 in JSON, with room to spare. */
+/** A file of the largest size a policy may allow, as base64 in JSON, with a margin. */
 const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 const CALL_MS = 5_000;
 
@@ -75,38 +70,20 @@ export async function runHost(options: HostOptions): Promise<void> {
     telemetry: { log: { level: levelOf(options, first.policy) } },
   });
   noteServedPolicy(files);
-  await serveClient(runtime, options, (telemetry) => {
-    writeAudit = auditTo(first.policy, files, telemetry);
-    for (const notice of first.policy.notices) telemetry.log.notice(notice);
-    const open = opennessOf(files.config);
-    if (open !== undefined) telemetry.log.warning(open.detail, { remedy: open.remedy });
-  });
-}
-
-async function serveClient(
-  runtime: GatewayRuntime,
-  options: HostOptions,
-  begin: (telemetry: Telemetry) => void,
-): Promise<void> {
-  const { telemetry, approvals, admin } = runtime;
-  begin(telemetry);
+  const { telemetry, admin } = runtime;
+  writeAudit = auditTo(first.policy, files, telemetry);
+  for (const notice of first.policy.notices) telemetry.log.notice(notice);
+  const open = opennessOf(files.config);
+  if (open !== undefined) telemetry.log.warning(open.detail, { remedy: open.remedy });
   if (admin && options.metricsPort !== undefined) telemetry.log.notice("metrics", { url: `${admin.url}/metrics` });
-  approvals.onOpen((challenge) => noteWaiting(runtime, challenge));
-  if (options.reload) process.on("SIGHUP", () => void runtime.reloadPolicies());
   if (process.stdin.isTTY) {
     process.stderr.write(
       "This is a server for an MCP client: it reads JSON-RPC, one message per line. Ctrl-D ends it.\n",
     );
   }
-  const stopped = untilSignalled();
-  const unguard = guardAgainstStrays(() => runtime.close());
   const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxBufferedBytes: MAX_MESSAGE_BYTES };
-  const listener = await listenStdio(runtime.tenantRouter, { limits });
-  await Promise.race([listener.closed, stopped]);
-  await listener.close();
-  await stopInOrder(runtime, { delayMs: 0, callMs: CALL_MS });
+  await runUntilStopped(runtime, { stdio: { limits }, reload: options.reload === true, delayMs: 0, callMs: CALL_MS });
   await closeSharedSandbox();
-  unguard();
 }
 
 /** The line beside the ledger. A call that ran has run: when its line cannot be written, that is logged, not undone. */
@@ -140,4 +117,31 @@ function readPolicy(files: HostFiles, client: string | undefined): { text: strin
   if (!loaded.ok) throw policyProblemsOf(files.config, loaded.problems);
   requireClient(loaded.policy, client);
   return { text, policy: loaded.policy };
+}
+
+interface AuditFileOptions {
+  /** The file is rotated before it grows past this. */
+  readonly maxBytes: number;
+  /** Rotated files that are kept. */
+  readonly maxFiles: number;
+}
+
+function auditFile(path: string, { maxBytes, maxFiles }: AuditFileOptions): (line: object) => void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  return (line) => {
+    const text = Buffer.from(`${JSON.stringify(line)}\n`);
+    // Asked each time: several hosts may write to one file.
+    const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (bytes > 0 && bytes + text.length > maxBytes) rotate(path, maxFiles);
+    appendFileSync(path, text, { mode: 0o600 });
+  };
+}
+
+/** With five kept: path.5 goes, path.4 becomes path.5, …, path becomes path.1. */
+function rotate(path: string, kept: number): void {
+  rmSync(`${path}.${kept}`, { force: true });
+  for (let n = kept - 1; n >= 0; n--) {
+    const from = n === 0 ? path : `${path}.${n}`;
+    if (existsSync(from)) renameSync(from, `${path}.${n + 1}`);
+  }
 }

@@ -88,7 +88,7 @@ async function credentials(url: string, auth: Partial<ServerAuth>, allow: string
 const withSecret = { clientId: "gateway", clientSecret: "${secret:CLIENT}" };
 
 describe("the gateway's client", () => {
-  it("sends its secret to the configured issuer", async () => {
+  it("sends the client secret to the configured issuer", async () => {
     const issuer = await party();
     describes(issuer);
     const { origin } = await server(issuer);
@@ -99,7 +99,7 @@ describe("the gateway's client", () => {
     expect(issuer.asked.at(-1)).toMatchObject({ path: "/token", authorization: `Basic ${basic}` });
   });
 
-  it("sends nothing to an issuer that only the server's metadata names", async () => {
+  it("sends no client secret to an issuer that only the server's metadata names [H5]", async () => {
     const [issuer, hostile] = [await party(), await party()];
     describes(issuer);
     describes(hostile);
@@ -109,7 +109,7 @@ describe("the gateway's client", () => {
     expect(hostile.asked).toEqual([]);
   });
 
-  it("takes the configured issuer where the server names several", async () => {
+  it("uses the configured issuer where the server names several", async () => {
     const [issuer, hostile] = [await party(), await party()];
     describes(issuer);
     describes(hostile);
@@ -123,7 +123,7 @@ describe("the gateway's client", () => {
     ["the token endpoint is at another origin", "`tokenEndpoint`"],
     ["the metadata names another issuer", "not the issuer"],
     ["the token endpoint redirects", "gives no token"],
-  ])("sends no secret anywhere else when %s", async (how, why) => {
+  ])("sends no secret anywhere else when %s [H5]", async (how, why) => {
     const [issuer, hostile] = [await party(), await party()];
     describes(hostile);
     if (how.startsWith("the token endpoint is")) describes(issuer, { token_endpoint: `${hostile.origin}/token` });
@@ -148,7 +148,7 @@ describe("the gateway's client", () => {
     expect(tokens.asked.map(({ path }) => path)).toEqual(["/token"]);
   });
 
-  it("proves who it is by a signed assertion instead of a secret, where it has a key", async () => {
+  it("authenticates by a signed assertion instead of a secret where it has a private key [H5]", async () => {
     const issuer = await party();
     describes(issuer);
     const { origin } = await server(issuer);
@@ -163,7 +163,7 @@ describe("the gateway's client", () => {
     expect(protectedHeader).toEqual({ alg: "ES256", kid: "k1" });
   });
 
-  it("refuses a stored entry that names no issuer, and says what to add", async () => {
+  it("refuses a stored entry without an issuer, with the remedy [H5]", async () => {
     const issuer = await party();
     describes(issuer);
     const { origin, asked } = await server(issuer);

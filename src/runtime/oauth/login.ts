@@ -1,17 +1,16 @@
-// `portcullis app login`: a person lets an application use a server that wants OAuth.
+// `portcullis app login`: a user logs in to a server that needs OAuth, for an application.
 
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { Command } from "commander";
 import { type KeptGrant, memoryGrants, OAuthClient, OAuthError } from "../../auth/oauth-client/index.js";
+import { CliError, EXIT } from "../../lib/exit.js";
 import type { ServerAuth, Storage } from "../../storage/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
-import { referenceResolver } from "../references.js";
 import { outFor } from "../options.js";
+import { referenceResolver } from "../environment.js";
 import { noApplication, sealerFor, type StoreOptions, withStore } from "../store/open.js";
-import { type GrantOf, storedGrants } from "./grants.js";
-import { addressesOf } from "./downstream.js";
-import { clientIdentity } from "./identity.js";
-import { listenForAnswer } from "./loopback.js";
+import { addressesOf, clientIdentity, type GrantOf, storedGrants } from "./downstream.js";
 
 export interface LoginOptions extends StoreOptions {
   user?: string;
@@ -72,12 +71,12 @@ export async function login(command: Command, app: string, server: string, optio
   });
 }
 
-/** Gateways hear of a removal and connect anew; a renewed token, which is only put, disturbs nobody. */
+/** Removal makes running gateways reconnect; a renewed token is only put and changes no connection. */
 async function replace(storage: Storage, id: GrantOf, save: () => Promise<KeptGrant | undefined>): Promise<void> {
   await storage.tokens.remove(id);
-  if (!(await save())) throw new CliError("somebody else logged in at the same time", EXIT.error, "try again");
+  if (!(await save())) throw new CliError("another login finished at the same time", EXIT.error, "try again");
   if (!(await storage.tokens.remove(id)) || !(await save())) {
-    throw new CliError("somebody else logged in or out at the same time", EXIT.error, "try again");
+    throw new CliError("another login or logout finished at the same time", EXIT.error, "try again");
   }
 }
 
@@ -101,4 +100,49 @@ async function serverOf(storage: Storage, app: string, server: string): Promise<
 
 function refused(error: unknown): never {
   throw error instanceof OAuthError ? new CliError(error.message, EXIT.auth) : error;
+}
+
+export interface Loopback {
+  readonly redirectUri: string;
+  /** The URL, with its query, that carried this state. Others get 404. */
+  answer(state: string): Promise<string>;
+  close(): void;
+}
+
+const PAGE = "<!doctype html><meta charset=utf-8><title>Portcullis</title><p>Done. You can close this window.";
+
+async function listenForAnswer(port: number, timeoutMs: number): Promise<Loopback> {
+  const waiting = new Map<string, (url: string) => void>();
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? "/", redirectUri);
+    const take = url.pathname === "/callback" ? waiting.get(url.searchParams.get("state") ?? "") : undefined;
+    response.setHeader("cache-control", "no-store");
+    response.setHeader("connection", "close");
+    if (!take || request.method !== "GET") return void response.writeHead(404).end();
+    response.writeHead(200, { "content-type": "text/html" }).end(PAGE);
+    take(url.href);
+  });
+  server.maxConnections = 16;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", resolve);
+  });
+  const redirectUri = `http://127.0.0.1:${(server.address() as AddressInfo).port}/callback`;
+  return {
+    redirectUri,
+    answer: (state) =>
+      new Promise((resolve, reject) => {
+        const late = new Error(`no login within ${Math.round(timeoutMs / 1_000)} s`);
+        const timer = setTimeout(() => reject(late), timeoutMs);
+        waiting.set(state, (url) => {
+          clearTimeout(timer);
+          waiting.delete(state);
+          resolve(url);
+        });
+      }),
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
 }

@@ -4,17 +4,25 @@ import { existsSync, readdirSync, rmSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
+import { CliError } from "../../lib/exit.js";
 import {
+  type Application,
   openStorage,
   type Sealer,
   type SealKeyOptions,
   type Storage,
   type StorageOptions,
 } from "../../storage/index.js";
-import { CliError } from "../../lib/exit.js";
-import { otherDataDirectories, otherDirectoriesHelp, rememberDataDirectory } from "../find-data-directory.js";
+import {
+  otherDataDirectories,
+  otherDirectoriesHelp,
+  rememberDataDirectory,
+  statePaths,
+  STORE_FILE,
+  STORE_START_WAIT_MS,
+  STORE_WAIT_MS,
+} from "../data-directory.js";
 import { shared } from "../options.js";
-import { statePaths, STORE_FILE, STORE_START_WAIT_MS, STORE_WAIT_MS } from "../data-directory.js";
 
 export interface StoreOptions {
   storage?: string;
@@ -26,8 +34,8 @@ export const SEAL_KEY_FILE = "seal.key";
 /** The options that lead to the store, also by the environment: an address may hold a password. */
 export function withStoreOptions(command: Command): Command {
   return command
-    .option("--storage <address>", "sqlite:path or postgres://…, also PORTCULLIS_STORAGE")
-    .option("--seal-key <source>", "env:NAME, file:PATH or keyring:NAME, also PORTCULLIS_SEAL_KEY_SOURCE");
+    .option("--storage <address>", "store: sqlite:FILE or postgres://…, also PORTCULLIS_STORAGE")
+    .option("--seal-key <source>", "seal key: env:NAME, file:PATH or keyring:NAME, also PORTCULLIS_SEAL_KEY_SOURCE");
 }
 
 const MAX_KEPT = 5;
@@ -47,24 +55,23 @@ export function openStore(
 
 /** Beside the data: to go back to the version before, it is restored. The newest five are kept. */
 export async function backUpBeforeMigration(
-  folder: string,
+  directory: string,
   copy: Storage["dumps"]["write"],
   level: number,
 ): Promise<string> {
   const { backUpStore } = await import("../backup/create.js");
   const stamp = new Date().toISOString().replaceAll(/[-:.]/g, "");
-  const file = join(folder, `store-level-${level}-${stamp}.backup`);
+  const file = join(directory, `store-level-${level}-${stamp}.backup`);
   await backUpStore(file, copy);
-  const all = readdirSync(folder).filter((name) => /^store-level-\d+-\w+\.backup$/.test(name));
+  const all = readdirSync(directory).filter((name) => /^store-level-\d+-\w+\.backup$/.test(name));
   const byAge = all.sort((a, b) => (stampOf(a) < stampOf(b) ? 1 : -1));
-  for (const name of byAge.slice(MAX_KEPT)) rmSync(join(folder, name), { force: true });
+  for (const name of byAge.slice(MAX_KEPT)) rmSync(join(directory, name), { force: true });
   return file;
 }
 
 const stampOf = (name: string): string => name.slice(name.lastIndexOf("-") + 1);
 
-export interface WithStoreOptions
-  extends Pick<StorageOptions, "waitMs" | "statementTimeoutMs" | "stalledTransactionMs"> {
+interface WithStoreOptions extends Pick<StorageOptions, "waitMs" | "statementTimeoutMs" | "stalledTransactionMs"> {
   /** Create the store of the data directory where there is none; otherwise `work` sees an empty one. */
   readonly create?: boolean;
   /** Another data directory than that of the command. */
@@ -72,7 +79,7 @@ export interface WithStoreOptions
 }
 
 /** False when the store would be a file that is not there. */
-export function hasStore(command: Command, options: StoreOptions, dir = shared(command).dir): boolean {
+function hasStore(command: Command, options: StoreOptions, dir = shared(command).dir): boolean {
   const address = storeAddressOf(options) ?? `sqlite:${join(statePaths(dir).dir, STORE_FILE)}`;
   return !address.startsWith("sqlite:") || existsSync(address.slice("sqlite:".length).replace(/^\/\/(?=\/)/, ""));
 }
@@ -125,7 +132,7 @@ export async function sealerFor(storage: Storage, command: Command, options: Sto
   return openSealer(storage, sealKeySource(command, options));
 }
 
-/** Who is on record for a change made here. */
+/** The actor on record for changes of this command. */
 export function operator(): string {
   try {
     return `cli:${userInfo().username}`;
@@ -157,3 +164,16 @@ export const pageAfter = (after: string | undefined): { limit: number; after?: s
   limit: 1_000,
   ...(after === undefined ? {} : { after }),
 });
+
+export const LOCAL_APP = "local";
+const DOCUMENT = { description: "keys of `portcullis serve` without applications" };
+
+/** Creates it unless it exists. */
+export async function ensureLocalApplication(storage: Storage, by: string): Promise<void> {
+  await storage.applications.put(LOCAL_APP, DOCUMENT, by, 0);
+}
+
+/** True until anything but keys is configured for it. */
+export function isForKeysOnly({ id, document }: Application): boolean {
+  return id === LOCAL_APP && JSON.stringify(document) === JSON.stringify(DOCUMENT);
+}

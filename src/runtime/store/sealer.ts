@@ -2,23 +2,24 @@
 
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
-import { REQUEST_STATE_MS } from "../../gateway/index.js";
+import { REQUEST_STATE_MS, type SharedKeys } from "../../gateway/index.js";
+import { CliError } from "../../lib/exit.js";
 import {
   createSealer,
   loadSealKeys,
-  sealKeyFile,
-  sealKeyId,
   type SealedAs,
   type Sealer,
+  sealKeyFile,
+  sealKeyId,
   type SealKeyOptions,
   type Storage,
   StorageError,
 } from "../../storage/index.js";
-import { CliError } from "../../lib/exit.js";
+import type { Telemetry } from "../../telemetry/index.js";
 import { allPages, operator, pageAfter } from "./open.js";
 
 /** One value in the store that needs the seal key. */
-export interface SealedValue {
+interface SealedValue {
   readonly as: SealedAs;
   readonly sealed: Uint8Array;
   /** For a reader: `secret blog/db`, `token blog/wiki anna`. */
@@ -28,9 +29,9 @@ export interface SealedValue {
 }
 
 /** Replicas share this one; a new one is made when it is not there. */
-export const SHARED_KEY = { app: "~gateway", server: "portcullis", user: "request-state" } as const;
+const SHARED_KEY = { app: "~gateway", server: "portcullis", user: "request-state" } as const;
 /** The one before it, as JSON: `key`, and by the clock of the store until when it counts. */
-export const PREVIOUS_SHARED_KEY = { ...SHARED_KEY, user: "request-state-previous" } as const;
+const PREVIOUS_SHARED_KEY = { ...SHARED_KEY, user: "request-state-previous" } as const;
 export const isSharedKey = ({ as }: SealedValue): boolean => as.app === SHARED_KEY.app;
 
 /** Everything that is sealed, of all applications. */
@@ -64,7 +65,7 @@ export async function sealedValues(storage: Storage): Promise<SealedValue[]> {
 }
 
 /**
- * Seals again what an older key sealed. The key that replicas share is replaced instead: who had the older key and a copy of
+ * Seals again what an older key sealed. The key that replicas share is replaced instead: a holder of the older key and of a copy of
  * the store knows it.
  */
 export async function resealAll(storage: Storage, sealer: Sealer, app?: string): Promise<string[]> {
@@ -86,7 +87,7 @@ export async function resealAll(storage: Storage, sealer: Sealer, app?: string):
 export const SHARED_KEY_OVERLAP_MS = REQUEST_STATE_MS;
 
 /** What a token is sealed as. */
-export const sealedAs = ({ app, server, user }: typeof SHARED_KEY | typeof PREVIOUS_SHARED_KEY) =>
+const sealedAs = ({ app, server, user }: typeof SHARED_KEY | typeof PREVIOUS_SHARED_KEY) =>
   ({ kind: "token", app, name: `${server}/${user}` }) as const;
 
 /** The old key opens what it encrypted for `overlapMs` more. */
@@ -102,7 +103,7 @@ export async function rotateSharedKey(storage: Storage, sealer: Sealer, overlapM
   await storage.tokens.put(SHARED_KEY, sealer.seal(sealedAs(SHARED_KEY), newSharedKey()));
 }
 
-export function newSharedKey(): string {
+function newSharedKey(): string {
   return randomBytes(32).toString("base64");
 }
 
@@ -161,4 +162,99 @@ function reloading(options: SealKeyOptions): () => Uint8Array[] | undefined {
     seen = now;
     return loadSealKeys({ ...options, mustExist: true });
   };
+}
+
+const TRIES = 3;
+/** Whatever callers send, the store is read no more often than this. */
+const REFRESH_MS = 250;
+
+export async function followSharedKeys(
+  storage: Storage,
+  sealer: Sealer,
+  telemetry: Telemetry,
+): Promise<SharedKeys & { close(): void }> {
+  const keys = new FollowedKeys(storage, sealer);
+  await keys.read();
+  const reload = (): void => {
+    keys
+      .read()
+      .catch((error: Error) =>
+        telemetry.log.error("the key of request states cannot be read", { problem: error.message }),
+      );
+  };
+  keys.close = await storage.feed.watch({
+    change: ({ topic, app }) => {
+      if (topic === "token" && app === SHARED_KEY.app) reload();
+    },
+    resync: reload,
+  });
+  return keys;
+}
+
+class FollowedKeys implements SharedKeys {
+  readonly #storage: Storage;
+  readonly #sealer: Sealer;
+  #current: Buffer = Buffer.alloc(0);
+  #previous: { readonly key: Buffer; readonly until: number } | undefined;
+  #refreshing: Promise<void> | undefined;
+  #readAt = Number.NEGATIVE_INFINITY;
+  close: () => void = () => {};
+
+  constructor(storage: Storage, sealer: Sealer) {
+    this.#storage = storage;
+    this.#sealer = sealer;
+  }
+
+  get current(): Buffer {
+    return this.#current;
+  }
+
+  get previous(): Buffer | undefined {
+    const { key, until } = this.#previous ?? { until: 0 };
+    return performance.now() < until ? key : undefined;
+  }
+
+  refresh(): Promise<void> {
+    this.#refreshing ??= new Promise<void>((resolve) => {
+      setTimeout(resolve, Math.max(0, this.#readAt + REFRESH_MS - performance.now()));
+    })
+      .then(() => this.read())
+      .finally(() => {
+        this.#refreshing = undefined;
+      });
+    return this.#refreshing;
+  }
+
+  async read(): Promise<void> {
+    this.#readAt = performance.now();
+    const current = await this.#readCurrent();
+    this.#previous = await this.#readPrevious();
+    this.#current = current;
+  }
+
+  /** It is replaced when it is encrypted with an older sealing key: a holder of that key and of a copy of the store knows it. */
+  async #readCurrent(): Promise<Buffer> {
+    const as = sealedAs(SHARED_KEY);
+    for (let i = 0; i < TRIES; i++) {
+      const stored = await this.#storage.tokens.get(SHARED_KEY);
+      if (stored && !this.#sealer.isOld(stored.sealed)) {
+        return Buffer.from(this.#sealer.open(as, stored.sealed), "base64");
+      }
+      // Throws when none of the keys opens it: this gateway was given another key than the one before, or its replicas.
+      if (stored) this.#sealer.open(as, stored.sealed);
+      const fresh = newSharedKey();
+      const put = await this.#storage.tokens.put(SHARED_KEY, this.#sealer.seal(as, fresh), stored?.version ?? 0);
+      if (put) return Buffer.from(fresh, "base64");
+    }
+    throw new StorageError("STORAGE_UNAVAILABLE", "the store keeps no key for this gateway; is it writable?");
+  }
+
+  async #readPrevious(): Promise<{ readonly key: Buffer; readonly until: number } | undefined> {
+    const stored = await this.#storage.tokens.get(PREVIOUS_SHARED_KEY);
+    if (!stored || this.#sealer.isOld(stored.sealed)) return undefined;
+    const text = this.#sealer.open(sealedAs(PREVIOUS_SHARED_KEY), stored.sealed);
+    const { key, until } = JSON.parse(text) as { key: string; until: number };
+    const leftMs = until - (await this.#storage.now());
+    return { key: Buffer.from(key, "base64"), until: performance.now() + leftMs };
+  }
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { HOME, knownDialect, type ResourceLimits, SchemaResources, splitReference } from "./index.js";
+import { HOME, knownDialect, type ResourceRules, SchemaResources, splitReference } from "./index.js";
 
-const LIMITS: ResourceLimits = {
+const LIMITS: ResourceRules = {
   maxDepth: 20,
   maxValues: 50,
   exceeded(limit, max) {
@@ -30,12 +30,12 @@ describe("references in a schema document", () => {
     ["#here", root, root.$defs.other],
     ["#nothing", root, undefined],
     ["#/$defs/nothing/deeper", root, undefined],
-    ["https://example.com/elsewhere.json", root, undefined],
+    ["https://example.com/other.json", root, undefined],
   ])("finds what %s points at", (reference, from, target) => {
     expect(targetOf(root, reference, from)).toBe(target);
   });
 
-  it("takes no identifier from data or from a property that has a keyword's name", () => {
+  it("takes no schema identifier from data or from a property that has a keyword's name", () => {
     const data = {
       enum: [{ $id: "data.json" }],
       properties: { $id: { type: "string" } },
@@ -46,13 +46,13 @@ describe("references in a schema document", () => {
     expect(resources.hasSeveralResources).toBe(false);
   });
 
-  it("takes no identifier beside a reference in draft-07", () => {
+  it("takes no schema identifier beside a reference in draft-07", () => {
     const schema = { definitions: { a: { $id: "a.json", $ref: "#" } } };
     expect([...new SchemaResources(schema, "draft-07", LIMITS).addresses()]).toEqual([HOME]);
     expect([...new SchemaResources(schema, "2020-12", LIMITS).addresses()]).toEqual([HOME, `${HOME}a.json`]);
   });
 
-  it("is bounded in depth and in values", () => {
+  it("bounds a schema document in depth and in values", () => {
     let deep: object = {};
     for (let i = 0; i < 30; i++) deep = { not: deep };
     expect(() => new SchemaResources(deep, "2020-12", LIMITS)).toThrow("maxDepth 20");

@@ -1,9 +1,9 @@
 // Keywords for arrays.
 
-import { keyOf } from "../equal.js";
-import type { KeywordCheck } from "../run.js";
+import { equalityKey } from "../documents/index.js";
+import { STEPS_PER_NOTE } from "../run.js";
 import { range } from "../words.js";
-import { branches, count, type Keyword, type KeywordContext, malformed } from "./context.js";
+import { branches, count, type Keyword, malformed, sizeKeywords } from "./context.js";
 
 /** The first items by position and the rest by one schema; the two dialects only spell it differently. */
 export const items: Keyword = (context) => {
@@ -59,7 +59,10 @@ export const contains: Keyword = (context) => {
       for (const [index, item] of value.entries()) {
         if (!run.inside(check, item, index, at)) continue;
         found++;
-        seen?.indexes.add(index);
+        if (seen !== undefined) {
+          run.spend(STEPS_PER_NOTE);
+          seen.indexes.add(index);
+        }
         if (found > max || (found >= min && max === Number.POSITIVE_INFINITY && seen === undefined)) break;
       }
       return found;
@@ -73,27 +76,9 @@ export const contains: Keyword = (context) => {
   };
 };
 
-export const minItems: Keyword = (context) => {
-  const limit = count(context, "minItems");
-  return limit === undefined ? undefined : size(context, `at least ${limit}`, (length) => length >= limit);
-};
-
-export const maxItems: Keyword = (context) => {
-  const limit = count(context, "maxItems");
-  return limit === undefined ? undefined : size(context, `at most ${limit}`, (length) => length <= limit);
-};
-
-function size({ schema }: KeywordContext, words: string, holds: (length: number) => boolean): KeywordCheck {
-  return (value, at, run) => {
-    if (!Array.isArray(value) || holds(value.length)) return true;
-    const allowed = range(schema.minItems, schema.maxItems);
-    return run.fail(at, () => ({
-      message: `must have ${words} items, not ${value.length}`,
-      expected: `${allowed} items`,
-      suggestion: `Send ${allowed} items`,
-    }));
-  };
-}
+export const [minItems, maxItems] = sizeKeywords(["minItems", "maxItems", "items", "Send"], (value) =>
+  Array.isArray(value) ? value.length : undefined,
+);
 
 /** Linear: a comparison of every pair would let a long array of objects stall the process. */
 export const uniqueItems: Keyword = (context) => {
@@ -104,7 +89,7 @@ export const uniqueItems: Keyword = (context) => {
     if (!Array.isArray(value)) return true;
     const seen = new Map<string, number>();
     for (const [index, item] of value.entries()) {
-      const key = keyOf(item, run);
+      const key = equalityKey(item, run);
       const first = seen.get(key);
       if (first !== undefined) {
         return run.fail(at, () => ({
@@ -116,5 +101,23 @@ export const uniqueItems: Keyword = (context) => {
       seen.set(key, index);
     }
     return true;
+  };
+};
+
+/** Runs last, on what the other keywords noted. */
+export const unevaluatedItems: Keyword = (context) => {
+  if (context.schema.unevaluatedItems === undefined) return undefined;
+  const check = context.check("unevaluatedItems");
+  return (value, at, run, seen) => {
+    if (!Array.isArray(value) || seen === undefined || seen.allItems) return true;
+    let ok = true;
+    for (const [index, item] of value.entries()) {
+      run.spend(1);
+      if (index < seen.items || seen.indexes.has(index) || run.inside(check, item, index, at)) continue;
+      ok = false;
+      if (run.done) return false;
+    }
+    seen.allItems = true;
+    return ok;
   };
 };

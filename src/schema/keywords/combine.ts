@@ -76,7 +76,7 @@ function countFitting(
   for (const option of options) {
     const own = seen === undefined ? undefined : new SeenRefs();
     if (!option(value, at, run, own)) continue;
-    if (own !== undefined) seen?.merge(own);
+    if (own !== undefined) seen?.merge(own, run);
     if (++fitting >= enough) break;
   }
   run.problems = problems;
@@ -85,7 +85,7 @@ function countFitting(
 
 const MAX_EXPLAINED = 20;
 
-/** Nobody wants to read why each of nine alternatives does not fit: only the nearest one is explained. */
+/** Only the nearest of several alternatives is explained: the reasons of all of them would be too long to read. */
 function explainNearest(
   options: readonly KeywordCheck[],
   value: JsonValue,
@@ -134,7 +134,7 @@ export const conditional: Keyword = (context) => {
   return (value, at, run, seen) => {
     const own = seen === undefined ? undefined : new SeenRefs();
     const holds = run.quietly(() => condition(value, at, run, own));
-    if (holds && own !== undefined) seen?.merge(own);
+    if (holds && own !== undefined) seen?.merge(own, run);
     const rule = holds ? then : otherwise;
     return rule === undefined || rule(value, at, run, seen);
   };

@@ -2,11 +2,12 @@
 // refused as a whole: guessing what it meant would be deciding for its author.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import { SchemaError } from "../errors.js";
+import { SchemaError } from "../types.js";
 import type { Matcher } from "../pattern/matcher.js";
 import type { Located } from "../document.js";
 import { type Dialect, escapePointer } from "../documents/index.js";
-import type { KeywordCheck } from "../run.js";
+import type { KeywordCheck, ValidationRun } from "../run.js";
+import { range } from "../words.js";
 
 export interface KeywordContext {
   readonly schema: JsonObject;
@@ -58,4 +59,34 @@ export function branches(context: KeywordContext, keyword: string): KeywordCheck
     throw malformed(context, keyword, "must be an array with at least one schema");
   }
   return value.map((_, index) => context.check(keyword, index));
+}
+
+/**
+ * `sizeKeywords` makes the two keywords that bound a size. `measure` returns undefined for a value of another type; it may
+ * stop counting where it is clear whether the size is `atLeast`, and counts exactly when that is NaN.
+ */
+export function sizeKeywords(
+  [min, max, unit, advice]: readonly [min: string, max: string, unit: string, advice?: string],
+  measure: (value: JsonValue, run: ValidationRun, atLeast: number) => number | undefined,
+): [min: Keyword, max: Keyword] {
+  const make = (keyword: string, words: "least" | "most"): Keyword => {
+    return (context) => {
+      const limit = count(context, keyword);
+      if (limit === undefined) return undefined;
+      const atLeast = words === "least" ? limit : limit + 1;
+      return (value, at, run) => {
+        const size = measure(value, run, atLeast);
+        if (size === undefined || size >= atLeast === (words === "least")) return true;
+        return run.fail(at, () => {
+          const expected = `${range(context.schema[min], context.schema[max])} ${unit}`;
+          return {
+            message: `must have at ${words} ${limit} ${unit}, not ${measure(value, run, Number.NaN)}`,
+            expected,
+            ...(advice !== undefined && { suggestion: `${advice} ${expected}` }),
+          };
+        });
+      };
+    };
+  };
+  return [make(min, "least"), make(max, "most")];
 }

@@ -1,9 +1,9 @@
 // Keywords for objects. Only own properties count: `toString` is not a property of `{}`.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import type { KeywordCheck } from "../run.js";
-import { nearestKeyword, range, valueSummary } from "../words.js";
-import { count, type Keyword, type KeywordContext, namedKeyword, names } from "./context.js";
+import { type KeywordCheck, STEPS_PER_NOTE } from "../run.js";
+import { nearestKeyword, valueSummary } from "../words.js";
+import { type Keyword, type KeywordContext, namedKeyword, names, sizeKeywords } from "./context.js";
 
 /** Named properties, properties by pattern and all the others: one pass over the keys of the value. */
 export const properties: Keyword = (context) => {
@@ -21,7 +21,9 @@ export const properties: Keyword = (context) => {
   return (value, at, run, seen) => {
     if (!isJsonObject(value)) return true;
     let ok = true;
-    for (const name of Object.keys(value)) {
+    const keys = run.keysOf(value);
+    run.spend(keys.length * (seen === undefined ? 1 : STEPS_PER_NOTE));
+    for (const name of keys) {
       const child = value[name] as JsonValue;
       const check = known.get(name);
       let looked = check !== undefined;
@@ -47,8 +49,11 @@ export const properties: Keyword = (context) => {
   };
 };
 
-export function unknownProperty(name: string, known: readonly string[], value: JsonObject) {
-  const free = known.filter((other) => !Object.hasOwn(value, other));
+/** Names among which the one that was meant is looked for. */
+const MAX_MEANT = 1_000;
+
+function unknownProperty(name: string, known: readonly string[], value: JsonObject) {
+  const free = known.slice(0, MAX_MEANT).filter((other) => !Object.hasOwn(value, other));
   const meant = nearestKeyword(name, free);
   const shown = known.slice(0, 10).join(", ");
   return {
@@ -69,7 +74,7 @@ export const requiredKeyword: Keyword = (context) => {
 function needs({ schema }: KeywordContext, wanted: readonly string[], because = ""): KeywordCheck {
   return (value, at, run) => {
     if (!isJsonObject(value)) return true;
-    run.spend(wanted.length >> 2);
+    run.spend(wanted.length >> 1);
     let ok = true;
     for (const name of wanted) {
       if (Object.hasOwn(value, name)) continue;
@@ -83,7 +88,9 @@ function needs({ schema }: KeywordContext, wanted: readonly string[], because = 
 function missingProperty(schema: JsonObject, name: string, value: JsonObject, because: string) {
   const declared = isJsonObject(schema.properties) ? schema.properties : {};
   const expected = valueSummary(Object.hasOwn(declared, name) ? (declared[name] as JsonObject) : undefined);
-  const unknown = Object.keys(value).filter((key) => !Object.hasOwn(declared, key));
+  const unknown = Object.keys(value)
+    .slice(0, MAX_MEANT)
+    .filter((key) => !Object.hasOwn(declared, key));
   const mistyped = nearestKeyword(name, unknown);
   const what = expected === undefined ? "" : ` (${expected})`;
   return {
@@ -94,29 +101,13 @@ function missingProperty(schema: JsonObject, name: string, value: JsonObject, be
   };
 }
 
-export const minProperties: Keyword = (context) => {
-  const limit = count(context, "minProperties");
-  return limit === undefined ? undefined : size(context, `at least ${limit}`, (keys) => keys >= limit);
-};
-
-export const maxProperties: Keyword = (context) => {
-  const limit = count(context, "maxProperties");
-  return limit === undefined ? undefined : size(context, `at most ${limit}`, (keys) => keys <= limit);
-};
-
-function size({ schema }: KeywordContext, words: string, holds: (keys: number) => boolean): KeywordCheck {
-  return (value, at, run) => {
-    if (!isJsonObject(value)) return true;
-    const keys = Object.keys(value).length;
-    run.spend(keys);
-    if (holds(keys)) return true;
-    const allowed = range(schema.minProperties, schema.maxProperties);
-    return run.fail(at, () => ({
-      message: `must have ${words} properties, not ${keys}`,
-      expected: `${allowed} properties`,
-    }));
-  };
-}
+export const [minProperties, maxProperties] = sizeKeywords(
+  ["minProperties", "maxProperties", "properties"],
+  (value, run) => {
+    if (!isJsonObject(value)) return undefined;
+    return run.keysOf(value).length;
+  },
+);
 
 export const propertyNames: Keyword = (context) => {
   if (context.schema.propertyNames === undefined) return undefined;
@@ -124,7 +115,7 @@ export const propertyNames: Keyword = (context) => {
   return (value, at, run) => {
     if (!isJsonObject(value)) return true;
     let ok = true;
-    for (const name of Object.keys(value)) {
+    for (const name of run.keysOf(value)) {
       if (run.quietly(() => check(name, at, run, undefined))) continue;
       ok = run.fail({ up: at, key: name }, () => ({
         message: "has a name that is not allowed",
@@ -179,3 +170,25 @@ function together(rules: readonly KeywordCheck[]): KeywordCheck {
 function clip(name: string): string {
   return name.length > 40 ? `${name.slice(0, 40)}…` : name;
 }
+
+/** Runs last, on what the other keywords noted. */
+export const unevaluatedProperties: Keyword = (context) => {
+  if (context.schema.unevaluatedProperties === undefined) return undefined;
+  const closed = context.schema.unevaluatedProperties === false;
+  const check = context.check("unevaluatedProperties");
+  return (value, at, run, seen) => {
+    if (!isJsonObject(value) || seen === undefined || seen.allProperties) return true;
+    let ok = true;
+    for (const name of run.keysOf(value)) {
+      if (seen.properties.has(name)) continue;
+      const passed = closed
+        ? run.fail({ up: at, key: name }, () => unknownProperty(name, [], value))
+        : run.inside(check, value[name] as JsonValue, name, at);
+      if (passed) continue;
+      ok = false;
+      if (run.done) return false;
+    }
+    seen.allProperties = true;
+    return ok;
+  };
+};

@@ -4,8 +4,8 @@
 import type { AST } from "@eslint-community/regexpp";
 import fc from "fast-check";
 import { expect } from "vitest";
-import { safeLength } from "./cost.js";
-import { charactersOf, isSingleCharacter, type ParsedPattern, parsePattern } from "./parse.js";
+import { safeLength } from "./matcher.js";
+import { characterSet, isSingleCharacter, type ParsedPattern, parsePattern } from "./parse.js";
 
 const atom = fc.constantFrom("a", "b", "[ab]", ".", "[^a]");
 const { regex } = fc.letrec<{ regex: string }>((tie) => ({
@@ -80,7 +80,7 @@ class Backtracker {
     if (this.steps > TOO_MANY) return true;
     if (isSingleCharacter(node)) {
       this.steps++;
-      const set = charactersOf(node, this.#pattern.flags);
+      const set = characterSet(node, this.#pattern.flags);
       return at < text.length && set?.has(text.charCodeAt(at)) === true && then(at + 1);
     }
     switch (node.type) {

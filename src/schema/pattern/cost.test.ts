@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { fullFormats } from "ajv-formats/dist/formats.js";
 import { describe, expect, it } from "vitest";
 import { boundHolds } from "./cost.contract.js";
-import { safeLength } from "./cost.js";
+import { safeLength } from "./matcher.js";
 import { type ParsedPattern, parsePattern } from "./parse.js";
 
 function parsed(source: string, flags?: string): ParsedPattern {
@@ -63,7 +63,7 @@ describe("how long a text may be for a pattern to run natively", () => {
     },
   );
 
-  it("looking at a pattern ends, also when it repeats nothing without end", () => {
+  it("analysing a pattern ends, also when it repeats nothing without end", () => {
     for (const source of [
       "(?:(?:(?:(?:){1500}){1500}){1500}){1500}",
       "(?:(?=(?:(?=(?:(?=a)){900}b)){900}c)){900}",
@@ -84,7 +84,7 @@ describe("how long a text may be for a pattern to run natively", () => {
     expect(unsafe).toEqual(["url"]);
   });
 
-  it("so are the expressions inside the format functions, which run without being asked", () => {
+  it("the expressions inside the format functions are linear", () => {
     const path = createRequire(import.meta.url).resolve("ajv-formats/dist/formats.js");
     const inner = [...readFileSync(path, "utf8").matchAll(/^const [A-Z_]+ = \/(.*)\/([a-z]*);$/gm)];
     expect(inner.length).toBeGreaterThanOrEqual(6);

@@ -1,27 +1,14 @@
 // A pattern as its syntax tree, and the characters a single step of it can read.
 
+import { createRequire } from "node:module";
 import type { AST } from "@eslint-community/regexpp";
-import type { CharSet, JS } from "refa";
-import { patternLibraries } from "./libraries.js";
+import type { CharSet } from "refa";
+import { charactersOf, flagsFor, type SingleCharacter } from "../documents/index.js";
 
 export interface ParsedPattern {
   readonly source: string;
   readonly flags: string;
   readonly tree: AST.Pattern;
-}
-
-/**
- * The flags a pattern runs with: Unicode mode, as JSON Schema asks, or else the lenient syntax that many published
- * schemas are written in. Undefined when the engine refuses both.
- */
-export function flagsFor(source: string): string | undefined {
-  return ["u", ""].find((flags) => {
-    try {
-      return new RegExp(source, flags) !== undefined;
-    } catch {
-      return false;
-    }
-  });
 }
 
 /** Undefined when the parser does not know the syntax, whatever the engine says. */
@@ -36,49 +23,37 @@ export function parsePattern(source: string, flags = flagsFor(source)): ParsedPa
   }
 }
 
-type SingleCharacter = AST.Character | AST.CharacterSet | AST.CharacterClass;
-
 export function isSingleCharacter(node: AST.Element): node is SingleCharacter {
   return node.type === "Character" || node.type === "CharacterSet" || node.type === "CharacterClass";
 }
 
-/** The characters that one such step accepts; undefined for the few forms nobody reasons about here. */
-export function charactersOf(node: SingleCharacter, flags: string): CharSet | undefined {
-  const { createCharSet } = patternLibraries().refa.JS;
-  const options = {
-    unicode: flags.includes("u"),
-    ignoreCase: flags.includes("i"),
-    dotAll: flags.includes("s"),
-    multiline: flags.includes("m"),
-  };
-  if (node.type !== "CharacterClass") {
-    const member = memberOf(node);
-    return member === undefined ? undefined : createCharSet([member], options);
-  }
-  const members = [];
-  for (const element of node.elements) {
-    const member = memberOf(element);
-    if (member === undefined) return undefined;
-    members.push(member);
-  }
-  const set = createCharSet(members, options);
-  return node.negate ? set.negate() : set;
+/** `characterSet` returns the characters that one such step accepts; undefined for the few forms that are not analysed. */
+export function characterSet(node: SingleCharacter, flags: string): CharSet | undefined {
+  const { JS } = patternLibraries().refa;
+  const set = charactersOf(
+    node,
+    {
+      unicode: flags.includes("u"),
+      ignoreCase: flags.includes("i"),
+      dotAll: flags.includes("s"),
+      multiline: flags.includes("m"),
+    },
+    JS,
+  );
+  return typeof set === "string" ? undefined : set;
 }
 
-type Member = Parameters<typeof JS.createCharSet>[0] extends Iterable<infer Item> ? Item : never;
+const require = createRequire(import.meta.url);
+let loaded: { readonly refa: typeof import("refa"); readonly regexpp: typeof import("@eslint-community/regexpp") };
 
-function memberOf(node: AST.CharacterClassElement | AST.CharacterSet): Member | undefined {
-  switch (node.type) {
-    case "Character":
-      return node.value;
-    case "CharacterClassRange":
-      return { min: node.min.value, max: node.max.value };
-    case "CharacterSet":
-      if (node.kind === "any") return { kind: "any" };
-      if (node.kind !== "property") return { kind: node.kind, negate: node.negate };
-      if (node.strings) return undefined;
-      return { kind: "property", key: node.key, value: node.value, strings: false, negate: node.negate };
-    default:
-      return undefined;
-  }
+/**
+ * `patternLibraries` returns the parser of regular expressions and the sets of characters; the first call loads them. Both
+ * are CommonJS, refa of 1 MB, and most processes see no pattern. By `require`, because `import` parses CommonJS once more.
+ */
+export function patternLibraries(): typeof loaded {
+  loaded ??= {
+    refa: require("refa") as typeof import("refa"),
+    regexpp: require("@eslint-community/regexpp") as typeof import("@eslint-community/regexpp"),
+  };
+  return loaded;
 }

@@ -4,7 +4,7 @@
 
 import type { AST } from "@eslint-community/regexpp";
 import type { CharSet } from "refa";
-import { charactersOf, isSingleCharacter } from "./parse.js";
+import { characterSet, isSingleCharacter } from "./parse.js";
 
 /** Thrown when nothing is claimed about a pattern: it then never runs where it could stall the process. */
 export class Unproved extends Error {}
@@ -58,7 +58,7 @@ export function pathsOf(
 }
 
 /** Work that one visit of a lookahead costs; throws `Unproved` when it has no bound. */
-export type Surcharge = (lookahead: AST.LookaheadAssertion) => number;
+type Surcharge = (lookahead: AST.LookaheadAssertion) => number;
 
 class Builder {
   readonly characters: CharSet[] = [];
@@ -110,8 +110,8 @@ class Builder {
     }
   }
 
-  #character(node: Parameters<typeof charactersOf>[0]): Part {
-    if (!this.#sets.has(node.raw)) this.#sets.set(node.raw, charactersOf(node, this.#flags));
+  #character(node: Parameters<typeof characterSet>[0]): Part {
+    if (!this.#sets.has(node.raw)) this.#sets.set(node.raw, characterSet(node, this.#flags));
     const set = this.#sets.get(node.raw);
     if (set === undefined || this.characters.length >= MAX_POSITIONS) throw new Unproved();
     // The engine translates every range of every position too, when it first runs.

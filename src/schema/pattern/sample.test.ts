@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { describePattern } from "./describe.js";
 import { createMatcher, type Matcher } from "./matcher.js";
-import { sampleOf } from "./sample.js";
+import { describePattern, sampleOf } from "./sample.js";
 
 function matcher(source: string): Matcher {
   const outcome = createMatcher(source, { left: 1_000_000 });
@@ -21,29 +20,29 @@ describe("a text that matches a pattern", () => {
     "^\\p{Lu}\\p{Ll}+$",
     "^(?!.*http).*$",
     "https?://",
-  ])("is found for %s", (source) => {
+  ])("a text that matches a pattern is found for %s", (source) => {
     const samples = [0, 1, 2, 3].map((variant) => sampleOf(matcher(source), variant));
     for (const sample of samples) expect(sample).toMatch(new RegExp(source, "u"));
   });
 
-  it("keeps to a length when one is asked for", () => {
+  it("a text that matches a pattern keeps to a length when one is asked for", () => {
     expect(sampleOf(matcher("^[a-z]+$"), 0, { min: 12, max: 14 })).toHaveLength(12);
     expect(sampleOf(matcher("^[a-z]{4,}$"), 3, { max: 4 })).toHaveLength(4);
   });
 
-  it("is left out rather than wrong", () => {
+  it("a text that matches a pattern is left out rather than wrong", () => {
     expect(sampleOf(matcher("^(?=b)a$"))).toBeUndefined();
     expect(sampleOf(matcher("^[^\\s\\S]$"))).toBeUndefined();
     expect(sampleOf(matcher("^a{900}b{900}$"))).toBeUndefined();
   });
 
-  it("is never tried out where trying could stall", () => {
+  it("a text that matches a pattern is never tried out where trying could stall", () => {
     const hostile = matcher("^(a)\\1$");
     expect(hostile.safeLength).toBe(-1);
     expect(sampleOf(hostile)).toBeUndefined();
   });
 
-  it("is given up when making one would not end", () => {
+  it("a text that matches a pattern is given up when making one would not end", () => {
     expect(sampleOf({ ...matcher("a"), source: "(?:(?:(?:){900}){900}){900}", flags: "u" })).toBeUndefined();
   });
 

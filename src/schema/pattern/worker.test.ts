@@ -12,13 +12,13 @@ describe("the worker for patterns without a known bound", () => {
     expect(await workers.ask("x", [easy, { ...easy, text: "b" }, easy], 5_000)).toEqual([true, false, true]);
   });
 
-  it("is ended when a match takes too long, and the next question gets a fresh one", async () => {
+  it("the worker for patterns without a known bound is ended when a match takes too long, and the next question gets a fresh one", async () => {
     await expect(workers.ask("x", [endless], 200)).rejects.toThrow(PatternTimeout);
     expect(workers.size).toBe(0);
     expect(await workers.ask("x", [easy], 5_000)).toEqual([true]);
   });
 
-  it("never blocks the main thread", async () => {
+  it("the worker for patterns without a known bound never blocks the main thread", async () => {
     let ticks = 0;
     const timer = setInterval(() => ticks++, 10);
     await expect(workers.ask("x", [endless], 300)).rejects.toThrow("took too long");
@@ -26,7 +26,7 @@ describe("the worker for patterns without a known bound", () => {
     expect(ticks).toBeGreaterThan(5);
   });
 
-  it("keeps only one owner waiting for what that owner asked", async () => {
+  it("the worker for patterns without a known bound keeps only one owner waiting for what that owner asked", async () => {
     const stuck = Promise.allSettled([1, 2].map(() => workers.ask("hostile", [endless], 400)));
     expect(await workers.ask("honest", [easy], 5_000)).toEqual([true]);
     for (const outcome of await stuck) expect(outcome.status).toBe("rejected");

@@ -1,9 +1,9 @@
-// Where patterns run that nobody vouches for. A worker thread can be ended in the middle of a match, the main thread
+// Runs untrusted patterns. A worker thread can be ended in the middle of a match, the main thread
 // cannot; so the worker gets the text, a deadline, and nothing else.
 
 import { Worker } from "node:worker_threads";
 
-export interface PatternRequest {
+interface PatternRequest {
   readonly source: string;
   readonly flags: string;
   readonly text: string;
@@ -13,7 +13,7 @@ export class PatternTimeout extends Error {
   readonly code = "TIMEOUT";
 }
 
-export interface PatternWorkersOptions {
+interface PatternWorkersOptions {
   /** Threads at most; started when first needed. */
   maxWorkers?: number;
   /** Batches that may wait for a thread. */

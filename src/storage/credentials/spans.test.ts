@@ -84,7 +84,7 @@ describe("credentials in arguments", () => {
     }
   });
 
-  it("are told from images, ports, folders, packages, names and sentences", () => {
+  it("are told from images, ports, directories, packages, names and sentences", () => {
     const plain = [
       ..."run -i --rm node:20 localhost:5432 -v C:\\Users\\me:/data -p 8080:80 http:foo".split(" "),
       "-v",
@@ -115,7 +115,7 @@ describe("credentials in arguments", () => {
     expect(shown(plain)).toEqual(plain);
   });
 
-  it("nothing but them is touched: put back, every argument is what it was", () => {
+  it("nothing but them is touched: put back, every argument is what it was [H5]", () => {
     const piece = fc.oneof(
       fc.string({ maxLength: 12 }),
       fc.constantFrom(

@@ -1,7 +1,7 @@
-// Where in a text a credential stands: in arguments, addresses, scripts. Whoever takes it out keeps every other character
-// as it was, and where a server is run or reached stays to be seen.
+// Position of credentials in a text: in arguments, addresses, scripts. Removing one keeps every other character
+// unchanged, and the server's command or address stays visible.
 
-import { hasCredentialForm, isCredentialHeader, isCredentialName, markedTokens } from "./looks.js";
+import { hasCredentialForm, isCredentialHeader, isCredentialName, markedTokens } from "./hide.js";
 
 export interface CredentialSpan {
   readonly start: number;
@@ -69,7 +69,7 @@ function mask(text: string): string {
 
 const OPTION = /^--?[A-Za-z][A-Za-z0-9_-]*$/;
 const OPTION_AND_VALUE = /^(--?[A-Za-z][A-Za-z0-9_.-]*)=/;
-/** As `docker run` takes it: the option and what it says, in one. */
+/** As `docker run` takes it: the option and its value in one argument. */
 const SHORT_ENV = /^-e(?=[A-Za-z_][A-Za-z0-9_]*=)/;
 /** What comes next is read by a shell, which splits it into words. */
 const SCRIPT_FOLLOWS = /^(-[a-z]*c|\/[ck]|-command)$/i;
@@ -141,7 +141,7 @@ class Finder {
       const isOne = isSecret || isCredentialName(name) || (hasCredentialForm(value) && !URL_BEGINS.test(value));
       return isOne ? this.#take(from, length, name, `${this.#place}, ${name}`) : this.within(from, length);
     }
-    // `secrets:/run/secrets` is a folder that a container is given.
+    // `secrets:/run/secrets` is a directory that a container is given.
     const isFolder = header?.endsWith(":") && /^[\\/]/.test(rest.slice(header.length));
     if (header !== undefined && !isFolder && (isCredentialHeader(headerName) || isCredentialName(headerName))) {
       return this.#header(headerName, start + header.length, isSecret);
@@ -176,12 +176,12 @@ class Finder {
   #named({ 1: name = "", indices }: RegExpExecArray, start: number): void {
     const place = indices?.slice(2).find((each) => each !== undefined);
     if (!place || !(isCredentialName(name) || isCredentialHeader(name))) return;
-    // `https://…` is no header called https, and `//host` no value.
+    // `https://…` is not a header named https, and `//host` is not a value.
     if (this.#text.startsWith("//", start + place[0]) && this.#text[start + place[0] - 1] === ":") return;
     this.#take(start + place[0], start + place[1], bare(name), `${this.#place}, ${name}`);
   }
 
-  /** Only what is secret in it: a person should see where it leads. */
+  /** Only the secret part: an operator should see the rest of the address. */
   url(start: number, end: number): void {
     const text = this.#text.slice(start, end);
     const place = this.#place === "url" ? "" : `${this.#place}, `;

@@ -1,16 +1,13 @@
 // PostgreSQL for several replicas. A write is one transaction that leaves a mark: when the connection breaks during the
-// commit, the mark says what became of it, and the write is neither lost nor done twice.
+// commit, the mark shows its outcome, and the write is neither lost nor done twice.
 
 import { randomBytes } from "node:crypto";
 import { Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
-import { StorageError } from "../errors.js";
 import { type BeforeMigration, migrate, POSTGRES } from "../migrations.js";
-import { type Backoff, backoff } from "../retry.js";
-import type { Engine, SqlNote, Row, Sql } from "../sql.js";
-import { explained, isBroken, isPassing } from "./failure.js";
-import { listen } from "./listen.js";
+import { explained, isBroken, isPassing, listen } from "./connection.js";
+import { type Backoff, backoff, type Engine, type Row, type Sql, type SqlNote, StorageError } from "../sql.js";
 
 export interface PostgresOptions {
   readonly origin: string;
@@ -32,6 +29,13 @@ const POLL_MS = 500;
 const NOW = "CAST(extract(epoch from statement_timestamp()) * 1000 AS BIGINT)";
 /** Migrations of replicas that start together wait for each other on this number. */
 const MIGRATION_LOCK = 7_042_160;
+/**
+ * The transaction that wrote the row differs after the row was written again, from a dump as well. A restore adds foreign
+ * keys at its very end: without them it has not finished.
+ */
+const INCARNATION = `(SELECT id || ' ' || CAST(xmin AS TEXT) FROM store WHERE 4 = (SELECT count(*) FROM pg_constraint
+  WHERE contype = 'f' AND conrelid IN (to_regclass('keys'), to_regclass('packs'), to_regclass('repositories'),
+    to_regclass('secrets'))))`;
 const INT8 = 20;
 /** For the answer of a statement that the server has ended after its timeout. */
 const GRACE_MS = 2_000;
@@ -56,12 +60,13 @@ class PostgresEngine implements Engine {
   readonly pollMs = POLL_MS;
   /** Every replica reads every change. */
   readonly gatherMs = 50;
-  readonly latestChange = "SELECT portcullis_number_changes() AS seq";
+  readonly incarnation = INCARNATION;
+  readonly latestChange = `SELECT portcullis_number_changes() AS seq, ${INCARNATION} AS incarnation`;
   readonly #pool: pg.Pool;
   readonly #options: PostgresOptions;
   readonly #settings: pg.ClientConfig;
   readonly #timeouts: Readonly<Record<string, number>>;
-  readonly #heard = new Set<() => void>();
+  readonly #listeners = new Set<() => void>();
   readonly #sockets = new Set<Socket>();
   #closed = false;
   #isLost = false;
@@ -178,13 +183,13 @@ class PostgresEngine implements Engine {
     }, waits);
   }
 
-  async listen(heard: () => void, lost: () => void): Promise<() => Promise<void>> {
-    this.#heard.add(heard);
+  async listen(onChange: () => void, onReconnect: () => void): Promise<() => Promise<void>> {
+    this.#listeners.add(onChange);
     const { listenUrl } = this.#options;
     const settings = listenUrl === undefined ? this.#settings : { ...this.#settings, connectionString: listenUrl };
-    const stop = listenUrl === "none" ? undefined : await listen(settings, heard, lost);
+    const stop = listenUrl === "none" ? undefined : await listen(settings, onChange, onReconnect);
     return async () => {
-      this.#heard.delete(heard);
+      this.#listeners.delete(onChange);
       await stop?.();
     };
   }
@@ -227,7 +232,7 @@ class PostgresEngine implements Engine {
     this.#numbering = this.#connected((client) => client.query(bounded(this.latestChange, waits)), waits)
       .then(
         () => {
-          for (const heard of this.#heard) heard();
+          for (const notify of this.#listeners) notify();
         },
         () => {},
       )
@@ -298,7 +303,7 @@ class PostgresEngine implements Engine {
     return each.map(([name, ms]) => `set_config('${name}', '${Math.ceil(ms)}', ${scope === "transaction"})`).join(", ");
   }
 
-  /** Begins, leaves the mark, and learns the transaction's number, in one round trip. */
+  /** Begins, leaves the mark, and reads the transaction's number, in one round trip. */
   async #begin(client: pg.PoolClient, waits: Backoff): Promise<Mark> {
     const id = randomBytes(16).toString("hex");
     // Before the first migration there is no table for marks; the migration itself may well be run twice.
@@ -314,7 +319,7 @@ class PostgresEngine implements Engine {
     return { id, number: row.number };
   }
 
-  /** The number alone does not say what became of it: after a crash it may be given to another transaction. */
+  /** The number alone does not show the outcome: after a crash it may be given to another transaction. */
   async #isUnderWay(number: string, waits: Backoff): Promise<boolean> {
     try {
       const text = "SELECT pg_xact_status(CAST($1 AS xid8)) AS status";
@@ -329,7 +334,7 @@ class PostgresEngine implements Engine {
     }
   }
 
-  /** True, false, or `STORAGE_UNCERTAIN` when the server does not say in time. */
+  /** True, false, or `STORAGE_UNCERTAIN` when the server does not answer in time. */
   async #hasCommitted({ id, number }: Mark, waits: Backoff): Promise<boolean> {
     let last: unknown;
     do {

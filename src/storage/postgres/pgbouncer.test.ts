@@ -18,7 +18,7 @@ const missing = missingPrograms("pgbouncer");
 const SERVER_CONNECTIONS = 3;
 
 describe.skipIf(missing)(`PgBouncer in transaction mode ${missing ?? ""}`, () => {
-  const folder = mkdtempSync(join(tmpdir(), "portcullis-pgbouncer-"));
+  const directory = mkdtempSync(join(tmpdir(), "portcullis-pgbouncer-"));
   let cluster: PostgresCluster;
   let bouncer: ChildProcess;
   let port: number;
@@ -32,10 +32,10 @@ describe.skipIf(missing)(`PgBouncer in transaction mode ${missing ?? ""}`, () =>
     cluster = await startPostgres();
     const { hostname, port: serverPort, username, password } = new URL(cluster.url);
     port = await freePort();
-    chmodSync(folder, 0o755);
-    writeFileSync(join(folder, "users.txt"), `"${username}" "${password}"\n`, { mode: 0o644 });
+    chmodSync(directory, 0o755);
+    writeFileSync(join(directory, "users.txt"), `"${username}" "${password}"\n`, { mode: 0o644 });
     writeFileSync(
-      join(folder, "pgbouncer.ini"),
+      join(directory, "pgbouncer.ini"),
       `[databases]
 * = host=${hostname} port=${serverPort}
 [pgbouncer]
@@ -43,14 +43,14 @@ listen_addr = 127.0.0.1
 listen_port = ${port}
 unix_socket_dir =
 auth_type = scram-sha-256
-auth_file = ${join(folder, "users.txt")}
+auth_file = ${join(directory, "users.txt")}
 pool_mode = transaction
 default_pool_size = ${SERVER_CONNECTIONS}
 max_client_conn = 500
 `,
     );
     const asUser = process.getuid?.() === 0 ? ["-u", "nobody"] : [];
-    bouncer = spawn("/usr/sbin/pgbouncer", [...asUser, join(folder, "pgbouncer.ini")], { stdio: "ignore" });
+    bouncer = spawn("/usr/sbin/pgbouncer", [...asUser, join(directory, "pgbouncer.ini")], { stdio: "ignore" });
     await vi.waitFor(
       async () => {
         const client = new pg.Client({ connectionString: through(cluster.url) });
@@ -63,7 +63,7 @@ max_client_conn = 500
   afterAll(async () => {
     bouncer?.kill("SIGKILL");
     await cluster?.stop();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   });
 
   storageContract("PostgreSQL through PgBouncer", async () => {

@@ -1,15 +1,14 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import pg from "pg";
-import { type PostgresCluster, startPostgres } from "../fixtures/postgres.js";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { type FaultyLine, faultyLine } from "../fixtures/faulty-line.js";
-import { openStorage } from "../open.js";
+import { type PostgresCluster, startPostgres } from "../fixtures/postgres.js";
+import { openStorage, sweep } from "../open.js";
+import { listen } from "./connection.js";
+import { openPostgres } from "./engine.js";
 import { storageContract } from "../storage.contract.js";
 import type { Storage } from "../types.js";
-import { sweep } from "../tables/sweep.js";
-import { openPostgres } from "./engine.js";
-import { listen } from "./listen.js";
 
 let cluster: PostgresCluster;
 beforeAll(async () => {
@@ -113,7 +112,7 @@ describe("PostgreSQL", () => {
     stop();
   });
 
-  it("is not flooded with connections by a proxy that accepts and closes", async () => {
+  it("is not flooded with connections by a proxy that accepts and closes [H12]", async () => {
     let accepted = 0;
     let open = 0;
     let most = 0;
@@ -256,7 +255,7 @@ describe("PostgreSQL", () => {
       expect(seqs).toHaveLength(1);
     });
 
-    it("and stays broken: the caller is told that nobody knows", async () => {
+    it("reports an unknown outcome when the connection stays broken", async () => {
       const hasty = await open(line.url, { waitMs: 300 });
       line.breakAtCommit("after", 1, true);
       await expect(hasty.applications.put("unknown", {}, "test")).rejects.toMatchObject({ code: "STORAGE_UNCERTAIN" });
@@ -300,7 +299,7 @@ describe("PostgreSQL", () => {
     let line: FaultyLine;
     afterEach(() => line.close());
 
-    it("blocks no write to other rows, and the feed misses neither", async () => {
+    it("blocks no write to other rows, and the feed misses neither [H12]", async () => {
       const url = await cluster.database();
       line = await faultyLine(url);
       // It stays open for the whole test: the other writes succeed without its end.
@@ -328,7 +327,7 @@ describe("PostgreSQL", () => {
       stop();
     });
 
-    it("is ended by the server, so that writes to the same row continue and its own is done once", async () => {
+    it("is ended by the server, so that writes to the same row continue and its own is done once [H12]", async () => {
       const url = await cluster.database();
       line = await faultyLine(url);
       const stalled = await open(line.url, { waitMs: 60_000 });

@@ -47,7 +47,9 @@ async function eventually<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-it("redeems no approval that was redeemed a moment before the store was put back", { timeout: 120_000 }, async () => {
+it("redeems no approval that was redeemed a moment before the store was put back [H12]", {
+  timeout: 120_000,
+}, async () => {
   await approved("ch_1");
   const restore = await cluster.backup();
   expect(await eventually(() => a.challenges.move("ch_1", "approved", "redeemed"))).toBeDefined();

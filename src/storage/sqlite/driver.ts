@@ -1,8 +1,7 @@
 // The two libraries that can read an SQLite file, behind the few calls that are needed.
 
 import { createRequire } from "node:module";
-import { StorageError } from "../errors.js";
-import type { Row, SqlValue } from "../sql.js";
+import { type Row, type SqlValue, StorageError } from "../sql.js";
 
 export interface SqliteDriver {
   readonly library: SqliteLibrary;
@@ -54,11 +53,12 @@ function nodeSqlite(): ((file: string) => Database) | undefined {
   }
 }
 
-/** Statements are written in this room and are few; more than this would be a defect. */
+/** Statements are literals of this module and few; more than this would be a defect. */
 const MAX_STATEMENTS = 500;
 
 function wrap(library: SqliteLibrary, database: Database): SqliteDriver {
   const prepared = new Map<string, Statement>();
+  let isOpen = true;
   const prepare = (text: string): Statement => {
     let statement = prepared.get(text);
     if (!statement) {
@@ -80,7 +80,8 @@ function wrap(library: SqliteLibrary, database: Database): SqliteDriver {
     },
     close() {
       prepared.clear();
-      database.close();
+      if (isOpen) database.close();
+      isOpen = false;
     },
   };
 }

@@ -1,12 +1,20 @@
 // SQLite: one connection, one thing at a time. Calls are synchronous underneath, so each is kept short; when another
 // process holds the file, this one waits without blocking its event loop.
 
-import { closeSync, type FSWatcher, mkdirSync, openSync, watch } from "node:fs";
+import { closeSync, type FSWatcher, mkdirSync, openSync, rmSync, statSync, watch } from "node:fs";
 import { dirname } from "node:path";
-import { StorageError } from "../errors.js";
 import { type BeforeMigration, migrate, SQLITE } from "../migrations.js";
-import { backoff } from "../retry.js";
-import { type Engine, KEPT_CHANGES, type SqlNote, PRUNE_EVERY, type Row, type Sql, type SqlValue } from "../sql.js";
+import {
+  backoff,
+  type Engine,
+  KEPT_CHANGES,
+  PRUNE_EVERY,
+  type Row,
+  type Sql,
+  type SqlNote,
+  type SqlValue,
+  StorageError,
+} from "../sql.js";
 import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
 
 export interface SqliteOptions {
@@ -39,7 +47,7 @@ export async function openSqlite(file: string, options: SqliteOptions): Promise<
   return engine;
 }
 
-/** Made here so that nobody else can read it from its first byte on; the journal gets the same mode. */
+/** Created here with owner-only access from its first byte on; the journal gets the same mode. */
 function create(file: string): void {
   try {
     // INVARIANT: a file that is there is never opened but by SQLite. Closing it would drop the locks that another
@@ -50,21 +58,34 @@ function create(file: string): void {
   }
 }
 
+const journalOf = (file: string): string => `${file}-wal`;
+
+/** "" where there is no such file. */
+function identityOf(file: string): string {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  return stats === undefined ? "" : `${stats.dev} ${stats.ino}`;
+}
+
 class SqliteEngine implements Engine {
   readonly kind = "sqlite";
   readonly pollMs = POLL_MS;
   /** A key that was added or revoked on the command line counts when the command has ended. */
   readonly gatherMs = 0;
-  readonly latestChange = "SELECT seq FROM feed";
-  readonly reconnectedAt = Number.NEGATIVE_INFINITY;
+  readonly incarnation = "(SELECT id FROM store)";
+  readonly latestChange = `SELECT seq, ${this.incarnation} AS incarnation FROM feed`;
   readonly #file: string;
-  readonly #driver: SqliteDriver;
+  #driver: SqliteDriver;
+  /** Identities of the file and of its journal that the driver has open; "" after a replacement that could not be opened. */
+  #opened = "";
+  #openedJournal = "";
+  #reconnectedAt = Number.NEGATIVE_INFINITY;
+  #stopWatching: (() => void) | undefined;
   readonly #options: SqliteOptions;
   readonly #sql: Sql;
   #turn: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #closed = false;
-  readonly #heard = new Set<() => void>();
+  readonly #listeners = new Set<() => void>();
 
   constructor(file: string, driver: SqliteDriver, options: SqliteOptions) {
     this.#file = file;
@@ -73,7 +94,17 @@ class SqliteEngine implements Engine {
     this.#sql = { all: async (text, values = []) => this.#run(text, values) };
   }
 
+  get reconnectedAt(): number {
+    return this.#reconnectedAt;
+  }
+
   async prepare(): Promise<void> {
+    await this.#setUp();
+    this.#opened = identityOf(this.#file);
+    this.#openedJournal = identityOf(journalOf(this.#file));
+  }
+
+  async #setUp(): Promise<void> {
     this.#driver.all("PRAGMA busy_timeout = 10", []);
     this.#driver.all("PRAGMA foreign_keys = ON", []);
     // Changing the journal wants the file for itself, and so may have to wait.
@@ -81,7 +112,7 @@ class SqliteEngine implements Engine {
     // A revoked key stays revoked when the power fails.
     this.#driver.all("PRAGMA synchronous = FULL", []);
     this.#driver.all("PRAGMA trusted_schema = OFF", []);
-    await this.write((sql) => migrate(sql, SQLITE, this.#options.beforeMigration));
+    await this.#inTransaction((sql) => migrate(sql, SQLITE, this.#options.beforeMigration));
   }
 
   read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -91,23 +122,30 @@ class SqliteEngine implements Engine {
   async write<T>(work: (sql: Sql, note: (change: SqlNote) => void) => Promise<T>): Promise<T> {
     let announced = false;
     const result = await this.#inTurn(() =>
-      this.#retried(async () => {
-        this.#run("BEGIN IMMEDIATE", []);
-        try {
-          const notes: SqlNote[] = [];
-          const value = await work(this.#sql, (change) => notes.push(change));
-          this.#announce(notes);
-          this.#run("COMMIT", []);
-          announced = notes.length > 0;
-          return value;
-        } catch (error) {
-          this.#rollBack();
-          throw error;
-        }
+      this.#inTransaction(async (sql) => {
+        const notes: SqlNote[] = [];
+        const value = await work(sql, (change) => notes.push(change));
+        this.#announce(notes);
+        announced = notes.length > 0;
+        return value;
       }),
     );
-    if (announced) for (const heard of this.#heard) heard();
+    if (announced) for (const notify of this.#listeners) notify();
     return result;
+  }
+
+  #inTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#retried(async () => {
+      this.#run("BEGIN IMMEDIATE", []);
+      try {
+        const value = await work(this.#sql);
+        this.#run("COMMIT", []);
+        return value;
+      } catch (error) {
+        this.#rollBack();
+        throw error;
+      }
+    });
   }
 
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -122,20 +160,62 @@ class SqliteEngine implements Engine {
     });
   }
 
-  async listen(heard: () => void): Promise<() => Promise<void>> {
-    this.#heard.add(heard);
-    const stopWatching = this.#file === ":memory:" ? undefined : watchJournal(`${this.#file}-wal`, heard);
+  async listen(onChange: () => void): Promise<() => Promise<void>> {
+    this.#listeners.add(onChange);
+    this.#watchJournal();
     return async () => {
-      stopWatching?.();
-      this.#heard.delete(heard);
+      this.#listeners.delete(onChange);
+      if (this.#listeners.size === 0) this.#stopWatching?.();
     };
+  }
+
+  #watchJournal(): void {
+    if (this.#file === ":memory:") return;
+    this.#stopWatching?.();
+    this.#stopWatching = watchJournal(journalOf(this.#file), () => {
+      for (const notify of this.#listeners) notify();
+    });
   }
 
   async close(): Promise<void> {
     if (this.#closed) return;
     await this.#turn.catch(() => {});
     this.#closed = true;
+    this.#stopWatching?.();
     this.#driver.close();
+  }
+
+  /**
+   * Opens the file that has taken the place of the one that is open, as a restore leaves it: other processes use that one,
+   * so what is written to the old one would be lost. It is compared like a PostgreSQL server after a lost connection.
+   */
+  async #reopenReplaced(): Promise<void> {
+    if (this.#file === ":memory:") return;
+    const found = identityOf(this.#file);
+    if (found === this.#opened) return;
+    const unavailable = (problem: string, cause?: unknown): StorageError =>
+      new StorageError("STORAGE_UNAVAILABLE", `the store ${this.#file} ${problem}: restore it as a whole`, cause);
+    // The old file stays open, so that a new one cannot have its number.
+    if (found === "") throw unavailable("was removed");
+    this.#opened = "";
+    // SQLite leaves the journal of a file that has moved; beside another file it would be read as that one's.
+    this.#driver.close();
+    if (this.#openedJournal !== "" && this.#openedJournal === identityOf(journalOf(this.#file))) {
+      for (const end of ["-wal", "-shm"]) rmSync(this.#file + end, { force: true });
+    }
+    this.#openedJournal = "";
+    try {
+      this.#driver = openDriver(this.#file, this.#options.library);
+      const tables = "SELECT name FROM sqlite_master WHERE name = 'portcullis_version'";
+      if (this.#run(tables, []).length === 0) throw new Error("it has no tables");
+      await this.#setUp();
+    } catch (error) {
+      throw unavailable("was replaced by a file that cannot be opened", error);
+    }
+    this.#opened = found;
+    this.#openedJournal = identityOf(journalOf(this.#file));
+    this.#reconnectedAt = performance.now();
+    if (this.#listeners.size > 0) this.#watchJournal();
   }
 
   /** SQLite has one writer: the number is taken under the lock that the transaction holds anyway. */
@@ -174,9 +254,12 @@ class SqliteEngine implements Engine {
       return Promise.reject(new StorageError("STORAGE_UNAVAILABLE", message));
     }
     this.#waiting++;
-    const mine = this.#turn.then(work, work).finally(() => {
-      this.#waiting--;
-    });
+    const mine = this.#turn
+      .then(() => this.#reopenReplaced())
+      .then(work)
+      .finally(() => {
+        this.#waiting--;
+      });
     this.#turn = mine.catch(() => {});
     return mine;
   }
@@ -248,15 +331,15 @@ function explained(error: unknown): unknown {
   if (code === undefined) return error;
   const { message } = error as Error;
   if (code === CONSTRAINT) return new StorageError("STORAGE_INVALID", `the store refuses this: ${message}`, error);
-  if (code === NOT_A_DATABASE) return new StorageError("STORAGE_VERSION", "the file is no SQLite database", error);
+  if (code === NOT_A_DATABASE) return new StorageError("STORAGE_VERSION", "the file is not a SQLite database", error);
   return new StorageError("STORAGE_UNAVAILABLE", `the store failed: ${message}`, error);
 }
 
 /**
- * Calls `heard` soon after any process has written to the journal, so that a key revoked by a command ends here at once.
+ * Calls `onChange` soon after any process has written to the journal, so that a key revoked by a command ends here at once.
  * Where the system cannot watch files, polling remains.
  */
-function watchJournal(file: string, heard: () => void): () => void {
+function watchJournal(file: string, onChange: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;
   let next = 0;
   const schedule = (): void => {
@@ -264,7 +347,7 @@ function watchJournal(file: string, heard: () => void): () => void {
     timer = ms === undefined ? undefined : setTimeout(look, ms).unref();
   };
   const look = (): void => {
-    heard();
+    onChange();
     schedule();
   };
   let watcher: FSWatcher;

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it, vi } from "vitest";
@@ -7,10 +7,10 @@ import { openStorage } from "../open.js";
 import { storageContract } from "../storage.contract.js";
 import { openDriver, type SqliteLibrary } from "./driver.js";
 
-const folder = mkdtempSync(join(tmpdir(), "portcullis-sqlite-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const directory = mkdtempSync(join(tmpdir(), "portcullis-sqlite-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
 let files = 0;
-const newFile = (): string => join(folder, `${++files}`, "store.db");
+const newFile = (): string => join(directory, `${++files}`, "store.db");
 
 const hasOwn = process.getBuiltinModule("node:sqlite") !== undefined;
 const libraries: SqliteLibrary[] = hasOwn ? ["node:sqlite", "libsql"] : ["libsql"];
@@ -26,7 +26,7 @@ for (const sqliteLibrary of libraries) {
   });
 
   describe(`an SQLite file by ${sqliteLibrary}`, () => {
-    it("is made once when several start together, and is nobody else's to read", async () => {
+    it("is created once when several processes start together, readable by its owner only", async () => {
       const file = newFile();
       const opened = await Promise.all(
         Array.from({ length: 6 }, () => openStorage(`sqlite:${file}`, { sqliteLibrary })),
@@ -122,7 +122,7 @@ for (const sqliteLibrary of libraries) {
     });
 
     it("that is none is refused", async () => {
-      const file = join(folder, `text-${sqliteLibrary.replace(":", "-")}`);
+      const file = join(directory, `text-${sqliteLibrary.replace(":", "-")}`);
       writeFileSync(file, "not a database at all, but long enough to be mistaken for the header of one".repeat(20));
       await expect(openStorage(`sqlite:${file}`, { sqliteLibrary })).rejects.toMatchObject({ code: "STORAGE_VERSION" });
     });
@@ -141,6 +141,71 @@ for (const sqliteLibrary of libraries) {
       setTimeout(() => holder.all("COMMIT", []), 100);
       expect((await waiting)?.revision).toBe(1);
       holder.close();
+      await storage.close();
+    });
+
+    it.each(["and its journal is left", "and its journal is removed"])(
+      "follows the file that takes the place of its own %s",
+      async (how) => {
+        const file = newFile();
+        const copy = `${file}-copy`;
+        const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, waitMs: 5_000 });
+        let resyncs = 0;
+        const stop = await storage.feed.watch({ change: () => {}, resync: () => resyncs++ });
+        await storage.applications.put("blog", {}, "test");
+        const key = { id: "k", app: "blog", agent: "a", name: "n", prefix: "p", permissions: [], limits: {} };
+        await storage.keys.add({ ...key, hash: "0".repeat(64) }, "test");
+        const approval = { id: "ch_1", key: "ch_1", app: "blog", agent: "a", document: {}, payload: {} };
+        const bounds = { perApp: 10, perAgent: 10 };
+        await storage.challenges.open({ ...approval, state: "approved", ttlMs: 600_000 }, bounds);
+        const driver = openDriver(file, sqliteLibrary);
+        driver.all(`VACUUM INTO '${copy}'`, []);
+        driver.close();
+        expect(await storage.challenges.move("ch_1", "approved", "redeemed")).toBeDefined();
+        expect(await storage.once.first("nonce", 600_000)).toBe(true);
+        await storage.keys.revoke("k", "test");
+        await storage.applications.put("lost", {}, "test");
+        await vi.waitFor(async () => expect(storage.feed.lagMs).toBeLessThan(1_000), 60_000);
+        if (how.endsWith("removed")) for (const end of ["-wal", "-shm"]) rmSync(file + end, { force: true });
+        renameSync(copy, file);
+
+        await vi.waitFor(() => expect(resyncs).toBe(1), 60_000);
+        expect(await storage.applications.get("lost")).toBeUndefined();
+        expect((await storage.keys.get("k"))?.revokedAt).toBeGreaterThan(0);
+        expect(await storage.challenges.move("ch_1", "approved", "redeemed")).toBeUndefined();
+        expect(await storage.once.first("nonce", 600_000)).toBe(false);
+        // What is written from now on is in the file that others open.
+        await storage.applications.put("after", {}, "test");
+        const other = await openStorage(`sqlite:${file}`, { sqliteLibrary });
+        expect((await other.applications.get("after"))?.revision).toBe(1);
+        expect((await other.keys.get("k"))?.revokedAt).toBeGreaterThan(0);
+        await other.applications.put("remote", {}, "test");
+        expect((await storage.applications.get("remote"))?.revision).toBe(1);
+        await other.close();
+        stop();
+        await storage.close();
+      },
+    );
+
+    it("is unavailable while its file is missing or is not a whole store", async () => {
+      const file = newFile();
+      const storage = await openStorage(`sqlite:${file}`, { sqliteLibrary, waitMs: 200 });
+      await storage.applications.put("blog", {}, "test");
+      const whole = `${file}-whole`;
+      const driver = openDriver(file, sqliteLibrary);
+      driver.all(`VACUUM INTO '${whole}'`, []);
+      driver.close();
+      const unavailable = { code: "STORAGE_UNAVAILABLE", message: expect.stringContaining(file) };
+      rmSync(file);
+      await expect(storage.ping()).rejects.toMatchObject(unavailable);
+      const bytes = readFileSync(whole);
+      writeFileSync(file, "");
+      await expect(storage.ping()).rejects.toMatchObject(unavailable);
+      expect(readFileSync(file)).toHaveLength(0);
+      writeFileSync(file, bytes.subarray(0, bytes.length / 2));
+      await expect(storage.ping()).rejects.toMatchObject(unavailable);
+      writeFileSync(file, bytes);
+      expect((await storage.applications.get("blog"))?.revision).toBe(1);
       await storage.close();
     });
 

@@ -1,7 +1,6 @@
 import { type ApplicationDocument, checkApplication } from "../application.js";
-import type { Engine, Row } from "../sql.js";
+import { asPage, checkName, type Engine, pageLimit, type Row } from "../sql.js";
 import type { Application, ApplicationTable } from "../types.js";
-import { asPage, checkName, pageLimit } from "./bounds.js";
 
 /** Keys and secrets go by themselves, with the row that they refer to. */
 const BELONGINGS = ["pins", "tokens", "challenges", "sessions", "runtime_values"] as const;

@@ -1,9 +1,7 @@
 import type { JsonObject } from "../../mcp/index.js";
-import { StorageError } from "../errors.js";
-import type { Engine, Row, Sql } from "../sql.js";
 import type { StoredFeed } from "../feed.js";
+import { checkName, type Engine, jsonColumn, type Row, type Sql, StorageError } from "../sql.js";
 import type { Challenges, StoredChallenge } from "../types.js";
-import { jsonColumn, checkName } from "./bounds.js";
 
 const MAX_DOCUMENT_BYTES = 256 * 1024;
 const MAX_PAYLOAD_BYTES = 8 * 1024 * 1024;
@@ -23,13 +21,18 @@ const IDS_AT_ONCE = 500;
 export function challengesIn(engine: Engine, feed: StoredFeed): Challenges {
   /** Redeemed here and not given back, with the time by the monotonic clock. */
   const redeemed = new Map<string, number>();
+  /** Those redeemed before a store was put back are expired in it. */
+  let settledAt = Number.NEGATIVE_INFINITY;
   feed.addEvidence({
     async isKept(sql) {
       const [newest, at = 0] = [...redeemed].at(-1) ?? [];
       // Later it is in the feed, and may be removed with its application.
-      if (newest === undefined || at < performance.now() - EVIDENCE_MS) return true;
+      if (newest === undefined || at < Math.max(settledAt, performance.now() - EVIDENCE_MS)) return true;
       const [row] = await sql.all("SELECT state FROM challenges WHERE id = $1", [newest]);
       return row?.state === "redeemed";
+    },
+    async writeAgain() {
+      settledAt = performance.now();
     },
   });
   return {
@@ -100,7 +103,7 @@ export function challengesIn(engine: Engine, feed: StoredFeed): Challenges {
           if (!row) return undefined;
           let moved = read(row);
           if (merge) {
-            // The row is this transaction's own since the update: nobody else writes the document meanwhile.
+            // The row is this transaction's own since the update: no other transaction writes the document meanwhile.
             moved = { ...moved, document: { ...moved.document, ...merge } };
             const text = jsonColumn("a challenge", moved.document, MAX_DOCUMENT_BYTES);
             await sql.all("UPDATE challenges SET document = $2 WHERE id = $1", [id, text]);
@@ -175,10 +178,10 @@ export function challengesIn(engine: Engine, feed: StoredFeed): Challenges {
         change: ({ topic, name }) => {
           if (topic === "challenge") listener(name);
         },
-        // Which of them have moved is not known: whoever waits looks again.
+        // Which of them changed is not known: every waiting caller reads again.
         resync: () => listener(""),
       });
-      // Without the feed nobody is called back; who waits also looks by itself from time to time.
+      // Without the feed there are no callbacks; waiting callers also poll.
       watching.catch(() => {});
       return () => {
         if (stopped) return;

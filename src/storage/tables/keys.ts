@@ -1,23 +1,79 @@
-import { StorageError } from "../errors.js";
-import type { Engine, Row } from "../sql.js";
-import type { ApiKey, KeyLimits, Keys } from "../types.js";
-import { markCredentials } from "./access.js";
-import { jsonColumn, asPage, checkBatch, checkName, optionalColumn, pageLimit } from "./bounds.js";
+// Whether callers without a credential are served as the machine's own user. Once a key or an issuer was configured,
+// they never are again, even if that key is removed: see `Access`.
+
+import type { Evidence, StoredFeed } from "../feed.js";
+import {
+  asPage,
+  checkBatch,
+  checkName,
+  type Engine,
+  jsonColumn,
+  optionalColumn,
+  pageLimit,
+  type Row,
+  type Sql,
+  StorageError,
+} from "../sql.js";
+import type { Access, AccessState, ApiKey, KeyLimits, Keys } from "../types.js";
+
+/** Access belongs to the store, not to one of its applications. */
+const CHANGE = { topic: "access", action: "changed", app: "~gateway" } as const;
+const COLUMNS = "local_access, has_credentials";
+
+export function accessIn(engine: Engine): Access {
+  return {
+    get: () => engine.read(async (sql) => readAccess((await sql.all(`SELECT ${COLUMNS} FROM access`))[0])),
+    setLocalAccess: (isOn, by) =>
+      engine.write(async (sql, note) => {
+        const statement = isOn
+          ? "UPDATE access SET local_access = 1 WHERE local_access = 0 AND has_credentials = 0 RETURNING local_access"
+          : "UPDATE access SET local_access = 0 WHERE local_access = 1 RETURNING local_access";
+        if ((await sql.all(statement)).length > 0) note({ ...CHANGE, name: isOn ? "local on" : "local off", by });
+        return readAccess((await sql.all(`SELECT ${COLUMNS} FROM access`))[0]);
+      }),
+    issuerConfigured: (by) =>
+      engine.write(async (sql, note) => {
+        if (await markCredentials(sql)) note({ ...CHANGE, name: "issuer", by });
+      }),
+  };
+}
+
+/** Part of the transaction that configures a credential. Returns whether it is the first one. */
+export async function markCredentials(sql: Sql): Promise<boolean> {
+  const rows = await sql.all("UPDATE access SET has_credentials = 1 WHERE has_credentials = 0 RETURNING 1 AS first");
+  return rows.length > 0;
+}
+
+/** A store without the row answers as one that has credentials. */
+function readAccess(row: Row | undefined): AccessState {
+  return { localAccess: row?.local_access === 1, hasCredentials: row?.has_credentials !== 0 };
+}
 
 const MAX_PERMISSION_BYTES = 64 * 1024;
 /** Rows changed under one lock; the next ones wait for the next transaction. */
 const USED_AT_ONCE = 100;
-/** Every replica tells of every key it was shown; one of them writes it down in so long. */
+/** Every replica reports every key that was used; one of them is written in this period. */
 const USED_PRECISION_MS = 30_000;
 
-export function keysIn(engine: Engine): Keys {
+/** The newest of those that were revoked, for a store that has forgotten it. */
+const MAX_REVOKED = 100_000;
+const REVOKED_AT_ONCE = 500;
+
+export function keysIn(engine: Engine, feed: StoredFeed): Keys {
+  /** When each was revoked, the newest last: those that this process knows of. */
+  const revoked = new Map<string, number>();
+  feed.addEvidence(revocations(engine, revoked));
+  /** A store that was put back may have a key in force that was revoked; it is not, also before that is written again. */
+  const readKnown = (row: Row): ApiKey =>
+    readKey({ ...row, revoked_at: row.revoked_at ?? revoked.get(row.id as string) ?? null });
   return {
     async add(key, by) {
       checkName("the key's id", key.id, 64);
       checkName("the key's name", key.name, 63);
       checkName("the key's agent", key.agent, 63);
       checkName("the key's prefix", key.prefix, 32);
-      if (!/^[0-9a-f]{64}$/.test(key.hash)) throw new StorageError("STORAGE_INVALID", "the hash is no SHA-256 in hex");
+      if (!/^[0-9a-f]{64}$/.test(key.hash))
+        throw new StorageError("STORAGE_INVALID", "the hash is not a SHA-256 in hex");
       const permissions = jsonColumn("the list of permissions", key.permissions, MAX_PERMISSION_BYTES);
       const limits = jsonColumn("limits", key.limits, 1024);
       const rows = await engine.write(async (sql, note) => {
@@ -41,31 +97,32 @@ export function keysIn(engine: Engine): Keys {
           ],
         );
       });
-      return read(rows[0] as Row);
+      return readKey(rows[0] as Row);
     },
 
     async get(id) {
       const [row] = await engine.read((sql) => sql.all("SELECT * FROM keys WHERE id = $1", [id]));
-      return row && read(row);
+      return row && readKnown(row);
     },
 
     async byHash(hash) {
       const [row] = await engine.read((sql) => sql.all("SELECT * FROM keys WHERE hash = $1", [hash]));
-      return row && read(row);
+      return row && readKnown(row);
     },
 
-    async list({ app, activeOnly = false } = {}, page) {
-      const limit = pageLimit(page);
+    async list({ app, activeOnly = false } = {}, options) {
+      const limit = pageLimit(options);
       const active = activeOnly ? "AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > @now)" : "";
       const ofApp = app === undefined ? "" : "AND app = $3";
       const rows = await engine.read((sql) =>
         sql.all(`SELECT * FROM keys WHERE id > $1 ${ofApp} ${active} ORDER BY id LIMIT $2`, [
-          page?.after ?? "",
+          options?.after ?? "",
           limit + 1,
           ...(app === undefined ? [] : [app]),
         ]),
       );
-      return asPage(rows, limit, read, (row) => row.id as string);
+      const page = asPage(rows, limit, readKnown, (row) => row.id as string);
+      return activeOnly ? { ...page, items: page.items.filter(({ revokedAt }) => revokedAt === undefined) } : page;
     },
 
     async change(id, { permissions, limits, expiresAt }, by) {
@@ -82,7 +139,7 @@ export function keysIn(engine: Engine): Keys {
         if (done[0]) note({ topic: "key", action: "changed", app: done[0].app as string, name: id, by });
         return done;
       });
-      return rows[0] && read(rows[0]);
+      return rows[0] && readKey(rows[0]);
     },
 
     async revoke(id, by) {
@@ -118,7 +175,54 @@ export function keysIn(engine: Engine): Keys {
   };
 }
 
-function read(row: Row): ApiKey {
+/** A key that was revoked is revoked again in a store that was put back to before that. */
+function revocations(engine: Engine, revoked: Map<string, number>): Evidence {
+  const remember = (id: string, at: number): void => {
+    revoked.delete(id);
+    revoked.set(id, at);
+    for (const oldest of revoked.keys()) {
+      if (revoked.size <= MAX_REVOKED) return;
+      revoked.delete(oldest);
+    }
+  };
+  return {
+    async begin(sql) {
+      const rows = await sql.all(
+        `SELECT id, revoked_at FROM (SELECT id, revoked_at FROM keys WHERE revoked_at IS NOT NULL
+           ORDER BY revoked_at DESC LIMIT ${MAX_REVOKED}) AS newest ORDER BY revoked_at`,
+      );
+      for (const row of rows) remember(row.id as string, row.revoked_at as number);
+    },
+    onChange({ topic, action, name, at }) {
+      if (topic === "key" && action === "revoke") remember(name, at);
+    },
+    async isKept(sql) {
+      const newest = [...revoked.keys()].slice(-REVOKED_AT_ONCE);
+      return newest.length === 0 || (await sql.all(inForce(newest), newest)).length === 0;
+    },
+    async writeAgain() {
+      const all = [...revoked.keys()];
+      for (let at = 0; at < all.length; at += REVOKED_AT_ONCE) {
+        const some = all.slice(at, at + REVOKED_AT_ONCE);
+        await engine.write(async (sql, note) => {
+          for (const { id } of await sql.all(inForce(some), some)) {
+            const [row] = await sql.all("UPDATE keys SET revoked_at = $2 WHERE id = $1 RETURNING app", [
+              id as string,
+              revoked.get(id as string) as number,
+            ]);
+            note({ topic: "key", action: "revoke", app: row?.app as string, name: id as string, by: "gateway" });
+          }
+        });
+      }
+    },
+  };
+}
+
+function inForce(ids: readonly string[]): string {
+  return `SELECT id FROM keys WHERE revoked_at IS NULL AND id IN (${ids.map((_, i) => `$${i + 1}`).join(", ")})`;
+}
+
+function readKey(row: Row): ApiKey {
   return {
     id: row.id as string,
     app: row.app as string,

@@ -2,9 +2,8 @@
 // together, since each write waits for the disk.
 
 import { createHash } from "node:crypto";
-import { StorageError } from "../errors.js";
 import type { StoredFeed } from "../feed.js";
-import type { Engine, Sql } from "../sql.js";
+import { type Engine, type Sql, StorageError } from "../sql.js";
 import type { NonceTable } from "../types.js";
 
 const AT_ONCE = 200;

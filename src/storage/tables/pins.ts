@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { isSliceOver, nextSlice } from "../../mcp/index.js";
-import type { Engine, Row, Sql } from "../sql.js";
-import type { OfferedPin, Pin, StoredPinId, PinKind, Pins, PinState, RefusedPin } from "../types.js";
-import { asPage, checkName, checkSize, pageLimit } from "./bounds.js";
+import { asPage, checkName, checkSize, type Engine, pageLimit, type Row, type Sql } from "../sql.js";
+import type { OfferedPin, Pin, PinKind, Pins, PinState, RefusedPin, StoredPinId } from "../types.js";
 
 const MAX_DEFINITION_BYTES = 1024 * 1024;
 /** Rows in one statement, and in one page of states. */
@@ -12,7 +11,7 @@ const STATES_AT_ONCE = 1_000;
 const NOTHING_HASH = createHash("sha256").update("").digest("hex");
 const THIS_ONE = "app = $1 AND server = $2 AND kind = $3 AND name = $4";
 
-/** `hash` and `definition` are what the server says now; the accepted ones are kept only while they differ. */
+/** `hash` and `definition` are what the server lists now; the accepted ones are kept only while they differ. */
 export function pinsIn(engine: Engine): Pins {
   return {
     async get(id) {
@@ -77,7 +76,7 @@ export function pinsIn(engine: Engine): Pins {
           count += made.length + (await noteChanged(sql, app, server, known));
           if (isSliceOver()) await nextSlice();
         }
-        // One note for all: whoever follows the changes reads the server's pins, not single ones.
+        // One change entry for all: readers of the feed read all pins of the server.
         if (count + remove.length > 0) note({ topic: "pin", action: "changed", app, name: server, by });
       });
       return refused;

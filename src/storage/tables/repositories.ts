@@ -2,10 +2,17 @@
 // pack along in the same transaction: a history is never without what it names.
 
 import { randomBytes } from "node:crypto";
-import { StorageError } from "../errors.js";
-import type { Engine, Row, Sql } from "../sql.js";
+import {
+  checkName,
+  checkSize,
+  type Engine,
+  MAX_BATCH,
+  optionalColumn,
+  type Row,
+  type Sql,
+  StorageError,
+} from "../sql.js";
 import type { PackBytes, RepositoryTable, StoredPack, StoredRepository } from "../types.js";
-import { checkName, checkSize, MAX_BATCH, optionalColumn } from "./bounds.js";
 
 /** Small enough for one statement, however slow the line. */
 const PART_BYTES = 4 * 1024 * 1024;

@@ -1,7 +1,6 @@
 import type { JsonObject } from "../../mcp/index.js";
-import type { Engine, Row } from "../sql.js";
+import { checkBatch, checkName, type Engine, jsonColumn, type Row } from "../sql.js";
 import type { SessionTable, StoredSession } from "../types.js";
-import { jsonColumn, checkBatch, checkName } from "./bounds.js";
 
 const MAX_STATE_BYTES = 256 * 1024;
 const TOUCHED_AT_ONCE = 100;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { sweep } from "../open.js";
 import type { Engine } from "../sql.js";
 import { openSqlite } from "../sqlite/engine.js";
-import { sweep } from "./sweep.js";
 
 describe("sweep", () => {
   let engine: Engine;
@@ -20,7 +20,7 @@ describe("sweep", () => {
     );
   const left = async () => (await engine.read((sql) => sql.all("SELECT count(*) AS n FROM spent")))[0]?.n as number;
 
-  it("removes a backlog of many batches in one round, and other operations run between the batches", async () => {
+  it("removes a backlog of many batches in one round, and other operations run between the batches [H12]", async () => {
     await backlog(25_000);
     await engine.write((sql) => sql.all("INSERT INTO spent (key, expires_at) VALUES ('current', @now + 60000)"));
     const round = sweep(engine);
@@ -32,14 +32,14 @@ describe("sweep", () => {
     expect(meanwhile.some((rows) => rows > 1 && rows < 25_001)).toBe(true);
   });
 
-  it("continues with the other tables when one fails", async () => {
+  it("continues with the other tables when one fails [H12]", async () => {
     await backlog(10);
     await engine.write((sql) => sql.all("DROP TABLE sessions"));
     await expect(sweep(engine)).rejects.toThrow(/sessions/);
     expect(await left()).toBe(0);
   });
 
-  it("stops between two batches when the store is closed", async () => {
+  it("stops between two batches when the store is closed [H12]", async () => {
     await backlog(25_000);
     const stop = new AbortController();
     const round = sweep(engine, stop.signal);

@@ -1,8 +1,15 @@
 import type { JsonValue } from "../../mcp/index.js";
-import { StorageError } from "../errors.js";
-import type { Engine, Row } from "../sql.js";
+import {
+  asPage,
+  checkName,
+  type Engine,
+  jsonColumn,
+  optionalColumn,
+  pageLimit,
+  type Row,
+  StorageError,
+} from "../sql.js";
 import type { StoredValue, Values } from "../types.js";
-import { jsonColumn, asPage, checkName, optionalColumn, pageLimit } from "./bounds.js";
 
 const MAX_VALUE_BYTES = 1024 * 1024;
 const MAX_VALUES = 10_000;
@@ -26,7 +33,7 @@ export function valuesIn(engine: Engine, maxValues: number = MAX_VALUES): Values
       const text = jsonColumn("a value", value, MAX_VALUE_BYTES);
       const ttl = ttlMs === undefined ? null : Math.floor(ttlMs);
       return engine.write(async (sql) => {
-        // What has expired is not there: it has no version, and takes no room.
+        // What has expired is not there: it has no version, and does not count.
         await sql.all(`DELETE FROM runtime_values WHERE app = $1 AND key = $2 AND NOT ${ALIVE}`, [app, key]);
         const [changed] =
           version === 0

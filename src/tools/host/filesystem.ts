@@ -1,7 +1,6 @@
-// core.filesystem.*: files and folders inside the application's own folders.
+// core.filesystem.*: files and directories inside the application's own directories.
 
 import {
-  type Denial,
   decideBy,
   decideFsRead,
   decideFsWrite,
@@ -24,8 +23,8 @@ import {
 } from "../../host/index.js";
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../own-tool.js";
-import { faultOf } from "./fault.js";
+import { type ToolOwner, ownTool } from "../application.js";
+import { hostFault, hostResult } from "./adapter.js";
 
 interface FileTool {
   readonly name: string;
@@ -42,12 +41,13 @@ const path = {
   type: "string",
   minLength: 1,
   maxLength: 4095,
-  description: "Absolute, or relative to the application's first folder.",
+  description: "Absolute, or relative to the application's first directory.",
 };
 const type = { enum: ["file", "folder", "link", "other"] };
 const size = { type: "integer", minimum: 0, description: "Bytes; of files only." };
 const modifiedAt = { type: "string", description: "Time of the last change." };
 
+/** As the host's own tools have them: plain JSON. */
 function record(properties: JsonObject, required: string[]): JsonObject {
   return { type: "object", properties, required, additionalProperties: false };
 }
@@ -59,20 +59,15 @@ function fromHost(name: "fs.read" | "fs.write"): Pick<FileTool, "input" | "outpu
 }
 
 /** Arguments were checked against the input schema before they get here. */
-function folderTool<A, R>(prepare: Prepare<A, R>): Pick<FileTool, "decide" | "execute"> {
+function directoryTool<A, R>(prepare: Prepare<A, R>): Pick<FileTool, "decide" | "execute"> {
   return {
     decide: (policy, args) => decideBy(prepare, policy, args as A),
     execute: async (policy, args) => {
       const result = executeBy(prepare, policy, args as A) as object;
-      if (isDenial(result)) throw faultOf(result);
+      if (isDenial(result)) throw hostFault("core.filesystem", result);
       return result as JsonValue;
     },
   };
-}
-
-function unwrap<R>(outcome: { ok: true; result: R } | { ok: false; denial: Denial }): R {
-  if (!outcome.ok) throw faultOf(outcome.denial);
-  return outcome.result;
 }
 
 const FILE_TOOLS: readonly FileTool[] = [
@@ -83,7 +78,7 @@ const FILE_TOOLS: readonly FileTool[] = [
     changes: false,
     decide: decideFsRead,
     execute: async (policy, args, { signal, traceId: reqId }) =>
-      unwrap(await executeFsRead(policy, args, { signal, reqId })) as unknown as JsonValue,
+      hostResult("core.filesystem", await executeFsRead(policy, args, { signal, reqId })) as unknown as JsonValue,
   },
   {
     name: "core.filesystem.writeFile",
@@ -92,12 +87,12 @@ const FILE_TOOLS: readonly FileTool[] = [
     changes: true,
     decide: decideFsWrite,
     execute: async (policy, args, { signal, traceId: reqId }) =>
-      unwrap(await executeFsWrite(policy, args, { signal, reqId })) as unknown as JsonValue,
+      hostResult("core.filesystem", await executeFsWrite(policy, args, { signal, reqId })) as unknown as JsonValue,
   },
   {
     name: "core.filesystem.listDirectory",
-    title: "List a folder",
-    description: "Lists what is in a folder, by name, without following links.",
+    title: "List a directory",
+    description: "Lists what is in a directory, by name, without following links.",
     input: record(
       {
         path,
@@ -121,48 +116,48 @@ const FILE_TOOLS: readonly FileTool[] = [
       ["entries", "truncated"],
     ),
     changes: false,
-    ...folderTool<ListArguments, unknown>(prepareList),
+    ...directoryTool<ListArguments, unknown>(prepareList),
   },
   {
     name: "core.filesystem.stat",
     title: "What a path is",
-    description: "Says whether a path is a file or a folder, how large it is and when it was changed.",
+    description: "Says whether a path is a file or a directory, how large it is and when it was changed.",
     input: record({ path }, ["path"]),
     output: record({ type, size, modifiedAt }, ["type", "modifiedAt"]),
     changes: false,
-    ...folderTool<{ path: string }, unknown>(prepareStat),
+    ...directoryTool<{ path: string }, unknown>(prepareStat),
   },
   {
     name: "core.filesystem.makeDirectory",
-    title: "Make a folder",
-    description: "Makes one folder inside a write zone; `created` is false when it was there.",
+    title: "Make a directory",
+    description: "Makes one directory inside a writable root; `created` is false when it was there.",
     input: record({ path }, ["path"]),
     output: record({ created: { type: "boolean" } }, ["created"]),
     changes: true,
-    ...folderTool<{ path: string }, unknown>(prepareMakeDirectory),
+    ...directoryTool<{ path: string }, unknown>(prepareMakeDirectory),
   },
   {
     name: "core.filesystem.deleteFile",
     title: "Delete a file",
-    description: "Deletes a file, or a link but not what it leads to, inside a write zone.",
+    description: "Deletes a file, or a link but not what it leads to, inside a writable root.",
     input: record({ path }, ["path"]),
     output: record({}, []),
     changes: true,
-    ...folderTool<{ path: string }, unknown>(prepareDeleteFile),
+    ...directoryTool<{ path: string }, unknown>(prepareDeleteFile),
   },
   {
     name: "core.filesystem.deleteDirectory",
-    title: "Delete an empty folder",
-    description: "Deletes a folder inside a write zone if it is empty.",
+    title: "Delete an empty directory",
+    description: "Deletes a directory inside a writable root if it is empty.",
     input: record({ path }, ["path"]),
     output: record({}, []),
     changes: true,
-    ...folderTool<{ path: string }, unknown>(prepareDeleteDirectory),
+    ...directoryTool<{ path: string }, unknown>(prepareDeleteDirectory),
   },
   {
     name: "core.filesystem.move",
     title: "Move or rename",
-    description: "Moves a file or folder inside write zones, at once or not at all.",
+    description: "Moves a file or directory inside writable roots, at once or not at all.",
     input: record(
       {
         from: path,
@@ -173,7 +168,7 @@ const FILE_TOOLS: readonly FileTool[] = [
     ),
     output: record({ replaced: { type: "boolean" } }, ["replaced"]),
     changes: true,
-    ...folderTool<MoveArguments, unknown>(prepareMove),
+    ...directoryTool<MoveArguments, unknown>(prepareMove),
   },
 ];
 

@@ -26,16 +26,16 @@ afterAll(async () => {
 });
 
 function application(id: string, more: { linux?: JsonObject; filesystem?: JsonObject } = {}) {
-  const folder = join(base, id);
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "own"), `of ${id}`);
+  const directory = join(base, id);
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, "own"), `of ${id}`);
   const sandbox = new Sandbox();
   sandboxes.push(sandbox);
   const app: CoreApplication = {
     id,
     filesystem: {
-      allowedRoots: [folder],
-      writeRules: [{ path: folder, recursive: true, createIfMissing: true }],
+      allowedRoots: [directory],
+      writeRules: [{ path: directory, recursive: true, createIfMissing: true }],
       ...more.filesystem,
     },
     linux: {
@@ -60,11 +60,11 @@ function application(id: string, more: { linux?: JsonObject; filesystem?: JsonOb
   const protectedPaths = [join(base, "state")];
   const services = { log: { log: () => undefined }, sandbox, protectedPaths };
   const tools = coreTools(app, services);
-  const voice = coreCheck(app, services);
+  const check = coreCheck(app, services);
   const call = (name: string, args: JsonObject, calling: Calling = {}) =>
     callTool(tools, `core.${name}`, args, { app: id, ...calling });
   const ask = (name: string, args: JsonObject, as = id) =>
-    voice(
+    check(
       {
         principal: { app: as, agent: "a", scope: [], via: "key" },
         method: "tools/call",
@@ -74,13 +74,13 @@ function application(id: string, more: { linux?: JsonObject; filesystem?: JsonOb
       } as unknown as PolicyInput,
       {} as Intent,
     );
-  return { folder, call, ask, tools };
+  return { directory, call, ask, tools };
 }
 
 describe("core.filesystem", () => {
   const blog = application("blog");
 
-  it("reads, writes, lists, makes, moves and deletes in the application's own folder", async () => {
+  it("reads, writes, lists, makes, moves and deletes in the application's own folder [H10]", async () => {
     await blog.call("filesystem.makeDirectory", { path: "posts" });
     const written = await blog.call("filesystem.writeFile", { path: "posts/one.md", data: "hello" });
     expect(written).toMatchObject({ bytesWritten: 5 });
@@ -96,17 +96,17 @@ describe("core.filesystem", () => {
     expect(await ruleOf(blog.call("filesystem.stat", { path: "posts" }))).toBe("notFound");
   });
 
-  it("has a voice in the gate that says the same before anything happens", async () => {
+  it("denies in the gate, before any effect, what the tool itself denies", async () => {
     expect(await blog.ask("filesystem.readFile", { path: "own" })).toMatchObject({ effect: "permit" });
     expect(await blog.ask("filesystem.deleteFile", { path: "own" })).toMatchObject({ effect: "permit" });
-    expect(readFileSync(join(blog.folder, "own"), "utf8")).toBe("of blog");
+    expect(readFileSync(join(blog.directory, "own"), "utf8")).toBe("of blog");
     expect(await blog.ask("filesystem.deleteFile", { path: "/etc/passwd" })).toMatchObject({
       effect: "deny",
       type: "PolicyDeny",
       rules: [{ id: "outsideWriteZones" }],
     });
     expect(await blog.ask("linux.executeCommand", { command: "rm" })).toMatchObject({ effect: "deny" });
-    // Calls of others and other tools are other voices' business.
+    // Calls of other agents and of other tools are left to other checks.
     expect(await blog.ask("filesystem.readFile", { path: "/etc/passwd" }, "shop")).toMatchObject({ effect: "permit" });
     expect(await blog.ask("llm.generate", {})).toMatchObject({ effect: "permit" });
   });
@@ -116,7 +116,7 @@ describe.skipIf(process.platform !== "linux")("core.linux.executeCommand", () =>
   const shop = application("shop");
   const run = (command: string, ...args: string[]) => shop.call("linux.executeCommand", { command, args });
 
-  it("runs what is on the list, by its id or by its path, without a shell", async () => {
+  it("runs what is on the list, by its id or by its path, without a shell [H9]", async () => {
     expect(await run("cat", "own")).toMatchObject({ stdout: "of shop", stderr: "", exitCode: 0 });
     expect(await run("/bin/cat", "own")).toMatchObject({ stdout: "of shop", exitCode: 0 });
     const literal = await run("cat", "own; id", "$(id)", "`id`");
@@ -130,13 +130,13 @@ describe.skipIf(process.platform !== "linux")("core.linux.executeCommand", () =>
       expect(["unknownCommand", "schema"]).toContain((await ruleOf(run(command))).replace(/^arguments.*/, "schema")),
   );
 
-  it("runs as another user than root, and says which protections are in force", async () => {
+  it("runs as another user than root, and says which protections are in force [H9]", async () => {
     const result = await run("whoami", "-u");
     expect(Number(result.stdout)).toBeGreaterThan(0);
     expect(result.protections).toMatchObject({ noNewPrivileges: true });
   });
 
-  it("stops what takes too long, says too much or takes too much memory", async () => {
+  it("stops what takes too long, says too much or takes too much memory [H9]", async () => {
     await expect(run("sleep", "30")).rejects.toMatchObject({ type: "ToolTimeout", detail: { rule: "timeoutMs" } });
     const chatty = await run("yes").catch(
       (error: { detail: { extra: { partial: JsonObject } } }) => error.detail.extra.partial,
@@ -158,31 +158,31 @@ describe.skipIf(process.platform !== "linux")("core.linux.executeCommand", () =>
 describe.skipIf(process.platform !== "linux")("two applications", () => {
   const a = application("alpha");
   const b = application("beta");
-  writeFileSync(join(b.folder, "secret"), "SECRET OF BETA");
+  writeFileSync(join(b.directory, "secret"), "SECRET OF BETA");
   mkdirSync(join(base, "state"), { recursive: true });
   writeFileSync(join(base, "state/key"), "SECRET OF THE OPERATOR");
   // As if a build had left them there: links that the application did not make by these tools.
-  symlinkSync(b.folder, join(a.folder, "to-beta"));
-  symlinkSync("../beta/secret", join(a.folder, "to-secret"));
-  symlinkSync("/proc/self/root", join(a.folder, "proc"));
-  linkSync(join(b.folder, "secret"), join(a.folder, "hard"));
+  symlinkSync(b.directory, join(a.directory, "to-beta"));
+  symlinkSync("../beta/secret", join(a.directory, "to-secret"));
+  symlinkSync("/proc/self/root", join(a.directory, "proc"));
+  linkSync(join(b.directory, "secret"), join(a.directory, "hard"));
 
   const ways = [
     "../beta/secret",
     "to-beta/secret",
     "to-secret",
-    `proc${b.folder}/secret`,
+    `proc${b.directory}/secret`,
     "hard",
-    join(b.folder, "secret"),
+    join(b.directory, "secret"),
     "../state/key",
-    `/proc/self/root${b.folder}/secret`,
+    `/proc/self/root${b.directory}/secret`,
     `/proc/self/cwd/../beta/secret`,
     "own/../../beta/secret",
     "./.././beta//secret",
   ];
 
-  it.each(ways)("no tool of alpha reads, lists, changes or runs anything at %s", async (path) => {
-    const { ino } = { ino: readFileSync(join(b.folder, "secret"), "utf8") };
+  it.each(ways)("no tool of alpha reads, lists, changes or runs anything at %s [H9]", async (path) => {
+    const { ino } = { ino: readFileSync(join(b.directory, "secret"), "utf8") };
     const calls: [string, JsonObject][] = [
       ["filesystem.readFile", { path }],
       ["filesystem.writeFile", { path, data: "OVERWRITTEN", overwrite: true }],
@@ -197,7 +197,7 @@ describe.skipIf(process.platform !== "linux")("two applications", () => {
       ["filesystem.deleteFile", { path }],
     ];
     for (const [name, args] of calls) {
-      // A second name of a file, which only somebody with rights to both folders can have made, is the file itself.
+      // A second name of a file, which only a user with rights to both directories can have made, is the file itself.
       if (name === "linux.executeCommand" && path === "hard") continue;
       // Its own links and names may go; what they lead to may not.
       if (name !== "linux.executeCommand" && /deleteFile|move|writeFile/.test(name) && /^(hard|to-secret)$/.test(path))
@@ -209,15 +209,15 @@ describe.skipIf(process.platform !== "linux")("two applications", () => {
       expect(said, `${name} ${JSON.stringify(args)}`).not.toContain("SECRET OF");
       expect(said).not.toContain('"name":"secret"');
     }
-    expect(readFileSync(join(b.folder, "secret"), "utf8")).toBe(ino);
+    expect(readFileSync(join(b.directory, "secret"), "utf8")).toBe(ino);
     expect(readFileSync(join(base, "state/key"), "utf8")).toBe("SECRET OF THE OPERATOR");
   });
 
-  it("a file with a second name elsewhere is not read", async () => {
+  it("does not read a file with a second name outside", async () => {
     expect(await ruleOf(a.call("filesystem.readFile", { path: "hard" }))).toBe("hardLink");
   });
 
-  it("any path that is put together from such parts stays inside", async () => {
+  it("any path that is put together from such parts stays inside [H10]", async () => {
     const part = fc.constantFrom(
       "..",
       ".",
@@ -247,10 +247,10 @@ describe.skipIf(process.platform !== "linux")("two applications", () => {
     );
   });
 
-  it("folders over what must stay out of reach are refused when the application is loaded", () => {
+  it("folders over what must stay out of reach are refused when the application is loaded [H10]", () => {
     const services = { log: { log: () => undefined }, protectedPaths: [join(base, "state")] };
-    for (const folder of [base, join(base, "state"), "/"]) {
-      const app = { id: "greedy", filesystem: { allowedRoots: [folder] } };
+    for (const directory of [base, join(base, "state"), "/"]) {
+      const app = { id: "greedy", filesystem: { allowedRoots: [directory] } };
       expect(() => coreTools(app, services)).toThrow(CoreSettingsError);
     }
     expect(() => coreTools({ id: "x", filesystem: { commands: [] } }, services)).toThrow(

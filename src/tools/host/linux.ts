@@ -1,9 +1,7 @@
 // core.linux.executeCommand: a command of the application's own allow list, without a shell, in a sandbox of its own.
 
 import {
-  type CmdRunResult,
   decideCmdRun,
-  type Denial,
   executeCmdRun,
   type DirectoryDecision,
   hostTools,
@@ -12,8 +10,8 @@ import {
 } from "../../host/index.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../own-tool.js";
-import { faultOf } from "./fault.js";
+import { type ToolOwner, ownTool } from "../application.js";
+import { hostResult, outputProgress } from "./adapter.js";
 
 export const EXECUTE_COMMAND = "core.linux.executeCommand";
 
@@ -32,18 +30,15 @@ export function linuxTools(owner: ToolOwner, policy: Policy, sandbox: Sandbox): 
       output: outputSchema,
       timeoutMs: TOOL_TIMEOUT_MS,
       handler: async (args: JsonObject, context) => {
-        let seen = 0;
         const outcome = await executeCmdRun(policy, hostArguments(policy, args), {
           signal: context.signal,
           reqId: context.traceId,
           sandbox,
-          onOutput: (stream, chunk) => {
-            seen += chunk.length;
-            context.progress(seen, undefined, `${stream}: ${seen} bytes`);
-          },
+          // The gateway's own user can read the keys of every application.
+          needsOwnUser: true,
+          onOutput: outputProgress(context),
         });
-        if (outcome.ok) return { structuredContent: outcome.result as unknown as JsonValue };
-        throw faultOf(outcome.denial, failureFacts(outcome.denial, outcome.partial));
+        return { structuredContent: hostResult(EXECUTE_COMMAND, outcome) as unknown as JsonValue };
       },
     }),
   ];
@@ -85,9 +80,4 @@ function hostArguments(policy: Policy, args: JsonObject): JsonObject {
   if (typeof command !== "string" || policy.commands.has(command)) return { commandId: command ?? "", ...rest };
   const same = [...policy.commands.values()].filter(({ executable }) => executable.path === command);
   return { commandId: same.length === 1 && same[0] !== undefined ? same[0].id : command.slice(0, 256), ...rest };
-}
-
-function failureFacts({ code, timeoutMs }: Denial, partial: CmdRunResult | undefined): Record<string, unknown> {
-  const timedOut = code === "TIMEOUT" ? { timedOut: true, tool_name: EXECUTE_COMMAND, timeout_ms: timeoutMs } : {};
-  return { ...timedOut, ...(partial === undefined ? {} : { partial }) };
 }

@@ -10,21 +10,23 @@ mkdirSync(join(base, "a/inner"), { recursive: true });
 mkdirSync(join(base, "a-b"));
 symlinkSync(join(base, "a"), join(base, "link"));
 
-const app = (id: string, ...folders: string[]) => ({
+const app = (id: string, ...directories: string[]) => ({
   id,
-  filesystem: { allowedRoots: folders.map((folder) => join(base, folder)) },
+  filesystem: { allowedRoots: directories.map((directory) => join(base, directory)) },
 });
 
-it("folders of one application, and neighbours with similar names, are not shared", () => {
+it("directories of one application, and neighbours with similar names, are not shared", () => {
   expect(sharedDirectories([app("x", "a", "a/inner"), app("y", "a-b"), { id: "z" }])).toEqual([]);
 });
 
-it("the same folder, one inside another's, and one by another name are", () => {
+it("the same directory, one inside another's, and one by another name are", () => {
   const both = ["x", "y"];
-  expect(sharedDirectories([app("x", "a"), app("y", "a")])).toEqual([{ folder: join(base, "a"), applications: both }]);
+  expect(sharedDirectories([app("x", "a"), app("y", "a")])).toEqual([
+    { directory: join(base, "a"), applications: both },
+  ]);
   expect(sharedDirectories([app("x", "a"), app("y", "link/inner")])).toEqual([
-    { folder: join(base, "a/inner"), applications: both },
+    { directory: join(base, "a/inner"), applications: both },
   ]);
   const zone = { id: "y", filesystem: { writeRules: [{ path: join(base, "link") }] } };
-  expect(sharedDirectories([app("x", "a"), zone])).toEqual([{ folder: join(base, "a"), applications: both }]);
+  expect(sharedDirectories([app("x", "a"), zone])).toEqual([{ directory: join(base, "a"), applications: both }]);
 });

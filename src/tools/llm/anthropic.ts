@@ -2,8 +2,7 @@
 // request that has one is refused.
 
 import type { Anthropic } from "@anthropic-ai/sdk";
-import type { LlmAnswer, LlmCallOptions, Provider, ProviderAccess, LlmRequest } from "./provider.js";
-import type { LlmSettings } from "./settings.js";
+import type { LlmAnswer, LlmCallOptions, LlmRequest, LlmSettings, Provider, ProviderAccess } from "./settings.js";
 
 type Parameters = Anthropic.MessageCreateParamsNonStreaming;
 type Said = Omit<LlmAnswer, "ignored">;

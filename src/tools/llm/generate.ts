@@ -2,14 +2,11 @@
 
 import { Fault, type JsonObject } from "../../mcp/index.js";
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type CoreApplication, type CoreServices, CoreSettingsError } from "../application.js";
-import { ownTool } from "../own-tool.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError, ownTool, record } from "../application.js";
 import { anthropicProvider } from "./anthropic.js";
-import { ask, type LlmAsked } from "./ask.js";
+import { ask, guardedFetch, type LlmAsked } from "./ask.js";
 import { openaiProvider } from "./openai.js";
-import { guardedFetch } from "./outbound.js";
-import type { LlmRequest } from "./provider.js";
-import { checkLlmSettings, type LlmSettings } from "./settings.js";
+import { checkLlmSettings, type LlmRequest, type LlmSettings } from "./settings.js";
 
 const MAX_MESSAGES = 1_000;
 /** So that it is our own clock that ends an answer, with words of its own. */
@@ -30,19 +27,16 @@ export function llmTools(app: CoreApplication, document: JsonObject, services: C
         description: `Asks a language model and answers with its text. Models: ${models.join(", ")}.`,
         annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: false, openWorldHint: true },
         timeoutMs: limits.timeoutMs + CLOCK_MARGIN_MS,
-        input: {
-          type: "object",
-          properties: {
+        input: record(
+          {
             messages: {
               type: "array",
               minItems: 1,
               maxItems: MAX_MESSAGES,
-              items: {
-                type: "object",
-                properties: { role: { enum: ["system", "user", "assistant"] }, content: { type: "string" } },
-                required: ["role", "content"],
-                additionalProperties: false,
-              },
+              items: record({ role: { enum: ["system", "user", "assistant"] }, content: { type: "string" } }, [
+                "role",
+                "content",
+              ]),
             },
             model: { type: "string", maxLength: 200, description: `${models[0]} by default.` },
             maxTokens: { type: "integer", minimum: 1, maximum: limits.maxOutputTokens },
@@ -54,12 +48,10 @@ export function llmTools(app: CoreApplication, document: JsonObject, services: C
             },
             stopSequences: { type: "array", maxItems: 4, items: { type: "string", minLength: 1, maxLength: 200 } },
           },
-          required: ["messages"],
-          additionalProperties: false,
-        },
-        output: {
-          type: "object",
-          properties: {
+          ["messages"],
+        ),
+        output: record(
+          {
             text: { type: "string" },
             provider: { type: "string" },
             model: { type: "string", description: "As the provider names it." },
@@ -78,9 +70,8 @@ export function llmTools(app: CoreApplication, document: JsonObject, services: C
               additionalProperties: false,
             },
           },
-          required: ["text", "provider", "model", "finishReason", "truncated", "ignored"],
-          additionalProperties: false,
-        },
+          ["text", "provider", "model", "finishReason", "truncated", "ignored"],
+        ),
         handler: async (args, context) => {
           const question = questionOf(settings, args);
           if (underWay >= limits.maxConcurrency) throw tooMany();

@@ -81,7 +81,7 @@ describe("one shape of call", () => {
   ];
   const args = { messages, temperature: 0.5, maxTokens: 100, stopSequences: ["END"] };
 
-  it("asks OpenAI, streams, and says what it cost", async () => {
+  it("asks OpenAI, streams, and says what it cost [H8]", async () => {
     provider.answer(eventStream(openaiStream(["I am", " a", " model é\u{1f600}."])));
     const written: string[] = [];
     const answer = await generate(openai, args, { written });
@@ -117,7 +117,7 @@ describe("one shape of call", () => {
     ]);
   });
 
-  it("asks Anthropic, streams, and says what it cost", async () => {
+  it("asks Anthropic, streams, and says what it cost [H8]", async () => {
     provider.answer(eventStream(anthropicStream(["I am", " Claude."])));
     const written: string[] = [];
     expect(await generate(anthropic, args, { written })).toEqual({
@@ -145,7 +145,7 @@ describe("one shape of call", () => {
     });
   });
 
-  it("asks Ollama by its OpenAI-compatible door, without a key", async () => {
+  it("asks Ollama by its OpenAI-compatible door, without a key [H8]", async () => {
     provider.answer(eventStream(ollamaStream(["llama", "!"])));
     expect(await generate(ollama, args)).toMatchObject({
       text: "llama!",
@@ -155,7 +155,7 @@ describe("one shape of call", () => {
     expect(provider.heard[0]?.headers.authorization).toBeUndefined();
   });
 
-  it("asks without streaming where a server cannot stream", async () => {
+  it("core.llm.generate asks without streaming where a server cannot stream", async () => {
     const completion = {
       id: "chatcmpl-1",
       object: "chat.completion",
@@ -261,7 +261,7 @@ describe("what a provider does wrong", () => {
     expect(provider.heard).toHaveLength(4);
   });
 
-  it("an answer that broke off is not begun anew, nor taken for a whole one", async () => {
+  it("an answer that broke off is not begun anew, nor taken for a whole one [H8]", async () => {
     const begun = anthropicStream(["half"]).split("event: a_later_kind")[0] ?? "";
     provider.answer(eventStream(begun + `event: error\ndata: ${JSON.stringify(overloaded)}\n\n`));
     expect(await faultOf(generate({ ...anthropic, limits: QUICK }))).toMatchObject({ type: "Unavailable" });
@@ -324,7 +324,7 @@ describe("what a provider does wrong", () => {
 });
 
 describe("time", () => {
-  it("that is over ends the answer, also while a library waits", async () => {
+  it("time that is over ends the answer, also while a library waits", async () => {
     for (const settings of [openai, anthropic]) {
       const dropped = provider.dropped;
       provider.answer(
@@ -378,7 +378,7 @@ describe("what an application may not", () => {
     await ask();
   });
 
-  it("an address that the dialer does not allow is not reached", async () => {
+  it("an address that the dialer does not allow is not reached [H8]", async () => {
     const strict = createOutbound(createDialer());
     const tools = toolsWith(openai, strict.fetch);
     const asked = callTool(tools, "core.llm.generate", { messages: [{ role: "user", content: "x" }] });
@@ -426,7 +426,7 @@ describe("the environment of the gateway", () => {
     process.env = { ...before };
   });
 
-  it("gives nothing to an application: neither keys, nor addresses, nor headers", async () => {
+  it("gives nothing to an application: neither keys, nor addresses, nor headers [H8]", async () => {
     for (const settings of [openai, anthropic, ollama]) {
       provider.answer(eventStream(settings === anthropic ? anthropicStream(["x"]) : openaiStream(["x"])));
       await generate(settings);

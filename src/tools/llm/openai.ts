@@ -1,8 +1,15 @@
 // Providers that speak OpenAI's chat completions: OpenAI itself, the many that imitate it, and Ollama.
 
 import type { OpenAI } from "openai";
-import type { LlmAnswer, LlmCallOptions, Provider, ProviderAccess, LlmRequest } from "./provider.js";
-import type { LlmSettings, Usage } from "./settings.js";
+import type {
+  LlmAnswer,
+  LlmCallOptions,
+  LlmRequest,
+  LlmSettings,
+  Provider,
+  ProviderAccess,
+  Usage,
+} from "./settings.js";
 
 type Parameters = OpenAI.ChatCompletionCreateParams;
 type Counted = { prompt_tokens?: number; completion_tokens?: number } | null | undefined;

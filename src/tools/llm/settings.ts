@@ -10,14 +10,14 @@ import {
   oneOf,
   optional,
   pathText,
-  type ShapeProblem,
   required,
+  type ShapeProblem,
   text,
 } from "../../mcp/index.js";
 import { CoreSettingsError } from "../application.js";
 
 export interface LlmSettings {
-  /** Which wire format the provider speaks. Ollama is asked by its OpenAI-compatible door. */
+  /** Which wire format the provider speaks. Ollama is called at its OpenAI-compatible endpoint. */
   readonly provider: "openai" | "anthropic" | "ollama";
   /** For example `https://api.openai.com/v1`, `https://api.anthropic.com`, `http://127.0.0.1:11434/v1`. */
   readonly baseUrl: string;
@@ -27,7 +27,7 @@ export interface LlmSettings {
   readonly models: readonly string[];
   /** False for a server that cannot stream. */
   readonly streaming: boolean;
-  /** How an OpenAI-compatible server wants to hear about the limit; by default `max_tokens`, and OpenAI's own name for OpenAI. */
+  /** The field in which an OpenAI-compatible server takes the limit; by default `max_tokens`, and OpenAI's own name for OpenAI. */
   readonly tokenLimitField?: "max_tokens" | "max_completion_tokens" | undefined;
   readonly limits: LlmLimits;
 }
@@ -37,7 +37,7 @@ export interface LlmLimits {
   readonly timeoutMs: number;
   readonly maxInputChars: number;
   readonly maxOutputTokens: number;
-  /** An answer that goes on is cut here, whatever the provider thinks of tokens. */
+  /** A longer answer is cut here, however the provider counts tokens. */
   readonly maxOutputChars: number;
   /** Of the provider's answer on the wire. */
   readonly maxResponseBytes: number;
@@ -70,7 +70,7 @@ const settings = object("the provider for core.llm", {
     list("models that may be asked, the default first", text("a model", { min: 1, max: 200 }), { max: 200 }),
   ),
   streaming: byDefault(flag("can it stream"), true),
-  tokenLimitField: optional(oneOf("how it wants to hear about the limit", ["max_tokens", "max_completion_tokens"])),
+  tokenLimitField: optional(oneOf("the field in which it takes the limit", ["max_tokens", "max_completion_tokens"])),
   limits: optional(limits),
 });
 
@@ -92,7 +92,7 @@ export function checkLlmSettings(application: string, document: JsonObject): Llm
 function problemOf({ baseUrl, models, provider, apiKey }: Omit<LlmSettings, "limits">): string | undefined {
   if (models.length === 0) return "llm.models: name at least one model";
   if (provider === "anthropic" && apiKey === undefined) return "llm.apiKey: is missing; write ${secret:NAME}";
-  if (!URL.canParse(baseUrl)) return "llm.baseUrl: is no URL";
+  if (!URL.canParse(baseUrl)) return "llm.baseUrl: is not a URL";
   const url = new URL(baseUrl);
   if (url.protocol !== "https:" && url.protocol !== "http:") return "llm.baseUrl: must begin with https:// or http://";
   if (url.username !== "" || url.password !== "") return "llm.baseUrl: holds a password; put it into llm.apiKey";
@@ -104,7 +104,7 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** What one call cost, for whoever counts. */
+/** What one call cost, for accounting. */
 export interface UsageRecord {
   readonly app: string;
   readonly agent: string;
@@ -115,4 +115,37 @@ export interface UsageRecord {
   readonly outcome: "ok" | "error" | "cancelled";
   /** Absent when the provider did not say. */
   readonly usage?: Usage;
+}
+
+// What every provider is asked and answers, whichever words it uses on the wire.
+
+export interface LlmRequest {
+  readonly model: string;
+  readonly system: string | undefined;
+  readonly messages: readonly { readonly role: "user" | "assistant"; readonly content: string }[];
+  readonly maxTokens: number;
+  readonly temperature: number | undefined;
+  readonly stop: readonly string[] | undefined;
+}
+
+export interface LlmAnswer {
+  /** As the provider names it, which may say more than it was asked by. */
+  readonly model: string;
+  readonly finishReason: "stop" | "length" | "filter" | "other";
+  readonly usage: Usage | undefined;
+  /** What the question had and this provider does not take. */
+  readonly ignored: readonly "temperature"[];
+}
+
+export interface LlmCallOptions {
+  readonly signal: AbortSignal;
+  /** Called with each piece of text, in order; the next is not read before it resolves. */
+  readonly onText: (text: string) => Promise<void>;
+}
+
+export type Provider = (question: LlmRequest, asking: LlmCallOptions) => Promise<LlmAnswer>;
+
+export interface ProviderAccess {
+  readonly apiKey: string | undefined;
+  readonly fetch: typeof globalThis.fetch;
 }

@@ -1,11 +1,10 @@
 // core.state.*: definition files, and what happened to them.
 
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../own-tool.js";
-import type { Author } from "./commit.js";
-import { notThere, Repository } from "./repository.js";
+import { ownTool, record, type ToolOwner } from "../application.js";
+import { type Author, notThere, Repository } from "./repository.js";
 import type { StateSettings } from "./settings.js";
-import type { StoredHistory } from "./stored-history.js";
+import type { StoredHistory } from "./stored.js";
 import { applyUnifiedDiff } from "./unified-diff.js";
 
 const PATH = {
@@ -26,18 +25,16 @@ const COMMIT = { type: "string", description: "The commit in the history." } as 
 const MAX_TEXT_CHARS = 16_000_000;
 const MAX_HISTORY = 200;
 
-const changedOutput = {
-  type: "object",
-  properties: {
+const changedOutput = record(
+  {
     path: { type: "string" },
     revision: { type: ["string", "null"], description: "Names the new contents; null when the file is gone." },
     commit: COMMIT,
     created: { type: "boolean" },
     changed: { type: "boolean", description: "False: the file already was like that, and there is no new commit." },
   },
-  required: ["path", "revision", "commit", "created", "changed"],
-  additionalProperties: false,
-} as const;
+  ["path", "revision", "commit", "created", "changed"],
+);
 
 const DESTRUCTIVE = { readOnlyHint: false, destructiveHint: true, openWorldHint: false };
 const READ_ONLY = { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false };
@@ -63,21 +60,18 @@ function readTool(owner: ToolOwner, files: Repository, name: string): Tool {
     title: "Read a definition file",
     description: "Reads a definition file of this application, as it is now or as it was in a commit of its history.",
     annotations: READ_ONLY,
-    input: {
-      type: "object",
-      properties: {
+    input: record(
+      {
         path: PATH,
         commit: { type: "string", maxLength: 64, description: "A commit of the history; the newest by default." },
       },
-      required: ["path"],
-      additionalProperties: false,
-    },
-    output: {
-      type: "object",
-      properties: { path: { type: "string" }, content: { type: "string" }, revision: REVISION },
-      required: ["path", "content", "revision"],
-      additionalProperties: false,
-    },
+      ["path"],
+    ),
+    output: record({ path: { type: "string" }, content: { type: "string" }, revision: REVISION }, [
+      "path",
+      "content",
+      "revision",
+    ]),
     handler: async ({ path, commit }) => {
       const file = await files.read(path, commit);
       if (file === undefined) throw notThere(path);
@@ -92,17 +86,15 @@ function setTool(owner: ToolOwner, files: Repository): Tool {
     title: "Write a definition file",
     description: "Creates or replaces a definition file of this application. Earlier contents stay in the history.",
     annotations: { ...DESTRUCTIVE, idempotentHint: true },
-    input: {
-      type: "object",
-      properties: {
+    input: record(
+      {
         path: PATH,
         content: { type: "string", maxLength: MAX_TEXT_CHARS },
         expectedRevision: EXPECTED,
         message: MESSAGE,
       },
-      required: ["path", "content"],
-      additionalProperties: false,
-    },
+      ["path", "content"],
+    ),
     output: changedOutput,
     handler: async ({ path, content, expectedRevision, message }, context) => {
       const done = await files.change({
@@ -122,17 +114,15 @@ function diffTool(owner: ToolOwner, files: Repository): Tool {
     description:
       "Applies a unified diff to one definition file, whole or not at all: every hunk at the line it names, every context line exactly as it is.",
     annotations: { ...DESTRUCTIVE, idempotentHint: false },
-    input: {
-      type: "object",
-      properties: {
+    input: record(
+      {
         path: PATH,
         diff: { type: "string", minLength: 1, maxLength: MAX_TEXT_CHARS, description: "As `diff -u` writes it." },
         expectedRevision: EXPECTED,
         message: MESSAGE,
       },
-      required: ["path", "diff"],
-      additionalProperties: false,
-    },
+      ["path", "diff"],
+    ),
     output: changedOutput,
     handler: async ({ path, diff, expectedRevision, message }, context) => {
       const done = await files.change({
@@ -151,12 +141,7 @@ function deleteTool(owner: ToolOwner, files: Repository): Tool {
     title: "Delete a definition file",
     description: "Deletes a definition file of this application. Its contents stay in the history.",
     annotations: { ...DESTRUCTIVE, idempotentHint: false },
-    input: {
-      type: "object",
-      properties: { path: PATH, expectedRevision: EXPECTED, message: MESSAGE },
-      required: ["path"],
-      additionalProperties: false,
-    },
+    input: record({ path: PATH, expectedRevision: EXPECTED, message: MESSAGE }, ["path"]),
     output: changedOutput,
     handler: async ({ path, expectedRevision, message }, context) => {
       const done = await files.change({
@@ -175,35 +160,26 @@ function historyTool(owner: ToolOwner, files: Repository): Tool {
     title: "History of a definition file",
     description: "Lists the commits that changed a definition file, newest first.",
     annotations: READ_ONLY,
-    input: {
-      type: "object",
-      properties: { path: PATH, limit: { type: "integer", minimum: 1, maximum: MAX_HISTORY } },
-      required: ["path"],
-      additionalProperties: false,
-    },
-    output: {
-      type: "object",
-      properties: {
+    input: record({ path: PATH, limit: { type: "integer", minimum: 1, maximum: MAX_HISTORY } }, ["path"]),
+    output: record(
+      {
         path: { type: "string" },
         history: {
           type: "array",
-          items: {
-            type: "object",
-            properties: {
+          items: record(
+            {
               commit: COMMIT,
               at: { type: "string" },
               agent: { type: "string" },
               message: { type: "string" },
               trace: { type: "string", description: "Trace id of the call that made the change." },
             },
-            required: ["commit", "at", "agent", "message", "trace"],
-            additionalProperties: false,
-          },
+            ["commit", "at", "agent", "message", "trace"],
+          ),
         },
       },
-      required: ["path", "history"],
-      additionalProperties: false,
-    },
+      ["path", "history"],
+    ),
     handler: async ({ path, limit }) => ({
       structuredContent: { path, history: await files.history(path, limit ?? 20) },
     }),

@@ -7,12 +7,10 @@ import { rmSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Fault } from "../../mcp/index.js";
-import { type Author, authorEnvironment, commitMessage } from "./commit.js";
-import { checkFilePath } from "./file-path.js";
-import { broken, type Git } from "./git.js";
-import { withPack } from "./packs.js";
+import { visible } from "../../telemetry/index.js";
+import { broken, type Git, withPack } from "./git.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits, type StateSettings } from "./settings.js";
-import type { StoredHistory } from "./stored-history.js";
+import type { StoredHistory } from "./stored.js";
 import { busy, inRepositoryTurn } from "./turns.js";
 import { type Standing, WorkingCopy } from "./working-copy.js";
 
@@ -52,7 +50,7 @@ export interface Changed {
 
 export class Repository {
   readonly limits: StateLimits;
-  readonly #folder: string;
+  readonly #directory: string;
   readonly #name = randomUUID();
   readonly #store: StoredHistory;
   readonly #copy: WorkingCopy;
@@ -64,9 +62,15 @@ export class Repository {
   constructor(settings: StateSettings, store: StoredHistory, warn: Warn = () => undefined) {
     if (!isAbsolute(settings.repository)) throw new TypeError("state.repository must be an absolute path");
     this.limits = { ...DEFAULT_STATE_LIMITS, ...settings.limits };
-    this.#folder = settings.repository;
+    this.#directory = settings.repository;
     this.#store = store;
-    this.#copy = new WorkingCopy({ folder: settings.repository, limits: this.limits, store, name: this.#name, warn });
+    this.#copy = new WorkingCopy({
+      directory: settings.repository,
+      limits: this.limits,
+      store,
+      name: this.#name,
+      warn,
+    });
     this.#git = this.#copy.git;
   }
 
@@ -81,7 +85,7 @@ export class Repository {
       maxBytes: this.limits.maxFileBytes * 2 + 4_096,
     });
     const [revision, type, size] = out.subarray(0, out.indexOf(0x0a)).toString("utf8").split(" ");
-    if (type === "tree") throw isFolder(path);
+    if (type === "tree") throw isDirectory(path);
     if (type !== "blob" || revision === undefined) {
       await this.#checkWhole(head);
       return undefined;
@@ -94,7 +98,7 @@ export class Repository {
   async change(change: RepositoryChange): Promise<Changed> {
     checkFilePath(change.path);
     await this.#copy.current();
-    return await inRepositoryTurn(this.#folder, this.limits, async () => {
+    return await inRepositoryTurn(this.#directory, this.limits, async () => {
       try {
         for (let attempt = 0; attempt < this.limits.maxAttempts; attempt++) {
           const at = await this.#afterOthers();
@@ -116,12 +120,12 @@ export class Repository {
   }
 
   /**
-   * Writers of several replicas take turns as soon as they have been in each other's way: whoever has to fetch first
-   * would be too slow again and again. Like every turn it is no promise: after a while one goes on without it.
+   * Writers of several replicas take turns as soon as they have been in each other's way: a writer that has
+   * to fetch first would be too slow each time. A turn guarantees nothing: after a while a writer continues without it.
    */
   async #afterOthers(): Promise<Standing> {
     const began = performance.now();
-    // Whoever was just served lets those come first who wait.
+    // A writer that has just changed something lets the waiting ones come first.
     if (began < this.#contendedUntil && began < this.#servedAt + 2 * POLL_MS) await pause(2 * POLL_MS);
     for (const until = began + CLAIM_MS; ; await pause(POLL_MS * (0.5 + Math.random() / 2))) {
       const at = await this.#copy.current();
@@ -204,7 +208,7 @@ export class Repository {
     const file = found[asked.length - 1];
     const blocking = found.slice(1, asked.length - 1).findIndex((entry) => entry?.[2] === "blob");
     if (blocking >= 0) throw isFile(above[blocking] as string);
-    if (file?.[2] === "tree") throw isFolder(path);
+    if (file?.[2] === "tree") throw isDirectory(path);
     return file?.[1];
   }
 
@@ -214,7 +218,7 @@ export class Repository {
 
   #lost(commit: string): Fault {
     this.#copy.distrust();
-    return broken(`commit ${commit} is not whole in ${this.#folder}; it is fetched anew`);
+    return broken(`commit ${commit} is not whole in ${this.#directory}; it is fetched anew`);
   }
 
   async #blob(id: string | undefined): Promise<Buffer | undefined> {
@@ -233,7 +237,7 @@ export class Repository {
   }
 
   async #tree(parent: string | undefined, path: string, blob: string | undefined, created: boolean): Promise<string> {
-    const index = join(this.#folder, `index-${randomUUID()}.tmp`);
+    const index = join(this.#directory, `index-${randomUUID()}.tmp`);
     const env = { GIT_INDEX_FILE: index };
     try {
       if (parent !== undefined) await this.#git.ask(["read-tree", parent], { env });
@@ -296,8 +300,8 @@ export function notThere(path: string): Fault {
   return new Fault("ToolExecution", `there is no definition file ${path}`, { rule: "notFound", field: "path" });
 }
 
-function isFolder(path: string): Fault {
-  return new Fault("ToolExecution", `${path} is a folder of definition files`, { rule: "isFolder", field: "path" });
+function isDirectory(path: string): Fault {
+  return new Fault("ToolExecution", `${path} is a directory of definition files`, { rule: "isFolder", field: "path" });
 }
 
 function isFile(path: string): Fault {
@@ -323,4 +327,93 @@ function conflict(path: string, revision: string | undefined): Fault {
 
 function tooMuch(rule: string, reason: string): Fault {
   return new Fault("ToolExecution", `${reason}; nothing was changed`, { rule });
+}
+
+// Who made a change and on whose behalf, written into the commit where a caller's words cannot imitate it.
+
+export interface Author {
+  readonly app: string;
+  readonly agent: string;
+  readonly traceId: string;
+}
+
+const MAX_SUBJECT_CHARS = 500;
+const MAX_NAME_CHARS = 200;
+
+/** The caller's words are one line; the trailers are the last paragraph, which a line above cannot join. */
+export function commitMessage(words: string, author: Author): string {
+  const subject = oneLine(words, MAX_SUBJECT_CHARS).trim() || "Change";
+  return [
+    subject,
+    "",
+    `App: ${oneLine(author.app, MAX_NAME_CHARS)}`,
+    `Agent: ${oneLine(author.agent, MAX_NAME_CHARS)}`,
+    `Trace: ${oneLine(author.traceId, MAX_NAME_CHARS)}`,
+    "",
+  ].join("\n");
+}
+
+export function authorEnvironment(author: Author): Record<string, string> {
+  return {
+    GIT_AUTHOR_NAME: personName(author.agent),
+    GIT_AUTHOR_EMAIL: "agent@portcullis.invalid",
+    GIT_COMMITTER_NAME: "Portcullis",
+    GIT_COMMITTER_EMAIL: "gateway@portcullis.invalid",
+  };
+}
+
+function oneLine(text: string, max: number): string {
+  return visible(text.slice(0, max));
+}
+
+/** git drops these characters from names, and refuses a name of nothing else. */
+function personName(agent: string): string {
+  return (
+    oneLine(agent, MAX_NAME_CHARS)
+      .replace(/[<>]/g, "")
+      .replace(/^[\s.,:;"'\\]+|[\s.,:;"'\\]+$/g, "") || "agent"
+  );
+}
+
+// Which names a definition file may have: names that mean the same in every repository, work tree and terminal.
+
+const MAX_PATH_BYTES = 1_024;
+const MAX_NAME_BYTES = 255;
+const MAX_DEPTH = 16;
+
+/** Controls, bidirectional marks and other characters that draw nothing, lone surrogates. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}]/u;
+/** What some file system or program takes for something else. */
+const SPECIAL = /[\\:*?"<>|]/;
+/** `.git` in every spelling that some file system takes for it. */
+const GIT_DIRECTORY = /^(\.git|git~\d+|\.git(modules|attributes|ignore|keep)?)$/i;
+
+/** Throws a `Fault` that says which rule the path breaks. */
+export function checkFilePath(path: string): void {
+  const problem = problemOf(path);
+  if (problem === undefined) return;
+  throw new Fault("ValidationError", `path ${problem}`, {
+    rule: "definitionFilePath",
+    field: "path",
+    suggestions: ["use a relative path such as agents/writer.md"],
+  });
+}
+
+function problemOf(path: string): string | undefined {
+  if (path === "") return "is empty";
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) return `has more than ${MAX_PATH_BYTES} bytes`;
+  if (UNSEEN.test(path)) return "contains control characters or characters that cannot be seen";
+  if (SPECIAL.test(path)) return 'contains one of \\ : * ? " < > |';
+  if (path.normalize("NFC") !== path) return "is not in Unicode normal form C";
+  const names = path.split("/");
+  if (names.length > MAX_DEPTH) return `has more than ${MAX_DEPTH} parts`;
+  for (const name of names) {
+    if (name === "") return "begins or ends with a slash, or has two in a row";
+    if (name === "." || name === "..") return "contains . or ..";
+    if (Buffer.byteLength(name) > MAX_NAME_BYTES) return `has a part of more than ${MAX_NAME_BYTES} bytes`;
+    if (GIT_DIRECTORY.test(name)) return "contains a name that git itself uses";
+    if (/^[-~ ]/.test(name)) return "has a part that begins with a dash, a tilde or a space";
+    if (/[. ]$/.test(name)) return "has a part that ends with a dot or a space";
+  }
+  return undefined;
 }

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 
 export interface StateSettings {
-  /** Absolute path of this replica's copy of the application's own bare repository; made on first use. See `repositoryFolder`. */
+  /** Absolute path of this replica's copy of the application's own bare repository; made on first use. See `repositoryDirectory`. */
   readonly repository: string;
   readonly limits?: Partial<StateLimits>;
 }
@@ -46,7 +46,7 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
   maxTtlMs: 366 * 24 * 60 * 60_000,
 };
 
-/** One folder for each application, whatever its name looks like and however the file system compares names. */
+/** One directory for each application, whatever its name looks like and however the file system compares names. */
 export function repositoryDirectory(root: string, application: string): string {
   const readable = application
     .toLowerCase()

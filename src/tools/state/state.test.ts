@@ -8,7 +8,7 @@ import { callTool, type Calling, ruleOf } from "../fixtures/calling.js";
 import { definitionTools } from "./definition-tools.js";
 import { git, gitIsMissing } from "./fixtures/git.js";
 import { repositoryDirectory, type StateLimits } from "./settings.js";
-import { historyOf } from "./stored-history.js";
+import { historyOf } from "./stored.js";
 
 const base = mkdtempSync(join(tmpdir(), "state-"));
 let storage: Storage;
@@ -34,7 +34,7 @@ function applicationState(id: string, limits?: Partial<StateLimits>) {
 }
 
 describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, () => {
-  it("are set, read, changed by a diff, deleted, and all of it stays in the history", async () => {
+  it("are set, read, changed by a diff, deleted, and all of it stays in the history [H7]", async () => {
     const { call, repository } = applicationState("blog");
     const path = "agents/writer.md";
     const first = await call("setDefinitionFileContent", { path, content: "one\ntwo\n" }, { traceId: "t1" });
@@ -65,7 +65,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     git(repository, "fsck", "--strict");
   });
 
-  it("keep every byte of any text", async () => {
+  it("definition files keep every byte of any text", async () => {
     const { call } = applicationState("bytes");
     for (const content of ["", "\n", "a\r\nb\r", "\0\u0001", "é\u{1f600}", "$Id$\n*.txt filter=x\n"]) {
       await call("setDefinitionFileContent", { path: "f", content });
@@ -81,7 +81,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     expect(again).toEqual({ ...first, created: false, changed: false });
   });
 
-  it("with an expected revision change only what was read", async () => {
+  it("definition files with an expected revision change only what was read", async () => {
     const { call } = applicationState("cas");
     const set = (content: string, expectedRevision: string | null) =>
       call("setDefinitionFileContent", { path: "f", content, expectedRevision });
@@ -95,7 +95,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     expect((await call("getFileContent", { path: "f" })).content).toBe("b");
   });
 
-  it("a diff that fits only in part leaves file and history as they were", async () => {
+  it("a diff that fits only in part leaves file and history as they were [H7]", async () => {
     const { call, repository } = applicationState("half");
     await call("setDefinitionFileContent", { path: "f", content: "a\nb\nc\nd\n" });
     const before = git(repository, "rev-parse", "main");
@@ -137,7 +137,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     expect(await ruleOf(call("getFileContent", { path }))).toBe("definitionFilePath");
   });
 
-  it("a folder is no file and a file no folder", async () => {
+  it("a directory is not a file and a file is not a directory", async () => {
     const { call } = applicationState("folders");
     await call("setDefinitionFileContent", { path: "a/b/c", content: "x" });
     expect(await ruleOf(call("setDefinitionFileContent", { path: "a/b", content: "x" }))).toBe("isFolder");
@@ -161,7 +161,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     expect(git(repository, "log", "-1", "--format=%B", "main").trimEnd().split("\n")).toHaveLength(5);
   });
 
-  it("stay within the limits of size and number", async () => {
+  it("definition files stay within the limits of size and number", async () => {
     const { call } = applicationState("limits", { maxFileBytes: 10, maxFiles: 2 });
     expect(await ruleOf(call("setDefinitionFileContent", { path: "f", content: "é".repeat(6) }))).toBe("maxFileBytes");
     await call("setDefinitionFileContent", { path: "a", content: "1" });
@@ -175,7 +175,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     expect(await ruleOf(full.call("setDefinitionFileContent", { path: "a", content: "2" }))).toBe("maxRepositoryBytes");
   });
 
-  it("git runs no hook and reads no settings of a user, of the machine or of the environment", async () => {
+  it("git runs no hook and reads no settings of a user, of the machine or of the environment [H7]", async () => {
     const { call, repository } = applicationState("hooks");
     await call("setDefinitionFileContent", { path: "f", content: "1" });
     const home = join(base, "home");
@@ -184,9 +184,9 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     mkdirSync(join(repository, "hooks"), { recursive: true });
     const script = `#!/bin/sh\ntouch ${trap}\nexit 1\n`;
     for (const hook of ["reference-transaction", "post-commit", "pre-commit", "update", "post-index-change"]) {
-      for (const folder of [join(home, "hooks"), join(repository, "hooks")]) {
-        writeFileSync(join(folder, hook), script);
-        chmodSync(join(folder, hook), 0o755);
+      for (const directory of [join(home, "hooks"), join(repository, "hooks")]) {
+        writeFileSync(join(directory, hook), script);
+        chmodSync(join(directory, hook), 0o755);
       }
     }
     const settings = `[core]\nhooksPath=${home}/hooks\nfsmonitor=${home}/hooks/update\npager=${home}/hooks/update\n`;
@@ -228,7 +228,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
     }
     await call("setDefinitionFileContent", { path: "f", content: "2" });
     expect((await call("getFileContent", { path: "f" })).content).toBe("2");
-    writeFileSync(join(repository, "portcullis.turn"), "somebody who is slow");
+    writeFileSync(join(repository, "portcullis.turn"), "a slow writer");
     await call("setDefinitionFileContent", { path: "f", content: "3" });
     expect(readdirSync(repository).filter((name) => /index-|stale/.test(name))).toEqual([]);
   });
@@ -246,7 +246,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
 });
 
 describe.skipIf(missing)("two applications", () => {
-  it("have files of their own, and neither a path nor a commit leads to the other's", async () => {
+  it("have files of their own, and neither a path nor a commit leads to the other's [H7]", async () => {
     const a = applicationState("alpha");
     const b = applicationState("beta");
     await a.call("setDefinitionFileContent", { path: "f", content: "of alpha" });
@@ -262,10 +262,10 @@ describe.skipIf(missing)("two applications", () => {
     await expect(lost).rejects.toMatchObject({ type: "ToolNotFound" });
   });
 
-  it("get different folders whatever they are called", () => {
+  it("two applications get different directories whatever they are called", () => {
     const names = ["a", "A", "a ", "a/", "../a", "a.git", "ä", "a\u0308", "", "x".repeat(300), `${"x".repeat(300)}y`];
-    const folders = names.map((name) => repositoryDirectory("/state", name));
-    expect(new Set(folders.map((folder) => folder.toLowerCase())).size).toBe(names.length);
-    for (const folder of folders) expect(folder).toMatch(/^\/state\/[a-z0-9-]*-[0-9a-f]{24}\.git$/);
+    const directories = names.map((name) => repositoryDirectory("/state", name));
+    expect(new Set(directories.map((directory) => directory.toLowerCase())).size).toBe(names.length);
+    for (const directory of directories) expect(directory).toMatch(/^\/state\/[a-z0-9-]*-[0-9a-f]{24}\.git$/);
   });
 });

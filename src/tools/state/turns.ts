@@ -1,4 +1,4 @@
-// Whose turn it is to write to a repository. A turn saves work, it is no promise: the promise is kept by the
+// Whose turn it is to write to a repository. A turn saves work and guarantees nothing: the guarantee is the
 // compare-and-set of the store, so a turn that is taken from a writer that still lives costs a second try and no update.
 
 import { randomUUID } from "node:crypto";
@@ -25,13 +25,13 @@ interface Line {
 /** Writers of this process, by repository. */
 const lines = new Map<string, Line>();
 
-export async function inRepositoryTurn<T>(folder: string, limits: TurnLimits, work: () => Promise<T>): Promise<T> {
-  const line = lines.get(folder) ?? { tail: Promise.resolve(), length: 0 };
+export async function inRepositoryTurn<T>(directory: string, limits: TurnLimits, work: () => Promise<T>): Promise<T> {
+  const line = lines.get(directory) ?? { tail: Promise.resolve(), length: 0 };
   if (line.length >= limits.maxWaiting) throw busy();
-  lines.set(folder, line);
+  lines.set(directory, line);
   line.length++;
   const turn = line.tail.then(async () => {
-    const release = await takeLock(folder, limits);
+    const release = await takeLock(directory, limits);
     try {
       return await work();
     } finally {
@@ -42,7 +42,7 @@ export async function inRepositoryTurn<T>(folder: string, limits: TurnLimits, wo
   try {
     return await turn;
   } finally {
-    if (--line.length === 0) lines.delete(folder);
+    if (--line.length === 0) lines.delete(directory);
   }
 }
 
@@ -53,9 +53,9 @@ export function busy(): Fault {
   });
 }
 
-/** Against writers of other processes. Whoever holds the turn shows signs of life; a turn without them is taken over. */
-async function takeLock(folder: string, { lockTimeoutMs, maxWaitMs }: TurnLimits): Promise<() => void> {
-  const file = join(folder, "portcullis.turn");
+/** Against writers of other processes. The holder touches the file regularly; a file that is not touched is taken over. */
+async function takeLock(directory: string, { lockTimeoutMs, maxWaitMs }: TurnLimits): Promise<() => void> {
+  const file = join(directory, "portcullis.turn");
   const mine = randomUUID();
   const until = performance.now() + maxWaitMs;
   while (!tryCreate(file, mine)) {

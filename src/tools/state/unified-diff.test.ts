@@ -23,7 +23,7 @@ describe("a unified diff", () => {
     expect(applyUnifiedDiff("f", "one\ntwo\nthree\nfour\n", diff)).toBe("one\nTWO\n2b\nthree\nfour\n");
   });
 
-  it("makes a new file from /dev/null", () => {
+  it("a unified diff makes a new file from /dev/null", () => {
     expect(applyUnifiedDiff("f", undefined, "--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+a\n+b\n")).toBe("a\nb\n");
   });
 
@@ -66,22 +66,22 @@ describe("a unified diff", () => {
 
 describe("diffs that git makes", () => {
   const missing = gitIsMissing();
-  const folder = mkdtempSync(join(tmpdir(), "diff-"));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const directory = mkdtempSync(join(tmpdir(), "diff-"));
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
   const line = fc.constantFrom("a", "b", "", "c d", "-x", "+y", "@@ -1 +1 @@", "\\ No", "é", "--- a/f", "\r");
   const text = fc
     .tuple(fc.array(line, { maxLength: 30 }), fc.boolean())
     .map(([lines, ends]) => lines.join("\n") + (ends && lines.length > 0 ? "\n" : ""));
 
-  it("turn the one text into the other, and fit no other", ({ skip }) => {
+  it("turn the one text into the other, and fit no other [H7]", ({ skip }) => {
     if (missing) return skip(missing);
     fc.assert(
       fc.property(text, text, text, fc.integer({ min: 0, max: 4 }), (before, after, third, context) => {
         fc.pre(before !== after && before !== "");
-        const diff = gitDiff(folder, before, after, context);
+        const diff = gitDiff(directory, before, after, context);
         expect(applyUnifiedDiff("f", before, diff)).toBe(after);
         // With its whole context a diff fits nothing that does not begin as the text it was made from.
-        const whole = gitDiff(folder, before, after, 100);
+        const whole = gitDiff(directory, before, after, 100);
         if (!third.startsWith(before)) expect(reasonOf(third, whole)).toContain("nothing was changed");
       }),
       { numRuns: RUNS },
@@ -89,12 +89,12 @@ describe("diffs that git makes", () => {
   });
 });
 
-function gitDiff(folder: string, before: string, after: string, context: number): string {
-  writeFileSync(join(folder, "before"), before);
-  writeFileSync(join(folder, "after"), after);
+function gitDiff(directory: string, before: string, after: string, context: number): string {
+  writeFileSync(join(directory, "before"), before);
+  writeFileSync(join(directory, "after"), after);
   const args = ["diff", "--no-index", "--text", "--no-color", `-U${context}`, "--", "before", "after"];
   try {
-    execFileSync("git", args, { cwd: folder, stdio: "pipe" });
+    execFileSync("git", args, { cwd: directory, stdio: "pipe" });
     return "";
   } catch (error) {
     const diff = String((error as { stdout: Buffer }).stdout);

@@ -1,11 +1,10 @@
 // core.state.*: runtime values.
 
-import { Fault, STORE_OUTAGE } from "../../mcp/index.js";
-import { StorageError } from "../../storage/index.js";
+import { Fault } from "../../mcp/index.js";
 import type { Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../own-tool.js";
+import { type ToolOwner, ownTool, record } from "../application.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits } from "./settings.js";
-import type { RuntimeValues } from "./values.js";
+import type { RuntimeValues } from "./stored.js";
 
 const VERSION = {
   type: "integer",
@@ -16,8 +15,7 @@ const VERSION = {
 const CURRENT = { type: "integer", description: "Give it back as expectedVersion." } as const;
 const EXPIRES = { type: "string", description: "When the value goes away; absent: never." } as const;
 
-export function valueTools(owner: ToolOwner, store: RuntimeValues, given: Partial<StateLimits> = {}): Tool[] {
-  const values = inOurWords(store);
+export function valueTools(owner: ToolOwner, values: RuntimeValues, given: Partial<StateLimits> = {}): Tool[] {
   const limits = { ...DEFAULT_STATE_LIMITS, ...given };
   const key = {
     type: "string",
@@ -33,18 +31,8 @@ export function valueTools(owner: ToolOwner, store: RuntimeValues, given: Partia
       title: "Delete a runtime value",
       description: "Deletes a runtime value of this application.",
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
-      input: {
-        type: "object",
-        properties: { key, expectedVersion: VERSION },
-        required: ["key"],
-        additionalProperties: false,
-      },
-      output: {
-        type: "object",
-        properties: { key: { type: "string" }, deleted: { type: "boolean" } },
-        required: ["key", "deleted"],
-        additionalProperties: false,
-      },
+      input: record({ key, expectedVersion: VERSION }, ["key"]),
+      output: record({ key: { type: "string" }, deleted: { type: "boolean" } }, ["key", "deleted"]),
       handler: async (args) => {
         checkKey(args.key);
         const deleted = await values.remove(args.key, args.expectedVersion);
@@ -63,19 +51,17 @@ function getTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema): Tool 
     title: "Read a runtime value",
     description: "Reads a runtime value of this application; `found` says whether there is one.",
     annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
-    input: { type: "object", properties: { key }, required: ["key"], additionalProperties: false },
-    output: {
-      type: "object",
-      properties: {
+    input: record({ key }, ["key"]),
+    output: record(
+      {
         key: { type: "string" },
         found: { type: "boolean" },
         value: { description: "Any JSON value; absent when there is none." },
         version: CURRENT,
         expiresAt: EXPIRES,
       },
-      required: ["key", "found", "version"],
-      additionalProperties: false,
-    },
+      ["key", "found", "version"],
+    ),
     handler: async (args) => {
       checkKey(args.key);
       const found = await values.get(args.key);
@@ -91,11 +77,10 @@ function setTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema, limits
     name: "core.state.setRuntimeValue",
     title: "Set a runtime value",
     description:
-      "Sets a runtime value of this application, for good or for a time; with expectedVersion only if nobody else has changed it.",
+      "Sets a runtime value of this application, for good or for a time; with expectedVersion only if it has not changed since.",
     annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
-    input: {
-      type: "object",
-      properties: {
+    input: record(
+      {
         key,
         value: { description: "Any JSON value." },
         ttlMs: {
@@ -106,15 +91,9 @@ function setTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema, limits
         },
         expectedVersion: VERSION,
       },
-      required: ["key", "value"],
-      additionalProperties: false,
-    },
-    output: {
-      type: "object",
-      properties: { key: { type: "string" }, version: CURRENT, expiresAt: EXPIRES },
-      required: ["key", "version"],
-      additionalProperties: false,
-    },
+      ["key", "value"],
+    ),
+    output: record({ key: { type: "string" }, version: CURRENT, expiresAt: EXPIRES }, ["key", "version"]),
     handler: async (args) => {
       checkKey(args.key);
       const bytes = Buffer.byteLength(JSON.stringify(args.value));
@@ -132,41 +111,6 @@ function setTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema, limits
       return { structuredContent: { key: args.key, version: stored.version, ...expiry(stored.expiresAt) } };
     },
   });
-}
-
-/** What a store says when it cannot, as callers may hear it. */
-function inOurWords(store: RuntimeValues): RuntimeValues {
-  const told = async <T>(work: Promise<T>): Promise<T> => {
-    try {
-      return await work;
-    } catch (error) {
-      throw error instanceof StorageError ? faultOf(error) : error;
-    }
-  };
-  return {
-    get: (key) => told(store.get(key)),
-    set: (key, value, options) => told(store.set(key, value, options)),
-    remove: (key, version) => told(store.remove(key, version)),
-  };
-}
-
-function faultOf(error: StorageError): unknown {
-  switch (error.code) {
-    case "STORAGE_FULL":
-      return new Fault("ToolExecution", "the application has as many runtime values as it may have", {
-        rule: "maxValues",
-        suggestions: ["delete some, or give them a time to live"],
-      });
-    case "STORAGE_INVALID":
-      return new Fault("ValidationError", "the store does not take this key or value", { rule: "runtimeValueKey" });
-    case "STORAGE_UNAVAILABLE":
-      return new Fault("Unavailable", "the store cannot be reached; nothing was changed", {
-        cause: error,
-        extra: STORE_OUTAGE,
-      });
-    default:
-      return error;
-  }
 }
 
 function expiry(expiresAt: number | undefined): { expiresAt?: string } {

@@ -1,16 +1,15 @@
 // A replica's own copy of an application's history: a bare repository that follows the store. The store is the authority.
-// Whatever is here is there too, so this folder may be lost, be old, or be shared by several processes.
+// Whatever is here is there too, so this directory may be lost, be old, or be shared by several processes.
 
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { type JsonValue, isJsonObject } from "../../mcp/index.js";
+import { isJsonObject, type JsonValue } from "../../mcp/index.js";
 import type { StoredPack, StoredRepository } from "../../storage/index.js";
-import { Git } from "./git.js";
-import { takePack, toMerge, withPack } from "./packs.js";
+import { Git, takePack, toMerge, withPack } from "./git.js";
 import type { StateLimits } from "./settings.js";
-import type { StoredHistory } from "./stored-history.js";
+import type { StoredHistory } from "./stored.js";
 import { busy, removeStale } from "./turns.js";
 
 const BRANCH = "refs/heads/main";
@@ -44,7 +43,7 @@ export interface Standing {
 }
 
 export interface WorkingCopyOptions {
-  readonly folder: string;
+  readonly directory: string;
   readonly limits: StateLimits;
   readonly store: StoredHistory;
   /** This writer among all there are. */
@@ -65,10 +64,10 @@ export class WorkingCopy {
 
   constructor(options: WorkingCopyOptions) {
     this.#options = options;
-    this.git = new Git(options.folder, options.limits.gitTimeoutMs);
+    this.git = new Git(options.directory, options.limits.gitTimeoutMs);
   }
 
-  /** Where the store stands, with everything up to there in this folder. */
+  /** Where the store stands, with everything up to there in this directory. */
   async current(): Promise<Standing> {
     await this.#make();
     // INVARIANT: a position is written after the store has got there. Read before the store is asked, it can be behind
@@ -200,7 +199,7 @@ export class WorkingCopy {
       const tip = await this.#tip();
       if (tip === head) return true;
       if (tip !== undefined && !(await this.#leadsTo(tip, head))) {
-        // Another process on this folder was faster.
+        // Another process on this directory was faster.
         if (await this.#leadsTo(head, tip)) return true;
         await this.#keepAside(tip);
       }
@@ -219,18 +218,18 @@ export class WorkingCopy {
   }
 
   #removeStaleLocks(): void {
-    removeStale(join(this.git.folder, `${BRANCH}.lock`));
-    removeStale(join(this.git.folder, "packed-refs.lock"));
+    removeStale(join(this.git.directory, `${BRANCH}.lock`));
+    removeStale(join(this.git.directory, "packed-refs.lock"));
   }
 
-  /** A history that the store does not have is never thrown away: nobody else may have it. */
+  /** A history that the store does not have is never deleted: it may be the only copy. */
   async #keepAside(tip: string): Promise<void> {
     const ref = `${ASIDE}/${tip}`;
     await this.git.ask(["update-ref", "--no-deref", ref, tip]);
     this.#options.warn("definition files of this replica differ from those of the store; they are kept aside", {
-      folder: this.git.folder,
+      directory: this.git.directory,
       ref,
-      remedy: `look at them with git --git-dir=${this.git.folder} log ${ref}, and write again what is missing`,
+      remedy: `look at them with git --git-dir=${this.git.directory} log ${ref}, and write again what is missing`,
     });
   }
 
@@ -263,7 +262,7 @@ export class WorkingCopy {
   }
 
   get #positionFile(): string {
-    return join(this.git.folder, "portcullis.position");
+    return join(this.git.directory, "portcullis.position");
   }
 
   #position(): Position | undefined {
@@ -295,27 +294,27 @@ export class WorkingCopy {
   }
 
   #sweep(): void {
-    for (const name of readdirSync(this.git.folder)) {
+    for (const name of readdirSync(this.git.directory)) {
       if (/^(index|pack|portcullis)\b.*\.tmp(\.lock)?$/.test(name)) {
-        removeStale(join(this.git.folder, name), LEFT_BEHIND_MS);
+        removeStale(join(this.git.directory, name), LEFT_BEHIND_MS);
       }
     }
   }
 
   /** Made aside and put in place whole, so that of two processes that begin at once neither sees half of it. */
   async #makeOnce(): Promise<void> {
-    const { folder } = this.git;
-    if (statSync(join(folder, "HEAD"), { throwIfNoEntry: false }) !== undefined) return this.#sweep();
-    mkdirSync(dirname(folder), { recursive: true, mode: 0o700 });
-    const draft = `${folder}.${randomUUID()}.new`;
+    const { directory } = this.git;
+    if (statSync(join(directory, "HEAD"), { throwIfNoEntry: false }) !== undefined) return this.#sweep();
+    mkdirSync(dirname(directory), { recursive: true, mode: 0o700 });
+    const draft = `${directory}.${randomUUID()}.new`;
     const git = new Git(draft, this.#options.limits.gitTimeoutMs);
     try {
       mkdirSync(draft, { mode: 0o700 });
       await git.ask(["init", "--quiet", "--bare", "--template=", "--initial-branch=main", draft]);
-      renameSync(draft, folder);
+      renameSync(draft, directory);
     } catch (error) {
       rmSync(draft, { recursive: true, force: true });
-      if (statSync(join(folder, "HEAD"), { throwIfNoEntry: false }) === undefined) throw error;
+      if (statSync(join(directory, "HEAD"), { throwIfNoEntry: false }) === undefined) throw error;
     }
   }
 }

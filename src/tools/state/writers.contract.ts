@@ -1,4 +1,4 @@
-// Several processes on one history: all in one folder, as the workers of one machine, or in folders of their own, as
+// Several processes on one history: all in one directory, as the workers of one machine, or in directories of their own, as
 // replicas. Short in the ordinary tests, long in the long ones.
 
 import { spawn } from "node:child_process";
@@ -12,7 +12,7 @@ import { openStorage, type Storage } from "../../storage/index.js";
 import { compileWriter } from "./fixtures/compile.js";
 import { git, gitIsMissing } from "./fixtures/git.js";
 import { Repository } from "./repository.js";
-import { historyOf } from "./stored-history.js";
+import { historyOf } from "./stored.js";
 
 interface Sizes {
   readonly writers: number;
@@ -21,9 +21,9 @@ interface Sizes {
 }
 
 const SETTINGS = [
-  ["in one folder, on SQLite", { kind: "sqlite", folders: 1 }],
-  ["in two folders, on one SQLite", { kind: "sqlite", folders: 2 }],
-  ["in two folders, on one PostgreSQL", { kind: "postgres", folders: 2 }],
+  ["in one directory, on SQLite", { kind: "sqlite", directories: 1 }],
+  ["in two directories, on one SQLite", { kind: "sqlite", directories: 2 }],
+  ["in two directories, on one PostgreSQL", { kind: "postgres", directories: 2 }],
 ] as const;
 
 export function testWriters(sizes: Sizes): void {
@@ -58,26 +58,26 @@ export function testWriters(sizes: Sizes): void {
       for (const storage of opened) await storage.close();
     });
 
-    /** A store with the application in it, and the folders of its replicas. */
+    /** A store with the application in it, and the directories of its replicas. */
     async function world(name: string) {
-      const folder = join(base, `${name}-${setting.kind}-${setting.folders}`);
-      const store = setting.kind === "postgres" ? await cluster.database() : `sqlite:${join(folder, "store.db")}`;
+      const directory = join(base, `${name}-${setting.kind}-${setting.directories}`);
+      const store = setting.kind === "postgres" ? await cluster.database() : `sqlite:${join(directory, "store.db")}`;
       const storage = await openStorage(store);
       opened.push(storage);
       await storage.applications.put("blog", {}, "test");
-      const folders = Array.from({ length: setting.folders }, (_, i) => join(folder, `${i}.git`));
+      const directories = Array.from({ length: setting.directories }, (_, i) => join(directory, `${i}.git`));
       const fileAt = async (repository: string, path: string): Promise<string> =>
         (await new Repository({ repository }, historyOf(storage.repositories, "blog")).read(path))?.content ?? "";
-      return { store, folders, fileAt, folderOf: (i: number) => folders[i % folders.length] as string };
+      return { store, directories, fileAt, directoryOf: (i: number) => directories[i % directories.length] as string };
     }
 
-    it("lose no update of each other, and every change is in the history", async () => {
+    it("lose no update of each other, and every change is in the history [H7]", async () => {
       const { writers, updates } = sizes;
-      const { store, folders, folderOf, fileAt } = await world("shared");
-      const running = Array.from({ length: writers }, (_, i) => run(folderOf(i), store, `w${i}`, updates).done);
+      const { store, directories, directoryOf, fileAt } = await world("shared");
+      const running = Array.from({ length: writers }, (_, i) => run(directoryOf(i), store, `w${i}`, updates).done);
       expect(await Promise.all(running)).toEqual(Array.from({ length: writers }, () => 0));
       const all = Array.from({ length: writers }, (_, w) => Array.from({ length: updates }, (_, i) => `w${w} ${i}`));
-      for (const repository of folders) {
+      for (const repository of directories) {
         expect(await fileAt(repository, "counter")).toBe(String(writers * updates));
         const lines = (await fileAt(repository, "shared/log")).trimEnd().split("\n");
         expect(lines.sort()).toEqual(all.flat().sort());
@@ -91,14 +91,14 @@ export function testWriters(sizes: Sizes): void {
         expect(readdirSync(repository).filter((name) => /tmp|stale|turn/.test(name))).toEqual([]);
         expect(git(repository, "for-each-ref", "--format=%(refname)")).toBe("refs/heads/main\n");
       }
-      expect(new Set(folders.map((repository) => git(repository, "rev-parse", "main"))).size).toBe(1);
+      expect(new Set(directories.map((repository) => git(repository, "rev-parse", "main"))).size).toBe(1);
     });
 
-    it("that are killed lose nothing they acknowledged, and the next one goes on", async () => {
-      const { store, folders, folderOf, fileAt } = await world("killed");
+    it("killed writers lose nothing they acknowledged, and the next one continues [H7]", async () => {
+      const { store, directories, directoryOf, fileAt } = await world("killed");
       let acknowledged = 0;
       for (let i = 0; i < sizes.kills; i++) {
-        const killed = run(folderOf(i), store, `k${i}`, 1_000);
+        const killed = run(directoryOf(i), store, `k${i}`, 1_000);
         await killed.started;
         await sleep((i * 97) % 400);
         killed.kill();
@@ -107,13 +107,13 @@ export function testWriters(sizes: Sizes): void {
       }
       // A git that the killed writer had started may still be at work.
       await sleep(500);
-      const before = Number(await fileAt(folderOf(0), "counter"));
+      const before = Number(await fileAt(directoryOf(0), "counter"));
       expect(acknowledged).toBeGreaterThan(0);
       // One more for each kill: made, but not yet acknowledged.
       expect(before).toBeGreaterThanOrEqual(acknowledged);
       expect(before).toBeLessThanOrEqual(acknowledged + sizes.kills);
-      expect(await run(folderOf(1), store, "last", 1).done).toBe(0);
-      for (const repository of folders) {
+      expect(await run(directoryOf(1), store, "last", 1).done).toBe(0);
+      for (const repository of directories) {
         expect(Number(await fileAt(repository, "counter"))).toBe(before + 1);
         git(repository, "fsck", "--strict");
       }

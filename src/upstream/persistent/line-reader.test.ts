@@ -2,12 +2,12 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, vi } from "vitest";
 import { ByteBudget } from "../../mcp/index.js";
-import { UpstreamLineReader } from "./line-reader.js";
+import { UpstreamLineReader } from "./lines.js";
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
 
-it("costs about as much as it holds when a server sends its line byte by byte", () => {
+it("costs about as much as it holds when a server sends its line byte by byte [U12]", () => {
   const seen: string[] = [];
   const reader = new UpstreamLineReader(1024 * 1024, {
     message: (text) => seen.push(text),

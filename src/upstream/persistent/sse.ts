@@ -1,27 +1,26 @@
 // HTTP+SSE as servers of 2024-11-05 speak it: everything they say comes on one event stream, whose first event names
-// the address that takes what is said to them.
+// the address that takes messages to them.
 
 import {
-  lost,
-  serverUnavailable,
-  HttpClient,
-  sendAndForget,
-  type Exchange,
   addHeaders,
+  type Exchange,
   faultOfError,
   faultOfStatus,
+  HttpClient,
+  lost,
   type PersistentTransport,
   type PersistentTransportEvents,
+  sendAndForget,
+  serverUnavailable,
 } from "../../mcp/session/index.js";
-import type { Dialer } from "../dialer.js";
-import { outboundConnector } from "../outbound.js";
+import { type Dialer, outboundConnector } from "../dialer.js";
 import type { Credentials, UpstreamContext } from "../types.js";
 
 export class SseTransport implements PersistentTransport {
   readonly #url: URL;
   readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   #client: HttpClient | undefined;
   #stream: Exchange | undefined;
   #endpoint: string | undefined;
@@ -29,17 +28,17 @@ export class SseTransport implements PersistentTransport {
   #closed = false;
   #events: PersistentTransportEvents | undefined;
 
-  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: UpstreamContext) {
+  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, context: UpstreamContext) {
     this.#url = url;
     this.#dialer = dialer;
     this.#credentials = credentials;
-    this.#around = around;
+    this.#context = context;
   }
 
   async open(events: PersistentTransportEvents): Promise<void> {
-    const { server } = this.#around;
+    const { server } = this.#context;
     this.#events = events;
-    const client = await HttpClient.open(this.#url, outboundConnector(this.#dialer), this.#around);
+    const client = await HttpClient.open(this.#url, outboundConnector(this.#dialer), this.#context);
     this.#client = client;
     const headers = ["accept", "text/event-stream"];
     addHeaders(headers, await this.#credentials?.headers("GET"));
@@ -74,7 +73,7 @@ export class SseTransport implements PersistentTransport {
   }
 
   send(text: string): void {
-    const { server, limits } = this.#around;
+    const { server, limits } = this.#context;
     if (this.#endpoint === undefined || this.#closed) throw serverUnavailable(server, "it is not connected");
     if (this.#unsent > limits.maxUnsentBytes) throw serverUnavailable(server, "it does not read what is sent to it");
     this.#unsent += text.length;

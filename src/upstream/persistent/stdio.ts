@@ -1,31 +1,30 @@
 // A server as a child process, one text a line.
 
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readWithin } from "../../mcp/index.js";
 import {
-  serverUnavailable,
   type PersistentTransport,
   type PersistentTransportEvents,
+  serverUnavailable,
 } from "../../mcp/session/index.js";
-import type { ProcessFacts } from "../connection.js";
+import type { Dialer } from "../dialer.js";
 import { ServerProcess } from "../process/server-process.js";
-import type { StdioTarget, UpstreamContext } from "../types.js";
-import { UpstreamLineReader } from "./line-reader.js";
-import { LineWriter } from "./line-writer.js";
+import type { ProcessFacts, StdioTarget, UpstreamContext } from "../types.js";
+import { type LineWriter, openLines } from "./lines.js";
 
 /** What a server wrote before it ended may still be in the pipe; but a grandchild may hold the pipe open for ever. */
 const LAST_OUTPUT_MS = 200;
 
 export class StdioTransport implements PersistentTransport {
   readonly #target: StdioTarget;
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   #server: ServerProcess | undefined;
   #writer: LineWriter | undefined;
   #closed = false;
 
-  constructor(target: StdioTarget, around: UpstreamContext) {
+  constructor(target: StdioTarget, context: UpstreamContext) {
     this.#target = target;
-    this.#around = around;
+    this.#context = context;
   }
 
   get process(): ProcessFacts | undefined {
@@ -33,30 +32,17 @@ export class StdioTransport implements PersistentTransport {
   }
 
   async open(events: PersistentTransportEvents): Promise<void> {
-    const { limits, timeouts, server, budget, share } = this.#around;
-    const { leaveMs, graceMs } = timeouts;
-    const started = await ServerProcess.start(this.#target, {
-      leaveMs,
-      graceMs,
-      stderrBytes: limits.stderrBytes,
-      share,
-    });
+    const { limits, timeouts, share } = this.#context;
+    const started = await ServerProcess.start(this.#target, { ...timeouts, stderrBytes: limits.stderrBytes, share });
     this.#server = started;
-    const reader = new UpstreamLineReader(limits.maxMessageBytes, events, budget);
-    started.stdout.on("data", (chunk: Buffer) => {
-      if (!this.#closed) readWithin(share, started.stdout, chunk.length, () => reader.push(chunk));
-    });
-    started.stdout.once("close", () => reader.stop());
-    this.#writer = new LineWriter(started.stdin, {
-      maxUnsentBytes: limits.maxUnsentBytes,
-      toFault: () => serverUnavailable(server, `it does not read what is sent to it`),
-    });
+    this.#writer = openLines(started.stdout, started.stdin, events, this.#context, () => this.#closed);
     void this.#watch(started, events);
     if (this.#closed) await started.stop();
   }
 
   send(text: string): void {
-    if (this.#writer === undefined || this.#closed) throw serverUnavailable(this.#around.server, "it has been stopped");
+    if (this.#writer === undefined || this.#closed)
+      throw serverUnavailable(this.#context.server, "it has been stopped");
     this.#writer.send(text);
   }
 
@@ -77,5 +63,51 @@ export class StdioTransport implements PersistentTransport {
     this.#closed = true;
     events.closed(how);
     await started.stop().catch(() => {});
+  }
+}
+
+// A server at the other end of a socket, one text a line as on stdio.
+
+export class TcpTransport implements PersistentTransport {
+  readonly #to: { readonly host: string; readonly port: number };
+  readonly #dialer: Dialer;
+  readonly #context: UpstreamContext;
+  #socket: Socket | undefined;
+  #writer: LineWriter | undefined;
+  #closed = false;
+
+  constructor(to: { readonly host: string; readonly port: number }, dialer: Dialer, context: UpstreamContext) {
+    this.#to = to;
+    this.#dialer = dialer;
+    this.#context = context;
+  }
+
+  async open(events: PersistentTransportEvents): Promise<void> {
+    const socket = await this.#dialer.connect({ ...this.#to, tls: false });
+    this.#socket = socket;
+    if (this.#closed) {
+      socket.destroy();
+      throw serverUnavailable(this.#context.server, "it has been stopped");
+    }
+    let why = "it closed the connection";
+    this.#writer = openLines(socket, socket, events, this.#context, () => this.#closed);
+    socket.on("error", (error) => {
+      why = error.message;
+    });
+    socket.on("close", () => {
+      if (!this.#closed) events.closed(why);
+      this.#closed = true;
+    });
+  }
+
+  send(text: string): void {
+    if (this.#writer === undefined || this.#closed)
+      throw serverUnavailable(this.#context.server, "it is not connected");
+    this.#writer.send(text);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#socket?.destroy();
   }
 }

@@ -28,26 +28,26 @@ export class WebSocketTransport implements PersistentTransport {
   readonly #url: URL;
   readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
-  readonly #around: UpstreamContext;
+  readonly #context: UpstreamContext;
   #ws: WebSocket | undefined;
   #closed = false;
 
-  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, around: UpstreamContext) {
+  constructor(url: URL, dialer: Dialer, credentials: Credentials | undefined, context: UpstreamContext) {
     this.#url = url;
     this.#dialer = dialer;
     this.#credentials = credentials;
-    this.#around = around;
+    this.#context = context;
   }
 
   async open(events: PersistentTransportEvents): Promise<void> {
-    const { limits, timeouts, server, budget, share } = this.#around;
+    const { limits, timeouts, server, budget, share } = this.#context;
     const { WebSocket: Ws } = await import("ws");
     const tls = this.#url.protocol === "wss:";
     const port = this.#url.port === "" ? (tls ? 443 : 80) : Number(this.#url.port);
     const headers = { ...(await this.#credentials?.headers("GET")) };
     const socket = await this.#dialer.connect({ host: this.#url.hostname, port, tls });
     const ws = new Ws(this.#url, [SUBPROTOCOL], {
-      // The connection is there already, at an address that was judged.
+      // The connection is there already, at an address that was checked.
       createConnection: () => socket,
       headers,
       handshakeTimeout: timeouts.startMs,
@@ -110,7 +110,7 @@ export class WebSocketTransport implements PersistentTransport {
   }
 
   send(text: string): void {
-    const { server, limits } = this.#around;
+    const { server, limits } = this.#context;
     if (this.#ws === undefined || this.#closed) throw serverUnavailable(server, "it is not connected");
     if (this.#ws.bufferedAmount > limits.maxUnsentBytes)
       throw serverUnavailable(server, "it does not read what is sent to it");

@@ -3,6 +3,7 @@
 
 import { isJsonObject, type JsonValue } from "../../mcp/index.js";
 import { visible } from "../../telemetry/index.js";
+import type { PinnedKind } from "./definition.js";
 
 export interface PinChange {
   /** Keys from the top of the definition; empty when it is new as a whole. */
@@ -44,7 +45,7 @@ function own(object: { [key: string]: JsonValue }, key: string): JsonValue | und
 export function describeChanges(changes: readonly PinChange[]): string {
   return changes
     .map(({ path, before, after }) => {
-      const [was, is] = around(before, after);
+      const [was, is] = differingParts(before, after);
       const lines = [path.length === 0 ? "(all of it)" : path.map(visible).join(" › ")];
       if (was !== undefined) lines.push(`- ${was}`);
       if (is !== undefined) lines.push(`+ ${is}`);
@@ -56,7 +57,10 @@ export function describeChanges(changes: readonly PinChange[]): string {
 const CONTEXT = 40;
 
 /** Of two long texts the part in which they differ, with a little of what stands around it. */
-function around(before: JsonValue | undefined, after: JsonValue | undefined): [string | undefined, string | undefined] {
+function differingParts(
+  before: JsonValue | undefined,
+  after: JsonValue | undefined,
+): [string | undefined, string | undefined] {
   const was = before === undefined ? undefined : visible(JSON.stringify(before));
   const is = after === undefined ? undefined : visible(JSON.stringify(after));
   if (was === undefined || is === undefined) return [was, is];
@@ -71,4 +75,53 @@ function around(before: JsonValue | undefined, after: JsonValue | undefined): [s
     return `${from > 0 ? "… " : ""}${text.slice(from, to)}${to < text.length ? " …" : ""}`;
   };
   return [cut(was), cut(is)];
+}
+
+// What an operator accepts in advance, for servers that change now and then in ways that do no harm.
+
+export interface StandingRule {
+  /** Stands in the record as the name of who accepted. */
+  readonly name: string;
+  /** All kinds unless given. */
+  readonly kinds?: readonly PinnedKind[];
+  /** A pattern for names, in which `*` is any text. Every name unless given. */
+  readonly names?: string;
+  /** Parts that may change, as paths (`annotations.title`); what is below them may change with them. `*` is everything. */
+  readonly fields?: readonly string[];
+  /** Definitions that were not there before are accepted. */
+  readonly additions?: boolean;
+}
+
+/** The first rule that allows all of the changes; a rule never allows a part of them. */
+export function ruleFor(
+  rules: readonly StandingRule[],
+  kind: PinnedKind,
+  name: string,
+  changes: readonly PinChange[],
+): StandingRule | undefined {
+  return rules.find((rule) => {
+    if (rule.kinds !== undefined && !rule.kinds.includes(kind)) return false;
+    if (rule.names !== undefined && !matches(rule.names, name)) return false;
+    return changes.every((change) => allows(rule, change));
+  });
+}
+
+function allows({ fields = [], additions = false }: StandingRule, { path }: PinChange): boolean {
+  if (path.length === 0) return additions;
+  return fields.some((field) => field === "*" || field.split(".").every((key, index) => path[index] === key));
+}
+
+/** In time that grows with the text alone, whatever the pattern. */
+function matches(pattern: string, text: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  if (rest.length === 0) return text === pattern;
+  if (!text.startsWith(first)) return false;
+  const last = rest.pop() as string;
+  let at = first.length;
+  for (const part of rest) {
+    const found = text.indexOf(part, at);
+    if (found === -1) return false;
+    at = found + part.length;
+  }
+  return text.length - last.length >= at && text.endsWith(last);
 }

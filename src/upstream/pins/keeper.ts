@@ -12,10 +12,9 @@ import {
 } from "../../mcp/index.js";
 import type { Catalogue } from "../types.js";
 import { type Definition, definitionsOf, pinKeyOf, type PinnedKind, shownOf, sortedText } from "./definition.js";
-import { type PinChange, changesBetween, describeChanges } from "./difference.js";
-import { ruleFor, type StandingRule } from "./rules.js";
+import { changesBetween, describeChanges, type PinChange, ruleFor, type StandingRule } from "./difference.js";
 
-/** `first` trusts what is seen first; `always-ask` trusts nothing that nobody has looked at. */
+/** `first` trusts what is seen first; `always-ask` trusts nothing that an operator has not accepted. */
 export type PinMode = "first" | "always-ask" | "off";
 
 export interface PinId {
@@ -78,7 +77,7 @@ export interface HeldDefinitions {
   readonly definitions: readonly (Named & { readonly reason: string })[];
 }
 
-/** Bounds for one server of one application. What is over them is not shown, and the operator is told. */
+/** Bounds for one server of one application. What is over them is not shown, and is reported to the operator. */
 export interface PinLimits {
   /** Pins that are kept, also of definitions that the server lists no more. */
   readonly maxPins: number;
@@ -109,7 +108,7 @@ export interface KeeperOptions {
 export interface Difference {
   readonly kind: PinnedKind;
   readonly name: string;
-  /** What is accepted when somebody says yes: this and nothing else. */
+  /** What an operator accepts: this and nothing else. */
   readonly hash: string;
   readonly isNew: boolean;
   readonly changes: readonly PinChange[];
@@ -191,7 +190,7 @@ export class PinKeeper {
     return found;
   }
 
-  /** False when the server has said something else again: then there is another difference to look at. */
+  /** False when the definition has changed again: then there is another difference to accept. */
   async acceptDifference(id: PinId, hash: string, by: string): Promise<boolean> {
     return (await this.#store.accept(id, hash, by)) !== undefined;
   }

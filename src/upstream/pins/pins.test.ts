@@ -7,9 +7,8 @@ import type { JsonObject } from "../../mcp/index.js";
 import { openStorage, type Storage } from "../../storage/index.js";
 import type { Catalogue } from "../types.js";
 import { hashOf, sortedText } from "./definition.js";
-import { changesBetween, describeChanges } from "./difference.js";
+import { changesBetween, describeChanges, ruleFor, type StandingRule } from "./difference.js";
 import { PinKeeper } from "./keeper.js";
-import { ruleFor, type StandingRule } from "./rules.js";
 
 const READ: JsonObject = { name: "read", description: "Reads a file", inputSchema: { type: "object" } };
 
@@ -30,15 +29,15 @@ function offering(tools: JsonObject[], more: Partial<Catalogue> = {}): Catalogue
 const names = (catalogue: Catalogue): unknown[] => catalogue.tools.map((tool) => tool.name);
 
 describe("a pin keeper", () => {
-  let folder: string;
+  let directory: string;
   let storage: Storage;
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), "portcullis-pins-"));
-    storage = await openStorage(`sqlite:${join(folder, "store.db")}`);
+    directory = mkdtempSync(join(tmpdir(), "portcullis-pins-"));
+    storage = await openStorage(`sqlite:${join(directory, "store.db")}`);
   });
   afterEach(async () => {
     await storage.close();
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   });
 
   const keeper = (rules: StandingRule[] = [], held: unknown[] = []): PinKeeper =>
@@ -56,7 +55,7 @@ describe("a pin keeper", () => {
     expect(await pins.differences("app", "s")).toEqual([]);
   });
 
-  it("holds back what has changed, shows the difference, and nothing else suffers", async () => {
+  it("a pin keeper holds back what has changed, shows the difference, and nothing else suffers", async () => {
     const held: unknown[] = [];
     const pins = keeper([], held);
     const other = { name: "other", inputSchema: {} };
@@ -96,7 +95,7 @@ describe("a pin keeper", () => {
     expect(names(await pins.accept("app", "s", "first", offering([READ])))).toEqual([]);
   });
 
-  it("asks about what is new where it is told to", async () => {
+  it("a pin keeper asks about what is new where it is told to", async () => {
     const pins = keeper();
     expect(await pins.accept("app", "s", "always-ask", offering([READ]))).toMatchObject({ tools: [], prompts: [] });
     expect(await pins.remembered("app", "s", "always-ask")).toBeUndefined();
@@ -123,7 +122,7 @@ describe("a pin keeper", () => {
     expect(names(await pins.accept("app", "s", "first", offering([more])))).toEqual([]);
   });
 
-  it("keeps the same server of two applications apart, and remembers what it may show", async () => {
+  it("a pin keeper keeps the same server of two applications apart, and remembers what it may show", async () => {
     const pins = keeper();
     await pins.accept("a", "s", "first", offering([READ]));
     const other = { ...READ, description: "Other" };
@@ -134,7 +133,7 @@ describe("a pin keeper", () => {
   });
 
   it.each(["first", "always-ask"] as const)(
-    "stays within its bound over many listings of a server that renames its tools (%s)",
+    "a pin keeper stays within its bound over many listings of a server that renames its tools (%s)",
     async (mode) => {
       const reasons = new Set<string>();
       const pins = new PinKeeper(storage.pins, {
@@ -159,7 +158,7 @@ describe("a pin keeper", () => {
     },
   );
 
-  it("keeps no more text of a server than its bound", async () => {
+  it("keeps no more text of a server than its bound [H3]", async () => {
     const pins = new PinKeeper(storage.pins, { limits: { maxPinSize: 10_000, maxDefinitionSize: 3_000 } });
     const large = (name: string, size: number) => ({ ...READ, name, description: "x".repeat(size) });
     const offered = offering([
@@ -184,7 +183,7 @@ describe("a pin keeper", () => {
     expect(await pins.remembered("app", "s", "first")).toBeUndefined();
   });
 
-  it("keeps no more pins of a server than its bound, whatever it is renamed to", async () => {
+  it("a pin keeper keeps no more pins of a server than its bound, whatever it is renamed to", async () => {
     const pins = new PinKeeper(storage.pins, { limits: { maxPins: 10 } });
     for (let version = 0; version < 5; version++) {
       const renamed = Array.from({ length: 6 }, (_, i) => ({ ...READ, name: `t${version}-${i}` }));
@@ -193,7 +192,7 @@ describe("a pin keeper", () => {
     }
   });
 
-  it("notes thousands of changes in one transaction, with the event loop turning meanwhile", async () => {
+  it("notes thousands of changes in one transaction, with the event loop turning meanwhile [H3]", async () => {
     let writes = 0;
     const counted = {
       ...storage.pins,
@@ -225,7 +224,7 @@ describe("a pin keeper", () => {
     expect((await storage.pins.states("app", "s")).filter(({ status }) => status === "changed")).toHaveLength(3_000);
   });
 
-  it("holds back what it cannot pin", async () => {
+  it("a pin keeper holds back what it cannot pin", async () => {
     const held: unknown[] = [];
     const huge = { name: "huge", inputSchema: {}, description: "x".repeat(2_000_000) };
     const shown = await keeper([], held).accept("app", "s", "first", offering([huge, READ]));
@@ -235,7 +234,7 @@ describe("a pin keeper", () => {
 });
 
 describe("a difference", () => {
-  it("is found wherever it is, and there is none between equals", () => {
+  it("a difference is found wherever it is, and there is none between equals", () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (left, right) => {
         const [a, b] = [JSON.parse(JSON.stringify(left)), JSON.parse(JSON.stringify(right))] as [
@@ -249,7 +248,7 @@ describe("a difference", () => {
     );
   });
 
-  it("says what came, went and became, and shows the changed part of a long text", () => {
+  it("a difference says what came, went and became, and shows the changed part of a long text", () => {
     const before = { a: 1, gone: true, list: [1, 2], long: `${"x".repeat(500)}cat${"y".repeat(500)}` };
     const after = { a: 2, list: [1, 3], long: `${"x".repeat(500)}dog${"y".repeat(500)}`, came: { deep: null } };
     const shown = describeChanges(changesBetween(before, after));

@@ -1,7 +1,9 @@
 import {
+  closeSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -12,11 +14,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Containment, StdioTarget } from "../types.js";
-import { ownFolder } from "./cgroup.js";
-import { makeContainer } from "./container.js";
-import { ServerProcess } from "./server-process.js";
-import { StderrTail } from "./tail.js";
+import { type Containment, makeContainer } from "../../host/index.js";
+import { ownCgroupDirectory } from "../../host/sandbox/cgroup.js";
+import { loadKoffi } from "../../lib/index.js";
+import type { StdioTarget } from "../types.js";
+import { ServerProcess, StderrTail } from "./server-process.js";
 
 const SERVER = join(import.meta.dirname, "../fixtures/server.mjs");
 const OPTIONS = { leaveMs: 1_000, graceMs: 300, stderrBytes: 4_096 };
@@ -69,6 +71,18 @@ function leakedAs(mark: string): number | undefined {
   return undefined;
 }
 
+const NO_TTY = 0o400;
+const READ_WRITE = 2;
+
+/** A pseudo-terminal of this user, as a shell has one; undefined where the machine has none. */
+function openTerminal(): { path: string; close(): void } | undefined {
+  const libc = loadKoffi()?.load(null);
+  const master = libc?.func("posix_openpt", "int", ["int"])(READ_WRITE | NO_TTY) ?? -1;
+  if (libc === undefined || master < 0) return undefined;
+  libc.func("unlockpt", "int", ["int"])(master);
+  return { path: libc.func("ptsname", "str", ["int"])(master) as unknown as string, close: () => closeSync(master) };
+}
+
 async function available(kind: Containment): Promise<boolean> {
   try {
     await (await makeContainer(kind)).remove();
@@ -82,7 +96,7 @@ const linux = process.platform === "linux";
 
 describe("a stopped server", () => {
   it.runIf(linux).each(["cgroup", "pid-namespace", "process-group"] as const)(
-    "takes what it started along, daemons of their own session too: %s",
+    "a stopped server takes what it started along, daemons of their own session too: %s",
     async (containment) => {
       if (!(await available(containment))) return console.warn(`skipped: no ${containment} can be had here`);
       const server = await start([SERVER], { containment });
@@ -96,7 +110,7 @@ describe("a stopped server", () => {
   );
 
   it.runIf(linux).each(["cgroup", "pid-namespace"] as const)(
-    "cannot hide a daemon by clearing its environment: %s",
+    "a stopped server cannot hide a daemon by clearing its environment: %s",
     async (containment) => {
       if (!(await available(containment))) return console.warn(`skipped: no ${containment} can be had here`);
       const server = await start([SERVER], { containment });
@@ -126,12 +140,12 @@ describe("a stopped server", () => {
     expect(await server.ended).toBe("exit code 0");
   });
 
-  it("is killed when it neither leaves nor heeds", async () => {
+  it("a stopped server is killed when it neither leaves nor heeds", async () => {
     const server = await ServerProcess.start(
       { transport: "stdio", command: process.execPath, args: [SERVER, "stubborn"] },
       { ...OPTIONS, leaveMs: 100, graceMs: 100 },
     );
-    await expect.poll(() => server.lastWords).toBe("stubborn");
+    await expect.poll(() => server.stderrTail).toBe("stubborn");
     await server.stop();
     // Behind a launcher the signal may show as an exit code, whichever that launcher has for it.
     expect(await server.ended).toMatch(/SIGKILL|exit code [1-9]/);
@@ -142,22 +156,22 @@ describe("a stopped server", () => {
     if (!(await available("cgroup"))) return console.warn("skipped: no cgroup can be had here");
     const server = await start([SERVER, "leaks"], { containment: "cgroup" });
     const place = (): string =>
-      /portcullis-server-\S+/.exec(readFileSync(`/proc/${server.pid}/cgroup`, "utf8"))?.[0] ?? "";
+      /portcullis-\d+-\d+-\S+/.exec(readFileSync(`/proc/${server.pid}/cgroup`, "utf8"))?.[0] ?? "";
     await expect.poll(place).not.toBe("");
-    const folder = join(ownFolder() as string, place());
-    expect(existsSync(folder)).toBe(true);
+    const directory = join(ownCgroupDirectory() as string, place());
+    expect(existsSync(directory)).toBe(true);
     await server.stop();
-    expect(existsSync(folder)).toBe(false);
+    expect(existsSync(directory)).toBe(false);
   });
 });
 
 describe("a server that is started", () => {
-  it("gets what was configured for it and a small base, nothing else of our environment", async () => {
+  it("a server that is started gets what was configured for it and a small base, nothing else of our environment", async () => {
     process.env.PORTCULLIS_TEST_SECRET = "hunter2";
     try {
       const server = await start([SERVER, "env"], { env: { GIVEN: "yes" } });
-      await expect.poll(() => server.lastWords).toContain("GIVEN");
-      const seen = JSON.parse(server.lastWords) as Record<string, string>;
+      await expect.poll(() => server.stderrTail).toContain("GIVEN");
+      const seen = JSON.parse(server.stderrTail) as Record<string, string>;
       expect(seen.GIVEN).toBe("yes");
       expect(seen.PATH).toBe(process.env.PATH);
       expect(Object.keys(seen)).not.toContain("PORTCULLIS_TEST_SECRET");
@@ -166,7 +180,7 @@ describe("a server that is started", () => {
     }
   });
 
-  it("says clearly when there is no such program", async () => {
+  it("a server that is started says clearly when there is no such program", async () => {
     const missing = ServerProcess.start({ transport: "stdio", command: "no-such-program" }, OPTIONS);
     await expect(missing).rejects.toMatchObject({
       type: "Unavailable",
@@ -177,10 +191,10 @@ describe("a server that is started", () => {
     ).rejects.toMatchObject({ type: "Unavailable" });
   });
 
-  it("has its last words kept, and only those", async () => {
+  it("a server that is started has its end of stderr kept, and only those", async () => {
     const server = await start([SERVER, "noisy"]);
-    await expect.poll(() => server.lastWords).toMatch(/last words$/);
-    expect(server.lastWords.length).toBeLessThanOrEqual(OPTIONS.stderrBytes);
+    await expect.poll(() => server.stderrTail).toMatch(/last words$/);
+    expect(server.stderrTail.length).toBeLessThanOrEqual(OPTIONS.stderrBytes);
   });
 });
 
@@ -188,7 +202,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
   const where = { hidden: [], readOnly: [] };
   const script = "process.stderr.write(String(process.getuid()))";
 
-  it("is refused with the reason when the sandbox is required and cannot be had", async () => {
+  it("is refused with the reason when the sandbox is required and cannot be had [G8]", async () => {
     const sandbox = { ...where, mode: "required", without: { native: true } } as const;
     await expect(start(["-e", script], { sandbox })).rejects.toMatchObject({
       type: "Unavailable",
@@ -196,7 +210,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
     });
   });
 
-  it("runs without one when it is only preferred, and states what stays open", async () => {
+  it("a server with a sandbox runs without one when it is only preferred, and states what stays open", async () => {
     const server = await start(["-e", script], { sandbox: { ...where, mode: "preferred", without: { native: true } } });
     expect(server.protections).toMatchObject({ files: "none", processes: "none", user: "same" });
     expect(server.protections.gaps.join()).toContain("the operator's token included");
@@ -205,7 +219,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
   it.each([
     ["in its own directory", (dir: string) => join(dir, "state/evil/db")],
     ["outside", (dir: string) => `${dir}-outside`],
-  ])("does not reach another server's state by a link that it left %s", async (_, linkIn) => {
+  ])("does not reach another server's state by a link that it left %s [G8]", async (_, linkIn) => {
     const dir = mkdtempSync(join(tmpdir(), "portcullis-links-"));
     const link = linkIn(dir);
     try {
@@ -220,7 +234,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
         sandbox: { mode: "preferred", hidden: [dir], readOnly: [] },
       });
       await server.ended;
-      expect(server.lastWords).toBe("");
+      expect(server.stderrTail).toBe("");
     } finally {
       rmSync(dir, { recursive: true, force: true });
       rmSync(link, { force: true });
@@ -239,33 +253,49 @@ describe.runIf(linux)("a server with a sandbox", () => {
         sandbox: { mode: "preferred", hidden: [dir], readOnly: [] },
       });
       await server.ended;
-      expect(server.lastWords).toBe("written");
+      expect(server.stderrTail).toBe("written");
       expect(existsSync(join(base, "real/state/own/made"))).toBe(true);
     } finally {
       rmSync(base, { recursive: true, force: true });
     }
   });
 
-  it("cannot read a hidden directory by Landlock alone, where namespaces are closed", async () => {
-    const dir = mkdtempSync(join(tmpdir(), "portcullis-landlock-"));
+  it.each([
+    ["read a hidden directory", "data/operator.token", "r"],
+    ["read a hidden directory by a link beside it", "link/operator.token", "r"],
+    ["change what is read-only by a link beside the hidden directory", "rules/policy.cedar", "r+"],
+    ["open the terminal of another process", "terminal", "r+"],
+  ])("cannot %s by Landlock alone, where namespaces are closed [G8]", async (_, name, flags) => {
+    const base = mkdtempSync(join(tmpdir(), "portcullis-landlock-"));
+    const terminal = openTerminal();
     try {
+      const dir = join(base, "data");
+      const rules = join(base, "other", "rules");
+      for (const each of [dir, rules]) mkdirSync(each, { recursive: true });
       writeFileSync(join(dir, "operator.token"), "secret");
-      const read = `try{process.stderr.write(require("fs").readFileSync(${JSON.stringify(join(dir, "operator.token"))}))}catch(e){process.stderr.write(e.code)}`;
+      writeFileSync(join(rules, "policy.cedar"), "permit");
+      symlinkSync(dir, join(base, "link"));
+      symlinkSync(rules, join(base, "rules"));
+      const path = name === "terminal" ? terminal?.path : join(base, name);
+      if (path === undefined) return console.warn("skipped: no pseudo-terminals here");
+      closeSync(openSync(path, flags));
+      const open = `try{require("fs").openSync(${JSON.stringify(path)},"${flags}");process.stderr.write("opened")}catch(e){process.stderr.write(e.code)}`;
       const without = { view: true, pidNamespace: true };
-      const server = await start(["-e", read], {
-        sandbox: { mode: "preferred", hidden: [dir], readOnly: [], without },
+      const server = await start(["-e", open], {
+        sandbox: { mode: "preferred", hidden: [dir], readOnly: [rules], without },
       });
       if (server.protections.files !== "landlock") return console.warn("skipped: no Landlock here");
       await server.ended;
-      expect(server.lastWords).toBe("EACCES");
+      expect(server.stderrTail).toBe("EACCES");
     } finally {
-      rmSync(dir, { recursive: true, force: true });
+      terminal?.close();
+      rmSync(base, { recursive: true, force: true });
     }
   });
 });
 
 describe("a tail", () => {
-  it("is the end of what was pushed, whatever the pieces", () => {
+  it("a stderr tail is the end of what was pushed, whatever the pieces", () => {
     const tail = new StderrTail(5);
     for (const piece of ["a", "bcdefg", "", "hi", "j"]) tail.push(Buffer.from(piece));
     expect(tail.text()).toBe("fghij");

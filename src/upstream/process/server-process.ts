@@ -1,9 +1,10 @@
-// A server as a process: a group of its own, a clean environment, its last words kept, and gone when we say so,
+// A server as a process: a group of its own, a clean environment, its end of stderr kept, and gone when we say so,
 // together with everything it started.
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { accessSync, constants, statSync } from "node:fs";
+import { delimiter, isAbsolute, join, resolve, sep } from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
-import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   LAUNCH_FD,
@@ -12,13 +13,14 @@ import {
   type ServerLaunch,
   type ServerProtections,
   unprotected,
+  makeContainer,
+  type ProcessContainer,
+  signalProcess,
+  type Containment,
 } from "../../host/index.js";
 import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
 import { defaultEnvironment } from "../../mcp/transports/index.js";
-import type { Containment, StdioTarget } from "../types.js";
-import { findCommand } from "./command.js";
-import { makeContainer, type ProcessContainer, signal } from "./container.js";
-import { StderrTail } from "./tail.js";
+import type { StdioTarget } from "../types.js";
 
 export interface ProcessOptions {
   readonly leaveMs: number;
@@ -107,7 +109,7 @@ export class ServerProcess {
     stderr.on("data", (chunk: Buffer) =>
       readWithin(options.share, stderr, chunk.length, () => this.#stderr.push(chunk)),
     );
-    // Writing to a server that is gone is no failure of ours; that it is gone is noticed by its end.
+    // Writing to a server that has ended is not an error here: its end is reported by itself.
     for (const stream of [this.#process.stdin, this.#process.stdout, this.#process.stderr]) {
       stream.on("error", () => {});
     }
@@ -140,7 +142,7 @@ export class ServerProcess {
     return this.#protections;
   }
   /** The end of what the server wrote to stderr. */
-  get lastWords(): string {
+  get stderrTail(): string {
     return this.#stderr.text();
   }
 
@@ -157,7 +159,7 @@ export class ServerProcess {
     this.#process.stdin.end();
     await this.#overWithin(leaveMs);
     if (!this.#isOver) {
-      signal(process.platform === "win32" ? pid : -pid, "SIGTERM");
+      signalProcess(process.platform === "win32" ? pid : -pid, "SIGTERM");
       await this.#overWithin(graceMs);
     }
     this.#container.kill(pid);
@@ -203,7 +205,7 @@ export class ServerProcess {
     }
     this.#container.kill(this.#process.pid as number);
     await this.stop();
-    throw cannotStart(command, `${report.reason}${this.lastWords === "" ? "" : ` (${this.lastWords})`}`);
+    throw cannotStart(command, `${report.reason}${this.stderrTail === "" ? "" : ` (${this.stderrTail})`}`);
   }
 }
 
@@ -221,4 +223,48 @@ function cannotStart(command: string, why: string, cause?: unknown): Fault {
     extra: { delivered: false },
     ...(cause === undefined ? {} : { cause }),
   });
+}
+
+// Finding the program ourselves: behind a launcher a missing one would look like a server that died.
+
+/** The path to start, or undefined when there is none. On Windows the system's own search knows better. */
+export function findCommand(command: string, cwd: string | undefined, path: string | undefined): string | undefined {
+  if (process.platform === "win32") return command;
+  if (command.includes(sep)) return runnable(isAbsolute(command) ? command : resolve(cwd ?? ".", command));
+  for (const directory of (path ?? "").split(delimiter)) {
+    if (directory === "") continue;
+    const found = runnable(join(directory, command));
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function runnable(path: string): string | undefined {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile() ? path : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// The last so many bytes of a stream, as text.
+
+export class StderrTail {
+  readonly #max: number;
+  #kept: Buffer = Buffer.alloc(0);
+
+  constructor(maxBytes: number) {
+    this.#max = maxBytes;
+  }
+
+  push(chunk: Buffer): void {
+    const joined = chunk.length >= this.#max ? chunk : Buffer.concat([this.#kept, chunk]);
+    // Copied when cut, so that a small remainder does not keep a large chunk in memory.
+    this.#kept = joined.length > this.#max ? Buffer.from(joined.subarray(joined.length - this.#max)) : joined;
+  }
+
+  text(): string {
+    return this.#kept.toString("utf8").trim();
+  }
 }

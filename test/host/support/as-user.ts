@@ -1,4 +1,4 @@
-// A host run by an ordinary user: by whoever runs the tests, or, when that is root, by a user of nobody's.
+// A host run by an ordinary user: by the user who runs the tests, or, when that is root, by an unused one.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -6,7 +6,7 @@ import { compiled } from "./compiled.js";
 import { isRoot } from "./machine.js";
 
 const run = promisify(execFile);
-/** Nobody's, and not the sandbox's own. */
+/** An id without an account, and not the sandbox's own. */
 export const UNPRIVILEGED = 64_123;
 
 /** As container engines leave it: parts are hidden, and no user namespace gets a whole one. Needs root. */

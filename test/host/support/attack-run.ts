@@ -16,17 +16,17 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  cmdRun,
-  fsRead,
-  fsWrite,
-  loadYamlPolicy,
+  executeCmdRun,
+  executeFsRead,
+  executeFsWrite,
   type HostOutcome,
+  loadYamlPolicy,
   type Policy,
   Sandbox,
 } from "../../../src/host/index.js";
-import type { Without } from "../../../src/host/sandbox/index.js";
-import { type Attack, CANARY, carryOut, copyTree, fill, namesFor, readAttacks, type Undo } from "./attack-setup.js";
+import type { Without } from "../../../src/host/sandbox/confinement.js";
 import { missingPrograms } from "../../setup/programs.js";
+import { type Attack, CANARY, carryOut, copyTree, fill, namesFor, readAttacks, type Undo } from "./attack-setup.js";
 import { canMountFuse, ownCommandLines } from "./machine.js";
 
 const attacks = readAttacks();
@@ -55,12 +55,12 @@ function missingNeeds(attack: Attack): string | undefined {
   return undefined;
 }
 
-/** Names, kinds, modes and contents below a folder. */
-function fingerprint(folder: string): string {
-  const lines = readdirSync(folder, { recursive: true, encoding: "utf8" })
+/** Names, kinds, modes and contents below a directory. */
+function fingerprint(directory: string): string {
+  const lines = readdirSync(directory, { recursive: true, encoding: "utf8" })
     .sort()
     .map((name) => {
-      const path = join(folder, name);
+      const path = join(directory, name);
       const stats = lstatSync(path);
       const content = stats.isFile()
         ? createHash("sha256").update(readFileSync(path)).digest("hex")
@@ -79,7 +79,7 @@ interface Reply {
 }
 
 async function call(policy: Policy, sandbox: Sandbox, tool: string, args: unknown): Promise<Reply> {
-  const run = { "fs.read": fsRead, "fs.write": fsWrite, "cmd.run": cmdRun }[tool];
+  const run = { "fs.read": executeFsRead, "fs.write": executeFsWrite, "cmd.run": executeCmdRun }[tool];
   if (run === undefined) throw new Error(`no tool ${tool}`);
   const outcome: HostOutcome<object> = await run(policy, args, { sandbox });
   const text = JSON.stringify(outcome);

@@ -212,14 +212,14 @@ function fakeSignedCommit(repo: string): undefined {
   git(repo, "update-ref", "HEAD", id);
 }
 
-function buildPreload(path: string, onlyIn: string, folder: string): undefined {
+function buildPreload(path: string, onlyIn: string, directory: string): undefined {
   const source = `#include <stdio.h>
 #include <string.h>
 #include <errno.h>
 extern char *program_invocation_short_name;
 __attribute__((constructor)) static void run(void) {
   if (strcmp(program_invocation_short_name, "${onlyIn}")) return;
-  FILE *f = fopen("${folder}/pwned", "w");
+  FILE *f = fopen("${directory}/pwned", "w");
   if (f) fclose(f);
 }
 `;

@@ -57,9 +57,9 @@ const ENTRIES = [
 
 function fingerprint(): string {
   const hash = createHash("sha256");
-  for (const folder of ["src/host", "test/host/support"]) {
-    for (const name of readdirSync(join(project, folder), { recursive: true, encoding: "utf8" }).sort()) {
-      if (/(?<!\.test)\.ts$/.test(name)) hash.update(name).update(readFileSync(join(project, folder, name)));
+  for (const directory of ["src/host", "test/host/support"]) {
+    for (const name of readdirSync(join(project, directory), { recursive: true, encoding: "utf8" }).sort()) {
+      if (/(?<!\.test)\.ts$/.test(name)) hash.update(name).update(readFileSync(join(project, directory, name)));
     }
   }
   return hash.digest("hex").slice(0, 16);

@@ -13,8 +13,8 @@ export const isRoot = process.getuid?.() === 0;
 /** Why a process of an ordinary user cannot load this repository, started by root; undefined when it can. */
 export function unreachableForOthers(): string | undefined {
   if (!isRoot) return undefined;
-  for (let folder = import.meta.dirname; folder !== dirname(folder); folder = dirname(folder)) {
-    if ((statSync(folder).mode & 0o005) !== 0o005) return `skipped: ${folder} is closed to ordinary users`;
+  for (let directory = import.meta.dirname; directory !== dirname(directory); directory = dirname(directory)) {
+    if ((statSync(directory).mode & 0o005) !== 0o005) return `skipped: ${directory} is closed to ordinary users`;
   }
   return undefined;
 }
@@ -82,15 +82,15 @@ export function canMountFuse(): boolean {
 
 function tryFuse(): boolean {
   if (!isRoot || !existsSync("/dev/fuse")) return false;
-  const folder = mkdtempSync(join(tmpdir(), "fuse-probe-"));
+  const directory = mkdtempSync(join(tmpdir(), "fuse-probe-"));
   try {
-    execFileSync("bindfs", [tmpdir(), folder], { stdio: "ignore" });
-    execFileSync("fusermount3", ["-u", folder], { stdio: "ignore" });
+    execFileSync("bindfs", [tmpdir(), directory], { stdio: "ignore" });
+    execFileSync("fusermount3", ["-u", directory], { stdio: "ignore" });
     return true;
   } catch {
     return false;
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 

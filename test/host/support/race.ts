@@ -1,4 +1,4 @@
-// Races against a second process that exchanges a folder (or a file) with a link to the outside, without pause.
+// Races against a second process that exchanges a directory (or a file) with a link to the outside, without pause.
 // Each comes with a naive control that does what most servers do; a run in which the control does not escape is void.
 
 import { execFile } from "node:child_process";
@@ -18,8 +18,9 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { cmdRun, fsWrite, loadYamlPolicy, type Policy, Sandbox } from "../../../src/host/index.js";
-import { openForRead, type OpeningMethod, useOpeningMethod } from "../../../src/host/paths/index.js";
+import { executeCmdRun, executeFsWrite, loadYamlPolicy, type Policy, Sandbox } from "../../../src/host/index.js";
+import { type OpeningMethod, useOpeningMethod } from "../../../src/host/paths/locate.js";
+import { openForRead } from "../../../src/host/paths/read.js";
 import { exchange, type Undo } from "./attack-setup.js";
 
 const run = promisify(execFile);
@@ -59,7 +60,7 @@ async function control(
 
 interface Arena {
   readonly root: string;
-  readonly zone: string;
+  readonly writableRoot: string;
   readonly outside: string;
   readonly policy: Policy;
   readonly close: () => Promise<void>;
@@ -70,19 +71,20 @@ type Swap = "root/sub" | "root/file" | "root/out/sub";
 
 async function arena(sandbox: string, swaps: readonly Swap[]): Promise<Arena> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), "race-")));
-  const [root, zone, outside] = [join(base, "root"), join(base, "root/out"), join(base, "outside")];
-  for (const folder of [join(root, "sub"), join(zone, "sub"), outside]) mkdirSync(folder, { recursive: true });
-  for (const folder of [root, zone]) writeFileSync(join(folder, "sub/f"), "INSIDE");
+  const [root, writableRoot, outside] = [join(base, "root"), join(base, "root/out"), join(base, "outside")];
+  for (const directory of [join(root, "sub"), join(writableRoot, "sub"), outside])
+    mkdirSync(directory, { recursive: true });
+  for (const directory of [root, writableRoot]) writeFileSync(join(directory, "sub/f"), "INSIDE");
   writeFileSync(join(root, "file"), "INSIDE");
   writeFileSync(join(outside, "f"), "OUTSIDE");
   symlinkSync(outside, join(root, "sub-link"));
   symlinkSync(join(outside, "f"), join(root, "file-link"));
-  symlinkSync(outside, join(zone, "sub-link"));
+  symlinkSync(outside, join(writableRoot, "sub-link"));
   const file = join(base, "policy.yaml");
   const text = `version: 1
 sandbox: ${sandbox}
 allowedRoots: ["${root}"]
-writeRules: [{ path: "${zone}", recursive: true, createIfMissing: true }]
+writeRules: [{ path: "${writableRoot}", recursive: true, createIfMissing: true }]
 commands: [{ id: cat, exec: cat, args: { allow: [f] } }]
 `;
   writeFileSync(file, text);
@@ -94,7 +96,7 @@ commands: [{ id: cat, exec: cat, args: { allow: [f] } }]
     for (const stop of attackers) await stop();
     rmSync(base, { recursive: true, force: true });
   };
-  return { root, zone, outside, policy: loaded.policy, close };
+  return { root, writableRoot, outside, policy: loaded.policy, close };
 }
 
 export async function raceOpens(count: number, method?: OpeningMethod): Promise<RaceResult> {
@@ -106,7 +108,7 @@ export async function raceOpens(count: number, method?: OpeningMethod): Promise<
   try {
     let i = 0;
     for (; tally.inside + tally.escaped < count && i < count * MAX_TRIES_EACH; i++) {
-      const opened = openForRead(paths[i % paths.length] ?? "", world.policy.roots, world.policy, "path");
+      const opened = openForRead(paths[i % paths.length] ?? "", world.policy.readableRoots, world.policy, "path");
       if (!("fd" in opened)) {
         tally.refused++;
         continue;
@@ -141,8 +143,8 @@ export async function raceWrites(count: number, method?: OpeningMethod): Promise
     let i = 0;
     for (; tally.inside < count && i < count * MAX_TRIES_EACH; i++) {
       const name = `w-${i % 500}`;
-      const outcome = await fsWrite(world.policy, {
-        path: join(world.zone, "sub", name),
+      const outcome = await executeFsWrite(world.policy, {
+        path: join(world.writableRoot, "sub", name),
         data: "DATA",
         overwrite: true,
       });
@@ -151,7 +153,7 @@ export async function raceWrites(count: number, method?: OpeningMethod): Promise
     }
     const escaped = readdirSync(world.outside).length - 1;
     const naive = await control((n) => {
-      naiveWrite(join(world.zone, "sub", `n-${n}`), world.zone);
+      naiveWrite(join(world.writableRoot, "sub", `n-${n}`), world.writableRoot);
       return readdirSync(world.outside).includes(`n-${n}`);
     });
     return { wanted: count, tries: i, ...tally, escaped, ...naive };
@@ -161,9 +163,9 @@ export async function raceWrites(count: number, method?: OpeningMethod): Promise
   }
 }
 
-function naiveWrite(path: string, zone: string): void {
+function naiveWrite(path: string, writableRoot: string): void {
   try {
-    if (!realpathSync(dirname(path)).startsWith(`${zone}/`)) return;
+    if (!realpathSync(dirname(path)).startsWith(`${writableRoot}/`)) return;
     writeFileSync(`${path}.tmp`, "NAIVE");
     renameSync(`${path}.tmp`, path);
   } catch {
@@ -173,20 +175,20 @@ function naiveWrite(path: string, zone: string): void {
 
 /**
  * With the sandbox off, so that nothing but the way the working directory is entered stands in the way. In a view the
- * write zone is a mount of its own, entered another way than the root around it.
+ * writable root is a mount of its own, entered another way than the root around it.
  */
 export async function raceSpawns(
   count: number,
   mode: "off" | "required",
-  folder: "root/sub" | "root/out/sub" = "root/sub",
+  directory: "root/sub" | "root/out/sub" = "root/sub",
 ): Promise<RaceResult> {
-  const world = await arena(mode, [folder]);
+  const world = await arena(mode, [directory]);
   const sandbox = new Sandbox();
   const tally = { inside: 0, refused: 0, escaped: 0 };
   try {
-    const cwd = join(dirname(world.root), folder);
+    const cwd = join(dirname(world.root), directory);
     const one = async (): Promise<void> => {
-      const outcome = await cmdRun(world.policy, { commandId: "cat", args: ["f"], cwd }, { sandbox });
+      const outcome = await executeCmdRun(world.policy, { commandId: "cat", args: ["f"], cwd }, { sandbox });
       if (!outcome.ok) tally.refused++;
       else if (outcome.result.stdout === "INSIDE") tally.inside++;
       else tally.escaped++;

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect } from "vitest";
 import type { Protections } from "../../../src/host/index.js";
-import type { Without } from "../../../src/host/sandbox/index.js";
+import type { Without } from "../../../src/host/sandbox/confinement.js";
 import { UNPRIVILEGED } from "./as-user.js";
 import { compiled } from "./compiled.js";
 import type { ScenarioReport } from "./scenarios.js";

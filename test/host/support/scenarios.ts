@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { CmdRunResult, HostOutcome, Protections } from "../../../src/host/index.js";
-import type { Without } from "../../../src/host/sandbox/index.js";
+import type { Without } from "../../../src/host/sandbox/confinement.js";
 import { commandLinesWith } from "./machine.js";
 import { makeWorld } from "./world.js";
 

@@ -49,7 +49,7 @@ export interface Outcome {
   readonly code: number | string;
   readonly stdout: string;
   readonly stderr: string;
-  /** What it left in the folder, for those that write. */
+  /** What it left in the directory, for those that write. */
   readonly files?: readonly string[];
 }
 
@@ -82,7 +82,7 @@ const AT_ONCE = 4;
 
 export interface Bench {
   readonly run: Run;
-  /** For programs that write: each run has a folder of its own. */
+  /** For programs that write: each run has a directory of its own. */
   readonly runInCopy: Run;
   /** Every spelling that does not do what the manual's does, with what it did instead. */
   wrongSpellings(program: Program): Promise<string[]>;
@@ -110,10 +110,11 @@ export function makeBench(): Bench {
   return {
     run,
     async runInCopy(...call) {
-      const folder = mkdtempSync(join(base, "copy-"));
-      for (const file of ["a.tar", "a.txt", "sub"]) cpSync(join(world, file), join(folder, file), { recursive: true });
-      const outcome = await runIn(folder, ...call);
-      return { ...outcome, files: readdirSync(folder, { recursive: true }).map(String).sort() };
+      const directory = mkdtempSync(join(base, "copy-"));
+      for (const file of ["a.tar", "a.txt", "sub"])
+        cpSync(join(world, file), join(directory, file), { recursive: true });
+      const outcome = await runIn(directory, ...call);
+      return { ...outcome, files: readdirSync(directory, { recursive: true }).map(String).sort() };
     },
     wrongSpellings: (program) => wrongSpellings(program, program.runs ?? run),
     close: () => rmSync(base, { recursive: true, force: true }),

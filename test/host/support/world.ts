@@ -1,29 +1,30 @@
-// A small world for a test: a root with a write zone in it, a secret outside, a policy, a sandbox of its own.
+// A small world for a test: a root with a writable root in it, a secret outside, a policy, a sandbox of its own.
 
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
-  cmdRun,
   type CmdContext,
+  executeCmdRun,
   type CmdRunResult,
-  fsRead,
-  fsWrite,
-  loadYamlPolicy,
+  executeFsRead,
+  type FsReadResult,
+  executeFsWrite,
+  type FsWriteResult,
   type HostOutcome,
+  loadYamlPolicy,
   type Policy,
   problemText,
   Sandbox,
 } from "../../../src/host/index.js";
-import type { FsReadResult, FsWriteResult } from "../../../src/host/index.js";
-import type { Without } from "../../../src/host/sandbox/index.js";
+import type { Without } from "../../../src/host/sandbox/confinement.js";
 
 export const SECRET = "CANARY-in-the-mine";
 
 export interface World {
   readonly base: string;
   readonly root: string;
-  readonly zone: string;
+  readonly writableRoot: string;
   readonly outside: string;
   readonly policy: Policy;
   readonly sandbox: Sandbox;
@@ -42,9 +43,9 @@ export interface World {
 export function makeWorld(commands = "  []", more = "", without: Without = {}): World {
   const base = realpathSync(mkdtempSync(join(tmpdir(), "world-")));
   const root = join(base, "root");
-  const zone = join(root, "out");
+  const writableRoot = join(root, "out");
   const outside = join(base, "outside");
-  mkdirSync(zone, { recursive: true });
+  mkdirSync(writableRoot, { recursive: true });
   mkdirSync(outside);
   mkdirSync(join(root, "src"));
   writeFileSync(join(root, "readme.md"), "hello\n");
@@ -53,7 +54,7 @@ export function makeWorld(commands = "  []", more = "", without: Without = {}): 
   const file = join(base, "policy.yaml");
   const text = `version: 1
 allowedRoots: ["${root}"]
-writeRules: [{ path: "${zone}", recursive: true, createIfMissing: true, maxFileBytes: 65_536 }]
+writeRules: [{ path: "${writableRoot}", recursive: true, createIfMissing: true, maxFileBytes: 65_536 }]
 ${more}
 commands:
 ${commands.replaceAll("${ROOT}", root)}
@@ -66,14 +67,14 @@ ${commands.replaceAll("${ROOT}", root)}
   return {
     base,
     root,
-    zone,
+    writableRoot,
     outside,
     policy,
     sandbox,
-    read: (args) => fsRead(policy, args),
-    write: (args) => fsWrite(policy, args),
+    read: (args) => executeFsRead(policy, args),
+    write: (args) => executeFsWrite(policy, args),
     run: (commandId, args = [], extra = {}, context = {}) =>
-      cmdRun(policy, { commandId, args, ...extra }, { sandbox, ...context }),
+      executeCmdRun(policy, { commandId, args, ...extra }, { sandbox, ...context }),
     async close() {
       await sandbox.close();
       rmSync(base, { recursive: true, force: true });

@@ -7,7 +7,7 @@ using System.Threading.Tasks;
 
 namespace ServerMcp
 {
-    /// <summary>A tool as a type. Nobody outside this assembly can make one.</summary>
+    /// <summary>A tool as a type. It cannot be made outside this assembly.</summary>
     public abstract class ToolCap<TSelf, TArgs, TOutput> where TSelf : ToolCap<TSelf, TArgs, TOutput>
     {
         internal ToolCap(string name)
@@ -30,7 +30,7 @@ namespace ServerMcp
     {
     }
 
-    /// <summary>Somebody who may call the tools in TCaps and no others. Agents are told apart by who they are, not by name.</summary>
+    /// <summary>A caller of the tools in TCaps and no others. Agents are distinguished by who they are, not by name.</summary>
     public sealed class Agent<TCaps>
     {
         internal Agent(string name, IToolCaller caller)
@@ -179,7 +179,7 @@ namespace ServerMcp
             {
                 return Blocked<T, TArgs, TOutput>(tool.Name, "No callback is registered for it.");
             }
-            // Taken now, so that nobody can change the arguments after the callback has seen them.
+            // Taken now, so that the arguments cannot change after the callback has seen them.
             JsonElement shown = Wire.Element(args);
             string? reason = callback(new CallbackContext(name, tool.Name), shown);
             return reason is null

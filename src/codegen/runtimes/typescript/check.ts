@@ -533,7 +533,7 @@ function leftovers(node: CheckNode, value: unknown, path: string, depth: number,
   return true;
 }
 
-/** A branch that does not fit is no problem by itself. Running out of steps is. */
+/** A branch that does not fit is not a problem by itself. Running out of steps is. */
 function quietly(run: Run, ask: () => boolean): boolean {
   const before = run.problem;
   const answer = ask();

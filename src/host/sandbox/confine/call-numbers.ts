@@ -15,7 +15,7 @@ export interface CallNumbers {
   readonly socketpair: number;
   readonly prlimit: number;
   readonly openat2: number;
-  /** System V and POSIX message queues, shared memory and semaphores: they outlive whoever made them. */
+  /** System V and POSIX message queues, shared memory and semaphores: they outlive the process that made them. */
   readonly lasting: readonly number[];
   /** Calls that set a file's mode, and which argument it is. */
   readonly modes: readonly (readonly [call: number, argument: number])[];
@@ -35,101 +35,30 @@ export interface CallNumbers {
   readonly ioUring: readonly number[];
 }
 
-/** mount's modern relatives and a way to take another process's descriptors; the same everywhere. */
-const SHARED_DENIED = {
-  open_tree: 428,
-  move_mount: 429,
-  fsopen: 430,
-  fsconfig: 431,
-  fsmount: 432,
-  fspick: 433,
-  pidfd_getfd: 438,
-  mount_setattr: 442,
-  open_tree_attr: 467,
-};
+/**
+ * Other processes' memory, mounts, kernel modules and keys, clocks, and handles that bypass paths: name, x64, arm64. The
+ * newer ones have the same number everywhere; those with `-` do not exist on arm64.
+ */
+const DENIED = `
+  ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, mount 165 40, umount2 166 39,
+  pivot_root 155 41, chroot 161 51, bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, fanotify_init 300 262,
+  kexec_load 246 104, kexec_file_load 320 294, init_module 175 105, finit_module 313 273, delete_module 176 106,
+  add_key 248 217, request_key 249 218, keyctl 250 219, name_to_handle_at 303 264, open_by_handle_at 304 265,
+  swapon 167 224, swapoff 168 225, reboot 169 142, acct 163 89, quotactl 179 60, settimeofday 164 170,
+  clock_settime 227 112, sethostname 170 161, setdomainname 171 162, syslog 103 116, personality 135 92, vhangup 153 58,
+  iopl 172 -, ioperm 173 -, modify_ldt 154 -,
+  open_tree 428 428, move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433,
+  pidfd_getfd 438 438, mount_setattr 442 442, open_tree_attr 467 467`;
 
-/** Other processes' memory, mounts, kernel modules and keys, clocks, and handles that bypass paths. */
-const X64_DENIED = {
-  ptrace: 101,
-  process_vm_readv: 310,
-  process_vm_writev: 311,
-  kcmp: 312,
-  mount: 165,
-  umount2: 166,
-  pivot_root: 155,
-  chroot: 161,
-  bpf: 321,
-  perf_event_open: 298,
-  userfaultfd: 323,
-  fanotify_init: 300,
-  kexec_load: 246,
-  kexec_file_load: 320,
-  init_module: 175,
-  finit_module: 313,
-  delete_module: 176,
-  add_key: 248,
-  request_key: 249,
-  keyctl: 250,
-  name_to_handle_at: 303,
-  open_by_handle_at: 304,
-  swapon: 167,
-  swapoff: 168,
-  reboot: 169,
-  acct: 163,
-  quotactl: 179,
-  settimeofday: 164,
-  clock_settime: 227,
-  sethostname: 170,
-  setdomainname: 171,
-  syslog: 103,
-  personality: 135,
-  vhangup: 153,
-  iopl: 172,
-  ioperm: 173,
-  modify_ldt: 154,
-};
-
-const ARM64_DENIED: Readonly<Record<string, number>> = {
-  ptrace: 117,
-  process_vm_readv: 270,
-  process_vm_writev: 271,
-  kcmp: 272,
-  mount: 40,
-  umount2: 39,
-  pivot_root: 41,
-  chroot: 51,
-  bpf: 280,
-  perf_event_open: 241,
-  userfaultfd: 282,
-  fanotify_init: 262,
-  kexec_load: 104,
-  kexec_file_load: 294,
-  init_module: 105,
-  finit_module: 273,
-  delete_module: 106,
-  add_key: 217,
-  request_key: 218,
-  keyctl: 219,
-  name_to_handle_at: 264,
-  open_by_handle_at: 265,
-  swapon: 224,
-  swapoff: 225,
-  reboot: 142,
-  acct: 89,
-  quotactl: 60,
-  settimeofday: 170,
-  clock_settime: 112,
-  sethostname: 161,
-  setdomainname: 162,
-  syslog: 116,
-  personality: 92,
-  vhangup: 58,
-};
+function denied(column: 1 | 2): number[] {
+  const rows = DENIED.split(",").map((row) => row.trim().split(" "));
+  return rows.map((row) => Number(row[column])).filter((number) => !Number.isNaN(number));
+}
 
 const X64: CallNumbers = {
   audit: 0xc000003e,
   tooHigh: 0x40000000,
-  denied: Object.values({ ...SHARED_DENIED, ...X64_DENIED }),
+  denied: denied(1),
   clone: 56,
   clone3: 435,
   unshare: 272,
@@ -174,10 +103,11 @@ const X64: CallNumbers = {
   ioUring: [425, 427],
 };
 
+/** Calls in the same order as above. */
 const ARM64: CallNumbers = {
   audit: 0xc00000b7,
   tooHigh: undefined,
-  denied: Object.values({ ...SHARED_DENIED, ...ARM64_DENIED }),
+  denied: denied(2),
   clone: 220,
   clone3: 435,
   unshare: 97,

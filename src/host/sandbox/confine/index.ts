@@ -6,25 +6,14 @@ import { join } from "node:path";
 import { isWithin } from "../../paths/mounts.js";
 import { writablePieces } from "../../paths/repositories.js";
 import { bubblewrapFilter } from "../bubblewrap.js";
-import type { Protections } from "../confinement.js";
-import { SCRATCH } from "../confinement.js";
+import { type Confinement, type Protections, SCRATCH } from "../confinement.js";
 import type { StartMessage } from "../messages.js";
-import { closeInherited } from "./descriptors.js";
-import { openChildren, readChildren } from "./children.js";
-import { filterRules, gapsOfLandlock, gapsOfView } from "./gaps.js";
-import { type FileRules, restrictFiles } from "./landlock.js";
+import { closeInherited, openChildren } from "./descriptors.js";
+import { type FileRules, restrictFiles, SCOPES } from "./landlock.js";
 import { adoptOrphans, closeToOthers, dropRights, forbidNewPrivileges, type Rights } from "./privileges.js";
 import { type FilterRules, seccompProgram } from "./seccomp.js";
-import { syscallErrorName, type Kernel, kernel } from "./syscalls.js";
+import { CLONE, type Kernel, kernel, noted, ok } from "./syscalls.js";
 import { type Entered, enterView, type View } from "./view.js";
-
-const CLONE_NEWNS = 0x00020000;
-const CLONE_NEWUTS = 0x04000000;
-const CLONE_NEWIPC = 0x08000000;
-const CLONE_NEWPID = 0x20000000;
-const CLONE_NEWNET = 0x40000000;
-
-const SCRATCH_FILES = 20_000;
 
 interface PidNamespace {
   readonly calls: Kernel;
@@ -39,8 +28,8 @@ export interface Confined {
   readonly scratch: string;
   /** Emptied after each command. */
   readonly temporary: Entered["temporary"];
-  /** Where a command starts that has no folder of the caller's. */
-  readonly idleFolder: string;
+  /** Where a command starts that has no directory of the caller's. */
+  readonly idleDirectory: string;
   reapOrphans(): void;
   /** Processes of this one, orphans that it adopted among them. Empty where others see to that. */
   children(): number[];
@@ -51,6 +40,9 @@ export function confine(start: StartMessage): Confined {
   closeInherited();
   return calls === undefined || start.byBubblewrap ? unconfined(start, calls) : confineBy(calls, start);
 }
+
+/** What the main process finds out. */
+const OF_MAIN = { rlimits: false, cgroup: [], parentDeathSignal: false, openMounts: [] };
 
 /** Supervision only: no koffi, another platform, or bubblewrap does the confining. */
 function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
@@ -67,17 +59,15 @@ function unconfined(start: StartMessage, calls: Kernel | undefined): Confined {
       seccomp,
       noNewPrivileges: wrapped,
       user: wrapped ? (start.confinement.user?.uid ?? "same") : "same",
-      rlimits: false,
-      cgroup: [],
-      parentDeathSignal: false,
+      userNamespace: wrapped && process.geteuid?.() !== 0,
+      ...OF_MAIN,
       notes: [...start.confinement.notes, ...(calls === undefined ? ["koffi is not available here"] : [])],
       gaps: [],
-      openMounts: [],
     },
     pidNamespace: undefined,
     scratch,
     temporary: wrapped ? { emptied: [], kept: [], hasTmp: true } : { emptied: [scratch], kept: [], hasTmp: false },
-    idleFolder: wrapped ? "/" : scratch,
+    idleDirectory: wrapped ? "/" : scratch,
     reapOrphans: () => reapAll(calls),
     children: () => [],
   };
@@ -89,11 +79,11 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
   const isOff = confinement.mode === "off";
   const ownPidNamespace = without.pidNamespace === true ? -1 : openSync("/proc/self/ns/pid", "r");
   const children = openChildren();
-  const netFlag = confinement.network || isOff ? 0 : CLONE_NEWNET;
+  const netFlag = confinement.network || isOff ? 0 : CLONE.NEWNET;
   const hasNamespaces =
     !isOff &&
     without.view !== true &&
-    attempt(notes, "namespaces", calls.unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | netFlag));
+    noted(notes, "namespaces", calls.unshare(CLONE.NEWNS | CLONE.NEWIPC | CLONE.NEWUTS | netFlag));
   const view = hasNamespaces ? makeView(calls, start, notes) : undefined;
   const hasView = view !== undefined;
   const scratch = hasView ? SCRATCH : makeScratch(start);
@@ -123,26 +113,18 @@ function confineBy(calls: Kernel, start: StartMessage): Confined {
       seccomp,
       noNewPrivileges: privileges,
       user,
-      rlimits: false,
-      cgroup: [],
-      parentDeathSignal: false,
+      userNamespace: start.inUserNamespace,
+      ...OF_MAIN,
       notes,
       gaps: isOff ? [] : hasView ? gapsOfView(view) : gapsOfLandlock(filter, seccomp, ownsFilesOutside),
-      openMounts: [],
     },
     pidNamespace: canNest ? { calls, own: ownPidNamespace } : undefined,
     scratch,
     temporary,
-    idleFolder: scratch,
+    idleDirectory: scratch,
     reapOrphans: () => reapAll(calls),
-    children: () => (adopts ? readChildren(children) : []),
+    children: adopts ? children : () => [],
   };
-}
-
-function attempt(notes: string[], what: string, result: number): boolean {
-  if (result >= 0) return true;
-  notes.push(`${what}: ${syscallErrorName(result)}`);
-  return false;
 }
 
 function networkBy(hasNamespace: boolean, seccomp: boolean): Protections["network"] {
@@ -155,15 +137,8 @@ function makeView(calls: Kernel, start: StartMessage, notes: string[]): Entered 
   const { confinement } = start;
   try {
     const view: View = {
-      folders: [...confinement.roots, ...confinement.closed, ...confinement.repositories],
-      system: confinement.system,
-      copies: confinement.files,
-      writable: [...confinement.zones, ...confinement.pinned],
-      devices: confinement.devices,
-      scratch: { path: SCRATCH, bytes: confinement.scratchBytes, files: SCRATCH_FILES },
-      user: confinement.user,
+      confinement,
       actsAsOwner: confinement.actsAsOwner && start.without.ownerMapping !== true,
-      mayExecute: confinement.execFromRoots,
       hasOwnProcesses: start.hasOwnProcesses && process.pid === 1 && start.without.proc !== true,
     };
     return enterView(calls, view, notes);
@@ -172,40 +147,48 @@ function makeView(calls: Kernel, start: StartMessage, notes: string[]): Entered 
   }
 }
 
-/** Where the user cannot act as the folders' owner, it may pass over their modes instead, as far as that is contained. */
+/** Where the user cannot act as the directories' owner, it may pass over their modes instead, as far as that is contained. */
 function bypassFor(view: Entered | undefined, hasLandlock: boolean): Rights["bypassModes"] {
   if (view !== undefined) return view.actsAsOwner ? "no" : "all";
   return hasLandlock ? "read" : "no";
 }
 
-/** A real folder, because no view provides one. The main process removes it when the supervisor is gone. */
+/** A real directory, because no view provides one. The main process removes it when the supervisor is gone. */
 function makeScratch(start: StartMessage): string {
-  const folder = mkdtempSync(join(start.tmpdir, "portcullis-scratch-"));
+  const directory = mkdtempSync(join(start.tmpdir, "portcullis-scratch-"));
   const { user, mode } = start.confinement;
-  if (user !== undefined && mode !== "off" && process.geteuid?.() === 0) chownSync(folder, user.uid, user.gid);
-  return folder;
+  if (user !== undefined && mode !== "off" && process.geteuid?.() === 0) chownSync(directory, user.uid, user.gid);
+  return directory;
 }
 
 function fileRules(start: StartMessage, hasView: boolean, temporary: readonly string[], notes: string[]): FileRules {
-  const { roots, zones, closed, repositories, system, files, devices, execFromRoots } = start.confinement;
-  // Landlock adds rights on the way down and never takes one away: only a view can close a part of a zone.
-  const shut = hasView ? [] : zones.filter((zone) => closed.some((path) => isWithin(path, zone)));
-  for (const zone of shut) notes.push(`zones: ${zone} is read-only, because a stricter one lies in it`);
-  const open = zones.filter((zone) => !shut.includes(zone));
-  const pieces = hasView ? open : open.flatMap((zone) => writablePieces(zone, repositories));
-  const parted = open.filter((zone) => !pieces.includes(zone));
-  for (const zone of parted)
-    notes.push(`zones: in ${zone} no name is made beside a repository, only what exists is written`);
+  const { readableRoots, writableRoots, closed, repositories, system, files, devices, execFromRoots } =
+    start.confinement;
+  // Landlock adds rights on the way down and never takes one away: only a view can close a part of a writable root.
+  const shut = hasView
+    ? []
+    : writableRoots.filter((writableRoot) => closed.some((path) => isWithin(path, writableRoot)));
+  for (const writableRoot of shut)
+    notes.push(`writable roots: ${writableRoot} is read-only, because a stricter one lies in it`);
+  const open = writableRoots.filter((writableRoot) => !shut.includes(writableRoot));
+  const pieces = hasView ? open : open.flatMap((writableRoot) => writablePieces(writableRoot, repositories));
+  const parted = open.filter((writableRoot) => !pieces.includes(writableRoot));
+  for (const writableRoot of parted)
+    notes.push(`writable roots: in ${writableRoot} no name is made beside a repository, only what exists is written`);
   const write = [...temporary, ...devices];
-  const execute = [...system, ...(execFromRoots ? [...roots, ...zones, ...temporary] : [])];
-  return { read: hasView ? ["/"] : [...roots, ...shut, ...parted, ...files], execute, write, writeUnlinked: pieces };
+  const execute = [...system, ...(execFromRoots ? [...readableRoots, ...writableRoots, ...temporary] : [])];
+  return {
+    read: hasView ? ["/"] : [...readableRoots, ...shut, ...parted, ...files],
+    execute,
+    write,
+    writeUnlinked: pieces,
+  };
 }
 
 function probePidNamespace(calls: Kernel, own: number, notes: string[]): boolean {
-  if (!attempt(notes, "PID namespace", calls.unshare(CLONE_NEWPID))) return false;
-  const left = calls.setns(own, CLONE_NEWPID);
+  if (!noted(notes, "PID namespace", calls.unshare(CLONE.NEWPID))) return false;
   // Once inside without a way back, only one command could ever be started.
-  if (left < 0) throw new Error(`PID namespace cannot be left: ${syscallErrorName(left)}`);
+  ok("leave the PID namespace", calls.setns(own, CLONE.NEWPID));
   return true;
 }
 
@@ -225,23 +208,64 @@ function leaveRights(
 
 function trySeccomp(calls: Kernel, rules: FilterRules, notes: string[]): boolean {
   const program = seccompProgram(process.arch, rules);
-  if (program !== undefined) return attempt(notes, "seccomp", calls.seccompFilter(program));
+  if (program !== undefined) return noted(notes, "seccomp", calls.seccompFilter(program));
   notes.push(`seccomp: no table for ${process.arch}`);
   return false;
 }
 
 /** The next child is the first process of a namespace of its own. Gives the way back: threads cannot be made meanwhile. */
 export function enterPidNamespace({ calls, own }: PidNamespace): () => void {
-  const entered = calls.unshare(CLONE_NEWPID);
-  if (entered < 0) throw new Error(`PID namespace: ${syscallErrorName(entered)}`);
-  return () => {
-    const left = calls.setns(own, CLONE_NEWPID);
-    if (left < 0) throw new Error(`PID namespace: ${syscallErrorName(left)}`);
-  };
+  ok("PID namespace", calls.unshare(CLONE.NEWPID));
+  return () => ok("leave the PID namespace", calls.setns(own, CLONE.NEWPID));
 }
 
 const MAX_REAPED = 100_000;
 
 function reapAll(calls: Kernel | undefined): void {
   for (let i = 0; calls !== undefined && i < MAX_REAPED && calls.reapOne() > 0; i++);
+}
+
+// What the filter has to close because nothing else does, and what stays open or is taken away all the same. The latter is said in
+// every answer, and by `doctor`.
+
+const TRUNCATION = 3;
+
+interface InForce {
+  readonly hasView: boolean;
+  /** Its version; 0 without. */
+  readonly landlock: number;
+  readonly ownsFilesOutside: boolean;
+  readonly hasPidNamespace: boolean;
+}
+
+export function filterRules({ network, mode }: Confinement, inForce: InForce): FilterRules {
+  const { hasView, landlock, ownsFilesOutside, hasPidNamespace } = inForce;
+  return {
+    network,
+    hasOwnSocketNames: hasView && landlock >= SCOPES,
+    // Most builds need it; `preferred` is for running with what there is.
+    changesMetadataByName: hasView || !ownsFilesOutside || mode === "preferred",
+    holdsSignals: hasPidNamespace || landlock >= SCOPES,
+    guardsTruncation: hasView || landlock >= TRUNCATION,
+  };
+}
+
+export function gapsOfView({ hasProc, temporary }: Entered): string[] {
+  const noTmp = temporary.hasTmp ? [] : ["the policy has a file in /tmp, or all of it: commands have TMPDIR instead"];
+  return hasProc ? noTmp : ["there is no /proc for commands, and so no /dev/stdin, /dev/stdout or /dev/fd", ...noTmp];
+}
+
+export function gapsOfLandlock(filter: FilterRules, seccomp: boolean, ownsFilesOutside: boolean): string[] {
+  return [
+    "names, sizes and times of files outside can be asked for",
+    "there is no /tmp, /dev/shm or /proc for commands, only TMPDIR and HOME",
+    ...(ownsFilesOutside ? [metadataGap(filter, seccomp)] : []),
+    ...(filter.holdsSignals ? [] : ["signals reach the other processes of the same user, all but SIGUSR1"]),
+  ];
+}
+
+function metadataGap({ changesMetadataByName }: FilterRules, seccomp: boolean): string {
+  return changesMetadataByName || !seccomp
+    ? "mode, owner and times of files outside can be changed"
+    : "mode, owner and times cannot be changed by name, not even in the writable roots, and can by descriptor wherever a file can be read";
 }

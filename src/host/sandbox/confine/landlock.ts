@@ -1,9 +1,10 @@
 // Landlock: the kernel itself refuses whatever files are not in the list, for this thread and all its children, without
 // any privilege (Linux 5.13 and later; see landlock(7)).
 
-import { closeSync, fstatSync, openSync } from "node:fs";
-import { NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../paths/flags.js";
-import { native } from "../../paths/native.js";
+import { closeSync, fstatSync, openSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { isWithin } from "../../paths/mounts.js";
+import { OPEN, native, RESOLVE } from "../../paths/native.js";
 import type { Kernel } from "./syscalls.js";
 
 const EXECUTE = 1 << 0;
@@ -15,7 +16,7 @@ const CHANGE_DIR = 0x1ff0;
 const REFER = 1 << 13;
 const TRUNCATE = 1 << 14;
 const IOCTL_DEV = 1 << 15;
-/** What the kernel accepts on a file that is no folder. */
+/** What the kernel accepts on a file that is not a directory. */
 const ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 const READ = READ_FILE | READ_DIR;
@@ -47,7 +48,7 @@ export function restrictFiles(calls: Kernel, rules: FileRules, network: boolean)
   const handled = handledFiles(version);
   const attributes = Buffer.alloc(version >= SCOPES ? 24 : version >= 4 ? 16 : 8);
   attributes.writeBigUInt64LE(BigInt(handled), 0);
-  // Binding and connecting by TCP; signals and abstract sockets to whoever is outside.
+  // Binding and connecting by TCP; signals and abstract sockets to processes outside.
   if (version >= 4 && !network) attributes.writeBigUInt64LE(3n, 8);
   if (version >= SCOPES) attributes.writeBigUInt64LE(3n, 16);
   const ruleset = calls.landlockCreate(attributes);
@@ -90,14 +91,14 @@ export function restrictAbstractSockets(calls: Kernel): boolean {
 /** A path that is not there, or not for us to see, needs no rule: it stays closed. */
 function openName(path: string): number {
   try {
-    return openSync(path, NAME_ONLY);
+    return openSync(path, OPEN.NAME_ONLY);
   } catch {
     return -1;
   }
 }
 
 function openUnlinked(path: string): number {
-  return native()?.openat2(undefined, path, NAME_ONLY, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) ?? -1;
+  return native()?.openat2(undefined, path, OPEN.NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
 }
 
 function addRule(calls: Kernel, ruleset: number, fd: number, path: string, rights: number): void {
@@ -110,5 +111,53 @@ function addRule(calls: Kernel, ruleset: number, fd: number, path: string, right
     if (added < 0) throw new Error(`Landlock rule for ${path} was refused (errno ${-added})`);
   } finally {
     closeSync(fd);
+  }
+}
+
+// Everything but a few paths, as a list for Landlock, which knows only what is allowed: each entry of the directories that
+// lead to a closed path gets its own rule. What is made there later has none, and stays closed.
+
+/** Entries of one directory that get a rule. */
+const MAX_ENTRIES = 4096;
+
+/** `rulesAround` opens everything outside `closed`; of what is opened, `readOnly` cannot be changed. */
+export function rulesAround(closed: readonly string[], readOnly: readonly string[], own: readonly string[]): FileRules {
+  const rules = {
+    read: [] as string[],
+    execute: [] as string[],
+    write: [] as string[],
+    writeUnlinked: [],
+    list: [] as string[],
+  };
+  const isReadOnly = (path: string): boolean => readOnly.some((place) => isWithin(path, place));
+  const open = (path: string): void => {
+    rules.execute.push(path);
+    if (!isReadOnly(path)) rules.write.push(path);
+  };
+  /** A rule holds for everything below, so a directory with a closed or read-only path in it has none of its own. */
+  const leadsTo = (path: string): boolean =>
+    closed.some((place) => isWithin(place, path)) ||
+    (!isReadOnly(path) && readOnly.some((place) => isWithin(place, path)));
+  const visit = (directory: string): void => {
+    rules.list.push(directory);
+    for (const name of entriesOf(directory)) {
+      const path = join(directory, name);
+      if (closed.includes(path)) continue;
+      if (leadsTo(path)) visit(path);
+      else open(path);
+    }
+  };
+  visit("/");
+  for (const path of own) open(path);
+  return rules;
+}
+
+/** INVARIANT: no symbolic link, whose rule would open what it leads to. That has a rule of its own, or is closed. */
+function entriesOf(directory: string): string[] {
+  try {
+    const entries = readdirSync(directory, { withFileTypes: true }).filter((entry) => !entry.isSymbolicLink());
+    return entries.slice(0, MAX_ENTRIES).map(({ name }) => name);
+  } catch {
+    return []; // Closed to this user, and so to the server.
   }
 }

@@ -86,7 +86,7 @@ describe("the filter", () => {
     ["limits of one's own", 302, [0, 7], ALLOW],
     ["limits of another process", 302, [1, 7], EPERM],
     ["shared memory that lasts", 29, [], ENOSYS],
-    ["somebody's shared memory", 30, [], ENOSYS],
+    ["shared memory of another process", 30, [], ENOSYS],
     ["a message queue", 240, [], ENOSYS],
     ["an x32 call", 0x40000000 + 101, [], ENOSYS],
   ])("%s", (_, nr, args, expected) => {
@@ -212,7 +212,7 @@ describe("without a view", () => {
     ["opened for writing and emptied", 257, [0, 0, 0o1101, 0o644], ALLOW],
   ])("%s", (_, nr, args, expected) => expect(run(filter, nr, args)).toBe(expected));
 
-  test("with one, or with a newer Landlock, they are let through", () => {
+  test("without a view with one, or with a newer Landlock, they are let through", () => {
     for (const [nr, args] of [
       [90, [0, 0o644]],
       [280, [0, 1]],

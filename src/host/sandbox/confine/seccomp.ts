@@ -146,7 +146,7 @@ function metadataRules(calls: CallNumbers): Instruction[] {
 }
 
 /**
- * No file gets a mode by which it runs as its owner or group: in the policy's folders a command's files belong to their
+ * No file gets a mode by which it runs as its owner or group: in the policy's directories a command's files belong to their
  * owner, who may be root.
  */
 function fileRules(calls: CallNumbers, { guardsTruncation }: FilterRules): Instruction[] {

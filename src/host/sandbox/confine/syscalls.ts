@@ -1,50 +1,68 @@
 // System calls by number, for the calls that libc does not wrap or would apply to all threads at once. Numbers from the
 // kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h).
 
-import { constants as osConstants } from "node:os";
 import { type Koffi, loadKoffi } from "../../../lib/index.js";
+import { errnoName, O_CLOEXEC } from "../../paths/native.js";
 
-interface NumberTable {
-  readonly audit: number;
-  readonly setgroups: number;
-  readonly setresuid: number;
-  readonly setresgid: number;
-  readonly capset: number;
-  readonly pivotRoot: number;
-  readonly seccomp: number;
-}
+const TABLES = {
+  x64: { setgroups: 116, setresuid: 117, setresgid: 119, capset: 126, pivotRoot: 155, seccomp: 317 },
+  arm64: { setgroups: 159, setresuid: 147, setresgid: 149, capset: 91, pivotRoot: 41, seccomp: 277 },
+} as const;
 
-const TABLES: Readonly<Record<string, NumberTable>> = {
-  x64: { audit: 0xc000003e, setgroups: 116, setresuid: 117, setresgid: 119, capset: 126, pivotRoot: 155, seccomp: 317 },
-  arm64: { audit: 0xc00000b7, setgroups: 159, setresuid: 147, setresgid: 149, capset: 91, pivotRoot: 41, seccomp: 277 },
-};
-
+/** Added after the numbers became the same on every architecture. */
 const LANDLOCK_CREATE = 444;
 const LANDLOCK_ADD = 445;
 const LANDLOCK_RESTRICT = 446;
 const MOUNT_SETATTR = 442;
 const OPEN_TREE = 428;
 const MOVE_MOUNT = 429;
+
+/** Flags of mount(2). */
+export const MS = {
+  RDONLY: 1,
+  NOSUID: 2,
+  NODEV: 4,
+  NOEXEC: 8,
+  BIND: 4096,
+  REC: 16384,
+  PRIVATE: 1 << 18,
+} as const;
+
+/** Flags of mount_setattr(2). */
+export const ATTR = { RDONLY: 1, NOSUID: 2, NODEV: 4, NOEXEC: 8 } as const;
+
+/** Namespaces for unshare(2) and setns(2). */
+export const CLONE = {
+  NEWNS: 0x00020000,
+  NEWUTS: 0x04000000,
+  NEWIPC: 0x08000000,
+  NEWPID: 0x20000000,
+  NEWNET: 0x40000000,
+} as const;
+
 const OPEN_TREE_CLONE = 1;
-const O_CLOEXEC = 0o2000000;
+const AT_FDCWD = -100;
 const AT_EMPTY_PATH = 0x1000;
+const AT_RECURSIVE = 0x8000;
 const MOVE_MOUNT_F_EMPTY_PATH = 0x4;
 const MOUNT_ATTR_IDMAP = 0x00100000;
+const MNT_DETACH = 2;
+const WNOHANG = 1;
+const F_SETFD = 2;
+const LAST_SIGNAL = 31;
 
-/** Each gives a value ≥ 0 or the negative errno. They act on the calling thread, or on the process where said. */
+/** Each returns a value ≥ 0 or the negative errno. They act on the calling thread, or on the process where stated. */
 export interface Kernel {
-  readonly numbers: NumberTable;
   unshare(flags: number): number;
   setns(fd: number, type: number): number;
   mount(source: string | null, target: string, type: string | null, flags: number, data: string | null): number;
   unmountLazily(target: string): number;
   setMountFlags(path: string, set: number, recursive: boolean): number;
-  /** A detached copy of the mount behind a descriptor, that folder and below. */
+  /** A detached copy of the mount behind a descriptor, that directory and below. */
   cloneMount(fd: number): number;
   mapMountIds(tree: number, userNamespace: number): number;
   moveMount(tree: number, target: string): number;
   pivotRootHere(): number;
-  changeFolder(fd: number): number;
   prctl(option: number, a: number, b?: number): number;
   setUser(uid: number, gid: number): number;
   setCapabilities(effective: bigint, inheritable: bigint): number;
@@ -53,31 +71,24 @@ export interface Kernel {
   landlockAddPath(ruleset: number, rule: Buffer): number;
   landlockRestrict(ruleset: number): number;
   seccompFilter(program: Buffer): number;
-  /** Becomes another program, with default signal actions and the first three descriptors. Returns when refused. */
+  /** Becomes another program, with default signal actions and the first three descriptors. Returns only on failure. */
   execute(path: string, argv: readonly string[], env: Readonly<Record<string, string>>): number;
   /** Reaps one dead child; 0 when there is none, negative when there are no children. */
   reapOne(): number;
 }
 
-const AT_FDCWD = -100;
-const AT_RECURSIVE = 0x8000;
-const MNT_DETACH = 2;
-const WNOHANG = 1;
-const F_SETFD = 2;
-const LAST_SIGNAL = 31;
-
 export function kernel(): Kernel | undefined {
-  const numbers = TABLES[process.arch];
-  const ffi = process.platform === "linux" && numbers !== undefined ? loadKoffi() : undefined;
-  if (ffi === undefined || numbers === undefined) return undefined;
+  const { arch, platform } = process;
+  const ffi = platform === "linux" && (arch === "x64" || arch === "arm64") ? loadKoffi() : undefined;
+  if (ffi === undefined) return undefined;
   try {
-    return bind(ffi, numbers);
+    return bind(ffi, TABLES[arch as keyof typeof TABLES]);
   } catch {
     return undefined;
   }
 }
 
-function bind(ffi: Koffi, numbers: NumberTable): Kernel {
+function bind(ffi: Koffi, numbers: (typeof TABLES)[keyof typeof TABLES]): Kernel {
   const libc = ffi.load(null);
   const call = (result: number): number => (result < 0 ? -ffi.errno() : result);
   const long3 = libc.func("syscall", "long", ["long", "long", "long", "long"]);
@@ -93,14 +104,12 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   const setns = libc.func("setns", "int", ["int", "int"]);
   const mount = libc.func("mount", "int", ["str", "str", "str", "ulong", "str"]);
   const umount2 = libc.func("umount2", "int", ["str", "int"]);
-  const fchdir = libc.func("fchdir", "int", ["int"]);
   const prctl = libc.func("prctl", "int", ["int", "ulong", "ulong", "ulong", "ulong"]);
   const execve = libc.func("execve", "int", ["str", "void*", "void*"]);
   const signal = libc.func("signal", "void*", ["int", "void*"]);
   const fcntl = libc.func("fcntl", "int", ["int", "int", "long"]);
   const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
   return {
-    numbers,
     unshare: (flags) => call(unshare(flags)),
     setns: (fd, type) => call(setns(fd, type)),
     mount: (source, target, type, flags, data) => call(mount(source, target, type, flags, data)),
@@ -119,7 +128,6 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
     },
     moveMount: (tree, target) => call(moveMount(MOVE_MOUNT, tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH)),
     pivotRootHere: () => call(pivot(numbers.pivotRoot, ".", ".")),
-    changeFolder: (fd) => call(fchdir(fd)),
     prctl: (option, a, b = 0) => call(prctl(option, a, b, 0, 0)),
     setUser(uid, gid) {
       const groups = call(long3(numbers.setgroups, 0, 0, 0));
@@ -167,7 +175,13 @@ function bind(ffi: Koffi, numbers: NumberTable): Kernel {
   };
 }
 
-export function syscallErrorName(result: number): string {
-  for (const [name, number] of Object.entries(osConstants.errno)) if (number === -result) return name;
-  return `errno ${-result}`;
+/** Throws when a call failed: `what` names it. */
+export function ok(what: string, result: number): void {
+  if (result < 0) throw new Error(`${what}: ${errnoName(result)}`);
+}
+
+/** True when the call succeeded; otherwise its failure is added to `notes`. */
+export function noted(notes: string[], what: string, result: number): boolean {
+  if (result < 0) notes.push(`${what}: ${errnoName(result)}`);
+  return result >= 0;
 }

@@ -1,4 +1,4 @@
-// A file system of its own: an empty tree in which only the policy's folders and the system's programs appear, at their
+// A file system of its own: an empty tree in which only the policy's directories and the system's programs appear, at their
 // usual paths. Needs the right to mount (root, or a user namespace); everything happens in a private mount namespace.
 
 import {
@@ -14,40 +14,18 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import { FOLDER_NAME_ONLY, NAME_ONLY, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS } from "../../paths/flags.js";
+import { type Confinement, SCRATCH } from "../confinement.js";
 import { isWithin, parseMountInfo } from "../../paths/mounts.js";
-import { native } from "../../paths/native.js";
-import {
-  ATTR_NODEV,
-  ATTR_NOEXEC,
-  ATTR_NOSUID,
-  ATTR_RDONLY,
-  MS_BIND,
-  MS_NODEV,
-  MS_NOSUID,
-  MS_PRIVATE,
-  MS_REC,
-} from "./mount-flags.js";
-import { exchangeNamespace, type Ids } from "./idmap.js";
+import { OPEN, errnoName, native, RESOLVE } from "../../paths/native.js";
+import { exchangeNamespace, type Ids } from "./privileges.js";
 import { placeProc, useOwnProcessTable } from "./proc.js";
-import { syscallErrorName, type Kernel } from "./syscalls.js";
-import { placeTemporary, type Temporary } from "./temporary.js";
+import { ATTR, type Kernel, MS, ok } from "./syscalls.js";
 
+/** `View` says what of a confinement can be had on this machine. */
 export interface View {
-  /** Roots: read-only, without what is mounted below them. */
-  readonly folders: readonly string[];
-  /** Programs and libraries: read-only, with everything below. */
-  readonly system: readonly string[];
-  /** Small settings files, copied. */
-  readonly copies: readonly string[];
-  readonly writable: readonly string[];
-  readonly devices: readonly string[];
-  readonly scratch: { readonly path: string; readonly bytes: number; readonly files: number };
-  /** A line for the copied /etc/passwd, so that programs find their own user. */
-  readonly user: Ids | undefined;
-  /** In the folders the user shall act as their owner. */
+  readonly confinement: Confinement;
+  /** In the policy's directories the user shall act as their owner. */
   readonly actsAsOwner: boolean;
-  readonly mayExecute: boolean;
   /** The supervisor is the first process of a PID namespace of its own, so that /proc shows nothing but its commands. */
   readonly hasOwnProcesses: boolean;
 }
@@ -60,43 +38,40 @@ export interface Entered {
 }
 
 const MAX_COPY_BYTES = 4_000_000;
-
-export type ViewCheck = (what: string, result: number) => void;
+const SCRATCH_FILES = 20_000;
 
 /** INVARIANT: the calling thread is alone in a new mount namespace. Throws when anything is refused. */
 export function enterView(calls: Kernel, view: View, notes: string[]): Entered {
-  const ok: ViewCheck = (what, result) => {
-    if (result < 0) throw new Error(`${what}: ${syscallErrorName(result)}`);
-  };
-  ok("private mounts", calls.mount(null, "/", null, MS_REC | MS_PRIVATE, null));
+  const { files, user, execFromRoots } = view.confinement;
+  ok("private mounts", calls.mount(null, "/", null, MS.REC | MS.PRIVATE, null));
   const hasOwnTable = view.hasOwnProcesses && useOwnProcessTable(calls, notes);
   // The mapping needs a process table; outside a PID namespace of its own the supervisor has one.
   if (view.hasOwnProcesses && !hasOwnTable && view.actsAsOwner) throw new Error("no process table of its own");
-  const sources = openSources(view);
-  const owners = view.actsAsOwner && view.user !== undefined ? mapOwners(calls, sources, view.user, notes) : undefined;
+  const sources = openSources(view.confinement);
+  const owners = view.actsAsOwner && user !== undefined ? mapOwners(calls, sources, user, notes) : undefined;
   const base = ["/tmp", "/var/tmp", "/mnt", "/run"].find((path) =>
     statSync(path, { throwIfNoEntry: false })?.isDirectory(),
   );
-  if (base === undefined) throw new Error("no folder to build the view in");
-  ok("view", calls.mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "size=32m,mode=755"));
-  const copies = view.copies.flatMap((path) => copyOf(path, view.user));
+  if (base === undefined) throw new Error("no directory to build the view in");
+  ok("view", calls.mount("tmpfs", base, "tmpfs", MS.NOSUID | MS.NODEV, "size=32m,mode=755"));
+  const copies = files.flatMap((path) => copyOf(path, user));
   for (const { path, text } of copies) {
     mkdirSync(base + dirname(path), { recursive: true, mode: 0o755 });
     writeFileSync(base + path, text, { mode: 0o644 });
   }
-  const temporary = placeTemporary(calls, base, view, sources, ok);
-  for (const source of sources) place(calls, base, source, view.mayExecute, owners?.get(source), ok);
+  const temporary = placeTemporary(calls, base, view.confinement, sources);
+  for (const source of sources) place(calls, base, source, execFromRoots, owners?.get(source));
   temporary.seal();
-  const hasProc = hasOwnTable && placeProc(calls, base, notes, ok);
+  const hasProc = hasOwnTable && placeProc(calls, base, notes);
   process.chdir(base);
   ok("pivot_root", calls.pivotRootHere());
   ok("old root", calls.unmountLazily("."));
   process.chdir("/");
-  ok("read-only view", calls.setMountFlags("/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, false));
+  ok("read-only view", calls.setMountFlags("/", ATTR.RDONLY | ATTR.NOSUID | ATTR.NODEV, false));
   return { actsAsOwner: owners !== undefined, hasProc, temporary };
 }
 
-/** A detached copy of each folder's mount, with owner and user exchanged. Undefined when one of them cannot have it. */
+/** A detached copy of each directory's mount, with owner and user exchanged. Undefined when one of them cannot have it. */
 function mapOwners(
   calls: Kernel,
   sources: readonly Source[],
@@ -107,7 +82,7 @@ function mapOwners(
   const tables = new Map<string, number>();
   try {
     for (const source of sources) {
-      if (source.kind !== "folder" && source.kind !== "writable") continue;
+      if (source.kind !== "readable" && source.kind !== "writable") continue;
       const { uid, gid } = fstatSync(source.fd);
       const key = `${uid}:${gid}`;
       const table = tables.get(key) ?? exchangeNamespace({ uid, gid }, user);
@@ -115,7 +90,7 @@ function mapOwners(
       const tree = calls.cloneMount(source.fd);
       if (tree >= 0) trees.set(source, tree);
       const mapped = tree < 0 ? tree : calls.mapMountIds(tree, table);
-      if (mapped < 0) throw new Error(syscallErrorName(mapped));
+      if (mapped < 0) throw new Error(errnoName(mapped));
     }
     return trees;
   } catch (error) {
@@ -127,11 +102,11 @@ function mapOwners(
   }
 }
 
-type Kind = "folder" | "system" | "writable" | "device" | "link";
+type Kind = "readable" | "system" | "writable" | "device" | "link";
 
 export interface Placed {
   readonly path: string;
-  readonly isFolder: boolean;
+  readonly isDirectory: boolean;
 }
 
 interface Source extends Placed {
@@ -139,13 +114,14 @@ interface Source extends Placed {
   readonly fd: number;
 }
 
-/** Held open before the new tree covers anything, so that what is shown is what was opened. Outer folders first. */
-function openSources(view: View): Source[] {
+/** Held open before the new tree covers anything, so that what is shown is what was opened. Outer directories first. */
+function openSources(confinement: Confinement): Source[] {
+  const { readableRoots, closed, repositories, system, devices, writableRoots, pinned } = confinement;
   const wanted: [readonly string[], Kind][] = [
-    [view.system, "system"],
-    [view.folders, "folder"],
-    [view.devices, "device"],
-    [view.writable, "writable"],
+    [system, "system"],
+    [[...readableRoots, ...closed, ...repositories], "readable"],
+    [devices, "device"],
+    [[...writableRoots, ...pinned], "writable"],
   ];
   const sources = wanted.flatMap(([paths, kind]) => paths.flatMap((path) => openSource(path, kind) ?? []));
   const rank = (source: Source): number => source.path.length * 2 + (source.kind === "writable" ? 1 : 0);
@@ -155,36 +131,24 @@ function openSources(view: View): Source[] {
 function openSource(path: string, kind: Kind): Source | undefined {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return undefined;
-  if (stats.isSymbolicLink()) return kind === "system" ? { path, kind: "link", fd: -1, isFolder: false } : undefined;
-  const isFolder = stats.isDirectory();
-  // A policy's folder is named without links; one that turned into a link since is not shown.
+  if (stats.isSymbolicLink()) return kind === "system" ? { path, kind: "link", fd: -1, isDirectory: false } : undefined;
+  const isDirectory = stats.isDirectory();
+  // A policy's directory is named without links; one that turned into a link since is not shown.
   const fd =
-    native()?.openat2(
-      undefined,
-      path,
-      isFolder ? FOLDER_NAME_ONLY : NAME_ONLY,
-      RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    ) ?? -1;
-  if (fd >= 0) return { path, kind, fd, isFolder };
-  return kind === "system" ? { path, kind, fd: openSync(path, NAME_ONLY), isFolder } : undefined;
+    native()?.openat2(undefined, path, isDirectory ? OPEN.DIRECTORY_NAME_ONLY : OPEN.NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
+  if (fd >= 0) return { path, kind, fd, isDirectory };
+  return kind === "system" ? { path, kind, fd: openSync(path, OPEN.NAME_ONLY), isDirectory } : undefined;
 }
 
-function place(
-  calls: Kernel,
-  base: string,
-  source: Source,
-  mayExecute: boolean,
-  ownerTree: number | undefined,
-  ok: ViewCheck,
-): void {
+function place(calls: Kernel, base: string, source: Source, mayExecute: boolean, ownerTree: number | undefined): void {
   const at = base + source.path;
   if (source.kind === "link") {
     mkdirSync(dirname(at), { recursive: true, mode: 0o755 });
     if (lstatSync(at, { throwIfNoEntry: false }) === undefined) symlinkSync(readlinkSync(source.path), at);
     return;
   }
-  makeMountPoint(at, source.isFolder);
-  const isRecursive = ownerTree === undefined ? bind(calls, source, at, ok) : false;
+  makeMountPoint(at, source.isDirectory);
+  const isRecursive = ownerTree === undefined ? bind(calls, source, at) : false;
   if (ownerTree !== undefined) {
     ok(`mount ${source.path}`, calls.moveMount(ownerTree, at));
     closeSync(ownerTree);
@@ -194,46 +158,46 @@ function place(
 }
 
 /** True when what is mounted below came along. */
-function bind(calls: Kernel, source: Source, at: string, ok: ViewCheck): boolean {
+function bind(calls: Kernel, source: Source, at: string): boolean {
   const from = `/proc/self/fd/${source.fd}`;
-  if (source.kind !== "system" && calls.mount(from, at, null, MS_BIND, null) >= 0) return false;
-  ok(`bind ${source.path}`, calls.mount(from, at, null, MS_BIND | MS_REC, null));
-  // In a user namespace, mounts below a folder cannot be left out; they are shown and then covered.
-  if (source.kind !== "system") coverMounts(calls, at, ok);
+  if (source.kind !== "system" && calls.mount(from, at, null, MS.BIND, null) >= 0) return false;
+  ok(`bind ${source.path}`, calls.mount(from, at, null, MS.BIND | MS.REC, null));
+  // In a user namespace, mounts below a directory cannot be left out; they are shown and then covered.
+  if (source.kind !== "system") coverMounts(calls, at);
   return true;
 }
 
 function flagsOf(kind: Kind, mayExecute: boolean): number {
   switch (kind) {
     case "device":
-      return ATTR_NOSUID;
+      return ATTR.NOSUID;
     case "system":
     case "link":
-      return ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV;
-    case "folder":
+      return ATTR.RDONLY | ATTR.NOSUID | ATTR.NODEV;
+    case "readable":
     case "writable": {
-      const readOnly = kind === "folder" ? ATTR_RDONLY : 0;
-      return readOnly | ATTR_NOSUID | ATTR_NODEV | (mayExecute ? 0 : ATTR_NOEXEC);
+      const readOnly = kind === "readable" ? ATTR.RDONLY : 0;
+      return readOnly | ATTR.NOSUID | ATTR.NODEV | (mayExecute ? 0 : ATTR.NOEXEC);
     }
   }
 }
 
-function makeMountPoint(at: string, isFolder: boolean): void {
+function makeMountPoint(at: string, isDirectory: boolean): void {
   if (lstatSync(at, { throwIfNoEntry: false }) !== undefined) return;
-  mkdirSync(isFolder ? at : dirname(at), { recursive: true, mode: 0o755 });
-  if (!isFolder) writeFileSync(at, "", { mode: 0o444 });
+  mkdirSync(isDirectory ? at : dirname(at), { recursive: true, mode: 0o755 });
+  if (!isDirectory) writeFileSync(at, "", { mode: 0o444 });
 }
 
-function coverMounts(calls: Kernel, at: string, ok: ViewCheck): void {
+function coverMounts(calls: Kernel, at: string): void {
   const below = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8")).filter(
     (m) => m.path !== at && isWithin(m.path, at),
   );
   for (const mount of below) {
-    ok(`cover ${mount.path}`, calls.mount("tmpfs", mount.path, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=555"));
+    ok(`cover ${mount.path}`, calls.mount("tmpfs", mount.path, "tmpfs", MS.NOSUID | MS.NODEV, "size=4k,mode=555"));
   }
 }
 
-export function copyOf(path: string, user: View["user"], home = "/"): { path: string; text: Buffer | string }[] {
+export function copyOf(path: string, user: Ids | undefined, home = "/"): { path: string; text: Buffer | string }[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined || !stats.isFile() || stats.size > MAX_COPY_BYTES) return [];
   const text = readFileSync(path);
@@ -242,4 +206,65 @@ export function copyOf(path: string, user: View["user"], home = "/"): { path: st
     return [{ path, text: `${text.toString()}sandbox:x:${user.uid}:${user.gid}::${home}:/bin/false\n` }];
   if (path === "/etc/group") return [{ path, text: `${text.toString()}sandbox:x:${user.gid}:\n` }];
   return [{ path, text }];
+}
+
+// Temporary directories of a command's own, in memory, at the places where programs look for them: /tmp and /dev/shm.
+
+const SECOND_NAME = "/portcullis-tmp";
+const SHARED_MEMORY = "/dev/shm";
+const SHARED_MEMORY_LIMITS = "size=64m,nr_inodes=1000,mode=1777";
+const COVER_LIMITS = "size=1m,mode=755";
+
+export interface Temporary {
+  /** Written by commands, and emptied after each. INVARIANT: nothing is mounted below them by these names. */
+  readonly emptied: readonly string[];
+  /** Directories right below them that stay, because something is mounted on them by the name /tmp. */
+  readonly kept: readonly string[];
+  readonly hasTmp: boolean;
+  /** Called when everything is in its place. */
+  seal(): void;
+}
+
+/**
+ * What is /tmp to a command has a second name. What the policy opens below /tmp is mounted by the first name and only
+ * there, so that emptying the directory by its second never leads into it.
+ */
+export function placeTemporary(
+  calls: Kernel,
+  base: string,
+  { scratchBytes, execFromRoots }: Confinement,
+  sources: readonly Placed[],
+): Temporary {
+  const flags = MS.NOSUID | MS.NODEV | (execFromRoots ? 0 : MS.NOEXEC);
+  const make = (what: string, how: number, limits: string): void => {
+    mkdirSync(base + what, { recursive: true });
+    ok(what, calls.mount("tmpfs", base + what, "tmpfs", how, limits));
+  };
+  const limits = `size=${scratchBytes},nr_inodes=${SCRATCH_FILES},mode=1777`;
+  make(SCRATCH, flags, limits);
+  const below = sources.filter((source) => isWithin(source.path, "/tmp"));
+  // A file or a link right there would have to lie among what every command may change.
+  const hasTmp = below.every(({ path: at, isDirectory }) => at !== "/tmp" && (isDirectory || at.split("/").length > 3));
+  const kept = hasTmp ? [...new Set(below.map((source) => source.path.split("/")[2] ?? ""))] : [];
+  const covers = kept.filter((name) => !below.some((source) => source.path === `/tmp/${name}`));
+  if (hasTmp) {
+    make(SECOND_NAME, flags, limits);
+    mkdirSync(`${base}/tmp`, { recursive: true });
+    ok("/tmp", calls.mount(base + SECOND_NAME, `${base}/tmp`, null, MS.BIND, null));
+    for (const name of kept) mkdirSync(`${base}/tmp/${name}`, { mode: 0o755 });
+    for (const name of covers) make(`/tmp/${name}`, MS.NOSUID | MS.NODEV, COVER_LIMITS);
+  }
+  const hasShared = !sources.some((source) => isWithin(source.path, SHARED_MEMORY));
+  if (hasShared) make(SHARED_MEMORY, MS.NOSUID | MS.NODEV | MS.NOEXEC, SHARED_MEMORY_LIMITS);
+  return {
+    emptied: [SCRATCH, ...(hasTmp ? [SECOND_NAME] : []), ...(hasShared ? [SHARED_MEMORY] : [])],
+    kept,
+    hasTmp,
+    seal() {
+      for (const name of covers) {
+        const flagsOfCover = ATTR.RDONLY | ATTR.NOSUID | ATTR.NODEV;
+        ok(`/tmp/${name}`, calls.setMountFlags(`${base}/tmp/${name}`, flagsOfCover, false));
+      }
+    },
+  };
 }

@@ -2,11 +2,13 @@
 
 import type { Duplex } from "node:stream";
 import { loadKoffi } from "../../../lib/index.js";
+import { closeToOthers } from "../confine/privileges.js";
+import { kernel } from "../confine/syscalls.js";
 import { launcherEntry } from "../entry.js";
-import { launchers, ownNamespaces } from "../launchers.js";
+import { launchers, namespaceFlags } from "../launchers.js";
 import { SANDBOX_USER } from "../plan.js";
-import { planServer, type ServerCommand } from "./plan.js";
-import type { LaunchMessage, LaunchReport, ServerProtections, ServerSandbox } from "./types.js";
+import { planServer } from "./plan.js";
+import type { LaunchMessage, LaunchReport, ServerCommand, ServerProtections, ServerSandbox } from "./types.js";
 
 export interface ServerLaunch {
   /** Gives the launcher, and so the server, namespaces of its own; empty where the machine refuses them. */
@@ -32,13 +34,12 @@ export async function prepareServerLaunch(
   const env =
     isRoot && command.env.GIT_CONFIG_COUNT === undefined ? { ...command.env, ...TRUST_EVERY_OWNER } : command.env;
   return {
-    namespaces: hasNamespaces ? [unshare, ...ownNamespaces()] : [],
+    namespaces: hasNamespaces ? [unshare, ...namespaceFlags(true)] : [],
     program: [process.execPath, launcherEntry()],
     message: {
       ...planServer(sandbox, command),
+      ...command,
       mode: sandbox.mode,
-      argv: command.argv,
-      cwd: command.cwd,
       env,
       user: isRoot ? SANDBOX_USER : undefined,
       inPidNamespace: hasNamespaces,
@@ -83,4 +84,12 @@ export function launchReport(channel: Duplex, message: LaunchMessage): Promise<L
     channel.on("close", () => end({ kind: "refused", reason: "the launcher ended without a report" }));
     channel.write(`${JSON.stringify(message)}\n`);
   });
+}
+
+// The gateway itself, closed to processes of its own user: environment, memory and descriptors are root's to look at.
+
+/** `closeProcess` makes this process not dumpable. False where that cannot be done (no Linux, no koffi). */
+export function closeProcess(): boolean {
+  const calls = kernel();
+  return calls !== undefined && closeToOthers(calls);
 }

@@ -1,21 +1,20 @@
-// The launcher of a stdio server: gives up rights by what its one line of input asks for, reports what is in force, and
+// The launcher of a stdio server: gives up the rights that its one line of input names, reports what is in force, and
 // then becomes the server. It leaves no process of its own behind.
 
 import { accessSync, closeSync, constants, readSync, writeSync } from "node:fs";
-import { rulesAround } from "../confine/around.js";
-import { coverTree } from "../confine/cover.js";
+import { coverTree, TERMINALS } from "../confine/cover.js";
 import { closeInherited } from "../confine/descriptors.js";
-import { restrictAbstractSockets, restrictFiles, SCOPES } from "../confine/landlock.js";
+import { restrictAbstractSockets, restrictFiles, rulesAround, SCOPES } from "../confine/landlock.js";
 import { dieWithParent, dropRights, forbidNewPrivileges } from "../confine/privileges.js";
 import { seccompProgram } from "../confine/seccomp.js";
-import { syscallErrorName, type Kernel, kernel } from "../confine/syscalls.js";
+import { CLONE, type Kernel, kernel, noted } from "../confine/syscalls.js";
+import { errnoName } from "../../paths/native.js";
 import { LAUNCH_FD, type LaunchMessage, type LaunchReport, missingForServer, type ServerProtections } from "./types.js";
 
-const CLONE_NEWNS = 0x00020000;
 /** Landlock's version that covers truncation. */
 const TRUNCATION = 3;
-/** Has a name on every machine; without a mount namespace no other user can be given one. */
-const NOBODY = { uid: 65_534, gid: 65_534 };
+/** An account that every machine has, `"nobody"`; without a mount namespace no other user can be given one. */
+const UNPRIVILEGED = { uid: 65_534, gid: 65_534 };
 const MAX_MESSAGE_BYTES = 64_000_000;
 
 launch();
@@ -37,7 +36,7 @@ function launch(): void {
     report({ kind: "ready", protections });
     closeSync(LAUNCH_FD);
     const failed = calls.execute(program, message.argv, message.env);
-    writeSync(2, `${program} cannot be run: ${syscallErrorName(failed)}\n`);
+    writeSync(2, `${program} cannot be run: ${errnoName(failed)}\n`);
     process.exit(126);
   } catch (error) {
     report({ kind: "refused", reason: error instanceof Error ? error.message : String(error) });
@@ -51,7 +50,7 @@ function readMessage(): LaunchMessage {
   for (;;) {
     const chunk = Buffer.alloc(65_536);
     const read = readSync(LAUNCH_FD, chunk);
-    if (read === 0) throw new Error("the gateway has gone");
+    if (read === 0) throw new Error("the gateway ended before it sent the launch message");
     const end = chunk.subarray(0, read).indexOf(10);
     chunks.push(chunk.subarray(0, end < 0 ? read : end));
     if (end >= 0) return JSON.parse(Buffer.concat(chunks).toString()) as LaunchMessage;
@@ -78,7 +77,7 @@ function confineServer(calls: Kernel, message: LaunchMessage): ServerProtections
     gaps.push("sockets with abstract names of other processes can be reached (closed by Linux 6.12 with Landlock)");
   }
   const hasCapabilities = message.user !== undefined || message.inUserNamespace;
-  const wanted = message.user === undefined || covered !== undefined ? message.user : NOBODY;
+  const wanted = message.user === undefined || covered !== undefined ? message.user : UNPRIVILEGED;
   const user = hasCapabilities
     ? dropRights(calls, { user: wanted, bypassModes: "owner", keepAdmin: false }, notes)
     : "same";
@@ -90,16 +89,15 @@ function confineServer(calls: Kernel, message: LaunchMessage): ServerProtections
     holdsSignals: isHeld,
     guardsTruncation: covered !== undefined || landlock >= TRUNCATION,
   });
-  const filtered = program === undefined ? undefined : calls.seccompFilter(program);
-  if (filtered === undefined) notes.push(`seccomp: no table for ${process.arch}`);
-  else if (filtered < 0) notes.push(`seccomp: ${syscallErrorName(filtered)}`);
+  if (program === undefined) notes.push(`seccomp: no table for ${process.arch}`);
+  const seccomp = program !== undefined && noted(notes, "seccomp", calls.seccompFilter(program));
   dieWithParent(calls);
   return {
     mode: message.mode,
     files: covered !== undefined ? "mount-namespace" : landlock > 0 ? "landlock" : "none",
     processes: message.inPidNamespace ? "pid-namespace" : landlock >= SCOPES ? "landlock" : "none",
     user,
-    seccomp: filtered === 0,
+    seccomp,
     noNewPrivileges,
     notes,
     gaps,
@@ -108,11 +106,7 @@ function confineServer(calls: Kernel, message: LaunchMessage): ServerProtections
 
 function coverFiles(calls: Kernel, message: LaunchMessage, notes: string[]): { readonly hasProc: boolean } | undefined {
   if (message.withoutMounts) return undefined;
-  const entered = calls.unshare(CLONE_NEWNS);
-  if (entered < 0) {
-    notes.push(`mount namespace: ${syscallErrorName(entered)}`);
-    return undefined;
-  }
+  if (!noted(notes, "mount namespace", calls.unshare(CLONE.NEWNS))) return undefined;
   try {
     return coverTree(calls, { ...message, home: message.env.HOME ?? "/" }, notes);
   } catch (error) {
@@ -121,11 +115,11 @@ function coverFiles(calls: Kernel, message: LaunchMessage, notes: string[]): { r
   }
 }
 
-/** Gives Landlock's version, or 0. */
+/** Returns the version of Landlock in force, or 0. */
 function closeFiles(calls: Kernel, message: LaunchMessage, notes: string[], gaps: string[]): number {
   const version = restrictFiles(
     calls,
-    rulesAround([...message.hidden, ...message.absent], message.readOnly, message.own),
+    rulesAround([...message.hidden, ...message.absent, TERMINALS], message.readOnly, message.own),
     true,
   );
   if (typeof version === "string") {
@@ -135,6 +129,7 @@ function closeFiles(calls: Kernel, message: LaunchMessage, notes: string[], gaps
   gaps.push(
     "names in the gateway's directories can be listed, and command lines of other processes read",
     "files cannot be made in the home directory itself, nor in the directories that lead to the gateway's own",
+    "pseudo-terminals cannot be opened",
   );
   return version;
 }

@@ -5,23 +5,8 @@ import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isWithin } from "../../paths/mounts.js";
-import type { HomePlan } from "../confine/home.js";
-import type { ServerSandbox } from "./types.js";
-
-export interface ServerCommand {
-  /** The program, found; then its arguments. */
-  readonly argv: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  readonly cwd: string;
-}
-
-export interface ServerPlan {
-  readonly hidden: readonly string[];
-  readonly readOnly: readonly string[];
-  readonly own: readonly string[];
-  readonly splitHome: HomePlan | undefined;
-  readonly absent: readonly string[];
-}
+import type { HomePlan } from "../confine/cover.js";
+import type { ServerCommand, ServerPlan, ServerSandbox } from "./types.js";
 
 /** Programs and settings of the machine. A root gateway's servers could change them otherwise. */
 const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/boot", "/opt", "/sys"].concat(
@@ -71,7 +56,7 @@ const BESIDE_A_DATABASE = ["-wal", "-shm", "-journal"];
 
 /** Names in a data directory that are the gateway's, whatever an entry says. */
 const OF_THE_GATEWAY =
-  /^(operator\.token|metrics\.token|seal\.key|portcullis\.db.*|ledgers?|policy|admin|repositories|servers)$/;
+  /^(operator\.token|metrics\.token|seal\.key|portcullis\.db.*|ledgers?|policy|guardrails|admin|repositories|servers|tools|connected|workflow|replica)$/;
 
 export function planServer(sandbox: ServerSandbox, command: ServerCommand): ServerPlan {
   const gateway = sandbox.hidden.flatMap((path) => [path, ...BESIDE_A_DATABASE.map((end) => path + end)]);
@@ -109,8 +94,8 @@ function exceptOwn(path: string, home: string | undefined): string[] {
   return readdirSync(path).flatMap((name) => exceptOwn(join(path, name), home));
 }
 
-function isBelowAny(path: string, folders: readonly string[]): boolean {
-  return folders.some((folder) => path !== folder && isWithin(path, folder));
+function isBelowAny(path: string, directories: readonly string[]): boolean {
+  return directories.some((directory) => path !== directory && isWithin(path, directory));
 }
 
 /** An operator who names the home directory itself gives it to the server, but for the start-up files that exist. */
@@ -159,8 +144,10 @@ function namedPath(text: string, cwd: string, spelled: readonly string[]): strin
     const at = existsSync(path) ? path : dirname(path);
     const real = realpathSync(at);
     if (real === at) return real;
-    const folder = spelled.find((each) => isWithin(at, each));
-    return folder !== undefined && real === join(realpathSync(folder), at.slice(folder.length)) ? real : undefined;
+    const directory = spelled.find((each) => isWithin(at, each));
+    return directory !== undefined && real === join(realpathSync(directory), at.slice(directory.length))
+      ? real
+      : undefined;
   } catch {
     return undefined;
   }
@@ -169,7 +156,7 @@ function namedPath(text: string, cwd: string, spelled: readonly string[]): strin
 function namedInside(hidden: readonly string[], named: readonly string[]): string[] {
   const found = new Set<string>();
   for (const path of named) {
-    const around = hidden.find((folder) => path !== folder && isWithin(path, folder));
+    const around = hidden.find((directory) => path !== directory && isWithin(path, directory));
     if (around === undefined) continue;
     const first = path.slice(around.length + 1).split("/")[0] ?? "";
     if (!OF_THE_GATEWAY.test(first)) found.add(path);
@@ -179,7 +166,7 @@ function namedInside(hidden: readonly string[], named: readonly string[]): strin
 
 /** INVARIANT: nothing hidden is named here; `namedInside` alone decides about that. */
 function namedOutside(hidden: readonly string[], others: readonly string[], named: readonly string[]): string[] {
-  return named.filter((path) => isBelowAny(path, others) && !hidden.some((folder) => isWithin(path, folder)));
+  return named.filter((path) => isBelowAny(path, others) && !hidden.some((directory) => isWithin(path, directory)));
 }
 
 const MAX_PATH = 4096;
@@ -215,16 +202,18 @@ let root: string | undefined;
 /** The directory of the gateway's own package. */
 function packageRoot(): string {
   if (root !== undefined) return root;
-  let folder = dirname(realpathSync(fileURLToPath(import.meta.url)));
-  while (lstatSync(join(folder, "package.json"), { throwIfNoEntry: false }) === undefined) folder = dirname(folder);
-  root = folder;
-  return folder;
+  let directory = dirname(realpathSync(fileURLToPath(import.meta.url)));
+  while (lstatSync(join(directory, "package.json"), { throwIfNoEntry: false }) === undefined)
+    directory = dirname(directory);
+  root = directory;
+  return directory;
 }
 
 /** The gateway's package, and every directory in which Node looks for what it imports. */
 function ownModules(): string[] {
   const modules: string[] = [];
-  for (let folder = packageRoot(); folder !== "/"; folder = dirname(folder)) modules.push(join(folder, "node_modules"));
+  for (let directory = packageRoot(); directory !== "/"; directory = dirname(directory))
+    modules.push(join(directory, "node_modules"));
   return [packageRoot(), ...modules, "/node_modules"];
 }
 

@@ -1,8 +1,8 @@
 // What the gateway and the launcher of a stdio server say to each other.
 
-import type { SandboxMode } from "../../policy/index.js";
-import type { HomePlan } from "../confine/home.js";
-import type { Ids } from "../confine/idmap.js";
+import type { SandboxMode } from "../../policy/document.js";
+import type { HomePlan } from "../confine/cover.js";
+import type { Ids } from "../confine/privileges.js";
 import type { Without } from "../confinement.js";
 
 /** `ServerSandbox` is what a gateway asks for when it starts a stdio server. */
@@ -34,12 +34,15 @@ export interface ServerProtections {
   readonly gaps: readonly string[];
 }
 
-/** `LaunchMessage` is the one line that the launcher reads from `LAUNCH_FD`. */
-export interface LaunchMessage {
-  readonly mode: SandboxMode;
+export interface ServerCommand {
+  /** The program, found; then its arguments. */
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
+}
+
+/** `ServerPlan` lists the paths that a server does not see, sees read-only, or keeps. */
+export interface ServerPlan {
   readonly hidden: readonly string[];
   readonly readOnly: readonly string[];
   /** Paths inside hidden or read-only directories that the server's entry names: they stay as they are. */
@@ -48,6 +51,11 @@ export interface LaunchMessage {
   readonly splitHome: HomePlan | undefined;
   /** Start-up files that do not exist: where only Landlock holds, they cannot be made. */
   readonly absent: readonly string[];
+}
+
+/** `LaunchMessage` is the one line that the launcher reads from `LAUNCH_FD`. */
+export interface LaunchMessage extends ServerCommand, ServerPlan {
+  readonly mode: SandboxMode;
   /** Undefined: the gateway's own user. */
   readonly user: Ids | undefined;
   /** The launcher is the first process of a PID namespace. */

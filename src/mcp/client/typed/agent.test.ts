@@ -3,14 +3,12 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { createGate, MemoryApprovals } from "../../../policy/index.js";
 import { createServer, permitAll, type Server } from "../../../server.js";
-import { connect } from "../connect.js";
+import { connect, type ConnectTarget } from "../connect.js";
 import { ChallengeRequired, McpError, PolicyViolation, ProtocolError, ToolFailure } from "../errors.js";
-import type { ConnectTarget } from "../target.js";
-import { createAgent } from "./agent.js";
-import { fileServer, files } from "./fixtures/files.js";
-import { GuardrailBlocked } from "./refusals.js";
-import { toolset } from "./toolset.js";
+import { createAgent, toolset } from "./agent.js";
 import type { AgentConnectOptions } from "./connection.js";
+import { files, fileServer } from "./fixtures/files.js";
+import { GuardrailBlocked } from "./life.js";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -85,7 +83,7 @@ it.each(["tcp", "websocket"] as const)("over %s an agent whose connection is los
 });
 
 describe("a token", () => {
-  it("is spent once, also by two calls at the same time", async () => {
+  it("a token is spent once, also by two calls at the same time [L8]", async () => {
     const server = started();
     const root = await connected(server);
     const token = await root.guard("fs.write", WRITE);
@@ -98,7 +96,7 @@ describe("a token", () => {
     expect(server.ran).toEqual(["write a"]);
   });
 
-  it("that was refused for another agent is still good for its own", async () => {
+  it("a token that was refused for another agent is still good for its own", async () => {
     const server = started();
     const root = await connected(server);
     const helper = root.delegate("helper", ["fs.write"], { guardrails: { "fs.write": pass } });
@@ -113,12 +111,12 @@ describe("a token", () => {
     const root = await connected(server);
     const args = { ...WRITE };
     const token = await root.guard("fs.write", args);
-    args.path = "elsewhere";
+    args.path = "other";
     await root.call("fs.write", token);
     expect(server.ran).toEqual(["write a"]);
   });
 
-  it("cannot be cloned, derived from or made to look real", async () => {
+  it("a token cannot be cloned, derived from or made to look real", async () => {
     const server = started();
     const root = await connected(server);
     const token = await root.guard("fs.write", WRITE);
@@ -134,12 +132,12 @@ describe("a token", () => {
       [token],
     ];
     for (const fake of fakes) {
-      expect((await failureOf(root.call("fs.write", fake as never))).message).toMatch(/is no guardrail token/);
+      expect((await failureOf(root.call("fs.write", fake as never))).message).toMatch(/is not a guardrail token/);
     }
     expect(server.ran).toEqual([]);
   });
 
-  it("goes stale", async () => {
+  it("a token goes stale", async () => {
     const server = started();
     const root = await createAgent("root", files, { app: "shop", guardrails, tokenTtlMs: 1 }).connect(server);
     cleanups.push(() => root.close());
@@ -151,7 +149,7 @@ describe("a token", () => {
     expect(server.ran).toEqual([]);
   });
 
-  it("of one agent does not serve another that was given the same id later", async () => {
+  it("a token of one agent does not serve another that was given the same id later", async () => {
     const server = started();
     const root = await connected(server);
     const first = root.delegate("worker", ["fs.read"]);
@@ -164,7 +162,7 @@ describe("a token", () => {
 });
 
 describe("guardrails", () => {
-  it("block with their own words, as a domain error", async () => {
+  it("guardrails block with their own words, as a domain error [L8]", async () => {
     const server = started();
     const seen: unknown[] = [];
     const agent = await createAgent("root", files, {
@@ -189,7 +187,7 @@ describe("guardrails", () => {
     expect(server.ran).toEqual(["write a"]);
   });
 
-  it("are not inherited: a child without its own gets no token", async () => {
+  it("guardrails are not inherited: a child without its own gets no token [L8]", async () => {
     const root = await connected(started());
     const helper = root.delegate("helper", ["fs.write", "fs.read"]);
     const error = await failureOf(helper.guard("fs.write", WRITE));
@@ -198,7 +196,7 @@ describe("guardrails", () => {
     await helper.guard("fs.read", { path: "a" });
   });
 
-  it("of a tool that needs none are still asked where the agent has them", async () => {
+  it("guardrails of a tool that needs none are still asked where the agent has them", async () => {
     const root = await connected(started());
     const strict = root.delegate("strict", ["fs.read"], { guardrails: { "*": () => "nothing today" } });
     expect((await failureOf(() => strict.unchecked("fs.read", { path: "a" }))).message).toMatch(
@@ -207,7 +205,7 @@ describe("guardrails", () => {
     expect((await failureOf(strict.guard("fs.read", { path: "a" }))).message).toBe("nothing today");
   });
 
-  it("that throw have not said yes", async () => {
+  it("guardrails that throw have not said yes", async () => {
     const root = await connected(started());
     const broken = (): undefined => {
       throw new Error("broken");
@@ -218,7 +216,7 @@ describe("guardrails", () => {
 });
 
 describe("a stale agent", () => {
-  it("is one that was connected: what connect gave is the agent now", async () => {
+  it("the agent that connect was called on is stale", async () => {
     const server = started();
     const planned = createAgent("root", files, { app: "shop" });
     const root = await planned.connect(server);
@@ -229,7 +227,7 @@ describe("a stale agent", () => {
     expect(error.message).toMatch(/agent `root` is stale and cannot connect: connect\(\) was called on it/);
   });
 
-  it("cannot be connected twice at the same time", async () => {
+  it("a stale agent cannot be connected twice at the same time", async () => {
     const server = started();
     const planned = createAgent("root", files, { app: "shop" });
     const both = await Promise.allSettled([planned.connect(server), planned.connect(server)]);
@@ -237,7 +235,7 @@ describe("a stale agent", () => {
     if (both[0].status === "fulfilled") await both[0].value.close();
   });
 
-  it("is not one whose connecting failed: it can be tried again", async () => {
+  it("an agent whose connecting failed is not stale and can be connected again", async () => {
     const server = started();
     const planned = createAgent("root", files, { app: "shop" });
     const less = createServer({ name: "less", version: "1" }, { policy: permitAll });
@@ -248,7 +246,7 @@ describe("a stale agent", () => {
     await (await planned.connect(server)).close();
   });
 
-  it("is one that handed over, with all it had delegated; the connection goes on", async () => {
+  it("an agent that handed over is stale, with all it had delegated; the connection continues [L7]", async () => {
     const server = started();
     const root = await connected(server);
     const child = root.delegate("child", ["fs.read"]);
@@ -268,7 +266,7 @@ describe("a stale agent", () => {
     await expect(next.guard("fs.write", WRITE)).rejects.toThrow(/stale/);
   });
 
-  it("is one whose delegating agent is closed, however far up", async () => {
+  it("an agent whose delegating agent is closed is stale, however far up", async () => {
     const server = started();
     const root = await connected(server);
     const a = root.delegate("a", ["fs.read"]);
@@ -364,7 +362,7 @@ describe("the gate of the connection", () => {
     expect(server.ran).toEqual(["write ok/a"]);
   });
 
-  it("refuses who calls in an agent's name without its token, also while the agent itself calls", async () => {
+  it("refuses who calls in an agent's name without its token, also while the agent itself calls [L10]", async () => {
     const server = started();
     const tools = ["fs.read", "fs.write", "fs.remove"].map((name) => ({ name, server: "server", inputSchema: true }));
     const gate = createGate({ policy: permitAll, tools });
@@ -381,7 +379,7 @@ describe("the gate of the connection", () => {
     ]);
     expect([own.status, other.status]).toEqual(["fulfilled", "rejected"]);
     expect(server.ran).toEqual(["write a"]);
-    // Whoever calls in a name that no agent has is the operator's business, as ever.
+    // A caller in a name that no agent has is checked by policy alone.
     await aside.callToolSecure("fs.read", { path: "z" }, { app: "shop", agent: "someone" });
   });
 
@@ -393,13 +391,13 @@ describe("the gate of the connection", () => {
     const root = await createAgent("root", set, { app: "shop", guardrails: { "*": pass } }).connect(server);
     cleanups.push(() => root.close());
     expect(await root.call("fs.read", await root.guard("fs.read", { path: "a" }))).toEqual({ content: "of a" });
-    // What the server would never let run is not offered, and so nobody starts out holding it.
+    // What the server would never let run is not offered, and so no agent starts out holding it.
     await expect(connected(server)).rejects.toThrow(/holds `fs\.write`, `fs\.remove`, which the server does not offer/);
   });
 });
 
 describe("agents", () => {
-  it("have one name each, on one gate", async () => {
+  it("agents have one name each, on one gate", async () => {
     const gate = createGate({ policy: permitAll });
     const server = started();
     const root = await connected(server, { gate });
@@ -410,7 +408,7 @@ describe("agents", () => {
     await connected(server, { gate });
   });
 
-  it("are bounded", async () => {
+  it("agents are bounded", async () => {
     const root = await createAgent("root", files, { app: "shop", maxAgents: 3 }).connect(started());
     cleanups.push(() => root.close());
     const spawn = (n: number) => root.delegate(`worker-${n}` as const, ["fs.read"]);
@@ -422,14 +420,14 @@ describe("agents", () => {
     expect(() => root.delegate("x".repeat(300) as "x", ["fs.read"])).toThrow(/1 to 256 characters/);
   });
 
-  it("whose types are one are told apart at run time", async () => {
+  it("agents of the same type are distinguished at run time", async () => {
     const root = await connected(started());
     const [one, two] = [1, 2].map((n) => root.delegate(`worker-${n}` as const, ["fs.read"]));
     const unchecked = one?.unchecked("fs.read", { path: "a" });
     await expect(two?.call("fs.read", unchecked as never)).rejects.toThrow(/the token is of agent `worker-1`/);
   });
 
-  it("get the whole result of a tool without an output schema, and never one that breaks its promise", async () => {
+  it("agents get the whole result of a tool without an output schema, and never one that breaks its promise", async () => {
     const set = toolset<{ say: { args: object; result: unknown } }>()({ names: ["say"], noGuardrailRequired: ["say"] });
     const server = createServer({ name: "t", version: "1" }, { policy: permitAll }).tool(
       "say",
@@ -444,7 +442,7 @@ describe("agents", () => {
     expect(await root.call("say", root.unchecked("say", {}))).toMatchObject({ content: [{ text: "hello" }] });
   });
 
-  it("hear of a tool's failure as before", async () => {
+  it("agents receive the failure of a tool", async () => {
     const set = toolset<{ fail: { args: object; result: unknown } }>()({
       names: ["fail"],
       noGuardrailRequired: ["fail"],

@@ -1,17 +1,14 @@
 // Agents at run time. Whatever the types of types.ts refuse is refused here as well, for callers that silenced them;
 // and what no type can see: a token spent twice, an agent that is stale.
 
-import { canonicalize, makeIntent, NOTHING_FORWARDED, type CallTarget } from "../../../policy/index.js";
+import { type CallTarget, canonicalize, makeIntent, NOTHING_FORWARDED } from "../../../policy/index.js";
 import { type JsonValue, StrictJsonError } from "../../index.js";
+import type { ConnectTarget } from "../connect.js";
 import { ProtocolError } from "../errors.js";
 import type { RequestOptions } from "../options.js";
-import type { ConnectTarget } from "../target.js";
 import { type AgentConnectOptions, TypedConnection } from "./connection.js";
-import { Life } from "./life.js";
-import { CallProof } from "./proof.js";
-import { GuardrailBlocked, needsGuardrail, stale, wrongPhase } from "./refusals.js";
-import { isToolset } from "./toolset.js";
-import type { AgentGuardrails, AgentId, AgentPhase, NewAgent, Toolset } from "./types.js";
+import { CallProof, GuardrailBlocked, Life, needsGuardrail, stale, wrongPhase } from "./life.js";
+import type { AgentGuardrails, AgentId, AgentPhase, Name, NewAgent, ToolMap, Toolset } from "./types.js";
 
 export interface AgentOptions<Caps> {
   /** The application it belongs to, as policies name it. */
@@ -66,7 +63,7 @@ class AgentHandle {
 
   async connect(target: ConnectTarget, options: AgentConnectOptions = {}): Promise<AgentHandle> {
     const life = AgentHandle.#use(this, "new", "connect");
-    // Whoever connects twice at once has one connection too many; the first attempt has the agent.
+    // Of two attempts to connect at once the first has the agent.
     life.handle = undefined;
     try {
       life.connection = await TypedConnection.open(target, options, life);
@@ -100,7 +97,7 @@ class AgentHandle {
   unchecked(tool: string, args: unknown): CallProof {
     const life = AgentHandle.#use(this, "active", `call ${named(tool)}`);
     const name = life.mustHold(tool);
-    if (!life.held.open.has(name)) throw needsGuardrail(life.id, name, "nobody declared noGuardrailRequired for it");
+    if (!life.held.open.has(name)) throw needsGuardrail(life.id, name, "noGuardrailRequired was not declared for it");
     if (life.hasGuardrailFor(name)) throw needsGuardrail(life.id, name, "this agent has a guardrail for it");
     return CallProof.mint(life, name, canonicalArguments(name, args));
   }
@@ -148,7 +145,7 @@ class AgentHandle {
   /** INVARIANT: the first line of every method. Phase, then whether this is still the agent's current handle. */
   static #use(handle: unknown, phase: "new" | "active", what: string): Life {
     if (typeof handle !== "object" || handle === null || !(#life in handle)) {
-      throw new TypeError(`cannot ${what}: this is no agent; call the method on the agent itself`);
+      throw new TypeError(`cannot ${what}: this is not an agent; call the method on the agent itself`);
     }
     const life = handle.#life;
     if (handle.#phase !== phase) throw wrongPhase(life.id, what, REMEDY[handle.#phase]);
@@ -193,4 +190,59 @@ function targetOf(tool: string, open: boolean): CallTarget {
     noGuardrailRequired: open,
     builtin: false,
   };
+}
+
+/** Tools at most in one set; more than that no compiler checks in reasonable time, so sets are made per server. */
+const MAX_TOOLS = 20_000;
+
+type Known<Tool, Tools> = Tool extends keyof Tools ? Tool : { "not a tool of this map": Tool };
+type Listed<Tool, Tools> = Tool extends Tools ? Tool : { "not among the names of this set": Tool };
+
+type Chosen<Tools, Tool extends keyof Tools, Open extends string> = [Open] extends [never]
+  ? [keyof Tools] extends [Tool]
+    ? Tools
+    : Pick<Tools, Tool>
+  : WithoutGuardrail<Tools, Tool, Open>;
+
+/** `Tool` of `Tools`, where those in `Open` need no guardrail. Named, so that messages stay short. */
+type WithoutGuardrail<Tools, Tool extends keyof Tools, Open extends string> = {
+  [Each in Tool]: Each extends Open ? Tools[Each] & { noGuardrailRequired: true } : Tools[Each];
+};
+
+/**
+ * `toolset<Tools>()({ names: ["fs.read", "fs.write"], noGuardrailRequired: ["fs.read"] })`
+ * In two steps, because the compiler either takes all type arguments from the caller or none.
+ */
+export function toolset<Tools extends ToolMap<Tools>>() {
+  return <const Tool extends string = Name<Tools>, const Open extends string = never>(declared: {
+    names: readonly (Name<Tools> | Known<Tool, Tools>)[];
+    /** Tools that run without a guardrail: said by their author or, of a third party's tools, by you, the operator. */
+    noGuardrailRequired?: readonly Listed<Open, NoInfer<Tool>>[];
+  }): Toolset<Chosen<Tools, Tool & keyof Tools, Open>> => {
+    const names = checkedNames("names", declared.names);
+    const open = checkedNames("noGuardrailRequired", declared.noGuardrailRequired ?? []);
+    for (const name of open) {
+      if (!names.has(name)) throw new TypeError(`noGuardrailRequired: \`${name}\` is not among the names of this set`);
+    }
+    const set = { names: Object.freeze([...names]), noGuardrailRequired: Object.freeze([...open]) };
+    made.add(set);
+    return Object.freeze(set) as unknown as Toolset<Chosen<Tools, Tool & keyof Tools, Open>>;
+  };
+}
+
+const made = new WeakSet<object>();
+
+/** Whether `toolset` made it; an object that only looks like one was never checked. */
+function isToolset(value: unknown): value is Toolset<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && made.has(value);
+}
+
+function checkedNames(field: string, names: unknown): Set<string> {
+  if (!Array.isArray(names)) throw new TypeError(`${field}: give an array of tool names`);
+  if (names.length > MAX_TOOLS) throw new RangeError(`${field}: ${names.length} tools, and ${MAX_TOOLS} is the limit`);
+  for (const name of names) {
+    if (typeof name !== "string" || name === "")
+      throw new TypeError(`${field}: \`${String(name)}\` is not a tool name`);
+  }
+  return new Set(names as string[]);
 }

@@ -5,10 +5,9 @@ import { canonicalize, createGate, type Gate, loadPolicy } from "../../../policy
 import type { JsonObject } from "../../index.js";
 import type { ToolDefinition, ToolResult } from "../../server/index.js";
 import type { Client } from "../client.js";
-import { connect } from "../connect.js";
+import { connect, type ConnectTarget } from "../connect.js";
 import { ChallengeRequired, ProtocolError, ToolFailure } from "../errors.js";
 import type { ConnectOptions, RequestOptions } from "../options.js";
-import type { ConnectTarget } from "../target.js";
 import type { Life } from "./life.js";
 
 export interface AgentConnectOptions extends ConnectOptions {
@@ -136,7 +135,7 @@ export class TypedConnection {
       return await run();
     } catch (error) {
       if (!(error instanceof ChallengeRequired)) throw error;
-      // Waiting for a person goes on with the same call, and so with the token that was spent on it.
+      // Waiting for approval continues with the same call, and so with the token that was spent on it.
       const { challenge, rules, suggestions, data } = error;
       const detail = { rules, suggestions, cause: error, ...(data === undefined ? {} : { data }) };
       throw new ChallengeRequired(challenge, (how) => this.#during(agent, key, () => error.wait(how)), detail);

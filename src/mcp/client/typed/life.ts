@@ -1,17 +1,17 @@
 // One agent from its making to its end: what it holds, whom it delegated to, which of its handles is the current one.
 // INVARIANT: an agent never holds what the one that delegated to it does not hold, and never outlives it.
 
-import { CallbackRunner, type GuardrailCallback, type Principal } from "../../../policy/index.js";
+import { CallbackRunner, type GuardrailCallback, type Principal, type Rule } from "../../../policy/index.js";
+import { type ErrorDetail, PolicyViolation, ProtocolError } from "../errors.js";
 import type { TypedConnection } from "./connection.js";
-import { notHeld } from "./refusals.js";
 
-export interface Held {
+interface Held {
   readonly names: ReadonlySet<string>;
   /** Those that run without a guardrail, by their author's or the operator's word. */
   readonly open: ReadonlySet<string>;
 }
 
-export interface AgentSettings {
+interface AgentSettings {
   readonly app: string;
   readonly tokenTtlMs: number;
   readonly maxAgents: number;
@@ -141,4 +141,89 @@ function checkedAnswer(answer: unknown): undefined | string | { block: string } 
   throw new TypeError(
     `it answered ${JSON.stringify(answer)}; return nothing to let the call pass, or why it is blocked`,
   );
+}
+
+export class CallProof {
+  readonly #owner: Life;
+  readonly #tool: string;
+  /** Canonical: what happens to the caller's own object later does not matter. */
+  readonly #argumentsText: string;
+  readonly #expires: number;
+  #spent = false;
+
+  private constructor(owner: Life, tool: string, argumentsText: string) {
+    this.#owner = owner;
+    this.#tool = tool;
+    this.#argumentsText = argumentsText;
+    this.#expires = performance.now() + owner.tokenTtlMs;
+  }
+
+  /** INVARIANT: called after the callback runner minted its token for the same, or for a tool that needs none. */
+  static mint(owner: Life, tool: string, argumentsText: string): CallProof {
+    return new CallProof(owner, tool, argumentsText);
+  }
+
+  /** Gives the arguments, once. A proof that is not this agent's, or not for this tool, is left as it is. */
+  static spend(proof: unknown, agent: Life, tool: string): string {
+    const refuse = (problem: string): Error => noToken(agent.id, tool, problem);
+    if (proof === undefined || proof === null) throw refuse("there is no guardrail token");
+    if (typeof proof !== "object" || !(#spent in proof)) throw refuse("what was given is not a guardrail token");
+    if (proof.#owner !== agent) throw refuse(`the token is of agent \`${proof.#owner.id}\``);
+    if (proof.#tool !== tool) throw refuse(`the token is for \`${proof.#tool}\``);
+    if (proof.#spent) throw refuse("the token is already spent");
+    if (performance.now() > proof.#expires) {
+      throw refuse(`the token is older than ${agent.tokenTtlMs} ms; ask the guardrails again`);
+    }
+    proof.#spent = true;
+    return proof.#argumentsText;
+  }
+}
+
+/** A guardrail said no, or there is no valid token. Nothing ran. A decision about the task, not a broken connection. */
+export class GuardrailBlocked extends PolicyViolation {
+  readonly agent: string;
+  readonly tool: string;
+  constructor(agent: string, tool: string, reason: string, detail: ErrorDetail = {}) {
+    super("GuardrailBlocked", reason, detail);
+    this.agent = agent;
+    this.tool = tool;
+  }
+}
+
+const by = (id: string): readonly Rule[] => [{ id }];
+const MAX_SHOWN = 8;
+
+function notHeld(agent: string, tool: unknown, held: ReadonlySet<string>): PolicyViolation {
+  const names = [...held].slice(0, MAX_SHOWN).map((name) => `\`${name}\``);
+  const more = held.size > MAX_SHOWN ? ` and ${held.size - MAX_SHOWN} more` : "";
+  const holds = names.length === 0 ? "nothing" : `${names.join(", ")}${more}`;
+  return new PolicyViolation(
+    "AuthorizationError",
+    `\`${String(tool)}\` is not within the capabilities of agent \`${agent}\`, which holds ${holds}`,
+    { rules: by("capability"), suggestions: ["Ask an agent that holds it to make the call or to delegate it"] },
+  );
+}
+
+function noToken(agent: string, tool: string, problem: string): GuardrailBlocked {
+  return new GuardrailBlocked(agent, tool, `\`${tool}\` was not called for agent \`${agent}\`: ${problem}`, {
+    rules: by("guardrail.token"),
+    suggestions: [`Get a token with guard(${JSON.stringify(tool)}, …) of this very agent, and spend it once`],
+  });
+}
+
+export function needsGuardrail(agent: string, tool: string, why: string): GuardrailBlocked {
+  return new GuardrailBlocked(agent, tool, `\`${tool}\` needs a guardrail token of agent \`${agent}\`: ${why}`, {
+    rules: by("guardrail.token"),
+    suggestions: [`Get a token with guard(${JSON.stringify(tool)}, …)`],
+  });
+}
+
+export function wrongPhase(agent: string, what: string, problem: string): ProtocolError {
+  return new ProtocolError("WrongPhase", `agent \`${agent}\` cannot ${what}: ${problem}`, { rules: by("phase") });
+}
+
+export function stale(agent: string, what: string, why: string): ProtocolError {
+  return new ProtocolError("WrongPhase", `agent \`${agent}\` is stale and cannot ${what}: ${why}`, {
+    rules: by("agent.stale"),
+  });
 }

@@ -6,7 +6,7 @@
 
 import type { GuardrailCall } from "../../../policy/index.js";
 import type { RequestOptions } from "../options.js";
-import type { ConnectTarget } from "../target.js";
+import type { ConnectTarget } from "../connect.js";
 import type { AgentConnectOptions } from "./connection.js";
 
 declare const SELF: unique symbol;
@@ -19,7 +19,7 @@ declare abstract class Sealed {
 }
 
 /** One tool as a type: what it takes and what it gives. */
-export interface ToolShape {
+interface ToolShape {
   args: object;
   result: unknown;
 }
@@ -84,7 +84,7 @@ type NeedsNoGuardrail<Tool, Self extends AnyActive> =
   Tool extends Unguarded<CapsOf<Self>>
     ? Tool
     : Tool extends keyof CapsOf<Self>
-      ? { "needs a guardrail token, because nobody declared noGuardrailRequired for": Tool }
+      ? { "needs a guardrail token, because noGuardrailRequired was not declared for": Tool }
       : { "not within this agent's capabilities": Tool; agent: IdOf<Self> };
 export type AgentId<Id extends string> = string extends Id
   ? { "an agent's id has to be a literal, so that types can tell agents apart": Id }

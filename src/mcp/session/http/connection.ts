@@ -1,35 +1,48 @@
 // A server over Streamable HTTP: every call is a request of its own, answered by JSON or by an event stream. The
-// handshake revisions add a session, a stream for what is nobody's answer, and streams that can be picked up again.
+// handshake revisions add a session, a stream for messages that are not answers, and streams that can be picked up again.
 
 import type { Fault } from "../../index.js";
 import { Calls } from "../calls.js";
-import { type SessionAgreement, type MetaOf, noMeta } from "../dialect.js";
-import { asServerFault, lost, nonsense, serverUnavailable } from "../faults.js";
-import { metaFor, negotiateSession, type SessionTerms } from "../negotiate.js";
+import {
+  asServerFault,
+  faultOfError,
+  faultOfStatus,
+  lost,
+  nonsense,
+  serverUnavailable,
+  withStatus,
+} from "../faults.js";
+import {
+  metaFor,
+  type MetaOf,
+  negotiateSession,
+  noMeta,
+  type SessionAgreement,
+  type SessionTerms,
+} from "../negotiate.js";
 import type { PendingRequest } from "../pending.js";
 import { boundedText, notificationText, readMessage, requestText } from "../text.js";
 import type {
   ConnectionEvents,
   Credentials,
+  ListenEvents,
+  ListenExtras,
   SessionAnswer,
   SessionCall,
   SessionConnection,
   SessionContext,
 } from "../types.js";
-import { sendAndForget } from "./client.js";
-import { type Exchange, type HttpPort, isType } from "./exchange.js";
-import { addCallHeaders, addHeaders } from "./headers.js";
-import { faultOfError, faultOfStatus, withStatus } from "./refusals.js";
+import { addCallHeaders, addHeaders, type Exchange, type HttpPort, isType, sendAndForget } from "./exchange.js";
 import { follow } from "./streams.js";
 
 const SESSION_ID = /^[\x21-\x7e]{1,1024}$/;
 const GOODBYE_MS = 1_000;
-/** How long a start waits for the server's own stream before it goes on without. */
+/** How long a start waits for the server's own stream before it continues without. */
 const STREAM_MS = 300;
 /** A stream whose answer has come is given this long to end by itself. */
 const LINGER_MS = 1_000;
 
-export interface HttpPortEvents {
+interface HttpPortEvents {
   disconnected(isByAgreement: boolean): void;
   /** A message that came in no response that is known. */
   message(text: string): void;
@@ -103,8 +116,8 @@ export class HttpConnection implements SessionConnection {
     return this.#begin(this.#calls.begin(call));
   }
 
-  listen(call: SessionCall, acknowledged: () => void): Promise<SessionAnswer> {
-    return this.#begin(this.#calls.beginListen(call, acknowledged));
+  listen(call: SessionCall, acknowledged: ListenEvents["acknowledged"], more?: ListenExtras): Promise<SessionAnswer> {
+    return this.#begin(this.#calls.beginListen(call, { ...more, acknowledged }));
   }
 
   #begin(pending: PendingRequest): Promise<SessionAnswer> {
@@ -170,7 +183,7 @@ export class HttpConnection implements SessionConnection {
     if (call.method === "initialize" && pending.exchange !== undefined && "headers" in pending.exchange) {
       const id = (pending.exchange as Exchange).headers["mcp-session-id"];
       if (id !== undefined && !(typeof id === "string" && SESSION_ID.test(id))) {
-        throw nonsense(this.#around.server, "its session id is no visible ASCII text");
+        throw nonsense(this.#around.server, "its session id is not visible ASCII text");
       }
       this.#offeredSession = id;
     }
@@ -189,7 +202,7 @@ export class HttpConnection implements SessionConnection {
     };
   }
 
-  /** What is no answer comes on a stream of its own; what is said before it is open is lost, so it is opened first. */
+  /** Messages that are not answers come on a stream of their own; those before it is open are lost, so it is opened first. */
   async #openStream(): Promise<void> {
     this.#stopStream?.abort();
     const stop = new AbortController();
@@ -211,7 +224,7 @@ export class HttpConnection implements SessionConnection {
   }
 
   /**
-   * The server has forgotten us. Whoever notices first begins again, the others wait: also those that notice when the
+   * The server has lost the session. The first call that notices starts again, the others wait: also those that notice when the
    * new session has its id already, since what it lists was not read yet.
    */
   #renew(lostSession: Session): Promise<void> {
@@ -332,7 +345,7 @@ export class HttpConnection implements SessionConnection {
     const giveUp = (error: unknown): void => pending.fail(asServerFault(this.#around.server, error, false));
     const again = (isWorthIt: boolean, session = attempt.session): void => {
       if (!isWorthIt) return pending.fail(faultOfStatus(this.#around.server, exchange));
-      // Whoever answers the second time may be another process.
+      // The second answer may come from another process.
       this.#events
         .mayResend(pending.call)
         .then(() => this.#send(pending, { ...attempt, session, isSecond: true }), giveUp);
@@ -374,7 +387,7 @@ export class HttpConnection implements SessionConnection {
     void this.#post(notificationText("notifications/cancelled", params)).catch(() => {});
   }
 
-  // ---- what is no call
+  // ---- messages that are not calls
 
   async #headers(method: "POST" | "GET" | "DELETE", accept: string): Promise<string[]> {
     const headers = ["accept", accept];

@@ -2,9 +2,10 @@
 
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders } from "node:http";
-import type { Dispatcher } from "undici";
-import { type ByteBudget, type Pausable, readWithin, type TimeShare } from "../../index.js";
-import { ByteStore, SseReader } from "../../transports/index.js";
+import type { buildConnector, Dispatcher, Pool } from "undici";
+import { ByteBudget, MODERN, type Pausable, readWithin, type TimeShare } from "../../index.js";
+import { ByteStore, loadPool, SseReader } from "../../transports/index.js";
+import type { SessionCall, SessionContext } from "../types.js";
 
 /** What an HTTP connection sends its requests through. */
 export interface HttpPort {
@@ -31,7 +32,7 @@ export interface Exchange {
   readonly isStream: boolean;
   readonly lastEventId: string | undefined;
   readonly retryMs: number | undefined;
-  /** Closes the stream, which in 2026-07-28 is how a server is told that nobody waits. */
+  /** Closes the stream, which in 2026-07-28 is how a server learns that the answer is not awaited. */
   abort(): void;
 }
 
@@ -49,7 +50,7 @@ export interface ExchangeSink {
 /** A response that is complete: there is nothing left to be paused. */
 const NOTHING: Pausable = { pause: () => {}, resume: () => {} };
 
-export class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
+class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
   status = 0;
   headers: IncomingHttpHeaders = {};
   started = false;
@@ -89,12 +90,12 @@ export class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     this.#over = true;
     this.#store.clear();
     this.#reader?.stop();
-    this.#controller?.abort(new Error("nobody waits for this answer"));
+    this.#controller?.abort(new Error("the answer is not awaited any more"));
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#over) controller.abort(new Error("nobody waits for this answer"));
+    if (this.#over) controller.abort(new Error("the answer is not awaited any more"));
     else this.started = true;
   }
 
@@ -187,4 +188,137 @@ export function isType(headers: IncomingHttpHeaders, type: string): boolean {
   const given = headers["content-type"];
   if (given === undefined) return false;
   return given === type || (given.split(";", 1)[0] as string).trim().toLowerCase() === type;
+}
+
+/** A server that does not even take a notification keeps one connection busy for so long. */
+const FORGET_MS = 30_000;
+
+/** Answers of the largest size that may be unfinished at once; smaller ones may be more. */
+const MAX_UNFINISHED = 8;
+
+export class HttpClient implements HttpPort {
+  readonly url: URL;
+  readonly #path: string;
+  readonly #maxBytes: number;
+  /** All answers of the server that are unfinished. */
+  readonly #unfinished: ByteBudget;
+  readonly #share: TimeShare | undefined;
+  readonly #pool: Pool;
+
+  /** `onDisconnected` when a connection was broken, or the last one has ended as both sides expect it to. */
+  static async open(
+    url: URL,
+    connect: buildConnector.connector,
+    around: SessionContext,
+    onDisconnected: (isByAgreement: boolean) => void = () => {},
+  ): Promise<HttpClient> {
+    const UndiciPool = loadPool();
+    const pool = new UndiciPool(url.origin, {
+      connections: around.limits.connections,
+      pipelining: 1,
+      // The caller keeps the time, and a quiet event stream is not a failure.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect,
+    });
+    let open = 0;
+    pool.on("connect", () => open++);
+    pool.on("disconnect", (_origin, _targets, error) => {
+      open--;
+      const isByAgreement = (error as { code?: string }).code === "UND_ERR_INFO";
+      if (!isByAgreement || open <= 0) onDisconnected(isByAgreement);
+    });
+    return new HttpClient(url, pool, around);
+  }
+
+  private constructor(url: URL, pool: Pool, { limits, budget, share }: SessionContext) {
+    this.url = url;
+    this.#path = url.pathname + url.search;
+    this.#pool = pool;
+    this.#maxBytes = limits.maxMessageBytes;
+    this.#share = share;
+    this.#unfinished = new ByteBudget(MAX_UNFINISHED * limits.maxMessageBytes, budget);
+  }
+
+  send(line: HttpRequestLine, sink: ExchangeSink): HttpExchange {
+    const exchange = new HttpExchange(sink, this.#maxBytes, this.#unfinished, this.#share);
+    const { method, headers, body } = line;
+    const path = line.path ?? this.#path;
+    this.#pool.dispatch(body === undefined ? { method, path, headers } : { method, path, headers, body }, exchange);
+    return exchange;
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.destroy();
+  }
+}
+
+/** Whatever the answer says, it is thrown away; resolves with what is known of it. Never rejects, never lasts. */
+export function sendAndForget(port: HttpPort, line: HttpRequestLine): Promise<Exchange> {
+  return new Promise((resolve) => {
+    const enough = (exchange: Exchange): void => {
+      clearTimeout(timer);
+      exchange.abort();
+      resolve(exchange);
+    };
+    const sent = port.send(line, {
+      head: (exchange) => {
+        // A stream could go on for ever, and there is nothing in it that anybody waits for.
+        if (exchange.isStream) enough(exchange);
+      },
+      message: () => {},
+      done: (exchange) => {
+        clearTimeout(timer);
+        resolve(exchange);
+      },
+    });
+    const timer = setTimeout(() => enough(sent), FORGET_MS);
+    timer.unref();
+  });
+}
+
+const PLAIN = /^[\x20-\x7e]+$/;
+const ENCODED = /^=\?base64\?.*\?=$/;
+
+/** A value as it may stand on the wire: itself when it is plain, otherwise its UTF-8 bytes in base64. */
+export function headerValue(value: string): string {
+  if (PLAIN.test(value) && value === value.trim() && !ENCODED.test(value)) return value;
+  return `=?base64?${Buffer.from(value, "utf8").toString("base64")}?=`;
+}
+
+/** What a call may not say in a header of its own: it is ours, HTTP's, or the credential's. */
+const RESERVED: ReadonlySet<string> = new Set([
+  "accept",
+  "authorization",
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "cookie",
+  "dpop",
+  "host",
+  "last-event-id",
+  "mcp-method",
+  "mcp-name",
+  "mcp-protocol-version",
+  "mcp-session-id",
+  "origin",
+  "proxy-authorization",
+  "te",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+export function addHeaders(list: string[], headers: Readonly<Record<string, string>> | undefined): void {
+  for (const name in headers) list.push(name, headers[name] as string);
+}
+
+export function addCallHeaders(list: string[], call: SessionCall, isModern: boolean): void {
+  if (isModern) {
+    list.push("mcp-protocol-version", MODERN.name, "mcp-method", call.method);
+    if (call.name !== undefined) list.push("mcp-name", headerValue(call.name));
+  }
+  for (const name in call.headers) {
+    if (!RESERVED.has(name.toLowerCase())) list.push(name, headerValue(call.headers[name] as string));
+  }
 }

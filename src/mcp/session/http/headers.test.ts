@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { addCallHeaders, headerValue } from "./headers.js";
+import { addCallHeaders, headerValue } from "./exchange.js";
 
 describe("header values", () => {
   it.each([

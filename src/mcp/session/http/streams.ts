@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Exchange, ExchangeSink } from "./exchange.js";
 
-export interface FollowOptions {
+interface FollowOptions {
   open(lastEventId: string | undefined, sink: ExchangeSink): Promise<Exchange>;
   message(text: string): void;
   /** The server has answered the first time, one way or the other. */

@@ -29,21 +29,21 @@ export type BinaryOp =
 interface Spanned {
   readonly span?: SourceSpan;
 }
-export interface LiteralNode extends Spanned {
+interface LiteralNode extends Spanned {
   readonly kind: "literal";
   /** A Long is a number while that is exact, else a bigint. */
   readonly value: boolean | string | number | bigint;
 }
-export interface EntityNode extends Spanned {
+interface EntityNode extends Spanned {
   readonly kind: "entity";
   readonly type: string;
   readonly id: string;
 }
-export interface VarNode extends Spanned {
+interface VarNode extends Spanned {
   readonly kind: "var";
   readonly name: Variable;
 }
-export interface UnaryNode extends Spanned {
+interface UnaryNode extends Spanned {
   readonly kind: "not" | "neg" | "isEmpty";
   readonly arg: AstNode;
 }
@@ -63,29 +63,29 @@ export interface HasNode extends Spanned {
   readonly left: AstNode;
   readonly attrs: readonly string[];
 }
-export interface LikeNode extends Spanned {
+interface LikeNode extends Spanned {
   readonly kind: "like";
   readonly left: AstNode;
   /** The literal pieces between the wildcards: `a*b` is `["a", "b"]`. */
   readonly pattern: readonly string[];
 }
-export interface IsNode extends Spanned {
+interface IsNode extends Spanned {
   readonly kind: "is";
   readonly left: AstNode;
   readonly entityType: string;
   readonly in?: AstNode;
 }
-export interface IfNode extends Spanned {
+interface IfNode extends Spanned {
   readonly kind: "if";
   readonly test: AstNode;
   readonly yes: AstNode;
   readonly no: AstNode;
 }
-export interface SetNode extends Spanned {
+interface SetNode extends Spanned {
   readonly kind: "set";
   readonly items: readonly AstNode[];
 }
-export interface RecordNode extends Spanned {
+interface RecordNode extends Spanned {
   readonly kind: "record";
   /** Sorted by name, the order in which Cedar evaluates them. */
   readonly entries: readonly (readonly [string, AstNode])[];

@@ -4,8 +4,17 @@ import { Random } from "../fixtures/generate.js";
 import type { PolicyTree } from "./ast.js";
 import { sameTree, treeFromJson } from "./json.js";
 import { parsePolicyTokens } from "./parse.js";
-import { Lines, offsetOfByte } from "./position.js";
-import { quoteString, quotePattern, ScanError, scan, splitPolicies, unquote, unquotePattern } from "./scan.js";
+import {
+  Lines,
+  offsetOfByte,
+  quotePattern,
+  quoteString,
+  scan,
+  ScanError,
+  splitPolicies,
+  unquote,
+  unquotePattern,
+} from "./scan.js";
 
 function bothTrees(text: string): { ours: PolicyTree; theirs: PolicyTree } {
   const answer = withCedar((cedar) => cedar.policyToJson(text));

@@ -334,6 +334,6 @@ function tooDeep(offset: number): TooDeep {
 }
 
 /** A Long is a number while that is exact, else a bigint, so that every value has one form. */
-export function toLong(value: bigint): number | bigint {
+function toLong(value: bigint): number | bigint {
   return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
 }

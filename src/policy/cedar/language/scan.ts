@@ -1,6 +1,36 @@
 // Cedar text into tokens with positions, and files into policies. A `;` outside of a string or comment ends a policy,
 // and nothing else does, so the cut is safe even where the text is otherwise wrong.
 
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+export class Lines {
+  readonly text: string;
+  readonly #starts: number[] = [0];
+
+  constructor(text: string) {
+    this.text = text;
+    for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) this.#starts.push(at + 1);
+  }
+
+  at(offset: number): Position {
+    let low = 0;
+    let high = this.#starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((this.#starts[middle] ?? 0) <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return { line: low + 1, column: offset - (this.#starts[low] ?? 0) + 1 };
+  }
+}
+
+export function offsetOfByte(text: string, byte: number): number {
+  return Buffer.from(text).subarray(0, byte).toString("utf8").length;
+}
+
 export interface ScanToken {
   readonly kind: "word" | "number" | "string" | "symbol";
   readonly text: string;
@@ -21,7 +51,7 @@ export class ScanError extends Error {
 export class TooDeep extends ScanError {}
 
 /** Cedar's evaluator recurses, and past about 64 levels it takes its whole instance down; stay well below. */
-export const MAX_BRACKETS = 32;
+const MAX_BRACKETS = 32;
 
 const SPACE = /(?:\s+|\/\/[^\n\r]*)+/y;
 const WORD = /\??[_a-zA-Z][_a-zA-Z0-9]*/y;
@@ -115,7 +145,7 @@ function unescape(token: string, alsoEscaped: string | undefined): string[] {
     else if (other === undefined) pieces.push(whole.startsWith("\\") ? "" : whole);
     else if (other === alsoEscaped) pieces.push(MEANT_STAR);
     else if (Object.hasOwn(ESCAPES, other)) pieces.push(ESCAPES[other] ?? "");
-    else throw new ScanError(`${whole} is no escape in Cedar`, 0);
+    else throw new ScanError(`${whole} is not a Cedar escape`, 0);
   }
   return pieces;
 }
@@ -150,4 +180,26 @@ function isInvisible(code: number): boolean {
     code === 0xfeff ||
     (code >= 0xfff9 && code <= 0xfffb)
   );
+}
+
+const IDENTIFIER = /^[_a-zA-Z][_a-zA-Z0-9]*$/;
+const RESERVED = new Set(["true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"]);
+
+function isPlainName(name: string): boolean {
+  return IDENTIFIER.test(name) && !RESERVED.has(name);
+}
+
+/** `holder has name` */
+export function hasExpression(holder: string, name: string): string {
+  return `${holder} has ${isPlainName(name) ? name : quoteString(name)}`;
+}
+
+/** `holder.name` */
+export function getExpression(holder: string, name: string): string {
+  return isPlainName(name) ? `${holder}.${name}` : `${holder}[${quoteString(name)}]`;
+}
+
+/** That an expression is one of these literals. */
+export function oneOf(read: string, literals: readonly string[]): string {
+  return literals.length === 1 ? `${read} == ${literals[0]}` : `[${literals.join(", ")}].contains(${read})`;
 }

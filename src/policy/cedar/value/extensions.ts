@@ -1,8 +1,58 @@
-// Cedar's extension types: decimal, ipaddr, datetime, duration. Parsing is as narrow as Cedar's own;
-// undefined means that Cedar would report an error.
+// Cedar's 64-bit integers and its extension types: decimal, ipaddr, datetime, duration. Parsing is as narrow as Cedar's
+// own; undefined means that Cedar would report an error.
 
 import { isIP } from "node:net";
-import { add, divide, type Long, longFrom, modulo, subtract } from "./long.js";
+
+export type Long = number | bigint;
+
+const MIN = -(2n ** 63n);
+const MAX = 2n ** 63n - 1n;
+
+export function isLong(value: unknown): value is Long {
+  return typeof value === "number" || typeof value === "bigint";
+}
+
+/** Undefined when the value does not fit 64 bits. */
+function longFrom(value: bigint): Long | undefined {
+  if (value < MIN || value > MAX) return undefined;
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+export function add(a: Long, b: Long): Long | undefined {
+  if (typeof a === "number" && typeof b === "number") {
+    const sum = a + b;
+    if (Number.isSafeInteger(sum)) return sum;
+  }
+  return longFrom(BigInt(a) + BigInt(b));
+}
+
+export function subtract(a: Long, b: Long): Long | undefined {
+  if (typeof a === "number" && typeof b === "number") {
+    const difference = a - b;
+    if (Number.isSafeInteger(difference)) return difference;
+  }
+  return longFrom(BigInt(a) - BigInt(b));
+}
+
+export function multiply(a: Long, b: Long): Long | undefined {
+  if (typeof a === "number" && typeof b === "number") {
+    const product = a * b;
+    if (Number.isSafeInteger(product)) return product;
+  }
+  return longFrom(BigInt(a) * BigInt(b));
+}
+
+/** Towards zero, as Cedar rounds. */
+export function divide(a: Long, by: number): Long {
+  return typeof a === "number" ? Math.trunc(a / by) : (longFrom(a / BigInt(by)) ?? 0);
+}
+
+/** The remainder that is never negative. */
+function modulo(a: Long, by: number): number {
+  const remainder = typeof a === "number" ? a % by : Number(a % BigInt(by));
+  return remainder < 0 ? remainder + by : remainder;
+}
 
 /** A number with four digits after the point, held as that number times 10,000. */
 export class Decimal {

@@ -1,7 +1,6 @@
 // What an expression evaluates to, and when two of these are equal. Records and sets compare by content.
 
-import { DateTime, Decimal, Duration, IpAddress } from "./extensions.js";
-import { isLong, type Long } from "./long.js";
+import { DateTime, Decimal, Duration, IpAddress, isLong, type Long } from "./extensions.js";
 
 export type Value =
   | boolean
@@ -33,7 +32,7 @@ export class Entity {
   }
 }
 
-/** A caller's value that Cedar has no form for. It may sit in a record unread; whoever reads it errors. */
+/** A caller's value that Cedar has no form for. A record may hold it unread; reading it is an error. */
 export class Unencodable {
   readonly why: string;
   constructor(why: string) {
@@ -112,7 +111,7 @@ export function equal(a: Value, b: Value): boolean {
 }
 
 /** One text per value: equal texts, equal values. Linear, so that a caller's large sets stay cheap to compare. */
-export function valueKeyOf(value: Value): string {
+function valueKeyOf(value: Value): string {
   comparable(value);
   if (typeof value === "string") return `s${JSON.stringify(value)}`;
   if (typeof value === "boolean") return value ? "true" : "false";

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
-import { appendEntry } from "./append.js";
+import { appendEntry } from "./yaml-edit.js";
 
-describe("one more entry", () => {
-  test("goes below the last one of a list, and a remark stays where it was", () => {
+describe("appendEntry", () => {
+  test("adds an entry below the last one of a list and keeps its comment", () => {
     const text = `# mine
 version: 1   # the only one
 
@@ -26,7 +26,7 @@ writeRules: []
 `);
   });
 
-  test("goes into a list on one line", () => {
+  test("adds an entry to a list on one line", () => {
     expect(appendEntry('allowedRoots: ["~/code"] # two\nversion: 1\n', "allowedRoots", "/srv/d")).toBe(
       'allowedRoots: ["~/code", "/srv/d"] # two\nversion: 1\n',
     );
@@ -36,7 +36,7 @@ writeRules: []
     );
   });
 
-  test("opens a list that is empty, missing, or nothing yet", () => {
+  test("adds the first entry of an empty or missing list", () => {
     expect(appendEntry("version: 1\nallowedRoots: [] # none\nsandbox: off\n", "allowedRoots", "a")).toBe(
       "version: 1\nallowedRoots: # none\n  - a\nsandbox: off\n",
     );
@@ -48,7 +48,7 @@ writeRules: []
     expect(appendEntry("# nothing yet\n", "allowedRoots", "a")).toBe("# nothing yet\n\nallowedRoots:\n  - a\n");
   });
 
-  test("keeps numbers with underscores, quotes and the last entry's own lines", () => {
+  test("keeps numbers with underscores, quotes and the lines of the last entry", () => {
     const text = `commands:
 - id: 'ls'
   timeoutMs: 5_000
@@ -67,7 +67,7 @@ limits: {maxReadBytes: 5_000_000}
 `);
   });
 
-  test("comes out as the same data whatever the file looks like", () => {
+  test("adds an entry with the same data in files of every layout", () => {
     const path = fc.stringMatching(/^[ -~]{1,20}$/);
     const roots = fc.array(path, { maxLength: 4 });
     const style = fc.constantFrom<object>(

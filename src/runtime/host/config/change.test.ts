@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { changeEntry } from "./change.js";
+import { changeEntry } from "./yaml-edit.js";
 
-describe("other values in an entry", () => {
-  test("take the old ones' place; remarks, order and spelling stay", () => {
+describe("changeEntry", () => {
+  test("replaces values of an entry and keeps comments, order and spelling", () => {
     const text = `# mine
 writeRules:
   - path: a   # first
@@ -28,7 +28,7 @@ version: 1
     expect(changeEntry(text, "writeRules", 1, { recursive: true })).toBe(text);
   });
 
-  test("go into an entry on one line, and behind the last line of a file", () => {
+  test("adds a field to an entry on one line and to the last line of a file", () => {
     expect(
       changeEntry("writeRules: [{ path: a, recursive: true }] # x\n", "writeRules", 0, { recursive: false, n: 1 }),
     ).toBe("writeRules: [{ path: a, recursive: false, n: 1 }] # x\n");
@@ -37,7 +37,7 @@ version: 1
     );
   });
 
-  test("an entry that cannot be spliced still comes out right", () => {
+  test("changes an entry that cannot be spliced", () => {
     const text = "writeRules:\n  - path: a\n    recursive:\n";
     expect(parse(changeEntry(text, "writeRules", 0, { recursive: false }))).toEqual({
       writeRules: [{ path: "a", recursive: false }],

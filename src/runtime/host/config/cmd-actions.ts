@@ -5,8 +5,8 @@ import type { Command } from "commander";
 import {
   type Command as CatalogEntry,
   decideCmdRun,
-  PROFILE_NAMES,
   type Policy,
+  PROFILE_NAMES,
   type ProfileName,
   reachInSandbox,
   Sandbox,
@@ -16,11 +16,10 @@ import { CliError, EXIT } from "../../../lib/exit.js";
 import { outFor } from "../../options.js";
 import { paintErr } from "../../../lib/print.js";
 import { adding, editPolicy } from "./edit.js";
-import { explainHostCall } from "./explain.js";
+import { commandFacts, commandTable, explainHostCall } from "./show.js";
 import type { HostFiles } from "./files.js";
 import { report } from "./policy-actions.js";
 import { requireClient, requireHostPolicy } from "./read.js";
-import { commandFacts, commandTable } from "./show.js";
 import { talkToHost } from "./talk.js";
 
 export interface AddOptions {
@@ -39,7 +38,7 @@ export interface AddOptions {
   description?: string;
 }
 
-/** Programs that run whatever they are told: no list of arguments makes them harmless, only the sandbox does. */
+/** Programs that run other programs: no list of arguments limits them, only the sandbox does. */
 const RUN_ANYTHING =
   /^(sh|bash|dash|zsh|fish|ksh|busybox|env|xargs|sudo|su|ssh|node|deno|bun|python[\d.]*|perl|ruby|php|lua)$/;
 
@@ -47,7 +46,7 @@ export function addCommand(command: Command, files: HostFiles, id: string, optio
   const profile = options.profile ?? (options.exec === undefined && isProfile(id) ? id : undefined);
   if (profile === undefined && options.exec === undefined) {
     throw new CliError(
-      `${id} is no curated profile, so its program is needed`,
+      `${id} is not a curated profile, so its program is needed`,
       EXIT.usage,
       `give --exec <path>, or --profile <name>: ${PROFILE_NAMES.join(", ")}`,
     );
@@ -100,7 +99,7 @@ function notesOn(id: string, profile: string | undefined, { exec, allow, pattern
   const name = basename(exec);
   const notes: string[] = [];
   if (RUN_ANYTHING.test(name)) {
-    notes.push(`${name} can run anything it is told to: whatever its arguments allow, only the sandbox holds it.`);
+    notes.push(`${name} can run any program: only the sandbox limits it, not its arguments.`);
   }
   if (isProfile(name)) {
     notes.push(
@@ -117,12 +116,12 @@ export function listCommands(command: Command, files: HostFiles): void {
   const out = outFor(command);
   const policy = requireHostPolicy(command, files);
   const commands = [...policy.commands.values()].map(commandFacts);
-  const otherPlatforms = Object.fromEntries(policy.elsewhere);
+  const otherPlatforms = Object.fromEntries(policy.otherPlatforms);
   out.data({ commands, otherPlatforms, profiles: PROFILE_NAMES }, () =>
     commands.length === 0 ? "the catalog is empty" : commandTable(policy),
   );
   if (out.json) return;
-  for (const [id, platforms] of policy.elsewhere) out.note(paintErr.dim(`${id} is only for ${platforms}`));
+  for (const [id, platforms] of policy.otherPlatforms) out.note(paintErr.dim(`${id} is only for ${platforms}`));
   const free = PROFILE_NAMES.filter((name) => !policy.commands.has(name));
   if (free.length > 0)
     out.note(paintErr.dim(`curated profiles to add with \`portcullis cmd add\`: ${free.join(", ")}`));
@@ -196,6 +195,6 @@ function refusedRun(error: Answer["error"]): CliError {
 
 function variable(text: string): [string, string] {
   const at = text.indexOf("=");
-  if (at < 1) throw new CliError(`\`${text}\` is no variable: write name=value`, EXIT.usage);
+  if (at < 1) throw new CliError(`invalid variable \`${text}\`: expected name=value`, EXIT.usage);
   return [text.slice(0, at), text.slice(at + 1)];
 }

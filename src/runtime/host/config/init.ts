@@ -5,17 +5,15 @@ import { homedir } from "node:os";
 import { resolve } from "node:path";
 import * as prompts from "@clack/prompts";
 import type { Command } from "commander";
-import type { Policy, HostPolicyProblem, ProfileName } from "../../../host/index.js";
+import type { HostPolicyProblem, Policy, ProfileName } from "../../../host/index.js";
 import { CliError, EXIT } from "../../../lib/exit.js";
-import { outFor } from "../../options.js";
 import { paintErr } from "../../../lib/print.js";
-import { clientConfig, launchOf } from "./client-snippet.js";
+import { outFor } from "../../options.js";
 import { type HostFileOptions, type HostFiles, ownName } from "./files.js";
-import { hostPaths, schemaUrl, withTilde } from "./paths.js";
+import { clientConfig, hostPaths, launchOf, schemaUrl, withTilde } from "./paths.js";
 import { checkHostPolicy, invalidPolicy } from "./read.js";
 import { policySummary } from "./show.js";
 import { writePrivately } from "./swap.js";
-import { firstPolicy } from "./template.js";
 
 export interface InitOptions extends HostFileOptions {
   read?: string[];
@@ -24,7 +22,7 @@ export interface InitOptions extends HostFileOptions {
   force?: boolean;
 }
 
-interface Folders {
+interface Directories {
   readonly read: readonly string[];
   readonly write: readonly string[];
 }
@@ -35,18 +33,31 @@ const WANTED: readonly ProfileName[] = ["ls", "find", "grep", "rg", "git"];
 export async function initHost(command: Command, files: HostFiles, options: InitOptions): Promise<void> {
   const out = outFor(command);
   if (existsSync(files.config) && options.force !== true) throw alreadyThere(files.config);
-  const folders = await ask(files, options, out.json);
-  const text = firstPolicy({ ...folders, commands: presentCommands(files), schema: schemaUrl() });
+  const directories = await ask(files, options, out.json);
+  const text = firstPolicy({ ...directories, commands: presentCommands(files), schema: schemaUrl() });
   const checked = checkHostPolicy(text, files);
-  if (!checked.ok) throw refused(command, files, folders, checked.problems);
+  if (!checked.ok) throw refused(command, files, directories, checked.problems);
   write(files.config, text, options.force === true);
   const launch = launchOf(files.config, options.state === undefined ? [] : ["--state", files.state]);
   const snippet = clientConfig(launch);
-  if (!out.json) out.note(written(checked.policy, folders));
+  if (!out.json) out.note(written(checked.policy, directories));
   out.data({ config: files.config, hash: checked.policy.hash, client: snippet }, () =>
     JSON.stringify(snippet, null, 2),
   );
   if (!out.json) out.note(next(files));
+}
+
+/** The policy of a new installation: no directory is open yet. Returns false, and writes nothing, where there is a file. */
+export function createDefaultPolicy(files: HostFiles): boolean {
+  if (existsSync(files.config)) return false;
+  const text = firstPolicy({ read: [], write: [], commands: presentCommands(files), schema: schemaUrl() });
+  try {
+    writePrivately(files.config, text, { replace: false });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
 }
 
 function alreadyThere(config: string): CliError {
@@ -70,22 +81,22 @@ function write(config: string, text: string, force: boolean): void {
   }
 }
 
-async function ask(files: HostFiles, options: InitOptions, json: boolean): Promise<Folders> {
+async function ask(files: HostFiles, options: InitOptions, json: boolean): Promise<Directories> {
   if (options.read !== undefined || options.yes === true || options.write !== undefined) {
     const read = options.read ?? (options.yes === true ? ["."] : []);
     return { read: eachOnce(read), write: eachOnce(options.write ?? []) };
   }
   if (json || process.stdin.isTTY !== true || process.stdout.isTTY !== true) {
     throw new CliError(
-      "there is nobody to ask which folders the agent may use",
+      "no terminal to ask which directories the agent may use",
       EXIT.usage,
-      `say so: ${ownName()} init host --read <folder> [--write <folder>]`,
+      `say so: ${ownName()} init host --read <directory> [--write <directory>]`,
     );
   }
-  const read = await question("Which folder may the agent read?", withTilde(process.cwd()), (text) =>
+  const read = await question("Which directory may the agent read?", withTilde(process.cwd()), (text) =>
     problemWith(files, { read: [text], write: [] }),
   );
-  const write = await question("Which folder may it write to? (leave it empty for none)", "", (text) =>
+  const write = await question("Which directory may it write to? (leave it empty for none)", "", (text) =>
     problemWith(files, { read: [], write: text === "" ? [] : [text] }),
   );
   return { read: [spelled(read)], write: write === "" ? [] : [spelled(write)] };
@@ -105,21 +116,25 @@ async function question(
   return (answer ?? "").trim();
 }
 
-/** Said at the question, where it can still be answered differently. */
-function problemWith(files: HostFiles, folders: Folders): string | undefined {
-  if (folders.read.includes("")) return "name a folder";
-  const text = firstPolicy({ read: folders.read.map(spelled), write: folders.write.map(spelled), commands: [] });
+/** The problem with an answer, shown at its question. */
+function problemWith(files: HostFiles, directories: Directories): string | undefined {
+  if (directories.read.includes("")) return "name a directory";
+  const text = firstPolicy({
+    read: directories.read.map(spelled),
+    write: directories.write.map(spelled),
+    commands: [],
+  });
   const checked = checkHostPolicy(text, files);
   const first = checked.ok ? undefined : checked.problems[0];
   return first && `${first.message}; ${first.remedy}`;
 }
 
-function eachOnce(folders: readonly string[]): string[] {
-  return [...new Set(folders.map(spelled))];
+function eachOnce(directories: readonly string[]): string[] {
+  return [...new Set(directories.map(spelled))];
 }
 
-function spelled(folder: string): string {
-  const expanded = folder === "~" || folder.startsWith("~/") ? homedir() + folder.slice(1) : folder;
+function spelled(directory: string): string {
+  const expanded = directory === "~" || directory.startsWith("~/") ? homedir() + directory.slice(1) : directory;
   return withTilde(resolve(expanded));
 }
 
@@ -129,31 +144,33 @@ function presentCommands(files: HostFiles): ProfileName[] {
   return WANTED.filter(holds);
 }
 
-/** The file does not exist, so its lines say nothing; the folder does. */
+/** The file does not exist, so its lines say nothing; the directory does. */
 function refused(
   command: Command,
   files: HostFiles,
-  folders: Folders,
+  directories: Directories,
   problems: readonly HostPolicyProblem[],
 ): CliError {
   const { help } = invalidPolicy(command, files.config, problems);
-  const said = problems.map((problem) => {
+  const lines = problems.map((problem) => {
     const index = Number(/\[(\d+)\]/.exec(problem.path)?.[1] ?? Number.NaN);
-    const folder = problem.path.startsWith("allowedRoots") ? folders.read[index] : folders.write[index];
-    return folder === undefined ? undefined : `${folder}: ${problem.message}; ${problem.remedy}`;
+    const directory = problem.path.startsWith("allowedRoots") ? directories.read[index] : directories.write[index];
+    return directory === undefined ? undefined : `${directory}: ${problem.message}; ${problem.remedy}`;
   });
   return new CliError(
     "this would be no safe policy, so nothing was written",
     EXIT.invalidPolicy,
-    said.some((line) => line === undefined) ? help : said.join("\n"),
+    lines.some((line) => line === undefined) ? help : lines.join("\n"),
   );
 }
 
-function written(policy: Policy, { read, write }: Folders): string {
-  const readBack = write.filter((folder) => !read.some((root) => folder === root || folder.startsWith(`${root}/`)));
-  const hints = readBack.map((folder) =>
+function written(policy: Policy, { read, write }: Directories): string {
+  const readBack = write.filter(
+    (directory) => !read.some((root) => directory === root || directory.startsWith(`${root}/`)),
+  );
+  const hints = readBack.map((directory) =>
     paintErr.yellow(
-      `  What is written to ${folder} cannot be read back; \`${ownName()} policy add-root\` changes that.`,
+      `  What is written to ${directory} cannot be read back; \`${ownName()} policy add-root\` changes that.`,
     ),
   );
   return [
@@ -181,4 +198,98 @@ function next(files: HostFiles): string {
     paintErr.dim("    says what would be allowed, and by which line"),
     `  ${name} policy edit${named}`,
   ].join("\n");
+}
+
+interface TemplateAnswers {
+  readonly read: readonly string[];
+  readonly write: readonly string[];
+  /** Curated commands that are on this machine. */
+  readonly commands: readonly ProfileName[];
+  /** Where editors find every field described. */
+  readonly schema?: string | undefined;
+}
+
+const ABOUT: Readonly<Partial<Record<ProfileName, string>>> = {
+  ls: "lists directories",
+  find: "finds files by name, age and size; it cannot run or delete anything",
+  grep: "searches in files",
+  rg: "searches in files, quickly",
+  git: "looks at history and changes",
+};
+
+function firstPolicy({ read, write, commands, schema }: TemplateAnswers): string {
+  return `# What an agent may do through \`portcullis host\`. Whatever is not listed here cannot be read, written or run.
+#
+#   portcullis policy validate                          is this file right?
+#   portcullis policy explain fs.read '{"path":"…"}'    would this be allowed, and by which line?
+#   portcullis doctor host                              what this machine gives to hold it
+${schema === undefined ? "" : `# yaml-language-server: $schema=${schema}\n`}version: 1
+
+# Directories that may be read, with everything below them. Links that lead out of them are refused.
+${list("allowedRoots", read.map(quoted))}
+
+# Directories that may be written to. A file is replaced only when the call says overwrite. Commands can write there too, if the
+# rule says recursive and createIfMissing. What lies inside a repository's own .git stays closed.
+${writeRules(write)}
+
+# Files on network and FUSE file systems are refused; files with several names (hard links) too.
+denyNetworkFS: true
+hardLinks: deny
+
+# The catalog: nothing else can be run, there is no shell, and commands see only the directories above.
+# A profile knows its tool: options that run programs, write files or read foreign settings are refused.
+# The description is what the agent reads.
+# More with \`portcullis cmd add\`, for example: portcullis cmd add wc --exec /usr/bin/wc --allow -l --pattern '[\\w./-]+'
+${catalog(commands)}
+
+# required: a command runs only inside an operating-system sandbox. preferred: with what the machine has.
+sandbox: required
+
+# May commands reach the network? One that needs it can say \`network: true\` for itself.
+network: false
+
+limits:
+  maxReadBytes: 5_000_000     # of one fs.read
+  maxCmdConcurrency: 2        # commands at the same time
+
+# Less for single clients, started with \`portcullis host --client <name>\`. A profile can only take away.
+# profiles:
+#   - client: cursor
+#     writeRules: []
+#     commands: [ls]
+
+# A plain line for each request, beside the ledger. Contents are never in it, only their hashes.
+logging:
+  level: info
+  redact: [env]
+  maxBytes: 10_000_000        # the file is rotated past this size
+  maxFiles: 5
+`;
+}
+
+/** JSON's strings are YAML's; no path can end its own quotes. */
+function quoted(text: string): string {
+  return JSON.stringify(text);
+}
+
+function list(name: string, items: readonly string[]): string {
+  return items.length === 0 ? `${name}: []` : `${name}:\n${items.map((item) => `  - ${item}`).join("\n")}`;
+}
+
+function writeRules(directories: readonly string[]): string {
+  return list(
+    "writeRules",
+    directories.map(
+      (directory) =>
+        `path: ${quoted(directory)}\n    recursive: true\n    createIfMissing: true\n    maxFileBytes: 10_000_000`,
+    ),
+  );
+}
+
+function catalog(commands: readonly ProfileName[]): string {
+  const entries = commands.map((name) => {
+    const about = ABOUT[name];
+    return `id: ${name}\n    profile: ${name}${about === undefined ? "" : `\n    description: ${about}`}`;
+  });
+  return list("commands", entries);
 }

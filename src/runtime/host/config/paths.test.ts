@@ -8,7 +8,7 @@ const base = realpathSync(mkdtempSync(join(tmpdir(), "host-paths-")));
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 describe("where things are", () => {
-  test("each system has its own folders", () => {
+  test("uses the directories of each operating system [M10]", () => {
     expect(hostPaths("linux", {}, "/home/me")).toEqual({
       config: "/home/me/.config/portcullis/policy.yaml",
       state: "/home/me/.local/state/portcullis/host",
@@ -27,14 +27,14 @@ describe("where things are", () => {
     });
   });
 
-  test("the program itself, its packages and Node are known", () => {
+  test("lists the program, its packages and Node as protected paths", () => {
     const paths = programPaths();
     expect(paths).toContain(process.execPath);
     expect(paths.some((path) => path.endsWith("node_modules"))).toBe(true);
     expect(paths.some((path) => path.endsWith("package.json"))).toBe(true);
   });
 
-  test("an installation is named by what stays when a version goes", () => {
+  test("names an installation by the program that stays when a version changes", () => {
     const main = join(base, "versions/1.2.3/dist/cli/main.js");
     mkdirSync(join(main, ".."), { recursive: true });
     expect(stableProgram(main)).toBeUndefined();
@@ -44,7 +44,7 @@ describe("where things are", () => {
     expect(stableProgram("/usr/lib/node_modules/portcullis/dist/cli/main.js")).toBeUndefined();
   });
 
-  test("npx's cache does not last, and a home is short", () => {
+  test("recognizes npx's cache and shortens the home directory", () => {
     expect(isFleeting(join("/home/me/.npm/_npx/abc/node_modules/portcullis/main.js"))).toBe(true);
     expect(isFleeting("/usr/lib/node_modules/portcullis")).toBe(false);
     expect(withTilde("/home/me/code", "/home/me")).toBe("~/code");

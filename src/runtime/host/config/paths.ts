@@ -4,13 +4,14 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, dirname, join, posix, resolve, sep, win32 } from "node:path";
 import { fileURLToPath } from "node:url";
+import { VERSION } from "../../environment.js";
 
-export interface HostPaths {
+interface HostPaths {
   readonly config: string;
   readonly state: string;
 }
 
-/** The folders each system has for settings and for what a program writes down. */
+/** The directories each system has for settings and for what a program writes down. */
 export function hostPaths(
   platform: NodeJS.Platform = process.platform,
   env: Readonly<Record<string, string | undefined>> = process.env,
@@ -54,8 +55,8 @@ export function mainFile(): string {
 }
 
 /**
- * What runs when the host runs: whoever could write there could rewrite the host itself, and need not ask any more.
- * Tests run the sources, whose folder is then the program.
+ * Files that run as the host: a process that could write there could rewrite the host itself.
+ * Tests run the sources, whose directory is then the program.
  */
 export function programPaths(): string[] {
   const code = resolve(dirname(fileURLToPath(import.meta.url)), "../../..");
@@ -68,7 +69,7 @@ export function programPaths(): string[] {
   return [...own, code, join(root, "package.json"), modules, process.execPath].filter((path) => existsSync(path));
 }
 
-/** Of `portcullis install`: a folder a version, and one program beside them that starts the current one. */
+/** Of `portcullis install`: a directory a version, and one program beside them that starts the current one. */
 function installationOf(main: string): string | undefined {
   const versions = resolve(main, "../../../..");
   return basename(versions) === "versions" && existsSync(shimOf(dirname(versions))) ? dirname(versions) : undefined;
@@ -78,7 +79,7 @@ function shimOf(installation: string): string {
   return join(installation, "bin", "portcullis");
 }
 
-/** The program that stays where it is when this version makes room for the next. */
+/** The program that starts the current version and stays when the version changes. */
 export function stableProgram(main: string): string | undefined {
   const installation = installationOf(main);
   return installation && shimOf(installation);
@@ -98,4 +99,34 @@ export function isFleeting(path: string): boolean {
 /** `~/code` instead of the whole path: shorter, and the same file serves another machine. */
 export function withTilde(path: string, home: string = homedir()): string {
   return path.startsWith(`${home}/`) && home !== "/" ? `~${path.slice(home.length)}` : path;
+}
+
+interface Launch {
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+/**
+ * How a client can start this very program. A client of the desktop has no PATH of ours, so everything is written out;
+ * what npx fetched lies in a cache that is emptied now and then, so npx is asked again; an installed version makes room for
+ * the next, so the program that starts the current one is named.
+ */
+export function launchOf(config: string, more: readonly string[] = []): Launch {
+  return launchWith(["host", "--config", config, ...more]);
+}
+
+/** The same for any of our commands. */
+export function launchWith(args: readonly string[]): Launch {
+  const main = mainFile();
+  if (isFleeting(main)) return { command: "npx", args: ["-y", `portcullis@${VERSION}`, ...args] };
+  const shim = stableProgram(main);
+  return shim === undefined ? { command: process.execPath, args: [main, ...args] } : { command: shim, args };
+}
+
+export interface ClientConfig {
+  readonly mcpServers: Readonly<Record<string, Launch>>;
+}
+
+export function clientConfig(launch: Launch): ClientConfig {
+  return { mcpServers: { "portcullis-host": launch } };
 }

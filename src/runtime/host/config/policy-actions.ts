@@ -5,19 +5,14 @@ import { isAbsolute, resolve } from "node:path";
 import type { Command } from "commander";
 import { parse } from "yaml";
 import { realPathOf } from "../../../host/index.js";
-import { outFor } from "../../options.js";
-import { hostArguments } from "../arguments.js";
+import { hostArguments, outFor } from "../../options.js";
 import { paint, paintErr } from "../../../lib/print.js";
-import { appendEntry } from "./append.js";
-import { changeEntry, type PolicyFields } from "./change.js";
-import { type PolicyEdit, type Edited, editPolicy, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
-import { editCopy } from "./editor.js";
-import { explainHostCall } from "./explain.js";
+import { appendEntry, changeEntry, type PolicyFields } from "./yaml-edit.js";
+import { editCopy, type Edited, editPolicy, type PolicyEdit, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
+import { effectiveText, explainHostCall, policySummary } from "./show.js";
 import type { HostFiles } from "./files.js";
-import { requireClosed } from "./ownership.js";
+import { invalidPolicy, requireClient, requireClosed, requireHostPolicy } from "./read.js";
 import { withTilde } from "./paths.js";
-import { invalidPolicy, requireClient, requireHostPolicy } from "./read.js";
-import { effectiveText, policySummary } from "./show.js";
 
 const SHORT_HASH = 12;
 
@@ -73,8 +68,8 @@ export async function editInEditor(command: Command, files: HostFiles): Promise<
   else report(command, edited);
 }
 
-export function addRoot(command: Command, files: HostFiles, folder: string, write: boolean): void {
-  const path = spelled(folder);
+export function addRoot(command: Command, files: HostFiles, directory: string, write: boolean): void {
+  const path = spelled(directory);
   const root: PolicyEdit = (text) =>
     indexOf(text, "allowedRoots", path) < 0 ? appendEntry(text, "allowedRoots", path) : text;
   report(command, editPolicy(command, files, write ? [root, writing(path, {})] : [root]));
@@ -86,11 +81,11 @@ export interface WriteRuleOptions {
   maxFileBytes?: number;
 }
 
-export function addWrite(command: Command, files: HostFiles, folder: string, options: WriteRuleOptions): void {
-  report(command, editPolicy(command, files, [writing(spelled(folder), options)]));
+export function addWrite(command: Command, files: HostFiles, directory: string, options: WriteRuleOptions): void {
+  report(command, editPolicy(command, files, [writing(spelled(directory), options)]));
 }
 
-/** A folder has one rule: another would be ignored, or ignore this one. What the options take away is taken from it. */
+/** A directory has one rule: another would be ignored, or ignore this one. What the options take away is taken from it. */
 function writing(path: string, options: WriteRuleOptions): PolicyEdit {
   const { recursive = true, onlyReplace = false, maxFileBytes } = options;
   const size: PolicyFields = maxFileBytes === undefined ? {} : { maxFileBytes };
@@ -106,7 +101,7 @@ function writing(path: string, options: WriteRuleOptions): PolicyEdit {
   };
 }
 
-/** Of the entry for the same folder, however it is spelled. */
+/** Of the entry for the same directory, however it is spelled. */
 function indexOf(text: string, list: "allowedRoots" | "writeRules", path: string): number {
   const entries = (parse(text) as Record<string, unknown> | null)?.[list];
   if (!Array.isArray(entries)) return -1;
@@ -121,9 +116,9 @@ function expanded(path: string): string {
   return path === "~" || path.startsWith("~/") ? homedir() + path.slice(1) : path;
 }
 
-/** A path of this terminal's folder; in the file it must mean the same wherever the host is started. */
-function spelled(folder: string): string {
-  return withTilde(resolve(expanded(folder)));
+/** A path of this terminal's directory; in the file it must mean the same wherever the host is started. */
+function spelled(directory: string): string {
+  return withTilde(resolve(expanded(directory)));
 }
 
 export function report(command: Command, edited: Edited): void {
@@ -138,6 +133,8 @@ export function report(command: Command, edited: Edited): void {
   );
   const isSame = edited.after === edited.before;
   out.note(
-    paintErr.dim(isSame ? "nothing changed: it says so already; `portcullis policy edit` changes it" : WHEN_IT_HOLDS),
+    paintErr.dim(
+      isSame ? "nothing changed: the policy has it already; `portcullis policy edit` changes it" : WHEN_IT_HOLDS,
+    ),
   );
 }

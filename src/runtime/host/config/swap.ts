@@ -22,8 +22,8 @@ export function writePrivately(
   text: string,
   { replace, mode = 0o600 }: { replace: boolean; mode?: number },
 ): void {
-  const folder = dirname(file);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const directory = dirname(file);
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
   const draft = `${file}.${randomBytes(6).toString("hex")}.tmp`;
   const fd = openSync(draft, "wx", 0o600);
   try {
@@ -43,19 +43,19 @@ export function writePrivately(
   } finally {
     rmSync(draft, { force: true });
   }
-  syncFolder(folder);
+  syncDirectory(directory);
 }
 
-/** Edited by root, a policy stays its owner's: nobody else could read it any more. */
+/** A policy that root edits keeps its owner, who could not read it otherwise. */
 function keepOwner(file: string, draft: string): void {
   const old = statSync(file, { throwIfNoEntry: false });
   if (old !== undefined && process.geteuid?.() === 0) chownSync(draft, old.uid, old.gid);
 }
 
-/** A name is on the disk when its folder is. Not every system can open a folder. */
-function syncFolder(folder: string): void {
+/** A name is on the disk when its directory is. Not every system can open a directory. */
+function syncDirectory(directory: string): void {
   try {
-    const fd = openSync(folder, "r");
+    const fd = openSync(directory, "r");
     try {
       fsyncSync(fd);
     } finally {

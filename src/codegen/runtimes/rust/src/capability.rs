@@ -17,7 +17,7 @@ use crate::McpError;
 /// An answer that is on its way. Boxed, so that traits with it can stand behind dyn.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, McpError>> + Send + 'a>>;
 
-/// Traits that nobody outside of this crate can name, and so nobody else can implement what asks for them.
+/// Traits that cannot be named outside of this crate, so that what asks for them cannot be implemented outside of it.
 pub(crate) mod sealed {
     pub trait Tool {}
     pub trait Unguarded {}
@@ -55,7 +55,7 @@ pub trait ToolCaller: Send + Sync {
     fn call_tool(&self, name: &'static str, args: Value) -> Answer<'_, Value>;
 }
 
-/// Somebody who may call the tools in C and no others. Id is a type of its own for every agent that must not be
+/// A caller of the tools in C and no others. Id is a type of its own for every agent that must not be
 /// mistaken for another; the number tells apart those that share one.
 pub struct Agent<Id, C> {
     number: u64,
@@ -69,7 +69,7 @@ impl<Id, C> Agent<Id, C> {
         Agent { number: NEXT.fetch_add(1, Ordering::Relaxed), caller, marks: PhantomData }
     }
 
-    /// An agent that gets what both it and this one may do: nobody can grant what they do not hold.
+    /// An agent that gets what both it and this one may do: no agent can grant what it does not hold.
     pub fn delegate<ChildId, S>(&self) -> Agent<ChildId, Both<C, S>> {
         Agent::with(Arc::clone(&self.caller))
     }
@@ -103,7 +103,7 @@ pub fn invoke_tool<T: ToolCap, Id, C: HasCaps<T>>(
     agent.invoke(token)
 }
 
-/// Proof that a guardrail looked at these arguments for this agent. It cannot be made elsewhere, copied or used twice,
+/// Proof that a guardrail looked at these arguments for this agent. It cannot be made by other code, copied or used twice,
 /// and the arguments in it cannot be exchanged.
 pub struct GuardrailToken<T: ToolCap, Id> {
     agent: u64,

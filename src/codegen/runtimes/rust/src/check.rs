@@ -183,7 +183,7 @@ impl Run {
         false
     }
 
-    /// A branch that does not fit is no problem by itself. Running out of steps is.
+    /// A branch that does not fit is not a problem by itself. Running out of steps is.
     fn quietly(&mut self, id: usize, value: &Value, path: &str, depth: usize, seen: Option<&mut Seen>) -> bool {
         let before = self.problem.take();
         let answer = self.holds(id, value, path, depth, seen);

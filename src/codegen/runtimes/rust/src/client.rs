@@ -106,7 +106,7 @@ impl StdioTransport {
     }
 }
 
-/// Ends with the output of the process, at the first message that cannot be read, or when nobody listens any more.
+/// Ends with the output of the process, at the first message that cannot be read, or when the receiver is gone.
 fn read_all(output: ChildStdout, sender: &SyncSender<Result<Value, McpError>>) {
     let mut output = BufReader::new(output);
     loop {

@@ -20,7 +20,7 @@ const ASSERT: u32 = 3;
 const LOOK: u32 = 4;
 
 impl Program {
-    /// Whether the pattern is found anywhere in the text. Without steps left the answer is no.
+    /// Whether the pattern is found anywhere in the text. Without steps left it is not found.
     pub fn is_match(&self, text: &str, steps: &mut i64) -> bool {
         let units: Vec<u32> = if self.unicode {
             text.chars().map(u32::from).collect()

@@ -1,0 +1,4 @@
+import { runStories } from "./stories.js";
+import { host } from "./story-modes.js";
+
+runStories("host", host);

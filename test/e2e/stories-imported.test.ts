@@ -1,0 +1,4 @@
+import { runStories } from "./stories.js";
+import { imported } from "./story-modes.js";
+
+runStories("imported", imported);

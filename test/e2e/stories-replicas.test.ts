@@ -1,0 +1,4 @@
+import { runStories } from "./stories.js";
+import { replicas } from "./story-modes.js";
+
+runStories("replicas", replicas);

@@ -1,0 +1,4 @@
+import { runStories } from "./stories.js";
+import { workers } from "./story-modes.js";
+
+runStories("workers", workers);
