@@ -28,7 +28,10 @@ type FieldValue<F> = F extends { presence: "optional"; shape: Shape<infer T> }
     ? T
     : never;
 type Fields = Record<string, ShapeField<unknown>>;
-export type ObjectOf<F extends Fields> = { readonly [K in keyof F]: FieldValue<F[K]> };
+type OptionalNames<F extends Fields> = { [K in keyof F]: F[K] extends { presence: "optional" } ? K : never }[keyof F];
+export type ObjectOf<F extends Fields> = { readonly [K in Exclude<keyof F, OptionalNames<F>>]: FieldValue<F[K]> } & {
+  readonly [K in OptionalNames<F>]?: FieldValue<F[K]>;
+};
 
 type Required<T> = ShapeField<T> & { presence: "required" };
 type Optional<T> = ShapeField<T> & { presence: "optional" };
