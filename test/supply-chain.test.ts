@@ -79,11 +79,24 @@ describe("the image", () => {
     const text = readFileSync(join(ROOT, "deploy/Dockerfile"), "utf8");
     const [, digest = ""] = /^ARG NODE_IMAGE_DIGEST=(\S+)$/m.exec(text) ?? [];
     expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    // `# syntax=` names an image, too, which reads the whole file and runs the build.
+    expect(text).not.toMatch(/^#\s*syntax\s*=/im);
     const images = [...text.matchAll(/^FROM (\S+)/gm)].map(([, image = ""]) => image);
     expect(images.length).toBeGreaterThan(0);
     expect(images.filter((image) => !image.endsWith("@${NODE_IMAGE_DIGEST}"))).toEqual([]);
     const installs = [...text.matchAll(/npm (?:ci|install|i|prune)\b[^\n]*/g)].map(([command]) => command);
     expect(installs.filter((command) => !/^npm (ci|prune) .*--ignore-scripts/.test(command))).toEqual([]);
+  });
+});
+
+describe("the workflows", () => {
+  it("the workflows name every action by its commit, so that a moved tag changes no build and no release", () => {
+    const at = join(ROOT, ".github/workflows");
+    const uses = readdirSync(at).flatMap((name) =>
+      [...readFileSync(join(at, name), "utf8").matchAll(/\buses:\s*(\S+)/g)].map(([, action = ""]) => action),
+    );
+    expect(uses.length).toBeGreaterThan(0);
+    expect(uses.filter((action) => !/@[0-9a-f]{40}$/.test(action))).toEqual([]);
   });
 });
 

@@ -103,8 +103,11 @@ describe("a body that is not declared as JSON", () => {
     ]) {
       expect(await post(serving.url, "/tools/read", { "content-type": type })).toBe(415);
       expect(await post(serving.url, "/mcp", { "content-type": type })).toBe(415);
+      expect(await post(serving.url, "/tools/read", { "content-type": type }, "")).toBe(415);
     }
     expect(await post(serving.url, "/tools/read", {})).toBe(415);
+    // A page can send this one without a preflight request, too.
+    expect(await post(serving.url, "/tools/read", {}, "")).toBe(415);
     expect(await post(serving.url, "/tools/read", { "transfer-encoding": "chunked" })).toBe(415);
     expect(upstream.calls).toEqual([]);
   });

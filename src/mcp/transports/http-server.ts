@@ -1,6 +1,6 @@
 // HTTP, serving side, on bare `node:http`. POST on the MCP path is a message; everything else is the handler's.
 
-import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -185,8 +185,8 @@ class HttpServer implements Listener {
     if (url.charCodeAt(0) !== 0x2f) return this.#refuse(req, res, 400, "the request target must be a path");
 
     const target = this.#target(url);
-    // A page can post a form or a plain text to any address without asking; JSON it cannot.
-    if (method === "POST" && (target.isMcpPath || hasBody(headers)) && !isJson(headers["content-type"])) {
+    // A page can post a form, a plain text or nothing to any address without asking; JSON it cannot.
+    if (method === "POST" && !isJson(headers["content-type"])) {
       return this.#refuse(req, res, 415, "the body must be application/json in UTF-8; say so in content-type");
     }
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
@@ -237,10 +237,6 @@ const JSON_CONTENT = /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i;
 
 function isJson(contentType: string | undefined): boolean {
   return contentType === "application/json" || (contentType !== undefined && JSON_CONTENT.test(contentType));
-}
-
-function hasBody(headers: IncomingHttpHeaders): boolean {
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0;
 }
 
 function refuse(res: ServerResponse, status: number, reason: string): void {
