@@ -15,7 +15,8 @@ export class Breaker {
   #failures = 0;
   #rests = 0;
   #openUntil: number | undefined;
-  #probing = false;
+  /** When the call that probes was admitted; undefined while none does. */
+  #probingSince: number | undefined;
 
   constructor(options: BreakerOptions, now: () => number = steadyNow) {
     this.#options = options;
@@ -24,7 +25,7 @@ export class Breaker {
 
   get state(): "closed" | "open" | "half-open" {
     if (this.#openUntil === undefined) return "closed";
-    return this.#probing || this.#now() >= this.#openUntil ? "half-open" : "open";
+    return this.#probingSince !== undefined || this.#now() >= this.#openUntil ? "half-open" : "open";
   }
 
   get retryAt(): number | undefined {
@@ -38,8 +39,9 @@ export class Breaker {
   /** Whether a call may be sent now. The outcome of the one that probes has to be reported. */
   admit(): boolean {
     if (this.#openUntil === undefined) return true;
-    if (this.#probing || this.#now() < this.#openUntil) return false;
-    this.#probing = true;
+    const now = this.#now();
+    if (now < this.#openUntil || now - (this.#probingSince ?? Number.NEGATIVE_INFINITY) < PROBE_MS) return false;
+    this.#probingSince = now;
     return true;
   }
 
@@ -47,14 +49,14 @@ export class Breaker {
     this.#failures = 0;
     this.#rests = 0;
     this.#openUntil = undefined;
-    this.#probing = false;
+    this.#probingSince = undefined;
   }
 
   /** True when this failure is the one that opens the circuit. */
   failure(): boolean {
     this.#failures++;
-    const wasProbe = this.#probing;
-    this.#probing = false;
+    const wasProbe = this.#probingSince !== undefined;
+    this.#probingSince = undefined;
     if (!wasProbe && (this.#openUntil !== undefined || this.#failures < this.#options.failuresToOpen)) return false;
     this.#openUntil = this.#now() + pauseMs(this.#rests++, this.#options);
     return true;
@@ -62,12 +64,14 @@ export class Breaker {
 
   /** Neither: the caller lost interest. */
   neutral(): void {
-    this.#probing = false;
+    this.#probingSince = undefined;
   }
 }
 
 /** A server that is back is called within 5 s, the call that tries it included. */
-const LONGEST_PAUSE_MS = 3_000;
+const LONGEST_PAUSE_MS = 2_000;
+/** A probe that was sent just before the server came back may never be answered: after so long the next call probes too. */
+export const PROBE_MS = 2_000;
 
 /** Doubles with every attempt; a little apart for each server, so that they do not all come back at once. */
 export function pauseMs(attempt: number, { backoffMs, maxBackoffMs }: Omit<BreakerOptions, "failuresToOpen">): number {

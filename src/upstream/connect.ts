@@ -2,6 +2,7 @@
 
 import { Fault } from "../mcp/index.js";
 import {
+  type Cancellation,
   type ConnectionEvents,
   HttpClient,
   HttpConnection,
@@ -26,16 +27,17 @@ export async function connectUpstream(
   context: UpstreamContext,
   terms: SessionTerms,
   events: ConnectionEvents,
+  cancel: Cancellation,
 ): Promise<UpstreamConnection> {
   const { target } = options;
   try {
-    return await opened(prepare(options, context, events), context, terms);
+    return await opened(prepare(options, context, events), context, terms, cancel);
   } catch (error) {
     const status = error instanceof Fault ? error.detail.extra?.status : undefined;
     if (target.transport !== "http" || !BEFORE_STREAMABLE.has(status)) throw error;
     // Servers of 2024 answer a POST like this; where they are, the same address gives an event stream.
     const older = prepare({ ...options, target: { ...target, transport: "sse" } }, context, events);
-    return opened(older, context, { ...terms, era: "legacy" }).catch(() => {
+    return opened(older, context, { ...terms, era: "legacy" }, cancel).catch(() => {
       throw error;
     });
   }
@@ -44,9 +46,15 @@ export async function connectUpstream(
 /** By the specification's advice on servers that have HTTP+SSE alone. */
 const BEFORE_STREAMABLE: ReadonlySet<unknown> = new Set([400, 404, 405]);
 
-async function opened(connection: Opening, context: UpstreamContext, terms: SessionTerms): Promise<UpstreamConnection> {
+async function opened(
+  connection: Opening,
+  context: UpstreamContext,
+  terms: SessionTerms,
+  cancel: Cancellation,
+): Promise<UpstreamConnection> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
+    cancel.onAbort(reject);
     timer = setTimeout(() => {
       reject(serverUnavailable(context.server, `it was not ready within ${terms.startMs} ms`));
     }, terms.startMs);

@@ -4,11 +4,13 @@
 import { createHash } from "node:crypto";
 import { Charge, ERRORS, type Fault, isJsonObject, type JsonObject, nextSlice, parsedBytes } from "../mcp/index.js";
 import { nonsense, serverUnavailable, tooLarge } from "../mcp/session/index.js";
+import { again } from "./again.js";
+import { pauseMs } from "./breaker.js";
 import { definitionChanged } from "./connect.js";
 import { definitionHashOf, definitionsOf, pinKeyOf } from "./pins/definition.js";
 import type { Catalogue, ExpectedDefinition, UpstreamConnection, UpstreamContext } from "./types.js";
 
-/** Listings in quick succession that cost no pause: servers announce their tools one by one. */
+/** Listings in quick succession that cost no pause: servers announce their tools one by one. As many may fail. */
 const FREE_CHANGES = 4;
 /** A change so long after the last listing is not part of a series. */
 const QUIET_MS = 60_000;
@@ -45,16 +47,21 @@ export class Listings {
   #current: Listed | undefined;
   #before: Listed | undefined;
   #isDoubtful = false;
-  /** How many times in a row there was a reason for a pause, and when the last listing ended. */
+  /** How many changes and how many failures there were in a row, and when the last listing ended. */
   #changes = 0;
+  #failures = 0;
   #isCounted = false;
   /** What the last listing costs, which its application shows until there is another. */
   #charge = new Charge(undefined);
   #isOver = false;
   #endedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(context: UpstreamContext, events: ListingsEvents) {
+  readonly #againMs: number;
+
+  /** `againMs`: a list that was not answered is asked for again so often; 0 for never. */
+  constructor(context: UpstreamContext, againMs: number, events: ListingsEvents) {
     this.#context = context;
+    this.#againMs = againMs;
     this.#events = events;
   }
 
@@ -140,7 +147,7 @@ export class Listings {
     this.#hasBegun = true;
     const charge = new Charge(this.#context.budget);
     try {
-      const catalogue = await readCatalogue(connection, this.#context, charge);
+      const catalogue = await readCatalogue(connection, this.#context, charge, this.#againMs);
       await nextSlice();
       const hashes = new Map<string, string>();
       for (const { kind, name, hash } of await definitionsOf(catalogue)) hashes.set(pinKeyOf(kind, name), hash);
@@ -162,8 +169,9 @@ export class Listings {
 
   #ended(reading: Promise<Listed>, listed: Listed | undefined): void {
     const now = performance.now();
-    const isOther = listed === undefined || (this.#before !== undefined && this.#before.digest !== listed.digest);
+    const isOther = listed !== undefined && this.#before !== undefined && this.#before.digest !== listed.digest;
     if (isOther && !this.#isCounted) this.#count(now);
+    this.#failures = listed === undefined ? this.#failures + 1 : 0;
     this.#endedAt = now;
     if (this.#reading !== reading) return;
     this.#isCounted = false;
@@ -187,10 +195,14 @@ export class Listings {
 
   /** Until a server that keeps changing is asked again: nothing at first, then doubled up to the longest back-off. */
   #pauseLeftMs(): number {
-    const { backoffMs, maxBackoffMs } = this.#context.timeouts;
-    if (this.#changes <= FREE_CHANGES) return 0;
-    const pauseMs = Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(this.#changes - FREE_CHANGES - 1, 30));
-    return Math.max(0, this.#endedAt + pauseMs - performance.now());
+    const { timeouts } = this.#context;
+    const { backoffMs, maxBackoffMs } = timeouts;
+    const pause = (times: number, msOf: (attempt: number) => number): number =>
+      times <= FREE_CHANGES ? 0 : msOf(times - FREE_CHANGES - 1);
+    const ofChanges = pause(this.#changes, (n) => Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(n, 30)));
+    // One that could not be asked may be back at any time.
+    const ofFailures = pause(this.#failures, (n) => pauseMs(n, timeouts));
+    return Math.max(0, this.#endedAt + Math.max(ofChanges, ofFailures) - performance.now());
   }
 }
 
@@ -222,13 +234,14 @@ export async function readCatalogue(
   connection: UpstreamConnection,
   context: UpstreamContext,
   charge: Charge,
+  againMs: number,
 ): Promise<Catalogue> {
   const { revision, serverInfo, capabilities, instructions } = connection.agreement;
   const found: Record<List["field"], JsonObject[]> = { tools: [], resources: [], resourceTemplates: [], prompts: [] };
   const until = performance.now() + context.timeouts.catalogueMs;
   for (const list of LISTS) {
     if (isJsonObject(capabilities[list.capability]))
-      found[list.field] = await readList(connection, context, list, charge, until);
+      found[list.field] = await readList(connection, context, list, charge, until, againMs);
   }
   return { revision: revision.name, serverInfo, instructions, capabilities, ...found };
 }
@@ -239,6 +252,7 @@ async function readList(
   list: List,
   charge: Charge,
   until: number,
+  againMs: number,
 ): Promise<JsonObject[]> {
   const { server, limits, timeouts } = context;
   const entries = new Map<string, JsonObject>();
@@ -247,11 +261,11 @@ async function readList(
     const params = cursor === undefined ? "{}" : JSON.stringify({ cursor });
     const leftMs = until - performance.now();
     if (leftMs <= 0) throw serverUnavailable(server, `its lists were not read within ${timeouts.catalogueMs} ms`);
-    const answer = await connection.call({
-      method: list.method,
-      params,
-      timeoutMs: Math.min(timeouts.listMs, Math.ceil(leftMs)),
-    });
+    const timeoutMs = Math.min(timeouts.listMs, Math.ceil(leftMs));
+    const answer = await again(
+      (cancel) => connection.call({ method: list.method, params, timeoutMs, cancel }),
+      againMs,
+    );
     if (answer.kind === "error") {
       // Declared and yet not there: as good as empty. Common for templates.
       if (answer.error.code === ERRORS.MethodNotFound.modern) return [];

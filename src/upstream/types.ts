@@ -166,6 +166,8 @@ export interface UpstreamLimits extends SessionLimits {
 export interface UpstreamTimeouts extends SessionTimeouts {
   /** How long a server may be silent to `server/discover` before the older handshake is tried as well. */
   readonly discoverMs: number;
+  /** A server over the network that has not answered is connected to again, and asked again for its lists, so often. */
+  readonly againMs: number;
   /** For each list of the catalogue. */
   readonly listMs: number;
   /** For all pages of all lists. */
@@ -224,6 +226,7 @@ export const DEFAULT_UPSTREAM_LIMITS: UpstreamLimits = {
 export const DEFAULT_UPSTREAM_TIMEOUTS: UpstreamTimeouts = {
   startMs: 30_000,
   discoverMs: 5_000,
+  againMs: 2_000,
   listMs: 10_000,
   catalogueMs: 60_000,
   questionMs: 5 * 60_000,

@@ -5,6 +5,8 @@ import { createRequire } from "node:module";
 import { type Era, Fault, steadyNow } from "../mcp/index.js";
 import {
   asServerFault,
+  type Cancellation,
+  type ConnectionEvents,
   neverSent,
   serverUnavailable,
   type SessionTerms,
@@ -13,6 +15,7 @@ import {
   timedOut,
   tooMany,
 } from "../mcp/session/index.js";
+import { again } from "./again.js";
 import { Breaker, CallSlots, pauseMs } from "./breaker.js";
 import { Announcements, UpstreamChanges } from "./changes.js";
 import { connectUpstream, ServerStderr } from "./connect.js";
@@ -53,6 +56,7 @@ class ManagedUpstream implements Upstream {
     for (const listener of this.#listeners) listener(change);
   });
   readonly #listings: Listings;
+  readonly #connectAgainMs: number;
   readonly #watched = new Map<string, number>();
   #state: UpstreamState = "idle";
   #connection: UpstreamConnection | undefined;
@@ -75,6 +79,10 @@ class ManagedUpstream implements Upstream {
     this.#options = options;
     const limits = { ...DEFAULT_UPSTREAM_LIMITS, ...options.limits };
     const timeouts = { ...DEFAULT_UPSTREAM_TIMEOUTS, ...options.timeouts };
+    const { transport } = options.target;
+    // A process that is slow to start is not started twice, and what is sent twice over one connection is not heard sooner.
+    this.#connectAgainMs = transport === "stdio" ? 0 : timeouts.againMs;
+    const listAgainMs = transport === "http" ? timeouts.againMs : 0;
     const counts: UpstreamCounts = {
       calls: 0,
       results: 0,
@@ -90,7 +98,7 @@ class ManagedUpstream implements Upstream {
     this.#context = { server: options.name, counts, limits, timeouts, budget: options.budget, share: options.share };
     this.#breaker = new Breaker({ ...timeouts, failuresToOpen: limits.failuresToOpen });
     this.#slots = new CallSlots(limits.maxInFlight);
-    this.#listings = new Listings(this.#context, {
+    this.#listings = new Listings(this.#context, listAgainMs, {
       ready: () => this.#ready(),
       differs: () => {
         for (const change of EVERYTHING) this.#announcements.announce(change);
@@ -344,7 +352,8 @@ class ManagedUpstream implements Upstream {
     clearTimeout(this.#restartTimer);
     this.#state = "starting";
     try {
-      const connection = await this.#open();
+      const discard = (late: UpstreamConnection): void => void late.close().catch(() => {});
+      const connection = await again((cancel) => this.#open(cancel), this.#connectAgainMs, discard);
       if (this.#isStopped()) {
         await connection.close();
         throw serverUnavailable(this.name, "it has been stopped");
@@ -363,18 +372,19 @@ class ManagedUpstream implements Upstream {
     }
   }
 
-  async #open(): Promise<UpstreamConnection> {
+  async #open(cancel: Cancellation): Promise<UpstreamConnection> {
     try {
-      return await this.#connect(this.#era);
+      return await this.#connect(this.#era, cancel);
     } catch (error) {
-      const triedAll = this.#era !== undefined || this.#options.revision !== undefined || this.#isStopped();
+      const isOver = this.#isStopped() || cancel.fault !== undefined;
+      const triedAll = this.#era !== undefined || this.#options.revision !== undefined || isOver;
       // Some servers older than 2025 crash on `server/discover`; fall back to `initialize` once.
       if (triedAll || !(error instanceof Fault) || error.type !== "IoError") throw error;
-      return this.#connect("legacy");
+      return this.#connect("legacy", cancel);
     }
   }
 
-  #connect(era: Era | undefined): Promise<UpstreamConnection> {
+  #connect(era: Era | undefined, cancel: Cancellation): Promise<UpstreamConnection> {
     const { revision } = this.#options;
     const known = revision === undefined ? undefined : spoken(revision);
     if (revision !== undefined && known === undefined) {
@@ -391,19 +401,21 @@ class ManagedUpstream implements Upstream {
       discoverMs: this.#context.timeouts.discoverMs,
     };
     let made: UpstreamConnection | undefined;
-    return connectUpstream(this.#options, this.#context, terms, {
+    const events: ConnectionEvents = {
       change: (change) => this.#onChange(change, true),
       renewed: () => {
         void this.#changes?.begin(new Set(this.#watched.keys())).catch(() => {});
         this.#everythingChanged();
       },
       disconnected: (isByAgreement) => {
+        if (made !== this.#connection) return;
         if (isByAgreement) this.#listings.doubt();
         else this.#listings.reset();
       },
       mayResend: (call) => this.#mayResend(call),
       lost: (fault) => this.#onLost(fault, () => made),
-    }).then((connection) => {
+    };
+    return connectUpstream(this.#options, this.#context, terms, events, cancel).then((connection) => {
       made = connection;
       return connection;
     });
