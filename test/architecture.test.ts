@@ -53,6 +53,14 @@ function checkImport(file: string, module: string, specifier: string): string[] 
   return [`${file}: ${targetModule} is entered by its index.ts, not by ${target}`];
 }
 
+const EXPORTED =
+  /^export (?:declare |abstract |async )*(?:function\*?|class|const enum|const|let|interface|type|enum) ([\w$]+)/gm;
+
+/** The names that a file declares and exports, each once, whatever its overloads. */
+function declaredExports(text: string): Set<string> {
+  return new Set([...text.matchAll(EXPORTED)].map(([, name]) => name as string));
+}
+
 /** The edges that the files really have, as `from → to`. */
 function edges(files: ReadonlyMap<string, string>): Set<string> {
   const found = new Set<string>();
@@ -113,6 +121,17 @@ describe("the import map", () => {
   ])("the code has one place where %s [U8]", (_, pattern, place) => {
     const found = [...files].flatMap(([file, text]) => (pattern.test(text) ? file : []));
     expect(found).toEqual([place]);
+  });
+
+  it("no name is exported by two files of src", () => {
+    const owners = new Map<string, string[]>();
+    for (const [file, text] of files) {
+      // What is written for users' programs is text here.
+      if (file.startsWith("codegen/runtimes/") || file === "codegen/targets/typescript.ts") continue;
+      for (const name of declaredExports(text)) owners.set(name, [...(owners.get(name) ?? []), file]);
+    }
+    expect(owners.size).toBeGreaterThan(1_000);
+    expect([...owners].filter(([, found]) => found.length > 1)).toEqual([]);
   });
 
   it("keeps the pipeline, one function, on one screen", () => {

@@ -16,19 +16,19 @@ import {
   optional,
   required,
   type Shape,
-  text,
+  textShape,
 } from "../mcp/index.js";
 import type { OperationName } from "./routes.js";
 
 const MAX_TEXT = 4 * 1024 * 1024;
 const MAX_ITEMS = 100_000;
 
-const line = (about: string): Shape<string> => text(about, { max: MAX_TEXT });
+const line = (about: string): Shape<string> => textShape(about, { max: MAX_TEXT });
 const lines = (about: string): Shape<readonly string[]> => list(about, line("one of them"), { max: MAX_ITEMS });
 const count = (about: string): Shape<number> => integer(about, { min: 0, max: Number.MAX_SAFE_INTEGER });
 const many = <T>(about: string, item: Shape<T>): Shape<readonly T[]> => list(about, item, { max: MAX_ITEMS });
 const time = (about: string): Shape<string> => {
-  const { schema, check } = text(about, { max: 40 });
+  const { schema, check } = textShape(about, { max: 40 });
   return { schema: { ...schema, format: "date-time" }, check };
 };
 
@@ -47,11 +47,11 @@ const anything = (about: string): Shape<JsonValue> => ({
 });
 
 const NAME = { max: 256, min: 1 } as const;
-const app = text("the application", NAME);
-const appFilter = optional(text("only this application", NAME));
-const ledgerName = text("the name of the ledger", { min: 1, max: 512 });
-const recordId = text("the ledger and the number of the record: LEDGER#NUMBER", { min: 1, max: 600 });
-const cursor = optional(text("`next` of the page before", { max: 4096 }));
+const app = textShape("the application", NAME);
+const appFilter = optional(textShape("only this application", NAME));
+const ledgerName = textShape("the name of the ledger", { min: 1, max: 512 });
+const recordId = textShape("the ledger and the number of the record: LEDGER#NUMBER", { min: 1, max: 600 });
+const cursor = optional(textShape("`next` of the page before", { max: 4096 }));
 const limit = optional(integer("items of a page; 100 unless given", { min: 1, max: 1000 }));
 const effect = oneOf("what was decided", ["permit", "deny", "challenge"]);
 const nothing = object("nothing", {});
@@ -182,21 +182,21 @@ const grant = object("calls that are approved in advance", {
   state: required(oneOf("whether it is in force", ["active", "expired", "revoked"])),
 });
 
-const reason = optional(text("the reason; the model reads it when the call is denied", { max: 2000 }));
-const challengeId = required(text("the approval request", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" }));
+const reason = optional(textShape("the reason; the model reads it when the call is denied", { max: 2000 }));
+const challengeId = required(textShape("the approval request", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" }));
 
 // ---- decisions --------------------------------------------------------------------------------------------------------
 
 const filter = {
   app: appFilter,
-  agent: optional(text("only this agent", NAME)),
-  user: optional(text("only this user", NAME)),
-  tool: optional(text("only this tool; a * at the end matches every rest", NAME)),
+  agent: optional(textShape("only this agent", NAME)),
+  user: optional(textShape("only this user", NAME)),
+  tool: optional(textShape("only this tool; a * at the end matches every rest", NAME)),
   effect: optional(effect),
-  rule: optional(text("only decisions of this rule", NAME)),
-  trace: optional(text("only this trace or call", NAME)),
-  from: optional(text("not before this time", { max: 40 })),
-  to: optional(text("before this time", { max: 40 })),
+  rule: optional(textShape("only decisions of this rule", NAME)),
+  trace: optional(textShape("only this trace or call", NAME)),
+  from: optional(textShape("not before this time", { max: 40 })),
+  to: optional(textShape("before this time", { max: 40 })),
   all: optional(oneOf("`1` includes lists and other calls that no rule decides", ["1"])),
 };
 
@@ -240,8 +240,8 @@ const explanation = object("why a call is decided as it is", {
 // ---- policies ---------------------------------------------------------------------------------------------------------
 
 const sourceFile = object("a policy file", {
-  file: required(text("its name", { min: 1, max: 1024 })),
-  text: required(text("its text", { max: 1024 * 1024 })),
+  file: required(textShape("its name", { min: 1, max: 1024 })),
+  text: required(textShape("its text", { max: 1024 * 1024 })),
 });
 const sources = list("policy files", sourceFile, { max: 200 });
 
@@ -342,7 +342,7 @@ const version = object("a policy that was in force", {
 });
 
 const draft = object("a draft", {
-  name: required(text("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })),
+  name: required(textShape("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })),
   app: required(line("the application")),
   base: required(line("the hash of what was in force when it was begun")),
   by: required(line("who saved it last")),
@@ -453,7 +453,7 @@ const secret = object("a secret; its value is never shown", {
   updated_at: required(time("when it was set")),
 });
 
-const secretName = text("the name of the secret", {
+const secretName = textShape("the name of the secret", {
   min: 1,
   max: 128,
   pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
@@ -603,8 +603,8 @@ export const OPERATIONS = {
   signIn: operation(
     "exchange the code of a one-time link, an operator token or an approver key for a session",
     object("one of both", {
-      code: optional(text("the code of a one-time link", { max: 256 })),
-      credential: optional(text("an operator token or an approver key", { max: 512 })),
+      code: optional(textShape("the code of a one-time link", { max: 256 })),
+      credential: optional(textShape("an operator token or an approver key", { max: 512 })),
     }),
     signedIn,
   ),
@@ -623,14 +623,14 @@ export const OPERATIONS = {
   getOverview: operation("what waits, what is red, what happens", object("which", { app: appFilter }), overview),
   followEvents: operation(
     "changes as they happen; give the id of the last event as `last-event-id` to continue after it",
-    object("which", { last: optional(text("like the header `last-event-id`", { max: 4096 })) }),
+    object("which", { last: optional(textShape("like the header `last-event-id`", { max: 4096 })) }),
     anything("server-sent events: see AdminEvent"),
   ),
 
   listApprovals: operation(
     "approval requests, oldest first",
     object("which", {
-      state: optional(text("only those in this state", { max: 16 })),
+      state: optional(textShape("only those in this state", { max: 16 })),
       app: appFilter,
     }),
     object("approval requests", { approvals: required(many("oldest first", approvalRow)) }),
@@ -652,7 +652,7 @@ export const OPERATIONS = {
       these: required(
         list(
           "those that were seen",
-          object("one", { id: challengeId, intent_id: required(text("the intent that was shown", { max: 256 })) }),
+          object("one", { id: challengeId, intent_id: required(textShape("the intent that was shown", { max: 256 })) }),
           { max: 100 },
         ),
       ),
@@ -675,9 +675,11 @@ export const OPERATIONS = {
     "approve this call, and further ones within a bound for a while",
     object("which and how long", {
       id: challengeId,
-      intent_id: required(text("the intent that was shown", { max: 256 })),
+      intent_id: required(textShape("the intent that was shown", { max: 256 })),
       minutes: required(integer("for how long", { min: 1, max: 480 })),
-      fixed: required(list("names of the arguments that must stay equal", text("a name", { max: 256 }), { max: 100 })),
+      fixed: required(
+        list("names of the arguments that must stay equal", textShape("a name", { max: 256 }), { max: 100 }),
+      ),
       reason,
     }),
     grant,
@@ -689,7 +691,7 @@ export const OPERATIONS = {
   ),
   revokeGrant: operation(
     "end a grant at once",
-    object("which", { id: required(text("the grant", { min: 1, max: 64 })) }),
+    object("which", { id: required(textShape("the grant", { min: 1, max: 64 })) }),
     grant,
   ),
 
@@ -762,8 +764,8 @@ export const OPERATIONS = {
     "decide a call that is not made, by what is in force or by a draft",
     object("what", {
       app: required(app),
-      agent: required(text("the agent", NAME)),
-      tool: required(text("the tool", NAME)),
+      agent: required(textShape("the agent", NAME)),
+      tool: required(textShape("the tool", NAME)),
       arguments: required(anyObject("its arguments")),
       files: optional(sources),
     }),
@@ -783,7 +785,7 @@ export const OPERATIONS = {
     object("what", {
       app: required(app),
       files: required(sources),
-      base: required(text("the hash that was in force when they were compared", { max: 128 })),
+      base: required(textShape("the hash that was in force when they were compared", { max: 128 })),
     }),
     object("what is in force now", { hash: required(line("its hash")) }),
   ),
@@ -795,7 +797,7 @@ export const OPERATIONS = {
   getPolicyVersion: operation(
     "the text of a policy that was in force",
     object("which", {
-      hash: required(text("its hash", { max: 128, pattern: "^[0-9a-f]{8,128}$" })),
+      hash: required(textShape("its hash", { max: 128, pattern: "^[0-9a-f]{8,128}$" })),
       app: required(app),
     }),
     object("a version", { hash: required(line("its hash")), files: required(sources) }),
@@ -813,16 +815,16 @@ export const OPERATIONS = {
   putDraft: operation(
     "save a draft",
     object("what", {
-      name: required(text("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })),
+      name: required(textShape("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })),
       app: required(app),
-      base: required(text("the hash that was in force when it was begun", { max: 128 })),
+      base: required(textShape("the hash that was in force when it was begun", { max: 128 })),
       files: required(sources),
     }),
     draft,
   ),
   removeDraft: operation(
     "remove a draft",
-    object("which", { name: required(text("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })) }),
+    object("which", { name: required(textShape("its name", { min: 1, max: 64, pattern: "^[A-Za-z0-9_-]+$" })) }),
     put,
   ),
 
@@ -839,31 +841,31 @@ export const OPERATIONS = {
   ),
   getServer: operation(
     "one server: its state, tools, pins and what waits for review",
-    object("which", { app: required(app), server: required(text("the server", NAME)) }),
+    object("which", { app: required(app), server: required(textShape("the server", NAME)) }),
     serverDetail,
   ),
   putServer: operation(
     "add a server, or replace its entry",
     object("what", {
       app: required(app),
-      server: required(text("the server", { min: 1, max: 63, pattern: "^[A-Za-z0-9][A-Za-z0-9_-]*$" })),
+      server: required(textShape("the server", { min: 1, max: 63, pattern: "^[A-Za-z0-9][A-Za-z0-9_-]*$" })),
       entry: required(anyObject("its entry, as in the document of an application or in a client's `mcpServers`")),
     }),
     put,
   ),
   removeServer: operation(
     "remove a server",
-    object("which", { app: required(app), server: required(text("the server", NAME)) }),
+    object("which", { app: required(app), server: required(textShape("the server", NAME)) }),
     put,
   ),
   acceptPin: operation(
     "accept exactly this definition",
     object("which", {
       app: required(app),
-      server: required(text("the server", NAME)),
+      server: required(textShape("the server", NAME)),
       kind: required(oneOf("its kind", ["tool", "prompt", "template", "instructions"])),
-      name: required(text("its name", { max: 2048 })),
-      hash: required(text("the hash that was shown", { max: 128 })),
+      name: required(textShape("its name", { max: 2048 })),
+      hash: required(textShape("the hash that was shown", { max: 128 })),
     }),
     put,
   ),
@@ -876,16 +878,16 @@ export const OPERATIONS = {
     "create an API key; it is in this answer and nowhere else",
     object("what", {
       app: required(app),
-      name: required(text("its name", NAME)),
-      agent: optional(text("the agent; the name unless given", NAME)),
-      permissions: required(list("what it may do", text("a permission", { min: 1, max: 300 }), { max: 1000 })),
+      name: required(textShape("its name", NAME)),
+      agent: optional(textShape("the agent; the name unless given", NAME)),
+      permissions: required(list("what it may do", textShape("a permission", { min: 1, max: 300 }), { max: 1000 })),
       per_minute: optional(integer("its limit", { min: 1, max: 1_000_000_000 })),
       per_hour: optional(integer("its limit", { min: 1, max: 1_000_000_000 })),
-      expires_at: optional(text("when it expires", { max: 40 })),
+      expires_at: optional(textShape("when it expires", { max: 40 })),
     }),
     object("a key", { token: required(line("the key itself")), key: required(key) }),
   ),
-  revokeKey: operation("revoke a key", object("which", { id: required(text("the key", NAME)) }), put),
+  revokeKey: operation("revoke a key", object("which", { id: required(textShape("the key", NAME)) }), put),
   listSecrets: operation(
     "names of secrets",
     object("which", { app: required(app) }),
@@ -896,7 +898,7 @@ export const OPERATIONS = {
     object("what", {
       app: required(app),
       name: required(secretName),
-      value: required(text("the value", { min: 1, max: 65_536 })),
+      value: required(textShape("the value", { min: 1, max: 65_536 })),
     }),
     put,
   ),
@@ -914,7 +916,7 @@ export const OPERATIONS = {
   ),
   checkWorkflow: operation(
     "check a workflow without serving it",
-    object("what", { text: required(text("the workflow, as YAML or JSON", { max: 1024 * 1024 })) }),
+    object("what", { text: required(textShape("the workflow, as YAML or JSON", { max: 1024 * 1024 })) }),
     object("what was found", {
       ok: required(flag("whether there is no violation")),
       problem: optional(line("why it cannot be read")),
@@ -947,7 +949,7 @@ export const OPERATIONS = {
       ledger: required(ledgerName),
       from: optional(count("the first record; the newest page unless given")),
       limit,
-      kind: optional(text("only records of this kind", { max: 16 })),
+      kind: optional(textShape("only records of this kind", { max: 16 })),
     }),
     object("records", {
       items: required(many("oldest first", record)),
@@ -962,7 +964,7 @@ export const OPERATIONS = {
   ),
   getVerification: operation(
     "how far a verification is",
-    object("which", { id: required(text("its id", { max: 64 })) }),
+    object("which", { id: required(textShape("its id", { max: 64 })) }),
     verification,
   ),
 

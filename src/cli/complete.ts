@@ -8,7 +8,7 @@ import type { Command, Option } from "commander";
 type KnownValues = Readonly<Record<string, () => readonly string[] | Promise<readonly string[]>>>;
 
 /** The last of `words` is the one being typed. Nothing means that any file may follow. */
-export async function candidates(program: Command, words: readonly string[], known: KnownValues): Promise<string[]> {
+export async function completions(program: Command, words: readonly string[], known: KnownValues): Promise<string[]> {
   const typed = words.at(-1) === "=" ? "" : (words.at(-1) ?? "");
   const { command, positionals, option } = followed(program, words.slice(0, -1));
   const [, name, prefix] = /^(--[a-z-]+=)(.*)$/.exec(typed) ? ["", ...typed.split(/=(.*)/s)] : [];

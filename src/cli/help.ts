@@ -100,14 +100,14 @@ export function groupOptions(command: Command, groups: Readonly<Record<string, s
 /** Also of the commands below it; a mistake in the use of one shows how it is used. */
 export function addExamples(command: Command, path: string = command.name()): void {
   const own = Object.hasOwn(EXAMPLES, path) ? EXAMPLES[path] : undefined;
-  if (own) command.addHelpText("after", text(own));
+  if (own) command.addHelpText("after", examplesText(own));
   command.showHelpAfterError(`usage: portcullis ${path} ${command.usage()}\n(portcullis ${path} --help shows more)`);
   for (const each of command.commands) addExamples(each, `${path} ${each.name()}`);
 }
 
 const MAX_COLUMNS = 80;
 
-export function text(examples: readonly Example[]): string {
+export function examplesText(examples: readonly Example[]): string {
   const longest = Math.max(...examples.map(([line]) => line.length));
   const isWide = examples.some(([, what]) => longest + what.length + 4 > MAX_COLUMNS);
   const lines = examples.map(([line, what]) =>

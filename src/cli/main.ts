@@ -7,7 +7,7 @@ import { paintErr } from "../lib/print.js";
 import { findDataDirectory } from "../runtime/data-directory.js";
 import { VERSION } from "../runtime/environment.js";
 import { addCommand, COMMANDS } from "./commands.js";
-import { addExamples, EXIT_HELP, ROOT_EXAMPLES, text } from "./help.js";
+import { addExamples, EXIT_HELP, ROOT_EXAMPLES, examplesText } from "./help.js";
 
 /** The whole program, or as much of it as this command needs. */
 async function createProgram(name: string | undefined): Promise<Command> {
@@ -28,7 +28,7 @@ async function createProgram(name: string | undefined): Promise<Command> {
   if (name !== undefined && (await addCommand(program, name))) {
     for (const command of program.commands) addExamples(command);
   } else if (!isAskedForVersion(process.argv)) addSummaries(program);
-  program.addHelpText("after", text(ROOT_EXAMPLES)).addHelpText("afterAll", EXIT_HELP);
+  program.addHelpText("after", examplesText(ROOT_EXAMPLES)).addHelpText("afterAll", EXIT_HELP);
   return program;
 }
 
@@ -43,12 +43,12 @@ function addSummaries(program: Command): void {
 async function complete(words: readonly string[]): Promise<ExitCode> {
   const before = words.slice(0, -1);
   const program = await createProgram(commandIn(["", "", ...before]));
-  const { candidates, knownValues } = await import("./complete.js");
+  const { completions, knownValues } = await import("./complete.js");
   const directory = (): string => {
     const i = before.indexOf("--dir");
     return (i >= 0 ? before[i + 1] : undefined) ?? process.env.PORTCULLIS_DIR ?? findDataDirectory();
   };
-  const found = await candidates(program, words, knownValues(directory));
+  const found = await completions(program, words, knownValues(directory));
   process.stdout.write(found.map((each) => `${each}\n`).join(""));
   return EXIT.ok;
 }

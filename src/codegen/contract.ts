@@ -3,7 +3,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import { commentLines, Names, pascal } from "./names.js";
 import { CodegenError, type CodegenLimits, DEFAULT_CODEGEN_LIMITS, type Report, Reports } from "./report.js";
-import { compileSchema } from "./schema/compile.js";
+import { compileNodes } from "./schema/compile.js";
 import type { Node, NodeId, NodeTable } from "./schema/node.js";
 import { Types } from "./types/derive.js";
 import { shapeOf } from "./types/shape.js";
@@ -93,7 +93,7 @@ export function buildContract(source: unknown, reserved: Reserved, options: Cont
       const schema = tool[key] ?? true;
       const node = asObject(
         table,
-        compileSchema(table, schema, `\`${key}\` of the tool \`${tool.name}\``, limits, reports),
+        compileNodes(table, schema, `\`${key}\` of the tool \`${tool.name}\``, limits, reports),
         key,
       );
       const type = types.root(node, `${own}${suffix}`, own);

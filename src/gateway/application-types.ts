@@ -4,7 +4,7 @@ import type { RetainedBytes } from "../mcp/index.js";
 import type { Application, ServerEntry } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
-import type { Catalogue, Upstream } from "../upstream/index.js";
+import type { Catalogue, PinMode, Upstream } from "../upstream/index.js";
 import type { CallsInFlight, GatewayLimits, Pipeline, RouteTable, StateCipher } from "../pipeline/index.js";
 import type { Identify } from "../auth/index.js";
 import type { ReplicaBus } from "./replicas/bus.js";
@@ -43,7 +43,7 @@ export interface ApplicationServices {
   /** Further addresses of the approval page, which no server may ask users to open. */
   readonly approvalAddresses?: () => readonly string[];
   readonly stateCipher: StateCipher;
-  readonly pins: PinKeeper;
+  readonly pins: DefinitionPins;
   coreTools(application: Application): Promise<CoreTools>;
   connect(application: Application, server: string, entry: ServerEntry, user: string | undefined): Upstream;
 }
@@ -68,10 +68,8 @@ export interface CoreTools {
   close(): Promise<void>;
 }
 
-export type PinMode = NonNullable<ServerEntry["pin"]>;
-
-/** `PinKeeper` compares what servers offer with the definitions that were accepted. */
-export interface PinKeeper {
+/** `DefinitionPins` compares what servers offer with the definitions that were accepted. */
+export interface DefinitionPins {
   /** What of the offered definitions may be shown; the rest waits for an operator. */
   accept(app: string, server: string, mode: PinMode, offered: Catalogue): Promise<Catalogue>;
   remembered(app: string, server: string, mode: PinMode): Promise<Remembered | undefined>;

@@ -6,7 +6,7 @@ import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../mc
 import { type ServerDefinition, type Validation, validateArguments } from "../mcp/server/index.js";
 import {
   isLogLevel,
-  LOG_LEVELS,
+  MCP_LOG_LEVELS,
   argumentsOf,
   clip,
   routeFor,
@@ -103,7 +103,7 @@ async function validateOnly(gateway: Gateway, principal: Principal, params: Json
 function setLevel(session: Session | undefined, params: JsonObject): JsonObject {
   const level = stringField(params, "level");
   if (!isLogLevel(level)) {
-    throw new Fault("InvalidParams", `\`level\` must be one of ${LOG_LEVELS.join(", ")}`, { field: "level" });
+    throw new Fault("InvalidParams", `\`level\` must be one of ${MCP_LOG_LEVELS.join(", ")}`, { field: "level" });
   }
   if (session) session.logLevel = level;
   return {};

@@ -3,7 +3,7 @@
 // long is followed by a pause of its application in proportion: what counts is time, not messages.
 
 import { noteActive } from "../mcp/index.js";
-import type { Backlog } from "./flow-control.js";
+import type { WaitingMessages } from "./flow-control.js";
 
 interface Caller {
   readonly app: string;
@@ -59,7 +59,7 @@ interface FairQueueOptions {
   readonly onHandled?: () => void;
 }
 
-export class FairQueue implements Backlog {
+export class FairQueue implements WaitingMessages {
   readonly #queues = new Map<string, AppQueue>();
   readonly #now: () => number;
   readonly #inFlight: (app: string) => number;

@@ -7,7 +7,7 @@ import type { CallerFlow, FlowConnection } from "../mcp/transports/index.js";
 import type { CallsInFlight } from "../pipeline/index.js";
 
 /** Messages that wait in the queue. */
-export interface Backlog {
+export interface WaitingMessages {
   /** Those of an application. */
   waiting(app: string): number;
   /** Of them, those of an agent. */
@@ -48,7 +48,7 @@ const MAX_CALLERS = 10_000;
 /** Unauthenticated callers have queues and flows as agents of this application, by address. No application has this name. */
 export const ANONYMOUS_APP = " unknown";
 
-const NO_BACKLOG: Backlog = { waiting: () => 0, waitingOf: () => 0, agents: () => 0, size: 0 };
+const NO_BACKLOG: WaitingMessages = { waiting: () => 0, waitingOf: () => 0, agents: () => 0, size: 0 };
 
 export class FlowControl {
   /** Connections that are not read now. */
@@ -56,7 +56,7 @@ export class FlowControl {
   readonly maxPauseMs: number;
   readonly now: () => number;
   readonly #calls: CallsInFlight;
-  readonly #backlog: Backlog;
+  readonly #backlog: WaitingMessages;
   readonly #callers = new Map<string, Flow>();
   /** Callers with paused connections by application, the next in turn first. */
   readonly #waiting = new Map<string, Map<string, Flow>>();
@@ -65,7 +65,7 @@ export class FlowControl {
   #isScheduled = false;
   #overdue: NodeJS.Timeout | undefined;
 
-  constructor(calls: CallsInFlight, backlog: Backlog = NO_BACKLOG, options: FlowOptions = {}) {
+  constructor(calls: CallsInFlight, backlog: WaitingMessages = NO_BACKLOG, options: FlowOptions = {}) {
     this.#calls = calls;
     this.#backlog = backlog;
     this.maxPauseMs = options.maxPauseMs ?? 1_000;

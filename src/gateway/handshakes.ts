@@ -18,7 +18,7 @@ import type { Gateway } from "./application-types.js";
 import { describeServer, keptCapabilities } from "./capabilities.js";
 import { replicaIn, type RemoteSessions } from "./remote-sessions.js";
 import type { Session } from "./session.js";
-import { callerOf, type SessionChange, type SessionKeeper, Sessions } from "./sessions.js";
+import { callerOf, type SavedSessionChange, type SessionKeeper, Sessions } from "./sessions.js";
 
 export class Handshakes {
   readonly sessions: Sessions;
@@ -174,7 +174,7 @@ export class Handshakes {
   }
 }
 
-function changeBy(method: string, { uri, level }: JsonObject): SessionChange | undefined {
+function changeBy(method: string, { uri, level }: JsonObject): SavedSessionChange | undefined {
   if (method === "logging/setLevel") return { logLevel: level as LogLevel };
   if (method === "resources/subscribe") return { subscribe: uri as string };
   if (method === "resources/unsubscribe") return { unsubscribe: uri as string };

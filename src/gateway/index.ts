@@ -16,8 +16,7 @@ export type {
   CoreTools,
   Gateway,
   InProcessApplication,
-  PinKeeper,
-  PinMode,
+  DefinitionPins,
 } from "./application-types.js";
 export { Applications, type ApplicationsOptions } from "./applications.js";
 export { deferredUpstream, type ObserveRequest } from "./deferred.js";

@@ -17,7 +17,7 @@ import {
 import type { LogLevel } from "../mcp/server/index.js";
 import { keptCapabilities } from "./capabilities.js";
 import type { Peer } from "../mcp/transports/index.js";
-import { Cancel, clip, type Conversation, findTool, isLogLevel, LOG_LEVELS } from "../pipeline/index.js";
+import { Cancel, clip, type Conversation, findTool, isLogLevel, MCP_LOG_LEVELS } from "../pipeline/index.js";
 import type { Gateway } from "./application-types.js";
 import type { Arrived, Endpoint } from "./endpoint.js";
 import { takesStreams } from "./session.js";
@@ -160,7 +160,7 @@ function checkModern(request: Request, headers: IncomingHttpHeaders | undefined)
 function logLevelOf(meta: JsonObject): LogLevel | undefined {
   const level = meta[META.logLevel];
   if (level === undefined || isLogLevel(level)) return level;
-  throw new Fault("InvalidParams", `\`_meta.${META.logLevel}\` must be one of ${LOG_LEVELS.join(", ")}`, {
+  throw new Fault("InvalidParams", `\`_meta.${META.logLevel}\` must be one of ${MCP_LOG_LEVELS.join(", ")}`, {
     field: `params._meta.${META.logLevel}`,
   });
 }

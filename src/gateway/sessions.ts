@@ -25,7 +25,7 @@ interface SavedSession {
 }
 
 /** What a client changes of its session, and every replica has to know. */
-export interface SessionChange {
+export interface SavedSessionChange {
   readonly logLevel?: LogLevel;
   readonly subscribe?: string;
   readonly unsubscribe?: string;
@@ -34,7 +34,7 @@ export interface SessionChange {
 /** Keeps sessions where every replica finds them. */
 export interface SessionKeeper {
   save(session: Omit<SavedSession, "subscriptions">): Promise<void>;
-  change(id: string, change: SessionChange): Promise<void>;
+  change(id: string, change: SavedSessionChange): Promise<void>;
   load(id: string): Promise<SavedSession | undefined>;
   /** Keeps sessions that are in use from expiring in the store. */
   touch(ids: readonly string[]): void;
@@ -257,7 +257,7 @@ export function storedSessions(store: SessionTable, replica: string, ttlMs: numb
 }
 
 /** Laid over what is stored, since another replica may have changed something else meanwhile. */
-function changed(state: JsonObject, { logLevel, subscribe, unsubscribe }: SessionChange): JsonObject {
+function changed(state: JsonObject, { logLevel, subscribe, unsubscribe }: SavedSessionChange): JsonObject {
   const subscriptions = new Set(subscriptionsIn(state));
   if (subscribe !== undefined) subscriptions.add(subscribe);
   if (unsubscribe !== undefined) subscriptions.delete(unsubscribe);

@@ -1,5 +1,5 @@
 import { LatticeError } from "./errors.js";
-import { isObject, type JsonSchema } from "./inclusion/document.js";
+import { isObject, type SchemaValue } from "./inclusion/document.js";
 import { includesType, type Inclusion, type InclusionOptions } from "./inclusion/includes.js";
 import { typeOf, type ValueType } from "./inclusion/type.js";
 
@@ -17,7 +17,7 @@ export const TOP: CapabilitySet = "all";
 export const BOTTOM: CapabilitySet = new Map();
 
 /** Arguments are a JSON object where a tool says nothing else: the protocol sends no other kind. */
-const ANY_ARGUMENTS: JsonSchema = { type: "object" };
+const ANY_ARGUMENTS: SchemaValue = { type: "object" };
 const MAX_TOOLS = 100_000;
 
 /** Caps(S): the capability set of a server, from its answer to `tools/list`. */
@@ -74,7 +74,7 @@ function capabilityOf(tool: unknown, i: number): Capability {
   };
 }
 
-function schemaAt(tool: { readonly [key: string]: unknown }, key: string): JsonSchema | undefined {
+function schemaAt(tool: { readonly [key: string]: unknown }, key: string): SchemaValue | undefined {
   const schema = tool[key];
   if (schema === undefined || typeof schema === "boolean" || isObject(schema)) return schema;
   throw new LatticeError(

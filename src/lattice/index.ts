@@ -19,7 +19,7 @@ export {
 } from "./capability.js";
 export { LatticeError, type LatticeErrorCode } from "./errors.js";
 export type { Dialect } from "../schema/documents/index.js";
-export type { JsonSchema } from "./inclusion/document.js";
+export type { SchemaValue as JsonSchema } from "./inclusion/document.js";
 export {
   INCLUSION_LIMITS,
   type Inclusion,

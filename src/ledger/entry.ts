@@ -16,7 +16,7 @@ interface Base {
   readonly detail?: Detail;
 }
 
-export type Effect = "permit" | "deny" | "challenge";
+export type RecordedEffect = "permit" | "deny" | "challenge";
 export type Mode = "enforce" | "observe";
 export type Outcome = "ok" | "tool_error" | "timeout" | "cancelled" | "failed" | "unknown";
 
@@ -35,7 +35,7 @@ export interface DecisionEntry extends Base {
   readonly tool: string;
   readonly binding: string;
   readonly args_cid: string;
-  readonly effect: Effect;
+  readonly effect: RecordedEffect;
   /** Ids of the rules that decided. */
   readonly rules: readonly string[];
   /** Hash of the policy the call was decided under. */

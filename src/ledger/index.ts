@@ -8,7 +8,7 @@ export type {
   ApprovalEntry,
   ChallengeEntry,
   DecisionEntry,
-  Effect,
+  RecordedEffect,
   KeyEntry,
   LedgerEntry,
   LedgerRecord,

@@ -54,7 +54,7 @@ function typeName(value: unknown): string {
   return typeof value === "number" ? `the number ${value}` : `a ${typeof value}`;
 }
 
-export function text(
+export function textShape(
   about: string,
   rule: { min?: number; max: number; pattern?: string; patternSays?: string },
 ): Shape<string> {
@@ -287,21 +287,31 @@ export function pathText(path: Path): string {
   return out;
 }
 
-/** Longer names are not compared: the table below is quadratic. */
+/** Longer names and more of them are not compared: the cost is quadratic. */
 const MAX_COMPARED_CHARS = 64;
+const MAX_COMPARED_NAMES = 500;
 
+/** `nearest` returns the known name that was probably meant, if one is near enough. */
 export function nearest(wrong: string, known: Iterable<string>): string | undefined {
   if (wrong.length > MAX_COMPARED_CHARS) return undefined;
+  const folded = fold(wrong);
   let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(wrong.length / 2)) + 1;
+  let bestDistance = Math.max(1, Math.floor(wrong.length * 0.4)) + 1;
+  let compared = 0;
   for (const name of known) {
-    const d = editDistance(wrong.toLowerCase(), name.toLowerCase());
-    if (d < bestDistance) {
-      best = name;
-      bestDistance = d;
-    }
+    if (compared++ === MAX_COMPARED_NAMES) break;
+    const other = fold(name);
+    // The difference of the lengths is the least that two names can differ by.
+    if (Math.abs(other.length - folded.length) >= bestDistance) continue;
+    const distance = editDistance(folded, other);
+    if (distance < bestDistance) [best, bestDistance] = [name, distance];
   }
   return best;
+}
+
+/** `tickerSymbol`, `ticker-symbol` and `TICKER_SYMBOL` are the same word. */
+function fold(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_ ]/g, "");
 }
 
 /** `editDistance` counts characters added, removed, changed or exchanged with a neighbour. The cost is quadratic. */

@@ -2,7 +2,7 @@
 // sends from then on is delivered.
 
 import { applyToText, applyToValue, cutText, intentForwarded, mustBuffer, type PermitGrant } from "../policy/index.js";
-import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import { Fault, isJsonObject, type JsonObject, type JsonValue, type Pausable } from "../mcp/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../mcp/server/index.js";
 import type { Cancel } from "./cancel.js";
 import type { ClientRequest } from "./client-request.js";
@@ -30,18 +30,13 @@ const MAX_PROGRESS_TEXT = 64 * 1024;
 const ENVELOPE_BYTES = 1024;
 const NOTHING_WRITTEN: readonly ContentBlock[] = [];
 
-/** The tool's clock stops while the client is asked. */
-export interface Pausable {
-  pause(): void;
-  resume(): void;
-}
-
 /** Whether a permitted call was started: what was spent on a call that was not is given back. */
 export interface ProgressSender {
   started: boolean;
 }
 
 export class RunContext implements CallContext {
+  /** The tool's clock stops while the client is asked. */
   readonly #clock: Pausable;
   readonly pipeline: Pipeline;
   readonly request: CallRequest;
@@ -145,7 +140,8 @@ export class RunContext implements CallContext {
     const { obligations } = this.grant;
     const { conversation } = this.request;
     const threshold = conversation.logLevel;
-    if (this.#dead || threshold === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(threshold)) return;
+    if (this.#dead || threshold === undefined || MCP_LOG_LEVELS.indexOf(level) < MCP_LOG_LEVELS.indexOf(threshold))
+      return;
     conversation.notify("notifications/message", {
       level,
       ...defined({ logger: logger === undefined ? undefined : applyToText(obligations, logger) }),
@@ -322,7 +318,7 @@ function fitting(text: string, maxBytes: number): string {
   return shown;
 }
 
-export const LOG_LEVELS: readonly LogLevel[] = [
+export const MCP_LOG_LEVELS: readonly LogLevel[] = [
   "debug",
   "info",
   "notice",
@@ -334,5 +330,5 @@ export const LOG_LEVELS: readonly LogLevel[] = [
 ];
 
 export function isLogLevel(value: JsonValue | undefined): value is LogLevel {
-  return (LOG_LEVELS as readonly unknown[]).includes(value);
+  return (MCP_LOG_LEVELS as readonly unknown[]).includes(value);
 }

@@ -1,4 +1,4 @@
-export { InputRequired, isLogLevel, LOG_LEVELS, type RunContext } from "./call-context.js";
+export { InputRequired, isLogLevel, MCP_LOG_LEVELS, type RunContext } from "./call-context.js";
 export { type Answer, call, callInside, toolResultOf } from "./call.js";
 export { CallsInFlight, Refusals } from "./calls-in-flight.js";
 export { Cancel } from "./cancel.js";

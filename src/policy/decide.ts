@@ -3,7 +3,7 @@
 
 import { asFault, type JsonObject } from "../mcp/index.js";
 import { type ApprovalLimits, type Approvals, ApprovalsFull, type Challenge } from "./approvals.js";
-import { type CallbackRunner, type GuardrailAnswer, type GuardrailToken, MISSING_GUARDRAIL } from "./guardrails.js";
+import { type CallbackRunner, type GuardrailAnswer, type GuardrailProof, MISSING_GUARDRAIL } from "./guardrails.js";
 import { type Intent, intentForwarded } from "./intent.js";
 import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
@@ -128,7 +128,7 @@ function finalize(deciding: Deciding, answer: PolicyDecision, guarded: Guardrail
 
 /** What a call holds once it has passed guardrails and limits. */
 interface Admitted {
-  readonly token: GuardrailToken;
+  readonly token: GuardrailProof;
   readonly release: Decision["release"];
   readonly missing: boolean;
 }

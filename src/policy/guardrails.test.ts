@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CallbackRunner, type Guardrail, GuardrailToken } from "./guardrails.js";
+import { CallbackRunner, type Guardrail, GuardrailProof } from "./guardrails.js";
 import { makeIntent } from "./intent.js";
 import { Permit } from "./permit.js";
 import type { Principal, CallTarget } from "./types.js";
@@ -121,9 +121,9 @@ describe("a guardrail token", () => {
     policyHash: "p",
     obligations: [],
   });
-  const tokenFor = async (principal: Principal, to: string): Promise<GuardrailToken> => {
+  const tokenFor = async (principal: Principal, to: string): Promise<GuardrailProof> => {
     const answer = await runnerWith({ agent: "*" }).run(principal, target, intentFor(principal, to));
-    return (answer as { token: GuardrailToken }).token;
+    return (answer as { token: GuardrailProof }).token;
   };
 
   it("lets one permit be minted, for its agent and its arguments", async () => {
@@ -144,8 +144,8 @@ describe("a guardrail token", () => {
   });
 
   it("cannot be forged by an object that looks like one [L8]", () => {
-    for (const fake of [{}, Object.create(GuardrailToken.prototype), null, "token"]) {
-      expect(() => Permit.mint(grant(alice, "x"), fake as GuardrailToken)).toThrow(/forged/);
+    for (const fake of [{}, Object.create(GuardrailProof.prototype), null, "token"]) {
+      expect(() => Permit.mint(grant(alice, "x"), fake as GuardrailProof)).toThrow(/forged/);
     }
   });
 });
@@ -154,7 +154,7 @@ describe("a permit", () => {
   const mint = async (ttlMs?: number): Promise<Permit> => {
     const intent = intentFor(alice, "x");
     const answer = await runnerWith({}).run(alice, target, intent);
-    const { token } = answer as { token: GuardrailToken };
+    const { token } = answer as { token: GuardrailProof };
     const grant = { intent, principal: alice, method: "tools/call", target, policyHash: "p", obligations: [] };
     return Permit.mint(grant, token, ttlMs);
   };

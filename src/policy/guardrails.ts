@@ -30,7 +30,7 @@ export interface Guardrail {
   readonly callback: GuardrailCallback;
 }
 
-export class GuardrailToken {
+export class GuardrailProof {
   readonly #agent: string;
   readonly #intentId: string;
   #spent = false;
@@ -40,8 +40,8 @@ export class GuardrailToken {
   }
 
   /** INVARIANT: called by the callback runner alone; the class is exported as a type only. */
-  static mint(agent: string, intentId: string): GuardrailToken {
-    return new GuardrailToken(agent, intentId);
+  static mint(agent: string, intentId: string): GuardrailProof {
+    return new GuardrailProof(agent, intentId);
   }
 
   /** True once, for the agent and the arguments it was minted for. A look-alike object has no private state. */
@@ -53,7 +53,7 @@ export class GuardrailToken {
   }
 }
 
-export type GuardrailAnswer = { token: GuardrailToken } | { blocked: CheckResult };
+export type GuardrailAnswer = { token: GuardrailProof } | { blocked: CheckResult };
 
 /** The agent as which a guardrail calls a tool; no API key and no token can have this name. */
 export function guardrailAgent(id: string): string {
@@ -88,7 +88,7 @@ export class CallbackRunner {
     const agent = `${principal.app}/${principal.agent}`;
     const mine = this.#guardrails.filter((g) => coversAgent(g, principal, agent) && coversTool(g, nameOf(target)));
     if (mine.length > 0) return this.#runAll(mine, principal, target, intent, agent);
-    if (target.noGuardrailRequired) return { token: GuardrailToken.mint(agent, intent.id) };
+    if (target.noGuardrailRequired) return { token: GuardrailProof.mint(agent, intent.id) };
     return {
       blocked: deny(
         "GuardrailBlocked",
@@ -105,8 +105,8 @@ export class CallbackRunner {
   }
 
   /** Under `serve --observe` a missing guardrail is noted, not enforced; a callback that blocks still blocks. */
-  observed(principal: Principal, intent: Intent): GuardrailToken {
-    return GuardrailToken.mint(`${principal.app}/${principal.agent}`, intent.id);
+  observed(principal: Principal, intent: Intent): GuardrailProof {
+    return GuardrailProof.mint(`${principal.app}/${principal.agent}`, intent.id);
   }
 
   async #runAll(
@@ -127,7 +127,7 @@ export class CallbackRunner {
       });
       if (reason !== undefined) return { blocked: deny("GuardrailBlocked", guardrail.id, reason) };
     }
-    return { token: GuardrailToken.mint(agent, intent.id) };
+    return { token: GuardrailProof.mint(agent, intent.id) };
   }
 
   async #ask(guardrail: Guardrail, call: GuardrailCall): Promise<string | undefined> {

@@ -68,7 +68,7 @@ export {
   type Guardrail,
   type GuardrailCall,
   type GuardrailCallback,
-  type GuardrailToken,
+  type GuardrailProof,
 } from "./guardrails.js";
 export { type Limit, Limits, type SharedLimits, type TokenRate } from "./limits.js";
 export { type PermitGrant, Permit } from "./permit.js";

@@ -2,7 +2,7 @@
 // spent once and expires soon.
 
 import { Fault } from "../mcp/index.js";
-import { GuardrailToken } from "./guardrails.js";
+import { GuardrailProof } from "./guardrails.js";
 import type { Intent } from "./intent.js";
 import type { Obligation } from "./cedar/types.js";
 import type { Principal, CallTarget } from "./types.js";
@@ -28,9 +28,9 @@ export class Permit {
   }
 
   /** INVARIANT: only with a guardrail token for this agent and this intent; only `decide` calls it. */
-  static mint(grant: PermitGrant, token: GuardrailToken, ttlMs: number = DEFAULT_TTL_MS): Permit {
+  static mint(grant: PermitGrant, token: GuardrailProof, ttlMs: number = DEFAULT_TTL_MS): Permit {
     const agent = `${grant.principal.app}/${grant.principal.agent}`;
-    if (!GuardrailToken.spend(token, agent, grant.intent.id)) {
+    if (!GuardrailProof.spend(token, agent, grant.intent.id)) {
       throw new Fault(
         "GuardrailBlocked",
         "the guardrail token is spent, forged, or for another agent or other arguments",

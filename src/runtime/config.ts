@@ -10,7 +10,7 @@ import {
   optional,
   type Shape,
   type ShapeProblem,
-  text as textShape,
+  textShape,
 } from "../mcp/index.js";
 import type { GatewayLimits } from "../gateway/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
@@ -102,7 +102,7 @@ const COUNT = number("number", 1, 1_000_000);
 const MIB = 1024 * 1024;
 const WEB_URL = text("url", "^https?://[^\\s]+$", "a URL that begins with http:// or https://");
 
-export const LOG_LEVELS = ["debug", "info", "notice", "warning", "error", "critical"] as const;
+export const GATEWAY_LOG_LEVELS = ["debug", "info", "notice", "warning", "error", "critical"] as const;
 
 const LISTEN = {
   host: { kind: text("address"), says: "address to listen on", default: "127.0.0.1" },
@@ -202,7 +202,7 @@ const RECORD = {
   },
   publish: { kind: text("file"), says: "also write signed checkpoints to this file" },
   logLevel: {
-    kind: choice("level", LOG_LEVELS),
+    kind: choice("level", GATEWAY_LOG_LEVELS),
     says: "least severe messages that are logged",
     default: "notice",
   },

@@ -19,7 +19,7 @@ import {
   coreTools,
   historyOf,
   repositoryDirectory,
-  valuesOf,
+  applicationValues,
 } from "../tools/index.js";
 import { createDialer, createOutbound } from "../upstream/index.js";
 import type { ResolveText } from "./servers.js";
@@ -54,7 +54,10 @@ export function coreFor(options: CoreOptions) {
       log: options.telemetry.log,
       note: (...args) => options.telemetry.note(...args),
       ...(has("state")
-        ? { values: valuesOf(options.storage.values, id), history: historyOf(options.storage.repositories, id) }
+        ? {
+            values: applicationValues(options.storage.values, id),
+            history: historyOf(options.storage.repositories, id),
+          }
         : {}),
       fetch: outbound.fetch,
       resolve: (text) => options.resolve(id, text),

@@ -1,7 +1,7 @@
 // Pins of servers' definitions: changes are pending review, and logged. Resources are not
 // pinned: those that a server listed last are kept in the store beside the pins, so that a list does not start it.
 
-import type { PinKeeper as GatewayPins } from "../gateway/index.js";
+import type { DefinitionPins } from "../gateway/index.js";
 import type { JsonObject } from "../mcp/index.js";
 import type { Storage } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
@@ -12,7 +12,7 @@ const KEPT_MS = 30 * 24 * 3_600_000;
 /** Written again before it expires, and not each time the server is started. */
 const RENEW_MS = KEPT_MS / 2;
 
-export function pinKeeper(storage: Storage, telemetry: Telemetry): GatewayPins {
+export function pinKeeper(storage: Storage, telemetry: Telemetry): DefinitionPins {
   const keeper = new PinKeeper(storage.pins, {
     rules: async (app, server) => (await storage.applications.get(app))?.document.servers?.[server]?.pinRules ?? [],
     onHeld: ({ app, server, definitions }) => {

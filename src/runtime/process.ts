@@ -108,7 +108,7 @@ function noteWaiting({ telemetry, approvalUrl }: GatewayRuntime, challenge: Chal
   process.stderr.write(`${paintErr.yellow(call)}: ${answer}\n`);
 }
 
-export interface RunOptions extends ShutdownTimes {
+export interface StopOptions extends ShutdownTimes {
   /** Serve one client on stdin and stdout. */
   readonly stdio?: NonNullable<Parameters<typeof listenStdio>[1]> | undefined;
   /** Read the policies again on SIGHUP. */
@@ -118,7 +118,7 @@ export interface RunOptions extends ShutdownTimes {
 }
 
 /** Runs a started gateway until its client on stdio, or a signal, ends it. */
-export async function runUntilStopped(runtime: GatewayRuntime, options: RunOptions): Promise<void> {
+export async function runUntilStopped(runtime: GatewayRuntime, options: StopOptions): Promise<void> {
   const { stdio, reload, onReady, callMs } = options;
   runtime.approvals.onOpen((challenge) => noteWaiting(runtime, challenge));
   if (reload) process.on("SIGHUP", () => void runtime.reloadPolicies());

@@ -1,6 +1,6 @@
 // Plain words for what a value is and what would be right.
 
-import { editDistance, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import type { JsonSchema } from "./types.js";
 
 const ARTICLES: Readonly<Record<string, string>> = {
@@ -74,25 +74,4 @@ export function literalText(value: JsonValue): string {
 export function listWords(items: readonly string[], joint: "or" | "and" = "or"): string {
   if (items.length < 2) return items.join("");
   return `${items.slice(0, -1).join(", ")} ${joint} ${items.at(-1)}`;
-}
-
-const MAX_COMPARED = 64;
-const MAX_CANDIDATES = 200;
-
-/** The candidate that was probably meant, if one is near enough. */
-export function nearestKeyword(word: string, candidates: readonly string[]): string | undefined {
-  if (word.length > MAX_COMPARED) return undefined;
-  let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(word.length * 0.4)) + 1;
-  for (const candidate of candidates.slice(0, MAX_CANDIDATES)) {
-    if (candidate.length > MAX_COMPARED) continue;
-    const distance = editDistance(fold(word), fold(candidate));
-    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
-  }
-  return best;
-}
-
-/** `tickerSymbol`, `ticker-symbol` and `TICKER_SYMBOL` are treated as the same word. */
-function fold(word: string): string {
-  return word.toLowerCase().replaceAll(/[-_ ]/g, "");
 }

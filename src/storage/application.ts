@@ -16,7 +16,7 @@ import {
   required,
   type Shape,
   type ShapeProblem,
-  text,
+  textShape,
 } from "../mcp/index.js";
 import { credentialsInUrl } from "./credentials/spans.js";
 import { StorageError } from "./sql.js";
@@ -188,9 +188,9 @@ export const MAX_DOCUMENT_BYTES = 1024 * 1024;
 
 const APPLICATION_ID = new RegExp(NAME);
 
-const line = (about: string, max = 4096): Shape<string> => text(about, { min: 1, max });
+const line = (about: string, max = 4096): Shape<string> => textShape(about, { min: 1, max });
 const pattern = (about: string): Shape<string> =>
-  text(about, {
+  textShape(about, {
     max: 256,
     pattern: PATTERN,
     patternSays: "must be a tool name or pattern: letters, digits, _ - . / and *",
@@ -212,7 +212,7 @@ const auth: Shape<ServerAuth> = object("how the gateway authenticates to the ser
 });
 
 const pinRule: Shape<PinRule> = object("a rule about changed definitions", {
-  name: required(text("the rule's name", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  name: required(textShape("the rule's name", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
   kinds: optional(
     list("kinds of definitions", oneOf("a kind", ["tool", "prompt", "template", "instructions"]), { max: 4 }),
   ),
@@ -223,9 +223,9 @@ const pinRule: Shape<PinRule> = object("a rule about changed definitions", {
 
 const server: Shape<ServerEntry> = object("a downstream MCP server", {
   command: optional(line("the program of a stdio server")),
-  args: optional(list("its arguments", text("an argument", { max: MAX_TEXT }), { max: 256 })),
+  args: optional(list("its arguments", textShape("an argument", { max: MAX_TEXT }), { max: 256 })),
   env: optional(
-    record("its environment", text("a value", { max: MAX_TEXT }), {
+    record("its environment", textShape("a value", { max: MAX_TEXT }), {
       max: 256,
       names: VARIABLE,
       namesSay: "it has letters, digits and _ and begins with no digit",
@@ -242,7 +242,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   url: optional(line("where it listens")),
   transport: optional(oneOf("transport of that server", ["http", "sse", "websocket", "tcp"])),
   headers: optional(
-    record("headers to send", text("a value", { max: MAX_TEXT }), {
+    record("headers to send", textShape("a value", { max: MAX_TEXT }), {
       max: 64,
       names: HEADER,
       namesSay: "it must be a header's name",
@@ -250,7 +250,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   ),
   auth: optional(auth),
   prefix: optional(
-    text("in front of its tools' names", {
+    textShape("in front of its tools' names", {
       max: 200,
       pattern: `^$|${DOTTED}`,
       patternSays: "must be names joined by dots, or empty",
@@ -314,18 +314,20 @@ const limits: Shape<ApplicationLimits> = object("limits", {
 });
 
 const keyEntry: Shape<ApplicationKeyEntry> = object("what keys of this name may do", {
-  agent: optional(text("the agent; the key's name unless given", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  agent: optional(
+    textShape("the agent; the key's name unless given", { max: 63, pattern: NAME, patternSays: NAME_SAYS }),
+  ),
   permissions: required(list("permissions", line("a permission", 300), { max: 1000 })),
   perMinute: optional(count("calls in a minute")),
   perHour: optional(count("calls in an hour")),
 });
 
 const guardrail: Shape<GuardrailEntry> = object("a guardrail", {
-  id: required(text("its name in records", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
+  id: required(textShape("its name in records", { max: 63, pattern: NAME, patternSays: NAME_SAYS })),
   agent: optional(line("an agent, or * for every agent", 256)),
   tool: required(pattern("a tool, a prefix ending in *, or *")),
   module: optional(
-    text("a file of the directory `guardrails` of the data directory", {
+    textShape("a file of the directory `guardrails` of the data directory", {
       max: 128,
       pattern: "^[A-Za-z0-9_][A-Za-z0-9_-]{0,100}\\.m?js$",
       patternSays: "must be a file name like check.mjs, without a directory",
@@ -338,7 +340,7 @@ const names = { names: NAME, namesSay: NAME_SAYS };
 
 /** The fields of an application, for files that give some of them in another form. */
 export const applicationFields = {
-  description: optional(text("description for operators", { max: 1000 })),
+  description: optional(textShape("description for operators", { max: 1000 })),
   config: optional(anyObject("values for core.framework.getConfigValue")),
   servers: optional(record("downstream servers by name", server, { max: 256, ...names })),
   routes: optional(
@@ -355,7 +357,7 @@ export const applicationFields = {
   permissions: optional(patterns("core tools that the application may use")),
   limits: optional(limits),
   policies: optional(
-    record("Cedar texts by file name", text("Cedar", { max: 512 * 1024 }), {
+    record("Cedar texts by file name", textShape("Cedar", { max: 512 * 1024 }), {
       max: 100,
       names: "^[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}$",
       namesSay: "it is a relative file name",

@@ -17,7 +17,7 @@ import { leasesIn, ledgersIn, replicaMessagesIn, replicasIn } from "./tables/rep
 import { repositoriesIn } from "./tables/repositories.js";
 import { sessionsIn } from "./tables/sessions.js";
 import { secretsIn, tokensIn } from "./tables/tokens.js";
-import { valuesIn } from "./tables/values.js";
+import { valuesTable } from "./tables/values.js";
 import type { Dumps, Storage } from "./types.js";
 
 export interface StoreOperation {
@@ -192,7 +192,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     tokens: tokensIn(on("tokens")),
     challenges: challengesIn(on("challenges"), feed),
     sessions: sessionsIn(on("sessions")),
-    values: valuesIn(on("values"), options.maxValues),
+    values: valuesTable(on("values"), options.maxValues),
     repositories: repositoriesIn(on("repositories")),
     leases: leasesIn(on("leases")),
     replicas: replicasIn(on("replicas")),

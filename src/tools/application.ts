@@ -91,7 +91,7 @@ function told(tool: string, error: unknown, context: CallContext, services: Tool
 }
 
 /** `record` is the JSON Schema of an object with these properties and no others. */
-export function record<
+export function closedRecord<
   const P extends Readonly<Record<string, unknown>>,
   const R extends readonly (keyof P & string)[],
 >(properties: P, required: R) {

@@ -14,7 +14,14 @@ import { openStorage, type Storage } from "../storage/index.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { ServerBuilder } from "../mcp/server/index.js";
 import { createDialer, createOutbound } from "../upstream/index.js";
-import { type CoreApplication, coreTools, coreCheck, historyOf, repositoryDirectory, valuesOf } from "./index.js";
+import {
+  type CoreApplication,
+  coreTools,
+  coreCheck,
+  historyOf,
+  repositoryDirectory,
+  applicationValues,
+} from "./index.js";
 import { eventStream, openaiStream, type ProviderServer, startProvider } from "./llm/fixtures/provider-server.js";
 import { gitIsMissing } from "./state/fixtures/git.js";
 
@@ -62,7 +69,7 @@ async function client(id: string): Promise<Client> {
   closing.push(() => sandbox.close());
   const services = {
     log: telemetry.log,
-    values: valuesOf(storage.values, id),
+    values: applicationValues(storage.values, id),
     history: historyOf(storage.repositories, id),
     fetch: outbound.fetch,
     resolve: (text: string) => text.replace("${secret:key}", `key-of-${id}`),

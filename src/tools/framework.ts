@@ -3,7 +3,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import type { Tool } from "../mcp/server/index.js";
 import { visible } from "../telemetry/index.js";
-import { type CoreApplication, type CoreServices, ownTool, record } from "./application.js";
+import { type CoreApplication, type CoreServices, ownTool, closedRecord } from "./application.js";
 
 const MAX_MESSAGE_CHARS = 2_000;
 const MAX_FIELDS = 20;
@@ -17,8 +17,8 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       title: "Read a setting",
       description: "Reads a setting of this application: a key, or the way to a nested one with dots between the keys.",
       annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
-      input: record({ key: { type: "string", minLength: 1, maxLength: 512 } }, ["key"]),
-      output: record(
+      input: closedRecord({ key: { type: "string", minLength: 1, maxLength: 512 } }, ["key"]),
+      output: closedRecord(
         {
           key: { type: "string" },
           found: { type: "boolean" },
@@ -36,7 +36,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
       title: "Write to the operator's log",
       description: "Writes one line to the operator's log and into the trace of this call.",
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
-      input: record(
+      input: closedRecord(
         {
           level: { enum: LEVELS, description: "notice by default." },
           message: { type: "string", minLength: 1, maxLength: MAX_MESSAGE_CHARS },
@@ -50,7 +50,7 @@ export function frameworkTools(app: CoreApplication, services: CoreServices): To
         },
         ["message"],
       ),
-      output: record({ logged: { type: "boolean" } }, ["logged"]),
+      output: closedRecord({ logged: { type: "boolean" } }, ["logged"]),
       handler: ({ level, message, fields }, { agent, traceId }) => {
         // The gateway's own facts stand outside of `said`, where no name of the caller's can take their place.
         const said = fields === undefined ? {} : { said: escaped(fields as JsonObject) };

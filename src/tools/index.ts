@@ -6,4 +6,10 @@ export { hostCheckResult, hostFault, outputProgress } from "./host/adapter.js";
 export { hostPolicyParts, sharedDirectories, type SharedDirectory } from "./host/policy.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";
 export { repositoryDirectory, type StateSettings } from "./state/settings.js";
-export { historyOf, type RuntimeValue, type RuntimeValues, type StoredHistory, valuesOf } from "./state/stored.js";
+export {
+  historyOf,
+  type RuntimeValue,
+  type RuntimeValues,
+  type StoredHistory,
+  applicationValues,
+} from "./state/stored.js";

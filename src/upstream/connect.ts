@@ -5,7 +5,7 @@ import {
   type Cancellation,
   type ConnectionEvents,
   HttpClient,
-  HttpConnection,
+  HttpSessionConnection,
   type OpenPort,
   PersistentConnection,
   type PersistentTransport,
@@ -104,7 +104,7 @@ function prepare(options: UpstreamOptions, context: UpstreamContext, events: Con
 function overHttp(url: URL, options: UpstreamOptions, context: UpstreamContext, events: ConnectionEvents): Opening {
   const connect = outboundConnector(dialerOf(options));
   const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, context, disconnected);
-  return new HttpConnection(open, options.credentials, context, events);
+  return new HttpSessionConnection(open, options.credentials, context, events);
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {

@@ -54,22 +54,22 @@ function readMetadata(body: JsonObject, issuer: string): ServerMetadata {
     body[field] === undefined || body[field] === null ? undefined : safeUrl(body[field], `\`${field}\` of ${issuer}`);
   return {
     issuer,
-    ...defined("authorizationEndpoint", address("authorization_endpoint")),
-    ...defined("tokenEndpoint", address("token_endpoint")),
-    ...defined("registrationEndpoint", address("registration_endpoint")),
-    ...defined("introspectionEndpoint", address("introspection_endpoint")),
-    ...defined("jwksUri", address("jwks_uri")),
-    ...defined("scopesSupported", texts(body.scopes_supported)),
-    ...defined("grantTypes", texts(body.grant_types_supported)),
-    ...defined("tokenAuthMethods", texts(body.token_endpoint_auth_methods_supported)),
-    ...defined("challengeMethods", texts(body.code_challenge_methods_supported)),
-    ...defined("dpopAlgorithms", texts(body.dpop_signing_alg_values_supported)),
+    ...memberIfSet("authorizationEndpoint", address("authorization_endpoint")),
+    ...memberIfSet("tokenEndpoint", address("token_endpoint")),
+    ...memberIfSet("registrationEndpoint", address("registration_endpoint")),
+    ...memberIfSet("introspectionEndpoint", address("introspection_endpoint")),
+    ...memberIfSet("jwksUri", address("jwks_uri")),
+    ...memberIfSet("scopesSupported", texts(body.scopes_supported)),
+    ...memberIfSet("grantTypes", texts(body.grant_types_supported)),
+    ...memberIfSet("tokenAuthMethods", texts(body.token_endpoint_auth_methods_supported)),
+    ...memberIfSet("challengeMethods", texts(body.code_challenge_methods_supported)),
+    ...memberIfSet("dpopAlgorithms", texts(body.dpop_signing_alg_values_supported)),
     namesIssuer: body.authorization_response_iss_parameter_supported === true,
     takesClientMetadataUrl: body.client_id_metadata_document_supported === true,
   };
 }
 
-export function defined<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
+export function memberIfSet<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
   return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
 }
 

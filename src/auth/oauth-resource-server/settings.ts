@@ -10,7 +10,7 @@ import {
   type ShapeProblem,
   record,
   required,
-  text,
+  textShape,
 } from "../../mcp/index.js";
 import { GRANT_PATTERN } from "../granted.js";
 
@@ -29,14 +29,14 @@ export const ALGORITHMS = [
   "Ed25519",
 ] as const;
 
-const address = (about: string) => text(about, { min: 1, max: 2_048 });
-const claim = (about: string) => text(about, { min: 1, max: 256 });
-const appName = text("an application", {
+const address = (about: string) => textShape(about, { min: 1, max: 2_048 });
+const claim = (about: string) => textShape(about, { min: 1, max: 256 });
+const appName = textShape("an application", {
   max: 63,
   pattern: "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$",
   patternSays: "must be an application's id",
 });
-const grant = text("a tool, resource:URI or prompt:NAME, or a pattern", {
+const grant = textShape("a tool, resource:URI or prompt:NAME, or a pattern", {
   max: 300,
   pattern: GRANT_PATTERN,
   patternSays: "must be a tool name, `resource:` with a URI or `prompt:` with a name; * stands for anything",
@@ -45,7 +45,7 @@ const grant = text("a tool, resource:URI or prompt:NAME, or a pattern", {
 const issuer = object("an authorization server whose tokens count here", {
   issuer: required(address("its issuer identifier, exactly as it stands in tokens")),
   name: optional(
-    text("in front of its agents and users, so that those of two issuers are not mixed up", {
+    textShape("in front of its agents and users, so that those of two issuers are not mixed up", {
       max: 63,
       pattern: "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$",
       patternSays: "must have letters, digits, - and _",
@@ -82,7 +82,7 @@ const issuer = object("an authorization server whose tokens count here", {
   introspection: optional(
     object("ask the issuer whether a token was revoked, at most once in 60 s for each", {
       clientId: required(claim("our client there")),
-      clientSecret: required(text("its secret; write ${env:NAME}", { min: 1, max: 4_096 })),
+      clientSecret: required(textShape("its secret; write ${env:NAME}", { min: 1, max: 4_096 })),
       endpoint: optional(address("the introspection endpoint, where it is at another origin than the issuer")),
     }),
   ),
@@ -90,7 +90,7 @@ const issuer = object("an authorization server whose tokens count here", {
 
 const settings = object("OAuth at this gateway", {
   resource: required(address("this gateway's MCP address as its callers write it: the audience of their tokens")),
-  name: optional(text("shown to people who log in", { min: 1, max: 200 })),
+  name: optional(textShape("shown to people who log in", { min: 1, max: 200 })),
   documentation: optional(address("where developers read on")),
   proofs: optional(
     object("proofs of possession (DPoP) that come with bound tokens", {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import type { ApplyOptions } from "../../integrations/declared/apply.js";
-import { changeText, differences, pathOf, valueOf, withField } from "../../integrations/declared/difference.js";
+import { changeText, differences, fieldPath, valueOf, withField } from "../../integrations/declared/difference.js";
 import type { DeclaredExportOptions } from "../../integrations/declared/export.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { type Out, paint, tableOf } from "../../lib/print.js";
@@ -101,7 +101,7 @@ export function addAppCommands(program: Command): void {
         }
         const fresh = value === undefined ? undefined : valueOf(value === "-" ? readFileSync(0, "utf8") : value);
         return withStore(command, options, async (storage) => {
-          const changed = await change(storage, id, (document) => withField(document, pathOf(path), fresh));
+          const changed = await change(storage, id, (document) => withField(document, fieldPath(path), fresh));
           report(outFor(command), changed);
           const known = await remarks(changed.before);
           for (const each of await remarks(changed.after)) if (!known.includes(each)) outFor(command).note(each);

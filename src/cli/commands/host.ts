@@ -5,7 +5,7 @@ import type { InitOptions } from "../../runtime/host/config/init.js";
 import type { WriteRuleOptions } from "../../runtime/host/config/policy-actions.js";
 import type { HostRunOptions } from "../../runtime/host/config/talk.js";
 import type { HostOptions } from "../../runtime/host/run.js";
-import { LOG_LEVELS, optionsFor, parserOf } from "../../runtime/config.js";
+import { GATEWAY_LOG_LEVELS, optionsFor, parserOf } from "../../runtime/config.js";
 import { wholeNumber } from "../../runtime/options.js";
 
 export function addHostCommands(program: Command): void {
@@ -23,7 +23,7 @@ function addHost(program: Command): void {
       new Option(
         "--log-level <level>",
         "least severe messages that are logged (default: logging.level of policy.yaml)",
-      ).choices(LOG_LEVELS),
+      ).choices(GATEWAY_LOG_LEVELS),
     )
     .option("--metrics-port <number>", "serve /metrics and /healthz on this port of this machine", parserOf("port"))
     .option("--stdio", "serve on stdin and stdout (the default)")
@@ -75,7 +75,7 @@ function addCmdCommands(program: Command): void {
     .option("--network", "allow it to reach the network")
     .option("--description <text>", "description that callers read")
     .action(async (id: string, options: HostFileOptions & AddOptions, command: Command) => {
-      (await catalogActions()).addCommand(command, hostFiles(options), id, options);
+      (await catalogActions()).allowCommand(command, hostFiles(options), id, options);
     });
 
   withHostFiles(cmd.command("ls"))

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { createKey, type KeyRequest, PERMISSION_FORMS } from "../../auth/index.js";
 import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.js";
-import { limitsOf } from "../../integrations/declared/apply.js";
+import { rateLimits } from "../../integrations/declared/apply.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { tableOf } from "../../lib/print.js";
@@ -161,7 +161,7 @@ async function requestFor(storage: Storage, app: string, options: AddOptions): P
   }
   const agent = options.agent ?? declared?.agent;
   const given = { perMinute: count("--per-minute", options.perMinute), perHour: count("--per-hour", options.perHour) };
-  const limits = limitsOf({
+  const limits = rateLimits({
     perMinute: given.perMinute ?? declared?.perMinute,
     perHour: given.perHour ?? declared?.perHour,
   });

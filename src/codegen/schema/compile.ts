@@ -4,7 +4,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import { equalityKey, flagsFor, unescapePointer } from "../../schema/documents/index.js";
 import type { CodegenLimits, Reports } from "../report.js";
-import { formatCheck, SchemaDocument } from "./document.js";
+import { formatPatterns, ContractDocument } from "./document.js";
 import { type About, type Node, type NodeId, type NodeTable, ONE_SCHEMA, type Pattern, type TypeName } from "./node.js";
 
 const TYPES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
@@ -36,27 +36,27 @@ const NOT_IN = {
 };
 
 /** Compiles one schema into the table and answers the node of its root. */
-export function compileSchema(
+export function compileNodes(
   table: NodeTable,
   schema: JsonValue,
   where: string,
   limits: CodegenLimits,
   reports: Reports,
 ): NodeId {
-  const compiler = new Compiler(table, new SchemaDocument(schema, where, limits), limits, reports);
+  const compiler = new Compiler(table, new ContractDocument(schema, where, limits), limits, reports);
   return compiler.run();
 }
 
 class Compiler {
   readonly #table: NodeTable;
-  readonly #document: SchemaDocument;
+  readonly #document: ContractDocument;
   readonly #limits: CodegenLimits;
   readonly #reports: Reports;
   readonly #known = new Map<object, NodeId>();
   readonly #pending: { schema: JsonObject; node: Node }[] = [];
   readonly #constants: { true?: NodeId; false?: NodeId } = {};
 
-  constructor(table: NodeTable, document: SchemaDocument, limits: CodegenLimits, reports: Reports) {
+  constructor(table: NodeTable, document: ContractDocument, limits: CodegenLimits, reports: Reports) {
     this.#table = table;
     this.#document = document;
     this.#limits = limits;
@@ -222,7 +222,7 @@ class Compiler {
     const format = take("format");
     if (typeof format === "string") {
       node.about.format = format;
-      const check = formatCheck(format);
+      const check = formatPatterns(format);
       if (check === undefined)
         this.#reports.note(`${node.about.pointer}/format`, `\`${clip(format)}\` is not a format that is checked here`);
       else if (check.kind === "built-in") node.format = check.format;

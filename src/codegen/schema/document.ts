@@ -9,7 +9,7 @@ import { BUILT_IN_FORMATS, type BuiltInFormat, type Pattern } from "./node.js";
 /** Dialects that are read as the nearest known one. */
 const OLDER_THAN_2019 = /^https?:\/\/json-schema\.org\/draft-0[346]\/schema#?$/;
 
-export class SchemaDocument {
+export class ContractDocument {
   readonly root: JsonValue;
   readonly dialect: Dialect;
   /** The schema names no dialect; `dependencies` of older ones holds in it too. */
@@ -61,7 +61,7 @@ const BASE64: Pattern = {
 };
 
 /** Undefined for names that are not known here: those are annotations, as JSON Schema says. */
-export function formatCheck(name: string): FormatCheck | undefined {
+export function formatPatterns(name: string): FormatCheck | undefined {
   if (name === "uri") return { kind: "patterns", patterns: [uri()] };
   if (name === "byte") return { kind: "patterns", patterns: [BASE64] };
   const builtIn = BUILT_IN_FORMATS.find((known) => known === name);

@@ -1,7 +1,7 @@
 // Types and declarations as C# writes them.
 
 import { literal, Names, pascal } from "../names.js";
-import type { Declaration, Field, Type } from "../types/type.js";
+import type { Declaration, TypeField, Type } from "../types/type.js";
 
 /** Members that every record has, or that no record may have. */
 const RECORD_MEMBERS =
@@ -43,8 +43,8 @@ function typeText(type: Type): string {
   }
 }
 
-export function declarationText(declaration: Declaration, scope: CSharpScope): string {
-  const head = docs(declaration.docs, "    ");
+export function csharpDeclaration(declaration: Declaration, scope: CSharpScope): string {
+  const head = csharpDocs(declaration.docs, "    ");
   switch (declaration.kind) {
     case "object":
       return head + recordText(declaration);
@@ -81,7 +81,7 @@ function recordText({ name, fields, extra }: Declaration & { kind: "object" }): 
   return `${about.join("")}    public sealed record ${name}(${params.join(",")})${rest}`;
 }
 
-function parameter(field: Field, name: string): string {
+function parameter(field: TypeField, name: string): string {
   const type = typeText(field.type);
   const wire = `JsonPropertyName(${literal(field.name)})`;
   if (field.required) return `[property: ${wire}, JsonRequired] ${type} ${name}`;
@@ -238,7 +238,7 @@ function aliasText({ name, type }: Declaration & { kind: "alias" }): string {
 `;
 }
 
-export function docs(about: readonly string[], indent: string): string {
+export function csharpDocs(about: readonly string[], indent: string): string {
   if (about.length === 0) return "";
   if (about.length === 1) return `${indent}/// <summary>${escapeXml(about[0] as string)}</summary>\n`;
   return `${indent}/// <summary>\n${lines(about, indent)}${indent}/// </summary>\n`;

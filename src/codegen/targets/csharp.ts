@@ -3,7 +3,7 @@
 
 import type { Contract, ToolContract } from "../contract.js";
 import { literal } from "../names.js";
-import { type CSharpScope, declarationText, docs, escapeXml } from "./csharp-types.js";
+import { type CSharpScope, csharpDeclaration, csharpDocs, escapeXml } from "./csharp-types.js";
 import { countFields, errorRows, HEADER, type Runtime, type Target, withRuntime } from "./target.js";
 
 /** Types that the generated files name: of the runtime, of .NET, and members of what is generated for each tool. */
@@ -73,7 +73,7 @@ using System.Text.Json.Serialization;
 
 namespace ${namespace}
 {
-${contract.declarations.map((declaration) => declarationText(declaration, scope)).join("\n")}}
+${contract.declarations.map((declaration) => csharpDeclaration(declaration, scope)).join("\n")}}
 `;
 }
 
@@ -115,7 +115,7 @@ function decodeOf(tool: ToolContract, result: string): string {
 
 function toolsFile({ title, tools, server, version }: Contract, namespace: string): string {
   const interfaces = tools.map(
-    (tool) => `${docs(tool.docs, "    ")}    public interface ICan${tool.title}
+    (tool) => `${csharpDocs(tool.docs, "    ")}    public interface ICan${tool.title}
     {
         Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default);
     }
@@ -126,7 +126,7 @@ function toolsFile({ title, tools, server, version }: Contract, namespace: strin
   const marks = tools.map(
     (
       tool,
-    ) => `${docs(tool.docs, "    ")}    public sealed class ${tool.title} : ToolCap<${tool.title}, ${tool.args.type}, ${outputOf(tool)}>${tool.unguarded ? ", INoGuardrailRequired" : ""}
+    ) => `${csharpDocs(tool.docs, "    ")}    public sealed class ${tool.title} : ToolCap<${tool.title}, ${tool.args.type}, ${outputOf(tool)}>${tool.unguarded ? ", INoGuardrailRequired" : ""}
     {
         public static readonly ${tool.title} Cap = new ${tool.title}();
 
@@ -141,7 +141,7 @@ function toolsFile({ title, tools, server, version }: Contract, namespace: strin
   const methods = tools.map(
     (
       tool,
-    ) => `${docs(tool.docs, "        ")}        [McpTool(${literal(tool.name)}, ${literal(tool.docs.join("\n"))}, Definition = ${literal(JSON.stringify(tool.definition))})]
+    ) => `${csharpDocs(tool.docs, "        ")}        [McpTool(${literal(tool.name)}, ${literal(tool.docs.join("\n"))}, Definition = ${literal(JSON.stringify(tool.definition))})]
         public async Task<${outputOf(tool)}> ${tool.title}(
             [FromServices] ICan${tool.title} service,
             ${tool.args.type} args,
@@ -154,7 +154,7 @@ function toolsFile({ title, tools, server, version }: Contract, namespace: strin
   const calls = tools.map(
     (
       tool,
-    ) => `${docs(tool.docs, "        ")}        public async Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
+    ) => `${csharpDocs(tool.docs, "        ")}        public async Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
         {
             JsonElement result = await caller.CallToolAsync(${literal(tool.name)}, Wire.Element(args), ct).ConfigureAwait(false);
             return ${decodeOf(tool, "result")};
@@ -233,7 +233,7 @@ function handlersFile({ title, tools }: Contract, namespace: string): string {
   const methods = tools.map(
     (
       tool,
-    ) => `${docs(tool.docs, "        ")}        public Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
+    ) => `${csharpDocs(tool.docs, "        ")}        public Task<${outputOf(tool)}> ${tool.title}Async(${tool.args.type} args, CancellationToken ct = default)
         {
             throw new NotImplementedException(${literal(`${tool.name} is not implemented.`)});
         }

@@ -52,6 +52,6 @@ export function quote(text: string): string {
   return `${out}"`;
 }
 
-export function docs(lines: readonly string[], indent = ""): string {
+export function rustDocs(lines: readonly string[], indent = ""): string {
   return lines.map((line) => `${indent}/// ${line}`.trimEnd() + "\n").join("");
 }

@@ -4,7 +4,7 @@ import type { Checks } from "../checks.js";
 import { Names, pascal } from "../names.js";
 import type { NodeId } from "../schema/node.js";
 import type { Declaration, Match, Type } from "../types/type.js";
-import { docs, identifier, quote, raw } from "./rust-names.js";
+import { rustDocs, identifier, quote, raw } from "./rust-names.js";
 
 export interface RustScope {
   readonly checks: Checks;
@@ -49,10 +49,10 @@ function typeText(type: Type, owner: string, scope: RustScope, direct = true): s
   }
 }
 
-export function declarationText(declaration: Declaration, scope: RustScope): string {
+export function rustDeclaration(declaration: Declaration, scope: RustScope): string {
   const { name } = declaration;
   const root = scope.roots.get(name);
-  const head = docs(declaration.docs);
+  const head = rustDocs(declaration.docs);
   switch (declaration.kind) {
     case "object":
       return head + (root === undefined ? derivedStruct(declaration, scope) : checkedStruct(declaration, scope, root));
@@ -108,7 +108,7 @@ function derivedStruct(declaration: Declaration & { kind: "object" }, scope: Rus
     const options = [`rename = ${quote(field.wire)}`];
     if (!field.required)
       options.push("default", `skip_serializing_if = "Option::is_none"`, `deserialize_with = "present"`);
-    return `${docs(field.docs, "    ")}    #[serde(${options.join(", ")})]\n    pub ${field.name}: ${field.type},\n`;
+    return `${rustDocs(field.docs, "    ")}    #[serde(${options.join(", ")})]\n    pub ${field.name}: ${field.type},\n`;
   });
   const closed = restType === undefined ? "#[serde(deny_unknown_fields)]\n" : "";
   if (restType !== undefined) lines.push(`${REST_DOCS}    #[serde(flatten)]\n    pub ${rest}: ${restType},\n`);
@@ -118,7 +118,7 @@ function derivedStruct(declaration: Declaration & { kind: "object" }, scope: Rus
 /** One side of a tool: whatever is read into it has been checked as a whole. */
 function checkedStruct(declaration: Declaration & { kind: "object" }, scope: RustScope, root: NodeId): string {
   const { fields, rest, restType } = fieldsOf(declaration, scope);
-  const lines = fields.map((field) => `${docs(field.docs, "    ")}    pub ${field.name}: ${field.type},\n`);
+  const lines = fields.map((field) => `${rustDocs(field.docs, "    ")}    pub ${field.name}: ${field.type},\n`);
   if (restType !== undefined) lines.push(`${REST_DOCS}    pub ${rest}: ${restType},\n`);
   const reads = fields.map(
     (field) =>

@@ -6,8 +6,8 @@ import { type Contract, sidesOf, type ToolContract } from "../contract.js";
 import { Names } from "../names.js";
 import type { Report } from "../report.js";
 import type { About, Node } from "../schema/node.js";
-import { circles, declarationText, type RustScope } from "./rust-types.js";
-import { crateName, docs, identifier, quote, raw, RESERVED_TYPES } from "./rust-names.js";
+import { circles, rustDeclaration, type RustScope } from "./rust-types.js";
+import { crateName, rustDocs, identifier, quote, raw, RESERVED_TYPES } from "./rust-names.js";
 import { countFields, errorRows, HEADER, type Target, withRuntime } from "./target.js";
 
 export const rust: Target = {
@@ -157,7 +157,7 @@ pub const SERVER_VERSION: &str = ${quote(version)};
 function typesFile(contract: Contract, checks: Checks): string {
   const roots = new Map(sidesOf(contract.tools).map(({ type, node }) => [type, node]));
   const scope: RustScope = { checks, circle: circles(contract.declarations), roots };
-  const text = contract.declarations.map((declaration) => declarationText(declaration, scope)).join("\n");
+  const text = contract.declarations.map((declaration) => rustDeclaration(declaration, scope)).join("\n");
   return `// ${HEADER}
 //! What the tools take and answer. Absent is Option, null is OrNull; what no type can say is checked when a value is
 //! read. Integers are 64 bits wide: one that is larger is refused.
@@ -218,13 +218,13 @@ function report({ tool, side, pointer }: About, message: string): Report {
 
 function toolsFile({ title, server }: Contract, tools: readonly NamedTool[]): string {
   const traits = tools.map(
-    ({ tool, fn, output }) => `${docs(tool.docs)}pub trait Can${tool.title} {
+    ({ tool, fn, output }) => `${rustDocs(tool.docs)}pub trait Can${tool.title} {
     fn ${fn}(&self, args: ${tool.args.type}) -> Answer<'_, ${output}>;
 }
 `,
   );
   const marks = tools.map(
-    ({ tool, output }) => `${docs(tool.docs)}pub struct ${tool.title};
+    ({ tool, output }) => `${rustDocs(tool.docs)}pub struct ${tool.title};
 
 impl sealed::Tool for ${tool.title} {}
 
@@ -354,7 +354,7 @@ impl<S: ${title}Caps + Sync> Dispatch for S {
 function handlersFile(tools: readonly NamedTool[]): string {
   const bodies = tools.map(
     ({ tool, fn, output }) => `
-${docs(tool.docs)}pub async fn ${fn}(args: ${tool.args.type}, state: SharedState) -> Result<${output}, McpError> {
+${rustDocs(tool.docs)}pub async fn ${fn}(args: ${tool.args.type}, state: SharedState) -> Result<${output}, McpError> {
     let _ = (args, state);
     Err(McpError::Internal(${quote(`${tool.name} is not implemented`)}.to_owned()))
 }

@@ -5,12 +5,12 @@ import type { JsonPrimitive, JsonValue } from "../../mcp/index.js";
 import { type Names, pascal } from "../names.js";
 import type { CodegenLimits, Reports } from "../report.js";
 import type { Node, NodeId, NodeTable, TypeName } from "../schema/node.js";
-import { ALL_TYPES, type Choice, type Conjunct, gather, conjunctKey, type Shape, shapeOf } from "./shape.js";
+import { ALL_TYPES, type Choice, type Conjunct, gather, conjunctKey, type ValueForm, shapeOf } from "./shape.js";
 import {
   ANY,
   type Declaration,
   docsOf,
-  type Field,
+  type TypeField,
   isSame,
   type Match,
   NEVER,
@@ -125,7 +125,7 @@ export class Types {
   }
 
   /** Whether the branches differ in what types can show. Most that do not only say which fields go together. */
-  #tellsTypes({ branches }: Choice, shape: Shape): boolean {
+  #tellsTypes({ branches }: Choice, shape: ValueForm): boolean {
     return branches.some((id) => {
       const branch = shapeOf(this.#table.nodes, [{ id, spent: "" }]);
       const types = branch.types?.filter((type) => !shape.types?.includes(type) || (shape.types?.length ?? 0) > 1);
@@ -141,7 +141,7 @@ export class Types {
     });
   }
 
-  #choose(choice: Choice, shape: Shape, name: string, depth: number): Type {
+  #choose(choice: Choice, shape: ValueForm, name: string, depth: number): Type {
     if (choice.branches.length > MAX_VARIANTS)
       return this.#giveUp(shape.conjuncts, `has more than ${MAX_VARIANTS} alternatives; it stays opaque`);
     const rest = shape.conjuncts.map((conjunct): Conjunct => {
@@ -194,7 +194,7 @@ export class Types {
     });
   }
 
-  #discriminator(shapes: readonly Shape[]): string[] | undefined {
+  #discriminator(shapes: readonly ValueForm[]): string[] | undefined {
     const first = shapes[0];
     const candidates = new Set(first?.nodes.flatMap((node) => node.required ?? []));
     for (const field of candidates) {
@@ -213,7 +213,7 @@ export class Types {
     return undefined;
   }
 
-  #literals(shape: Shape, values: readonly JsonValue[], name: string): Type {
+  #literals(shape: ValueForm, values: readonly JsonValue[], name: string): Type {
     const hasNull = values.includes(null);
     const rest = values.filter((value) => value !== null);
     if (rest.length === 0) return { kind: "null" };
@@ -230,7 +230,7 @@ export class Types {
     return hasNull ? { kind: "nullable", of: type } : type;
   }
 
-  #byType(shape: Shape, types: readonly TypeName[], name: string, depth: number): Type {
+  #byType(shape: ValueForm, types: readonly TypeName[], name: string, depth: number): Type {
     const wanted = types.includes("number") ? types.filter((type) => type !== "integer") : types;
     if (ALL_TYPES.every((type) => wanted.includes(type))) return ANY;
     if (wanted.length === 1) return this.#single(shape, wanted[0] as TypeName, name, depth);
@@ -244,7 +244,7 @@ export class Types {
     return this.#union(variants, name, shape);
   }
 
-  #single(shape: Shape, type: TypeName, name: string, depth: number): Type {
+  #single(shape: ValueForm, type: TypeName, name: string, depth: number): Type {
     switch (type) {
       case "array":
         return this.#array(shape, name, depth);
@@ -255,7 +255,7 @@ export class Types {
     }
   }
 
-  #union(all: readonly Variant[], name: string, shape: Shape): Type {
+  #union(all: readonly Variant[], name: string, shape: ValueForm): Type {
     let nullable = false;
     const kept: { name: string; type: Type; match: Match[] }[] = [];
     for (const variant of all) {
@@ -289,7 +289,7 @@ export class Types {
     return [...this.#open.values()].some((entry) => entry.name === name && entry.needed);
   }
 
-  #array(shape: Shape, name: string, depth: number): Type {
+  #array(shape: ValueForm, name: string, depth: number): Type {
     const longest = Math.max(0, ...shape.nodes.map((node) => node.prefixItems?.length ?? 0));
     const at = (i: number): Conjunct[] =>
       shape.nodes.flatMap((node) => {
@@ -334,13 +334,13 @@ export class Types {
     return first === undefined ? [{ types: ALL_TYPES }] : [{ node: first.id }];
   }
 
-  #object(shape: Shape, name: string, depth: number): Type {
+  #object(shape: ValueForm, name: string, depth: number): Type {
     const required = new Set(shape.nodes.flatMap((node) => node.required ?? []));
     const names = new Set([...shape.nodes.flatMap((node) => [...(node.properties?.keys() ?? [])]), ...required]);
     const extra = this.#extra(shape, name, depth);
     // At the root a record even without fields: that is what handlers and callers are written against.
     if (names.size === 0 && extra !== undefined && depth > 0) return { kind: "map", values: extra };
-    const fields: Field[] = [];
+    const fields: TypeField[] = [];
     for (const field of names) {
       const ids = shape.nodes.flatMap((node) => node.properties?.get(field) ?? []);
       const conjuncts = ids.map((id): Conjunct => ({ id, spent: "" }));
@@ -361,7 +361,7 @@ export class Types {
   }
 
   /** What may stand in fields that have no name here. */
-  #extra(shape: Shape, name: string, depth: number): Type | undefined {
+  #extra(shape: ValueForm, name: string, depth: number): Type | undefined {
     const isFalse = (id: NodeId | undefined): boolean => id !== undefined && this.#table.nodes[id]?.never === true;
     const closed = shape.nodes.find((node) => isFalse(node.additionalProperties));
     // Only patterns are left then, and only those beside the word that closes.

@@ -18,7 +18,7 @@ export interface Choice {
   readonly branches: readonly NodeId[];
 }
 
-export interface Shape {
+export interface ValueForm {
   readonly never: boolean;
   /** In JSON Schema's order of declaration; undefined when no node says anything. */
   readonly types: readonly TypeName[] | undefined;
@@ -53,7 +53,7 @@ export function gather(nodes: readonly Node[], start: readonly Conjunct[]): Conj
   return [...found.values()];
 }
 
-export function shapeOf(table: readonly Node[], start: readonly Conjunct[]): Shape {
+export function shapeOf(table: readonly Node[], start: readonly Conjunct[]): ValueForm {
   const conjuncts = gather(table, start);
   const nodes = conjuncts.map(({ id }) => table[id] as Node);
   const choices: Choice[] = [];

@@ -26,7 +26,7 @@ export type Type =
   | { readonly kind: "nullable"; readonly of: Type }
   | { readonly kind: "named"; readonly name: string };
 
-export interface Field {
+export interface TypeField {
   /** As it travels. */
   readonly name: string;
   readonly type: Type;
@@ -53,7 +53,7 @@ export type Declaration = {
 } & (
   | {
       readonly kind: "object";
-      readonly fields: readonly Field[];
+      readonly fields: readonly TypeField[];
       /** What fields that are not listed hold; undefined when there can be none. */
       readonly extra: Type | undefined;
     }

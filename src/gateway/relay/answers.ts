@@ -81,7 +81,7 @@ const MISSING_CAPABILITY = -32021;
 /** The error of 2025-11-25 for a page that a user has to open first: an elicitation in the form of an error. */
 const URL_ELICITATION_REQUIRED = -32042;
 
-export async function errorOf(
+export async function upstreamError(
   link: RelayUpstream,
   { error }: UpstreamAnswer & { kind: "error" },
   context: RunContext,

@@ -22,7 +22,7 @@ import {
   type RawResult,
   type Relayed,
 } from "../../pipeline/index.js";
-import { forwardedResult, inputRequestsIn, errorOf } from "./answers.js";
+import { forwardedResult, inputRequestsIn, upstreamError } from "./answers.js";
 import type { Namespace } from "./names.js";
 import type { RemoteCalls } from "./remote.js";
 import {
@@ -136,7 +136,7 @@ async function relay(link: RelayUpstream, outgoing: Outgoing, context: RunContex
   const answer = await answered(link, outgoing, context, before, lacks);
   // A server whose request could not be sent may have succeeded without; one that failed is taken to have failed for it.
   if (lacks.fault && (answer.kind === "error" || answer.value.isError === true)) throw lacks.fault;
-  if (answer.kind === "error") throw await errorOf(link, answer, context);
+  if (answer.kind === "error") throw await upstreamError(link, answer, context);
   if (isRead) link.cache.put(outgoing.name, principal, answer);
   return forwardedResult(link, outgoing.method, answer);
 }

@@ -33,7 +33,7 @@ export interface DirEntryRef {
 }
 
 export function findEntry(policy: Policy, text: string, field: string): DirEntryRef | Denial {
-  const whole = pathOf(policy, text, field);
+  const whole = givenPath(policy, text, field);
   if (typeof whole !== "string") return whole;
   const path = whole.replace(/(?<=[^/])\/+$/, "");
   const name = posix.basename(path);
@@ -52,7 +52,7 @@ export function findEntry(policy: Policy, text: string, field: string): DirEntry
 }
 
 /** The absolute path of a caller's text. */
-export function pathOf(policy: Policy, text: string, field: string): string | Denial {
+export function givenPath(policy: Policy, text: string, field: string): string | Denial {
   return absolutePath(text, field, policy, policy.readableRoots[0]?.path ?? policy.writableRoots[0]?.path);
 }
 

@@ -18,12 +18,20 @@ import {
 import { type Denial, denial, isDenial, pathDenial } from "../denial.js";
 import { type LocatedPath, locate } from "../paths/locate.js";
 import { isWithin } from "../paths/mounts.js";
-import { OPEN, descriptorName, O_NOFOLLOW } from "../paths/native.js";
+import { OPEN_FLAGS, descriptorName, O_NOFOLLOW } from "../paths/native.js";
 import { ioDenial } from "../paths/read.js";
 import { findRepositories, looksLikeGitDirectory } from "../paths/repositories.js";
 import type { Policy } from "../policy/policy.js";
 import { internalDenial } from "../tools/outcome.js";
-import { checkFree, checkNotNamed, type DirEntryRef, entryPath, findEntry, pathOf, renameIfFree } from "./entry-ref.js";
+import {
+  checkFree,
+  checkNotNamed,
+  type DirEntryRef,
+  entryPath,
+  findEntry,
+  givenPath,
+  renameIfFree,
+} from "./entry-ref.js";
 
 interface Prepared<R> {
   /** What allows it, for the record. */
@@ -108,7 +116,7 @@ function withReadable<R>(
   text: string,
   plan: (fd: number) => (() => R | Denial) | Denial,
 ): Prepared<R> | Denial {
-  const path = pathOf(policy, text, "path");
+  const path = givenPath(policy, text, "path");
   if (typeof path !== "string") return path;
   const found: LocatedPath | Denial = locate(path, policy.readableRoots, policy, "path");
   if (isDenial(found)) return found;
@@ -174,7 +182,7 @@ function makeDirectory(entry: DirEntryRef): { created: boolean } {
   // Run by root, a new directory belongs to the owner of the one above, who could not use it otherwise.
   const owner = fstatSync(entry.directory);
   if (process.getuid?.() === 0 && owner.uid !== 0) {
-    const made = openSync(entryPath(entry), OPEN.DIRECTORY_READ | O_NOFOLLOW);
+    const made = openSync(entryPath(entry), OPEN_FLAGS.DIRECTORY_READ | O_NOFOLLOW);
     try {
       fchownSync(made, owner.uid, owner.gid);
     } finally {

@@ -5,7 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync, openSync, readdirSync, type Stats, unlinkSync } from "node:fs";
-import { native, O_NOFOLLOW, OPEN } from "./native.js";
+import { native, O_NOFOLLOW, OPEN_FLAGS } from "./native.js";
 
 const DRAFT = /^\.portcullis-[0-9a-f]{24}\.tmp$/;
 /** A draft that was only just made may not be locked yet. */
@@ -49,7 +49,7 @@ export function clearDrafts(directory: string, { dev, ino, birthtimeMs }: Stats)
 function clearDraft(path: string): void {
   let fd: number | undefined;
   try {
-    fd = openSync(path, OPEN.READ | O_NOFOLLOW);
+    fd = openSync(path, OPEN_FLAGS.READ | O_NOFOLLOW);
     const { mtimeMs, nlink } = fstatSync(fd);
     const calls = native();
     const minAgeMs = calls === undefined ? MIN_AGE_WITHOUT_LOCKS_MS : MIN_AGE_MS;

@@ -6,7 +6,7 @@ import { closeSync, fstatSync, openSync, readFileSync, readlinkSync } from "node
 import { constants } from "node:os";
 import { type Denial, pathDenial } from "../denial.js";
 import { closedMounts, isNetworkType, isWithin, type Mount, mountOf, mountsBetween, readMounts } from "./mounts.js";
-import { OPEN, descriptorName, errnoName, native, RESOLVE } from "./native.js";
+import { OPEN_FLAGS, descriptorName, errnoName, native, RESOLVE } from "./native.js";
 import { type Walked, walkPath } from "./walk.js";
 
 /** A directory that the policy opens: as the operator wrote it, and where that really is. */
@@ -52,7 +52,7 @@ let method: OpeningMethod | undefined;
 /** Which way of opening is in use; decided by trying. Seccomp filters of older containers answer EPERM. */
 export function openingMethod(): OpeningMethod {
   if (method === undefined) {
-    const fd = native()?.openat2(undefined, "/", OPEN.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
+    const fd = native()?.openat2(undefined, "/", OPEN_FLAGS.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
     method = fd >= 0 ? "openat2" : "o_path";
     if (fd >= 0) closeSync(fd);
   }
@@ -82,7 +82,7 @@ function locateBelow(search: Search): LocatedPath | Denial | undefined {
   if (found === undefined) return undefined;
   const refused = checkPlace(search, found.place);
   if (refused !== undefined) return refused;
-  const opened = openBelow(found.place, found.rest, OPEN.NAME_ONLY, RESOLVE.LINKS);
+  const opened = openBelow(found.place, found.rest, OPEN_FLAGS.NAME_ONLY, RESOLVE.LINKS);
   if (opened >= 0) return identify(search, opened, found.place);
   const problem = errnoName(opened);
   return problem === "EXDEV" || problem === "EAGAIN" ? undefined : openFailed(search, problem);
@@ -103,7 +103,7 @@ function locateByWalking(search: Search): LocatedPath | Denial {
 function openWalked(search: Search, real: string, place: LocatedPlace): LocatedPath | Denial {
   const opened =
     openingMethod() === "openat2"
-      ? openBelow(place, below(real, place.path), OPEN.NAME_ONLY, RESOLVE.NO_LINKS)
+      ? openBelow(place, below(real, place.path), OPEN_FLAGS.NAME_ONLY, RESOLVE.NO_LINKS)
       : openAndCompare(real, place);
   if (opened >= 0 && /\/\.?$/.test(search.path) && !fstatSync(opened).isDirectory()) {
     // `file/` names nothing; the walk does not see the slash.
@@ -125,7 +125,7 @@ export function below(path: string, directory: string): string {
 export function openBelow(place: LocatedPlace, rest: string, flags: number, resolve: number): number {
   const calls = native();
   if (calls === undefined) return -errno.ENOSYS; // callers ask openingMethod() first
-  const directory = calls.openat2(undefined, place.path, OPEN.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS);
+  const directory = calls.openat2(undefined, place.path, OPEN_FLAGS.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS);
   if (directory < 0) return directory;
   try {
     for (let tries = 1; ; tries++) {
@@ -142,8 +142,8 @@ function openAndCompare(real: string, place: LocatedPlace): number {
   let fd: number | undefined;
   let directory: number | undefined;
   try {
-    fd = openSync(real, OPEN.NAME_ONLY_NO_FOLLOW);
-    directory = openSync(place.path, OPEN.DIRECTORY_NAME_ONLY);
+    fd = openSync(real, OPEN_FLAGS.NAME_ONLY_NO_FOLLOW);
+    directory = openSync(place.path, OPEN_FLAGS.DIRECTORY_NAME_ONLY);
     const same = descriptorPath(fd) === real && descriptorPath(directory) === place.path;
     if (same && mountId(fd) === mountId(directory) && !fstatSync(fd).isSymbolicLink()) return fd;
     closeSync(fd);

@@ -15,7 +15,7 @@ export const O_NOFOLLOW = constants.O_NOFOLLOW ?? 0;
 
 const NAME_ONLY = O_PATH | O_CLOEXEC;
 
-export const OPEN = {
+export const OPEN_FLAGS = {
   /** A handle that names a file without opening it: no side effect on a device, no waiting on a FIFO. */
   NAME_ONLY,
   NAME_ONLY_NO_FOLLOW: NAME_ONLY | O_NOFOLLOW,

@@ -4,7 +4,7 @@ import { type BigIntStats, closeSync, fstatSync, openSync, read } from "node:fs"
 import { promisify } from "node:util";
 import { type Denial, pathDenial } from "../denial.js";
 import { type LocatedPlace, locate, type PathRules } from "./locate.js";
-import { descriptorName, OPEN } from "./native.js";
+import { descriptorName, OPEN_FLAGS } from "./native.js";
 import { openForReadPortable } from "./portable.js";
 
 export interface ReadRules extends PathRules {
@@ -29,7 +29,7 @@ export function openForRead(
   try {
     const refused = checkFile(fstatSync(located.fd, { bigint: true }), rules, path, field);
     if (refused !== undefined) return refused;
-    const fd = openSync(descriptorName(located.fd), OPEN.READ);
+    const fd = openSync(descriptorName(located.fd), OPEN_FLAGS.READ);
     return { fd, path: located.path, size: Number(fstatSync(fd).size) };
   } catch (error) {
     return ioDenial(error, path, field);

@@ -13,7 +13,7 @@ import {
   type PathRules,
 } from "./locate.js";
 import { isWithin } from "./mounts.js";
-import { OPEN, descriptorName, RESOLVE } from "./native.js";
+import { OPEN_FLAGS, descriptorName, RESOLVE } from "./native.js";
 import { canHaveLookAlike, checkNewName, findLookAlike } from "./path-text.js";
 import { checkFile } from "./read.js";
 import { checkRepository } from "./repositories.js";
@@ -172,7 +172,7 @@ function targetIn(
 function openDirectoryOf(file: string, place: LocatedPlace): number | undefined {
   const real = dirname(file);
   if (openingMethod() === "openat2") {
-    const fd = openBelow(place, below(real, place.path), OPEN.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS);
+    const fd = openBelow(place, below(real, place.path), OPEN_FLAGS.DIRECTORY_NAME_ONLY, RESOLVE.NO_LINKS);
     return fd >= 0 ? fd : undefined;
   }
   const found = locate(real, [{ path: place.path, written: place.path }], { denyNetworkFS: false }, "path");

@@ -22,7 +22,7 @@ import { constants as osConstants } from "node:os";
 import { promisify } from "node:util";
 import { type Denial, denial, pathDenial } from "../denial.js";
 import { clearDrafts, draftName, holdDraft } from "./drafts.js";
-import { OPEN, descriptorName, errnoName, native, O_NOFOLLOW } from "./native.js";
+import { OPEN_FLAGS, descriptorName, errnoName, native, O_NOFOLLOW } from "./native.js";
 import { ioDenial } from "./read.js";
 import type { PathTarget } from "./target.js";
 
@@ -70,7 +70,7 @@ export async function writeTarget(
 /** Replacing a name needs no right to the file itself, so a read-only file would be lost without asking. */
 function checkReplaceable({ old, directory, name }: PathTarget): void {
   if (old === undefined) return;
-  const fd = openSync(descriptorName(directory, name), OPEN.NAME_ONLY_NO_FOLLOW);
+  const fd = openSync(descriptorName(directory, name), OPEN_FLAGS.NAME_ONLY_NO_FOLLOW);
   try {
     accessSync(descriptorName(fd), constants.W_OK);
   } finally {
@@ -89,9 +89,9 @@ function makeDirectories(target: PathTarget, made: MadeDirectory[]): void {
   for (const name of target.missingDirectories) {
     const at = descriptorName(parent, name);
     mkdirSync(at, NEW_DIRECTORY_MODE);
-    const fd = openSync(at, OPEN.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
+    const fd = openSync(at, OPEN_FLAGS.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
     made.push({ fd, parent, name });
-    const readable = openSync(descriptorName(fd), OPEN.DIRECTORY_READ);
+    const readable = openSync(descriptorName(fd), OPEN_FLAGS.DIRECTORY_READ);
     try {
       giveToDirectoryOwner(parent, readable);
     } finally {
@@ -146,13 +146,13 @@ const NO_NAMELESS_FILES = ["EOPNOTSUPP", "ENOTSUP", "EISDIR", "EINVAL", "ENOENT"
 function openDraft(directory: number): Draft {
   if (native() !== undefined) {
     try {
-      return { fd: openSync(descriptorName(directory), OPEN.NAMELESS_FILE, NEW_FILE_MODE), name: undefined };
+      return { fd: openSync(descriptorName(directory), OPEN_FLAGS.NAMELESS_FILE, NEW_FILE_MODE), name: undefined };
     } catch (error) {
       if (!NO_NAMELESS_FILES.includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
     }
   }
   const name = draftName();
-  return { fd: openSync(descriptorName(directory, name), OPEN.NEW_FILE, NEW_FILE_MODE), name };
+  return { fd: openSync(descriptorName(directory, name), OPEN_FLAGS.NEW_FILE, NEW_FILE_MODE), name };
 }
 
 async function writeAll(fd: number, data: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
@@ -227,7 +227,7 @@ function unlinkQuietly(directory: number, name: string): void {
 
 /** The name is on the disk, too, only when the directory is. */
 async function syncDirectory(directory: number): Promise<void> {
-  const fd = openSync(descriptorName(directory), OPEN.DIRECTORY_READ);
+  const fd = openSync(descriptorName(directory), OPEN_FLAGS.DIRECTORY_READ);
   try {
     await fsyncAsync(fd);
   } finally {

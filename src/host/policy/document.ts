@@ -12,7 +12,7 @@ import {
   optional,
   required,
   type Shape,
-  text,
+  textShape,
 } from "../../mcp/index.js";
 
 const MAX_PATH_CHARS = 4095;
@@ -29,7 +29,7 @@ function count(about: string, rule: { min: number; max: number }): Shape<number>
   };
 }
 
-const path = (about: string) => text(about, { min: 1, max: MAX_PATH_CHARS });
+const path = (about: string) => textShape(about, { min: 1, max: MAX_PATH_CHARS });
 
 const PLATFORMS = ["linux", "macos", "windows"] as const;
 export const PROFILE_NAMES = [
@@ -53,11 +53,11 @@ const pattern = object(
   "A whole argument that matches is allowed. It is anchored at both ends by the host, and matches an argument that begins with a dash only if it begins with one itself.",
   {
     type: byDefault(oneOf("The kind of pattern.", ["regex"]), "regex"),
-    value: required(text("A JavaScript regular expression.", { min: 1, max: 2000 })),
+    value: required(textShape("A JavaScript regular expression.", { min: 1, max: 2000 })),
   },
 );
 
-const literal = text("One literal argument.", { max: 4096 });
+const literal = textShape("One literal argument.", { max: 4096 });
 
 const args = object("What a caller may pass, and what is always passed.", {
   allow: byDefault(list("Literal arguments that are allowed.", literal, { max: 500 }), []),
@@ -74,14 +74,14 @@ const processLimits = {
 
 const command = object("One command that callers may run, by its id.", {
   id: required(
-    text("The name callers use.", {
+    textShape("The name callers use.", {
       min: 1,
       max: 64,
       pattern: "^[A-Za-z0-9][A-Za-z0-9._-]*$",
       patternSays: "must begin with a letter or digit and hold only letters, digits, dots, dashes and underscores",
     }),
   ),
-  description: optional(text("What it is for; shown to callers.", { max: 500 })),
+  description: optional(textShape("What it is for; shown to callers.", { max: 500 })),
   exec: optional(
     path("Absolute path of the program, or a name looked up once at load. With `profile` it may be left out."),
   ),
@@ -99,7 +99,7 @@ const command = object("One command that callers may run, by its id.", {
   envAllowlist: byDefault(
     list(
       "Names of variables a caller may set.",
-      text("A variable's name.", {
+      textShape("A variable's name.", {
         min: 1,
         max: 128,
         pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
@@ -162,11 +162,11 @@ const limits = object("Bounds of every call.", {
 
 const clientProfile = object("A tighter policy for one client. It can take away, never add.", {
   client: required(
-    text("The client's name as identity knows it, never what the client says of itself.", { min: 1, max: 200 }),
+    textShape("The client's name as identity knows it, never what the client says of itself.", { min: 1, max: 200 }),
   ),
   allowedRoots: optional(list("Only these; each must lie in a root above.", path("A directory."), { max: 64 })),
   writeRules: optional(list("Only these; each must lie in a write rule above.", writeRule, { max: 64 })),
-  commands: optional(list("Only these command ids.", text("A command id.", { min: 1, max: 64 }), { max: 200 })),
+  commands: optional(list("Only these command ids.", textShape("A command id.", { min: 1, max: 64 }), { max: 200 })),
   network: optional(flag("false takes the network from every command.")),
   maxReadBytes: optional(count("Bytes of one fs.read.", { min: 1, max: GIGABYTE })),
   maxCmdConcurrency: optional(count("Commands that run at the same time.", { min: 1, max: 64 })),

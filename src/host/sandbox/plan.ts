@@ -112,8 +112,8 @@ export function launchLimitsOf(policy: Policy, command: Command, timeoutMs: numb
   };
 }
 
-/** Settings of git, stronger than those of a repository. */
-export type Settings = readonly (readonly [key: string, value: string])[];
+/** GitSettings of git, stronger than those of a repository. */
+export type GitSettings = readonly (readonly [key: string, value: string])[];
 
 /** Nothing of the host's environment is in it. What a profile fixes comes last and so cannot be overridden. */
 export function environmentOf(
@@ -122,7 +122,7 @@ export function environmentOf(
   asked: ReadonlyMap<string, string>,
   changesUser: boolean,
   scratch: string,
-  settings: Settings = [],
+  settings: GitSettings = [],
 ): Record<string, string> {
   return {
     ...(policy.platform === "win32" ? windowsBase(scratch) : unixBase(command, scratch)),
@@ -161,10 +161,10 @@ function gitDefaults(
   policy: Policy,
   command: Command,
   changesUser: boolean,
-  settings: Settings,
+  settings: GitSettings,
 ): Record<string, string> {
   if (!isGit(command) && !command.execFromRoots) return {};
-  const all: Settings = [
+  const all: GitSettings = [
     ...(changesUser ? [["safe.directory", "*"] as const] : []),
     // A bare repository can be made of ordinary files; package managers use their own by discovery.
     ...(isGit(command) ? [["safe.bareRepository", "explicit"] as const] : []),

@@ -7,7 +7,7 @@ import { isUnchanged } from "../policy/executable.js";
 import type { Command, Policy } from "../policy/policy.js";
 import { missingProtections, type Protections } from "../sandbox/confinement.js";
 import { needsOf } from "../sandbox/reach.js";
-import { confinementOf, environmentOf, launchLimitsOf, programDirectories, type Settings } from "../sandbox/plan.js";
+import { confinementOf, environmentOf, launchLimitsOf, programDirectories, type GitSettings } from "../sandbox/plan.js";
 import { type RunOutcome, Sandbox } from "../sandbox/sandbox.js";
 import type { Ending, OutputStream } from "../sandbox/supervisor-link.js";
 import { planCommand, type Planned } from "./catalog.js";
@@ -127,8 +127,8 @@ function changedProgram(planned: Planned): Denial {
 /** Enough for every filter of an ordinary repository; each key is at most one line of a settings file. */
 const MAX_SETTINGS_BYTES = 16_384;
 
-/** Settings of a repository that name programs, each with the value that switches it off. Nothing is written meanwhile. */
-async function settingsOff(policy: Policy, planned: Planned, context: CmdContext): Promise<Settings | Denial> {
+/** GitSettings of a repository that name programs, each with the value that switches it off. Nothing is written meanwhile. */
+async function settingsOff(policy: Policy, planned: Planned, context: CmdContext): Promise<GitSettings | Denial> {
   const { profile, id } = planned.command;
   if (profile?.settings === undefined) return [];
   const command = { ...planned.command, maxOutputBytes: MAX_SETTINGS_BYTES };
@@ -151,7 +151,7 @@ async function settingsOff(policy: Policy, planned: Planned, context: CmdContext
   });
 }
 
-function start(policy: Policy, planned: Planned, context: CmdContext, settings: Settings): Promise<RunOutcome> {
+function start(policy: Policy, planned: Planned, context: CmdContext, settings: GitSettings): Promise<RunOutcome> {
   const { command } = planned;
   const confinement = confinementOf(policy, command);
   return (context.sandbox ?? sharedSandbox()).run({

@@ -10,7 +10,7 @@ import {
   oneOf,
   optional,
   required,
-  text,
+  textShape,
   textMap,
 } from "../../mcp/index.js";
 import type { ToolName } from "../audit.js";
@@ -24,7 +24,9 @@ const MAX_DATA_CHARS = 512_000_000;
 const encoding = oneOf("utf8, or base64 for bytes that are not text.", ["utf8", "base64"]);
 
 export const fsReadInput = object("Read a regular file inside an allowed root.", {
-  path: required(text("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS })),
+  path: required(
+    textShape("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS }),
+  ),
   offset: optional(integer("First byte to read; 0 by default.", { min: 0, max: MAX_SAFE })),
   length: optional(
     integer("Bytes to read; to the end of the file by default. At most the policy's maxReadBytes are returned.", {
@@ -62,8 +64,10 @@ export const fsReadOutput: JsonObject = {
 };
 
 export const fsWriteInput = object("Write a file whole, atomically, inside a writable root.", {
-  path: required(text("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS })),
-  data: required(text("The new contents.", { max: MAX_DATA_CHARS })),
+  path: required(
+    textShape("Absolute path, ~/… or relative to the first allowed root.", { min: 1, max: MAX_PATH_CHARS }),
+  ),
+  data: required(textShape("The new contents.", { max: MAX_DATA_CHARS })),
   encoding: optional(encoding),
   create: optional(flag("May the file be created? true by default.")),
   overwrite: optional(flag("May an existing file be replaced? false by default.")),
@@ -86,11 +90,15 @@ export const fsWriteOutput: JsonObject = {
 };
 
 export const cmdRunInput = object("Run a command of the policy's catalog, without a shell.", {
-  commandId: required(text("The command's id.", { min: 1, max: 256 })),
-  args: optional(list("Arguments, one an element.", text("An argument.", { max: MAX_ARG_CHARS }), { max: MAX_ARGS })),
-  cwd: optional(text("Working directory inside an allowed root.", { min: 1, max: MAX_PATH_CHARS })),
-  stdin: optional(text("Text for its standard input.", { max: 100_000_000 })),
-  env: optional(textMap("Variables that the catalog entry allows.", text("A value.", { max: 32_768 }), { max: 100 })),
+  commandId: required(textShape("The command's id.", { min: 1, max: 256 })),
+  args: optional(
+    list("Arguments, one an element.", textShape("An argument.", { max: MAX_ARG_CHARS }), { max: MAX_ARGS }),
+  ),
+  cwd: optional(textShape("Working directory inside an allowed root.", { min: 1, max: MAX_PATH_CHARS })),
+  stdin: optional(textShape("Text for its standard input.", { max: 100_000_000 })),
+  env: optional(
+    textMap("Variables that the catalog entry allows.", textShape("A value.", { max: 32_768 }), { max: 100 }),
+  ),
   timeoutMs: optional(integer("Shorter than the catalog's, if given.", { min: 1, max: 86_400_000 })),
 });
 export type CmdRunInput = Infer<typeof cmdRunInput>;

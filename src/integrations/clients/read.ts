@@ -13,7 +13,7 @@ import type { ClientName } from "./places.js";
 export interface FoundServer {
   readonly name: string;
   readonly fields: JsonObject;
-  readonly dialect: Dialect;
+  readonly dialect: ClientFormat;
   readonly file: string;
   /** Keys that lead to it in the file. */
   readonly path: readonly string[];
@@ -65,7 +65,7 @@ function syntaxOf(client: ClientName | undefined, file: string): Syntax {
   return isYaml && (client === undefined || client === "continue") ? "yaml" : "json";
 }
 
-function clientDialectOf(client: ClientName | undefined, syntax: Syntax, value: JsonObject): Dialect {
+function clientDialectOf(client: ClientName | undefined, syntax: Syntax, value: JsonObject): ClientFormat {
   switch (client) {
     case "codex":
     case "zed":
@@ -176,10 +176,10 @@ function listed(servers: readonly unknown[]): [string, unknown][] {
 }
 
 /** How a configuration is written: the key of its servers, and what is special about their fields. */
-export type Dialect = "mcpServers" | "servers" | "codex" | "zed" | "gemini" | "continue" | "bundle";
+export type ClientFormat = "mcpServers" | "servers" | "codex" | "zed" | "gemini" | "continue" | "bundle";
 
 /** The key that holds the servers. */
-export function keyOf(dialect: Dialect): string {
+export function keyOf(dialect: ClientFormat): string {
   switch (dialect) {
     case "codex":
       return "mcp_servers";
@@ -193,17 +193,17 @@ export function keyOf(dialect: Dialect): string {
 }
 
 /** True where `${NAME}` is plain text to the client. */
-export function isLiteral(dialect: Dialect): boolean {
+export function isLiteral(dialect: ClientFormat): boolean {
   return dialect === "codex" || dialect === "zed";
 }
 
 /** Why a server cannot be run outside the client, or undefined. */
-export function onlyInClient(dialect: Dialect, { command, url }: JsonObject): string | undefined {
+export function onlyInClient(dialect: ClientFormat, { command, url }: JsonObject): string | undefined {
   const isExtension = dialect === "zed" && command === undefined && url === undefined;
   return isExtension ? "an extension of Zed starts it, and its command is not in the file" : undefined;
 }
 
-function sharedFields(dialect: Dialect, fields: JsonObject): JsonObject {
+function sharedFields(dialect: ClientFormat, fields: JsonObject): JsonObject {
   switch (dialect) {
     case "zed":
       return fromZed(fields);

@@ -154,12 +154,12 @@ async function keyPlans(
     const entry = Object.hasOwn(entries, name) ? entries[name] : undefined;
     if (!entry) return [];
     const before = { permissions, limits };
-    const after = { permissions: [...entry.permissions], limits: limitsOf(entry) };
+    const after = { permissions: [...entry.permissions], limits: rateLimits(entry) };
     return JSON.stringify(before) === JSON.stringify(after) ? [] : [{ id, name, before, after }];
   });
 }
 
-export function limitsOf({ perMinute, perHour }: { perMinute?: number | undefined; perHour?: number | undefined }) {
+export function rateLimits({ perMinute, perHour }: { perMinute?: number | undefined; perHour?: number | undefined }) {
   return {
     ...(perMinute === undefined ? {} : { perMinute }),
     ...(perHour === undefined ? {} : { perHour }),

@@ -75,7 +75,7 @@ function shown(value: JsonValue | undefined, path: readonly string[]): string {
 
 const MAX_DEPTH = 32;
 
-export function pathOf(text: string): string[] {
+export function fieldPath(text: string): string[] {
   const parts = text.startsWith("/")
     ? text
         .slice(1)

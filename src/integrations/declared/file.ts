@@ -15,7 +15,7 @@ import {
   optional,
   record,
   type ShapeProblem,
-  text,
+  textShape,
 } from "../../mcp/index.js";
 import { type ApplicationDocument, applicationFields, applicationProblems } from "../../storage/index.js";
 import { hostPolicyParts } from "../../tools/index.js";
@@ -42,9 +42,11 @@ type DeclaredRead =
 
 const declaredApplication = object("an application", {
   ...applicationFields,
-  policies: optional(list("Cedar files, or directories of them", text("a path", { min: 1, max: 4096 }), { max: 100 })),
+  policies: optional(
+    list("Cedar files, or directories of them", textShape("a path", { min: 1, max: 4096 }), { max: 100 }),
+  ),
   hostPolicy: optional(
-    text("a host's policy.yaml, whose directories and commands core.filesystem and core.linux use", {
+    textShape("a host's policy.yaml, whose directories and commands core.filesystem and core.linux use", {
       min: 1,
       max: 4096,
     }),
@@ -52,8 +54,8 @@ const declaredApplication = object("an application", {
 });
 
 const declaredShape = object("what a gateway should have", {
-  storage: optional(text("sqlite:path or postgres://…, where applications are kept", { min: 1, max: 4096 })),
-  sealKey: optional(text("env:NAME, file:PATH or keyring:NAME, the key for secrets", { min: 1, max: 4096 })),
+  storage: optional(textShape("sqlite:path or postgres://…, where applications are kept", { min: 1, max: 4096 })),
+  sealKey: optional(textShape("env:NAME, file:PATH or keyring:NAME, the key for secrets", { min: 1, max: 4096 })),
   gateway: optional(gatewayShape),
   applications: optional(
     record("applications by id", declaredApplication, {

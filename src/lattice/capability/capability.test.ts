@@ -11,7 +11,7 @@ import {
   hasAtMostAuthority,
 } from "../capability.js";
 import { ajvValidator } from "../fixtures/ajv.js";
-import type { JsonSchema } from "../inclusion/document.js";
+import type { SchemaValue } from "../inclusion/document.js";
 import { toSchema, typeOf } from "../inclusion/type.js";
 
 const validator = ajvValidator();
@@ -33,7 +33,7 @@ const fileManager = {
   ],
 };
 
-function narrowed(tool: string, inputSchema: JsonSchema, outputSchema: JsonSchema = true): CapabilitySet {
+function narrowed(tool: string, inputSchema: SchemaValue, outputSchema: SchemaValue = true): CapabilitySet {
   return capabilitiesOf({ tools: [{ name: tool, inputSchema, outputSchema }] });
 }
 
@@ -86,7 +86,7 @@ describe("capability sets", () => {
   it("capability sets write an intersection of schemas with references as one schema that means the same", () => {
     const list = { $ref: "#/$defs/n", $defs: { n: { type: "object", properties: { next: { $ref: "#" } } } } };
     const both = { is: "all", of: [typeOf(list), typeOf({ maxProperties: 1 })] } as const;
-    const schema = toSchema(both) as JsonSchema;
+    const schema = toSchema(both) as SchemaValue;
     expect(schema).toMatchObject({ allOf: [{ $ref: "#/allOf/0/$defs/n" }, { maxProperties: 1 }] });
     const check = validator(schema);
     expect([check({ next: { next: {} } }), check({ next: 1 }), check({ a: 1, b: 1 })]).toEqual([true, false, false]);

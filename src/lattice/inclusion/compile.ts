@@ -1,6 +1,6 @@
 import { splitReference } from "../../schema/documents/index.js";
 import { type Budget, BudgetExceeded } from "../errors.js";
-import { isObject, type Place, type SchemaDocument } from "./document.js";
+import { isObject, type Place, type InclusionDocument } from "./document.js";
 import { unevaluatedKeywords } from "./evaluated.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
 import {
@@ -71,7 +71,7 @@ const MAX_OPEN = 500;
 /** Turns schemas into formulas. Recursive places become references, everything else is written out and shared. */
 export class Compiler {
   readonly #f: Formulas;
-  readonly #documents: readonly SchemaDocument[];
+  readonly #documents: readonly InclusionDocument[];
   readonly #options: CompileOptions;
   readonly #budget: Budget;
   readonly #done = new Map<string, Formula>();
@@ -80,11 +80,11 @@ export class Compiler {
   readonly #names: string[] = [];
   readonly #dynamic: boolean;
   /** Documents by number; two copies of one text have the same, so that the same path in both is the same schema. */
-  readonly #copies = new Map<SchemaDocument, number>();
+  readonly #copies = new Map<InclusionDocument, number>();
   /** Readings that made a difference to what was compiled. */
   readonly consulted = new Set<keyof Reading>();
 
-  constructor(f: Formulas, documents: readonly SchemaDocument[], options: CompileOptions, budget: Budget) {
+  constructor(f: Formulas, documents: readonly InclusionDocument[], options: CompileOptions, budget: Budget) {
     this.#f = f;
     this.#documents = documents;
     this.#options = options;
@@ -98,7 +98,7 @@ export class Compiler {
     }
   }
 
-  compile(document: SchemaDocument): Formula {
+  compile(document: InclusionDocument): Formula {
     return this.#compile(document.place(document.root, document.address), []);
   }
 

@@ -1,7 +1,7 @@
 import { type Dialect, HOME, knownDialect, type ResourceRules, SchemaResources } from "../../schema/documents/index.js";
 import { BudgetExceeded } from "../errors.js";
 
-export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
+export type SchemaValue = boolean | { readonly [keyword: string]: unknown };
 
 /** The dialect a schema declares, `fallback` when it declares none, undefined when it is one not handled here. */
 export function dialectOf(schema: unknown, fallback: Dialect): Dialect | undefined {
@@ -26,11 +26,11 @@ const LIMITS: ResourceRules = {
 export interface Place {
   readonly schema: unknown;
   readonly base: string;
-  readonly document: SchemaDocument;
+  readonly document: InclusionDocument;
 }
 
 /** One schema document with its embedded resources and anchors, so that references can be followed inside it. */
-export class SchemaDocument {
+export class InclusionDocument {
   readonly root: unknown;
   readonly dialect: Dialect;
   readonly address: string;

@@ -1,28 +1,28 @@
 import { describe, expect, it } from "vitest";
 import { ajvValidator } from "../fixtures/ajv.js";
-import type { JsonSchema } from "./document.js";
+import type { SchemaValue } from "./document.js";
 import { type InclusionOptions, includes, includesType, isEmpty } from "./includes.js";
 import { typeOf } from "./type.js";
 
 const validator = ajvValidator();
 const draft07 = "http://json-schema.org/draft-07/schema#";
 
-function answer(left: JsonSchema, right: JsonSchema, options: InclusionOptions = { validator }): string {
+function answer(left: SchemaValue, right: SchemaValue, options: InclusionOptions = { validator }): string {
   return includes(left, right, options).answer;
 }
 
 const S = { type: "string" };
-const tree = (leaf: JsonSchema): JsonSchema => ({
+const tree = (leaf: SchemaValue): SchemaValue => ({
   $ref: "#/$defs/tree",
   $defs: { tree: { anyOf: [leaf, { type: "array", items: { $ref: "#/$defs/tree" } }] } },
 });
 
-function many(keyword: string, count: number, schema: JsonSchema): JsonSchema {
+function many(keyword: string, count: number, schema: SchemaValue): SchemaValue {
   return { type: "object", [keyword]: Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, schema])) };
 }
 
 /** left, right, whether left lies within right, whether right lies within left */
-const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "yes" | "no"])[] = [
+const PAIRS: readonly (readonly [string, SchemaValue, SchemaValue, "yes" | "no", "yes" | "no"])[] = [
   ["integers are numbers", { type: "integer" }, { type: "number" }, "yes", "no"],
   ["a type among several", S, { type: ["null", "string"] }, "yes", "no"],
   ["any boolean is one of the two", { type: "boolean" }, { enum: [true, false] }, "yes", "yes"],
@@ -210,7 +210,7 @@ const PAIRS: readonly (readonly [string, JsonSchema, JsonSchema, "yes" | "no", "
   ["not not", { not: { not: S } }, S, "yes", "yes"],
   [
     "a condition",
-    JSON.parse('{ "if": { "type": "string" }, "then": { "minLength": 2 }, "else": false }') as JsonSchema,
+    JSON.parse('{ "if": { "type": "string" }, "then": { "minLength": 2 }, "else": false }') as SchemaValue,
     { type: "string", minLength: 1 },
     "yes",
     "no",
@@ -279,7 +279,7 @@ describe("inclusion", () => {
 
   /** Values exist, but none that is easily found: "yes" would be wrong, however hard the search. */
   const elusive = { type: "string", format: "ipv4", pattern: "^9\\." };
-  it.each<[string, JsonSchema, JsonSchema]>([
+  it.each<[string, SchemaValue, SchemaValue]>([
     ["a string", elusive, false],
     ["items", { type: "array", items: elusive }, { maxItems: 0 }],
     ["an item that must be there", { type: "array", contains: elusive }, false],
@@ -374,11 +374,11 @@ describe("inclusion", () => {
       answer: "unknown",
       why: "the budget of 500 search steps ran out",
     });
-    const deep = Array.from({ length: 400 }).reduce<JsonSchema>((inner) => ({ items: inner }), S);
+    const deep = Array.from({ length: 400 }).reduce<SchemaValue>((inner) => ({ items: inner }), S);
     expect(includes(deep, S).answer).toBe("unknown");
   });
 
-  it.each<[string, JsonSchema, JsonSchema, string]>([
+  it.each<[string, SchemaValue, SchemaValue, string]>([
     [
       "ten thousand members",
       many("properties", 10_000, { type: "integer" }),

@@ -2,14 +2,14 @@ import type { Dialect } from "../../schema/documents/index.js";
 import { Budget, BudgetExceeded } from "../errors.js";
 import { Languages } from "../regex/language.js";
 import { BY_THE_BOOK, Compiler, type Reading } from "./compile.js";
-import { dialectOf, isObject, type JsonSchema, SchemaDocument } from "./document.js";
+import { dialectOf, isObject, type SchemaValue, InclusionDocument } from "./document.js";
 import { ANYTHING, type Formula, Formulas } from "./formula.js";
 import { Solver } from "./solve.js";
 import { FORMAT_REFUSED, isKnownFormat, Strings } from "./strings.js";
 import { acceptsValue, listedValues, NO_VALUE, schemasOf, typeKey, typeOf, type ValueType } from "./type.js";
 
 /** Compiles a schema into a predicate, in the schema's own dialect. It may throw: then nothing can be confirmed. */
-export type InclusionValidator = (schema: JsonSchema) => (value: unknown) => boolean;
+export type InclusionValidator = (schema: SchemaValue) => (value: unknown) => boolean;
 
 export type Inclusion =
   | { readonly answer: "yes" }
@@ -28,7 +28,7 @@ export interface InclusionOptions {
    */
   readonly formats?: "opaque" | "ignore";
   /** Other documents that references may lead to, by their absolute address. */
-  readonly documents?: Readonly<Record<string, JsonSchema>>;
+  readonly documents?: Readonly<Record<string, SchemaValue>>;
   readonly limits?: Partial<InclusionLimits>;
 }
 
@@ -53,7 +53,7 @@ export const INCLUSION_LIMITS: InclusionLimits = {
 };
 
 /** Is every value that `left` accepts also accepted by `right`? */
-export function includes(left: JsonSchema, right: JsonSchema, options: InclusionOptions = {}): Inclusion {
+export function includes(left: SchemaValue, right: SchemaValue, options: InclusionOptions = {}): Inclusion {
   return includesType(typeOf(left), typeOf(right), options);
 }
 
@@ -178,7 +178,7 @@ class InclusionQuestion {
     const ignoresFormat = (name: string) => this.#options.formats === "ignore" || this.#verdicts.ignoresFormat(name);
     const compiler = new Compiler(f, all, { ignoresFormat, reading }, budget);
     const formula = (type: ValueType): Formula => {
-      if (type.is === "schema") return compiler.compile(documents.get(type.schema) as SchemaDocument);
+      if (type.is === "schema") return compiler.compile(documents.get(type.schema) as InclusionDocument);
       return type.is === "all" ? f.and(...type.of.map(formula)) : f.or(...type.of.map(formula));
     };
     const question = [formula(this.#left), f.not(formula(this.#right))];
@@ -205,19 +205,19 @@ class InclusionQuestion {
     return { inclusion, contradicted, consulted };
   }
 
-  #documents(): Map<JsonSchema, SchemaDocument> {
-    const documents = new Map<JsonSchema, SchemaDocument>();
+  #documents(): Map<SchemaValue, InclusionDocument> {
+    const documents = new Map<SchemaValue, InclusionDocument>();
     for (const schema of [...schemasOf(this.#left), ...schemasOf(this.#right)]) {
       const dialect = dialectOf(schema, this.#options.dialect) ?? this.#options.dialect;
-      if (!documents.has(schema)) documents.set(schema, new SchemaDocument(schema, dialect));
+      if (!documents.has(schema)) documents.set(schema, new InclusionDocument(schema, dialect));
     }
     return documents;
   }
 
-  #others(): SchemaDocument[] {
+  #others(): InclusionDocument[] {
     return Object.entries(this.#options.documents ?? {}).flatMap(([address, schema]) => {
       const dialect = dialectOf(schema, "2020-12");
-      return dialect === undefined ? [] : [new SchemaDocument(schema, dialect, address)];
+      return dialect === undefined ? [] : [new InclusionDocument(schema, dialect, address)];
     });
   }
 }
@@ -225,13 +225,13 @@ class InclusionQuestion {
 /** What the validator says, undefined when it has no verdict. */
 class InclusionResults {
   readonly #validator: InclusionValidator | undefined;
-  readonly #checks = new Map<JsonSchema, ((value: unknown) => boolean) | undefined>();
+  readonly #checks = new Map<SchemaValue, ((value: unknown) => boolean) | undefined>();
   /** A validator may take formats seriously in one dialect and not in another, so each one in use is asked. */
   readonly #dialects: readonly object[];
-  readonly #formats = new Map<string, readonly JsonSchema[]>();
+  readonly #formats = new Map<string, readonly SchemaValue[]>();
   readonly #ignored = new Map<string, boolean>();
 
-  constructor(validator: InclusionValidator | undefined, schemas: readonly JsonSchema[]) {
+  constructor(validator: InclusionValidator | undefined, schemas: readonly SchemaValue[]) {
     this.#validator = validator;
     const declared = new Set(schemas.map((schema) => (isObject(schema) ? schema.$schema : undefined)));
     this.#dialects = [...declared].map(($schema) => ($schema === undefined ? {} : { $schema }));
@@ -262,7 +262,7 @@ class InclusionResults {
     return ignored;
   }
 
-  #check(schema: JsonSchema, value: unknown): boolean | undefined {
+  #check(schema: SchemaValue, value: unknown): boolean | undefined {
     if (typeof schema === "boolean") return schema;
     if (this.#validator === undefined) return undefined;
     try {

@@ -1,5 +1,5 @@
 import { type Language, type Languages, matches, wordsOfLanguage } from "../regex/language.js";
-import { parsePattern } from "../regex/parse.js";
+import { patternLanguage } from "../regex/parse.js";
 import { type Formula, type InclusionOutcome, type Literal, none, some, unknown } from "./formula.js";
 
 /** A longest length bound that is put into the automaton; beyond it the bound only filters what is found. */
@@ -33,7 +33,7 @@ export class Strings {
   }
 
   #pattern(source: string): Language | undefined {
-    if (!this.#patterns.has(source)) this.#patterns.set(source, parsePattern(this.#languages, source));
+    if (!this.#patterns.has(source)) this.#patterns.set(source, patternLanguage(this.#languages, source));
     return this.#patterns.get(source);
   }
 

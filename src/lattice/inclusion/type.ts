@@ -1,18 +1,18 @@
 import { type Dialect, equalityKey } from "../../schema/documents/index.js";
-import { dialectOf, isObject, type JsonSchema } from "./document.js";
+import { dialectOf, isObject, type SchemaValue } from "./document.js";
 
 /**
  * A set of JSON values: a schema, or an intersection or union of such sets. Kept as parts and not written into one
  * schema, because two schemas may be of different dialects and their references and `$id`s may clash.
  */
 export type ValueType =
-  | { readonly is: "schema"; readonly schema: JsonSchema }
+  | { readonly is: "schema"; readonly schema: SchemaValue }
   | { readonly is: "all" | "any"; readonly of: readonly ValueType[] };
 
 export const ANY_VALUE: ValueType = { is: "schema", schema: true };
 export const NO_VALUE: ValueType = { is: "schema", schema: false };
 
-export function typeOf(schema: JsonSchema): ValueType {
+export function typeOf(schema: SchemaValue): ValueType {
   return { is: "schema", schema };
 }
 
@@ -22,7 +22,7 @@ export function typeKey(type: ValueType): string {
   return `${type.is}(${[...new Set(type.of.map(typeKey))].toSorted().join(" ")})`;
 }
 
-export function schemasOf(type: ValueType): readonly JsonSchema[] {
+export function schemasOf(type: ValueType): readonly SchemaValue[] {
   return type.is === "schema" ? [type.schema] : type.of.flatMap(schemasOf);
 }
 
@@ -30,7 +30,7 @@ export function schemasOf(type: ValueType): readonly JsonSchema[] {
 export function acceptsValue(
   type: ValueType,
   value: unknown,
-  check: (schema: JsonSchema, value: unknown) => boolean | undefined,
+  check: (schema: SchemaValue, value: unknown) => boolean | undefined,
 ): boolean | undefined {
   if (type.is === "schema") return check(type.schema, value);
   const decisive = type.is === "any";
@@ -47,7 +47,7 @@ export function listedValues(type: ValueType): readonly unknown[] | undefined {
   return lists.includes(undefined) ? undefined : lists.flatMap((values) => values ?? []);
 }
 
-function listedBySchema(schema: JsonSchema): readonly unknown[] | undefined {
+function listedBySchema(schema: SchemaValue): readonly unknown[] | undefined {
   if (schema === false) return [];
   if (!isObject(schema) || "$ref" in schema) return undefined;
   if ("const" in schema) return [schema.const];
@@ -60,7 +60,7 @@ function listedBySchema(schema: JsonSchema): readonly unknown[] | undefined {
  * The type as one schema, to be shown or handed to a validator. Undefined when the parts cannot stand in one document:
  * they are of different dialects, or they name things (`$id`, `$anchor`) that could clash.
  */
-export function toSchema(type: ValueType, fallback: Dialect = "2020-12"): JsonSchema | undefined {
+export function toSchema(type: ValueType, fallback: Dialect = "2020-12"): SchemaValue | undefined {
   if (type.is === "schema") return type.schema;
   const schemas = schemasOf(type);
   const dialects = new Set(schemas.filter(isObject).map((schema) => dialectOf(schema, fallback)));

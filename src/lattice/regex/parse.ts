@@ -18,7 +18,7 @@ class Unsupported extends Error {}
  * undefined when the pattern is beyond regular languages as handled here: back references, look-behind, assertions
  * inside unbounded loops.
  */
-export function parsePattern(languages: Languages, source: string): Language | undefined {
+export function patternLanguage(languages: Languages, source: string): Language | undefined {
   if (source.length > MAX_SOURCE) return undefined;
   try {
     const pattern = new RegExpParser({ ecmaVersion: 2025 }).parsePattern(source, 0, source.length, FLAGS);

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Languages, matches, wordsOfLanguage } from "./language.js";
-import { parsePattern } from "./parse.js";
+import { patternLanguage } from "./parse.js";
 
 const languages = new Languages();
 
 function language(source: string) {
-  const parsed = parsePattern(languages, source);
+  const parsed = patternLanguage(languages, source);
   if (parsed === undefined) throw new Error(`not translated: ${source}`);
   return parsed;
 }
@@ -41,7 +41,7 @@ describe("patterns as languages", () => {
         fc.array(fc.constantFrom("a", "b", "1", " ", "é", "\n"), { maxLength: 6 }),
         (source, characters) => {
           const languages = new Languages();
-          const parsed = parsePattern(languages, source);
+          const parsed = patternLanguage(languages, source);
           if (parsed === undefined) return;
           const text = characters.join("");
           const answer = languages.bounded(20_000, () => matches(languages, parsed, text));
@@ -60,7 +60,7 @@ describe("patterns as languages", () => {
     fc.assert(
       fc.property(pattern, (source) => {
         const languages = new Languages();
-        const parsed = parsePattern(languages, source);
+        const parsed = patternLanguage(languages, source);
         if (parsed === undefined) return;
         const found = wordsOfLanguage(languages, parsed, 5, 1e4);
         if (found === undefined) return;
@@ -95,7 +95,7 @@ describe("patterns as languages", () => {
 
   it("patterns as languages leave out what is not a regular language instead of guessing", () => {
     for (const source of ["(a)\\1", "(?<=a)b", "(?:^a)*", "(", "x".repeat(5_000)]) {
-      expect(parsePattern(languages, source)).toBeUndefined();
+      expect(patternLanguage(languages, source)).toBeUndefined();
     }
   });
 

@@ -1,6 +1,6 @@
 import { capabilitiesFrom, type Capability, toolsIn } from "../capability.js";
 import { LatticeError } from "../errors.js";
-import { isObject, type JsonSchema } from "../inclusion/document.js";
+import { isObject, type SchemaValue } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";
 import { type DelegationEntry, type Part, WorkflowDocument } from "./document.js";
 import {
@@ -234,7 +234,7 @@ class Reader {
         d.report("LATTICE_SHAPE", `\`${entry.key}\` in ${what} must be true or a schema for the arguments`, entry.line);
         continue;
       }
-      const type = schema === true ? ANY_VALUE : typeOf(schema as JsonSchema);
+      const type = schema === true ? ANY_VALUE : typeOf(schema as SchemaValue);
       for (const name of this.#expand(entry.key, what, entry.line)) types.set(name, both(types.get(name), type));
     }
     if (entries.length === 0) d.report("LATTICE_EMPTY", `${what} is empty`, line);

@@ -17,7 +17,7 @@ import type { Implementation, LogLevel } from "../server/index.js";
 import {
   cancellation,
   type ConnectionEvents,
-  HttpConnection,
+  HttpSessionConnection,
   httpPortOf,
   PersistentConnection,
   PersistentPort,
@@ -82,7 +82,7 @@ export class ClientConversation {
   readonly timeouts: Timeouts;
   readonly transport: TransportKind;
   readonly #options: ConnectOptions;
-  readonly #connection: PersistentConnection | HttpConnection;
+  readonly #connection: PersistentConnection | HttpSessionConnection;
   readonly #slots: Slots;
   readonly #over = new AbortController();
   readonly #context: SessionContext;
@@ -114,7 +114,7 @@ export class ClientConversation {
       },
     };
     this.#connection = this.isHttp
-      ? new HttpConnection(httpPortOf(transport), { headers: () => this.#headers() }, this.#context, session)
+      ? new HttpSessionConnection(httpPortOf(transport), { headers: () => this.#headers() }, this.#context, session)
       : new PersistentConnection(new PersistentPort(transport), this.#context, session);
   }
 

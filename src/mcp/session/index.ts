@@ -4,7 +4,7 @@ export { type ClientInfo, PROTOCOL_META, type SessionAgreement, SPOKEN, spoken }
 export { httpPortOf, PersistentPort } from "./client-transport.js";
 export * from "./faults.js";
 export { HttpClient, sendAndForget } from "./http/exchange.js";
-export { HttpConnection, type OpenPort } from "./http/connection.js";
+export { HttpSessionConnection, type OpenPort } from "./http/connection.js";
 export type { Exchange } from "./http/exchange.js";
 export { addHeaders } from "./http/exchange.js";
 export { faultOfError, faultOfStatus } from "./faults.js";

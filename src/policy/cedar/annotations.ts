@@ -1,7 +1,7 @@
 // The annotations a rule may carry, and the obligations that `@redact` and `@cap` declare. Cedar lets anything stand here;
 // a misspelt `@outcom` would silently turn a challenge into a deny, so everything unknown is rejected.
 
-import { nearestName } from "./names.js";
+import { nearest } from "../../mcp/index.js";
 import type { Obligation } from "./types.js";
 import { costProblem } from "./pattern-cost.js";
 
@@ -34,7 +34,7 @@ export function readAnnotations(
   };
   for (const name of Object.keys(annotations)) {
     if (KNOWN.includes(name)) continue;
-    const meant = nearestName(name, KNOWN);
+    const meant = nearest(name, KNOWN);
     wrong(name, "is not an annotation here", meant ? `did you mean @${meant}?` : `known are @${KNOWN.join(", @")}`);
   }
   const text = (name: string): string | undefined => annotations[name] ?? (name in annotations ? "" : undefined);

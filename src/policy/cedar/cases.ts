@@ -1,9 +1,8 @@
 // Policy tests that people write: a file of calls with the answer each should get.
 
 import type { Document, Node, YAMLMap } from "yaml";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
 import { METHODS, serverRequest, type ServerRequestMethod } from "./catalog.js";
-import { nearestName } from "./names.js";
 import {
   type Explanation,
   type PolicyDecision,
@@ -107,7 +106,7 @@ function readCase(
   for (const pair of item.items) {
     const key = String((pair.key as { value?: unknown } | null)?.value ?? "?");
     if (FIELDS.includes(key)) continue;
-    const meant = nearestName(key, FIELDS);
+    const meant = nearest(key, FIELDS);
     const help = meant ? `did you mean ${meant}?` : `known are ${FIELDS.join(", ")}`;
     wrong(`a case has no ${key}`, help, (pair.key as Node | undefined)?.range?.[0] ?? at);
   }

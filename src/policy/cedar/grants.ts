@@ -4,7 +4,7 @@
 
 import type { JsonValue } from "../../mcp/index.js";
 import { PolicyCatalog } from "./catalog.js";
-import { getExpression, hasExpression, oneOf, quotePattern, quoteString } from "./language/scan.js";
+import { getExpression, hasExpression, literalTest, quotePattern, quoteString } from "./language/scan.js";
 import type { ToolSummary } from "./types.js";
 import type { RecordShape, ValueShape } from "./shape.js";
 import { Decimal } from "./value/extensions.js";
@@ -247,7 +247,7 @@ function among(values: readonly unknown[], { read, shape }: Place): Conditions {
   const list = literals(values, shape);
   if (list === undefined) return undefined;
   if (list.length === 0) return NEVER;
-  return [oneOf(read, list)];
+  return [literalTest(read, list)];
 }
 
 function elements(items: unknown, read: string, element: ValueShape): Conditions {

@@ -7,7 +7,7 @@ import { decideFrame, denyRequest } from "./authorize.js";
 import { Frame, argumentsProblem, TOOL_GROUP } from "./frame.js";
 import { explainRule, outlookFor } from "./explain.js";
 import { entitiesOf } from "./names.js";
-import { candidates, type CedarRule, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
+import { candidateRules, type CedarRule, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
 import { shapeOfArguments, shapeText } from "./shape.js";
 import { type Draft, type PolicyFileLimits, readPolicyFiles, readSource } from "./source.js";
 import {
@@ -203,7 +203,7 @@ export class LoadedPolicy implements PolicySet {
     const refused = argumentsProblem(request.arguments) ?? (request.forwarded && argumentsProblem(request.forwarded));
     if (refused !== undefined) return refused;
     const frame = new Frame(withDefaults(request, slice), slice.action, this.#catalog.isTool);
-    return { frame, lists: candidates(slice, request), slice };
+    return { frame, lists: candidateRules(slice, request), slice };
   }
 }
 

@@ -1,6 +1,7 @@
 // What a rule reads and names, and the names that nothing answers to. Cedar checks attributes but lets any entity id pass,
 // and to it `context.arguments has pth` is simply false; a forbid that says so would never fire.
 
+import { editDistance, nearest } from "../../mcp/index.js";
 import type { PolicyAction, PolicyCatalog } from "./catalog.js";
 import { CONTEXT_PARTS, type ContextPart, TOOL_GROUP } from "./frame.js";
 import {
@@ -193,49 +194,12 @@ function argumentProblem(read: Read, actions: readonly PolicyAction[]): Wrong | 
 /** True when the name is nearly, but not quite, the declared one. */
 export function isSlip(name: string, declared: string): boolean {
   const limit = name.length > 5 ? 3 : 2;
-  return name !== declared && editDistance(name.toLowerCase(), declared.toLowerCase(), limit) < limit;
+  // Names that differ more in length are no slips, and long ones are compared by their beginning.
+  if (name === declared || Math.abs(name.length - declared.length) >= limit) return false;
+  return editDistance(name.slice(0, 64).toLowerCase(), declared.slice(0, 64).toLowerCase()) < limit;
 }
 
 function didYouMean(name: string, candidates: Iterable<string>, before: string): string {
-  const meant = nearestName(name, candidates);
+  const meant = nearest(name, candidates);
   return meant === undefined ? "" : `did you mean ${before}${meant}"?`;
-}
-
-/** Names past this length are compared by their beginning only; suggestions need no more. */
-const MAX_COMPARED = 64;
-
-/** The closest candidate within a third of the length, or undefined. */
-export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
-  let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
-  for (const candidate of candidates) {
-    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase(), bestDistance);
-    if (distance >= bestDistance) continue;
-    best = candidate;
-    bestDistance = distance;
-  }
-  return best;
-}
-
-/** Insertions, deletions, replacements and swaps of neighbours; anything not below `limit` is reported as `limit`. */
-export function editDistance(left: string, right: string, limit: number): number {
-  const a = left.slice(0, MAX_COMPARED);
-  const b = right.slice(0, MAX_COMPARED);
-  if (Math.abs(a.length - b.length) >= limit) return limit;
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1];
-      let cost = Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (same ? 0 : 1));
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        cost = Math.min(cost, (before[j - 2] ?? 0) + 1);
-      }
-      next.push(cost);
-    }
-    before = row;
-    row = next;
-  }
-  return Math.min(limit, row[b.length] ?? limit);
 }

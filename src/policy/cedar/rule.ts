@@ -84,7 +84,7 @@ function push(map: Map<string, CedarRule[]>, key: string, rule: CedarRule): void
 const NONE: readonly CedarRule[] = [];
 
 /** The rules that can apply: those without a scope, and those bound to this principal, app or resource. */
-export function candidates(
+export function candidateRules(
   slice: Slice,
   request: Pick<PolicyRequest, "app" | "agent" | "resource" | "serverRequest">,
 ): (readonly CedarRule[])[] {

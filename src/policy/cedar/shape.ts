@@ -13,7 +13,7 @@ export interface RecordShape {
   readonly open: boolean;
 }
 
-export const OPEN: ValueShape = { kind: "open" };
+export const OPEN_SHAPE: ValueShape = { kind: "open" };
 export const OPEN_RECORD: RecordShape = { kind: "record", attrs: new Map(), open: true };
 
 const SIMPLE: Readonly<Record<string, ValueShape>> = {
@@ -58,7 +58,7 @@ class Reader {
   }
 
   shape(schema: unknown, depth: number): ValueShape {
-    if (!isSchema(schema) || depth > MAX_DEPTH || this.#budget-- <= 0) return OPEN;
+    if (!isSchema(schema) || depth > MAX_DEPTH || this.#budget-- <= 0) return OPEN_SHAPE;
     const own = this.#own(schema, depth);
     const all = list(schema.allOf).map((part) => this.shape(part, depth + 1));
     if (typeof schema.$ref === "string") all.push(this.#reference(schema.$ref, depth));
@@ -69,12 +69,12 @@ class Reader {
       // `{ type: object, properties, anyOf: [{ required: [a] }, …] }` is common: alternatives that only constrain.
       if (!own || either.kind !== "open") shapes.push(either);
     }
-    return shapes.length === 0 ? OPEN : shapes.reduce(bothShapes);
+    return shapes.length === 0 ? OPEN_SHAPE : shapes.reduce(bothShapes);
   }
 
   /** Only references inside the document; one that leads back to itself has no Cedar type. */
   #reference(ref: string, depth: number): ValueShape {
-    if (!ref.startsWith("#") || this.#following.has(ref)) return OPEN;
+    if (!ref.startsWith("#") || this.#following.has(ref)) return OPEN_SHAPE;
     let target: unknown = this.#root;
     for (const step of ref.split("/").slice(1)) {
       const key = decode(step);
@@ -93,18 +93,19 @@ class Reader {
   #own(schema: Schema, depth: number): ValueShape | undefined {
     const types = typesOf(schema);
     if (types.length === 0) return isSchema(schema.properties) ? this.#record(schema, depth) : undefined;
-    if (types.length > 1) return types.every((type) => type === "integer" || type === "number") ? SIMPLE.number : OPEN;
+    if (types.length > 1)
+      return types.every((type) => type === "integer" || type === "number") ? SIMPLE.number : OPEN_SHAPE;
     const type = types[0] ?? "";
     if (type === "object") return this.#record(schema, depth);
     if (type === "array") return this.#set(schema, depth);
-    return SIMPLE[type] ?? OPEN;
+    return SIMPLE[type] ?? OPEN_SHAPE;
   }
 
   #set(schema: Schema, depth: number): ValueShape {
     const items = [...list(schema.prefixItems), ...[schema.items ?? []].flat()];
-    if (items.length === 0) return OPEN;
+    if (items.length === 0) return OPEN_SHAPE;
     const element = items.map((item) => this.shape(item, depth + 1)).reduce(eitherShape);
-    return isTyped(element) ? { kind: "set", element } : OPEN;
+    return isTyped(element) ? { kind: "set", element } : OPEN_SHAPE;
   }
 
   #record(schema: Schema, depth: number): RecordShape {
@@ -132,7 +133,7 @@ class Reader {
 function bothShapes(a: ValueShape, b: ValueShape): ValueShape {
   if (a.kind === "record" && b.kind === "record") return bothRecords(a, b);
   if (a.kind === "open") return b;
-  return b.kind === "open" || sameShape(a, b) ? a : OPEN;
+  return b.kind === "open" || sameShape(a, b) ? a : OPEN_SHAPE;
 }
 
 function bothRecords(a: RecordShape, b: RecordShape): RecordShape {
@@ -149,7 +150,7 @@ function bothRecords(a: RecordShape, b: RecordShape): RecordShape {
 
 /** One of the two holds: what only one of them has is optional, and a type they differ in is open. */
 export function eitherShape(a: ValueShape, b: ValueShape): ValueShape {
-  if (a.kind !== "record" || b.kind !== "record") return sameShape(a, b) ? a : OPEN;
+  if (a.kind !== "record" || b.kind !== "record") return sameShape(a, b) ? a : OPEN_SHAPE;
   const attrs = new Map<string, { shape: ValueShape; required: boolean }>();
   for (const name of new Set([...a.attrs.keys(), ...b.attrs.keys()])) {
     const ours = a.attrs.get(name);

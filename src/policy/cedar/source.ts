@@ -16,7 +16,7 @@ import {
   ScanError,
   type ScanToken,
   splitPolicies,
-  TooDeep,
+  PolicyTooDeep,
 } from "./language/scan.js";
 import { PolicyInvalid, type PolicyProblem, type PolicySource } from "./types.js";
 
@@ -81,7 +81,7 @@ function ownTree(tokens: readonly ScanToken[], place: SourcePlace, problems: Pol
     return parsePolicyTokens(tokens);
   } catch (error) {
     // Anything else that is wrong is for Cedar to say, in its own words.
-    if (error instanceof TooDeep) problems.push(place.problem(error.offset, error.message));
+    if (error instanceof PolicyTooDeep) problems.push(place.problem(error.offset, error.message));
     else if (!(error instanceof ScanError)) throw error;
     return undefined;
   }

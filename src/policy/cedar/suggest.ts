@@ -6,10 +6,10 @@
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import { type PolicyAction, PolicyCatalog } from "./catalog.js";
 import { encode, argumentsProblem } from "./frame.js";
-import { getExpression, hasExpression, oneOf, quotePattern, quoteString } from "./language/scan.js";
+import { getExpression, hasExpression, literalTest, quotePattern, quoteString } from "./language/scan.js";
 import type { PolicyResource, ToolSummary } from "./types.js";
 import { isSlip } from "./names.js";
-import { OPEN, type RecordShape, type ValueShape } from "./shape.js";
+import { OPEN_SHAPE, type RecordShape, type ValueShape } from "./shape.js";
 import { Decimal } from "./value/extensions.js";
 import { CedarRecord, Unencodable } from "./value/value.js";
 
@@ -238,7 +238,7 @@ function shapeSeen(values: readonly JsonValue[]): ValueShape {
   const types = new Set(values.map((value) => (Number.isSafeInteger(value) ? "long" : typeof value)));
   const [type] = types;
   if (types.size === 1 && (type === "string" || type === "long")) return { kind: type };
-  return types.size === 1 && type === "boolean" ? { kind: "bool" } : OPEN;
+  return types.size === 1 && type === "boolean" ? { kind: "bool" } : OPEN_SHAPE;
 }
 
 /** Nothing is said about a value that policy cannot read: a rule that did would deny the very call it was made from. */
@@ -274,7 +274,7 @@ function isObject(value: JsonValue): boolean {
 function constrainText(read: string, values: readonly string[]): string[] {
   const distinct = [...new Set(values)].sort();
   if (distinct.length <= MAX_LITERALS && distinct.every((value) => value.length <= MAX_TEXT)) {
-    return [oneOf(read, distinct.map(quoteString))];
+    return [literalTest(read, distinct.map(quoteString))];
   }
   const prefix = commonDirectory(distinct);
   if (prefix === "") return [];
@@ -295,7 +295,7 @@ function commonDirectory(texts: readonly string[]): string {
 
 function constrainNumber(read: string, values: readonly number[]): string[] {
   const distinct = [...new Set(values)].sort((a, b) => a - b);
-  if (distinct.length <= MAX_LITERALS) return [oneOf(read, distinct.map(String))];
+  if (distinct.length <= MAX_LITERALS) return [literalTest(read, distinct.map(String))];
   return [`${read} >= ${distinct[0]}`, `${read} <= ${distinct.at(-1)}`];
 }
 

@@ -1,8 +1,7 @@
 // The schemas that a delegation narrows arguments with. Validators skip what they do not know, and a misspelt keyword
 // or one of the other dialect would then narrow nothing without its author noticing.
 
-import { isJsonObject, type JsonValue } from "../../mcp/index.js";
-import { nearestName } from "../cedar/names.js";
+import { isJsonObject, type JsonValue, nearest } from "../../mcp/index.js";
 import { DelegationRefused, type HopBlock } from "./block.js";
 
 type Shape =
@@ -70,7 +69,7 @@ export function problemInNarrowing(schema: JsonValue, at = "", dialect = dialect
     const here = `${at}/${word}`;
     const shape = Object.hasOwn(known, word) ? known[word] : undefined;
     if (shape === undefined) {
-      const meant = nearestName(word, Object.keys(known));
+      const meant = nearest(word, Object.keys(known));
       return `${place(here)} is not a keyword of ${dialect}, and would narrow nothing${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`;
     }
     if (word === "$schema" && at !== "") return `${place(here)} may only stand at the top`;
@@ -169,7 +168,7 @@ function place(at: string): string {
 export function checkNarrowed(given: ReadonlySet<string>, { to, arguments: narrowed = {} }: HopBlock): void {
   const strange = Object.keys(narrowed).find((capability) => !given.has(capability));
   if (strange === undefined) return;
-  const meant = nearestName(strange, given);
+  const meant = nearest(strange, given);
   const help = meant === undefined ? "" : `; did you mean \`${meant}\`?`;
   const what = `\`${to}\` was given narrower arguments of \`${strange}\`, which is not handed on to it${help}`;
   throw new DelegationRefused("malformed", what);

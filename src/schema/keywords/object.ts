@@ -1,8 +1,8 @@
 // Keywords for objects. Only own properties count: `toString` is not a property of `{}`.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
+import { isJsonObject, type JsonObject, type JsonValue, nearest } from "../../mcp/index.js";
 import { type KeywordCheck, STEPS_PER_NOTE } from "../run.js";
-import { nearestKeyword, valueSummary } from "../words.js";
+import { valueSummary } from "../words.js";
 import { type Keyword, type KeywordContext, namedKeyword, names, sizeKeywords } from "./context.js";
 
 /** Named properties, properties by pattern and all the others: one pass over the keys of the value. */
@@ -54,7 +54,7 @@ const MAX_MEANT = 1_000;
 
 function unknownProperty(name: string, known: readonly string[], value: JsonObject) {
   const free = known.slice(0, MAX_MEANT).filter((other) => !Object.hasOwn(value, other));
-  const meant = nearestKeyword(name, free);
+  const meant = nearest(name, free);
   const shown = known.slice(0, 10).join(", ");
   return {
     message: "is not a property of this object",
@@ -91,7 +91,7 @@ function missingProperty(schema: JsonObject, name: string, value: JsonObject, be
   const unknown = Object.keys(value)
     .slice(0, MAX_MEANT)
     .filter((key) => !Object.hasOwn(declared, key));
-  const mistyped = nearestKeyword(name, unknown);
+  const mistyped = nearest(name, unknown);
   const what = expected === undefined ? "" : ` (${expected})`;
   return {
     message: `is required${because}`,

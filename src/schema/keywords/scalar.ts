@@ -1,11 +1,11 @@
 // Keywords for values of every type, for numbers and for strings.
 
 import { equalityKey } from "../documents/index.js";
-import type { JsonValue } from "../../mcp/index.js";
+import { type JsonValue, nearest } from "../../mcp/index.js";
 import { formatCheck } from "../format.js";
 import { describePattern } from "../pattern/sample.js";
 import { type KeywordCheck, type ValidationRun, WRONG_TYPE } from "../run.js";
-import { jsonKindOf, listWords, literalText, nearestKeyword, numberRange, typeWords } from "../words.js";
+import { jsonKindOf, listWords, literalText, numberRange, typeWords } from "../words.js";
 import { type Keyword, type KeywordContext, malformed, number, sizeKeywords } from "./context.js";
 
 const TYPES: Readonly<Record<string, (value: JsonValue) => boolean>> = {
@@ -66,7 +66,7 @@ export const enumeration: Keyword = (context) => {
     run.fail(at, () => {
       const expected = `one of ${listWords(values.slice(0, 20).map(literalText))}${values.length > 20 ? ", …" : ""}`;
       const strings = values.filter((allowedValue) => typeof allowedValue === "string");
-      const meant = typeof value === "string" ? nearestKeyword(value, strings) : undefined;
+      const meant = typeof value === "string" ? nearest(value, strings) : undefined;
       return {
         message: `must be ${expected}`,
         expected,

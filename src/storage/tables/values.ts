@@ -18,7 +18,7 @@ const LAST_CHARACTER = "\u{10FFFF}";
 
 const ALIVE = "(expires_at IS NULL OR expires_at > @now)";
 
-export function valuesIn(engine: Engine, maxValues: number = MAX_VALUES): Values {
+export function valuesTable(engine: Engine, maxValues: number = MAX_VALUES): Values {
   return {
     async get(app, key) {
       const [row] = await engine.read((sql) =>

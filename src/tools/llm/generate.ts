@@ -2,7 +2,7 @@
 
 import { Fault, type JsonObject } from "../../mcp/index.js";
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type CoreApplication, type CoreServices, CoreSettingsError, ownTool, record } from "../application.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError, ownTool, closedRecord } from "../application.js";
 import { anthropicProvider } from "./anthropic.js";
 import { ask, guardedFetch, type LlmAsked } from "./ask.js";
 import { openaiProvider } from "./openai.js";
@@ -27,13 +27,13 @@ export function llmTools(app: CoreApplication, document: JsonObject, services: C
         description: `Asks a language model and answers with its text. Models: ${models.join(", ")}.`,
         annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: false, openWorldHint: true },
         timeoutMs: limits.timeoutMs + CLOCK_MARGIN_MS,
-        input: record(
+        input: closedRecord(
           {
             messages: {
               type: "array",
               minItems: 1,
               maxItems: MAX_MESSAGES,
-              items: record({ role: { enum: ["system", "user", "assistant"] }, content: { type: "string" } }, [
+              items: closedRecord({ role: { enum: ["system", "user", "assistant"] }, content: { type: "string" } }, [
                 "role",
                 "content",
               ]),
@@ -50,7 +50,7 @@ export function llmTools(app: CoreApplication, document: JsonObject, services: C
           },
           ["messages"],
         ),
-        output: record(
+        output: closedRecord(
           {
             text: { type: "string" },
             provider: { type: "string" },

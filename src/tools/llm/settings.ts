@@ -12,7 +12,7 @@ import {
   pathText,
   required,
   type ShapeProblem,
-  text,
+  textShape,
 } from "../../mcp/index.js";
 import { CoreSettingsError } from "../application.js";
 
@@ -64,10 +64,10 @@ const limits = object("bounds of every answer", {
 
 const settings = object("the provider for core.llm", {
   provider: required(oneOf("which wire format it speaks", ["openai", "anthropic", "ollama"])),
-  baseUrl: required(text("where it is", { min: 1, max: 2_000 })),
-  apiKey: optional(text("write ${secret:NAME}", { min: 1, max: 10_000 })),
+  baseUrl: required(textShape("where it is", { min: 1, max: 2_000 })),
+  apiKey: optional(textShape("write ${secret:NAME}", { min: 1, max: 10_000 })),
   models: required(
-    list("models that may be asked, the default first", text("a model", { min: 1, max: 200 }), { max: 200 }),
+    list("models that may be asked, the default first", textShape("a model", { min: 1, max: 200 }), { max: 200 }),
   ),
   streaming: byDefault(flag("can it stream"), true),
   tokenLimitField: optional(oneOf("the field in which it takes the limit", ["max_tokens", "max_completion_tokens"])),

@@ -1,7 +1,7 @@
 // core.state.*: definition files, and what happened to them.
 
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { ownTool, record, type ToolOwner } from "../application.js";
+import { ownTool, closedRecord, type ToolOwner } from "../application.js";
 import { type Author, notThere, Repository } from "./repository.js";
 import type { StateSettings } from "./settings.js";
 import type { StoredHistory } from "./stored.js";
@@ -25,7 +25,7 @@ const COMMIT = { type: "string", description: "The commit in the history." } as 
 const MAX_TEXT_CHARS = 16_000_000;
 const MAX_HISTORY = 200;
 
-const changedOutput = record(
+const changedOutput = closedRecord(
   {
     path: { type: "string" },
     revision: { type: ["string", "null"], description: "Names the new contents; null when the file is gone." },
@@ -60,14 +60,14 @@ function readTool(owner: ToolOwner, files: Repository, name: string): Tool {
     title: "Read a definition file",
     description: "Reads a definition file of this application, as it is now or as it was in a commit of its history.",
     annotations: READ_ONLY,
-    input: record(
+    input: closedRecord(
       {
         path: PATH,
         commit: { type: "string", maxLength: 64, description: "A commit of the history; the newest by default." },
       },
       ["path"],
     ),
-    output: record({ path: { type: "string" }, content: { type: "string" }, revision: REVISION }, [
+    output: closedRecord({ path: { type: "string" }, content: { type: "string" }, revision: REVISION }, [
       "path",
       "content",
       "revision",
@@ -86,7 +86,7 @@ function setTool(owner: ToolOwner, files: Repository): Tool {
     title: "Write a definition file",
     description: "Creates or replaces a definition file of this application. Earlier contents stay in the history.",
     annotations: { ...DESTRUCTIVE, idempotentHint: true },
-    input: record(
+    input: closedRecord(
       {
         path: PATH,
         content: { type: "string", maxLength: MAX_TEXT_CHARS },
@@ -114,7 +114,7 @@ function diffTool(owner: ToolOwner, files: Repository): Tool {
     description:
       "Applies a unified diff to one definition file, whole or not at all: every hunk at the line it names, every context line exactly as it is.",
     annotations: { ...DESTRUCTIVE, idempotentHint: false },
-    input: record(
+    input: closedRecord(
       {
         path: PATH,
         diff: { type: "string", minLength: 1, maxLength: MAX_TEXT_CHARS, description: "As `diff -u` writes it." },
@@ -141,7 +141,7 @@ function deleteTool(owner: ToolOwner, files: Repository): Tool {
     title: "Delete a definition file",
     description: "Deletes a definition file of this application. Its contents stay in the history.",
     annotations: { ...DESTRUCTIVE, idempotentHint: false },
-    input: record({ path: PATH, expectedRevision: EXPECTED, message: MESSAGE }, ["path"]),
+    input: closedRecord({ path: PATH, expectedRevision: EXPECTED, message: MESSAGE }, ["path"]),
     output: changedOutput,
     handler: async ({ path, expectedRevision, message }, context) => {
       const done = await files.change({
@@ -160,13 +160,13 @@ function historyTool(owner: ToolOwner, files: Repository): Tool {
     title: "History of a definition file",
     description: "Lists the commits that changed a definition file, newest first.",
     annotations: READ_ONLY,
-    input: record({ path: PATH, limit: { type: "integer", minimum: 1, maximum: MAX_HISTORY } }, ["path"]),
-    output: record(
+    input: closedRecord({ path: PATH, limit: { type: "integer", minimum: 1, maximum: MAX_HISTORY } }, ["path"]),
+    output: closedRecord(
       {
         path: { type: "string" },
         history: {
           type: "array",
-          items: record(
+          items: closedRecord(
             {
               commit: COMMIT,
               at: { type: "string" },

@@ -101,7 +101,7 @@ type ForApplication<M> = M extends (...args: infer A) => infer R ? (app: string,
 /** The same methods, with the application's name before the other arguments: what the store offers. */
 type ValuesByApplication = { readonly [K in keyof RuntimeValues]: ForApplication<RuntimeValues[K]> };
 
-export function valuesOf(store: ValuesByApplication, app: string): RuntimeValues {
+export function applicationValues(store: ValuesByApplication, app: string): RuntimeValues {
   return {
     get: (key) => answered(store.get(app, key), valueFaultOf),
     set: (key, value, options) => answered(store.set(app, key, value, options), valueFaultOf),

@@ -2,7 +2,7 @@
 
 import { Fault } from "../../mcp/index.js";
 import type { Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool, record } from "../application.js";
+import { type ToolOwner, ownTool, closedRecord } from "../application.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits } from "./settings.js";
 import type { RuntimeValues } from "./stored.js";
 
@@ -31,8 +31,8 @@ export function valueTools(owner: ToolOwner, values: RuntimeValues, given: Parti
       title: "Delete a runtime value",
       description: "Deletes a runtime value of this application.",
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
-      input: record({ key, expectedVersion: VERSION }, ["key"]),
-      output: record({ key: { type: "string" }, deleted: { type: "boolean" } }, ["key", "deleted"]),
+      input: closedRecord({ key, expectedVersion: VERSION }, ["key"]),
+      output: closedRecord({ key: { type: "string" }, deleted: { type: "boolean" } }, ["key", "deleted"]),
       handler: async (args) => {
         checkKey(args.key);
         const deleted = await values.remove(args.key, args.expectedVersion);
@@ -51,8 +51,8 @@ function getTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema): Tool 
     title: "Read a runtime value",
     description: "Reads a runtime value of this application; `found` says whether there is one.",
     annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
-    input: record({ key }, ["key"]),
-    output: record(
+    input: closedRecord({ key }, ["key"]),
+    output: closedRecord(
       {
         key: { type: "string" },
         found: { type: "boolean" },
@@ -79,7 +79,7 @@ function setTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema, limits
     description:
       "Sets a runtime value of this application, for good or for a time; with expectedVersion only if it has not changed since.",
     annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
-    input: record(
+    input: closedRecord(
       {
         key,
         value: { description: "Any JSON value." },
@@ -93,7 +93,7 @@ function setTool(owner: ToolOwner, values: RuntimeValues, key: KeySchema, limits
       },
       ["key", "value"],
     ),
-    output: record({ key: { type: "string" }, version: CURRENT, expiresAt: EXPIRES }, ["key", "version"]),
+    output: closedRecord({ key: { type: "string" }, version: CURRENT, expiresAt: EXPIRES }, ["key", "version"]),
     handler: async (args) => {
       checkKey(args.key);
       const bytes = Buffer.byteLength(JSON.stringify(args.value));

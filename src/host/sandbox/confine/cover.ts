@@ -17,7 +17,7 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { isWithin, type MountInfo, mountOf, parseMountInfo } from "../../paths/mounts.js";
-import { errnoName, OPEN } from "../../paths/native.js";
+import { errnoName, OPEN_FLAGS } from "../../paths/native.js";
 import type { LaunchMessage } from "../server/types.js";
 import type { Ids } from "./privileges.js";
 import { useOwnProcessTable } from "./proc.js";
@@ -44,7 +44,7 @@ export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { reado
   const procFlags = ATTR.RDONLY | ATTR.NOSUID | ATTR.NODEV | ATTR.NOEXEC;
   if (hasProc) ok("/proc", calls.setMountFlags("/proc", procFlags, false));
   const mounts = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8"));
-  const own = cover.own.map((path) => ({ path, fd: openSync(path, OPEN.NAME_ONLY) }));
+  const own = cover.own.map((path) => ({ path, fd: openSync(path, OPEN_FLAGS.NAME_ONLY) }));
   const store = cover.splitHome === undefined ? undefined : openHomeStore(cover.splitHome);
   if (cover.user !== undefined) closeDevices(calls);
   closeTerminals(calls, notes);
@@ -69,7 +69,7 @@ function closeDevices(calls: Kernel): void {
     const path = `/dev/${name}`;
     const stats = lstatSync(path, { throwIfNoEntry: false });
     if (stats === undefined || stats.isSymbolicLink()) return [];
-    const fd = openSync(path, OPEN.NAME_ONLY);
+    const fd = openSync(path, OPEN_FLAGS.NAME_ONLY);
     const tree = calls.cloneMount(fd);
     closeSync(fd);
     ok(path, tree);
@@ -216,7 +216,7 @@ const MAX_ENTRIES = 4096;
 /** Opened before the gateway's directories are hidden: the store lies inside one of them. */
 export function openHomeStore({ store }: HomePlan): number {
   mkdirSync(store, { recursive: true, mode: 0o700 });
-  return openSync(store, OPEN.NAME_ONLY);
+  return openSync(store, OPEN_FLAGS.NAME_ONLY);
 }
 
 /** INVARIANT: everything else is covered already; mounts below the home directory move with its entries. */
@@ -256,7 +256,7 @@ interface Entry {
 function opened(path: string): Entry[] {
   try {
     const target = lstatSync(path).isSymbolicLink() ? readlinkSync(path) : undefined;
-    return [{ path, fd: openSync(path, OPEN.NAME_ONLY_NO_FOLLOW), target }];
+    return [{ path, fd: openSync(path, OPEN_FLAGS.NAME_ONLY_NO_FOLLOW), target }];
   } catch {
     return [];
   }

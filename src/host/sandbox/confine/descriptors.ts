@@ -5,7 +5,7 @@ import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:f
 import { Socket } from "node:net";
 import { constants } from "node:os";
 import { openBelow } from "../../paths/locate.js";
-import { OPEN, native, O_CLOEXEC, O_NOFOLLOW, RESOLVE } from "../../paths/native.js";
+import { OPEN_FLAGS, native, O_CLOEXEC, O_NOFOLLOW, RESOLVE } from "../../paths/native.js";
 
 const FIRST_INHERITED = 3;
 
@@ -110,7 +110,7 @@ export function openDirectory(place: string, rest: string): number {
   const opened = openBelow(
     { path: place, written: place },
     rest.replace(/^\/+/, "") || ".",
-    OPEN.DIRECTORY_NAME_ONLY,
+    OPEN_FLAGS.DIRECTORY_NAME_ONLY,
     RESOLVE.NO_LINKS,
   );
   return opened === -errno.ENOSYS ? walkDown(`${place}/${rest}`) : opened;
@@ -119,11 +119,11 @@ export function openDirectory(place: string, rest: string): number {
 function walkDown(path: string): number {
   const calls = native();
   if (calls === undefined) return -errno.ENOSYS;
-  let fd = calls.openat(undefined, "/", OPEN.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
+  let fd = calls.openat(undefined, "/", OPEN_FLAGS.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
   // The dot at the end asks whether the directory itself may be entered.
   for (const name of [...path.split("/").filter((part) => part !== "" && part !== "."), "."]) {
     if (fd < 0) return fd;
-    const next = name === ".." ? -errno.EXDEV : calls.openat(fd, name, OPEN.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
+    const next = name === ".." ? -errno.EXDEV : calls.openat(fd, name, OPEN_FLAGS.DIRECTORY_NAME_ONLY | O_NOFOLLOW);
     closeSync(fd);
     fd = next;
   }

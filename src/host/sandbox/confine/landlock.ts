@@ -4,7 +4,7 @@
 import { closeSync, fstatSync, openSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { isWithin } from "../../paths/mounts.js";
-import { OPEN, native, RESOLVE } from "../../paths/native.js";
+import { OPEN_FLAGS, native, RESOLVE } from "../../paths/native.js";
 import type { Kernel } from "./syscalls.js";
 
 const EXECUTE = 1 << 0;
@@ -91,14 +91,14 @@ export function restrictAbstractSockets(calls: Kernel): boolean {
 /** A path that is not there, or not for us to see, needs no rule: it stays closed. */
 function openName(path: string): number {
   try {
-    return openSync(path, OPEN.NAME_ONLY);
+    return openSync(path, OPEN_FLAGS.NAME_ONLY);
   } catch {
     return -1;
   }
 }
 
 function openUnlinked(path: string): number {
-  return native()?.openat2(undefined, path, OPEN.NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
+  return native()?.openat2(undefined, path, OPEN_FLAGS.NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
 }
 
 function addRule(calls: Kernel, ruleset: number, fd: number, path: string, rights: number): void {

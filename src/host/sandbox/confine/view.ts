@@ -16,7 +16,7 @@ import {
 import { dirname } from "node:path";
 import { type Confinement, SCRATCH } from "../confinement.js";
 import { isWithin, parseMountInfo } from "../../paths/mounts.js";
-import { OPEN, errnoName, native, RESOLVE } from "../../paths/native.js";
+import { OPEN_FLAGS, errnoName, native, RESOLVE } from "../../paths/native.js";
 import { exchangeNamespace, type Ids } from "./privileges.js";
 import { placeProc, useOwnProcessTable } from "./proc.js";
 import { ATTR, type Kernel, MS, ok } from "./syscalls.js";
@@ -135,9 +135,14 @@ function openSource(path: string, kind: Kind): Source | undefined {
   const isDirectory = stats.isDirectory();
   // A policy's directory is named without links; one that turned into a link since is not shown.
   const fd =
-    native()?.openat2(undefined, path, isDirectory ? OPEN.DIRECTORY_NAME_ONLY : OPEN.NAME_ONLY, RESOLVE.NO_LINKS) ?? -1;
+    native()?.openat2(
+      undefined,
+      path,
+      isDirectory ? OPEN_FLAGS.DIRECTORY_NAME_ONLY : OPEN_FLAGS.NAME_ONLY,
+      RESOLVE.NO_LINKS,
+    ) ?? -1;
   if (fd >= 0) return { path, kind, fd, isDirectory };
-  return kind === "system" ? { path, kind, fd: openSync(path, OPEN.NAME_ONLY), isDirectory } : undefined;
+  return kind === "system" ? { path, kind, fd: openSync(path, OPEN_FLAGS.NAME_ONLY), isDirectory } : undefined;
 }
 
 function place(calls: Kernel, base: string, source: Source, mayExecute: boolean, ownerTree: number | undefined): void {

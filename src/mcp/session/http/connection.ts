@@ -64,7 +64,7 @@ interface Attempt {
   readonly isSecond: boolean;
 }
 
-export class HttpConnection implements SessionConnection {
+export class HttpSessionConnection implements SessionConnection {
   readonly #openPort: OpenPort;
   readonly #credentials: Credentials | undefined;
   readonly #around: SessionContext;

@@ -2,7 +2,7 @@
 // integers past 2^53. This one keeps both; `parsePolicy` uses its tree only where Cedar's is the same.
 
 import type { BinaryOp, Clause, EntityName, AstNode, PolicyTree, ScopeConstraint, SourceSpan } from "./ast.js";
-import { ScanError, type ScanToken, TooDeep, unquote, unquotePattern } from "./scan.js";
+import { ScanError, type ScanToken, PolicyTooDeep, unquote, unquotePattern } from "./scan.js";
 
 /** Deepest tree that Cedar validates and evaluates with room to spare; a chain of 64 `&&` is this deep. */
 export const MAX_DEPTH = 64;
@@ -48,7 +48,8 @@ class Parser {
     const clauses: Clause[] = [];
     while (!this.#take(";")) {
       // Clauses are nested in each other too, once Cedar has joined them.
-      if (clauses.length >= MAX_CLAUSES) throw new TooDeep(`more than ${MAX_CLAUSES} when and unless`, this.#start());
+      if (clauses.length >= MAX_CLAUSES)
+        throw new PolicyTooDeep(`more than ${MAX_CLAUSES} when and unless`, this.#start());
       clauses.push(this.#clause());
     }
     return { effect, principal, action, resource, clauses, annotations };
@@ -326,8 +327,8 @@ class Parser {
   }
 }
 
-function tooDeep(offset: number): TooDeep {
-  return new TooDeep(
+function tooDeep(offset: number): PolicyTooDeep {
+  return new PolicyTooDeep(
     `an expression is nested deeper than ${MAX_DEPTH} levels; write a long chain of == as [ … ].contains( … )`,
     offset,
   );

@@ -48,7 +48,7 @@ export class ScanError extends Error {
 }
 
 /** Text that must not even be shown to Cedar's parser. */
-export class TooDeep extends ScanError {}
+export class PolicyTooDeep extends ScanError {}
 
 /** Cedar's evaluator recurses, and past about 64 levels it takes its whole instance down; stay well below. */
 const MAX_BRACKETS = 32;
@@ -71,7 +71,7 @@ export function scan(text: string): ScanToken[] {
   for (let at = skipSpace(text, 0); at < text.length; ) {
     const token = tokenAt(text, at);
     if ("([{".includes(token.text) && token.kind === "symbol" && ++depth > MAX_BRACKETS) {
-      throw new TooDeep(`brackets are nested deeper than ${MAX_BRACKETS} levels`, at);
+      throw new PolicyTooDeep(`brackets are nested deeper than ${MAX_BRACKETS} levels`, at);
     }
     if (")]}".includes(token.text) && token.kind === "symbol") depth--;
     tokens.push(token);
@@ -200,6 +200,6 @@ export function getExpression(holder: string, name: string): string {
 }
 
 /** That an expression is one of these literals. */
-export function oneOf(read: string, literals: readonly string[]): string {
+export function literalTest(read: string, literals: readonly string[]): string {
   return literals.length === 1 ? `${read} == ${literals[0]}` : `[${literals.join(", ")}].contains(${read})`;
 }

@@ -42,7 +42,7 @@ export interface AddOptions {
 const RUN_ANYTHING =
   /^(sh|bash|dash|zsh|fish|ksh|busybox|env|xargs|sudo|su|ssh|node|deno|bun|python[\d.]*|perl|ruby|php|lua)$/;
 
-export function addCommand(command: Command, files: HostFiles, id: string, options: AddOptions): void {
+export function allowCommand(command: Command, files: HostFiles, id: string, options: AddOptions): void {
   const profile = options.profile ?? (options.exec === undefined && isProfile(id) ? id : undefined);
   if (profile === undefined && options.exec === undefined) {
     throw new CliError(
