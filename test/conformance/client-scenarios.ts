@@ -31,6 +31,9 @@ export const OAUTH = [
   "pre-registration",
 ].map((name) => `auth/${name}`);
 
+/** The scored scenarios of 2025-11-25 that are not about OAuth. */
+export const SCORED_2025 = ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"];
+
 function newestIn(folder: string): number {
   const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) =>
     /(?<!test)\.(ts|js)$/.test(file),
@@ -43,7 +46,7 @@ const MAX_TRIES = 4;
 
 /** The revision of `--requirements`, in the form that a single scenario takes. */
 function revisionOf(which: string): string {
-  const revision = /--requirements (\S+)/.exec(which)?.[1];
+  const revision = /--(?:requirements|spec-version) (\S+)/.exec(which)?.[1];
   return revision === undefined ? "" : `--spec-version ${revision} --force`;
 }
 

@@ -1,7 +1,8 @@
-// Every client scenario of the last stable release of the MCP conformance suite. client.test.ts runs the later release.
+// Every client scenario of the last stable release of the MCP conformance suite, and those of the later release that are
+// scored for 2025-11-25. client.test.ts runs the later release for 2026-07-28.
 
 import { describe, expect, it } from "vitest";
-import { OAUTH, playScenarios } from "./client-scenarios.js";
+import { OAUTH, playScenarios, SCORED_2025 } from "./client-scenarios.js";
 import { TIMEOUT_MS } from "./suite.js";
 
 /**
@@ -13,6 +14,14 @@ const WRONG_ISSUER = "auth/2025-03-26-oauth-metadata-backcompat";
 describe("the conformance suite's client scenarios", () => {
   const play = playScenarios();
 
+  it("all client scenarios of the conformance suite that are scored for 2025-11-25 pass", {
+    timeout: TIMEOUT_MS,
+  }, async ({ skip }) => {
+    const scenarios = await play("0.2.0-alpha.12", "--requirements 2025-11-25", skip);
+    expect([...scenarios.keys()]).toEqual(expect.arrayContaining([...SCORED_2025, ...OAUTH]));
+    expect([...scenarios].filter(([, scenario]) => !scenario.ok)).toEqual([]);
+  });
+
   it("all client scenarios of the conformance suite's last stable release pass", { timeout: TIMEOUT_MS }, async ({
     skip,
   }) => {
@@ -20,7 +29,7 @@ describe("the conformance suite's client scenarios", () => {
     expect(scenarios.delete(WRONG_ISSUER)).toBe(true);
     expect([...scenarios.keys()]).toEqual(
       expect.arrayContaining([
-        ...["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"],
+        ...SCORED_2025,
         ...OAUTH,
         "auth/2025-03-26-oauth-endpoint-fallback",
         "auth/cross-app-access-complete-flow",
