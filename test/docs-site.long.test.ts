@@ -39,7 +39,7 @@ describe("npm run docs", () => {
       expect(pages).toContain(`${page}.html`);
   });
 
-  it("has a search index with words of the guides and of the API", () => {
+  it("npm run docs has a search index with words of the guides and of the API", () => {
     const chunks = readdirSync(join(DIST, "assets", "chunks")).filter((name) => name.includes("localSearchIndex"));
     expect(chunks.length).toBeGreaterThan(0);
     const index = chunks.map((name) => readFileSync(join(DIST, "assets", "chunks", name), "utf8")).join("");

@@ -155,7 +155,7 @@ async function records(scene: Scene, kind: string): Promise<LedgerRecord[]> {
 }
 
 describe("what anyone on the machine may see", () => {
-  it("is that the process lives", async () => {
+  it("what anyone on the machine may see is that the process lives", async () => {
     const scene = await started();
     const reply = await ask(scene, "/healthz");
     expect([reply.status, reply.json]).toEqual([200, { status: "ok" }]);
@@ -163,7 +163,7 @@ describe("what anyone on the machine may see", () => {
     expect(reply.headers["cache-control"]).toBe("no-store");
   });
 
-  it("is its numbers, in Prometheus' format", async () => {
+  it("what anyone on the machine may see is its numbers, in Prometheus' format", async () => {
     const scene = await started();
     scene.telemetry.metrics.policyReloads.inc();
     const reply = await ask(scene, "/metrics");
@@ -270,7 +270,7 @@ describe("what anyone on the machine may see", () => {
 
 describe("a page in a browser", () => {
   it.each(["/metrics", "/healthz", "/readyz", "/v1/approvals", "/v1/policy"])(
-    "that rebound its name to this address does not get %s",
+    "a page in a browser that rebound its name to this address does not get %s",
     async (path) => {
       const scene = await started();
       for (const host of [
@@ -310,7 +310,7 @@ describe("a page in a browser", () => {
     expect(text).not.toContain("portcullis_");
   });
 
-  it("of another origin is refused even with the credential, and one of ours is not", async () => {
+  it("a page in a browser of another origin is refused even with the credential, and one of ours is not", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     const host = `127.0.0.1:${scene.admin.port}`;
@@ -331,7 +331,7 @@ describe("a page in a browser", () => {
     expect((await post(scene, `/v1/approvals/${id}/approve`, {}, own)).status).toBe(200);
   });
 
-  it("cannot post what needs no permission to post: forms and plain text", async () => {
+  it("a page in a browser cannot post what needs no permission to post: forms and plain text", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     for (const type of [
@@ -365,7 +365,7 @@ describe("a page in a browser", () => {
 describe("the operator's credential", () => {
   const closed = ["/v1/approvals", "/v1/approvals/ch_x", "/v1/policy"];
 
-  it.each(closed)("is needed for %s", async (path) => {
+  it.each(closed)("the operator's credential is needed for %s", async (path) => {
     const scene = await started();
     const wrong = `${scene.token.slice(0, -1)}${scene.token.endsWith("A") ? "B" : "A"}`;
     for (const authorization of [
@@ -386,7 +386,7 @@ describe("the operator's credential", () => {
     expect((await ask(scene, path, { headers: bearer(scene.token) })).status).not.toBe(401);
   });
 
-  it("is needed to approve and to deny", async () => {
+  it("the operator's credential is needed to approve and to deny", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     for (const action of ["approve", "deny"]) {
@@ -397,7 +397,7 @@ describe("the operator's credential", () => {
     expect(await records(scene, "approval")).toEqual([]);
   });
 
-  it("that is guessed too often is answered with 429, while the right one still works", async () => {
+  it("the operator's credential that is guessed too often is answered with 429, while the right one still works", async () => {
     const scene = await started({ limits: { maxFailuresPerMinute: 5 } });
     const statuses: number[] = [];
     for (let i = 0; i < 8; i++)
@@ -410,7 +410,7 @@ describe("the operator's credential", () => {
     expect(families.find((family) => family.name === "portcullis.unauthenticated")?.points[0]?.value).toBe(9);
   });
 
-  it("is in no log line and no answer", async () => {
+  it("the operator's credential is in no log line and no answer", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     const replies = [
@@ -424,7 +424,7 @@ describe("the operator's credential", () => {
 });
 
 describe("connections to the admin port", () => {
-  it("that are idle, unfinished or without a credential do not keep the operator out", async () => {
+  it("connections to the admin port that are idle, unfinished or without a credential do not keep the operator out", async () => {
     const scene = await started({ limits: { maxConnections: 20 } });
     const { port } = scene.admin;
     const sockets = await Promise.all(
@@ -451,7 +451,7 @@ describe("connections to the admin port", () => {
 });
 
 describe("challenges", () => {
-  it("are listed without their full arguments and shown with them", async () => {
+  it("challenges are listed without their full arguments and shown with them", async () => {
     const scene = await started();
     const id = await challenged(scene.gate, { text: "x".repeat(5_000) });
     const { json } = await ask(scene, "/v1/approvals?state=pending", { headers: bearer(scene.token) });
@@ -474,7 +474,7 @@ describe("challenges", () => {
     );
   });
 
-  it("show what hides: controls and bidirectional characters are escapes", async () => {
+  it("challenges show what hides: controls and bidirectional characters are escapes", async () => {
     const scene = await started();
     const id = await challenged(scene.gate, { path: "safe\u202etxt.exe", "k\u200bey": "a\u0000b\u{e0041}" });
     const { text, json } = await ask(scene, `/v1/approvals/${id}`, { headers: bearer(scene.token) });
@@ -483,14 +483,14 @@ describe("challenges", () => {
     expect(JSON.parse(json.arguments)).toEqual({ path: "safe\u202etxt.exe", "k\u200bey": "a\u0000b\u{e0041}" });
   });
 
-  it("show what travels beside the arguments [U7]", async () => {
+  it("challenges show what travels beside the arguments [U7]", async () => {
     const scene = await started();
     const decision = await call(scene.gate, {}, { recipient: "eve\u202e" });
     const { json } = await ask(scene, `/v1/approvals/${decision.challenge?.id}`, { headers: bearer(scene.token) });
     expect(json.forwarded).toBe('{"recipient":"eve\\u202e"}');
   });
 
-  it("that are approved let the same call run once, and the approval is on record before that [U7]", async () => {
+  it("challenges that are approved let the same call run once, and the approval is on record before that [U7]", async () => {
     const scene = await started({ approver: { name: "alex", groups: ["operators"] } });
     const id = await challenged(scene.gate);
     const reply = await post(scene, `/v1/approvals/${id}/approve`, { reason: "looks right" });
@@ -510,7 +510,7 @@ describe("challenges", () => {
     expect((await call(scene.gate, { text: "hello" })).effect).toBe("challenge");
   });
 
-  it("that are denied tell the caller why", async () => {
+  it("challenges that are denied tell the caller why", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     expect((await post(scene, `/v1/approvals/${id}/deny`, { reason: "not on a Friday" })).json.state).toBe("denied");
@@ -519,7 +519,7 @@ describe("challenges", () => {
     expect(await records(scene, "approval")).toMatchObject([{ verdict: "denied", reason: "not on a Friday" }]);
   });
 
-  it("that cannot be recorded are not answered", async () => {
+  it("challenges that cannot be recorded are not answered", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     await scene.ledger.close();
@@ -531,7 +531,7 @@ describe("challenges", () => {
     expect((await call(scene.gate, { text: "hello" })).effect).toBe("challenge");
   });
 
-  it("are not answered where no ledger is configured", async () => {
+  it("challenges are not answered where no ledger is configured", async () => {
     const scene = await started({ ledger: undefined });
     const id = await challenged(scene.gate);
     const reply = await post(scene, `/v1/approvals/${id}/approve`);
@@ -548,7 +548,7 @@ describe("challenges", () => {
     expect(await records(scene, "approval")).toEqual([]);
   });
 
-  it("are answered once: a second answer, and one of two at the same moment, is a conflict", async () => {
+  it("challenges are answered once: a second answer, and one of two at the same moment, is a conflict", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     const both = await Promise.all([
@@ -560,7 +560,7 @@ describe("challenges", () => {
     expect(await records(scene, "approval")).toHaveLength(1);
   });
 
-  it("that expire while the answer is being recorded stay unanswered, and the record says so", async () => {
+  it("challenges that expire while the answer is being recorded stay unanswered, and the record says so", async () => {
     let now = Date.now();
     const approvals = new MemoryApprovals({ ttlMs: 1_000, now: () => now });
     const late = (ledger: Ledger): Partial<AdminOptions> => ({
@@ -582,7 +582,7 @@ describe("challenges", () => {
     ]);
   });
 
-  it("that do not exist are not found", async () => {
+  it("challenges that do not exist are not found", async () => {
     const scene = await started();
     expect((await post(scene, "/v1/approvals/ch_nothing/approve")).status).toBe(404);
     expect((await ask(scene, "/v1/approvals/ch_nothing", { headers: bearer(scene.token) })).status).toBe(404);
@@ -599,7 +599,7 @@ describe("challenges", () => {
     ["a reason without end", JSON.stringify({ reason: "x".repeat(2_001) }), 400],
     ["bytes that are no text", Buffer.from('{"reason":"\xff"}', "latin1"), 400],
     ["a body over the cap", JSON.stringify({ reason: "x".repeat(1_000_000) }), 413],
-  ])("are not answered by %s", async (_what, body, status) => {
+  ])("challenges are not answered by %s", async (_what, body, status) => {
     const scene = await started();
     const id = await challenged(scene.gate);
     const headers = { "content-type": "application/json", ...bearer(scene.token) };
@@ -608,7 +608,7 @@ describe("challenges", () => {
     expect((await scene.gate.approvals.get(id))?.state).toBe("pending");
   });
 
-  it("are not answered by a body without end that announces no length", async () => {
+  it("challenges are not answered by a body without end that announces no length", async () => {
     const scene = await started();
     const id = await challenged(scene.gate);
     const status = await new Promise<number>((resolve, reject) => {
@@ -632,7 +632,7 @@ describe("challenges", () => {
 });
 
 describe("the policy", () => {
-  it("in force is named with its files", async () => {
+  it("the policy in force is named with its files", async () => {
     const scene = await started();
     const { json } = await ask(scene, "/v1/policy", { headers: bearer(scene.token) });
     expect(json).toMatchObject({ hash: scene.gate.policy.hash, files: ["policy.cedar"], rules: 2 });

@@ -11,7 +11,7 @@ const NAMES = Object.keys(ROUTES) as OperationName[];
 describe("the OpenAPI document of the admin API", () => {
   const document = openApiDocument("1.2.3") as { paths: Record<string, Record<string, { operationId: string }>> };
 
-  it("is valid by the schema of OpenAPI 3.1", () => {
+  it("the OpenAPI document of the admin API is valid by the schema of OpenAPI 3.1", () => {
     const schema = JSON.parse(
       readFileSync(resolve(import.meta.dirname, "../schema/fixtures/openapi-3.1.json"), "utf8"),
     ) as object;
@@ -19,7 +19,7 @@ describe("the OpenAPI document of the admin API", () => {
     expect(validate(document) ? [] : validate.errors).toEqual([]);
   });
 
-  it("has every operation of the table once, with its method and path", () => {
+  it("the OpenAPI document of the admin API has every operation of the table once, with its method and path", () => {
     const found = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, { operationId }]) => `${operationId} ${method.toUpperCase()} ${path}`),
     );

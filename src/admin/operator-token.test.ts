@@ -26,7 +26,7 @@ function place(): string {
 }
 
 describe("the operator's token", () => {
-  it("is made once, random, for its owner's eyes alone, and stays the same", () => {
+  it("the operator's token is made once, random, for its owner's eyes alone, and stays the same", () => {
     const path = place();
     const token = ensureOperatorToken(path);
     expect(token).toMatch(/^pcop_[A-Za-z0-9_-]{43}$/);
@@ -38,27 +38,30 @@ describe("the operator's token", () => {
     expect(ensureOperatorToken(place())).not.toBe(token);
   });
 
-  it("of the operator's own making is taken as it is", () => {
+  it("the operator's token of the operator's own making is taken as it is", () => {
     const path = place();
     mkdirSync(join(path, ".."));
     writeFileSync(path, `${"s3cret-".repeat(6)}\n`, { mode: 0o600 });
     expect(ensureOperatorToken(path)).toBe("s3cret-".repeat(6));
   });
 
-  it.each([0o640, 0o604, 0o620, 0o666])("with mode %o is not used, for others may have read or written it", (mode) => {
-    const path = place();
-    const token = ensureOperatorToken(path);
-    chmodSync(path, mode);
-    expect(() => ensureOperatorToken(path)).toThrow(/can be read or written by others.*chmod 600/);
-    expect(readFileSync(path, "utf8").trim()).toBe(token);
-  });
+  it.each([0o640, 0o604, 0o620, 0o666])(
+    "the operator's token with mode %o is not used, for others may have read or written it",
+    (mode) => {
+      const path = place();
+      const token = ensureOperatorToken(path);
+      chmodSync(path, mode);
+      expect(() => ensureOperatorToken(path)).toThrow(/can be read or written by others.*chmod 600/);
+      expect(readFileSync(path, "utf8").trim()).toBe(token);
+    },
+  );
 
   it.each([
     ["is empty", ""],
     ["is short", "abc"],
     ["has spaces", `${"a".repeat(20)} ${"b".repeat(20)}`],
     ["is far too long", "a".repeat(10_000)],
-  ])("that %s is not used", (_what, text) => {
+  ])("the operator's token that %s is not used", (_what, text) => {
     const path = place();
     mkdirSync(join(path, ".."));
     writeFileSync(path, text, { mode: 0o600 });

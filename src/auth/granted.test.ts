@@ -38,12 +38,12 @@ describe("granted patterns", () => {
     "doc://open/..;/closed",
     "doc://open/a%00",
     "doc://open/%",
-  ])("do not match %s, which may leave the granted directory", (uri) => {
+  ])("granted patterns do not match %s, which may leave the granted directory", (uri) => {
     expect(new Granted(["resource:doc://open/*"]).resources.has(uri)).toBe(false);
     expect(new Granted([`resource:${uri}`]).resources.has(uri)).toBe(true);
   });
 
-  it("match names that only contain dots", () => {
+  it("granted patterns match names that only contain dots", () => {
     const { resources } = new Granted(["resource:doc://open/*"]);
     for (const uri of ["doc://open/.hidden", "doc://open/a..b", "doc://open/{path}", "doc://open/100%25"]) {
       expect(resources.has(uri)).toBe(true);
@@ -141,7 +141,7 @@ describe("a restricted key", () => {
     ["completion/complete", { ref: { type: "ref/resource", uri: `doc://${part}/by-id/{id}` }, argument: idArgument }],
   ];
 
-  it("with tools alone reaches no resource, prompt, completion or subscription, and cannot tell them from missing ones [G6]", async () => {
+  it("a restricted key with tools alone reaches no resource, prompt, completion or subscription, and cannot tell them from missing ones [G6]", async () => {
     const token = await newKey("invoke(notes.*)", "list");
     reached.length = 0;
     expect(await listed(token)).toEqual([]);
@@ -155,7 +155,7 @@ describe("a restricted key", () => {
     expect(reached).toEqual([]);
   });
 
-  it("with granted resources and prompts reaches exactly those [G6]", async () => {
+  it("a restricted key with granted resources and prompts reaches exactly those [G6]", async () => {
     const token = await newKey("read(resource:doc://open/*)", "read(prompt:open)");
     reached.length = 0;
     expect(await listed(token)).toEqual(["doc://open/a", "doc://open/by-id/{id}", "open"]);
@@ -196,7 +196,7 @@ describe("a restricted key", () => {
     expect(plain(hidden)).toBe(plain(await subscribe("doc://missing/a")));
   });
 
-  it("with invoke(*) keeps everything of its application [G6]", async () => {
+  it("a restricted key with invoke(*) keeps everything of its application [G6]", async () => {
     const token = await newKey("invoke(*)");
     reached.length = 0;
     expect(await listed(token)).toHaveLength(6);

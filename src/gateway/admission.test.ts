@@ -52,7 +52,7 @@ function answer(socket: Socket): Promise<string> {
 }
 
 describe("a caller that is not authenticated", () => {
-  it("is answered 401 by the head of its request, without its body being read [U12]", async () => {
+  it("a caller that is not authenticated is answered 401 by the head of its request, without its body being read [U12]", async () => {
     const answers: string[] = [];
     for (const credential of ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic eA==\r\n"]) {
       const socket = await dial();
@@ -66,7 +66,7 @@ describe("a caller that is not authenticated", () => {
     expect(new Set(same).size).toBe(1);
   });
 
-  it("is answered 401 after 64 KiB of a body whose length it does not announce", async () => {
+  it("a caller that is not authenticated is answered 401 after 64 KiB of a body whose length it does not announce", async () => {
     const socket = await dial();
     const heard = answer(socket);
     socket.write(
@@ -86,7 +86,7 @@ describe("a caller that is not authenticated", () => {
     expect(await response.json()).toMatchObject({ id: "mine", error: { data: { code: "UNAUTHENTICATED" } } });
   });
 
-  it("that keeps on sending is read slowly and then disconnected", async () => {
+  it("a caller that is not authenticated that keeps on sending is read slowly and then disconnected", async () => {
     const socket = await dial();
     const heard = answer(socket);
     socket.write(head("", 1024 * MIB));

@@ -100,7 +100,7 @@ const modern = (params: object = {}, capabilities = {}): object => ({
 const callOf = (name: string, args: object = {}): object => ({ name, arguments: args });
 
 describe("phases of a handshake connection", () => {
-  it("allow nothing but ping before the handshake is done [L7]", async () => {
+  it("phases of a handshake connection allow nothing but ping before the handshake is done [L7]", async () => {
     const line = await rawLine(testServer());
     expect(await line.ask("tools/list")).toMatchObject({ error: { code: -32600, data: { code: "WRONG_PHASE" } } });
     expect(await line.ask("ping")).toMatchObject({ result: {} });
@@ -113,13 +113,13 @@ describe("phases of a handshake connection", () => {
     expect(await line.ask("initialize", {})).toMatchObject({ error: { data: { code: "WRONG_PHASE" } } });
   });
 
-  it("answer an unknown revision with the newest of the handshake era", async () => {
+  it("phases of a handshake connection answer an unknown revision with the newest of the handshake era", async () => {
     const line = await rawLine(testServer());
     const asked = await line.ask("initialize", { protocolVersion: "1999-01-01", capabilities: {} });
     expect(asked.result.protocolVersion).toBe("2025-11-25");
   });
 
-  it("do not exist for 2026-07-28, where every request speaks for itself [L7]", async () => {
+  it("phases of a handshake connection do not exist for 2026-07-28, where every request speaks for itself [L7]", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("echo", { x: [1] })));
     expect(answer.result).toMatchObject({ content: [{ text: "[1]" }], resultType: "complete" });
@@ -128,7 +128,7 @@ describe("phases of a handshake connection", () => {
 });
 
 describe("messages", () => {
-  it("keep their ids, strings and numbers alike [U1]", async () => {
+  it("messages keep their ids, strings and numbers alike [U1]", async () => {
     const line = await rawLine(testServer());
     for (const id of [0, -5, "", 'a\u2028"\\', 9007199254740991]) {
       expect((await line.ask("tools/call", modern(callOf("echo")), id)).id).toBe(id);
@@ -163,14 +163,14 @@ describe("messages", () => {
     ["an id inside only", '{"jsonrpc":"2.0","method":"ping","params":{"id":1,"id":2}}', null],
     ["an answer, not a request", '{"jsonrpc":"2.0","id":1,"result":{"x":1,"x":2}}', null],
     ["not JSON", '{"jsonrpc":"2.0","id":1,"method":"ping"', null],
-  ])("are refused with the id that can be read: %s [M1]", async (_, sent, id) => {
+  ])("messages are refused with the id that can be read: %s [M1]", async (_, sent, id) => {
     const line = await rawLine(testServer());
     const answer = line.next();
     await line.send(sent);
     expect(await answer).toMatchObject({ id, error: { code: -32700 } });
   });
 
-  it("in a batch are answered together where the revision has batches, within the bound [U13]", async () => {
+  it("messages in a batch are answered together where the revision has batches, within the bound [U13]", async () => {
     const line = await rawLine(testServer());
     await line.handshake("2025-03-26");
     const batch = [
@@ -196,7 +196,7 @@ describe("messages", () => {
     expect((await refused).error.data.reason).toContain("2025-03-26");
   });
 
-  it("with an id that is under way are refused, and so are more than the bound allows", async () => {
+  it("messages with an id that is under way are refused, and so are more than the bound allows", async () => {
     const line = await rawLine(testServer({ limits: { maxOpenRequests: 2 } }));
     await line.handshake();
     await line.send({ jsonrpc: "2.0", id: 7, method: "tools/call", params: callOf("slow") });
@@ -208,7 +208,7 @@ describe("messages", () => {
 });
 
 describe("a call", () => {
-  it("that the client cancels is stopped and not answered [M1]", async () => {
+  it("a call that the client cancels is stopped and not answered [M1]", async () => {
     const line = await rawLine(testServer());
     await line.handshake();
     const answer = line.next();
@@ -223,7 +223,7 @@ describe("a call", () => {
     }, 60_000);
   });
 
-  it("that runs out of time is stopped and says so [G5]", async () => {
+  it("a call that runs out of time is stopped and says so [G5]", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("hang")));
     expect(answer.result.isError).toBe(true);
@@ -237,7 +237,7 @@ describe("a call", () => {
     expect(answer.result.structuredContent.suggestions.length).toBeGreaterThan(0);
   });
 
-  it("that crashes can be retried, and its author can name a page about the error [G4]", async () => {
+  it("a call that crashes can be retried, and its author can name a page about the error [G4]", async () => {
     const failing = (documentationUrl: unknown) => () => {
       throw Object.assign(new Error("disk full"), { documentationUrl });
     };
@@ -256,7 +256,7 @@ describe("a call", () => {
     expect(script.result.structuredContent.documentation_url).toBe("/docs/errors#tool_failure");
   });
 
-  it("to a tool that calls tools passes the gate at every step, to a bounded depth [G1]", async () => {
+  it("a call to a tool that calls tools passes the gate at every step, to a bounded depth [G1]", async () => {
     const policy = 'permit (principal, action in [Action::"twice", Action::"forever"], resource);';
     const denied = await rawLine(testServer({ policy }));
     const answer = await denied.ask("tools/call", modern(callOf("twice")));
@@ -267,7 +267,7 @@ describe("a call", () => {
     expect((await allowed.ask("tools/call", modern(callOf("twice")))).result.content[0].text).toBe("2");
   });
 
-  it("whose tool breaks its own output schema fails", async () => {
+  it("a call whose tool breaks its own output schema fails", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("liar")));
     expect(answer.result).toMatchObject({ isError: true, structuredContent: { code: "OUTPUT_INVALID" } });
@@ -279,7 +279,7 @@ describe("a call", () => {
     ["2025-03-26", "liar"],
     ["2025-03-26", "hang"],
   ])(
-    "that fails in %s is told in full in the text of `%s`, where structured content would not do",
+    "a call that fails in %s is told in full in the text of `%s`, where structured content would not do",
     async (revision, name) => {
       const line = await rawLine(testServer());
       await line.handshake(revision);
@@ -332,7 +332,7 @@ describe("a call", () => {
     expect(seen.join()).not.toContain("sk-secret");
   });
 
-  it("is validated without running by tools/validate [G2]", async () => {
+  it("a call is validated without running by tools/validate [G2]", async () => {
     const server = testServer();
     let ran = 0;
     server.tool(
@@ -399,7 +399,7 @@ describe("a question in 2026-07-28", () => {
     expect((await again(2)).result).toMatchObject({ isError: true, structuredContent: { code: "POLICY_DENY" } });
   });
 
-  it("has one use in common with the approval request that it led to", async () => {
+  it("a question in 2026-07-28 has one use in common with the approval request that it led to", async () => {
     const cipher = new StateCipher();
     const { use } = await cipher.decrypt("call", cipher.encrypt("call", { responses: {} }));
     const asked = await cipher.decrypt("call", cipher.encrypt("call", { responses: {} }, use));
@@ -411,19 +411,19 @@ describe("a question in 2026-07-28", () => {
     await expect(cipher.use(asked.use)).rejects.toThrow("already used");
   });
 
-  it("is answered once by many attempts at the same time", async () => {
+  it("a question in 2026-07-28 is answered once by many attempts at the same time", async () => {
     const { state, again } = await begin(testServer());
     const answers = await Promise.all(Array.from({ length: 20 }, () => again(state)));
     expect(answers.filter(({ result }) => result !== undefined)).toHaveLength(1);
   });
 
-  it("is answered by repeating the call with the sealed state, once", async () => {
+  it("a question in 2026-07-28 is answered by repeating the call with the sealed state, once", async () => {
     const { state, again } = await begin(testServer());
     expect((await again(state)).result.content[0].text).toContain('"n":1');
     expect((await again(state)).error.data.reason).toContain("already used");
   });
 
-  it("cannot be answered with a state that was changed, or belongs to another call or server", async () => {
+  it("a question in 2026-07-28 cannot be answered with a state that was changed, or belongs to another call or server", async () => {
     const { state, again } = await begin(testServer());
     const other = await begin(testServer());
     const flipped = (state.startsWith("A") ? "B" : "A") + state.slice(1);
@@ -433,7 +433,7 @@ describe("a question in 2026-07-28", () => {
     expect((await again(state, { other: 1 })).error?.data.reason).toContain("another call");
   });
 
-  it("is not asked of a client that did not say it can answer", async () => {
+  it("a question in 2026-07-28 is not asked of a client that did not say it can answer", async () => {
     const line = await rawLine(testServer());
     const answer = await line.ask("tools/call", modern(callOf("ask")));
     expect(answer.error).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: {} } } });
@@ -446,7 +446,7 @@ describe("lists", () => {
     @id("b") permit (principal, action == Action::"slow", resource);
     @id("c") @outcome("challenge") forbid (principal, action == Action::"slow", resource) unless { context.approved };`;
 
-  it("show what may be called, mark what asks a person, and hide the rest [G2]", async () => {
+  it("lists show what may be called, mark what asks a person, and hide the rest [G2]", async () => {
     const line = await rawLine(testServer({ policy }));
     const { tools, cacheScope } = (await line.ask("tools/list", modern())).result;
     expect(tools.map((tool: { name: string }) => tool.name)).toEqual(["echo", "slow"]);
@@ -455,7 +455,7 @@ describe("lists", () => {
     expect((await line.ask("resources/list", modern())).result.resources).toEqual([]);
   });
 
-  it("come in pages whose cursors cannot be made up", async () => {
+  it("lists come in pages whose cursors cannot be made up", async () => {
     const server = testServer({ limits: { pageSize: 3 } });
     const line = await rawLine(server);
     const names: string[] = [];
@@ -472,7 +472,7 @@ describe("lists", () => {
     }
   });
 
-  it("give one agent a part of the listen streams of its application", async () => {
+  it("lists give one agent a part of the listen streams of its application", async () => {
     const server = testServer({ limits: { maxListenStreams: 8 } });
     const line = await rawLine(server);
     const listen = async (id: number): Promise<Record<string, unknown>> => {
@@ -518,7 +518,7 @@ describe("lists", () => {
 });
 
 describe("a listen stream", () => {
-  it("is granted only the resources that may be followed, each decided as a subscription is", async () => {
+  it("a listen stream is granted only the resources that may be followed, each decided as a subscription is", async () => {
     const policy = `permit (principal, action, resource);
       forbid (principal, action == Action::"resources/subscribe", resource == Resource::"t://closed");`;
     const server = createServer({ name: "s", version: "1" }, { policy });
@@ -542,7 +542,7 @@ describe("a listen stream", () => {
 });
 
 describe("plain methods", () => {
-  it("need no handshake, answer with the tool's own result, and fail as errors", async () => {
+  it("plain methods need no handshake, answer with the tool's own result, and fail as errors", async () => {
     const server = createServer({ name: "h", version: "1" }, { policy: permitAll, plainMethods: ["fs.read"] });
     servers.push(server);
     const schema = { type: "object", properties: { path: { type: "string" } }, required: ["path"] } as const;
@@ -578,7 +578,7 @@ describe("sessions over HTTP", () => {
     return { url, post, session };
   };
 
-  it("are named by a header, end with DELETE, and are not found afterwards", async () => {
+  it("sessions over HTTP are named by a header, end with DELETE, and are not found afterwards", async () => {
     const { url, post, session } = await start(testServer());
     const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
     expect((await post(ping, session)).status).toBe(200);
@@ -589,7 +589,7 @@ describe("sessions over HTTP", () => {
     expect((await httpRequest(url, { method: "GET" })).statusCode).toBe(405);
   });
 
-  it("take a stream up again after the event that was seen last", async () => {
+  it("sessions over HTTP take a stream up again after the event that was seen last", async () => {
     const { url, post, session } = await start(testServer());
     const body = {
       jsonrpc: "2.0",
@@ -614,7 +614,7 @@ describe("sessions over HTTP", () => {
     expect((await resume("s99.1")).statusCode).toBe(400);
   });
 
-  it("are bounded, and an idle one makes room", async () => {
+  it("sessions over HTTP are bounded, and an idle one makes room", async () => {
     const server = testServer({ limits: { maxSessions: 2 } });
     const { post, session } = await start(server);
     for (let i = 0; i < 3; i++) {
@@ -630,7 +630,7 @@ describe("sessions over HTTP", () => {
     expect(server.handler.handshakes.sessions.size).toBe(2);
   });
 
-  it("that are refused have a trace id all the same: the caller's own, or a new one", async () => {
+  it("sessions over HTTP that are refused have a trace id all the same: the caller's own, or a new one", async () => {
     const server = testServer();
     const { url } = await start(server);
     const send = async (body: string, more: Record<string, string> = {}): Promise<string> => {
@@ -651,7 +651,7 @@ describe("sessions over HTTP", () => {
     }
   });
 
-  it("of an agent that opens one after the other make room among its own, and no other loses one", () => {
+  it("sessions over HTTP of an agent that opens one after the other make room among its own, and no other loses one", () => {
     const limits = { ...DEFAULT_GATEWAY_LIMITS, maxSessions: 100, maxAgentSessions: 3, sessionIdleMs: 60_000 };
     const forgotten: string[] = [];
     const sessions = new Sessions(limits, new RetainedBytes(limits), undefined, {

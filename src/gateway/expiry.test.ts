@@ -177,7 +177,7 @@ describe("expiries", () => {
   };
   const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 100));
 
-  it("prolong a connection for a renewed credential of the same caller only", async () => {
+  it("expiries prolong a connection for a renewed credential of the same caller only", async () => {
     const expiries = new Expiries();
     const [renewed, other, session] = [channel(), channel(), channel()];
     const soon = steadyNow() - 1;
@@ -191,7 +191,7 @@ describe("expiries", () => {
     expiries.close();
   });
 
-  it("keep nothing of replies that have ended", () => {
+  it("expiries keep nothing of replies that have ended", () => {
     const expiries = new Expiries();
     const reply = { ended: false, end: () => {}, onAbort: () => {} } as unknown as Reply;
     expiries.limit(reply, { expiresAt: steadyNow() + 3_600_000 }).end();

@@ -229,7 +229,7 @@ describe("flow control", () => {
 });
 
 describe("calls in flight", () => {
-  it("leave a share of the process to applications with few calls when others take all they can [G5]", () => {
+  it("calls in flight leave a share of the process to applications with few calls when others take all they can [G5]", () => {
     const calls = new CallsInFlight({ maxCalls: 100, maxAppCalls: 100, maxAgentCalls: 100 });
     const loud = { app: "loud", agent: "a" };
     let entered = 0;

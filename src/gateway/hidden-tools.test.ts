@@ -114,7 +114,7 @@ describe("a tool outside the caller's capabilities", () => {
     expect(effects).toBe(before + 1);
   });
 
-  it("is not listed for one delegation because another one of the same credential listed it [H3]", async () => {
+  it("a tool outside the caller's capabilities is not listed for one delegation because another one of the same credential listed it [H3]", async () => {
     expect(await names("first")).toEqual(["up.seen"]);
     expect(await names("second")).toEqual(["up.hidden"]);
     expect(await names("first")).toEqual(["up.seen"]);

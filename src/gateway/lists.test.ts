@@ -49,7 +49,7 @@ describe("the list of 5,000 tools", () => {
     return turns;
   };
 
-  it("is built in slices, so that other messages are answered meanwhile [U12]", async () => {
+  it("the list of 5,000 tools is built in slices, so that other messages are answered meanwhile [U12]", async () => {
     const { lists, gateway } = world();
     const listing = Promise.all([
       lists.page(gateway, by("ann"), "tools/list", undefined),
@@ -58,7 +58,7 @@ describe("the list of 5,000 tools", () => {
     expect(await turnsDuring(listing)).toBeGreaterThan(3);
   });
 
-  it("is complete over its pages, and kept for the caller", async () => {
+  it("the list of 5,000 tools is complete over its pages, and kept for the caller", async () => {
     const { lists, gateway } = world();
     const names: string[] = [];
     let cursor: string | undefined;
@@ -72,7 +72,7 @@ describe("the list of 5,000 tools", () => {
     expect(lists.page(gateway, by("ann"), "tools/list", undefined)).toBeTypeOf("string");
   });
 
-  it("is kept once for callers that see the same, and apart for those that see less", async () => {
+  it("the list of 5,000 tools is kept once for callers that see the same, and apart for those that see less", async () => {
     const { lists, gateway } = world();
     const stringify = JSON.stringify;
     let written = 0;
@@ -92,7 +92,7 @@ describe("the list of 5,000 tools", () => {
     }
   });
 
-  it("is refused as a document that would be longer than a message may be", async () => {
+  it("the list of 5,000 tools is refused as a document that would be longer than a message may be", async () => {
     const { lists, gateway } = world();
     await expect(lists.document(gateway, by("ann"), "openapi")).rejects.toThrow(
       /longer than 4000000 characters; use `tools\/list`/,

@@ -56,7 +56,7 @@ describe("obligations", () => {
     });
   });
 
-  it("leave the protocol's own words alone, however broad a pattern is", () => {
+  it("obligations leave the protocol's own words alone, however broad a pattern is", () => {
     const broad = { content: [{ type: "text", text: "true text" }], isError: true };
     expect(applyObligations([{ kind: "redact", pattern: "/true|text/" }], broad)).toMatchObject({
       isError: true,
@@ -80,11 +80,11 @@ describe("obligations", () => {
       );
   });
 
-  it("withhold the answer when a redaction is unknown", () => {
+  it("obligations withhold the answer when a redaction is unknown", () => {
     expect(() => applyObligations([{ kind: "redact", name: "not-defined" }], result)).toThrow("unknown redaction");
   });
 
-  it("hold for what a tool asks the client in the middle of a call", async () => {
+  it("obligations hold for what a tool asks the client in the middle of a call", async () => {
     const policy = '@redact("name:email") permit (principal, action, resource);';
     const server = createServer("asks", { policy });
     const none = { type: "object", properties: {} } as const;
@@ -115,7 +115,7 @@ describe("obligations", () => {
     await server.close();
   });
 
-  it("hold for a whole call: results, errors, progress and logs", async () => {
+  it("obligations hold for a whole call: results, errors, progress and logs", async () => {
     const policy = '@redact("name:email field:token") permit (principal, action, resource);';
     const server = createServer("leaky", { policy });
     const open = { noGuardrailRequired: true };
@@ -162,7 +162,7 @@ describe("obligations", () => {
     await server.close();
   });
 
-  it("take numbers out of a whole call, and withhold structured content that no longer fits its schema", async () => {
+  it("obligations take numbers out of a whole call, and withhold structured content that no longer fits its schema", async () => {
     const policy = '@redact("/\\\\d{16}/") permit (principal, action, resource);';
     const server = createServer("cards", { policy });
     const none = { type: "object", properties: {} } as const;

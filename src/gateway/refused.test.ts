@@ -31,7 +31,7 @@ const within = async (ms: number, check: () => boolean): Promise<void> => {
 };
 
 describe("an application that is not served as its document says", () => {
-  it("is named to its operator once, and its callers learn of no path [H5]", async () => {
+  it("an application that is not served as its document says is named to its operator once, and its callers learn of no path [H5]", async () => {
     const ask = async (): Promise<[status: number, text: string]> => {
       const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
       const reply = await fetch(world.url, {

@@ -20,7 +20,7 @@ const LIMITS = {
 const caller = (agent: string, app = "shop") => ({ app, agent, scope: [], via: "test" });
 
 describe("declared capabilities", () => {
-  it("are kept as the protocol defines them, with the names of extensions and nothing else", () => {
+  it("declared capabilities are kept as the protocol defines them, with the names of extensions and nothing else", () => {
     const declared = {
       roots: { listChanged: true, note: "x".repeat(MIB) },
       elicitation: { form: {}, url: {} },
@@ -38,7 +38,7 @@ describe("declared capabilities", () => {
     });
   });
 
-  it("of any size and shape cost a few kilobytes", () => {
+  it("declared capabilities of any size and shape cost a few kilobytes", () => {
     const many = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`extension/${i}`, { on: true }]));
     const deep = Array.from({ length: 100 }).reduce<object>((inner) => ({ inner, other: inner }), {});
     const kept = keptCapabilities({ experimental: many, extensions: many, tasks: deep, sampling: many } as never);
@@ -47,7 +47,7 @@ describe("declared capabilities", () => {
 });
 
 describe("ended event streams", () => {
-  it("of one agent stay within its share, whatever the number of sessions, and the newest can be resumed [U12]", () => {
+  it("ended event streams of one agent stay within its share, whatever the number of sessions, and the newest can be resumed [U12]", () => {
     const retained = new RetainedBytes(LIMITS);
     const sessions = new Sessions(LIMITS, retained);
     const event = "x".repeat(900_000);
@@ -68,7 +68,7 @@ describe("ended event streams", () => {
 });
 
 describe("the budget of an application", () => {
-  it("is not usable by one agent alone, nor by another application", () => {
+  it("the budget of an application is not usable by one agent alone, nor by another application", () => {
     const retained = new RetainedBytes(LIMITS);
     expect(retained.of(caller("one")).take(9 * MIB)).toBe(false);
     expect(retained.of(caller("one")).take(8 * MIB)).toBe(true);
@@ -84,7 +84,7 @@ describe("calls in flight", () => {
   let server: Server | undefined;
   afterEach(() => server?.close());
 
-  it("are charged by their values, and refused over what the agent may keep", async () => {
+  it("calls in flight are charged by their values, and refused over what the agent may keep", async () => {
     const open: (() => void)[] = [];
     server = createServer("own", {
       policy: permitAll,
@@ -126,7 +126,7 @@ describe("messages that are not calls", () => {
     world = undefined;
   });
 
-  it("count against the rate limit: `initialize` over it is answered 429 with Retry-After", async () => {
+  it("messages that are not calls count against the rate limit: `initialize` over it is answered 429 with Retry-After", async () => {
     world = await openWorld();
     await world.put("shop", { limits: { agent: { perMinute: 3 } } });
     const { url } = world;

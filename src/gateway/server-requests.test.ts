@@ -221,7 +221,7 @@ describe("a server of an older revision", () => {
     });
   });
 
-  it("cannot slip a request past the decision by ending its call in the form of 2026-07-28 [U7]", async () => {
+  it("a server of an older revision cannot slip a request past the decision by ending its call in the form of 2026-07-28 [U7]", async () => {
     const policy = `${PERMIT_ALL} permit (principal, action == Action::"roots/list", resource);`;
     await opened([], { policy });
     const { asked, call } = await client("2026-07-28");
@@ -267,7 +267,7 @@ describe("an in-process server", () => {
     ]);
   });
 
-  it.each(REVISIONS)("is stopped by a forbid in %s", async (revision) => {
+  it.each(REVISIONS)("an in-process server is stopped by a forbid in %s", async (revision) => {
     const policy = `${PERMIT_ALL} @id("no") forbid (principal, action == Action::"elicitation/create", resource);`;
     expect(await asking(policy, revision)).toEqual([]);
     expect(await requestsOnRecord()).toEqual([`deny server:own elicitation/create local/${LOCAL} during greet by no`]);

@@ -26,7 +26,7 @@ describe("limits of two replicas on one store", () => {
   const isTaken = async (limits: Limits | undefined, bytes = 0): Promise<boolean> =>
     !("denied" in ((await limits?.take(alice, tool, bytes)) ?? { denied: true }));
 
-  it("count bytes of arguments together [H12]", async () => {
+  it("limits of two replicas on one store count bytes of arguments together [H12]", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000_000 });
     let taken = 0;
     for (let i = 0; i < 10; i++) for (const each of [one, two]) if (await isTaken(each, 100_000)) taken++;
@@ -35,7 +35,7 @@ describe("limits of two replicas on one store", () => {
     expect(taken).toBeLessThanOrEqual(10);
   });
 
-  it("deny a call at one replica when results of the other have used the bytes [H12]", async () => {
+  it("limits of two replicas on one store deny a call at one replica when results of the other have used the bytes [H12]", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000_000 });
     const slot = await one?.take(alice, tool, 10);
     if (!slot || "denied" in slot) throw new Error("the first call was denied");
@@ -43,7 +43,7 @@ describe("limits of two replicas on one store", () => {
     await vi.waitFor(async () => expect(await isTaken(two, 10)).toBe(false), { timeout: 30_000, interval: 20 });
   });
 
-  it("give up leased tokens after five seconds, whatever is asked for then", async () => {
+  it("limits of two replicas on one store give up leased tokens after five seconds, whatever is asked for then", async () => {
     const clock = { now: 0 };
     let leases = 0;
     const lease = async () =>
@@ -55,7 +55,7 @@ describe("limits of two replicas on one store", () => {
     expect(await shared.take("k", 10, rate)).toBe(60_000);
   });
 
-  it("let each of many replicas that use little have its part", async () => {
+  it("limits of two replicas on one store let each of many replicas that use little have its part", async () => {
     const [storage] = storages as [Storage];
     const many = Array.from({ length: 60 }, () => sharedLimits(storage.leases));
     const rate = { tokens: 100, periodMs: 60_000, burst: 100 };
@@ -80,13 +80,13 @@ describe("limits of two replicas on one store", () => {
     expect(asked).toBeLessThan(60);
   });
 
-  it("let a call larger than the window run when the window is empty", async () => {
+  it("limits of two replicas on one store let a call larger than the window run when the window is empty", async () => {
     const [one, two] = replicas({ per: "agent", bytesPerMinute: 1_000 });
     expect(await isTaken(one, 50_000)).toBe(true);
     expect(await isTaken(two, 10)).toBe(false);
   });
 
-  it("deny none of the calls that arrive together while there are tokens [H12]", async () => {
+  it("limits of two replicas on one store deny none of the calls that arrive together while there are tokens [H12]", async () => {
     const [one, two] = replicas({ per: "agent", perMinute: 10 });
     const taken = await Promise.all(Array.from({ length: 16 }, (_, i) => isTaken(i % 2 ? one : two)));
     expect(taken.filter(Boolean)).toHaveLength(10);

@@ -31,7 +31,7 @@ describe("the index of calls", () => {
     closed = (await listSegments(nodeFs, dir)).slice(0, -1);
   });
 
-  it("is written for each closed segment, and finds every call that is in it [U9]", async () => {
+  it("the index of calls is written for each closed segment, and finds every call that is in it [U9]", async () => {
     expect(closed.length).toBeGreaterThan(2);
     for (const segment of closed) expect(existsSync(callIndexPath(segment)), segment.name).toBe(true);
     const [segment] = closed as [Segment];
@@ -65,7 +65,7 @@ describe("the index of calls", () => {
     await expect(prove(dir, "unknown")).rejects.toThrow(/no record in .* belongs to call "unknown"/);
   });
 
-  it("is rebuilt by the next start when it is missing, and leaves no other file [U9]", async () => {
+  it("the index of calls is rebuilt by the next start when it is missing, and leaves no other file [U9]", async () => {
     for (const segment of closed) rmSync(callIndexPath(segment));
     const ledger = await openLedger({ dir, origin: ORIGIN, maxSegmentBytes: 1 << 20 });
     await expect.poll(() => closed.every((segment) => existsSync(callIndexPath(segment)))).toBe(true);

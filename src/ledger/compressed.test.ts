@@ -48,14 +48,14 @@ beforeAll(async () => {
 });
 
 describe("compressed segments", () => {
-  it("replace every closed segment in the background, and hold the same records [U9]", async () => {
+  it("compressed segments replace every closed segment in the background, and hold the same records [U9]", async () => {
     expect(names().length).toBeGreaterThan(10);
     expect(plain()).toHaveLength(1);
     expect((await lines()).startsWith(original)).toBe(true);
     expect(readdirSync(dir).filter((name) => /\.gz\.|\.next$/.test(name))).toEqual([]);
   });
 
-  it("are ordinary gzip files", async () => {
+  it("compressed segments are ordinary gzip files", async () => {
     const [segment] = await listSegments(nodeFs, dir);
     const path = closedPath(segment as never);
     expect(original.startsWith(gunzipSync(readFileSync(path)).toString())).toBe(true);
@@ -64,7 +64,7 @@ describe("compressed segments", () => {
     }
   });
 
-  it("are verified, proved, exported, replayed and tailed like plain ones [U9]", async () => {
+  it("compressed segments are verified, proved, exported, replayed and tailed like plain ones [U9]", async () => {
     expect(await verify(dir)).toMatchObject({ ok: true });
     for (const call of ["call-0", "call-1234", `call-${CALLS - 1}`]) expect(await prove(dir, call)).toHaveLength(2);
     const [proof] = await prove(dir, 700);
@@ -83,7 +83,7 @@ describe("compressed segments", () => {
     expect(intents).toBe(CALLS + 100);
   });
 
-  it("let a start resume and read the whole log", async () => {
+  it("compressed segments let a start resume and read the whole log", async () => {
     for (const fullCheckBytes of [0, 1 << 30]) {
       const ledger = await openLedger({ ...OPTIONS, dir, fullCheckBytes });
       await ledger.close();
@@ -91,7 +91,7 @@ describe("compressed segments", () => {
     expect(await verify(dir)).toMatchObject({ ok: true });
   });
 
-  it("are preferred to nothing, and a plain file to them, when both are there after a crash", async () => {
+  it("compressed segments are preferred to nothing, and a plain file to them, when both are there after a crash", async () => {
     const copy = scratch.fresh();
     execFileSync("cp", ["-r", dir, copy]);
     const [segment] = await listSegments(nodeFs, copy);
@@ -105,7 +105,7 @@ describe("compressed segments", () => {
     expect(await verify(copy)).toMatchObject({ ok: true });
   });
 
-  it("replace a segment that was full at the start, which the record of the start closes", async () => {
+  it("compressed segments replace a segment that was full at the start, which the record of the start closes", async () => {
     const full = scratch.fresh();
     const options = { origin: ORIGIN, dir: full, maxSegmentBytes: 10_000 };
     const first = await openLedger(options);
@@ -126,7 +126,7 @@ describe("compressed segments", () => {
     expect(await verify(full)).toMatchObject({ ok: true });
   });
 
-  it("that were changed or cut are named by verify and refuse a start", async () => {
+  it("compressed segments that were changed or cut are named by verify and refuse a start", async () => {
     const [segment] = await listSegments(nodeFs, dir);
     const path = closedPath(segment as never);
     const copy = `${path}.copy`;
@@ -155,7 +155,7 @@ describe("compressed segments", () => {
     expect(await verify(dir)).toMatchObject({ ok: true });
   });
 
-  it("refuse a block that is larger than its table says", async () => {
+  it("compressed segments refuse a block that is larger than its table says", async () => {
     const [segment] = await listSegments(nodeFs, dir);
     const bytes = readFileSync(closedPath(segment as never));
     // The plain size is 4 bytes behind the start of the table in the last member.

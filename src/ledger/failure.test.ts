@@ -394,7 +394,7 @@ describe("a real disk", () => {
     return { path, remount: (more) => void execFileSync("mount", ["-o", `remount,${more}`, path], { stdio: "pipe" }) };
   }
 
-  it("that is full stops calls with a clear error, and recording resumes when there is room again", async (context) => {
+  it("a real disk that is full stops calls with a clear error, and recording resumes when there is room again", async (context) => {
     const disk = mountSmall("size=128k");
     if (typeof disk === "string") return context.skip(disk);
     try {
@@ -431,7 +431,7 @@ describe("a real disk", () => {
     }
   });
 
-  it("that is full when a checkpoint is written loses no record, and the checkpoint follows when there is room", async (context) => {
+  it("a real disk that is full when a checkpoint is written loses no record, and the checkpoint follows when there is room", async (context) => {
     const disk = mountSmall("size=8m");
     if (typeof disk === "string") return context.skip(disk);
     try {
@@ -458,7 +458,7 @@ describe("a real disk", () => {
     }
   });
 
-  it("that is read-only refuses the start with a clear error, and starts when it is writable", async (context) => {
+  it("a real disk that is read-only refuses the start with a clear error, and starts when it is writable", async (context) => {
     const disk = mountSmall("size=1m");
     if (typeof disk === "string") return context.skip(disk);
     try {

@@ -106,7 +106,7 @@ describe("a record", () => {
     expect((await verify(dir)).ok).toBe(true);
   });
 
-  it("of every other kind is written as given, and cannot overwrite its place in the chain", async () => {
+  it("a record of every other kind is written as given, and cannot overwrite its place in the chain", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN });
     await ledger.append({ kind: "policy", old: null, new: "hash" });
@@ -199,7 +199,7 @@ describe("opening a ledger", () => {
     await (await openLedger({ dir, origin: ORIGIN })).close();
   });
 
-  it("is refused when the log is shorter than its last checkpoint", async () => {
+  it("opening a ledger is refused when the log is shorter than its last checkpoint", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 4);
     const lines = readLog(dir);
@@ -211,7 +211,7 @@ describe("opening a ledger", () => {
     await expect(openLedger({ dir, origin: ORIGIN })).rejects.toThrow(/has 0 sound records/);
   });
 
-  it("is refused when the log is not the one that was signed", async () => {
+  it("opening a ledger is refused when the log is not the one that was signed", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 4);
     const forged = rechain(readLog(dir).map((line) => line.replace('"call":"call-1"', '"call":"call-9"')));
@@ -243,7 +243,7 @@ describe("opening a ledger", () => {
     );
   });
 
-  it("is refused under another origin, and for an origin that cannot be signed", async () => {
+  it("opening a ledger is refused under another origin, and for an origin that cannot be signed", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 1);
     await expect(openLedger({ dir, origin: "example.com/other" })).rejects.toThrow(/cannot be trusted|is of ledger/);
@@ -300,7 +300,7 @@ describe("a log of many segments", () => {
     expect(unknown).toMatchObject([{ call: "open all along" }]);
   });
 
-  it("is refused when an earlier file is gone or cut short, even then", async () => {
+  it("a log of many segments is refused when an earlier file is gone or cut short, even then", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 200, options);
     const names = segmentNames(dir);
@@ -316,7 +316,7 @@ describe("a log of many segments", () => {
     await (await openLedger({ dir, origin: ORIGIN, ...options })).close();
   });
 
-  it("is held against older checkpoints even when it is not read whole", async () => {
+  it("a log of many segments is held against older checkpoints even when it is not read whole", async () => {
     const dir = scratch.fresh();
     const { checkpoint: early } = await sampleLedger(dir, 5, options);
     await sampleLedger(dir, 200, options);
@@ -369,7 +369,7 @@ describe("checkpoints", () => {
     expect(notes).toHaveLength(sizes.length);
   });
 
-  it("go to a file, a command and a function, and one that fails is reported and tried again", async () => {
+  it("checkpoints go to a file, a command and a function, and one that fails is reported and tried again", async () => {
     const file = join(scratch.path, "out.note");
     const copied = join(scratch.path, "copied.note");
     let failures = 3;
@@ -404,7 +404,7 @@ describe("checkpoints", () => {
     expect([readFileSync(file, "utf8"), readFileSync(copied, "utf8"), notes.at(-1)]).toEqual([last, last, last]);
   });
 
-  it("that a command refuses say why", async () => {
+  it("checkpoints that a command refuses say why", async () => {
     const ledger = await openLedger({
       dir: scratch.fresh(),
       origin: ORIGIN,

@@ -46,7 +46,7 @@ describe("the lock of a ledger directory", () => {
     await (await openLedger({ dir, origin: ORIGIN, lockTimeoutMs: 0 })).close();
   });
 
-  it("is handed over to a writer that waits", async () => {
+  it("the lock of a ledger directory is handed over to a writer that waits", async () => {
     const dir = directory();
     const first = await acquireLock(dir, 0);
     const second = acquireLock(dir, 2_000);
@@ -55,20 +55,20 @@ describe("the lock of a ledger directory", () => {
     await (await second).release();
   });
 
-  it("of a process that ended is taken over", async () => {
+  it("the lock of a ledger directory of a process that ended is taken over", async () => {
     const dir = directory();
     await deadLock(dir);
     await (await acquireLock(dir, 0)).release();
     expect(lockFiles(dir)).toEqual(["lock.2"]);
   });
 
-  it("is not kept by a process that only has the same number", async () => {
+  it("the lock of a ledger directory is not kept by a process that only has the same number", async () => {
     const dir = directory();
     await deadLock(dir, { pid: process.pid, started: "1" });
     await (await acquireLock(dir, 0)).release();
   });
 
-  it("of another machine or container holds while it gives signs of life, and no longer", async () => {
+  it("the lock of a ledger directory of another machine or container holds while it gives signs of life, and no longer", async () => {
     const dir = directory();
     await deadLock(dir, { host: "another-host", world: "another-boot pid:[1]" });
     await expect(acquireLock(dir, 0)).rejects.toThrow(
@@ -90,7 +90,7 @@ describe("the lock of a ledger directory", () => {
   );
 
   it.runIf(process.platform === "linux")(
-    "is held by the kernel for a living process, whatever its lock file says",
+    "the lock of a ledger directory is held by the kernel for a living process, whatever its lock file says",
     async () => {
       const dir = directory();
       const compiled = scratch.fresh();
@@ -119,7 +119,7 @@ describe("the lock of a ledger directory", () => {
     },
   );
 
-  it("that was only half written holds for a while, and no longer", async () => {
+  it("the lock of a ledger directory that was only half written holds for a while, and no longer", async () => {
     const dir = directory();
     writeFileSync(join(dir, "lock.1"), '{"pid"');
     await expect(acquireLock(dir, 0)).rejects.toThrow(/a process that is just starting/);
@@ -128,7 +128,7 @@ describe("the lock of a ledger directory", () => {
     await (await acquireLock(dir, 0)).release();
   });
 
-  it("of a dead process goes to exactly one of many that want it", async () => {
+  it("the lock of a ledger directory of a dead process goes to exactly one of many that want it", async () => {
     for (let round = 0; round < 20; round++) {
       const dir = directory();
       await deadLock(dir);
@@ -170,7 +170,7 @@ describe("the lock of a ledger directory", () => {
     await holder.release();
   });
 
-  it("is never held by two, however quickly it changes hands", async () => {
+  it("the lock of a ledger directory is never held by two, however quickly it changes hands", async () => {
     const dir = directory();
     let holders = 0;
     let changes = 0;

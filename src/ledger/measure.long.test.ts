@@ -8,7 +8,7 @@ const SECONDS = process.env.MEASURE_SECONDS ?? "5";
 const scratch = scratchDirectory();
 
 describe("what recording costs", () => {
-  it("is printed, and everything written verifies", () => {
+  it("what recording costs is printed, and everything written verifies", () => {
     const modules = compileLedger(scratch.path);
     for (const inFlight of ["1", "8", "64", "512"]) {
       const args = [join(modules, "fixtures/measure.js"), scratch.fresh(), inFlight, SECONDS];

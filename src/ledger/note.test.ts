@@ -64,7 +64,7 @@ describe("checkpoints", () => {
     expect(openCheckpoint(note, [signer])).toMatchObject({ origin: signer.name, size: 20852163, root: ROOT });
   });
 
-  it("keep extension lines out of the way and reject malformed bodies", () => {
+  it("checkpoints keep extension lines out of the way and reject malformed bodies", () => {
     expect(parseCheckpoint(`o\n0\n${ROOT}\nextension\n`).size).toBe(0);
     for (const bad of [
       `o\n01\n${ROOT}\n`,

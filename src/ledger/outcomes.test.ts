@@ -14,7 +14,7 @@ async function kinds(dir: string): Promise<string[]> {
 }
 
 describe("outcomes", () => {
-  it("are durable before the promise resolves with `flush` [U9]", async () => {
+  it("outcomes are durable before the promise resolves with `flush` [U9]", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN, outcomes: "flush" });
     await ledger.append(decision("a"));
@@ -25,7 +25,7 @@ describe("outcomes", () => {
     await ledger.close();
   });
 
-  it("have no promise to wait for with `lazy`, which is the default, and are written all the same", async () => {
+  it("outcomes have no promise to wait for with `lazy`, which is the default, and are written all the same", async () => {
     const dir = scratch.fresh();
     const ledger = await openLedger({ dir, origin: ORIGIN });
     await ledger.append(decision("a"));
@@ -34,7 +34,7 @@ describe("outcomes", () => {
     expect((await kinds(dir)).at(-1)).toBe("outcome");
   });
 
-  it("of calls that ran are kept with `flush` too while the disk takes no records, and written later", async () => {
+  it("outcomes of calls that ran are kept with `flush` too while the disk takes no records, and written later", async () => {
     const dir = scratch.fresh();
     const disk = new FaultyDisk();
     const ledger = await openLedger({ dir, origin: ORIGIN, disk, outcomes: "flush", retryMs: 1 });

@@ -18,7 +18,7 @@ describe("a power cut", () => {
     ["checkpoints are", /\/checkpoint\.next$/, /does not start: checkpoint .* cannot be trusted/],
   ];
   for (const [what, paths, complaint] of needed) {
-    it(`is seen to do harm when ${what} not synced [U9]`, async () => {
+    it(`a power cut is seen to do harm when ${what} not synced [U9]`, async () => {
       const wrong: string[] = [];
       for (const seed of SEEDS.slice(0, 10)) {
         const found = await powerTrial(seed, (path) => paths.test(path));

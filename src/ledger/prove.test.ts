@@ -126,7 +126,7 @@ describe("an inclusion proof", () => {
     await ledger.close();
   });
 
-  it("is refused for a record that was changed since it was signed", async () => {
+  it("an inclusion proof is refused for a record that was changed since it was signed", async () => {
     const other = scratch.fresh();
     await sampleLedger(other, 3);
     const file = join(other, "seq-0000000000000000.ndjson");

@@ -222,7 +222,7 @@ describe("pruning", () => {
     expect(await verify(dir)).toMatchObject({ ok: true, pruned: firstKept() });
   });
 
-  it("is finished by the next one when it was cut short, and can be undone from the archive", async () => {
+  it("pruning is finished by the next one when it was cut short, and can be undone from the archive", async () => {
     await pruned();
     const from = firstKept();
     const [object = ""] = readdirSync(archived())

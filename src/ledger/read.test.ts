@@ -103,7 +103,7 @@ describe("reading", () => {
 });
 
 describe("recorded intents", () => {
-  it("come with the arguments that were kept, for a replay under another policy", async () => {
+  it("recorded intents come with the arguments that were kept, for a replay under another policy", async () => {
     const kept = scratch.fresh();
     const ledger = await openLedger({ dir: kept, origin: ORIGIN, keepArguments: true });
     await ledger.append(decision("with", { args: '{"bucket":"b"}' }));

@@ -55,7 +55,7 @@ it("writes nothing after it was closed, also when it began another segment just 
 });
 
 describe("tiles that are missing or wrong", () => {
-  it("are computed whole by a start that reads more records than it holds in memory", async () => {
+  it("tiles that are missing or wrong are computed whole by a start that reads more records than it holds in memory", async () => {
     const dir = await withRecords(1_000);
     const sound = tiles(dir);
     rmSync(join(dir, "tiles"), { recursive: true });
@@ -66,7 +66,7 @@ describe("tiles that are missing or wrong", () => {
     expect(await prove(dir, 3)).toHaveLength(1);
   });
 
-  it("are rebuilt in the background while records are taken, and proofs hold afterwards [U9]", async () => {
+  it("tiles that are missing or wrong are rebuilt in the background while records are taken, and proofs hold afterwards [U9]", async () => {
     const dir = await withRecords(3_000);
     const sound = tiles(dir).get("0") as string;
     writeFileSync(join(dir, "tiles", "0"), Buffer.alloc(sound.length / 2));
@@ -81,7 +81,7 @@ describe("tiles that are missing or wrong", () => {
     expect(await prove(dir, 1_500)).toHaveLength(1);
   });
 
-  it("are not used for proofs before the rebuild has finished, also after a kill", async () => {
+  it("tiles that are missing or wrong are not used for proofs before the rebuild has finished, also after a kill", async () => {
     const dir = await withRecords(1_000);
     writeFileSync(join(dir, "tiles.rebuilding"), "");
     await expect(prove(dir, 3)).rejects.toThrow("are being rebuilt");
@@ -92,16 +92,19 @@ describe("tiles that are missing or wrong", () => {
     expect(await prove(dir, 3)).toHaveLength(1);
   });
 
-  it.each(["0", "1"])("are a problem that verify reports, also in level %s alone", async (level) => {
-    const dir = await withRecords(1_000);
-    const path = join(dir, "tiles", level);
-    writeFileSync(path, Buffer.alloc(readFileSync(path).length));
-    const { ok, problems } = await verify(dir);
-    expect(ok).toBe(false);
-    expect(problems).toMatchObject([{ kind: "tiles", message: expect.stringContaining("restart the gateway") }]);
-  });
+  it.each(["0", "1"])(
+    "tiles that are missing or wrong are a problem that verify reports, also in level %s alone",
+    async (level) => {
+      const dir = await withRecords(1_000);
+      const path = join(dir, "tiles", level);
+      writeFileSync(path, Buffer.alloc(readFileSync(path).length));
+      const { ok, problems } = await verify(dir);
+      expect(ok).toBe(false);
+      expect(problems).toMatchObject([{ kind: "tiles", message: expect.stringContaining("restart the gateway") }]);
+    },
+  );
 
-  it("stop the ledger when the older records turn out to be other than those that were signed [U9]", async () => {
+  it("tiles that are missing or wrong stop the ledger when the older records turn out to be other than those that were signed [U9]", async () => {
     const dir = await withRecords(1_000);
     const first = join(dir, "seq-0000000000000000.ndjson");
     const text = readFileSync(first, "utf8");
@@ -116,7 +119,7 @@ describe("tiles that are missing or wrong", () => {
     await ledger.close().catch(() => {});
   });
 
-  it("do not let a start pass over records that are missing", async () => {
+  it("tiles that are missing or wrong do not let a start pass over records that are missing", async () => {
     const dir = await withRecords(1_000);
     rmSync(join(dir, "seq-0000000000000000.ndjson"));
     rmSync(join(dir, "tiles"), { recursive: true });

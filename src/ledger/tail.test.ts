@@ -42,7 +42,7 @@ function counting(): { disk: LedgerFs; bytes: () => number } {
 
 describe("the last records", () => {
   it.each([0, 1, 2, 7, 40, 101, 102, 103, 5_000])(
-    "are the same as by reading everything: %i of them",
+    "the last records are the same as by reading everything: %i of them",
     async (count) => {
       const all: number[] = [];
       for await (const { seq } of read(dir)) all.push(seq);
@@ -52,12 +52,12 @@ describe("the last records", () => {
     },
   );
 
-  it("can be those that fit", async () => {
+  it("the last records can be those that fit", async () => {
     const tail = await readLast(dir, 3, { filter: (record) => record.kind === "outcome" });
     expect(tail.records).toMatchObject([{ call: "call-47" }, { call: "call-48" }, { call: "call-49" }]);
   });
 
-  it("cost what they are, not what the log is", async () => {
+  it("the last records cost what they are, not what the log is", async () => {
     const long = scratch.fresh();
     await sampleLedger(long, 2_000);
     const { disk, bytes } = counting();
@@ -66,12 +66,12 @@ describe("the last records", () => {
     expect(bytes()).toBeLessThanOrEqual(64 * 1024);
   });
 
-  it("are not looked for further back than was said", async () => {
+  it("the last records are not looked for further back than was said", async () => {
     const tail = await readLast(dir, 3, { filter: ({ kind }) => kind === "start", maxBytes: 2_000 });
     expect(tail).toEqual({ records: [], next: 102, complete: false });
   });
 
-  it("hold long lines across chunks", async () => {
+  it("the last records hold long lines across chunks", async () => {
     const long = scratch.fresh();
     const ledger = await openLedger({ dir: long, origin: ORIGIN });
     for (let i = 0; i < 6; i++) await ledger.append(decision(`${i}`, { detail: { text: "é".repeat(50_000 + i) } }));
@@ -82,7 +82,7 @@ describe("the last records", () => {
     );
   });
 
-  it("do not include half a line", async () => {
+  it("the last records do not include half a line", async () => {
     const torn = scratch.fresh();
     await sampleLedger(torn, 2);
     const path = join(torn, segmentNames(torn).at(-1) as string);
@@ -90,7 +90,7 @@ describe("the last records", () => {
     expect(await readLast(torn, 2)).toMatchObject({ records: [{ seq: 3 }, { seq: 4 }], next: 5, complete: true });
   });
 
-  it("end at a line that is not a record, which is named", async () => {
+  it("the last records end at a line that is not a record, which is named", async () => {
     const broken = scratch.fresh();
     await sampleLedger(broken, 2);
     const path = join(broken, segmentNames(broken).at(-1) as string);

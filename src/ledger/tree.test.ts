@@ -45,7 +45,7 @@ const leafOf = (i: number): string => leafHash(`leaf ${i}`);
 const range = (n: number): string[] => Array.from({ length: n }, (_, i) => leafOf(i));
 
 describe("the Merkle tree", () => {
-  it("has the reference roots of RFC 6962 for one to eight leaves", () => {
+  it("the Merkle tree has the reference roots of RFC 6962 for one to eight leaves", () => {
     const tree = new Tree();
     expect(Buffer.from(tree.root(), "base64").toString("hex")).toBe(
       "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -56,7 +56,7 @@ describe("the Merkle tree", () => {
     }
   });
 
-  it("has the reference inclusion paths", async () => {
+  it("the Merkle tree has the reference inclusion paths", async () => {
     const { source } = grow(LEAVES.map((leaf) => leafHash(Buffer.from(leaf, "hex"))));
     const path = async (index: number, size: number) =>
       (await inclusionPath(source, index, size)).map((hash) => hash.toString("hex"));

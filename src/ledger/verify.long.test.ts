@@ -7,7 +7,7 @@ const FLIPS = Number(process.env.FLIPS ?? 50_000);
 const scratch = scratchDirectory();
 
 describe("flipped bits in great number", () => {
-  it(`are all found and the record named (${FLIPS} flips)`, async () => {
+  it(`flipped bits in great number are all found and the record named (${FLIPS} flips)`, async () => {
     const seed = Number(process.env.SEED ?? Date.now());
     const random = randomFrom(seed);
     const dir = scratch.fresh();

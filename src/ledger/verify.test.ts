@@ -65,7 +65,7 @@ describe("a sound ledger", () => {
     await ledger.close();
   });
 
-  it("with an incomplete last line is noted, not blamed", async () => {
+  it("a sound ledger with an incomplete last line is noted, not blamed", async () => {
     const dir = copy();
     writeFileSync(join(dir, segmentNames(dir)[0] as string), '{"v":1,"seq":18,"prev"', { flag: "a" });
     const result = await verify(dir);
@@ -77,7 +77,7 @@ describe("a sound ledger", () => {
 });
 
 describe("a changed ledger", () => {
-  it("is found out and the record named, whichever byte of it has a flipped bit [U9]", async () => {
+  it("a changed ledger is found out and the record named, whichever byte of it has a flipped bit [U9]", async () => {
     const random = randomFrom(7);
     const flip = bitFlipper(copy(), publicKey, checkpoint);
     for (let at = 0; at < flip.length; at += 1 + Math.floor(random() * 80)) {
@@ -85,7 +85,7 @@ describe("a changed ledger", () => {
     }
   });
 
-  it("is named also when it is the number of the last record, which nothing follows", async () => {
+  it("a changed ledger is named also when it is the number of the last record, which nothing follows", async () => {
     const flip = bitFlipper(copy(), publicKey, checkpoint);
     const last = lines.at(-1) as string;
     const number = /"seq":\d+/.exec(last) as RegExpExecArray;
@@ -95,7 +95,7 @@ describe("a changed ledger", () => {
     }
   });
 
-  it("is found out when a record is removed, and the gap is named", async () => {
+  it("a changed ledger is found out when a record is removed, and the gap is named", async () => {
     for (const at of [0, 1, 9, 16]) {
       const result = await verifyLines(without(at));
       expect(result.problems[0]).toMatchObject({
@@ -111,7 +111,7 @@ describe("a changed ledger", () => {
     );
   });
 
-  it("is found out when records change places", async () => {
+  it("a changed ledger is found out when records change places", async () => {
     const swapped = lines.with(6, lines[7] as string).with(7, lines[6] as string);
     const result = await verifyLines(swapped);
     expect(result.problems[0]).toMatchObject({ kind: "misplaced", seq: 7, line: 7 });
@@ -122,7 +122,7 @@ describe("a changed ledger", () => {
     expect(named).toContainEqual(["misplaced", 3]);
   });
 
-  it("is found out when a record is inserted", async () => {
+  it("a changed ledger is found out when a record is inserted", async () => {
     for (const forged of [lines[4] as string, changeCall(lines[4] as string)]) {
       const result = await verifyLines(lines.toSpliced(5, 0, forged));
       expect(result.problems.map((problem) => problem.seq)).toContain(4);
@@ -131,7 +131,7 @@ describe("a changed ledger", () => {
     expect((await verifyLines(lines.toSpliced(5, 0, "hello"))).problems[0]?.message).toMatch(/^record 5 .*line 6\)/);
   });
 
-  it("is found out when the end is cut off", async () => {
+  it("a changed ledger is found out when the end is cut off", async () => {
     for (const keep of [0, 1, 17]) {
       const result = await verifyLines(lines.slice(0, keep));
       const which = keep === 17 ? "record 17 is" : `records ${keep} to 17 are`;
@@ -147,21 +147,21 @@ describe("a changed ledger", () => {
     expect((await verify(dir)).problems[0]?.message).toMatch(/^record 17 is missing at the end/);
   });
 
-  it("is found out though the forger chained everything anew: the tiles name the record", async () => {
+  it("a changed ledger is found out though the forger chained everything anew: the tiles name the record", async () => {
     const forged = rechain(lines.with(10, changeCall(lines[10] as string)));
     const result = await verifyLines(forged);
     expect(result.problems[0]).toMatchObject({ kind: "altered", seq: 10, line: 11 });
     expect(result.problems[0]?.message).toMatch(/^record 10 .* was changed: .* was signed over another one/);
   });
 
-  it("is found out though the tiles were computed anew as well", async () => {
+  it("a changed ledger is found out though the tiles were computed anew as well", async () => {
     const forged = rechain(lines.with(10, changeCall(lines[10] as string)));
     const result = await verifyLines(forged, (dir) => rebuildTiles(dir, forged));
     expect(result.ok).toBe(false);
     expect(result.problems[0]?.message).toMatch(/does not match: some record from 0 to 17 was changed/);
   });
 
-  it("is found out by an outside checkpoint though the forger has the signing key", async () => {
+  it("a changed ledger is found out by an outside checkpoint though the forger has the signing key", async () => {
     const dir = copy();
     const forged = rechain(lines.with(10, changeCall(lines[10] as string)));
     writeLog(dir, forged);
@@ -173,7 +173,7 @@ describe("a changed ledger", () => {
     expect(result.problems[0]?.message).toMatch(/^outside checkpoint 1 does not match/);
   });
 
-  it("is found out by an outside checkpoint when the whole directory was put back to an earlier state", async () => {
+  it("a changed ledger is found out by an outside checkpoint when the whole directory was put back to an earlier state", async () => {
     const dir = scratch.fresh();
     await sampleLedger(dir, 3);
     cpSync(dir, `${dir}-old`, { recursive: true });
@@ -264,7 +264,7 @@ describe("key rotation", () => {
     expect((await verify(dir, { publicKeys: [publicKey] })).problems[0]?.message).toMatch(/none of which is trusted/);
   });
 
-  it("that a crash cut short is completed by the next start", async () => {
+  it("key rotation that a crash cut short is completed by the next start", async () => {
     const dir = scratch.fresh();
     const { publicKey: old } = await sampleLedger(dir, 1);
     const other = scratch.fresh();
@@ -296,7 +296,7 @@ describe("an export", () => {
     }
   });
 
-  it("is found out when any record in it is changed, removed or added", async () => {
+  it("an export is found out when any record in it is changed, removed or added", async () => {
     const path = await exportTo(original, { from: 4, to: 10 });
     const [header = "", ...records] = readFileSync(path, "utf8").trimEnd().split("\n");
     const attempt = async (changed: string[]) => {
@@ -314,7 +314,7 @@ describe("an export", () => {
     expect(await attempt([...records, lines[10] as string])).toMatchObject({ kind: "misplaced", seq: 10 });
   });
 
-  it("is found out when its header is changed", async () => {
+  it("an export is found out when its header is changed", async () => {
     const path = await exportTo(original, { from: 7, to: 10 });
     const [header = "", ...records] = readFileSync(path, "utf8").trimEnd().split("\n");
     const parsed = JSON.parse(header);
@@ -331,7 +331,7 @@ describe("an export", () => {
     }
   });
 
-  it("of bare records is checked as far as they go", async () => {
+  it("an export of bare records is checked as far as they go", async () => {
     const path = scratch.fresh();
     writeFileSync(path, `${lines.join("\n")}\n`);
     const all = await verify(path, { publicKeys: [publicKey], checkpoints: [checkpoint] });
@@ -346,7 +346,7 @@ describe("an export", () => {
     expect((await verify(path)).problems[0]).toMatchObject({ kind: "missing", seq: 6 });
   });
 
-  it("of something else is refused with a reason", async () => {
+  it("an export of something else is refused with a reason", async () => {
     const path = scratch.fresh();
     writeFileSync(path, "hello\n");
     await expect(verify(path)).rejects.toThrow(/neither an export nor a file of ledger records/);

@@ -22,7 +22,7 @@ const open = (archive: Buffer): Promise<void> => {
 const outside = (): string[] => readdirSync(dir).filter((name) => name !== "a.tar.gz" && name !== "out");
 
 describe("an archive", () => {
-  it("is unpacked with long names and the right to run, and without its top directory", async () => {
+  it("an archive is unpacked with long names and the right to run, and without its top directory", async () => {
     const long = `${"directory-with-a-long-name/".repeat(6)}file.txt`;
     await open(
       tarGz([
@@ -91,7 +91,7 @@ describe("an archive", () => {
     ["a directory with contents", [{ name: "top/a", type: "5", bytes }]],
     ["too many entries", Array.from({ length: 25 }, (_, index) => ({ name: `top/${index}`, bytes }))],
     ["too many bytes", [{ name: "top/a", bytes: Buffer.alloc(65 * 1024) }]],
-  ])("with %s is refused, and nothing lies outside", async (_, entries) => {
+  ])("an archive with %s is refused, and nothing lies outside", async (_, entries) => {
     await expect(open(tarGz(entries))).rejects.toThrow();
     expect(outside()).toEqual([]);
   });
@@ -108,7 +108,7 @@ describe("an archive", () => {
     ["with something after its end", gzipSync(Buffer.concat([plain, plain]))],
     ["with a changed header", gzipSync(Buffer.concat([Buffer.from("tip"), plain.subarray(3)]))],
     ["that unpacks to a gigabyte", gzipSync(Buffer.concat([plain.subarray(0, -1024), Buffer.alloc(50_000_000)]))],
-  ])("that is %s is refused", async (_, archive) => {
+  ])("an archive that is %s is refused", async (_, archive) => {
     await expect(open(archive)).rejects.toThrow("archive is refused");
   });
 });

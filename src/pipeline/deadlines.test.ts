@@ -4,7 +4,7 @@ import { Deadlines } from "./cancel.js";
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe("deadlines", () => {
-  it("fire after their time, never before, in whatever order they were set", async () => {
+  it("deadlines fire after their time, never before, in whatever order they were set", async () => {
     const deadlines = new Deadlines();
     const began = performance.now();
     const fired = new Map<number, number>();
@@ -22,7 +22,7 @@ describe("deadlines", () => {
     });
   });
 
-  it("do not fire once cancelled", async () => {
+  it("deadlines do not fire once cancelled", async () => {
     const deadlines = new Deadlines();
     let fired = 0;
     const cancelled = deadlines.add(30, () => fired++);
@@ -32,7 +32,7 @@ describe("deadlines", () => {
     expect(fired).toBe(10);
   });
 
-  it("wait whole turns of the wheel where they are far away", async () => {
+  it("deadlines wait whole turns of the wheel where they are far away", async () => {
     const deadlines = new Deadlines();
     let fired = 0;
     // One turn is 512 slots of 20 ms; a deadline two turns away shares its slot with a near one.

@@ -34,7 +34,7 @@ function request(args: Record<string, string> = {}, { forwarded = {}, ...more }:
 }
 
 describe("a challenge", () => {
-  it("is joined by an identical retry", async () => {
+  it("a challenge is joined by an identical retry", async () => {
     const approvals = new MemoryApprovals();
     const first = await approvals.open(request({ a: "1" }));
     const second = await approvals.open(request({ a: "1" }));
@@ -52,13 +52,13 @@ describe("a challenge", () => {
     ["another server", request({ a: "1" }, { target: { ...target, binding: "b2" } })],
     ["other answers", request({ a: "1" }, { forwarded: { inputResponses: { q: {} } } })],
     ["other forwarded fields", request({ a: "1" }, { forwarded: { _meta: { "com.example/x": 1 } } })],
-  ])("is not joined by %s", async (_what, other) => {
+  ])("a challenge is not joined by %s", async (_what, other) => {
     const approvals = new MemoryApprovals();
     const first = await approvals.open(request({ a: "1" }));
     expect((await approvals.open(other)).challenge.id).not.toBe(first.challenge.id);
   });
 
-  it("is redeemed exactly once, however many try at the same time", async () => {
+  it("a challenge is redeemed exactly once, however many try at the same time", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     await approvals.approve(challenge.id, operator);
@@ -66,7 +66,7 @@ describe("a challenge", () => {
     expect(tries.filter(Boolean)).toHaveLength(1);
   });
 
-  it("cannot be redeemed before it is approved, nor after it was denied", async () => {
+  it("a challenge cannot be redeemed before it is approved, nor after it was denied", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     expect(await approvals.redeem(challenge.id)).toBe(false);
@@ -75,14 +75,14 @@ describe("a challenge", () => {
     await expect(approvals.approve(challenge.id, operator)).rejects.toThrow(/already denied/);
   });
 
-  it("cannot be approved by the holder of the delegation that asked", async () => {
+  it("a challenge cannot be approved by the holder of the delegation that asked", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request({}, { principal: { ...alice, holder: "boss" } }));
     for (const caller of ["blog/boss", "blog/alice"])
       await expect(approvals.approve(challenge.id, { ...operator, caller })).rejects.toThrow("cannot approve it");
   });
 
-  it("cannot be approved by the requester, nor by an approver outside the groups", async () => {
+  it("a challenge cannot be approved by the requester, nor by an approver outside the groups", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     await expect(approvals.approve(challenge.id, { ...operator, caller: "blog/alice" })).rejects.toThrow(
@@ -91,7 +91,7 @@ describe("a challenge", () => {
     await expect(approvals.approve(challenge.id, { name: "eve", groups: ["guests"] })).rejects.toThrow(/operators/);
   });
 
-  it("of another application is not there for an application's own approver", async () => {
+  it("a challenge of another application is not there for an application's own approver", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     const stranger = { ...operator, app: "shop" };
@@ -129,7 +129,7 @@ describe("a challenge", () => {
     expect(await approvals.settled(challenge.id, 10)).toBe("pending");
   });
 
-  it("is one of a bounded number per agent and per application, and a denial frees its place", async () => {
+  it("a challenge is one of a bounded number per agent and per application, and a denial frees its place", async () => {
     const approvals = new MemoryApprovals();
     const bounds = { perApp: 3, perAgent: 2 };
     const bob = (a: string) => request({ a }, { principal: { ...alice, agent: "bob" } });
@@ -148,7 +148,7 @@ describe("a challenge", () => {
     expect((await approvals.open(request({ a: "0" }), bounds)).challenge).toMatchObject({ denyReason: "no" });
   });
 
-  it("that was redeemed can be given back, once, and is then redeemed once more", async () => {
+  it("a challenge that was redeemed can be given back, once, and is then redeemed once more", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     await approvals.approve(challenge.id, operator);
@@ -159,7 +159,7 @@ describe("a challenge", () => {
     expect([await approvals.redeem(challenge.id), await approvals.redeem(challenge.id)]).toEqual([true, false]);
   });
 
-  it("is not given back when an identical call is pending by then", async () => {
+  it("a challenge is not given back when an identical call is pending by then", async () => {
     const approvals = new MemoryApprovals();
     const { challenge } = await approvals.open(request());
     await approvals.approve(challenge.id, operator);
@@ -181,7 +181,7 @@ describe("a challenge", () => {
 });
 
 describe("calls that wait for an approver", () => {
-  it("share one subscription, and look at states alone", async () => {
+  it("calls that wait for an approver share one subscription, and look at states alone", async () => {
     const store = new MemoryChallenges();
     const looks = vi.spyOn(store, "get");
     const subscriptions = vi.spyOn(store, "onChange");
@@ -199,7 +199,7 @@ describe("calls that wait for an approver", () => {
 describe("approval requests in memory", () => {
   const big = (text: string) => request({ text: text.repeat(20_000) });
 
-  it("are charged to their caller while they are open, and refused when its budget is used up", async () => {
+  it("approval requests in memory are charged to their caller while they are open, and refused when its budget is used up", async () => {
     const budget = new ByteBudget(100_000);
     const approvals = new MemoryApprovals();
     approvals.chargeTo(() => budget);

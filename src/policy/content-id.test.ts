@@ -13,7 +13,7 @@ function bytesOf(id: string): Buffer {
 }
 
 describe("a content id", () => {
-  it("is the CIDv1 that other tools compute for the same bytes [U8]", () => {
+  it("a content id is the CIDv1 that other tools compute for the same bytes [U8]", () => {
     // Computed with Python's hashlib and base64.
     expect(contentId("{}")).toBe("bagaaieraiqjw7i2vwntyuekgvulpp2det2kpwt6cd7tx5ayqybqpmhfk76fa");
     expect(contentId('{"a":1}')).toBe("bagaaieraafnl2724yv5c3wklowipaswybbbhhec64m7mltv6vzrco2ux7bra");

@@ -130,20 +130,20 @@ describe("a guardrail token", () => {
     expect(Permit.mint(grant(alice, "x"), await tokenFor(alice, "x"))).toBeInstanceOf(Permit);
   });
 
-  it("is spent by the first permit [L8]", async () => {
+  it("a guardrail token is spent by the first permit [L8]", async () => {
     const token = await tokenFor(alice, "x");
     Permit.mint(grant(alice, "x"), token);
     expect(() => Permit.mint(grant(alice, "x"), token)).toThrow(/spent, forged/);
   });
 
-  it("cannot be spent by another agent or on other arguments [L8]", async () => {
+  it("a guardrail token cannot be spent by another agent or on other arguments [L8]", async () => {
     const token = await tokenFor(alice, "x");
     expect(() => Permit.mint(grant(bob, "x"), token)).toThrow(/another agent/);
     const other = await tokenFor(alice, "x");
     expect(() => Permit.mint(grant(alice, "y"), other)).toThrow(/other arguments/);
   });
 
-  it("cannot be forged by an object that looks like one [L8]", () => {
+  it("a guardrail token cannot be forged by an object that looks like one [L8]", () => {
     for (const fake of [{}, Object.create(GuardrailProof.prototype), null, "token"]) {
       expect(() => Permit.mint(grant(alice, "x"), fake as GuardrailProof)).toThrow(/forged/);
     }
@@ -170,7 +170,7 @@ describe("a permit", () => {
     expect(() => Permit.spend(permit)).toThrow(/expired/);
   });
 
-  it("cannot be forged", () => {
+  it("a permit cannot be forged", () => {
     for (const fake of [{}, Object.create(Permit.prototype), null, undefined, { grant: {} }]) {
       expect(() => Permit.spend(fake)).toThrow("not a valid permit");
     }

@@ -108,7 +108,7 @@ function propose(gate: Gate, n: number) {
 }
 
 describe("a policy that changes", () => {
-  it("is loaded at the start and reported as a swap from no policy", async () => {
+  it("a policy that changes is loaded at the start and reported as a swap from no policy", async () => {
     const { gate, swaps, file, watcher } = await watching(PERMIT);
     expect(swaps).toMatchObject([{ from: noPolicy.hash, to: gate.policy.hash, files: [file] }]);
     expect(watcher.files).toEqual([file]);
@@ -125,7 +125,7 @@ describe("a policy that changes", () => {
     expect((await propose(gate, 1)).effect).toBe("deny");
   });
 
-  it("is seen when the file was named, not its folder", async () => {
+  it("a policy that changes is seen when the file was named, not its folder", async () => {
     const { dir, file } = await watching(PERMIT);
     const gate = createGate();
     const watcher = await watchPolicy({ paths: [file], tools: () => TOOLS, gate, debounceMs: 10, pollMs: 0 });
@@ -137,7 +137,7 @@ describe("a policy that changes", () => {
     expect(gate.policy.rules[0]?.effect).toBe("forbid");
   });
 
-  it("is seen when a file is replaced by a rename, added or removed", async () => {
+  it("a policy that changes is seen when a file is replaced by a rename, added or removed", async () => {
     const { dir, gate, file, swaps } = await watching(PERMIT);
     writeFileSync(join(dir, "a.cedar.new"), FORBID);
     renameSync(join(dir, "a.cedar.new"), file);
@@ -150,7 +150,7 @@ describe("a policy that changes", () => {
     expect(gate.policy.rules).toHaveLength(1);
   });
 
-  it("is found by looking where nothing reports it: the folder holds a link, and what it leads to changes", async () => {
+  it("a policy that changes is found by looking where nothing reports it: the folder holds a link, and what it leads to changes", async () => {
     const outsideDir = mkdtempSync(join(tmpdir(), "policy-"));
     open.push(() => rmSync(outsideDir, { recursive: true, force: true }));
     const { dir, gate, watcher, swaps } = await watching(PERMIT, { debounceMs: 5, pollMs: 20 });
@@ -175,7 +175,7 @@ describe("a policy that changes", () => {
     expect(refusals).toHaveLength(0);
   });
 
-  it("and is still being written is not taken for a policy, though its first half is a valid one", async () => {
+  it("a policy that changes and is still being written is not taken for a policy, though its first half is a valid one", async () => {
     const { gate, swaps, refusals, file } = await watching(FORBID, { debounceMs: 60 });
     // The permit comes first and the forbid that limits it last: the half would allow what the whole denies.
     let text = PERMIT;
@@ -208,11 +208,11 @@ describe("a policy that changes", () => {
 });
 
 describe("a bad policy", () => {
-  it("at the start is thrown, and the gate stays as it was", async () => {
+  it("a bad policy at the start is thrown, and the gate stays as it was", async () => {
     await expect(watching(BROKEN)).rejects.toThrow(PolicyInvalid);
   });
 
-  it("is refused with its problems, the old one stays, and the same bad text is reported once", async () => {
+  it("a bad policy is refused with its problems, the old one stays, and the same bad text is reported once", async () => {
     const { gate, swaps, refusals, file, watcher } = await watching(PERMIT, { pollMs: 15 });
     const before = gate.policy;
     writeFileSync(file, BROKEN);
@@ -232,7 +232,7 @@ describe("a bad policy", () => {
   it.each([
     ["names a tool that is not there", 'permit (principal, action == Action::"notes.ad", resource);'],
     ["reads an argument that the tool does not have", `${PERMIT.slice(0, -2)} when { context.arguments.m == 1 };`],
-  ])("is one that %s", async (_what, text) => {
+  ])("a bad policy is one that %s", async (_what, text) => {
     const { gate, file, watcher } = await watching(PERMIT);
     const before = gate.policy;
     writeFileSync(file, text);
@@ -297,7 +297,7 @@ describe("a policy that cannot be recorded", () => {
     expect((await propose(gate, 3)).effect).toBe("permit");
   });
 
-  it("is in force as the stricter of both while the ledger does not answer at all", async () => {
+  it("a policy that cannot be recorded is in force as the stricter of both while the ledger does not answer at all", async () => {
     let hangs = false;
     let answer = (): void => {};
     const { gate, file, watcher } = await watching(PERMIT, {

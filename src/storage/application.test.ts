@@ -6,7 +6,7 @@ const problems = (value: unknown): string[] =>
   applicationProblems(value).map(({ path, message }) => `${pathText(path)}: ${message}`);
 
 describe("an application", () => {
-  it("is what the guide shows", () => {
+  it("an application is what the guide shows", () => {
     const blog = {
       config: { "site.title": "Blog" },
       servers: {
@@ -80,7 +80,7 @@ describe("an application", () => {
     }
   });
 
-  it("has an id that can stand in a path, and is not too large", () => {
+  it("an application has an id that can stand in a path, and is not too large", () => {
     for (const id of ["", "a b", "../x", "a/b", "-x", "x".repeat(64), "__proto__"]) {
       expect(() => checkApplication(id, {})).toThrow("is not valid: id:");
     }

@@ -36,7 +36,7 @@ describe("an approval that replicas share", () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  it("is asked for on one, given on another, and redeemed once on any", async () => {
+  it("an approval that replicas share is asked for on one, given on another, and redeemed once on any", async () => {
     const { challenge } = await here.open(request("a"));
     expect(await there.open(request("a"))).toEqual({ challenge, isNew: false });
     expect((await there.open(request("a", "r2"))).isNew).toBe(true);
@@ -58,7 +58,7 @@ describe("an approval that replicas share", () => {
     expect(await here.get(challenge.id)).toMatchObject({ state: "denied", denyReason: "not on a Sunday" });
   });
 
-  it("is never the asker's own to give", async () => {
+  it("an approval that replicas share is never the asker's own to give", async () => {
     const { challenge } = await here.open(request("c"));
     await expect(there.approve(challenge.id, { ...olga, caller: "blog/alice" })).rejects.toThrow("cannot approve it");
     expect((await here.get(challenge.id))?.state).toBe("pending");

@@ -66,7 +66,7 @@ describe("a sealed secret", () => {
     expect(code(() => sealer.open(AS, next.seal(AS, "x")))).toBe("STORAGE_SEAL");
   });
 
-  it("that cannot be opened is spoken of without a word of it, or of the key", () => {
+  it("a sealed secret that cannot be opened is spoken of without a word of it, or of the key", () => {
     const other = createSealer([randomBytes(32)]);
     const sealed = other.seal(AS, "hunter2");
     expect(() => sealer.open(AS, sealed)).toThrow(/^`token` is sealed with key [0-9a-f]{16}, which is not here/);
@@ -74,7 +74,7 @@ describe("a sealed secret", () => {
 });
 
 describe("sealing keys", () => {
-  it("come from a file that is made for its owner alone", () => {
+  it("sealing keys come from a file that is made for its owner alone", () => {
     const defaultFile = join(directory, "new", "seal.key");
     const first = loadSealKeys({ defaultFile, env: {} });
     expect(statSync(defaultFile).mode & 0o777).toBe(0o600);
@@ -83,7 +83,7 @@ describe("sealing keys", () => {
     expect(() => loadSealKeys({ defaultFile, env: {} })).toThrow("can be read by others");
   });
 
-  it("come from the environment, the current one first, and then no file is made", () => {
+  it("sealing keys come from the environment, the current one first, and then no file is made", () => {
     const defaultFile = join(directory, "none", "seal.key");
     const [one, two] = [randomBytes(32), randomBytes(32)];
     const env = { PORTCULLIS_SEAL_KEY: `${one.toString("base64")},${two.toString("base64")}` };
@@ -92,7 +92,7 @@ describe("sealing keys", () => {
     expect(loadSealKeys({ defaultFile, env: { K: one.toString("base64") }, source: "env:K" })).toEqual([one]);
   });
 
-  it("that are none are refused, and not repeated", () => {
+  it("sealing keys that are none are refused, and not repeated", () => {
     const env = { PORTCULLIS_SEAL_KEY: "hunter2" };
     expect(() => loadSealKeys({ defaultFile: "x", env })).toThrow(
       /^key 1 in the variable PORTCULLIS_SEAL_KEY is not 32 bytes in base64$/,
@@ -104,17 +104,22 @@ describe("sealing keys", () => {
   });
 
   // No desktop session here: a program of the same name speaks the same way and keeps its entry in a file.
-  it.skipIf(process.platform !== "linux")("come from the keyring by its tool, on stdin and not as an argument", () => {
-    const bin = join(directory, "bin");
-    mkdirSync(bin);
-    const kept = join(directory, "kept");
-    const script = `#!/bin/sh\necho "$@" >> ${kept}.args\ncase "$1" in\nlookup) cat ${kept} 2>/dev/null || exit 1;;\nstore) cat > ${kept};;\nesac\n`;
-    writeFileSync(join(bin, "secret-tool"), script, { mode: 0o755 });
-    const env = { PATH: `${bin}:${process.env.PATH}` };
-    const made = loadSealKeys({ defaultFile: "x", env, source: "keyring:main" });
-    expect(loadSealKeys({ defaultFile: "x", env, source: "keyring:main" })).toEqual(made);
-    expect(readFileSync(`${kept}.args`, "utf8")).not.toContain(Buffer.from(made[0] as Uint8Array).toString("base64"));
-    const without = { PATH: join(directory, "nowhere") };
-    expect(() => loadSealKeys({ defaultFile: "x", env: without, source: "keyring:main" })).toThrow("use file: or env:");
-  });
+  it.skipIf(process.platform !== "linux")(
+    "sealing keys come from the keyring by its tool, on stdin and not as an argument",
+    () => {
+      const bin = join(directory, "bin");
+      mkdirSync(bin);
+      const kept = join(directory, "kept");
+      const script = `#!/bin/sh\necho "$@" >> ${kept}.args\ncase "$1" in\nlookup) cat ${kept} 2>/dev/null || exit 1;;\nstore) cat > ${kept};;\nesac\n`;
+      writeFileSync(join(bin, "secret-tool"), script, { mode: 0o755 });
+      const env = { PATH: `${bin}:${process.env.PATH}` };
+      const made = loadSealKeys({ defaultFile: "x", env, source: "keyring:main" });
+      expect(loadSealKeys({ defaultFile: "x", env, source: "keyring:main" })).toEqual(made);
+      expect(readFileSync(`${kept}.args`, "utf8")).not.toContain(Buffer.from(made[0] as Uint8Array).toString("base64"));
+      const without = { PATH: join(directory, "nowhere") };
+      expect(() => loadSealKeys({ defaultFile: "x", env: without, source: "keyring:main" })).toThrow(
+        "use file: or env:",
+      );
+    },
+  );
 });

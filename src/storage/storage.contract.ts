@@ -78,7 +78,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     };
 
     describe("applications", () => {
-      it("are there for every replica, with a revision that counts", async () => {
+      it("applications are there for every replica, with a revision that counts", async () => {
         const app = newName();
         expect(await b.applications.get(app)).toBeUndefined();
         const made = await a.applications.put(app, { config: { colour: "red", deep: [1, null, "é\u0000"] } }, BY);
@@ -89,7 +89,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await a.applications.get(app))?.revision).toBe(2);
       });
 
-      it("are created once and replaced only by who has seen the last revision [H5]", async () => {
+      it("applications are created once and replaced only by who has seen the last revision [H5]", async () => {
         const app = newName();
         const created = await Promise.all(
           Array.from({ length: 10 }, (_, i) => (i % 2 ? a : b).applications.put(app, { description: `${i}` }, BY, 0)),
@@ -102,7 +102,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await a.applications.get(app))?.revision).toBe(2);
       });
 
-      it("come in pages, each once", async () => {
+      it("applications come in pages, each once", async () => {
         const apps = [await application(), await application(), await application()].sort();
         const seen: string[] = [];
         for (let after: string | undefined, pages = 0; pages < 1_000; pages++) {
@@ -117,13 +117,13 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         await expect(a.applications.list({ limit: 1_001 })).rejects.toThrow("a page has 1 to 1000 entries");
       });
 
-      it("that are not valid are refused, with the field", async () => {
+      it("applications that are not valid are refused, with the field", async () => {
         const put = a.applications.put(newName(), { servers: { s3: {} } }, BY);
         await expect(put).rejects.toThrow("servers.s3: must have either `command` or `url`");
         await expect(a.applications.put("no spaces", {}, BY)).rejects.toBeInstanceOf(StorageError);
       });
 
-      it("go with everything that is theirs, and nothing of others goes", async () => {
+      it("applications go with everything that is theirs, and nothing of others goes", async () => {
         const app = await application();
         const other = await application();
         const belongings = async (id: string) => ({
@@ -150,7 +150,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("keys", () => {
-      it("are found by id and by hash, and are what was stored", async () => {
+      it("keys are found by id and by hash, and are what was stored", async () => {
         const app = await application();
         const expiresAt = Date.now() + 60_000;
         const key = await a.keys.add({ ...newKey(app), expiresAt }, BY);
@@ -160,7 +160,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(key.revokedAt).toBeUndefined();
       });
 
-      it("are revoked once", async () => {
+      it("keys are revoked once", async () => {
         const key = await a.keys.add(newKey(await application()), BY);
         const answers = await Promise.all([a.keys.revoke(key.id, BY), b.keys.revoke(key.id, BY)]);
         expect(answers.sort()).toEqual([false, true]);
@@ -168,7 +168,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.keys.change(key.id, { permissions: [], limits: {} }, BY)).toBeUndefined();
       });
 
-      it("are listed by application, those in force alone when asked", async () => {
+      it("keys are listed by application, those in force alone when asked", async () => {
         const app = await application();
         const [one, two, three] = [newKey(app), newKey(app), { ...newKey(app), expiresAt: Date.now() - 1_000 }];
         for (const key of [one, two, three]) await a.keys.add(key, BY);
@@ -179,7 +179,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await ids(true)).toEqual([one.id]);
       });
 
-      it("of no application, with a hash that is taken, or with no hash are refused", async () => {
+      it("keys of no application, with a hash that is taken, or with no hash are refused", async () => {
         const key = newKey(await application());
         await a.keys.add(key, BY);
         await expect(a.keys.add({ ...newKey(key.app), hash: key.hash }, BY)).rejects.toMatchObject({
@@ -189,14 +189,14 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         await expect(a.keys.add({ ...newKey(key.app), hash: "secret" }, BY)).rejects.toThrow("not a SHA-256");
       });
 
-      it("keep the latest use, whichever replica tells it last", async () => {
+      it("keys keep the latest use, whichever replica tells it last", async () => {
         const key = await a.keys.add(newKey(await application()), BY);
         await a.keys.used(new Map([[key.id, 2_000]]));
         await b.keys.used(new Map([[key.id, 1_000]]));
         expect((await a.keys.get(key.id))?.lastUsedAt).toBe(2_000);
       });
 
-      it("get other permissions without becoming other keys", async () => {
+      it("keys get other permissions without becoming other keys", async () => {
         const key = await a.keys.add(newKey(await application()), BY);
         const changed = await b.keys.change(key.id, { permissions: ["list"], limits: { perHour: 1 } }, BY);
         expect(changed).toEqual({ ...key, permissions: ["list"], limits: { perHour: 1 } });
@@ -218,7 +218,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("access without a credential", () => {
-      it("is off by default on a shared store, and no store grants it again after the first key [G6]", async () => {
+      it("access without a credential is off by default on a shared store, and no store grants it again after the first key [G6]", async () => {
         const own = await make();
         const [one, two] = [await own.open(), await own.open()];
         try {
@@ -241,7 +241,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         }
       });
 
-      it("is announced to every process when it is switched or an issuer is configured, and only then", async () => {
+      it("access without a credential is announced to every process when it is switched or an issuer is configured, and only then", async () => {
         const own = await make();
         const [one, two] = [await own.open(), await own.open()];
         try {
@@ -281,7 +281,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("pins", () => {
-      it("keep the first definition that any replica saw", async () => {
+      it("pins keep the first definition that any replica saw", async () => {
         const id = { app: newName(), server: "s3", kind: "tool", name: "put object" } as const;
         await Promise.all([
           a.pins.record(id.app, "s3", [offer(id.name, "h1", "one")], FIRST),
@@ -294,7 +294,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await a.pins.list(id.app, "s3")).items).toEqual([pin]);
       });
 
-      it("keep the accepted definition beside the new one until exactly that one is accepted", async () => {
+      it("pins keep the accepted definition beside the new one until exactly that one is accepted", async () => {
         const id = { app: newName(), server: "s3", kind: "tool", name: "get" } as const;
         const says = (hash: string, definition: string) =>
           b.pins.record(id.app, "s3", [offer("get", hash, definition)], FIRST).then(() => a.pins.get(id));
@@ -313,7 +313,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.pins.remove(id, BY)).toBe(true);
       });
 
-      it("are written in one transaction for a listing, with one change in the feed", async () => {
+      it("pins are written in one transaction for a listing, with one change in the feed", async () => {
         const app = newName();
         const offered = Array.from({ length: 120 }, (_, i) => offer(`t${i}`, "h", "{}"));
         const before = await a.feed.latest();
@@ -358,7 +358,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("challenges", () => {
-      it("are counted: those that wait, the age of the oldest, and those that expired unanswered", async () => {
+      it("challenges are counted: those that wait, the age of the oldest, and those that expired unanswered", async () => {
         const before = await a.challenges.figures();
         const waiting = await a.challenges.open(newChallenge(newName()), MANY);
         await a.challenges.open({ ...newChallenge(newName()), ttlMs: 1 }, MANY);
@@ -371,7 +371,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await a.challenges.figures()).pending).toBe(before.pending);
       });
 
-      it("of identical calls are one, wherever they arrive", async () => {
+      it("challenges of identical calls are one, wherever they arrive", async () => {
         const key = newName();
         const found = await Promise.all(
           Array.from({ length: 12 }, (_, i) => (i % 2 ? a : b).challenges.open(newChallenge(key), MANY)),
@@ -380,7 +380,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(new Set(found.map((each) => "challenge" in each && each.challenge.id)).size).toBe(1);
       });
 
-      it("are redeemed exactly once across replicas", async () => {
+      it("challenges are redeemed exactly once across replicas", async () => {
         const key = newName();
         const id = await opened(newChallenge(key));
         expect(await b.challenges.move(id, "approved", "redeemed")).toBeUndefined();
@@ -394,7 +394,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.challenges.open(newChallenge(key), MANY)).toMatchObject({ isNew: true });
       });
 
-      it("are answered by one person: of yes and no at once one counts", async () => {
+      it("challenges are answered by one person: of yes and no at once one counts", async () => {
         const id = await opened(newChallenge(newName()));
         const answers = await Promise.all([
           a.challenges.move(id, "pending", "approved", { decidedBy: "anna" }),
@@ -403,7 +403,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(answers.filter(Boolean)).toHaveLength(1);
       });
 
-      it("expire: then nothing moves them, and an identical call opens a new one", async () => {
+      it("challenges expire: then nothing moves them, and an identical call opens a new one", async () => {
         const key = newName();
         const id = await opened(newChallenge(key, 40));
         await a.challenges.move(id, "pending", "approved");
@@ -414,7 +414,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.challenges.open(newChallenge(key), MANY)).toMatchObject({ isNew: true });
       });
 
-      it("that are open are only so many per application and per agent, across replicas", async () => {
+      it("challenges that are open are only so many per application and per agent, across replicas", async () => {
         const app = newName();
         const of = (agent: string) => ({ ...newChallenge(newName()), app, agent });
         const bounds = { perApp: 5, perAgent: 3 };
@@ -439,7 +439,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.challenges.open({ ...of("one"), app: newName() }, bounds)).toMatchObject({ isNew: true });
       });
 
-      it("are given back by a move to approved, unless an identical call is live by then", async () => {
+      it("challenges are given back by a move to approved, unless an identical call is live by then", async () => {
         const key = newName();
         const id = await opened(newChallenge(key));
         await a.challenges.move(id, "pending", "approved");
@@ -457,7 +457,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.challenges.move(id, "redeemed", "approved")).toBeUndefined();
       });
 
-      it("are listed without what the approver reads in full, applications in turn", async () => {
+      it("challenges are listed without what the approver reads in full, applications in turn", async () => {
         const [one, two] = [newName(), newName()];
         const of = (app: string) => ({
           ...newChallenge(newName()),
@@ -476,7 +476,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.challenges.states([late.id, "none"])).toEqual(new Map([[late.id, "pending"]]));
       });
 
-      it("tell who waits on another replica", async () => {
+      it("challenges tell who waits on another replica", async () => {
         const id = await opened(newChallenge(newName()));
         const heard: string[] = [];
         const stop = b.challenges.onChange((each) => heard.push(each));
@@ -498,7 +498,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         ttlMs,
       });
 
-      it("are handed over to exactly one replica", async () => {
+      it("sessions are handed over to exactly one replica", async () => {
         const { id, version } = await a.sessions.add(session());
         const taken = await Promise.all([
           a.sessions.update(id, version, { owner: "two", ttlMs: 60_000 }),
@@ -511,7 +511,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.sessions.get(id)).toBeUndefined();
       });
 
-      it("expire unless they are touched", async () => {
+      it("sessions expire unless they are touched", async () => {
         const kept = await a.sessions.add(session(LIFE_MS));
         await b.sessions.touch([kept.id], 60_000);
         const lost = await a.sessions.add(session(LIFE_MS));
@@ -522,7 +522,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("runtime values", () => {
-      it("are any JSON, and are the application's own", async () => {
+      it("runtime values are any JSON, and are the application's own", async () => {
         const app = newName();
         await fc.assert(
           fc.asyncProperty(fc.jsonValue(), async (value) => {
@@ -554,7 +554,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.values.remove(app, "n")).toBe(false);
       });
 
-      it("expire: then they are not there, for a compare-and-set either", async () => {
+      it("runtime values expire: then they are not there, for a compare-and-set either", async () => {
         const app = newName();
         await a.values.set(app, "short", 1, { ttlMs: 40 });
         await pause(60);
@@ -565,7 +565,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await b.values.get(app, "short"))?.expiresAt).toBeUndefined();
       });
 
-      it("are listed by prefix in byte order, whatever the characters", async () => {
+      it("runtime values are listed by prefix in byte order, whatever the characters", async () => {
         const app = newName();
         for (const key of ["a/É", "a/z", "a/Z", "a", "b/1", "a/%_", "a/🎈"]) await a.values.set(app, key, key);
         const keys = async (prefix: string) => (await b.values.list(app, prefix)).items.map(({ key }) => key);
@@ -573,7 +573,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await keys("")).toHaveLength(7);
       });
 
-      it("are only so many, only so large, and have a name that can be shown", async () => {
+      it("runtime values are only so many, only so large, and have a name that can be shown", async () => {
         const few = await store.open({ maxValues: 2 });
         try {
           const app = newName();
@@ -592,7 +592,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("leases", () => {
-      it("hand out no more than the burst, however many ask", async () => {
+      it("leases hand out no more than the burst, however many ask", async () => {
         const key = newName();
         const rate = { tokens: 1, periodMs: 3_600_000, burst: 25 };
         const leases = await Promise.all(
@@ -605,7 +605,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(retryAfterMs).toBeLessThanOrEqual(3_600_000);
       });
 
-      it("refill evenly, and say truly when the next token is there", async () => {
+      it("leases refill evenly, and say truly when the next token is there", async () => {
         const key = newName();
         const rate = { tokens: 10, periodMs: 1_000, burst: 2 };
         expect(await a.leases.lease(key, 5, rate)).toEqual({ granted: 2, retryAfterMs: 0 });
@@ -628,7 +628,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.leases.lease(key, 5, rate, 3)).toEqual({ granted: 3, retryAfterMs: 0 });
       });
 
-      it("wait for tokens that another replica has charged, beyond the burst too", async () => {
+      it("leases wait for tokens that another replica has charged, beyond the burst too", async () => {
         const key = newName();
         const rate = { tokens: 10, periodMs: 3_600_000, burst: 10 };
         await Promise.all([a.leases.charge(key, 4, rate), b.leases.charge(key, 4, rate)]);
@@ -639,7 +639,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(retryAfterMs).toBeGreaterThan(3 * 3_600_000);
       });
 
-      it("refuse what makes no sense", async () => {
+      it("leases refuse what makes no sense", async () => {
         await expect(a.leases.lease("k", 0, { tokens: 1, periodMs: 1, burst: 1 })).rejects.toThrow(
           "at least one token",
         );
@@ -648,7 +648,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
     });
 
     describe("what counts once", () => {
-      it("is first for one caller only, wherever it comes from", async () => {
+      it("what counts once is first for one caller only, wherever it comes from", async () => {
         const ids = Array.from({ length: 50 }, newName);
         const asked = [...ids, ...ids, ...ids].map((id, i) => (i % 2 ? a : b).once.first(id, 60_000));
         const answers = await Promise.all(asked);
@@ -674,7 +674,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.once.first(id, 60_000)).toBe(false);
       });
 
-      it("may be a text of any length and kind", async () => {
+      it("what counts once may be a text of any length and kind", async () => {
         const id = `\u0000${newName().repeat(1_000)}`;
         expect(await a.once.first(id, 60_000)).toBe(true);
         expect(await b.once.first(id, 60_000)).toBe(false);
@@ -742,7 +742,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         return last as StoredRepository;
       };
 
-      it("have the head and the packs that lead there, for every replica", async () => {
+      it("repositories have the head and the packs that lead there, for every replica", async () => {
         const app = await application();
         const { store, ...none } = await b.repositories.state(app);
         expect(store).toMatch(/^[0-9a-f]{32}$/);
@@ -779,7 +779,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.repositories.push(app, stale, "h", Buffer.from("x"), "me")).toBeUndefined();
       });
 
-      it("keep every byte of a pack of several parts", async () => {
+      it("repositories keep every byte of a pack of several parts", async () => {
         const app = await application();
         const large = randomBytes(9 * 1024 * 1024);
         const done = await a.repositories.push(app, undefined, "h", large, "me");
@@ -788,7 +788,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect((await bytesOf(b, app, pack as StoredPack)).equals(large)).toBe(true);
       });
 
-      it("replace several packs by one, once, and report the old ones as missing to readers", async () => {
+      it("repositories replace several packs by one, once, and report the old ones as missing to readers", async () => {
         const app = await application();
         const last = await pushed(app, 5);
         const packs = await a.repositories.packs(app, last.id, 0);
@@ -807,7 +807,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await a.repositories.merge(app, "another", after, Buffer.from("x"))).toBe(false);
       });
 
-      it("are claimed by one at a time, until it has pushed or its time is over", async () => {
+      it("repositories are claimed by one at a time, until it has pushed or its time is over", async () => {
         const app = await application();
         const first = await pushed(app, 1);
         const claimedBy = async () => (await b.repositories.state(app)).repository?.claimedBy;
@@ -830,7 +830,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(await b.repositories.claim(app, "another", "y", 1)).toBe(false);
       });
 
-      it("are of applications that are there", async () => {
+      it("repositories are of applications that are there", async () => {
         await expect(a.repositories.push(newName(), undefined, "h", Buffer.from("x"), "me")).rejects.toMatchObject({
           code: "STORAGE_INVALID",
         });
@@ -861,7 +861,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(heard.map(({ seq }) => seq)).toEqual(heard.map((_, i) => (heard[0]?.seq as number) + i));
       });
 
-      it("has no gaps and no double numbers when everybody writes at once", async () => {
+      it("the feed has no gaps and no double numbers when everybody writes at once", async () => {
         const heard: number[] = [];
         const stop = await a.feed.watch({ change: ({ seq }) => heard.push(seq), resync: () => {} });
         const before = await a.feed.latest();
@@ -872,7 +872,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, i) => before + 1 + i));
       });
 
-      it("has nothing of what did not happen", async () => {
+      it("the feed has nothing of what did not happen", async () => {
         const key = newKey(await application());
         await a.keys.add(key, BY);
         const before = await a.feed.latest();

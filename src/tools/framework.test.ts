@@ -62,7 +62,7 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(lines[0]).not.toContain("s3cret-value");
   });
 
-  it("is written at the default log level of a gateway when the caller names no level [H6]", async () => {
+  it("core.framework.logFrameworkMessage is written at the default log level of a gateway when the caller names no level [H6]", async () => {
     const written: string[] = [];
     const quiet = coreTools({ id: "blog" }, { log: logInto(written, "notice") });
     await callTool(quiet, "core.framework.logFrameworkMessage", { message: "half way" });
@@ -70,7 +70,7 @@ describe("core.framework.logFrameworkMessage", () => {
     expect(JSON.parse(written[0] ?? "")).toMatchObject({ level: "notice", fields: { source: "agent" } });
   });
 
-  it("is in the trace of the call too, and in no other application's [H6]", async () => {
+  it("core.framework.logFrameworkMessage is in the trace of the call too, and in no other application's [H6]", async () => {
     const exporter = new InMemorySpanExporter();
     const tracer = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }).getTracer("test");
     const telemetry = createTelemetry({ tracer, log: { level: "emergency" }, env: {} });
@@ -115,7 +115,7 @@ describe("runtime values", () => {
     expect(await call("deleteRuntimeValue", { key: "k" })).toEqual({ key: "k", deleted: false });
   });
 
-  it("with an expected version change only what was read [H7]", async () => {
+  it("runtime values with an expected version change only what was read [H7]", async () => {
     const first = await call("setRuntimeValue", { key: "c", value: 1, expectedVersion: 0 });
     expect(await ruleOf(call("setRuntimeValue", { key: "c", value: 2, expectedVersion: 0 }))).toBe("conflict");
     await call("setRuntimeValue", { key: "c", value: 2, expectedVersion: first.version as number });

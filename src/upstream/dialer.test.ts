@@ -102,7 +102,7 @@ describe("the dialer", () => {
     ["http://127.0.0.1/mcp", "127.0.0.1:80"],
     ["wss://[fd12::1]/", "[fd12::1]:443"],
     ["http://[::1]:9000/", "[::1]:9000"],
-  ])("is allowed by the address %s to reach %s", (url, entry) => {
+  ])("the dialer is allowed by the address %s to reach %s", (url, entry) => {
     expect(allowanceFor(new URL(url))).toBe(entry);
     expect(() => createDialer({ allow: [entry] })).not.toThrow();
   });

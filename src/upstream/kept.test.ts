@@ -46,7 +46,7 @@ async function listing(pages: () => number, arrays: number): Promise<string> {
 }
 
 describe("the lists of a server", () => {
-  it("are charged by their values, until there are other lists or the server is gone [U12]", async () => {
+  it("the lists of a server are charged by their values, until there are other lists or the server is gone [U12]", async () => {
     const budget = new ByteBudget(64 * MIB);
     let pages = 10;
     const url = await listing(() => pages, 1_000);
@@ -130,7 +130,7 @@ async function webSocket(more: (ws: WebSocket, id: number) => void): Promise<str
 }
 
 describe("the unfinished message of a WebSocket server", () => {
-  it("is charged to its application, and ends the connection where that may not keep so much [U12]", async () => {
+  it("the unfinished message of a WebSocket server is charged to its application, and ends the connection where that may not keep so much [U12]", async () => {
     const budget = new ByteBudget(2 * MIB);
     const url = await webSocket((ws) => ws.send(" ".repeat(1_000_000), { fin: false }));
     const server = upstream({ name: "s", target: { transport: "websocket", url }, dialer, budget });

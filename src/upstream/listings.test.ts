@@ -143,7 +143,7 @@ function stdio(habit: string, options: Partial<UpstreamOptions> = {}): Upstream 
 }
 
 describe("a server that keeps changing", () => {
-  it("is listed less and less often, and calls to it are refused meanwhile with the time to wait [H11]", async () => {
+  it("a server that keeps changing is listed less and less often, and calls to it are refused meanwhile with the time to wait [H11]", async () => {
     const server = stdio(
       `tools[0].title = "change " + lists; send({ id, result: { tools } });
        setTimeout(() => send({ method: "notifications/tools/list_changed" }), 5);`,

@@ -30,7 +30,7 @@ async function serve(answer: (asked: Asked) => boolean, timeouts: Partial<Upstre
 }
 
 describe("a server that is back", () => {
-  it("is connected to by a later attempt when the first one is never answered, and the first one is given up", async () => {
+  it("a server that is back is connected to by a later attempt when the first one is never answered, and the first one is given up", async () => {
     let silent = 3;
     let givenUp = 0;
     const server = await serve(
@@ -45,7 +45,7 @@ describe("a server that is back", () => {
     await expect.poll(() => givenUp).toBe(3);
   });
 
-  it("is listed by a later request when the first one is never answered", async () => {
+  it("a server that is back is listed by a later request when the first one is never answered", async () => {
     let silent = 2;
     const server = await serve(({ method }) => method === "tools/list" && silent-- > 0, {
       againMs: 50,
@@ -54,7 +54,7 @@ describe("a server that is back", () => {
     expect(textOf(await server.request(tool("send", {}, { ...EXPECTED, timeoutMs: 30_000 })))).toBe("done");
   });
 
-  it("is called again without a long pause, however often it could not be listed before", async () => {
+  it("a server that is back is called again without a long pause, however often it could not be listed before", async () => {
     let isAway = true;
     const server = await serve(
       (asked) => {

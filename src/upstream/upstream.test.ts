@@ -73,7 +73,7 @@ describe("a server", () => {
     ["endless-pages", { maxEntries: 10 }, /more than 10 tools/],
     ["endless-pages", { maxCatalogueBytes: 1_000 }, /more than 1000 bytes in its lists/],
     ["same-cursor", {}, /same cursor again/],
-  ])("whose lists have no end is refused: %s %o", async (habits, limits, reason) => {
+  ])("a server whose lists have no end is refused: %s %o", async (habits, limits, reason) => {
     const server = fixture(habits, { limits });
     await expect(server.catalogue()).rejects.toThrow(reason);
     expect(textOf(await server.request(tool("echo", { text: "still" })))).toBe("still");
@@ -271,7 +271,7 @@ describe("what comes back", () => {
 });
 
 describe("a call", () => {
-  it("that is cancelled is cancelled at the server, and its late answer is dropped [G5]", async () => {
+  it("a call that is cancelled is cancelled at the server, and its late answer is dropped [G5]", async () => {
     const server = fixture("");
     await server.start();
     const { cancel, stop } = cancellation();
@@ -296,7 +296,7 @@ describe("a call", () => {
     expect(textOf(await server.request(tool("count")))).toBe("1");
   });
 
-  it("that runs out of time says so, is cancelled at the server, and others go on [G5]", async () => {
+  it("a call that runs out of time says so, is cancelled at the server, and others go on [G5]", async () => {
     const server = fixture("");
     await server.start();
     const slow = server.request(tool("slow", { ms: 300 }));

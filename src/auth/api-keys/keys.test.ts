@@ -105,7 +105,7 @@ describe("permissions", () => {
 
 describe("a new key", () => {
   it.each(["bot|alice", "corp!bot", "|", "server:notes"])(
-    "is refused for the agent %s, which is a name of an OAuth caller or of a server [G6]",
+    "a new key is refused for the agent %s, which is a name of an OAuth caller or of a server [G6]",
     async (agent) => {
       const storage = await openStorage("sqlite::memory:");
       try {

@@ -104,10 +104,13 @@ describe("an answer from the authorization server", () => {
     ["names another issuer", (url) => url.searchParams.set("iss", "https://evil.example"), "issuer"],
     ["says no", (url) => url.searchParams.set("error", "access_denied"), "access_denied"],
     ["has no code", (url) => url.searchParams.delete("code"), "no code"],
-  ])("is not used when it %s, and no code leaves us", async (_, change, why) => {
-    await expect(client({ authorize: person(change) }).refused(unauthorized)).rejects.toThrow(why);
-    expect(paths()).not.toContain("/token");
-  });
+  ])(
+    "an answer from the authorization server is not used when it %s, and no code leaves us",
+    async (_, change, why) => {
+      await expect(client({ authorize: person(change) }).refused(unauthorized)).rejects.toThrow(why);
+      expect(paths()).not.toContain("/token");
+    },
+  );
 
   it("an answer from the authorization server must name its issuer where the server says that it does", () => {
     const server = { issuer: "https://a.example", namesIssuer: true } as ServerMetadata;
@@ -480,7 +483,7 @@ describe("tokens bound to a key", () => {
     expect(await oauth.refused(again)).toBe(false);
   });
 
-  it("outlive a proof that did not do: the same token goes with another", async () => {
+  it("tokens bound to a key outlive a proof that did not do: the same token goes with another", async () => {
     const oauth = client({ dpop: true });
     await oauth.refused(wants);
     const [first, before] = [await oauth.headers(), asked.length];
@@ -529,7 +532,7 @@ describe("tokens bound to a key", () => {
       (c) => c.refused(unauthorized),
       "Bearer plain",
     ],
-  ])("of a server %s", async (_, said, get, expected) => {
+  ])("tokens bound to a key of a server %s", async (_, said, get, expected) => {
     const { body } = answers["/.well-known/oauth-protected-resource/mcp"] as { body: object };
     answers["/.well-known/oauth-protected-resource/mcp"] = { body: { ...body, ...said } };
     const type = expected.split(" ")[0];

@@ -50,7 +50,7 @@ describe("keys of an issuer", () => {
     expect(issuer.asked).toEqual(["/.well-known/oauth-authorization-server", "/keys"]);
   });
 
-  it("are fetched again for a key that is not known, and the old ones are forgotten [L9]", async () => {
+  it("keys of an issuer are fetched again for a key that is not known, and the old ones are forgotten [L9]", async () => {
     const who = identity();
     await who(await sign());
     const old = await sign({ jti: "old" });
@@ -154,7 +154,7 @@ describe("an issuer that does not answer", () => {
 });
 
 describe("a verified token", () => {
-  it("is kept for a minute at most, and never beyond its end [L9]", async () => {
+  it("a verified token is kept for a minute at most, and never beyond its end [L9]", async () => {
     const who = identity({ introspection: { clientId: "gateway", clientSecret: "a secret: 100%" } });
     const token = await sign();
     await who(token);
@@ -211,7 +211,7 @@ describe("a verified token", () => {
 });
 
 describe("claims", () => {
-  it("name client and person, under the issuer's name where it has one", async () => {
+  it("claims name client and person, under the issuer's name where it has one", async () => {
     expect(await identity({ name: "corp" })(await sign())).toMatchObject({
       agent: "corp!bot|alice",
       user: "corp!alice",

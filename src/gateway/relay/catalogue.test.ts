@@ -11,14 +11,14 @@ function catalogueWith(names: readonly string[], isShort = true): AppCatalogue {
 }
 
 describe("the names of an application's tools", () => {
-  it("keep their readable form for clients that take no dots", () => {
+  it("the names of an application's tools keep their readable form for clients that take no dots", () => {
     const catalogue = catalogueWith(["fs.read_file", "plain"]);
     expect(catalogue.shownName("fs.read_file")).toBe("fs_read_file");
     expect(catalogue.aliases.get("fs_read_file")).toBe("fs.read_file");
     expect(catalogue.shownName("plain")).toBe("plain");
   });
 
-  it("get a digest when two tools would share the readable form", () => {
+  it("the names of an application's tools get a digest when two tools would share the readable form", () => {
     const catalogue = catalogueWith(["a.b", "a/b"]);
     const shown = ["a.b", "a/b"].map((name) => catalogue.shownName(name));
     expect(new Set(shown).size).toBe(2);

@@ -26,7 +26,7 @@ describe("what was read", () => {
     expect(new ResourceCache(0).get("x://2", who("one"))).toBeUndefined();
   });
 
-  it("is kept by the operator's word where the server cannot say", () => {
+  it("what was read is kept by the operator's word where the server cannot say", () => {
     const cache = new ResourceCache(1_000);
     cache.put("x://1", who("one"), result({}));
     expect(cache.get("x://1", who("one"))).toBeDefined();
@@ -34,7 +34,7 @@ describe("what was read", () => {
     expect(cache.get("x://2", who("one"))).toBeUndefined();
   });
 
-  it("is forgotten when it has changed, and the oldest go when there is too much", () => {
+  it("what was read is forgotten when it has changed, and the oldest go when there is too much", () => {
     const cache = new ResourceCache(1_000);
     cache.put("x://1", who("one"), result({}));
     cache.forget("x://1");

@@ -5,7 +5,7 @@ describe("a share", () => {
   const limits = { perAgent: 2, perApp: 3, burst: 4, perSecond: 1 };
   const a = { app: "shop", agent: "a" };
 
-  it("is so many at once for an agent and for an application, and others have theirs", () => {
+  it("a share is so many at once for an agent and for an application, and others have theirs", () => {
     const shares = new Shares("lines", { ...limits, burst: 100 });
     const first = shares.take(a);
     shares.take(a);
@@ -19,7 +19,7 @@ describe("a share", () => {
     expect(() => shares.take(a)).toThrow("too many");
   });
 
-  it("is so many in a while, however soon they are given back", () => {
+  it("a share is so many in a while, however soon they are given back", () => {
     let now = 0;
     const shares = new Shares("messages", limits, () => now);
     for (let i = 0; i < 4; i++) shares.take(a)();
@@ -30,7 +30,7 @@ describe("a share", () => {
     expect(() => shares.take(a)).toThrow("too many messages");
   });
 
-  it("of callers that are gone takes no room", () => {
+  it("a share of callers that are gone takes no room", () => {
     let now = 0;
     const shares = new Shares("messages", limits, () => now);
     for (let i = 0; i < 25_000; i++) {

@@ -67,12 +67,12 @@ describe("a message", () => {
     expect(received).toEqual(["b1", "b2"]);
   });
 
-  it("is not written for a replica that does not exist", async () => {
+  it("a message is not written for a replica that does not exist", async () => {
     expect(await a.send("absent", "x", {}, ME)).toBe(false);
     expect(await a.send("*", "x", {}, ME)).toBe(false);
   });
 
-  it("is accepted only from replicas with the key, and only by the one that it was written for", async () => {
+  it("a message is accepted only from replicas with the key, and only by the one that it was written for", async () => {
     const received: JsonObject[] = [];
     b.onMessage("x", (body) => received.push(body));
     const [store] = stores as [Storage];
@@ -142,7 +142,7 @@ describe("a stream", () => {
     ["absent", "x"],
     ["there", "nothing that anybody answers to"],
     ["there", "fails"],
-  ])("to %s about %s ends soon, with a reason", async (whom, kind) => {
+  ])("a stream to %s about %s ends soon, with a reason", async (whom, kind) => {
     b.onStream("fails", () => {
       throw new Error("a defect");
     });

@@ -294,7 +294,7 @@ describe("commands", () => {
 });
 
 describe("the policy's hash", () => {
-  test("is the same for comments, order and spelled-out defaults [M5]", () => {
+  test("the policy's hash is the same for comments, order and spelled-out defaults [M5]", () => {
     const a = parse("allowedRoots: [~/code]\ndenyNetworkFS: true\n");
     const b = parse("# a comment\ndenyNetworkFS: true\nallowedRoots:\n  - ~/code\nsandbox: required\n");
     expect(a.hash).toBe(b.hash);

@@ -218,7 +218,7 @@ describe("a .mcpb bundle", () => {
     ["an absolute name", { "/etc/evil": { text: "x" } }, "not a relative path"],
     ["a symbolic link", { link: { text: "/etc/passwd", mode: 0o120777 } }, "is a symbolic link"],
     ["no manifest", { "server.js": { text: "x" } }, "contains no manifest.json"],
-  ])("is refused with %s", async (_what, files, reason) => {
+  ])("a .mcpb bundle is refused with %s", async (_what, files, reason) => {
     await expect(from(put("evil.mcpb", zip(files)))).rejects.toThrow(reason);
     expect(existsSync(join(home, "data"))).toBe(false);
   });

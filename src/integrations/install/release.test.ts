@@ -57,7 +57,7 @@ describe("a minisign signature", () => {
     ["base64 with something behind it", HASHED.replace("7go=\n", "7go=A\n"), MESSAGE, "minisign's form"],
     ["nothing", "", MESSAGE, "four lines"],
     ["far too much", `${HASHED}${" ".repeat(10_000)}`, MESSAGE, "four lines"],
-  ])("with %s is refused", (_, signature, message, problem) => {
+  ])("a minisign signature with %s is refused", (_, signature, message, problem) => {
     expect(() => check(signature, message)).toThrow(problem);
   });
 

@@ -49,7 +49,7 @@ describe("capability sets", () => {
     [{ tools: [{ name: "a" }, { name: "a" }] }, "the manifest lists the tool `a` twice; names must be unique"],
     [{ tools: [{ description: "x" }] }, "tools[0] of the manifest has no name"],
     [{ tools: [{ name: "a", inputSchema: "x" }] }, "`inputSchema` of the tool `a` is not a schema: expected an object"],
-  ])("refuse %j", (manifest, message) => {
+  ])("capability sets refuse %j", (manifest, message) => {
     expect(() => capabilitiesOf(manifest)).toThrow(message);
   });
 

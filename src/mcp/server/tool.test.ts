@@ -87,14 +87,17 @@ describe("server_schema_generation [U11]", () => {
 });
 
 describe("a definition", () => {
-  it.each(["", "a b", "tool!", "ü", "x".repeat(129)])("cannot be named %j", (name) => {
+  it.each(["", "a b", "tool!", "ü", "x".repeat(129)])("a definition cannot be named %j", (name) => {
     expect(() => defineTool({ name, description: "", input: {}, handler: () => "" })).toThrow(
       /use 1 to 128 of the characters A-Z a-z 0-9 _ - \. \//,
     );
   });
-  it.each(["a", "core.fs.read", "GET/users", "snake_case-1", "x".repeat(128)])("can be named %s", (name) => {
-    expect(defineTool({ name, description: "", input: {}, handler: () => "" }).definition.name).toBe(name);
-  });
+  it.each(["a", "core.fs.read", "GET/users", "snake_case-1", "x".repeat(128)])(
+    "a definition can be named %s",
+    (name) => {
+      expect(defineTool({ name, description: "", input: {}, handler: () => "" }).definition.name).toBe(name);
+    },
+  );
   it.each([
     [
       "a type that is not an object",

@@ -15,10 +15,10 @@ function request(action: string): PolicyRequest {
 }
 
 describe("rules about tools that are not there", () => {
-  it("are refused unless the rules are shared", () => {
+  it("rules about tools that are not there are refused unless the rules are shared", () => {
     expect(() => loadPolicy(sources, tools)).toThrow(/b\.send/);
   });
-  it("are kept with a warning when they are, and the rest of the rule holds", () => {
+  it("rules about tools that are not there are kept with a warning when they are, and the rest of the rule holds", () => {
     const set = loadPolicy(sources, tools, { unknownTools: "warn" });
     expect(set.warnings.map((warning) => warning.message)).toEqual(["there is no tool or method b.send here"]);
     expect(set.decide(request("a.read")).effect).toBe("permit");

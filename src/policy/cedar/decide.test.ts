@@ -335,7 +335,7 @@ when { context.arguments has to && context.arguments.to like "*.example" } unles
 });
 
 describe("obligations", () => {
-  test("of all the permits that matched apply together, with the smallest cap", () => {
+  test("obligations of all the permits that matched apply together, with the smallest cap", () => {
     const policy = load(`
       @id("a") @redact("field:iban name:email") @cap("5000") permit (principal, action, resource);
       @id("b") @redact("name:email /acct-\\\\d+/i") @cap("400") permit (principal, action == Action::"pay", resource);

@@ -242,7 +242,7 @@ describe("a rule about many tools", () => {
   const wide =
     'forbid (principal, action in Action::"tools/call", resource)\nwhen { context.arguments has path && context.arguments.path like "/etc/*" };';
 
-  test("cannot be kept from loading by one that types an argument otherwise: its calls are denied, with a warning", () => {
+  test("a rule about many tools cannot be kept from loading by one that types an argument otherwise: its calls are denied, with a warning", () => {
     const policy = load(`permit (principal, action, resource);\n${wide}`, [...TOOLS, odd]);
     expect(policy.warnings).toEqual([
       {
@@ -262,7 +262,7 @@ describe("a rule about many tools", () => {
     );
   });
 
-  test("is refused where it reads what some of them do not have, because that would deny all their calls", () => {
+  test("a rule about many tools is refused where it reads what some of them do not have, because that would deny all their calls", () => {
     const none = { name: "none", server: "s", inputSchema: { type: "object", properties: {} } };
     const unguarded =
       'permit (principal, action in Action::"tools/call", resource) when { context.arguments.path like "/*" };';
@@ -270,7 +270,7 @@ describe("a rule about many tools", () => {
     expect(problemsOf(unguarded, [...TOOLS.slice(0, 1), none])[0]?.message).toContain("not found");
   });
 
-  test("is refused where it is wrong for every tool that has the argument, or for one it names", () => {
+  test("a rule about many tools is refused where it is wrong for every tool that has the argument, or for one it names", () => {
     expect(problemsOf(wide, [odd, { ...odd, name: "odder" }])).not.toEqual([]);
     const named = wide.replace('in Action::"tools/call"', 'in [Action::"fs.read", Action::"odd"]');
     expect(problemsOf(named, [...TOOLS, odd])).not.toEqual([]);
@@ -401,7 +401,7 @@ describe("thousands of tools with types of their own", () => {
   });
   const many = Array.from({ length: 450 }, (_, i) => typed(`tool${i}`, "string"));
 
-  test("are checked a part at a time, so that others are served in between", async () => {
+  test("thousands of tools with types of their own are checked a part at a time, so that others are served in between", async () => {
     // Loaded at the first use.
     loadPolicy([{ file: "a.cedar", text: "permit (principal, action, resource);" }], []);
     const validate = vi.spyOn(createRequire(import.meta.url)("@cedar-policy/cedar-wasm/nodejs"), "validate");
@@ -418,7 +418,7 @@ describe("thousands of tools with types of their own", () => {
     expect(sizes.length).toBeGreaterThanOrEqual(5);
   });
 
-  test("are all checked: a wrong type in one of them is found", () => {
+  test("thousands of tools with types of their own are all checked: a wrong type in one of them is found", () => {
     const text = `permit (principal, action in Action::"tools/call", resource) when { context.arguments.at.id like "x*" };`;
     const tools = [...many.slice(0, 300), typed("odd", "integer"), ...many.slice(300)];
     const load = (): unknown => loadPolicy([{ file: "a.cedar", text }], tools).warnings;
@@ -431,7 +431,7 @@ describe("thousands of tools with types of their own", () => {
     expect(found).toMatch(/String|Long/);
   });
 
-  test("do not make a rule about one of them look as if it applied to nothing", () => {
+  test("thousands of tools with types of their own do not make a rule about one of them look as if it applied to nothing", () => {
     const text = `permit (principal, action == Action::"tool7", resource) when { context.arguments.at.id == "y" };`;
     expect(loadPolicy([{ file: "a.cedar", text }], many).warnings).toEqual([]);
   });

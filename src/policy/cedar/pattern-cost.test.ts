@@ -62,7 +62,7 @@ describe("a pattern over answers", () => {
     expect(costProblem(source, "")).toMatch(/./);
   });
 
-  it("is refused when the policy is loaded, with its place, the part that is wrong and what to do", () => {
+  it("a pattern over answers is refused when the policy is loaded, with its place, the part that is wrong and what to do", () => {
     const text = '@id("a") @redact("/(a+)+$/")\npermit (principal, action, resource);';
     const load = () => loadPolicy([{ file: "p.cedar", text }], []);
     expect(load).toThrow(PolicyInvalid);

@@ -20,14 +20,14 @@ function asks(more: Partial<PolicyRequest> = {}): PolicyRequest {
 }
 
 describe("a request of a server to a client", () => {
-  it("is denied by a permit for everything, which was written for agents [U7]", () => {
+  it("a request of a server to a client is denied by a permit for everything, which was written for agents [U7]", () => {
     const all = load("permit (principal, action, resource);");
     expect(all.decide(asks())).toMatchObject({ effect: "deny", rules: [] });
     expect(load('permit (principal in App::"shop", action, resource);').decide(asks()).effect).toBe("deny");
     expect(load('permit (principal, action in Action::"tools/call", resource);').decide(asks()).effect).toBe("deny");
   });
 
-  it("is permitted by the rule that the log names, for that server, method and application alone", () => {
+  it("a request of a server to a client is permitted by the rule that the log names, for that server, method and application alone", () => {
     const set = load(permitForServer("shop", "github", "elicitation/create"));
     expect(set.decide(asks()).effect).toBe("permit");
     const other = (more: Partial<Parameters<typeof serverRequest>[0]>) =>
@@ -48,7 +48,7 @@ describe("a request of a server to a client", () => {
     expect(other({ method: "sampling/createMessage" })).toBe("deny");
   });
 
-  it("is decided by the call in flight, the asked agent and what would be shown", () => {
+  it("a request of a server to a client is decided by the call in flight, the asked agent and what would be shown", () => {
     const set = load(`permit (principal, action in [Action::"elicitation/create", Action::"roots/list"], resource)
       when { context.tool == "github.create_issue" && resource.agent == "alice" && resource.scope.contains("read")
         && principal.app == "shop" && context.arguments.mode == "form" };`);
@@ -57,14 +57,14 @@ describe("a request of a server to a client", () => {
     expect(set.decide(asks({ serverRequest: { server: "github", tool: "github.delete" } })).effect).toBe("deny");
   });
 
-  it("is stopped by a forbid about every action", () => {
+  it("a request of a server to a client is stopped by a forbid about every action", () => {
     const set = load(`${permitForServer("shop", "github", "elicitation/create")}
       forbid (principal, action, resource) when { context.transport == "http" };`);
     expect(set.decide(asks()).effect).toBe("deny");
     expect(set.decide(asks({ transport: "stdio" })).effect).toBe("permit");
   });
 
-  it("cannot be decided as the action of an agent, nor the other way round", () => {
+  it("a request of a server to a client cannot be decided as the action of an agent, nor the other way round", () => {
     const set = load("permit (principal, action, resource);");
     const { serverRequest: _server, ...asAgent } = asks();
     expect(set.decide(asAgent).effect).toBe("deny");
@@ -76,7 +76,7 @@ describe("a request of a server to a client", () => {
     expect(set.decide(call).effect).toBe("deny");
   });
 
-  it("can be written as a policy test", async () => {
+  it("a request of a server to a client can be written as a policy test", async () => {
     const cases = await parseCases(
       "t.yaml",
       `cases:

@@ -270,13 +270,13 @@ describe("a block", () => {
     '{"use":"n"}',
     '{"to":"a","to":"b"}',
     '{"to":"a","arguments":{"t":5}}',
-  ])("that is not wholly understood is refused: %s", (text) => {
+  ])("a block that is not wholly understood is refused: %s", (text) => {
     expect(refusal(() => decodeBlock(text))).toBe("malformed");
   });
 });
 
 describe("keys", () => {
-  it("survive a file, and a broken file is refused", () => {
+  it("keys survive a file, and a broken file is refused", () => {
     const read = importDelegationKeys(exportDelegationKeys(keys));
     expect([read.gateway, read.publicKey]).toEqual([keys.gateway, keys.publicKey]);
     expect(refusal(() => here.read(spendDelegation(mintDelegation(read, { agent: "boss" }))))).toBe("accepted");
@@ -287,7 +287,7 @@ describe("keys", () => {
 });
 
 describe("spent nonces", () => {
-  it("count once for each request, and inside one request as the same use", () => {
+  it("spent nonces count once for each request, and inside one request as the same use", () => {
     const spent = new SpentNonces(1_000);
     const request = {};
     expect(refusal(() => spent.spend("a", request, 0))).toBe("accepted");
@@ -295,7 +295,7 @@ describe("spent nonces", () => {
     expect(refusal(() => spent.spend("a", {}, 2))).toBe("replayed");
   });
 
-  it("are remembered for at least their lifetime, and not for ever", () => {
+  it("spent nonces are remembered for at least their lifetime, and not for ever", () => {
     const spent = new SpentNonces(1_000);
     spent.spend("early", {}, 0);
     spent.spend("late", {}, 990);
@@ -306,7 +306,7 @@ describe("spent nonces", () => {
     expect(spent.size).toBe(2);
   });
 
-  it("that cannot be remembered are not let through", () => {
+  it("spent nonces that cannot be remembered are not let through", () => {
     const spent = new SpentNonces(1_000, 2);
     spent.spend("a", {}, 0);
     spent.spend("b", {}, 0);

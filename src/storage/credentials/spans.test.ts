@@ -84,7 +84,7 @@ describe("credentials in arguments", () => {
     }
   });
 
-  it("are told from images, ports, directories, packages, names and sentences", () => {
+  it("credentials in arguments are told from images, ports, directories, packages, names and sentences", () => {
     const plain = [
       ..."run -i --rm node:20 localhost:5432 -v C:\\Users\\me:/data -p 8080:80 http:foo".split(" "),
       "-v",

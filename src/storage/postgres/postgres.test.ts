@@ -33,14 +33,14 @@ describe("PostgreSQL", () => {
     for (const storage of opened) await storage.close();
   });
 
-  it("has its tables made once when several replicas start together", async () => {
+  it("PostgreSQL has its tables made once when several replicas start together", async () => {
     const url = await cluster.database();
     const all = await Promise.all(Array.from({ length: 6 }, () => open(url)));
     await all[0]?.applications.put("blog", {}, "test");
     expect((await all[5]?.applications.get("blog"))?.revision).toBe(1);
   });
 
-  it("of a newer version is refused", async () => {
+  it("PostgreSQL of a newer version is refused", async () => {
     const url = await cluster.database();
     await open(url);
     const client = new pg.Client({ connectionString: url });
@@ -95,7 +95,7 @@ describe("PostgreSQL", () => {
     });
   });
 
-  it("that lost commits in a failover makes every watcher read everything again, also after it counted on", async () => {
+  it("PostgreSQL that lost commits in a failover makes every watcher read everything again, also after it counted on", async () => {
     const url = await cluster.database();
     const storage = await open(url);
     for (let i = 0; i < 3; i++) await storage.applications.put(`app${i}`, {}, "test");
@@ -112,7 +112,7 @@ describe("PostgreSQL", () => {
     stop();
   });
 
-  it("is not flooded with connections by a proxy that accepts and closes [H12]", async () => {
+  it("PostgreSQL is not flooded with connections by a proxy that accepts and closes [H12]", async () => {
     let accepted = 0;
     let open = 0;
     let most = 0;
@@ -142,7 +142,7 @@ describe("PostgreSQL", () => {
     expect(accepted).toBe(after);
   });
 
-  it("has a bounded number of connections through a proxy that accepts and closes, and the feed recovers", async () => {
+  it("PostgreSQL has a bounded number of connections through a proxy that accepts and closes, and the feed recovers", async () => {
     const url = await cluster.database();
     const line = await faultyLine(url);
     const storage = await open(line.url, { waitMs: 200 });
@@ -178,7 +178,7 @@ describe("PostgreSQL", () => {
     await line.close();
   });
 
-  it("that accepts connections and never answers fails reads and writes within the bound, and works again", async () => {
+  it("PostgreSQL that accepts connections and never answers fails reads and writes within the bound, and works again", async () => {
     const url = await cluster.database();
     const line = await faultyLine(url);
     const storage = await open(line.url, { waitMs: 1_000 });
@@ -209,7 +209,7 @@ describe("PostgreSQL", () => {
     }
   });
 
-  it("that stays away fails clearly, within the bound, and works again when it is back", async () => {
+  it("PostgreSQL that stays away fails clearly, within the bound, and works again when it is back", async () => {
     const url = await cluster.database();
     const storage = await open(url, { waitMs: 400 });
     await cluster.halt("fast");
@@ -264,7 +264,7 @@ describe("PostgreSQL", () => {
     });
   });
 
-  it("is swept of what has expired", async () => {
+  it("PostgreSQL is swept of what has expired", async () => {
     const url = await cluster.database();
     const storage = await open(url, { sweepMs: 40 });
     await storage.values.set("blog", "short", 1, { ttlMs: 1 });
@@ -327,7 +327,7 @@ describe("PostgreSQL", () => {
       stop();
     });
 
-    it("is ended by the server, so that writes to the same row continue and its own is done once [H12]", async () => {
+    it("a transaction whose client stalls before its commit is ended by the server, so that writes to the same row continue and its own is done once [H12]", async () => {
       const url = await cluster.database();
       line = await faultyLine(url);
       const stalled = await open(line.url, { waitMs: 60_000 });

@@ -16,7 +16,9 @@ const hasOwn = process.getBuiltinModule("node:sqlite") !== undefined;
 const libraries: SqliteLibrary[] = hasOwn ? ["node:sqlite", "libsql"] : ["libsql"];
 
 describe.skipIf(hasOwn)("node:sqlite", () => {
-  it.skip(`is not in Node ${process.version}: the contract runs on libsql here, and on both from Node 22.13`);
+  it.skip(
+    `node:sqlite is not in Node ${process.version}: the contract runs on libsql here, and on both from Node 22.13`,
+  );
 });
 
 for (const sqliteLibrary of libraries) {

@@ -246,7 +246,7 @@ describe.skipIf(missing)(`definition files${missing ? ` (${missing})` : ""}`, ()
 });
 
 describe.skipIf(missing)("two applications", () => {
-  it("have files of their own, and neither a path nor a commit leads to the other's [H7]", async () => {
+  it("two applications have files of their own, and neither a path nor a commit leads to the other's [H7]", async () => {
     const a = applicationState("alpha");
     const b = applicationState("beta");
     await a.call("setDefinitionFileContent", { path: "f", content: "of alpha" });

@@ -58,7 +58,7 @@ describe("a unified diff", () => {
     ["line 0", "a\n", "@@ -0,1 +1 @@\n-a\n+b\n", "begins at line 0"],
     ["a line far behind the end", "a\n", "@@ -900,0 +901 @@\n+b\n", "does not match"],
     ["a line after one without a line feed", "a", "@@ -1,0 +2 @@\n+b\n", "no longer be the last"],
-  ])("that does not fit is refused whole: %s", (_, current, diff, reason) => {
+  ])("a unified diff that does not fit is refused whole: %s", (_, current, diff, reason) => {
     expect(reasonOf(current, diff)).toContain(reason);
     expect(reasonOf(current, diff)).toContain("nothing was changed");
   });

@@ -202,7 +202,7 @@ describe.runIf(linux)("a server with a sandbox", () => {
   const where = { hidden: [], readOnly: [] };
   const script = "process.stderr.write(String(process.getuid()))";
 
-  it("is refused with the reason when the sandbox is required and cannot be had [G8]", async () => {
+  it("a server with a sandbox is refused with the reason when the sandbox is required and cannot be had [G8]", async () => {
     const sandbox = { ...where, mode: "required", without: { native: true } } as const;
     await expect(start(["-e", script], { sandbox })).rejects.toMatchObject({
       type: "Unavailable",
@@ -265,33 +265,36 @@ describe.runIf(linux)("a server with a sandbox", () => {
     ["read a hidden directory by a link beside it", "link/operator.token", "r"],
     ["change what is read-only by a link beside the hidden directory", "rules/policy.cedar", "r+"],
     ["open the terminal of another process", "terminal", "r+"],
-  ])("cannot %s by Landlock alone, where namespaces are closed [G8]", async (_, name, flags) => {
-    const base = mkdtempSync(join(tmpdir(), "portcullis-landlock-"));
-    const terminal = openTerminal();
-    try {
-      const dir = join(base, "data");
-      const rules = join(base, "other", "rules");
-      for (const each of [dir, rules]) mkdirSync(each, { recursive: true });
-      writeFileSync(join(dir, "operator.token"), "secret");
-      writeFileSync(join(rules, "policy.cedar"), "permit");
-      symlinkSync(dir, join(base, "link"));
-      symlinkSync(rules, join(base, "rules"));
-      const path = name === "terminal" ? terminal?.path : join(base, name);
-      if (path === undefined) return console.warn("skipped: no pseudo-terminals here");
-      closeSync(openSync(path, flags));
-      const open = `try{require("fs").openSync(${JSON.stringify(path)},"${flags}");process.stderr.write("opened")}catch(e){process.stderr.write(e.code)}`;
-      const without = { view: true, pidNamespace: true };
-      const server = await start(["-e", open], {
-        sandbox: { mode: "preferred", hidden: [dir], readOnly: [rules], without },
-      });
-      if (server.protections.files !== "landlock") return console.warn("skipped: no Landlock here");
-      await server.ended;
-      expect(server.stderrTail).toBe("EACCES");
-    } finally {
-      terminal?.close();
-      rmSync(base, { recursive: true, force: true });
-    }
-  });
+  ])(
+    "a server with a sandbox cannot %s by Landlock alone, where namespaces are closed [G8]",
+    async (_, name, flags) => {
+      const base = mkdtempSync(join(tmpdir(), "portcullis-landlock-"));
+      const terminal = openTerminal();
+      try {
+        const dir = join(base, "data");
+        const rules = join(base, "other", "rules");
+        for (const each of [dir, rules]) mkdirSync(each, { recursive: true });
+        writeFileSync(join(dir, "operator.token"), "secret");
+        writeFileSync(join(rules, "policy.cedar"), "permit");
+        symlinkSync(dir, join(base, "link"));
+        symlinkSync(rules, join(base, "rules"));
+        const path = name === "terminal" ? terminal?.path : join(base, name);
+        if (path === undefined) return console.warn("skipped: no pseudo-terminals here");
+        closeSync(openSync(path, flags));
+        const open = `try{require("fs").openSync(${JSON.stringify(path)},"${flags}");process.stderr.write("opened")}catch(e){process.stderr.write(e.code)}`;
+        const without = { view: true, pidNamespace: true };
+        const server = await start(["-e", open], {
+          sandbox: { mode: "preferred", hidden: [dir], readOnly: [rules], without },
+        });
+        if (server.protections.files !== "landlock") return console.warn("skipped: no Landlock here");
+        await server.ended;
+        expect(server.stderrTail).toBe("EACCES");
+      } finally {
+        terminal?.close();
+        rmSync(base, { recursive: true, force: true });
+      }
+    },
+  );
 });
 
 describe("a tail", () => {

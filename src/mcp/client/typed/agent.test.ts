@@ -383,7 +383,7 @@ describe("the gate of the connection", () => {
     await aside.callToolSecure("fs.read", { path: "z" }, { app: "shop", agent: "someone" });
   });
 
-  it("at the other end has its say", async () => {
+  it("the gate of the connection at the other end has its say", async () => {
     const server = started({ policy: 'permit (principal, action == Action::"fs.read", resource);' });
     const set = toolset<{ "fs.read": { args: { path: string }; result: { content: string } } }>()({
       names: ["fs.read"],
@@ -468,7 +468,7 @@ describe("agents", () => {
     ["not a number", { path: Number.NaN }],
     ["an array", ["a"]],
     ["nothing", null],
-  ])("send only JSON: not %s", async (__, args) => {
+  ])("agents send only JSON: not %s", async (__, args) => {
     const root = await connected(started());
     const error = await failureOf(root.guard("fs.read", args as never));
     expect(error).toMatchObject({ code: "INVALID_PARAMS" });

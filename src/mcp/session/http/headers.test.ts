@@ -30,7 +30,7 @@ describe("header values", () => {
 });
 
 describe("headers of a call", () => {
-  it("name the revision, the method and what the request is about", () => {
+  it("headers of a call name the revision, the method and what the request is about", () => {
     const headersOf = (method: string, name?: string): string[] => {
       const list: string[] = [];
       addCallHeaders(list, { method, params: "{}", timeoutMs: 0, ...(name === undefined ? {} : { name }) }, true);
