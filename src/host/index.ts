@@ -37,7 +37,15 @@ export {
   unprotected,
 } from "./sandbox/server/launch.js";
 export { confinementOf } from "./sandbox/plan.js";
-export { LAUNCH_FD, missingForServer, type ServerProtections, type ServerSandbox } from "./sandbox/server/types.js";
+export { portOf } from "./sandbox/server/profile.js";
+export {
+  type Destination,
+  LAUNCH_FD,
+  missingForServer,
+  type ServerProfile,
+  type ServerProtections,
+  type ServerSandbox,
+} from "./sandbox/server/types.js";
 export { type Containment, makeContainer, type ProcessContainer } from "./sandbox/container.js";
 export { signalProcess } from "./sandbox/processes.js";
 export { missingProtections, type Protections } from "./sandbox/confinement.js";

@@ -255,6 +255,14 @@ export function object<F extends Fields>(about: string, fields: F): Shape<Object
   };
 }
 
+/** A word, or a map that says more. */
+export function wordOr<W extends string, M>(word: Shape<W>, map: Shape<M>): Shape<W | M> {
+  return {
+    schema: { description: word.schema.description as string, anyOf: [word.schema, map.schema] },
+    check: (value, path, problems) => (typeof value === "object" ? map : word).check(value, path, problems),
+  };
+}
+
 function checkField(
   field: ShapeField<unknown>,
   owner: Record<string, unknown>,

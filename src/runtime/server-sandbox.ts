@@ -6,6 +6,7 @@ import type { ServerProtections } from "../host/index.js";
 import { ServerProcess } from "../upstream/index.js";
 import type { Finding } from "../lib/finding.js";
 import { STORE_FILE } from "./data-directory.js";
+import { sandboxOf } from "./servers.js";
 import { allPages, openStore, pageAfter } from "./store/open.js";
 
 const REMEDY =
@@ -28,16 +29,17 @@ export async function serverSandboxFindings(dir: string, app?: string): Promise<
 interface StdioServer {
   readonly name: string;
   readonly mode: ServerProtections["mode"];
+  readonly profile?: ServerProtections["profile"];
 }
 
-function finding({ name, mode }: StdioServer, machine: ServerProtections): Finding {
+function finding({ name, mode, profile }: StdioServer, machine: ServerProtections): Finding {
   const isRefused = mode === "required" && machine.files === "none";
   return {
     check: `server ${name}`,
     ok: !isRefused,
     detail: isRefused
       ? "sandbox: required, which this machine cannot give: it is not started"
-      : sandboxText({ ...machine, mode }),
+      : [sandboxText({ ...machine, mode }), ...profileLines(profile)].join("; "),
     remedy: REMEDY,
   };
 }
@@ -60,11 +62,31 @@ async function stdioServers(dir: string): Promise<StdioServer[]> {
     return applications.flatMap(({ id, document }) =>
       Object.entries(document.servers ?? {})
         .filter(([, entry]) => entry.command !== undefined)
-        .map(([name, entry]) => ({ name: `${id}/${name}`, mode: entry.sandbox ?? "preferred" })),
+        .map(([name, entry]) => ({ name: `${id}/${name}`, ...sandboxOf(entry) })),
     );
   } finally {
     await storage.close();
   }
+}
+
+/** `profileLines` states what a server with a profile may touch; nothing for one without. */
+export function profileLines(profile: ServerProtections["profile"]): string[] {
+  if (profile === undefined) return [];
+  const { read, write, network, memoryBytes, processors, processes } = profile;
+  const list = (paths: readonly string[]): string => (paths.length === 0 ? "nothing" : paths.join(", "));
+  return [
+    `reads ${list(read)} beside its code; writes ${list(write)} beside a home and a /tmp of its own`,
+    `network: ${typeof network === "string" ? network : list(network)}`,
+    `at most ${Math.round(memoryBytes / 1_000_000)} MB, ${processors} processors, ${processes} processes`,
+  ];
+}
+
+/** `destinationLines` states where a server connected to, and where it was not let. */
+export function destinationLines(destinations: ServerProtections["destinations"] = []): string[] {
+  return destinations.map(
+    ({ host, port, allowed, count }) =>
+      `${allowed ? "reached" : "refused"} ${host}${port === undefined ? "" : `:${port}`} ${count}×`,
+  );
 }
 
 /** `sandboxText` states what is in force, and first of all when nothing is. */

@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { deferredUpstream, type ObserveRequest } from "../gateway/index.js";
-import type { ServerSandbox } from "../host/index.js";
+import type { SandboxMode, ServerProfile, ServerSandbox } from "../host/index.js";
 import { type ByteBudget, type JsonObject, timeShareOf } from "../mcp/index.js";
 import type { Application, ApplicationDocument, ServerEntry, Storage } from "../storage/index.js";
 import {
@@ -142,7 +142,7 @@ async function targetOf(
       command: await text(entry.command),
       args: await Promise.all((entry.args ?? []).map(text)),
       env: await resolved(entry.env ?? {}, text),
-      sandbox: { mode: entry.sandbox ?? "preferred", ...files },
+      sandbox: { ...sandboxOf(entry), ...files },
       ...(entry.cwd === undefined ? {} : { cwd: await text(entry.cwd) }),
     };
   }
@@ -150,6 +150,20 @@ async function targetOf(
   const transport = entry.transport ?? byScheme(url.protocol);
   if (transport === "tcp") return { transport, host: url.hostname, port: Number(url.port) };
   return { transport, url: url.href };
+}
+
+const MEGABYTE = 1_000_000;
+const DEFAULT_MEMORY_MB = 1_024;
+const DEFAULT_PROCESSORS = 2;
+const DEFAULT_PROCESSES = 256;
+
+/** What an entry asks for, with the defaults of what it does not say. */
+export function sandboxOf({ sandbox = "preferred" }: ServerEntry): { mode: SandboxMode; profile?: ServerProfile } {
+  if (typeof sandbox === "string") return { mode: sandbox };
+  const { mode = "required", read = [], write = [], network = "off", memory, cpu, processes } = sandbox;
+  const memoryBytes = (memory ?? DEFAULT_MEMORY_MB) * MEGABYTE;
+  const limits = { memoryBytes, processors: cpu ?? DEFAULT_PROCESSORS, processes: processes ?? DEFAULT_PROCESSES };
+  return { mode, profile: { read, write, network, ...limits } };
 }
 
 function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {

@@ -17,6 +17,7 @@ import {
   type Shape,
   type ShapeProblem,
   textShape,
+  wordOr,
 } from "../mcp/index.js";
 import { credentialsInUrl } from "./credentials/spans.js";
 import { StorageError } from "./sql.js";
@@ -52,8 +53,11 @@ export interface ServerEntry {
   readonly args?: readonly string[] | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly cwd?: string | undefined;
-  /** Whether the process must run in a sandbox; `preferred` unless given: with what the machine offers. */
-  readonly sandbox?: "required" | "preferred" | "off" | undefined;
+  /**
+   * Whether the process must run in a sandbox; `preferred` unless given: with what the machine offers. A word hides what is
+   * the gateway's; a profile hides everything that it does not name.
+   */
+  readonly sandbox?: "required" | "preferred" | "off" | SandboxEntry | undefined;
   readonly url?: string | undefined;
   /** `http` is Streamable HTTP. Found by the URL's scheme unless given. */
   readonly transport?: "http" | "sse" | "websocket" | "tcp" | undefined;
@@ -92,6 +96,22 @@ export interface ServerEntry {
    * named them, and always has its name as prefix. An operator removes this field to take the entry over.
    */
   readonly registeredBy?: string | undefined;
+}
+
+/** Everything a server may touch besides its own code, and a home and a /tmp of its own. */
+export interface SandboxEntry {
+  /** `required` unless given: without what the profile asks for, the server is not started. */
+  readonly mode?: "required" | "preferred" | undefined;
+  readonly read?: readonly string[] | undefined;
+  readonly write?: readonly string[] | undefined;
+  /** `off` unless given. `public`: every public host by its name; `on`: the machine's network. */
+  readonly network?: "off" | "public" | "on" | readonly string[] | undefined;
+  /** Megabytes; 1024 unless given. */
+  readonly memory?: number | undefined;
+  /** Processors; 2 unless given. */
+  readonly cpu?: number | undefined;
+  /** Processes and threads; 256 unless given. */
+  readonly processes?: number | undefined;
 }
 
 export interface PinRule {
@@ -221,6 +241,42 @@ const pinRule: Shape<PinRule> = object("a rule about changed definitions", {
   additions: optional(flag("definitions that were not there before are accepted")),
 });
 
+const paths = (about: string): Shape<readonly string[]> =>
+  list(
+    about,
+    textShape("a path", { max: 4096, pattern: "^(~|~?/.*)$", patternSays: "must be absolute, or begin with ~/" }),
+    {
+      max: 64,
+    },
+  );
+
+const HOST = "^(\\*\\.)?([A-Za-z0-9_-]{1,63}\\.){0,16}[0-9-]{0,62}[A-Za-z][A-Za-z0-9-]{0,62}(:[0-9]{1,5})?$";
+const HOST_SAYS = "must be a name like api.example.com, *.example.com or localhost:5432; addresses have no name";
+
+const profile: Shape<SandboxEntry> = object(
+  "everything the server may touch; what is not named does not exist for it",
+  {
+    mode: optional(oneOf("whether it is started where the machine cannot give all of this", ["required", "preferred"])),
+    read: optional(paths("directories and files that it may read")),
+    write: optional(paths("directories and files that it may read and change")),
+    network: optional(
+      wordOr(
+        oneOf("which hosts it reaches; public is every public host by its name, on is the machine's network", [
+          "off",
+          "public",
+          "on",
+        ]),
+        list("the hosts that it reaches", textShape("a host", { max: 300, pattern: HOST, patternSays: HOST_SAYS }), {
+          max: 100,
+        }),
+      ),
+    ),
+    memory: optional(count("megabytes of memory", 1_048_576)),
+    cpu: optional(count("processors", 1_024)),
+    processes: optional(count("processes and threads at once", 100_000)),
+  },
+);
+
 const server: Shape<ServerEntry> = object("a downstream MCP server", {
   command: optional(line("the program of a stdio server")),
   args: optional(list("its arguments", textShape("an argument", { max: MAX_TEXT }), { max: 256 })),
@@ -233,11 +289,14 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
   ),
   cwd: optional(line("the directory it runs in")),
   sandbox: optional(
-    oneOf("whether it must run in a sandbox that keeps the gateway's files and processes out of its reach", [
-      "required",
-      "preferred",
-      "off",
-    ]),
+    wordOr(
+      oneOf("whether it must run in a sandbox that keeps the gateway's files and processes out of its reach", [
+        "required",
+        "preferred",
+        "off",
+      ]),
+      profile,
+    ),
   ),
   url: optional(line("where it listens")),
   transport: optional(oneOf("transport of that server", ["http", "sse", "websocket", "tcp"])),

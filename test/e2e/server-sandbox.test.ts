@@ -46,6 +46,8 @@ const HOME_FILES: Readonly<Record<string, string>> = {
   ".local/share/tool/data": "mine",
   ".npm/_npx/abc/node_modules/other-server/index.js": "mine",
   "documents/note.txt": "mine",
+  ".ssh/id_ed25519": "mine",
+  ".aws/credentials": "mine",
   "project/.git/config": "mine",
 };
 
@@ -70,6 +72,7 @@ interface Running {
   readonly child: ChildProcess;
   readonly client: Client;
   readonly admin: string;
+  readonly url: string;
   readonly base: string;
   readonly dir: string;
   readonly home: string;
@@ -183,7 +186,8 @@ async function start({
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const client = await connect(facts.urls[0] as string, { headers });
   clean.push(() => client.close());
-  return { child, client, admin: facts.admin, base, dir, home, isShared: shared !== undefined };
+  const [url = ""] = facts.urls;
+  return { child, client, admin: facts.admin, url, base, dir, home, isShared: shared !== undefined };
 }
 
 async function called(running: Running, name: string, args: object = {}): Promise<Record<string, unknown>> {
@@ -193,7 +197,23 @@ async function called(running: Running, name: string, args: object = {}): Promis
 }
 
 /** What the attack got, without the attempts that got nothing. */
-async function attacked(running: Running, isConfined = true, of = running): Promise<Record<string, string>> {
+async function attacked(...args: Parameters<typeof allAttacks>): Promise<Record<string, string>> {
+  return successful(await allAttacks(...args));
+}
+
+function successful(attempts: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(attempts).filter(([, text]) => text !== ""));
+}
+
+/** What a profile closes besides. */
+async function strictAttacks(running: Running): Promise<Record<string, string>> {
+  const { home, dir, admin, url, child } = running;
+  const files = { note: join(home, "documents/note.txt"), token: join(dir, "operator.token") };
+  const args = { home, admin, gateway: url, files, otherProcess: child.pid };
+  return (await called(running, "evil.attackStrict", args)) as Record<string, string>;
+}
+
+async function allAttacks(running: Running, isConfined = true, of = running): Promise<Record<string, string>> {
   const { dir, base, child, admin } = of;
   const victim = await processOf(running, "other");
   const ledger = join(dir, "ledger");
@@ -217,7 +237,7 @@ async function attacked(running: Running, isConfined = true, of = running): Prom
     sockets: await openSockets(dir, clean),
     terminal: terminalOf(child),
   });
-  return Object.fromEntries(Object.entries(got as Record<string, string>).filter(([, text]) => text !== ""));
+  return got as Record<string, string>;
 }
 
 /** The number of another server's process as it is outside. */
@@ -299,6 +319,18 @@ describe.runIf(linux)("a hostile stdio server", () => {
     },
   );
 
+  it.each(WAYS)(
+    "a hostile stdio server with a profile that names nothing makes more than 60 attempts and achieves none, %s [G8]",
+    { timeout: 3 * START_MS },
+    async (_, options) => {
+      const running = await start({ ...options, sandbox: {} });
+      const attacks = await allAttacks(running);
+      const more = await strictAttacks(running);
+      expect(successful({ ...attacks, ...more })).toEqual({});
+      expect(Object.keys({ ...attacks, ...more }).length).toBeGreaterThan(60);
+    },
+  );
+
   it("a hostile stdio server gets nothing of another replica on the same machine, with a data directory of its own", {
     timeout: 3 * START_MS,
   }, async () => {
@@ -324,6 +356,12 @@ describe.runIf(linux)("a hostile stdio server", () => {
         expect.stringMatching(/^connect \/.*any\.sock$/),
         expect.stringMatching(/^connect @/),
         "terminal",
+      ]),
+    );
+    expect(Object.keys(successful(await strictAttacks(running)))).toEqual(
+      expect.arrayContaining([
+        ...["connect admin", "connect gateway", "read ~/.ssh/id_ed25519", "otherProcess"],
+        ...["setId", "fillTemporary", "forkBomb"],
       ]),
     );
   });

@@ -4,7 +4,7 @@ import { paint, tableOf } from "../../lib/print.js";
 import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
 import type { ServerFacts } from "../../runtime/metrics.js";
 import { outFor } from "../../runtime/options.js";
-import { sandboxText } from "../../runtime/server-sandbox.js";
+import { destinationLines, profileLines, sandboxText } from "../../runtime/server-sandbox.js";
 import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
 import { visible } from "../../telemetry/index.js";
 import { type Difference, PinKeeper } from "../../upstream/index.js";
@@ -70,6 +70,8 @@ function describeServer(facts: ServerFacts): string {
     ["problem", facts.lastError && `${facts.lastError.message} (${facts.lastError.at})`],
     ["contained", facts.containment],
     ["sandbox", facts.sandbox && sandboxText(facts.sandbox)],
+    ...profileLines(facts.sandbox?.profile).map((line): [string, string] => ["", line]),
+    ...destinationLines(facts.sandbox?.destinations).map((line): [string, string] => ["", line]),
     ...(facts.sandbox?.gaps ?? []).map((gap): [string, string] => ["", `open: ${gap}`]),
     ...(facts.sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
   ];

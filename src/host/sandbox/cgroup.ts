@@ -16,6 +16,7 @@ export interface CgroupLimits {
 /** A supervisor's own needs come on top of what a command may use. */
 const SUPERVISOR_MEMORY_BYTES = 256_000_000;
 export const SUPERVISOR_THREADS = 32;
+const OF_SUPERVISOR = { memoryBytes: SUPERVISOR_MEMORY_BYTES, threads: SUPERVISOR_THREADS };
 const CPU_PERIOD_US = 100_000;
 const CONTROLLERS = ["memory", "pids", "cpu"] as const;
 
@@ -24,7 +25,8 @@ export interface Cgroup {
   /** Controllers in force. */
   readonly controllers: readonly string[];
   add(pid: number): boolean;
-  setLimits(limits: CgroupLimits): void;
+  /** `beside` is what processes of our own need in it besides; those of a supervisor unless given. */
+  setLimits(limits: CgroupLimits, beside?: typeof OF_SUPERVISOR): void;
   members(): number[];
   kill(): void;
   /** False when processes are left. Killed processes take a moment to leave. */
@@ -66,8 +68,8 @@ export function makeCgroup(
     directory,
     controllers,
     add: (pid) => succeeds(() => writeFileSync(join(directory, "cgroup.procs"), String(pid))),
-    setLimits: (limits) => {
-      for (const [file, value] of limitFiles(controllers, limits))
+    setLimits: (limits, beside) => {
+      for (const [file, value] of limitFiles(controllers, limits, beside))
         succeeds(() => writeFileSync(join(directory, file), value));
     },
     members: () => read(join(directory, "cgroup.procs")).split("\n").filter(Boolean).map(Number),
@@ -114,12 +116,16 @@ function enableControllers(parent: string): void {
   }
 }
 
-export function limitFiles(controllers: readonly string[], limits: CgroupLimits): [file: string, value: string][] {
+export function limitFiles(
+  controllers: readonly string[],
+  limits: CgroupLimits,
+  beside = OF_SUPERVISOR,
+): [file: string, value: string][] {
   const files: [string, string][] = [];
   if (controllers.includes("memory")) {
-    files.push(["memory.max", String(limits.memoryBytes + SUPERVISOR_MEMORY_BYTES)], ["memory.swap.max", "0"]);
+    files.push(["memory.max", String(limits.memoryBytes + beside.memoryBytes)], ["memory.swap.max", "0"]);
   }
-  if (controllers.includes("pids")) files.push(["pids.max", String(limits.processes + SUPERVISOR_THREADS)]);
+  if (controllers.includes("pids")) files.push(["pids.max", String(limits.processes + beside.threads)]);
   if (controllers.includes("cpu")) files.push(["cpu.max", `${limits.processors * CPU_PERIOD_US} ${CPU_PERIOD_US}`]);
   return files;
 }

@@ -6,7 +6,7 @@ import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { type Cgroup, makeCgroup, ownCgroupDirectory } from "./cgroup.js";
+import { type Cgroup, type CgroupLimits, makeCgroup, ownCgroupDirectory } from "./cgroup.js";
 import { launchers, namespaceFlags } from "./launchers.js";
 import { endProcessesWith, processesWith, signalProcess } from "./processes.js";
 
@@ -17,6 +17,8 @@ export interface ProcessContainer {
   /** What stands before the command. */
   readonly prefix: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** Controllers that hold all processes together to their limits. */
+  readonly limits: readonly string[];
   /** Ends everything inside, at once. `pid` is the process that was started. */
   kill(pid: number): void;
   /** After `kill`: waits until nothing is left and cleans up. */
@@ -33,6 +35,7 @@ const MARK = "PORTCULLIS_SERVER_MARK";
 export async function makeContainer(
   wanted?: Containment,
   namespaces: readonly string[] = [],
+  limits?: CgroupLimits,
 ): Promise<ProcessContainer> {
   const { setpriv, unshare } = await launchers();
   // Ends the server when this process ends without a chance to do it.
@@ -43,7 +46,9 @@ export async function makeContainer(
     if (kind === "process-group") return groupContainer([...dieWithParent, ...namespaces]);
     const namespace = namespaces.length > 0 ? namespaces : own;
     if (kind === "pid-namespace" && namespace.length > 0) return namespaceContainer([...dieWithParent, ...namespace]);
-    const cgroup = kind === "cgroup" && (await canJoin()) ? makeCgroup(KILL_ONLY) : undefined;
+    const cgroup =
+      kind === "cgroup" && (await canJoin()) ? makeCgroup({ ...KILL_ONLY, limits: limits !== undefined }) : undefined;
+    if (cgroup !== undefined && limits !== undefined) cgroup.setLimits(limits, NOTHING_BESIDE);
     if (cgroup !== undefined) return cgroupContainer(cgroup, dieWithParent, namespaces);
   }
   throw new Error(`containment \`${wanted}\` is not available on this machine; leave it out to get the best there is`);
@@ -58,6 +63,7 @@ function cgroupContainer(
     kind: "cgroup",
     prefix: [...dieWithParent, "/bin/sh", "-c", JOIN, cgroup.directory, ...inside],
     env: {},
+    limits: cgroup.controllers,
     kill(pid) {
       cgroup.kill();
       // It may not have joined yet.
@@ -75,6 +81,7 @@ function namespaceContainer(prefix: readonly string[]): ProcessContainer {
     kind: "pid-namespace",
     prefix,
     env: {},
+    limits: [],
     kill(pid) {
       // The first process inside takes the whole namespace with it, and the one outside waits for that.
       const inside = childrenOf(pid);
@@ -91,6 +98,7 @@ function groupContainer(prefix: readonly string[]): ProcessContainer {
     kind: "process-group",
     prefix,
     env: { [MARK]: mark },
+    limits: [],
     kill(pid) {
       if (process.platform === "win32") {
         execFile("taskkill", ["/PID", String(pid), "/T", "/F"], () => {});
@@ -104,6 +112,7 @@ function groupContainer(prefix: readonly string[]): ProcessContainer {
   };
 }
 
+const NOTHING_BESIDE = { memoryBytes: 0, threads: 0 };
 const KILL_ONLY = { limits: false, kill: true };
 let joinable: Promise<boolean> | undefined;
 

@@ -21,6 +21,7 @@ import {
 import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
 import { defaultEnvironment } from "../../mcp/transports/index.js";
 import type { StdioTarget } from "../types.js";
+import { Egress } from "./egress.js";
 
 export interface ProcessOptions {
   readonly leaveMs: number;
@@ -46,6 +47,7 @@ export class ServerProcess {
   readonly #container: ProcessContainer;
   readonly #options: ProcessOptions;
   readonly #stderr: StderrTail;
+  readonly #egress: Egress | undefined;
   #protections: ServerProtections;
   #isOver = false;
   #stopping: Promise<void> | undefined;
@@ -58,6 +60,7 @@ export class ServerProcess {
     const cwd = resolve(target.cwd ?? ".");
     const sandbox = target.sandbox ?? { mode: "off", hidden: [], readOnly: [] };
     const launch = sandbox.mode === "off" ? undefined : await prepareServerLaunch(sandbox, { argv, env, cwd });
+    if (launch !== undefined && "refused" in launch) throw cannotStart(target.command, launch.refused);
     if (launch !== undefined && "unavailable" in launch) {
       if (sandbox.mode === "required") throw cannotStart(target.command, `${launch.unavailable}, and ${REQUIRED}`);
       return ServerProcess.#started(
@@ -77,7 +80,7 @@ export class ServerProcess {
     options: ProcessOptions,
   ): Promise<ServerProcess> {
     const { target } = command;
-    const container = await makeContainer(target.containment, launch?.namespaces);
+    const container = await makeContainer(target.containment, launch?.namespaces, launch?.message.strict?.profile);
     const started = new ServerProcess(command, launch, protections, container, options);
     await started.#spawned(target.command);
     if (launch !== undefined) await started.#launched(target.command, launch, container);
@@ -96,11 +99,19 @@ export class ServerProcess {
     this.#container = container;
     this.#options = options;
     this.#stderr = new StderrTail(options.stderrBytes);
+    const { profile, network } = launch?.message.strict ?? {};
+    this.#egress =
+      network === "hosts" ? new Egress(profile?.network as ConstructorParameters<typeof Egress>[0]) : undefined;
     this.#process = spawn(program, args, {
       ...(target.cwd === undefined ? {} : { cwd: target.cwd }),
       // A launcher gets the server's environment in its message: `NODE_OPTIONS` in it is not meant for the launcher.
       env: { ...(launch === undefined ? env : { PATH: "/usr/bin:/bin" }), ...container.env },
-      stdio: ["pipe", "pipe", "pipe", ...(launch === undefined ? [] : ["pipe" as const])],
+      stdio: [
+        ...(["pipe", "pipe", "pipe"] as const),
+        ...(launch === undefined ? [] : ["pipe" as const]),
+        // By this one the launcher hands over its listening sockets.
+        ...(this.#egress === undefined ? [] : ["ipc" as const]),
+      ],
       shell: false,
       windowsHide: true,
       detached: process.platform !== "win32",
@@ -109,6 +120,10 @@ export class ServerProcess {
     stderr.on("data", (chunk: Buffer) =>
       readWithin(options.share, stderr, chunk.length, () => this.#stderr.push(chunk)),
     );
+    this.#process.on("message", (_, socket) => {
+      this.#egress?.take(socket);
+      this.#process.send("taken", () => {});
+    });
     // Writing to a server that has ended is not an error here: its end is reported by itself.
     for (const stream of [this.#process.stdin, this.#process.stdout, this.#process.stderr]) {
       stream.on("error", () => {});
@@ -139,7 +154,8 @@ export class ServerProcess {
   }
   /** What is in force between the server and the rest of the machine. */
   get protections(): ServerProtections {
-    return this.#protections;
+    if (this.#egress === undefined) return this.#protections;
+    return { ...this.#protections, destinations: this.#egress.destinations };
   }
   /** The end of what the server wrote to stderr. */
   get stderrTail(): string {
@@ -167,6 +183,7 @@ export class ServerProcess {
     this.#process.stdin.destroy();
     this.#process.stdout.destroy();
     this.#process.stderr.destroy();
+    this.#egress?.close();
     await this.#container.remove();
     alive.delete(pid);
     if (alive.size === 0) process.off("exit", killAll);
@@ -198,7 +215,11 @@ export class ServerProcess {
   /** The launcher becomes the server once it has reported what is in force. */
   async #launched(command: string, { message }: ServerLaunch, container: ProcessContainer): Promise<void> {
     const channel = this.#process.stdio[LAUNCH_FD] as unknown as Duplex;
-    const report = await launchReport(channel, { ...message, env: { ...message.env, ...container.env } });
+    const report = await launchReport(channel, {
+      ...message,
+      env: { ...message.env, ...container.env },
+      limitedByCgroup: container.limits,
+    });
     if (report.kind === "ready") {
       this.#protections = report.protections;
       return;

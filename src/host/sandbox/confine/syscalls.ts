@@ -50,6 +50,13 @@ const MNT_DETACH = 2;
 const WNOHANG = 1;
 const F_SETFD = 2;
 const LAST_SIGNAL = 31;
+const AF_INET = 2;
+const SOCK_DGRAM = 2;
+const SIOCSIFFLAGS = 0x8914;
+const IFF_UP_RUNNING = 0x41;
+
+/** Resources of setrlimit(2). */
+export const LIMIT = { FSIZE: 1, DATA: 2, CORE: 4, NPROC: 6 } as const;
 
 /** Each returns a value ≥ 0 or the negative errno. They act on the calling thread, or on the process where stated. */
 export interface Kernel {
@@ -75,6 +82,10 @@ export interface Kernel {
   execute(path: string, argv: readonly string[], env: Readonly<Record<string, string>>): number;
   /** Reaps one dead child; 0 when there is none, negative when there are no children. */
   reapOne(): number;
+  /** Makes the loopback device of a new network namespace usable. */
+  startLoopback(): number;
+  /** Soft and hard limit of this process and what it becomes. */
+  setLimit(resource: number, value: number): number;
 }
 
 export function kernel(): Kernel | undefined {
@@ -108,6 +119,10 @@ function bind(ffi: Koffi, numbers: (typeof TABLES)[keyof typeof TABLES]): Kernel
   const execve = libc.func("execve", "int", ["str", "void*", "void*"]);
   const signal = libc.func("signal", "void*", ["int", "void*"]);
   const fcntl = libc.func("fcntl", "int", ["int", "int", "long"]);
+  const socket = libc.func("socket", "int", ["int", "int", "int"]);
+  const ioctl = libc.func("ioctl", "int", ["int", "ulong", "void*"]);
+  const close = libc.func("close", "int", ["int"]);
+  const setrlimit = libc.func("setrlimit", "int", ["int", "void*"]);
   const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
   return {
     unshare: (flags) => call(unshare(flags)),
@@ -170,6 +185,23 @@ function bind(ffi: Koffi, numbers: (typeof TABLES)[keyof typeof TABLES]): Kernel
         return table;
       };
       return call(execve(path, pointers(args), pointers(variables)));
+    },
+    startLoopback() {
+      const fd = call(socket(AF_INET, SOCK_DGRAM | O_CLOEXEC, 0));
+      if (fd < 0) return fd;
+      // struct ifreq: the name, then its flags.
+      const request = Buffer.alloc(40);
+      request.write("lo", "latin1");
+      request.writeInt16LE(IFF_UP_RUNNING, 16);
+      const done = call(ioctl(fd, SIOCSIFFLAGS, request));
+      close(fd);
+      return done;
+    },
+    setLimit(resource, value) {
+      const limits = Buffer.alloc(16);
+      limits.writeBigUInt64LE(BigInt(value), 0);
+      limits.writeBigUInt64LE(BigInt(value), 8);
+      return call(setrlimit(resource, limits));
     },
     reapOne: () => call(waitpid(-1, null, WNOHANG)),
   };

@@ -28,6 +28,10 @@ export interface View {
   readonly actsAsOwner: boolean;
   /** The supervisor is the first process of a PID namespace of its own, so that /proc shows nothing but its commands. */
   readonly hasOwnProcesses: boolean;
+  /** Files with another text than the machine's. */
+  readonly texts?: readonly (readonly [path: string, text: string])[];
+  /** In the user's entry of /etc/passwd. */
+  readonly home?: string;
 }
 
 export interface Entered {
@@ -54,7 +58,8 @@ export function enterView(calls: Kernel, view: View, notes: string[]): Entered {
   );
   if (base === undefined) throw new Error("no directory to build the view in");
   ok("view", calls.mount("tmpfs", base, "tmpfs", MS.NOSUID | MS.NODEV, "size=32m,mode=755"));
-  const copies = files.flatMap((path) => copyOf(path, user));
+  const own = (view.texts ?? []).map(([path, text]) => ({ path, text }));
+  const copies = [...files.flatMap((path) => copyOf(path, user, view.home)), ...own];
   for (const { path, text } of copies) {
     mkdirSync(base + dirname(path), { recursive: true, mode: 0o755 });
     writeFileSync(base + path, text, { mode: 0o644 });

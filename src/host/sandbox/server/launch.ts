@@ -8,6 +8,7 @@ import { launcherEntry } from "../entry.js";
 import { launchers, namespaceFlags } from "../launchers.js";
 import { SANDBOX_USER } from "../plan.js";
 import { planServer } from "./plan.js";
+import { planStrict } from "./profile.js";
 import type { LaunchMessage, LaunchReport, ServerCommand, ServerProtections, ServerSandbox } from "./types.js";
 
 export interface ServerLaunch {
@@ -24,30 +25,39 @@ const TRUST_EVERY_OWNER = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.direc
 export async function prepareServerLaunch(
   sandbox: ServerSandbox,
   command: ServerCommand,
-): Promise<ServerLaunch | { readonly unavailable: string }> {
+): Promise<ServerLaunch | { readonly unavailable: string } | { readonly refused: string }> {
   if (process.platform !== "linux") return { unavailable: `there is no sandbox for servers on ${process.platform}` };
   if (sandbox.without?.native === true || loadKoffi() === undefined)
     return { unavailable: "koffi, by which the kernel is called, cannot be loaded here" };
+  const strict = sandbox.profile === undefined ? undefined : planStrict(sandbox.profile, sandbox, command);
+  if (strict !== undefined && "refused" in strict) return strict;
   const isRoot = process.geteuid?.() === 0;
   const { unshare } = await launchers();
   const hasNamespaces = unshare !== undefined && sandbox.without?.pidNamespace !== true;
   const env =
     isRoot && command.env.GIT_CONFIG_COUNT === undefined ? { ...command.env, ...TRUST_EVERY_OWNER } : command.env;
+  // A profile that does not name the gateway's own directory does not show it either.
+  const cwd = strict !== undefined && command.cwd === process.cwd() ? strict.home : command.cwd;
   return {
     namespaces: hasNamespaces ? [unshare, ...namespaceFlags(true)] : [],
     program: [process.execPath, launcherEntry()],
     message: {
-      ...planServer(sandbox, command),
+      ...(strict === undefined ? planServer(sandbox, command) : NOTHING_COVERED),
       ...command,
       mode: sandbox.mode,
-      env,
-      user: isRoot ? SANDBOX_USER : undefined,
+      env: strict === undefined ? env : { ...env, HOME: strict.home, PWD: cwd },
+      cwd,
+      strict,
+      limitedByCgroup: [],
+      user: strict?.confinement.user ?? (isRoot ? SANDBOX_USER : undefined),
       inPidNamespace: hasNamespaces,
       inUserNamespace: hasNamespaces && !isRoot,
       withoutMounts: sandbox.without?.view === true,
     },
   };
 }
+
+const NOTHING_COVERED = { hidden: [], readOnly: [], own: [], splitHome: undefined, absent: [] };
 
 /** For a server that runs without a sandbox, by choice or because there is none. */
 export function unprotected(mode: ServerProtections["mode"], notes: readonly string[]): ServerProtections {
@@ -58,6 +68,8 @@ export function unprotected(mode: ServerProtections["mode"], notes: readonly str
     user: "same",
     seccomp: false,
     noNewPrivileges: false,
+    network: "machine",
+    limits: [],
     notes,
     gaps: ["the server can read and change everything that the gateway's user can, the operator's token included"],
   };

@@ -2,12 +2,15 @@
 
 import type { SandboxMode } from "../../policy/document.js";
 import type { HomePlan } from "../confine/cover.js";
+import type { Confinement } from "../confinement.js";
 import type { Ids } from "../confine/privileges.js";
 import type { Without } from "../confinement.js";
 
 /** `ServerSandbox` is what a gateway asks for when it starts a stdio server. */
 export interface ServerSandbox {
   readonly mode: SandboxMode;
+  /** What the server may touch; without, everything that is not the gateway's. */
+  readonly profile?: ServerProfile | undefined;
   /** Files and directories of the gateway that no server may see. */
   readonly hidden: readonly string[];
   /** Files and directories that servers may read and never change, besides those of the system. */
@@ -18,16 +21,56 @@ export interface ServerSandbox {
   readonly without?: Pick<Without, "view" | "pidNamespace" | "native">;
 }
 
+/** `ServerProfile` names what a server may touch besides its own code, home and /tmp: the rest does not exist for it. */
+export interface ServerProfile {
+  readonly read: readonly string[];
+  readonly write: readonly string[];
+  /** `public`: every public host by its name; `on`: the machine's network; a list: these hosts, `name` or `name:port`. */
+  readonly network: "off" | "on" | "public" | readonly string[];
+  readonly memoryBytes: number;
+  /** Whole processors, as a share of time. */
+  readonly processors: number;
+  /** Processes and threads. */
+  readonly processes: number;
+}
+
+/** `StrictPlan` is a profile as the launcher carries it out. */
+export interface StrictPlan {
+  readonly confinement: Confinement;
+  readonly home: string;
+  /** Files with another text than the machine's. */
+  readonly texts: readonly (readonly [path: string, text: string])[];
+  readonly network: "machine" | "hosts" | "off";
+  /** On which the launcher listens for the gateway, in the server's own network namespace. */
+  readonly ports: readonly number[];
+  readonly profile: ServerProfile;
+}
+
+/** Where a server connected to, or tried to. */
+export interface Destination {
+  readonly host: string;
+  /** Undefined: the name was not even resolved. */
+  readonly port: number | undefined;
+  readonly allowed: boolean;
+  readonly count: number;
+}
+
 /** `ServerProtections` states what is in force for one running server. */
 export interface ServerProtections {
   readonly mode: SandboxMode;
   /** What keeps the gateway's files out of reach. */
-  readonly files: "mount-namespace" | "landlock" | "none";
+  readonly files: "view" | "mount-namespace" | "landlock" | "none";
   /** What keeps other processes out of reach. */
   readonly processes: "pid-namespace" | "landlock" | "none";
   readonly user: number | "same";
   readonly seccomp: boolean;
   readonly noNewPrivileges: boolean;
+  /** What it can reach: the machine's network, the hosts of its profile, or nothing. */
+  readonly network: StrictPlan["network"];
+  /** Limits in force. */
+  readonly limits: readonly string[];
+  readonly profile?: ServerProfile | undefined;
+  readonly destinations?: readonly Destination[];
   /** What was tried and refused by the machine. */
   readonly notes: readonly string[];
   /** What stays open, or stops working, with the protections in force. */
@@ -61,6 +104,10 @@ export interface LaunchMessage extends ServerCommand, ServerPlan {
   /** The launcher is the first process of a PID namespace. */
   readonly inPidNamespace: boolean;
   readonly inUserNamespace: boolean;
+  /** Undefined: the machine's tree, with some of it covered. */
+  readonly strict: StrictPlan | undefined;
+  /** Limits that a cgroup keeps already. */
+  readonly limitedByCgroup: readonly string[];
   /** Mount namespaces are not tried; for tests. */
   readonly withoutMounts: boolean;
 }
@@ -71,6 +118,8 @@ export type LaunchReport =
   | { readonly kind: "refused"; readonly reason: string };
 
 export const LAUNCH_FD = 3;
+/** The port of the gateway's answers to name queries, in the server's own network namespace. */
+export const NAME_SERVER = 53;
 
 /** `missingForServer` lists what `sandbox: required` asks for and `have` does not hold. */
 export function missingForServer(have: Omit<ServerProtections, "mode">, isRoot: boolean): string[] {
@@ -79,6 +128,11 @@ export function missingForServer(have: Omit<ServerProtections, "mode">, isRoot: 
   if (have.processes === "none") missing.push("a PID namespace or Landlock (Linux 6.12)");
   if (!have.seccomp) missing.push("seccomp");
   if (!have.noNewPrivileges) missing.push("no_new_privs");
+  if (have.network === "off" && asksForHosts(have.profile)) missing.push("a network namespace for the profile's hosts");
   if (isRoot && have.user === "same") missing.push("a user other than root");
   return missing;
+}
+
+function asksForHosts(profile: ServerProfile | undefined): boolean {
+  return profile !== undefined && profile.network !== "off" && profile.network !== "on";
 }

@@ -1,0 +1,222 @@
+// A server with a profile against everything that the profile does not name.
+
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { missingForServer, type ServerProfile } from "../../host/index.js";
+import { ServerProcess } from "./server-process.js";
+
+const OPTIONS = { leaveMs: 1_000, graceMs: 300, stderrBytes: 4_096 };
+const CLOSED: ServerProfile = {
+  read: [],
+  write: [],
+  network: "off",
+  memoryBytes: 1_000_000_000,
+  processors: 1,
+  processes: 64,
+};
+const START_MS = 60_000;
+
+const clean: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of clean.splice(0).reverse()) await end();
+});
+
+let base: string;
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), "portcullis-profile-")));
+  clean.push(() => rmSync(base, { recursive: true, force: true }));
+  mkdirSync(join(base, "data"));
+  writeFileSync(join(base, "data", "operator.token"), "secret");
+});
+
+interface Given {
+  readonly profile?: Partial<ServerProfile>;
+  readonly without?: { readonly view?: boolean; readonly pidNamespace?: boolean };
+  readonly name?: string;
+}
+
+/** Starts a script in the sandbox; its one line of output as JSON. */
+async function run(script: string, { profile, without, name = "one" }: Given = {}) {
+  const file = join(base, "code", "server.mjs");
+  mkdirSync(join(base, "code"), { recursive: true });
+  writeFileSync(file, script);
+  const server = await ServerProcess.start(
+    {
+      transport: "stdio",
+      command: process.execPath,
+      args: [file],
+      sandbox: {
+        mode: "required",
+        hidden: [join(base, "data")],
+        readOnly: [],
+        store: join(base, "data", "servers", name),
+        profile: { ...CLOSED, ...profile },
+        ...(without === undefined ? {} : { without }),
+      },
+    },
+    OPTIONS,
+  );
+  clean.push(() => server.stop());
+  const text = await new Promise<string>((resolve) => {
+    let out = "";
+    server.stdout.on("data", (chunk: Buffer) => {
+      out += chunk.toString();
+      if (out.endsWith("\n")) resolve(out);
+    });
+    void server.ended.then((how) => resolve(JSON.stringify({ how, stderr: server.stderrTail })));
+  });
+  return { server, got: JSON.parse(text) as Record<string, unknown> };
+}
+
+const PRELUDE = `
+import * as fs from "node:fs"; import * as net from "node:net"; import * as os from "node:os";
+const tried = (attempt) => { try { return String(attempt() ?? "done"); } catch (error) { return error.code ?? "failed"; } };
+const report = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
+setInterval(() => {}, 1e6);
+`;
+
+describe.runIf(process.platform === "linux")("a server with a profile", () => {
+  it("a server with a profile reads and writes what it names, its own home and /tmp, and nothing else", {
+    timeout: START_MS,
+  }, async () => {
+    for (const name of ["in", "out", "other"]) mkdirSync(join(base, name));
+    writeFileSync(join(base, "in", "a"), "read me");
+    writeFileSync(join(base, "other", "a"), "not for you");
+    symlinkSync(join(base, "other"), join(base, "out", "link"));
+    const { server, got } = await run(
+      `${PRELUDE}
+      const at = (name) => ${JSON.stringify(base)} + "/" + name;
+      report({
+        read: tried(() => fs.readFileSync(at("in/a"), "utf8")),
+        writeRead: tried(() => fs.writeFileSync(at("in/b"), "x")),
+        write: tried(() => fs.writeFileSync(at("out/b"), "x")),
+        home: tried(() => fs.writeFileSync(os.homedir() + "/kept", "x")),
+        temporary: tried(() => fs.writeFileSync("/tmp/x", "x")),
+        code: tried(() => fs.appendFileSync(process.argv[1], "x")),
+        other: tried(() => fs.readFileSync(at("other/a"))),
+        link: tried(() => fs.readFileSync(at("out/link/a"))),
+        token: tried(() => fs.readFileSync(at("data/operator.token"))),
+        names: tried(() => fs.readdirSync(at("")).sort().join()),
+        root: tried(() => fs.readdirSync("/root").join()),
+        shadow: tried(() => fs.readFileSync("/etc/shadow")),
+        processes: tried(() => fs.readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name)).length),
+      });`,
+      { profile: { read: [join(base, "in")], write: [join(base, "out")] } },
+    );
+    expect(got).toEqual({
+      read: "read me",
+      writeRead: "EROFS",
+      write: "done",
+      home: "done",
+      temporary: "done",
+      code: "EROFS",
+      other: "ENOENT",
+      link: "ENOENT",
+      token: "ENOENT",
+      names: "code,data,in,out",
+      root: "ENOENT",
+      shadow: "ENOENT",
+      processes: "1",
+    });
+    expect(server.protections).toMatchObject({ files: "view", network: "off", profile: { network: "off" } });
+    expect(readFileSync(join(base, "data/servers/one/private/kept"), "utf8")).toBe("x");
+  });
+
+  it("a server with a profile reaches the hosts that it names by their names, and each destination is recorded", {
+    timeout: START_MS,
+  }, async () => {
+    const host = createServer((_, response) => response.end("hello"));
+    const other = createServer((_, response) => response.end("not for you"));
+    for (const each of [host, other]) {
+      await new Promise<void>((resolve) => each.listen(0, "127.0.0.1", resolve));
+      clean.push(() => new Promise((resolve) => each.close(resolve)));
+    }
+    const [port, closed] = [host, other].map((each) => (each.address() as AddressInfo).port) as [number, number];
+    const { server, got } = await run(
+      `${PRELUDE}
+      const get = (url) => fetch(url, { signal: AbortSignal.timeout(5000) })
+        .then((reply) => reply.text()).catch((error) => error.cause?.code ?? error.name);
+      report({
+        named: await get("http://localhost:${port}/"),
+        otherPort: await get("http://localhost:${closed}/"),
+        address: await get("http://127.0.0.2:${port}/"),
+        unlisted: await get("http://unlisted.example.com:${port}/"),
+        metadata: await get("http://169.254.169.254/"),
+      });`,
+      { profile: { network: [`localhost:${port}`] } },
+    );
+    expect(got).toEqual({
+      named: "hello",
+      otherPort: "ECONNREFUSED",
+      address: expect.stringMatching(/ECONNRESET|UND_ERR_SOCKET/),
+      unlisted: "ENOTFOUND",
+      metadata: "ENETUNREACH",
+    });
+    expect(server.protections.destinations).toEqual(
+      expect.arrayContaining([
+        { host: "localhost", port, allowed: true, count: 1 },
+        { host: "127.0.0.2", port, allowed: false, count: 1 },
+        { host: "unlisted.example.com", port: undefined, allowed: false, count: expect.any(Number) },
+      ]),
+    );
+  });
+
+  it("a server with a profile cannot start more processes than it names, nor fill the disk with one file", {
+    timeout: START_MS,
+  }, async () => {
+    const { got } = await run(
+      `${PRELUDE}
+      import { spawn } from "node:child_process";
+      let failed = "";
+      for (let i = 0; i < 100 && failed === ""; i++) {
+        await new Promise((next) => {
+          const child = spawn("sleep", ["60"]);
+          child.once("spawn", next);
+          child.once("error", (error) => { failed = error.code; next(); });
+        });
+      }
+      process.on("SIGXFSZ", () => {});
+      report({ failed, large: tried(() => fs.truncateSync(fs.openSync("/tmp/large", "w"), 2e9)) });`,
+    );
+    expect(got).toEqual({ failed: "EAGAIN", large: expect.stringMatching(/EFBIG|ENOSPC|EINVAL/) });
+  });
+
+  it("a server with a profile is not started where a path is missing, or holds what is the gateway's", {
+    timeout: START_MS,
+  }, async () => {
+    await expect(run("", { profile: { read: [join(base, "absent")] } })).rejects.toThrow(
+      /absent` of sandbox.read does not exist/,
+    );
+    await expect(run("", { profile: { write: [base] } })).rejects.toThrow(/holds `.*data`, which is the gateway's own/);
+  });
+
+  it("a server whose profile names hosts is refused where the machine gives it no network namespace", () => {
+    const have = { files: "view", processes: "pid-namespace", user: 1, seccomp: true, noNewPrivileges: true } as const;
+    const rest = { notes: [], gaps: [], limits: [] };
+    const of = (network: ServerProfile["network"]): string[] =>
+      missingForServer({ ...have, ...rest, network: "off", profile: { ...CLOSED, network } }, true);
+    expect(of(["api.example.com"])).toEqual(["a network namespace for the profile's hosts"]);
+    expect(of("public")).toEqual(["a network namespace for the profile's hosts"]);
+    expect(of("off")).toEqual([]);
+  });
+
+  it("a server with a profile reads and writes nothing else where Landlock alone holds files", {
+    timeout: START_MS,
+  }, async () => {
+    const { got } = await run(
+      `${PRELUDE}
+      report({
+        token: tried(() => fs.readFileSync(${JSON.stringify(join(base, "data/operator.token"))})),
+        home: tried(() => fs.writeFileSync(os.homedir() + "/kept", "x")),
+        temporary: tried(() => fs.writeFileSync(os.tmpdir() + "/x", "x")),
+        outside: tried(() => fs.writeFileSync("/tmp/portcullis-outside", "x")),
+      });`,
+      { without: { view: true } },
+    );
+    expect(got).toEqual({ token: "EACCES", home: "done", temporary: "done", outside: "EACCES" });
+  });
+});
