@@ -21,6 +21,7 @@ import { remoteCalls } from "./relay/remote.js";
 import { SuspendedCalls } from "./relay/suspended-calls.js";
 import { remoteSessions } from "./remote-sessions.js";
 import { applicationGuardrails, ApplicationPolicy } from "./policies.js";
+import { meantCall } from "./search.js";
 import { matcher, UpstreamHandle, type UpstreamHandleServices } from "./upstream-handle.js";
 
 /** How long the first caller waits for servers of which nothing is known yet. */
@@ -138,7 +139,7 @@ export class ServedApplication {
       this.#catalogue.setLocal(core.tools);
       void old.close();
     } else if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
-    this.#catalogue.setShortNames(document.names === "short");
+    this.#catalogue.setNames(document.names);
     if (!same(before.guardrails, document.guardrails)) await this.#loadGuardrails();
     await this.#connect(document);
     await this.loadPolicy();
@@ -189,8 +190,7 @@ export class ServedApplication {
 
   #newCatalogue(tools: readonly Tool[]): AppCatalogue {
     const { info } = this.#services;
-    const isShort = this.#application.document.names === "short";
-    const catalogue = new AppCatalogue(info, tools, isShort, this.#inProcess);
+    const catalogue = new AppCatalogue(info, tools, this.#application.document.names, this.#inProcess);
     catalogue.follow = (uri) => this.#follow(uri);
     catalogue.onChange((change) => {
       if (change.kind === "tools") this.#policy.loadLater();
@@ -369,7 +369,10 @@ export class ServedApplication {
         ledger: services.ledger,
         telemetry: services.telemetry,
       }),
-      resolveRoute: (principal, method, params) => routeFor(gateway, principal, method, params),
+      resolveRoute: (principal, method, params) => {
+        const isSearched = method === "tools/call" && this.#catalogue.isSearched();
+        return routeFor(gateway, principal, method, isSearched ? meantCall(params) : params);
+      },
       callTool: (outer, tool, args) => callInside(gateway, outer, tool, args),
       sendClientRequest: (request) => sendClientRequest(gateway, request),
     };

@@ -17,7 +17,8 @@ import {
 } from "../pipeline/index.js";
 import type { Gateway } from "./application-types.js";
 import { describeServer, serverCapabilitiesOf } from "./capabilities.js";
-import { LIST_METHODS, type ListMethod } from "./lists.js";
+import { LIST_METHODS, type ListCaller, type ListMethod } from "./lists.js";
+import { foundText, searchOf } from "./search.js";
 import type { Session } from "./session.js";
 
 const VALID: Validation = { ok: true };
@@ -44,6 +45,8 @@ export function localRoute(
     });
   }
   switch (method) {
+    case "tools/call":
+      return gateway.server.isSearched?.() ? searchRoute(gateway, { principal, transport }, params) : undefined;
     case "tools/validate":
       return builtin(gateway, method, async () => validateOnly(gateway, principal, params));
     case "logging/setLevel":
@@ -58,6 +61,28 @@ export function localRoute(
     case "resources/subscribe":
     case "resources/unsubscribe":
       return sessionRoute(gateway, principal, method, params, session);
+    default:
+      return undefined;
+  }
+}
+
+/** Of the tools that stand for all; `call_tool` is a call of the tool that it names. */
+function searchRoute(gateway: Gateway, caller: ListCaller, params: JsonObject): Route | undefined {
+  const answered = (text: string): JsonObject => ({ content: [{ type: "text", text }] });
+  switch (params.name) {
+    case "find_tools":
+      return builtin(gateway, "find_tools", async () => {
+        const { query, limit } = searchOf(params);
+        return answered(foundText((await gateway.lists.search(gateway, caller)).find(query, limit)));
+      });
+    case "describe_tool":
+      return builtin(gateway, "describe_tool", async () => {
+        const name = stringField(argumentsOf(params), "name");
+        const found = (await gateway.lists.search(gateway, caller)).describe(name);
+        // INVARIANT: the same answer for a tool that is not there and one that the caller may not use.
+        if (found === undefined) throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, { field: "name" });
+        return answered(JSON.stringify(found));
+      });
     default:
       return undefined;
   }

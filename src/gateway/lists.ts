@@ -8,6 +8,7 @@ import { catalogText, openApiText, type ServerDefinition, type Tool } from "../m
 import { isRestricted } from "./capabilities.js";
 import { mayGet, mayRead, type Relayed } from "../pipeline/index.js";
 import type { Gateway } from "./application-types.js";
+import { SEARCH_TOOLS, ToolIndex } from "./search.js";
 
 export type ListMethod = "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list";
 
@@ -41,10 +42,12 @@ export interface ListCaller {
 /** A list as one caller sees it: its pages, or the one text of a document (none when it is too long). */
 interface View {
   readonly pages: readonly string[];
+  /** Of a caller whose tools are searched, not listed. */
+  readonly index?: ToolIndex;
 }
 
 export type DocumentKind = "openapi" | "catalog";
-type Described = ListMethod | DocumentKind;
+type Described = ListMethod | DocumentKind | "search";
 
 export class Lists {
   readonly #server: ServerDefinition;
@@ -77,6 +80,7 @@ export class Lists {
       const next = at + 1 < pages.length ? `,"nextCursor":${JSON.stringify(cursorOf(version, at + 1))}` : "";
       return `"${FIELD[method]}":${pages[at] ?? "[]"}${next}`;
     };
+    if (method === "tools/list" && this.#server.isSearched?.()) return `"tools":${JSON.stringify(SEARCH_TOOLS)}`;
     const view = this.#view(gateway, caller, method);
     return view instanceof Promise ? view.then(inside) : inside(view);
   }
@@ -88,6 +92,12 @@ export class Lists {
     if (text !== undefined) return text;
     const reason = `the ${kind} document of these tools is longer than ${MAX_DOCUMENT_CHARS} characters`;
     throw new Fault("TooLarge", `${reason}; use \`tools/list\`, or a key for fewer tools`);
+  }
+
+  /** What `tools/list` would show to this caller, to be searched. */
+  async search(gateway: Gateway, caller: ListCaller): Promise<ToolIndex> {
+    const { index } = await this.#view(gateway, caller, "search");
+    return index ?? new ToolIndex([]);
   }
 
   #view(gateway: Gateway, caller: ListCaller, method: Described): View | Promise<View> {
@@ -124,10 +134,24 @@ export class Lists {
     const visible = seen.digest("base64");
     const kept = version === this.#version ? this.#kept.get(visible) : undefined;
     if (kept) return kept;
-    const isDocument = method === "openapi" || method === "catalog";
-    const view = { pages: isDocument ? await this.#document(shown, method) : await this.#texts(gateway, shown) };
+    const view = await this.#made(gateway, method, shown);
     if (version === this.#version) this.#keep(visible, view);
     return view;
+  }
+
+  async #made(gateway: Gateway, method: Described, shown: readonly Shown[]): Promise<View> {
+    switch (method) {
+      case "openapi":
+      case "catalog":
+        return { pages: await this.#document(shown, method) };
+      case "search":
+        return {
+          pages: [],
+          index: new ToolIndex(shown.map(({ definition, isMarked }) => (isMarked ? marked(definition) : definition))),
+        };
+      default:
+        return { pages: await this.#texts(gateway, shown) };
+    }
   }
 
   async #texts({ limits }: Gateway, shown: readonly Shown[]): Promise<string[]> {
@@ -171,8 +195,9 @@ export class Lists {
       case "tools/list":
       case "openapi":
       case "catalog":
+      case "search":
         for (const tool of this.#reachable(caller)) {
-          const definition = method === "tools/list" ? (this.#shown(tool) as JsonObject) : {};
+          const definition = method === "tools/list" || method === "search" ? (this.#shown(tool) as JsonObject) : {};
           yield { id: tool.definition.name, definition, about: aboutTool(tool), tool };
         }
         return;

@@ -30,8 +30,11 @@ export interface ApplicationDocument {
   readonly servers?: Readonly<Record<string, ServerEntry>> | undefined;
   /** Name prefix, like `community.aws.s3`, to where it leads. */
   readonly routes?: Readonly<Record<string, RouteEntry>> | undefined;
-  /** How lists show tools: by their full names, or by short ones without dots for clients that take no others. */
-  readonly names?: "full" | "short" | undefined;
+  /**
+   * How lists show tools: by their full names, by short ones without dots for clients that take no others, or as three
+   * tools that search and call the others.
+   */
+  readonly names?: "full" | "short" | "search" | undefined;
   /** The `core.*` tools that this application may use, by pattern. None unless named. */
   readonly permissions?: readonly string[] | undefined;
   readonly limits?: ApplicationLimits | undefined;
@@ -412,7 +415,7 @@ export const applicationFields = {
       { max: 1000, names: DOTTED, namesSay: "it is a prefix like community.aws.s3" },
     ),
   ),
-  names: optional(oneOf("how tools are listed", ["full", "short"])),
+  names: optional(oneOf("how tools are listed", ["full", "short", "search"])),
   permissions: optional(patterns("core tools that the application may use")),
   limits: optional(limits),
   policies: optional(

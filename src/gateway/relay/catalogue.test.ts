@@ -4,10 +4,10 @@ import { AppCatalogue } from "./catalogue.js";
 
 const INFO = { name: "portcullis", version: "1" };
 
-function catalogueWith(names: readonly string[], isShort = true): AppCatalogue {
+function catalogueWith(names: readonly string[]): AppCatalogue {
   const server = createServer("module");
   for (const name of names) server.tool(name, "a tool", { type: "object" }, () => "");
-  return new AppCatalogue(INFO, [], isShort, { server });
+  return new AppCatalogue(INFO, [], "short", { server });
 }
 
 describe("the names of an application's tools", () => {
@@ -37,7 +37,7 @@ describe("the names of an application's tools", () => {
 describe("a server in this process", () => {
   it("brings its tools, resources, prompts and instructions, and later changes", () => {
     const server = createServer({ name: "module", version: "1", instructions: "how to use it" });
-    const catalogue = new AppCatalogue(INFO, [], false, { server, readOnlyTools: ["look"] });
+    const catalogue = new AppCatalogue(INFO, [], "full", { server, readOnlyTools: ["look"] });
     const changes: string[] = [];
     catalogue.onChange(({ kind }) => changes.push(kind));
     server.tool("look", "looks", { type: "object" }, () => "");

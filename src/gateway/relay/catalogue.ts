@@ -10,6 +10,7 @@ import type {
   ServerDefinition,
   Tool,
 } from "../../mcp/server/index.js";
+import type { ApplicationDocument } from "../../storage/index.js";
 import type { Catalogue } from "../../upstream/index.js";
 import { MAX_SHORT } from "./names.js";
 import { resourceOf, type Section, sectionOf, type ServerTerms, shortOf } from "./offered.js";
@@ -26,6 +27,8 @@ export interface InProcessServer {
   /** Tools that the operator declared read-only. */
   readonly readOnlyTools?: readonly string[] | undefined;
 }
+
+type ShownNames = NonNullable<ApplicationDocument["names"]>;
 
 export class AppCatalogue implements ServerDefinition {
   readonly info: Implementation;
@@ -47,12 +50,12 @@ export class AppCatalogue implements ServerDefinition {
   readonly #shown = new Map<string, string>();
   readonly #sections = new Map<string, Section>();
   readonly #listeners = new Set<(change: ListChange) => void>();
-  #shortNames: boolean;
+  #names: ShownNames;
 
-  constructor(info: Implementation, local: readonly Tool[], shortNames = false, inProcess?: InProcessServer) {
+  constructor(info: Implementation, local: readonly Tool[], names: ShownNames = "full", inProcess?: InProcessServer) {
     this.info = inProcess?.server.info ?? info;
     this.#local = local;
-    this.#shortNames = shortNames;
+    this.#names = names;
     this.#inProcess = inProcess;
     this.#rebuild();
     this.#stop =
@@ -88,11 +91,15 @@ export class AppCatalogue implements ServerDefinition {
     this.#changed();
   }
 
-  /** Whether lists show names without dots; callers are notified when it changes. */
-  setShortNames(isShort: boolean): void {
-    if (this.#shortNames === isShort) return;
-    this.#shortNames = isShort;
+  /** How lists show tools; callers are notified when it changes. */
+  setNames(names: ShownNames = "full"): void {
+    if (this.#names === names) return;
+    this.#names = names;
     this.#changed();
+  }
+
+  isSearched(): boolean {
+    return this.#names === "search";
   }
 
   remove(server: string): void {
@@ -200,7 +207,7 @@ export class AppCatalogue implements ServerDefinition {
 
   /** The name that lists show for a tool. */
   shownName(name: string): string {
-    return this.#shortNames || name.length > MAX_SHORT ? (this.#shown.get(name) ?? name) : name;
+    return this.#names === "short" || name.length > MAX_SHORT ? (this.#shown.get(name) ?? name) : name;
   }
 }
 

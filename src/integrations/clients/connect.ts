@@ -58,7 +58,7 @@ export async function connectClient(command: Command, name: string, options: Con
     const { servers, shadowed, otherProjects } = await serversOf(client);
     const also = options.project === true ? [] : projectFiles(client);
     const plan = planConnect({ stateDir: dir, client, file, also, entry, servers, shadowed, behind });
-    const isShort = !application || application.document.names === "short";
+    const isShort = !application || (application.document.names ?? "full") !== "full";
     if (!out.json) out.data(plan, () => planText(plan, otherProjects, options.app, isShort));
     const mayChange = !(plan.isEmpty && isShort) && options.dryRun !== true;
     if (mayChange) {

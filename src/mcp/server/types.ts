@@ -214,6 +214,8 @@ export interface ServerDefinition {
   readonly aliases?: ReadonlyMap<string, string>;
   /** The name that lists show for a tool: its own, or an alias. */
   shownName?(name: string): string;
+  /** Whether `tools/list` shows tools to search with in place of every tool. */
+  isSearched?(): boolean;
   /** A resource that is not in the list and may be there all the same. */
   resourceAt?(uri: string): Resource | undefined;
   /** Asks to hear (by `onChange`) when this resource changes; ends by the function it gives. */
