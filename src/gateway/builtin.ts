@@ -80,7 +80,8 @@ function searchRoute(gateway: Gateway, caller: ListCaller, params: JsonObject): 
         const name = stringField(argumentsOf(params), "name");
         const found = (await gateway.lists.search(gateway, caller)).describe(name);
         // INVARIANT: the same answer for a tool that is not there and one that the caller may not use.
-        if (found === undefined) throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, { field: "name" });
+        if (found === undefined)
+          throw new Fault("ToolNotFound", `there is no tool \`${clip(name)}\``, { field: "name" });
         return answered(JSON.stringify(found));
       });
     default:

@@ -43,7 +43,10 @@ describe("the search over tools", () => {
   it("takes call_tool for a call of the tool that it names, and leaves every other call as it is", () => {
     const others = { name: "git.commit", arguments: { message: "m" } };
     expect(meantCall(others)).toBe(others);
-    expect(meantCall({ name: "call_tool", arguments: others, _meta: { a: 1 } })).toEqual({ ...others, _meta: { a: 1 } });
+    expect(meantCall({ name: "call_tool", arguments: others, _meta: { a: 1 } })).toEqual({
+      ...others,
+      _meta: { a: 1 },
+    });
     expect(() => meantCall({ name: "call_tool", arguments: {} })).toThrow("`name` must be a string");
   });
 });

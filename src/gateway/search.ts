@@ -60,7 +60,9 @@ const MAX_QUERY = 1_000;
 export function searchOf(params: JsonObject): { readonly query: string; readonly limit: number } {
   const { query, limit = DEFAULT_LIMIT } = argumentsOf(params);
   if (typeof query !== "string" || query.length > MAX_QUERY) {
-    throw new Fault("InvalidParams", `\`query\` must be a string of at most ${MAX_QUERY} characters`, { field: "query" });
+    throw new Fault("InvalidParams", `\`query\` must be a string of at most ${MAX_QUERY} characters`, {
+      field: "query",
+    });
   }
   if (typeof limit !== "number" || !Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
     throw new Fault("InvalidParams", `\`limit\` must be a whole number from 1 to ${MAX_LIMIT}`, { field: "limit" });
@@ -102,7 +104,9 @@ export class ToolIndex {
 
   find(query: string, limit: number): JsonObject[] {
     const wanted = [...new Set(wordsIn(query))].map((word) => this.#variants(word));
-    const scored = this.#tools.map((tool) => ({ tool, score: this.#score(tool, wanted) })).filter((each) => each.score > 0);
+    const scored = this.#tools
+      .map((tool) => ({ tool, score: this.#score(tool, wanted) }))
+      .filter((each) => each.score > 0);
     scored.sort((a, b) => b.score - a.score || (nameOf(a.tool) < nameOf(b.tool) ? -1 : 1));
     return scored.slice(0, limit).map(({ tool }) => tool.definition);
   }
@@ -171,8 +175,14 @@ const STOP_WORDS = new Set("a an and the of to for in on at by with from or is i
 
 /** `listFiles`, `list_files` and `List files` are the same words; a plural is its singular. */
 function wordsIn(text: string): string[] {
-  const parts = text.replace(/(\p{Ll}|\d)(\p{Lu})/gu, "$1 $2").toLowerCase().match(/[\p{L}\d]+/gu) ?? [];
-  return parts.filter((word) => !STOP_WORDS.has(word)).map((word) => (/[^s]s$/.test(word) && word.length > 3 ? word.slice(0, -1) : word));
+  const parts =
+    text
+      .replace(/(\p{Ll}|\d)(\p{Lu})/gu, "$1 $2")
+      .toLowerCase()
+      .match(/[\p{L}\d]+/gu) ?? [];
+  return parts
+    .filter((word) => !STOP_WORDS.has(word))
+    .map((word) => (/[^s]s$/.test(word) && word.length > 3 ? word.slice(0, -1) : word));
 }
 
 const MAX_SHOWN = 300;

@@ -3,13 +3,14 @@
 import { existsSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
-import { deferredUpstream, type ObserveRequest } from "../gateway/index.js";
+import { deferredUpstream, matcher, type ObserveRequest } from "../gateway/index.js";
 import type { SandboxMode, ServerProfile, ServerSandbox } from "../host/index.js";
 import { type ByteBudget, type JsonObject, timeShareOf } from "../mcp/index.js";
 import type { Application, ApplicationDocument, ServerEntry, Storage } from "../storage/index.js";
 import {
   allowanceFor,
   createDialer,
+  createOpenApiUpstream,
   createUpstream,
   type DialTarget,
   type Upstream,
@@ -67,6 +68,22 @@ export function serverConnector(options: ServerConnectOptions) {
       if (bearer !== undefined) headers.authorization = `Bearer ${bearer}`;
       const credentials =
         entry.auth?.type === "oauth" ? options.oauth?.(application, server, entry, user) : { headers: () => headers };
+      // What the operator wrote into the document is what the operator named; what a key registered is not.
+      const dialer = createDialer({
+        allow: [
+          ...options.allow,
+          ...(entry.registeredBy === undefined ? namedIn(target) : namedByOperator(application.document)),
+        ],
+      });
+      if (entry.openapi !== undefined && "url" in target) {
+        const { document, include = ["*"], exclude = [], names = {} } = entry.openapi;
+        const [isIncluded, isExcluded] = [matcher(include), matcher(exclude)];
+        const choice = {
+          names,
+          isIncluded: (each: readonly string[]) => each.some(isIncluded) && !each.some(isExcluded),
+        };
+        return createOpenApiUpstream({ name: server, url: target.url, document, choice, credentials, dialer });
+      }
       return createUpstream({
         name: server,
         target,
@@ -80,13 +97,7 @@ export function serverConnector(options: ServerConnectOptions) {
         },
         budget: options.budget(application.id),
         share: timeShareOf(application.id),
-        // What the operator wrote into the document is what the operator named; what a key registered is not.
-        dialer: createDialer({
-          allow: [
-            ...options.allow,
-            ...(entry.registeredBy === undefined ? namedIn(target) : namedByOperator(application.document)),
-          ],
-        }),
+        dialer,
       });
     };
     return deferredUpstream(

@@ -65,6 +65,8 @@ export interface ServerEntry {
   /** `http` is Streamable HTTP. Found by the URL's scheme unless given. */
   readonly transport?: "http" | "sse" | "websocket" | "tcp" | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** The API at `url` is described by this document: its operations are the server's tools. */
+  readonly openapi?: OpenApiEntry | undefined;
   readonly auth?: ServerAuth | undefined;
   /** In front of its tools' names; "" for none. The server's own name unless given. */
   readonly prefix?: string | undefined;
@@ -99,6 +101,16 @@ export interface ServerEntry {
    * named them, and always has its name as prefix. An operator removes this field to take the entry over.
    */
   readonly registeredBy?: string | undefined;
+}
+
+export interface OpenApiEntry {
+  /** An address, or an absolute path on every machine of the gateway. */
+  readonly document: string;
+  /** Operations by id, tool name or `METHOD /path`; every operation unless given. */
+  readonly include?: readonly string[] | undefined;
+  readonly exclude?: readonly string[] | undefined;
+  /** Names of tools by operation id. */
+  readonly names?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Everything a server may touch besides its own code, and a home and a /tmp of its own. */
@@ -280,6 +292,28 @@ const profile: Shape<SandboxEntry> = object(
   },
 );
 
+const operations = (about: string): Shape<readonly string[]> =>
+  list(about, line("an operation id, a tool name or `METHOD /path`; * matches any text", 512), { max: 1_000 });
+
+const openapi: Shape<OpenApiEntry> = object("the document of an HTTP API whose operations are the server's tools", {
+  document: required(
+    textShape("its address, or an absolute path", {
+      max: 4_096,
+      pattern: "^(https?://|/).+",
+      patternSays: "must be an address or an absolute path",
+    }),
+  ),
+  include: optional(operations("the operations that become tools; all unless given")),
+  exclude: optional(operations("operations that do not become tools")),
+  names: optional(
+    record("names of tools by operation id", textShape("a tool's name", { max: 64, pattern: "^[A-Za-z0-9_.-]+$" }), {
+      max: 1_000,
+      names: "^.{1,512}$",
+      namesSay: "it is an operation id",
+    }),
+  ),
+});
+
 const server: Shape<ServerEntry> = object("a downstream MCP server", {
   command: optional(line("the program of a stdio server")),
   args: optional(list("its arguments", textShape("an argument", { max: MAX_TEXT }), { max: 256 })),
@@ -310,6 +344,7 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
       namesSay: "it must be a header's name",
     }),
   ),
+  openapi: optional(openapi),
   auth: optional(auth),
   prefix: optional(
     textShape("in front of its tools' names", {
@@ -517,7 +552,7 @@ function isReference(value: string): boolean {
 }
 
 const OF_A_PROCESS = ["args", "env", "cwd", "sandbox"] as const;
-const OF_AN_ADDRESS = ["transport", "headers", "auth"] as const;
+const OF_AN_ADDRESS = ["transport", "headers", "auth", "openapi"] as const;
 
 function serverProblems(entry: ServerEntry, prefix: string, path: Path): ShapeProblem[] {
   if ((entry.command === undefined) === (entry.url === undefined)) {
@@ -533,6 +568,9 @@ function serverProblems(entry: ServerEntry, prefix: string, path: Path): ShapePr
   }
   if (entry.registeredBy !== undefined && entry.prefix !== undefined) {
     problems.push({ path: [...path, "prefix"], message: "a server that a key registered has its name as prefix" });
+  }
+  if (entry.openapi !== undefined && entry.transport !== undefined) {
+    problems.push({ path: [...path, "transport"], message: "an API with `openapi` is reached by HTTP: remove it" });
   }
   if (entry.auth?.type === "bearer" && entry.auth.token === undefined) {
     problems.push({ path: [...path, "auth"], message: "field `token` is missing" });
