@@ -123,6 +123,13 @@ describe("the import map", () => {
     expect(found).toEqual([place]);
   });
 
+  it("the commands parse, call and print in 3,500 lines, and src has 600 files at most", () => {
+    const commands = [...files].filter(([file]) => file.startsWith("cli/"));
+    expect(commands.length).toBeGreaterThan(20);
+    expect(commands.reduce((sum, [, text]) => sum + text.split("\n").length, 0)).toBeLessThanOrEqual(3_500);
+    expect(files.size).toBeLessThanOrEqual(600);
+  });
+
   it("no name is exported by two files of src", () => {
     const owners = new Map<string, string[]>();
     for (const [file, text] of files) {

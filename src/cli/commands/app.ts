@@ -5,7 +5,7 @@ import { changeText, differences, fieldPath, valueOf, withField } from "../../in
 import type { DeclaredExportOptions } from "../../integrations/declared/export.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { type Out, paint, tableOf } from "../../lib/print.js";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { otherDataDirectories, otherDirectoriesHelp, statePaths } from "../../runtime/data-directory.js";
 import type { LoginOptions } from "../../runtime/oauth/login.js";
 import { parserOf } from "../../runtime/config.js";
@@ -19,17 +19,8 @@ import {
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
-import {
-  type Application,
-  type ApplicationDocument,
-  clearCredentials,
-  hideCredentials,
-  type Storage,
-} from "../../storage/index.js";
-
-/** Another caller may change the document between reading and writing it. */
-const MAX_TRIES = 5;
-const MAX_PROBLEMS = 50;
+import { type ChangedApplication, changeApplication, remarks } from "../../integrations/declared/change.js";
+import { type Application, hideCredentials } from "../../storage/index.js";
 
 export function addAppCommands(program: Command): void {
   addExport(program);
@@ -101,7 +92,9 @@ export function addAppCommands(program: Command): void {
         }
         const fresh = value === undefined ? undefined : valueOf(value === "-" ? readFileSync(0, "utf8") : value);
         return withStore(command, options, async (storage) => {
-          const changed = await change(storage, id, (document) => withField(document, fieldPath(path), fresh));
+          const changed = await changeApplication(storage, id, (document) =>
+            withField(document, fieldPath(path), fresh),
+          );
           report(outFor(command), changed);
           const known = await remarks(changed.before);
           for (const each of await remarks(changed.after)) if (!known.includes(each)) outFor(command).note(each);
@@ -160,53 +153,7 @@ function noneText(command: Command): string {
   return `no applications are stored in ${dir}: create one with \`portcullis app add NAME\`${others}`;
 }
 
-interface Changed {
-  readonly before: Application;
-  readonly after: Application;
-}
-
-async function change(storage: Storage, id: string, edit: (document: JsonObject) => JsonObject): Promise<Changed> {
-  for (let tries = 0; tries < MAX_TRIES; tries++) {
-    const before = await storage.applications.get(id);
-    if (!before) throw noApplication(id);
-    const document = edit(before.document as JsonObject) as ApplicationDocument;
-    await refuseRules(id, before.document, document);
-    const after = await storage.applications.put(id, document, operator(), before.revision);
-    if (after) return { before, after };
-  }
-  throw new CliError(`application \`${id}\` keeps being changed by another caller; try again`);
-}
-
-/** Refuses policies that no gateway could load: running gateways would keep the old ones, and others would have none. */
-async function refuseRules(id: string, before: ApplicationDocument, { policies }: ApplicationDocument): Promise<void> {
-  if (!isTexts(policies) || JSON.stringify(policies) === JSON.stringify(before.policies)) return;
-  // Cedar takes a while to load; the other fields do without it.
-  const [{ rulesProblems, sourcesOf }, { describeProblem }] = await Promise.all([
-    import("../../integrations/declared/document-checks.js"),
-    import("../../policy/index.js"),
-  ]);
-  const problems = rulesProblems(sourcesOf(policies));
-  if (problems.length === 0) return;
-  const help = problems.slice(0, MAX_PROBLEMS).map(describeProblem).join("\n");
-  const message = `the policies of application \`${id}\` are not valid; nothing was changed`;
-  throw new CliError(message, EXIT.invalidPolicy, help);
-}
-
-/** The store reports every other problem of their shape. */
-function isTexts(policies: unknown): policies is Record<string, string> {
-  return isJsonObject(policies) && Object.values(policies).every((text) => typeof text === "string");
-}
-
-/** Warnings about a document that is stored as it is. */
-async function remarks({ id, document }: Application): Promise<string[]> {
-  const remark =
-    document.filesystem === undefined && document.linux === undefined
-      ? undefined
-      : (await import("../../integrations/declared/document-checks.js")).unusableHere(id, document);
-  return [...clearCredentials(id, document as JsonObject), ...(remark === undefined ? [] : [remark])];
-}
-
-function report(out: Out, { before, after }: Changed): void {
+function report(out: Out, { before, after }: ChangedApplication): void {
   const changes = differences(before.document as JsonObject, after.document as JsonObject);
   out.data(summary(after), () =>
     changes.length === 0 ? "nothing changed" : changes.map((each) => changeText(each)).join("\n"),

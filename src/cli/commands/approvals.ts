@@ -1,14 +1,10 @@
-import { spawn } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
 import { type Out, paint, tableOf } from "../../lib/print.js";
 import { type AdminPlace, adminPlaces, askAdmin, askPlace, withAdmin } from "../../runtime/admin-client.js";
-import { environment } from "../../runtime/environment.js";
 import { outFor, shared } from "../../runtime/options.js";
 import { visible } from "../../telemetry/index.js";
+import { redirectTo, openInBrowser } from "../../runtime/browser.js";
 
 const WATCH_MS = 1_000;
 
@@ -110,19 +106,6 @@ async function placeOf(command: Command, admin: string | undefined, id: string |
   return places[0] as AdminPlace;
 }
 
-/** A file that only its owner can read: the arguments of a process, and with them a link, are visible to every user. */
-function redirectTo(url: string, dir: string): string {
-  const directory = join(resolve(dir), "admin");
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const file = join(directory, "sign-in.html");
-  rmSync(file, { force: true });
-  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0;url=${url}"><title>Portcullis</title>\n`, {
-    mode: 0o600,
-    flag: "wx",
-  });
-  return pathToFileURL(file).href;
-}
-
 function waitingLine({ id, app, agent, tool, arguments_preview: preview, reason }: Shown): string {
   return visible(`${id}  ${app}/${agent}  ${tool} ${preview}  ${reason}`);
 }
@@ -142,27 +125,4 @@ function show(out: Out, challenge: Shown): void {
       `  expires    ${challenge.expires_at}`,
     ].join("\n"),
   );
-}
-
-/** The program that opens an address, or undefined where no browser can be expected. */
-function opener(): readonly string[] | undefined {
-  const { BROWSER, DISPLAY, WAYLAND_DISPLAY } = environment();
-  if (BROWSER) return [BROWSER];
-  if (process.platform === "darwin") return ["open"];
-  if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
-  return DISPLAY || WAYLAND_DISPLAY ? ["xdg-open"] : undefined;
-}
-
-/** True when the program that opens browsers was started. */
-function openInBrowser(url: string): Promise<boolean> {
-  const [program, ...args] = opener() ?? [];
-  if (program === undefined) return Promise.resolve(false);
-  return new Promise((resolve) => {
-    const child = spawn(program, [...args, url], { stdio: "ignore", detached: true });
-    child.once("error", () => resolve(false));
-    child.once("spawn", () => {
-      child.unref();
-      resolve(true);
-    });
-  });
 }

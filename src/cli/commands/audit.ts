@@ -1,35 +1,17 @@
 import { spawnSync } from "node:child_process";
-import {
-  createWriteStream,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { join } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { loadPolicyFiles, METHODS } from "../../policy/index.js";
 import {
-  type Archive,
   archiveSegments,
   exportRecords,
   followSeveral,
-  type InclusionProof,
   keptFrom,
-  type Ledger,
-  LedgerLocked,
   type LedgerRecord,
   type NamedLedger,
-  openLedger,
-  prove,
-  read,
   readLastOfSeveral,
   type RecordOfLedger,
   restoreSegments,
@@ -38,16 +20,26 @@ import {
 import { LOCATION_HELP, openArchive, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { parserOf } from "../../runtime/config.js";
-import { placeOf } from "../../runtime/ledger.js";
-import { explainCall, knownLedgers, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
-import { outFor, shared } from "../../runtime/options.js";
+import { explainCall, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
+import { outFor } from "../../runtime/options.js";
 import { withProgress } from "../../lib/progress.js";
 import { type Cell, effectWord, fitted, paint, shellWord } from "../../lib/print.js";
 import { servedBy, type ServedOptions } from "../../runtime/served.js";
 import type { RegisteredLedger } from "../../storage/index.js";
 import { operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
-import { statePaths } from "../../runtime/data-directory.js";
-import { changeLine, recorded } from "./policy.js";
+import { changeLine } from "./policy.js";
+import { recorded } from "../../runtime/recorded-requests.js";
+import {
+  proofsOf,
+  withWriter,
+  unlessLocked,
+  rotateKeyOf,
+  writeWhole,
+  registeredLedgers,
+  registeredAt,
+  type VerifyFlags,
+  verified,
+} from "../../runtime/ledger-work.js";
 
 const DEFAULT_LINES = 20;
 const VERIFY_PROOF = fileURLToPath(new URL("../../../examples/verify-proof.mjs", import.meta.url));
@@ -310,117 +302,6 @@ interface PruneFlags extends RetentionFlags {
   all?: boolean;
 }
 
-/** What `audit verify` reads; before anything was recorded, the place where the first ledger will be. */
-function verified(command: Command, paths: readonly string[]): NamedLedger[] {
-  if (paths.length > 0 || knownLedgers(command).length > 0) return ledgersFor(command, paths);
-  return [{ name: "ledger", path: statePaths(shared(command).dir).ledgerDir }];
-}
-
-/** `which` is a number of the only ledger, LEDGER#NUMBER, or a call id, which is looked for in every ledger. */
-async function proofsOf(command: Command, which: string, archive: Archive | undefined): Promise<InclusionProof[]> {
-  const [, name, number] = /^(?:(.*)#)?(\d+)$/.exec(which) ?? [];
-  if (number !== undefined) {
-    const found = ledgersFor(command, name === undefined ? [] : [name]);
-    if (found.length > 1) {
-      const ids = found.map((each) => `${each.name}#${number}`).join(", ");
-      throw new CliError(`several ledgers have a record ${number}: name the ledger`, EXIT.usage, `known: ${ids}`);
-    }
-    return prove((found[0] as NamedLedger).path, Number(number), { archive });
-  }
-  const proofs: InclusionProof[] = [];
-  let failure: unknown;
-  for (const { path } of ledgersFor(command, [])) {
-    try {
-      proofs.push(...(await prove(path, which, { archive })));
-    } catch (error) {
-      failure ??= error;
-    }
-  }
-  if (proofs.length === 0) throw failure;
-  return proofs;
-}
-
-/** Opens a ledger that no gateway is writing, and closes it again. */
-async function withWriter<T>(path: string, work: (ledger: Ledger) => Promise<T>): Promise<T> {
-  const note = join(path, "checkpoint");
-  // The first line of a checkpoint is the ledger's name, under which it has to be opened.
-  const [origin = ""] = existsSync(note) ? readFileSync(note, "utf8").split("\n") : [];
-  if (origin === "") throw new CliError(`${path} holds no signed ledger`, EXIT.error, "name the directory of a ledger");
-  const ledger = await openLedger({ dir: path, origin }).catch(unlessLocked(path));
-  return work(ledger).finally(() => ledger.close());
-}
-
-function unlessLocked(path: string): (error: unknown) => never {
-  return (error) => {
-    if (!(error instanceof LedgerLocked)) throw error;
-    const locked = new CliError(
-      `ledger ${path} is being written by another process`,
-      EXIT.error,
-      "stop the gateway first",
-    );
-    locked.cause = error;
-    throw locked;
-  };
-}
-
-async function rotateKeyOf(
-  path: string,
-  ask: (origin: string) => Promise<void>,
-): Promise<{ old: string; new: string }> {
-  const known = introduced(path);
-  try {
-    return await withWriter(path, (ledger) => ledger.rotateKey());
-  } catch (error) {
-    if (!((error as Error).cause instanceof LedgerLocked)) throw error;
-    const [origin = ""] = readFileSync(join(path, "checkpoint"), "utf8").split("\n");
-    await ask(origin);
-    return awaitRotation(path, known);
-  }
-}
-
-/** The notes that introduced a key, by the id of the key. */
-function introduced(path: string): string[] {
-  const directory = join(path, "keys");
-  return existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith(".note")) : [];
-}
-
-const ROTATION_MS = 30_000;
-
-/** The gateway that writes the ledger was asked by way of the store. */
-async function awaitRotation(path: string, known: readonly string[]): Promise<{ old: string; new: string }> {
-  for (let waited = 0; waited < ROTATION_MS; waited += 100) {
-    await sleep(100);
-    const note = introduced(path).find((name) => !known.includes(name));
-    if (note === undefined) continue;
-    let found: { old: string; new: string } | undefined;
-    for await (const { record } of read(path)) {
-      if (record.kind === "key" && record.new.includes(`+${note.slice(0, -".note".length)}+`)) {
-        found = { old: record.old ?? "", new: record.new };
-      }
-    }
-    if (found) return found;
-  }
-  throw new CliError(
-    `ledger ${path} is being written by a process that did not replace its key within ${ROTATION_MS / 1_000} seconds`,
-    EXIT.error,
-    "name the store that it uses with --storage, or stop it and try again",
-  );
-}
-
-/** A line at a time, beside the file and then in its place: an export that fails leaves the old one as it was. */
-async function writeWhole(path: string, lines: AsyncIterable<string>): Promise<void> {
-  const facts = statSync(path, { throwIfNoEntry: false });
-  // A pipe or a terminal has no place to be put in.
-  const next = facts === undefined || facts.isFile() ? `${path}.part` : path;
-  try {
-    await pipeline(Readable.from(lines), createWriteStream(next));
-    if (next !== path) renameSync(next, path);
-  } catch (error) {
-    if (next !== path) rmSync(next, { force: true });
-    throw error;
-  }
-}
-
 /** A reader that needs no more, such as `head`, closes the pipe. */
 function unlessClosed(error: NodeJS.ErrnoException): void {
   if (error.code !== "EPIPE") throw error;
@@ -484,28 +365,4 @@ function explainCommand(command: Command, record: LedgerRecord): string | undefi
   if (record.rules.includes("route")) return undefined;
   const { app, actor, tool, args } = record;
   return explainCall(command, { app, agent: actor, tool, ...(args === undefined ? {} : { arguments: args }) });
-}
-
-interface VerifyFlags {
-  archive?: string;
-  checkpoint?: string[];
-  key?: string[];
-  storage?: string;
-}
-
-/** What the store expects; nothing where there is no store yet. */
-async function registeredLedgers(command: Command, options: VerifyFlags): Promise<RegisteredLedger[]> {
-  return withStore(command, options, (storage) => storage.ledgers.list());
-}
-
-/** What the store expects of the ledger at `path`: by its place, or by its origin for a copy. */
-function registeredAt(registered: readonly RegisteredLedger[], path: string): RegisteredLedger | undefined {
-  const named = registered.filter(({ origin }) => origin === originAt(path));
-  return named.find(({ place }) => place === placeOf(path)) ?? (named.length === 1 ? named[0] : undefined);
-}
-
-/** The origin that a ledger's own checkpoint names. */
-function originAt(path: string): string | undefined {
-  const checkpoint = join(path, "checkpoint");
-  return existsSync(checkpoint) ? readFileSync(checkpoint, "utf8").split("\n", 1)[0] : undefined;
 }

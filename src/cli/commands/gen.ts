@@ -6,7 +6,7 @@ import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { paintErr } from "../../lib/print.js";
-import { connectionError } from "../connection-error.js";
+import { connectionError } from "../../runtime/connection-error.js";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MAX_SHOWN = 20;

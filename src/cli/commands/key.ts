@@ -1,10 +1,10 @@
 import type { Command } from "commander";
-import { createKey, type KeyRequest, PERMISSION_FORMS } from "../../auth/index.js";
-import type { ApiKey, ApplicationDocument, Storage } from "../../storage/index.js";
-import { rateLimits } from "../../integrations/declared/apply.js";
-import { CliError, EXIT } from "../../lib/exit.js";
+import { createKey, PERMISSION_FORMS } from "../../auth/index.js";
+import type { ApiKey } from "../../storage/index.js";
+import { CliError } from "../../lib/exit.js";
 import { outFor } from "../../runtime/options.js";
 import { tableOf } from "../../lib/print.js";
+import { type KeyOptions, firstKeyNote, keyRequest, expiry } from "../../integrations/declared/key-requests.js";
 import {
   allPages,
   ensureLocalApplication,
@@ -16,15 +16,6 @@ import {
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
-
-interface AddOptions extends StoreOptions {
-  name: string;
-  agent?: string;
-  allow?: string[];
-  perMinute?: string;
-  perHour?: string;
-  expires?: string;
-}
 
 interface RotateOptions extends StoreOptions {
   keep?: string;
@@ -42,12 +33,12 @@ export function addKeyCommands(program: Command): void {
     .option("--per-minute <n>", "limit of calls in a minute")
     .option("--per-hour <n>", "limit of calls in an hour")
     .option("--expires <when>", "when it expires: a date, or a time from now such as 12h or 90d")
-    .action((app: string, options: AddOptions, command: Command) =>
+    .action((app: string, options: KeyOptions, command: Command) =>
       withStore(
         command,
         options,
         async (storage) => {
-          const request = await requestFor(storage, app, options);
+          const request = await keyRequest(storage, app, options);
           if (app === LOCAL_APP) await ensureLocalApplication(storage, operator());
           const { hasCredentials: hadKeys } = await storage.access.get();
           const { key: made, token } = await createKey(storage.keys, request, operator());
@@ -128,72 +119,9 @@ export function addKeyCommands(program: Command): void {
     );
 }
 
-const MAX_NAMED = 20;
-
-/** The first key ends local access for every application of the store, not only for its own. */
-async function firstKeyNote(storage: Storage): Promise<string> {
-  const { items } = await storage.applications.list({ limit: MAX_NAMED + 1 });
-  const names = items.slice(0, MAX_NAMED).map(({ id }) => id);
-  const more = items.length > MAX_NAMED ? " and more" : "";
-  return [
-    `this is the first key: callers of ${names.join(", ")}${more} now need a key each (portcullis key add APP --name NAME)`,
-    "clients send it as the header `Authorization: Bearer KEY`; `portcullis ls` and `call` read it from a variable that --key-env names",
-    "clients that start the gateway themselves (stdio) need none",
-  ].join("\n");
-}
-
 /** A whole key may be pasted: its first two parts are its id. */
 function idIn(text: string): string {
   return text.split("_").slice(0, 2).join("_");
-}
-
-async function requestFor(storage: Storage, app: string, options: AddOptions): Promise<KeyRequest> {
-  const found = await storage.applications.get(app);
-  if (!found && app !== LOCAL_APP) throw noApplication(app);
-  const declared = found && entryOf(found.document, options.name);
-  const permissions = options.allow ?? declared?.permissions;
-  if (!permissions) {
-    throw new CliError(
-      `application \`${app}\` declares no permissions for keys named \`${options.name}\``,
-      EXIT.usage,
-      "name what the key may do: --allow 'invoke(*)' list",
-    );
-  }
-  const agent = options.agent ?? declared?.agent;
-  const given = { perMinute: count("--per-minute", options.perMinute), perHour: count("--per-hour", options.perHour) };
-  const limits = rateLimits({
-    perMinute: given.perMinute ?? declared?.perMinute,
-    perHour: given.perHour ?? declared?.perHour,
-  });
-  const expiresAt = options.expires === undefined ? undefined : expiry(options.expires);
-  return {
-    app,
-    name: options.name,
-    permissions,
-    limits,
-    ...(agent === undefined ? {} : { agent }),
-    ...(expiresAt === undefined ? {} : { expiresAt }),
-  };
-}
-
-function entryOf({ keys = {} }: ApplicationDocument, name: string) {
-  return Object.hasOwn(keys, name) ? keys[name] : undefined;
-}
-
-function count(option: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= 1_000_000_000) return value;
-  throw new CliError(`${option} is a whole number from 1`, EXIT.usage);
-}
-
-const UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-
-export function expiry(text: string, now = Date.now()): number {
-  const [, amount, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
-  const at = unit === undefined ? Date.parse(text) : now + Number(amount) * UNITS[unit as keyof typeof UNITS];
-  if (Number.isFinite(at) && at > now) return at;
-  throw new CliError(`\`${text}\` is not a time in the future`, EXIT.usage, "write 12h, 90d or 2027-01-31");
 }
 
 function stateOf({ revokedAt, expiresAt }: ApiKey): string {

@@ -1,21 +1,12 @@
-import { readFileSync } from "node:fs";
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Capability, CapabilitySet } from "../../lattice/index.js";
-import { CliError, EXIT, type ExitCode } from "../../lib/exit.js";
+import { CliError, EXIT } from "../../lib/exit.js";
 import { paint, paintErr, table } from "../../lib/print.js";
-import { type JsonObject, nearest } from "../../mcp/index.js";
-import { Schema, SchemaError } from "../../mcp/server/index.js";
-import {
-  DelegationRefused,
-  handOnDelegation,
-  mintDelegation,
-  spendDelegation,
-  takeDelegationAcross,
-} from "../../policy/index.js";
+import { handOnDelegation, mintDelegation, spendDelegation, takeDelegationAcross } from "../../policy/index.js";
 import { VERSION } from "../../runtime/environment.js";
-import { jsonArguments, outFor, shared } from "../../runtime/options.js";
+import { outFor, shared } from "../../runtime/options.js";
 import { delegationKeys } from "../../runtime/workflow/keys.js";
 import {
   type LoadedWorkflow,
@@ -25,6 +16,7 @@ import {
   unusableSchemas,
 } from "../../runtime/workflow/load.js";
 import { emitPolicy } from "../../runtime/workflow/serving.js";
+import { checkRoot, schemasIn, tokenIn, refusing } from "../../runtime/workflow/tokens.js";
 import { visible } from "../../telemetry/index.js";
 
 const FORMATS = ["svg", "mermaid", "dot", "json"] as const;
@@ -258,64 +250,6 @@ function addTokenCommands(lattice: Command): void {
     });
 }
 
-/** A token of an agent that the gateway does not know, or that has nothing of its own, would only be refused later. */
-function checkRoot({ file, workflow }: LoadedWorkflow, name: string, tools: readonly string[] = []): void {
-  const agent = workflow.agents.find((each) => each.name === name);
-  if (agent === undefined) {
-    const meant = nearest(
-      name,
-      workflow.agents.map((each) => each.name),
-    );
-    const help = meant === undefined ? "`portcullis lattice check` lists its agents" : `did you mean \`${meant}\`?`;
-    throw new CliError(`there is no agent \`${name}\` in ${file}`, EXIT.usage, help);
-  }
-  if (!agent.isRoot) {
-    const givers = workflow.delegations.filter((each) => each.to === name).map(({ from }) => `\`${from}\``);
-    throw new CliError(
-      `\`${name}\` has no authority of its own in ${file}`,
-      EXIT.usage,
-      `hand a token on to it with \`portcullis lattice token hand-on\`, from ${[...new Set(givers)].join(" or ")}`,
-    );
-  }
-  const strange = tools.find((tool) => !agent.holds.includes(tool));
-  if (strange === undefined) return;
-  const meant = nearest(strange, agent.holds);
-  const help = meant === undefined ? `it holds ${agent.holds.slice(0, 20).join(", ")}` : `did you mean \`${meant}\`?`;
-  throw new CliError(`\`${name}\` does not hold \`${strange}\` in ${file}`, EXIT.usage, help);
-}
-
-/** Whether the capabilities are held is known where the workflow is; that these are schemas can be seen here. */
-function schemasIn(text: string): Record<string, JsonObject | boolean> {
-  const narrowed = jsonArguments(text);
-  for (const [capability, schema] of Object.entries(narrowed)) {
-    try {
-      void new Schema(schema as JsonObject | boolean);
-    } catch (error) {
-      if (!(error instanceof SchemaError)) throw error;
-      const help = `write them like '{"${capability}":{"properties":{"path":{"pattern":"^/srv/"}}}}'`;
-      throw new CliError(`--arguments: \`${capability}\`: ${error.message}`, EXIT.usage, help);
-    }
-  }
-  return narrowed as Record<string, JsonObject | boolean>;
-}
-
 function print(token: string): void {
   process.stdout.write(`${token}\n`);
-}
-
-/** A token is a secret: it comes by file or pipe, never as an argument that others can see. */
-export function tokenIn(file: string): string {
-  try {
-    return readFileSync(file === "-" ? 0 : file, "utf8").trim();
-  } catch (error) {
-    throw new CliError(`cannot read the token in ${file}: ${(error as Error).message}`);
-  }
-}
-
-function refusing(make: () => string, exit: ExitCode = EXIT.error): string {
-  try {
-    return make();
-  } catch (error) {
-    throw error instanceof DelegationRefused ? new CliError(error.message, exit) : error;
-  }
 }

@@ -1,36 +1,14 @@
 // Every key of the system that this program can replace by itself; `docs/guides/operations.md` has all of them.
 
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { rotateOperatorToken } from "../../admin/index.js";
-import {
-  createSealer,
-  loadSealKeys,
-  newSealKey,
-  sealKeyFile,
-  sealKeyId,
-  type Storage,
-  writeSealKeys,
-} from "../../storage/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor, shared } from "../../runtime/options.js";
 import { statePaths } from "../../runtime/data-directory.js";
-import {
-  operator,
-  sealerFor,
-  sealKeySource,
-  type StoreOptions,
-  withStore,
-  withStoreOptions,
-} from "../../runtime/store/open.js";
-import { resealAll, rotateSharedKey, SHARED_KEY_OVERLAP_MS } from "../../runtime/store/sealer.js";
+import { operator, sealerFor, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import { rotateSharedKey, SHARED_KEY_OVERLAP_MS } from "../../runtime/store/sealer.js";
 import { DELEGATION_KEY_OVERLAP_MS, rotateDelegationKeys } from "../../runtime/workflow/keys.js";
-
-interface SealOptions extends StoreOptions {
-  add?: boolean;
-  use?: string;
-}
+import { type SealOptions, rotateSealKey } from "../../runtime/store/seal-key.js";
 
 export function addRotateCommands(program: Command): void {
   const rotate = program
@@ -92,45 +70,4 @@ export function addRotateCommands(program: Command): void {
         ].join("\n"),
       );
     });
-}
-
-async function rotateSealKey(storage: Storage, options: SealOptions, command: Command): Promise<void> {
-  const source = sealKeySource(command, options);
-  const file = sealKeyFile(source);
-  if (file === undefined) {
-    throw new CliError(
-      "the seal key is not in a file",
-      EXIT.usage,
-      "put a new key before the old one where it is, restart the gateways, run `portcullis secret reseal`, then remove the old one",
-    );
-  }
-  // Refuses a key that is not the one of this store.
-  await sealerFor(storage, command, options);
-  const keys = existsSync(file) ? loadSealKeys(source) : [];
-  const out = outFor(command);
-  if (options.add) {
-    const added = newSealKey();
-    writeSealKeys(file, [...keys, added]);
-    const id = sealKeyId(added);
-    out.data(
-      { file, added: id },
-      () => `added ${id}; copy ${file} to every machine, then: portcullis rotate seal-key --use ${id}`,
-    );
-    return;
-  }
-  const next = options.use === undefined ? newSealKey() : keys.find((key) => sealKeyId(key) === options.use);
-  if (!next)
-    throw new CliError(`${file} has no key ${options.use}`, EXIT.usage, "add one: portcullis rotate seal-key --add");
-  const id = sealKeyId(next);
-  const others = keys.filter((key) => sealKeyId(key) !== id);
-  writeSealKeys(file, [next, ...others]);
-  const resealed = await resealAll(storage, createSealer([next, ...others]));
-  // A gateway may have sealed with the old key until it read the file again.
-  const late = await resealAll(storage, createSealer([next, ...others]));
-  writeSealKeys(file, [next]);
-  await storage.feed.announce({ topic: "store", action: "rotate", name: `seal key ${id}`, by: operator() });
-  out.data(
-    { file, key: id, resealed: resealed.length + late.length },
-    () => `the seal key is ${id}; sealed ${resealed.length + late.length} values again`,
-  );
 }

@@ -1,0 +1,78 @@
+// Recorded decisions as requests that can be decided again, and requests that were never made.
+
+import type { PolicyDecision, PolicyRequest } from "../policy/index.js";
+import { readSeveral } from "../ledger/index.js";
+import type { JsonObject } from "../mcp/index.js";
+import type { Served } from "./served.js";
+
+export interface RecordedRequest {
+  ledger: string;
+  seq: number;
+  request: PolicyRequest;
+  effect: PolicyDecision["effect"];
+  rules: readonly string[];
+  argumentsId: string;
+  hasArguments: boolean;
+}
+
+/** More challenges than this are not remembered until their approval. */
+const MAX_CHALLENGED = 100_000;
+
+/** An approved call is recorded as permitted, and was a challenge all the same. */
+export async function* asAsked(requests: AsyncIterable<RecordedRequest>): AsyncGenerator<RecordedRequest> {
+  const challenged = new Map<string, readonly string[]>();
+  for await (const each of requests) {
+    const { app, agent, action, resource } = each.request;
+    const key = JSON.stringify([app, agent, action, resource.id, each.argumentsId]);
+    if (each.effect === "challenge" && challenged.size < MAX_CHALLENGED) challenged.set(key, each.rules);
+    const rules = each.effect === "permit" ? challenged.get(key) : undefined;
+    yield rules ? { ...each, effect: "challenge", rules } : each;
+  }
+}
+
+const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
+  "tools/call": "Tool",
+  "resources/read": "Resource",
+  "resources/subscribe": "Resource",
+  "prompts/get": "Prompt",
+  "completion/complete": "Prompt",
+  "subscriptions/listen": "Method",
+};
+
+/** Decisions of the ledgers as requests that can be decided again. Built-in ones are not decided by policy. */
+export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator<RecordedRequest> {
+  for await (const { ledger, record: intent } of readSeveral(ledgers)) {
+    if (intent.kind !== "decision" || intent.app !== app) continue;
+    const type = TYPES[intent.method];
+    if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
+      continue;
+    const tool = type === "Tool" ? tools.find((each) => each.name === intent.tool) : undefined;
+    if (type === "Tool" && !tool) continue;
+    yield {
+      ledger: ledger.name,
+      seq: intent.seq,
+      effect: intent.effect,
+      rules: intent.rules,
+      argumentsId: intent.args_cid,
+      hasArguments: intent.args !== undefined,
+      request: {
+        app: intent.app,
+        agent: intent.agent,
+        scope: [],
+        action: type === "Tool" ? intent.tool : intent.method,
+        resource: {
+          type,
+          id: intent.tool,
+          ...(tool ? { server: tool.server, tags: tool.tags } : { server: serverOf(intent.binding) }),
+        },
+        arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
+        ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
+        transport: "http",
+      },
+    };
+  }
+}
+
+function serverOf(binding: string): string {
+  return binding.slice(binding.indexOf(":") + 1);
+}
