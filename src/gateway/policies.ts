@@ -136,7 +136,7 @@ export class ApplicationPolicy {
     this.#recorded = new RecordedPolicy({
       apply: (policy) => {
         source.gate().swap(policy);
-        if (this.#closed || this.#recorded.pending) return;
+        if (this.#closed || this.#recorded.isInterim) return;
         const before = this.#lastInForce;
         this.#lastInForce = policy.hash;
         // Lists that were read in between lack what the policy did not know yet.

@@ -11,7 +11,7 @@ export interface PendingPolicy {
   readonly to: string;
   /** Milliseconds since 1970. */
   readonly since: number;
-  /** Why the last attempt failed; absent while the first one is under way. */
+  /** Why the last attempt failed; absent while the first one has no end. */
   readonly problem?: string;
 }
 
@@ -32,7 +32,7 @@ export interface RecordedPolicyOptions {
   /** Pauses between attempts double from the first to the longest. */
   firstPauseMs?: number;
   longestPauseMs?: number;
-  /** How long `put` waits for the record before it leaves the change pending. */
+  /** How long `put` waits for the record before the change is pending. */
   waitMs?: number;
 }
 
@@ -50,6 +50,7 @@ export class RecordedPolicy {
   #recorded: PolicySet = noPolicy;
   #wanted: PolicySet = noPolicy;
   #since = 0;
+  #wantedAt = 0;
   #problem: Error | undefined;
   #recording: Promise<void> | undefined;
   #wake: (() => void) | undefined;
@@ -65,14 +66,25 @@ export class RecordedPolicy {
     return this.#recorded.hash;
   }
 
+  /** The stricter of two sets is in force. */
+  get isInterim(): boolean {
+    return this.#wanted.hash !== this.#recorded.hash;
+  }
+
+  /** The change that could not be recorded at once. */
   get pending(): PendingPolicy | undefined {
-    if (this.#wanted.hash === this.#recorded.hash) return undefined;
+    if (!this.isInterim) return undefined;
+    const { waitMs = WAIT_MS } = this.#options;
+    if (this.#problem === undefined && performance.now() - this.#wantedAt < waitMs) return undefined;
     const problem = this.#problem === undefined ? {} : { problem: this.#problem.message };
     return { to: this.#wanted.hash, since: this.#since, ...problem };
   }
 
   async put(next: PolicySet): Promise<PutPolicy> {
-    if (this.pending === undefined) this.#since = Date.now();
+    if (!this.isInterim) {
+      this.#since = Date.now();
+      this.#wantedAt = performance.now();
+    }
     this.#wanted = next;
     if (next.hash === this.#recorded.hash) {
       // The same rules may be on other lines now.

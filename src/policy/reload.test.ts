@@ -297,6 +297,20 @@ describe("a policy that cannot be recorded", () => {
     expect((await propose(gate, 3)).effect).toBe("permit");
   });
 
+  it("a policy change is not reported as pending while it is being recorded for the first time", async () => {
+    let begun: (() => void) | undefined;
+    const { file, watcher } = await watching(PERMIT, {
+      debounceMs: 60_000,
+      onSwap: ({ from }) => (from === noPolicy.hash ? undefined : new Promise<void>((resolve) => (begun = resolve))),
+    });
+    writeFileSync(file, FORBID);
+    const reload = watcher.reload();
+    await until(() => begun !== undefined);
+    expect(watcher.pending).toBeUndefined();
+    begun?.();
+    expect((await reload).outcome).toBe("swapped");
+  });
+
   it("a policy that cannot be recorded is in force as the stricter of both while the ledger does not answer at all", async () => {
     let hangs = false;
     let answer = (): void => {};
