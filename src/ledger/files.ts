@@ -24,7 +24,7 @@ export interface LedgerFile extends ReadableFile {
   sync(done: Done): void;
   truncate(size: number): Promise<void>;
   /** False when the path leads to no file or to another one: records written here would not be found. */
-  isAt(path: string): boolean;
+  isAt(path: string, done: (error: Error | null, isThere: boolean) => void): void;
 }
 
 export interface FileFacts {
@@ -105,11 +105,21 @@ class NodeFile implements LedgerFile {
     });
   }
 
-  /** At once, since it is asked with every batch and the name is in the system's memory. */
-  isAt(path: string): boolean {
-    this.#identity ??= identityOf(fs.fstatSync(this.#fd, { bigint: true }));
-    const named = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
-    return named !== undefined && identityOf(named) === this.#identity;
+  /** A disk that does not answer must not block the process, so this is asked in the thread pool as well. */
+  isAt(path: string, done: (error: Error | null, isThere: boolean) => void): void {
+    if (this.#identity === undefined) {
+      fs.fstat(this.#fd, { bigint: true }, (error, stats) => {
+        if (error !== null) return done(error, false);
+        this.#identity = identityOf(stats);
+        this.isAt(path, done);
+      });
+      return;
+    }
+    fs.stat(path, { bigint: true }, (error, named) => {
+      if (error === null) return done(null, identityOf(named) === this.#identity);
+      const isMissing = errnoOf(error) === "ENOENT" || errnoOf(error) === "ENOTDIR";
+      done(isMissing ? null : error, false);
+    });
   }
 
   close(): Promise<void> {

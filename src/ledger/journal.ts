@@ -331,18 +331,16 @@ export class Journal {
     file.write(batch.bytes, batch.length, this.#offset, (writeError) =>
       done(writeError, () => {
         this.#inUse = file;
-        file.sync((syncError) => done(syncError ?? this.#misplaced(file), () => this.#commit(batch)));
+        file.sync((syncError) => done(syncError, () => this.#check(file, () => this.#commit(batch), done)));
       }),
     );
   }
 
   /** A record counts only when it can be read back: a file that was removed or moved is not the ledger. */
-  #misplaced(file: LedgerFile): Error | null {
-    try {
-      return file.isAt(this.#segment.path) ? null : removedError(this.#segment.path);
-    } catch (error) {
-      return error as Error;
-    }
+  #check(file: LedgerFile, next: () => void, done: (error: Error | null, next: () => void) => void): void {
+    const { path } = this.#segment;
+    this.#inUse = file;
+    file.isAt(path, (error, isThere) => done(error ?? (isThere ? null : removedError(path)), next));
   }
 
   #commit(batch: Batch): void {

@@ -30,7 +30,7 @@ async function openStalling(): Promise<{ dir: string; disk: FaultyDisk; ledger: 
 }
 
 describe("a ledger on a disk that does not answer", () => {
-  it.each<Operation>(["write", "sync"])(
+  it.each<Operation>(["write", "sync", "isAt"])(
     "refuses waiting records after the deadline when a %s hangs, and continues the chain when it returns",
     async (operation) => {
       const { dir, disk, ledger } = await openStalling();
