@@ -59,12 +59,14 @@ function newest(folder) {
 /** Compiles when a source is newer than the last build. */
 export function build({ force = false } = {}) {
   const mark = join(root, "dist", ".built");
-  const changed = Math.max(newest(join(root, "src")), statSync(join(root, "tsconfig.build.json")).mtimeMs);
+  const sources = [join(root, "src"), join(root, "console", "src")].map(newest);
+  const changed = Math.max(...sources, statSync(join(root, "tsconfig.build.json")).mtimeMs);
   if (!force && existsSync(mark) && statSync(mark).mtimeMs >= changed) return;
   say("compiling …");
   rmSync(join(root, "dist"), { recursive: true, force: true });
   run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"]);
   // What `portcullis gen` emits as it is: sources in three languages, not part of the program.
   cpSync(join(root, "src/codegen/runtimes"), join(root, "dist/codegen/runtimes"), { recursive: true });
+  run(process.execPath, [join(root, "scripts", "console.mjs")]);
   writeFileSync(mark, "");
 }

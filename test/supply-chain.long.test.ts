@@ -31,6 +31,7 @@ interface Facts {
   readonly dev?: boolean;
   readonly devOptional?: boolean;
   readonly optional?: boolean;
+  readonly link?: boolean;
   readonly os?: readonly string[];
   readonly cpu?: readonly string[];
   readonly optionalDependencies?: Readonly<Record<string, string>>;
@@ -38,7 +39,8 @@ interface Facts {
 
 const lock = readJson(join(ROOT, "package-lock.json")) as { packages: Record<string, Facts> };
 const manifest = readJson(join(ROOT, "package.json")) as { name: string; version: string; license: string };
-const installed = Object.entries(lock.packages).filter(([path]) => path !== "");
+// The console is a workspace: its directory and the link to it are ours, and nothing of it is published but its bundle.
+const installed = Object.entries(lock.packages).filter(([path, { link }]) => path.startsWith("node_modules/") && !link);
 const production = installed.filter(([, facts]) => facts.dev !== true);
 
 let dir: string;

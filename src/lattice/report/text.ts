@@ -62,11 +62,18 @@ export function toJson(
   const { nodes, edges } = pictureOf(workflow, violations);
   const report = {
     verdict: violations.length === 0 ? "clean" : "violations",
-    agents: nodes.map(({ name, isRoot, isOffending }) => ({ name, root: isRoot, offending: isOffending })),
-    delegations: edges.map(({ from, to, isMarked }) => ({
+    agents: nodes.map(({ name, isRoot, isOffending, capabilities }) => ({
+      name,
+      root: isRoot,
+      offending: isOffending,
+      capabilities,
+    })),
+    delegations: edges.map(({ from, to, isMarked, label }) => ({
       from: nodes[from]?.name,
       to: nodes[to]?.name,
       marked: isMarked,
+      // What it is narrowed to; empty where everything is handed on.
+      narrowed: label,
     })),
     violations: violations.slice(0, most).map((violation) => ({ ...violation, message: tell(violation) })),
     ...(violations.length > most ? { leftOut: violations.length - most } : {}),
