@@ -54,7 +54,7 @@ function pathText(parameter: Parameter, value: JsonValue): string {
     : simple(value, parameter.explode, encodeURIComponent);
   // A dot segment would be taken out of the address, and its neighbour with it.
   if (text === "" || /^(\.|%2e){1,2}$/i.test(text)) {
-    throw new Fault("InvalidParams", `\`${parameter.property}\` cannot be \`${plain(value)}\` in a path`, {
+    throw new Fault("ValidationError", `\`${parameter.property}\` cannot be empty or a dot segment in a path`, {
       field: parameter.property,
       extra: { delivered: false },
     });
@@ -65,7 +65,7 @@ function pathText(parameter: Parameter, value: JsonValue): string {
 function headerText(parameter: Parameter, value: JsonValue): string {
   const text = parameter.isJson ? JSON.stringify(value) : simple(value, parameter.explode, (part) => part);
   if (/^[\x20-\x7e\t]*$/.test(text)) return text;
-  throw new Fault("InvalidParams", `\`${parameter.property}\` has characters that a header cannot hold`, {
+  throw new Fault("ValidationError", `\`${parameter.property}\` has characters that a header cannot hold`, {
     field: parameter.property,
     extra: { delivered: false },
   });
