@@ -101,10 +101,33 @@ describe("the gate", () => {
     expect((await ask({ policy: POLICY, checks: [yes] }, 5)).decision.effect).toBe("permit");
   });
 
-  it("names the rule of every check in a permit", async () => {
-    const named = () => ({ effect: "permit" as const, rules: [{ id: "host.rule" }], reason: "" });
-    const { decision } = await ask({ policy: POLICY, checks: [named] }, 5);
-    expect(decision.rules.map((rule) => rule.id)).toEqual([expect.any(String), "host.rule"]);
+  it("names the rule of every check in a permit, in order, whether or not it had to be waited for", async () => {
+    const named = (id: string) => ({ effect: "permit" as const, rules: [{ id }], reason: "" });
+    const checks: Check[] = [() => named("first"), async () => named("second"), () => PERMIT, () => named("third")];
+    const { decision } = await ask({ policy: POLICY, checks }, 5);
+    expect(decision.rules.map((rule) => rule.id)).toEqual([expect.any(String), "first", "second", "third"]);
+  });
+
+  it("decides at once where no check has to be waited for", () => {
+    const gate = createGate({ tools, policy: POLICY, checks: [() => PERMIT] });
+    const args = { amount: 5 };
+    const about = { principal: alice, method: "tools/call", target, arguments: args };
+    const decision = gate.decide({ ...about, transport: "memory" }, makeIntent({ ...about, forwarded: {} }));
+    expect(decision).toMatchObject({ effect: "permit", permit: expect.any(Permit) });
+  });
+
+  it("waits for what only looks like a promise, and asks no check after one that denied", async () => {
+    let asked = 0;
+    const no = (resolve: (result: unknown) => void): void => resolve(deny("PolicyDeny", "late", "said no"));
+    // oxlint-disable-next-line unicorn/no-thenable
+    const late = (() => ({ then: no })) as unknown as Check;
+    const counting: Check = () => {
+      asked++;
+      return PERMIT;
+    };
+    const { decision } = await ask({ policy: POLICY, checks: [counting, late, counting] }, 5);
+    expect(decision).toMatchObject({ effect: "deny", reason: "said no", permit: undefined });
+    expect(asked).toBe(1);
   });
 
   it("denies when a check throws", async () => {

@@ -78,32 +78,56 @@ export function decide(
   const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call" };
   try {
     const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(policy, input, intent, []);
-    if (answer.effect === "permit" && ((gate.checks.length === 0 && !policy.checks?.length) || input.target.builtin)) {
-      const guarded = gate.guardrails.run(input.principal, input.target, intent);
-      if (!(guarded instanceof Promise)) return finalize(deciding, answer, guarded);
-      return guarded.then((token) => finalize(deciding, answer, token)).catch((error) => denyOnError(policy, error));
-    }
-    return decideSlowly(deciding, answer).catch((error) => denyOnError(policy, error));
+    const checked = input.target.builtin ? NO_RULES : check(deciding, 0, NO_RULES);
+    const decided =
+      checked instanceof Promise ? checked.then((c) => within(deciding, answer, c)) : within(deciding, answer, checked);
+    return decided instanceof Promise ? decided.catch((error) => denyOnError(policy, error)) : decided;
   } catch (error) {
     return denyOnError(policy, error);
   }
 }
 
-async function decideSlowly(deciding: Deciding, answer: PolicyDecision): Promise<Decision> {
+const NO_RULES: readonly Rule[] = [];
+
+/** The rules of all further checks, or the denial of the first that denies; waits only for a check that takes time. */
+function check(deciding: Deciding, from: number, rules: readonly Rule[]): Checked | Promise<Checked> {
   const { gate, policy, input, intent } = deciding;
-  const checkRules: Rule[] = [];
-  const ofPolicy = (policy.checks ?? []).map(({ check }) => check);
-  for (const check of [...gate.checks, ...ofPolicy]) {
-    const result = await check(input, intent);
-    if (result.effect === "deny") return denied(deciding, result);
-    checkRules.push(...result.rules);
+  const own = gate.checks.length;
+  const count = own + (policy.checks?.length ?? 0);
+  let all = rules;
+  for (let i = from; i < count; i++) {
+    const next = i < own ? gate.checks[i] : policy.checks?.[i - own]?.check;
+    const result = (next as Check)(input, intent);
+    if ("then" in result) {
+      const before = all;
+      return Promise.resolve(result).then((late) =>
+        late.effect === "deny" ? late : check(deciding, i + 1, [...before, ...late.rules]),
+      );
+    }
+    if (result.effect === "deny") return result;
+    if (result.rules.length > 0) all = [...all, ...result.rules];
   }
+  return all;
+}
+
+/** What the checks add to the rules, or the denial of one. */
+type Checked = readonly Rule[] | CheckResult;
+
+function within(deciding: Deciding, answer: PolicyDecision, checked: Checked): Decision | Promise<Decision> {
+  const { gate, input, intent } = deciding;
+  if ("effect" in checked) return denied(deciding, checked);
   if (answer.effect === "deny" && !gate.observe) return denied(deciding, policyResult(answer));
-  const guarded = await gate.guardrails.run(input.principal, input.target, intent);
-  const decision = await finalize(deciding, answer, guarded);
-  return decision.permit && checkRules.length > 0
-    ? { ...decision, rules: [...decision.rules, ...checkRules] }
-    : decision;
+  const guarded = gate.guardrails.run(input.principal, input.target, intent);
+  const decision =
+    guarded instanceof Promise
+      ? guarded.then((g) => finalize(deciding, answer, g))
+      : finalize(deciding, answer, guarded);
+  if (checked.length === 0) return decision;
+  return decision instanceof Promise ? decision.then((d) => withRules(d, checked)) : withRules(decision, checked);
+}
+
+function withRules(decision: Decision, rules: readonly Rule[]): Decision {
+  return decision.permit ? { ...decision, rules: [...decision.rules, ...rules] } : decision;
 }
 
 function finalize(deciding: Deciding, answer: PolicyDecision, guarded: GuardrailAnswer): Decision | Promise<Decision> {
