@@ -64,6 +64,8 @@ class NodeFile implements LedgerFile {
   /** Writes return when they are durable, so that `sync` has nothing left to do. */
   readonly #writesAreDurable: boolean;
   #identity: string | undefined;
+  /** Where the file was when `stat` last found it, and when that was. */
+  #found: { readonly path: string; readonly location: string; readonly at: number } | undefined;
 
   constructor(fd: number, writesAreDurable: boolean) {
     this.#fd = fd;
@@ -105,18 +107,39 @@ class NodeFile implements LedgerFile {
     });
   }
 
-  /** A disk that does not answer must not block the process, so this is asked in the thread pool as well. */
+  /**
+   * A disk that does not answer must not block the process, so it is asked in the thread pool. That costs as much as
+   * several records; as long as the kernel says that the open file is where it was, it is asked once in a while only:
+   * for what another machine did to a shared disk, and for what was mounted over the directory.
+   */
   isAt(path: string, done: (error: Error | null, isThere: boolean) => void): void {
-    if (this.#identity === undefined) {
-      fs.fstat(this.#fd, { bigint: true }, (error, stats) => {
-        if (error !== null) return done(error, false);
-        this.#identity = identityOf(stats);
-        this.isAt(path, done);
-      });
-      return;
+    const location = locationOf(this.#fd);
+    const found = this.#found;
+    if (location !== undefined && found?.location === location && found.path === path) {
+      if (performance.now() - found.at < ASK_DISK_MS) return done(null, true);
     }
+    this.#found = undefined;
+    if (this.#identity !== undefined) return this.#ask(path, location, this.#identity, done);
+    fs.fstat(this.#fd, { bigint: true }, (error, stats) => {
+      if (error !== null) return done(error, false);
+      this.#identity = identityOf(stats);
+      this.#ask(path, location, this.#identity, done);
+    });
+  }
+
+  /** `location` was read before: a file that is moved meanwhile is asked for again. */
+  #ask(
+    path: string,
+    location: string | undefined,
+    identity: string,
+    done: (e: Error | null, is: boolean) => void,
+  ): void {
     fs.stat(path, { bigint: true }, (error, named) => {
-      if (error === null) return done(null, identityOf(named) === this.#identity);
+      if (error === null) {
+        const isThere = identityOf(named) === identity;
+        if (isThere && location !== undefined) this.#found = { path, location, at: performance.now() };
+        return done(null, isThere);
+      }
       const isMissing = errnoOf(error) === "ENOENT" || errnoOf(error) === "ENOTDIR";
       done(isMissing ? null : error, false);
     });
@@ -124,6 +147,22 @@ class NodeFile implements LedgerFile {
 
   close(): Promise<void> {
     return settle((done) => fs.close(this.#fd, done));
+  }
+}
+
+/** How long the kernel's word on where a file is holds without asking the disk. */
+const ASK_DISK_MS = 1_000;
+
+/**
+ * The present name of an open file, with a mark behind it once it was removed. The kernel answers from its memory and
+ * never waits for the disk. Undefined where there is no such answer.
+ */
+function locationOf(fd: number): string | undefined {
+  if (process.platform !== "linux") return undefined;
+  try {
+    return fs.readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return undefined;
   }
 }
 
