@@ -480,6 +480,24 @@ const applicationDetail = object("an application", {
   refused: optional(line("why it is not served as its document says")),
 });
 
+// ---- emergency stop ---------------------------------------------------------------------------------------------------
+
+const haltTarget = {
+  app: optional(textShape("calls of this application", NAME)),
+  agent: optional(textShape("calls of this agent, and of agents that it delegated to", NAME)),
+  server: optional(textShape("calls to this server, and its requests to clients", NAME)),
+  tool: optional(textShape("calls of this tool; a * at the end matches every rest", NAME)),
+};
+
+const haltRow = object("a halt: calls that fit every field are denied; every call where it has none", {
+  target: required(line("what is halted, as one text")),
+  ...haltTarget,
+  by: required(line("who halted it")),
+  reason: required(line("the reason; callers read it")),
+  since: required(time("when")),
+  source: required(oneOf("where it is kept; a halt by file is resumed by removing the file", ["store", "file"])),
+});
+
 // ---- ledgers ----------------------------------------------------------------------------------------------------------
 
 const ledger = object("a ledger", {
@@ -904,6 +922,14 @@ export const OPERATIONS = {
   ),
   removeSecret: operation("remove a secret", object("which", { app: required(app), name: required(secretName) }), put),
 
+  listHalts: operation("the halts in force", nothing, object("halts", { halts: required(many("by target", haltRow)) })),
+  halt: operation(
+    "deny every call that fits, at every gateway of the store, until it is resumed",
+    object("what", { ...haltTarget, reason }),
+    haltRow,
+  ),
+  resume: operation("end the halt of exactly this target", object("which", haltTarget), put),
+
   getWorkflow: operation(
     "the workflow in force, as a graph",
     nothing,
@@ -980,6 +1006,7 @@ export type ApprovalRow = Infer<typeof approvalRow>;
 export type ApprovalDetail = Infer<typeof approval>;
 export type GrantRow = Infer<typeof grant>;
 export type ExplanationView = Infer<typeof explanation>;
+export type HaltRow = Infer<typeof haltRow>;
 export type RecordRow = Infer<typeof record>;
 export type ServerRow = Infer<typeof server>;
 export type VerificationView = Infer<typeof verification>;

@@ -95,6 +95,11 @@ export const ROUTES = {
   putSecret: { method: "PUT", path: "/v1/applications/{app}/secrets/{name}", roles: OPERATOR, writes: true },
   removeSecret: { method: "DELETE", path: "/v1/applications/{app}/secrets/{name}", roles: OPERATOR, writes: true },
 
+  // Emergency stop
+  listHalts: { method: "GET", path: "/v1/halts", roles: READERS },
+  halt: { method: "POST", path: "/v1/halts", roles: OPERATOR, writes: true },
+  resume: { method: "DELETE", path: "/v1/halts", roles: OPERATOR, writes: true },
+
   // Workflow
   getWorkflow: { method: "GET", path: "/v1/workflow", roles: READERS },
   checkWorkflow: { method: "POST", path: "/v1/workflow/check", roles: OPERATOR },

@@ -23,6 +23,7 @@ import {
   type RefusedApplication,
   type ReportPart,
 } from "./reports.js";
+import { halt, type HaltControl, haltRow, resume } from "./halts.js";
 import { registrationRoute, type RegistrationRoutes } from "./registrations.js";
 
 export interface AdminOptions {
@@ -48,6 +49,8 @@ export interface AdminOptions {
   approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
   /** Registrations of applications, for keys with `admin.read` and `admin.write`. */
   registrations?: RegistrationRoutes | undefined;
+  /** What is halted; without it the port has no emergency stop. */
+  halts?: HaltControl | undefined;
   /** Where used sign-in codes are kept; without it there are no sign-in links. */
   nonces?: NonceUse;
   policyFiles?: () => readonly string[];
@@ -218,6 +221,8 @@ class Admin {
     const path = url.split("?", 1)[0] as string;
     const registration = this.#registrationRoute(path, method);
     if (registration) return registration;
+    const { halts } = this.#options;
+    if (path === "/v1/halts" && halts) return this.#haltRoute(halts, method);
     const name = PAGE.test(path) ? "page" : path;
     if (Object.hasOwn(this.#routes, name)) return this.#routes[name];
     const [, id, action] = CHALLENGE.exec(path) ?? [];
@@ -245,6 +250,23 @@ class Admin {
           checkOperator: () => this.#guard.checkCredential(request),
           authenticated: () => this.#authenticated(request, response),
         }),
+    };
+  }
+
+  #haltRoute(halts: HaltControl, method: string | undefined): Route {
+    return {
+      method: method === "POST" || method === "DELETE" ? method : "GET",
+      run: async ({ request, response, by }) => {
+        this.#checkOperator(by);
+        const actor = `admin:${by.name}`;
+        if (method === "GET") return sendJson(response, 200, { halts: halts.list().map(haltRow) });
+        const query = Object.fromEntries(new URLSearchParams((request.url ?? "").split("?")[1] ?? ""));
+        const done =
+          method === "DELETE"
+            ? await resume(halts, query, actor)
+            : await halt(halts, await readJson(request, this.#limits.maxBodyBytes), actor);
+        sendJson(response, 200, done);
+      },
     };
   }
 

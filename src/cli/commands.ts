@@ -39,6 +39,8 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>
     run: "send JSON-RPC messages to a host",
   },
   "Operate:": {
+    halt: "deny calls at once, at every gateway, until they are resumed",
+    resume: "end a halt",
     doctor: "check this machine, the data directory and the host",
     backup: "write or verify a backup",
     restore: "restore a backup",
@@ -69,6 +71,7 @@ const FILES: readonly (readonly [commands: string, load: () => Promise<AddComman
   ["key", async () => (await import("./commands/key.js")).addKeyCommands],
   ["secret", async () => (await import("./commands/secret.js")).addSecretCommands],
   ["server pin", async () => (await import("./commands/server.js")).addServerCommands],
+  ["halt resume", async () => (await import("./commands/halt.js")).addHaltCommands],
   ["doctor", async () => (await import("./commands/doctor.js")).addDoctor],
   ["backup restore store", async () => (await import("./commands/store.js")).addStoreCommands],
   ["rotate", async () => (await import("./commands/rotate.js")).addRotateCommands],

@@ -1,4 +1,4 @@
-import type { Approvals, Check, Guardrail, GuardrailCallback, Limit, SharedLimits } from "../policy/index.js";
+import type { Approvals, Check, Guardrail, GuardrailCallback, Halts, Limit, SharedLimits } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
 import type { RetainedBytes } from "../mcp/index.js";
 import type { Application, ServerEntry } from "../storage/index.js";
@@ -32,6 +32,7 @@ export interface ApplicationServices {
   readonly onTools?: (app: string, server: ServerDefinition, readOnly: ReadonlySet<string>) => void;
   /** Further checks of an application's decisions. */
   readonly checks?: (app: string) => readonly Check[];
+  readonly halts?: Pick<Halts, "check">;
   readonly sharedLimits?: SharedLimits;
   /** Sessions of the older revisions that another replica can take over. */
   readonly sessions?: (app: string) => SessionKeeper;

@@ -324,12 +324,13 @@ export class ServedApplication {
   // ---- the gate -----------------------------------------------------------------------------------------------
 
   #newGate(policy: PolicySet | undefined): Gate {
-    const { approvals, observe, sharedLimits } = this.#services;
+    const { approvals, halts, observe, sharedLimits } = this.#services;
     const { checks = [], limits = [] } = this.#inProcess ?? {};
     return createGate({
       ...(policy ? { policy } : {}),
       approvals,
       observe,
+      ...(halts ? { halts } : {}),
       checks: [...this.#core.checks, ...checks, ...(this.#services.checks?.(this.id) ?? [])],
       limits: [...limits, ...limitsOf(this.#application.document)],
       approvalLimits: this.#application.document.limits?.approvals ?? {},

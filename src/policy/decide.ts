@@ -5,6 +5,7 @@ import { asFault, type JsonObject } from "../mcp/index.js";
 import { type ApprovalLimits, type Approvals, ApprovalsFull, type Challenge } from "./approvals.js";
 import { type CallbackRunner, type GuardrailAnswer, type GuardrailProof, MISSING_GUARDRAIL } from "./guardrails.js";
 import { type Intent, intentForwarded } from "./intent.js";
+import type { Halts } from "./halts.js";
 import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
 import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
@@ -53,6 +54,8 @@ export interface GateParts {
   approvals: Approvals;
   approvalLimits: ApprovalLimits;
   checks: readonly Check[];
+  /** What an operator has halted: enforced whatever policy says, also where policy is only observed. */
+  halts?: Pick<Halts, "check"> | undefined;
   observe: boolean;
 }
 
@@ -77,6 +80,8 @@ export function decide(
   const policy = gate.policy();
   const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call" };
   try {
+    const halted = gate.halts?.check(input);
+    if (halted) return denied(deciding, halted).catch((error) => denyOnError(policy, error));
     const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(policy, input, intent, []);
     const checked = input.target.builtin ? NO_RULES : check(deciding, 0, NO_RULES);
     const decided =
@@ -137,6 +142,9 @@ function finalize(deciding: Deciding, answer: PolicyDecision, guarded: Guardrail
   if (missing && gate.observe) token = gate.guardrails.observed(input.principal, intent);
   if (!token) return denied(deciding, (guarded as { blocked: CheckResult }).blocked);
   const { principal, target } = input;
+  // Guardrails and checks may have taken a while.
+  const halted = gate.halts?.check(input);
+  if (halted) return denied(deciding, halted);
   const bytes = target.builtin ? 0 : intent.argumentsText.length;
   const slot = gate.limits.take(principal, target, bytes, deciding.counted);
   const spent = token;

@@ -3,6 +3,7 @@
 import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApprovals } from "./approvals.js";
 import { chargeDenial, type Decision, decide, type GateParts, type Check } from "./decide.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
+import type { Halts } from "./halts.js";
 import type { Intent } from "./intent.js";
 import { type Limit, Limits, type SharedLimits } from "./limits.js";
 import { loadPolicy, noPolicy } from "./cedar/load.js";
@@ -21,6 +22,8 @@ export interface GateOptions {
   approvals?: Approvals;
   approvalLimits?: Partial<ApprovalLimits>;
   checks?: readonly Check[];
+  /** What an operator has halted. */
+  halts?: Pick<Halts, "check">;
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
 }
@@ -56,6 +59,7 @@ export function createGate(options: GateOptions = {}): Gate {
     approvals,
     approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
     checks: options.checks ?? [],
+    halts: options.halts,
     observe,
   };
   return {

@@ -70,6 +70,7 @@ export {
   type GuardrailCallback,
   type GuardrailProof,
 } from "./guardrails.js";
+export { type Halt, Halts, type HaltTarget } from "./halts.js";
 export { type Limit, Limits, type SharedLimits, type TokenRate } from "./limits.js";
 export { type PermitGrant, Permit } from "./permit.js";
 export {

@@ -132,25 +132,35 @@ async function ledgerAt(path: string, check: string): Promise<Finding> {
 async function running(command: Command): Promise<Finding[]> {
   const own = statePaths(shared(command).dir).dir;
   const places = [own, hostDirectory(command)].flatMap((dir) => knownAdmins(dir).map((url) => ({ url, dir })));
-  return Promise.all(places.map(readiness));
+  return (await Promise.all(places.map(readiness))).flat();
 }
 
 interface Readiness {
   readonly ready: boolean;
   readonly reasons: readonly string[];
+  readonly components?: { readonly halts?: { readonly warning?: string } };
   readonly applications?: readonly { readonly app: string; readonly reason: string }[];
 }
 
-async function readiness(place: AdminPlace): Promise<Finding> {
+async function readiness(place: AdminPlace): Promise<Finding[]> {
   const check = `gateway at ${place.url}`;
   try {
-    const { ready, reasons, applications = [] } = (await askPlace(place, "/readyz", undefined, [503])) as Readiness;
+    const {
+      ready,
+      reasons,
+      components,
+      applications = [],
+    } = (await askPlace(place, "/readyz", undefined, [503])) as Readiness;
     const found = [...reasons, ...applications.map(({ app, reason }) => `${app}: ${reason}`)];
     const detail = found.length === 0 ? "ready" : found.join("; ");
     const remedy = "make the ledger's disk writable and the store reachable; see the gateway's log";
-    return { check, ok: ready && applications.length === 0, detail, remedy };
+    const finding = { check, ok: ready && applications.length === 0, detail, remedy };
+    const halted = components?.halts?.warning;
+    if (halted === undefined) return [finding];
+    const how = "when the reason is gone: `portcullis resume` with the same flags, or remove the file HALT";
+    return [finding, { check: `halts at ${place.url}`, ok: false, detail: halted, remedy: how }];
   } catch (error) {
-    return { check, ok: false, detail: (error as Error).message, remedy: "see the gateway's log" };
+    return [{ check, ok: false, detail: (error as Error).message, remedy: "see the gateway's log" }];
   }
 }
 

@@ -1,7 +1,7 @@
 // What `/readyz` reports of a running gateway: store, feed, policy and shutdown. The admin module adds the ledger.
 
 import type { ComponentChecks, ComponentState } from "../admin/index.js";
-import type { PolicyWatcher } from "../policy/index.js";
+import { Halts, type PolicyWatcher } from "../policy/index.js";
 import type { Storage } from "../storage/index.js";
 
 const PROBE_MS = 1_000;
@@ -102,6 +102,16 @@ export class Health {
     this.#checks.archive = () => {
       const { problem } = retention;
       return { warning: problem === undefined ? undefined : `the ledger is not archived or pruned: ${problem}` };
+    };
+  }
+
+  /** A halt is a warning: this process is well, and denies what is halted. */
+  watchHalts(halts: Pick<Halts, "all">): void {
+    this.#checks.halts = () => {
+      const inForce = halts.all.map(({ target, by, at }) => {
+        return `${Halts.nameOf(target)} halted by ${by} since ${new Date(at).toISOString()}`;
+      });
+      return { warning: inForce.length === 0 ? undefined : inForce.join("; ") };
     };
   }
 

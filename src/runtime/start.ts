@@ -41,6 +41,7 @@ import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../mcp/tr
 import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
 import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
 import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
+import { followHalts } from "./halts.js";
 import { Health } from "./health.js";
 import { LedgerRegistry, openFreeLedger, openNamedLedger, registeredCheckpoint, watchLedger } from "./ledger.js";
 import { observeStore, serverFacts, ServerMetrics, watchConnections, watchRuntime } from "./metrics.js";
@@ -297,6 +298,9 @@ async function open(
       if (change.kind === "tools" && isAlone) setImmediate(recheck);
     }) ?? (() => {}),
   );
+  const halts = await followHalts({ stateDir: state.dir, storage, ledger, telemetry });
+  opened.push(() => halts.close());
+  health.watchHalts(halts.halts);
   const approvals = new StoredApprovals(storage.challenges);
   approvals.onOpen(() => telemetry.metrics.approvalsOpened.inc());
   const resolve = referenceResolver(storage, sealer);
@@ -322,6 +326,7 @@ async function open(
     retained,
     calls,
     approvals,
+    halts: halts.halts,
     policies: book,
     inProcess: (app) => (app === inProcess?.app ? inProcess : undefined),
     guardrailModule: guardrailModules(state.dir),
@@ -418,6 +423,7 @@ async function open(
         ledger,
         tokenFile: state.operatorToken,
         nonces: storage.once,
+        halts,
         // The name that approvers use, which may be a proxy's.
         allowedHosts:
           options.adminUrl === undefined ? [] : [new URL(options.adminUrl).hostname.replace(/^\[|\]$/g, "")],

@@ -18,7 +18,7 @@ const MAX_REPORTED = 1_000;
 /** Belongs to processes and connections that are gone when the copy is loaded. */
 const NOT_COPIED = new Set(["commits", "sessions", "letters", "replicas"]);
 /** What is in the store stays and the copy is added to it. */
-const MERGED = new Set(["spent", "leases", "ledgers", "recorded", "access", "store", "feed"]);
+const MERGED = new Set(["spent", "leases", "ledgers", "recorded", "access", "store", "feed", "halts"]);
 /** Others refer to their rows. */
 const FIRST = ["applications", "repositories"];
 /** Of the changes that have a number. */
@@ -301,6 +301,7 @@ const MERGE: Readonly<Record<string, string>> = {
   ledgers: `ON CONFLICT (origin, place) DO UPDATE SET note = excluded.note, size = excluded.size,
               updated_at = excluded.updated_at WHERE ledgers.size < excluded.size`,
   recorded: "ON CONFLICT (ledger) DO NOTHING",
+  halts: "ON CONFLICT (name) DO NOTHING",
 };
 
 interface Content {

@@ -126,6 +126,7 @@ const MIGRATIONS: readonly Migration[] = [
   ...[first, second, third, fourth, fifth, sixth, seventh].map((up) => ({ up, down: undefined })),
   { up: eighth, down: () => ["DROP TABLE ledgers"] },
   { up: ninth, down: numberByRow },
+  { up: tenth, down: () => ["DROP TABLE halts"] },
 ];
 
 /** What the store has after all migrations. */
@@ -258,6 +259,14 @@ function eighth({ name, integer }: Dialect): readonly string[] {
 
 function ninth({ numberingWithoutRow }: Dialect): readonly string[] {
   return numberingWithoutRow;
+}
+
+function tenth({ name, integer }: Dialect): readonly string[] {
+  return [
+    `CREATE TABLE halts (
+       name ${name} PRIMARY KEY, app ${name} NOT NULL, reason TEXT NOT NULL, by_whom ${name} NOT NULL,
+       at ${integer} NOT NULL)`,
+  ];
 }
 
 /** The function of the sixth migration, which counts in the row of `feed`. */

@@ -10,6 +10,7 @@ import type { SqliteLibrary } from "./sqlite/driver.js";
 import { openSqlite } from "./sqlite/engine.js";
 import { applicationsIn } from "./tables/applications.js";
 import { challengesIn } from "./tables/challenges.js";
+import { haltsIn } from "./tables/halts.js";
 import { accessIn, keysIn } from "./tables/keys.js";
 import { onceIn } from "./tables/once.js";
 import { pinsIn } from "./tables/pins.js";
@@ -197,6 +198,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     leases: leasesIn(on("leases")),
     replicas: replicasIn(on("replicas")),
     ledgers: ledgersIn(on("ledgers")),
+    halts: haltsIn(on("halts")),
     once: onceIn(on("once"), feed),
     replicaMessages: replicaMessagesIn(on("letters")),
     dumps: dumpsIn(engine),

@@ -837,6 +837,43 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       });
     });
 
+    describe("halts", () => {
+      const halt = (name: string, reason = "") => ({ name, app: "", reason });
+
+      it("a halt of one connection is announced to the other, with who made it, and again when it is resumed", async () => {
+        const seen: StoreChange[] = [];
+        const stop = await b.feed.watch({ change: (change) => void seen.push(change), resync: () => {} });
+        const name = `tool=${newName()}`;
+        await a.halts.put(halt(name, "leak"), BY);
+        await a.halts.put(halt(name, "worse"), "test:bob");
+        expect((await b.halts.list()).filter((each) => each.name === name)).toMatchObject([
+          { name, by: "test:bob", reason: "worse" },
+        ]);
+        expect([await b.halts.remove(name, BY), await a.halts.remove(name, BY)]).toEqual([true, false]);
+        await within(5_000, () => seen.filter((each) => each.topic === "halt" && each.name === name).length === 3);
+        const mine = seen.filter((each) => each.name === name).map(({ action, by }) => `${action} ${by}`);
+        expect(mine).toEqual([`put ${BY}`, "put test:bob", `remove ${BY}`]);
+        stop();
+      });
+
+      it("a halt survives a copy of the store that is loaded over it", async () => {
+        const other = await make();
+        const fresh = await other.open();
+        const lines: string[] = [];
+        await fresh.halts.put(halt("tool=of-the-copy"), BY);
+        await fresh.dumps.write(async (line) => void lines.push(line));
+        await fresh.halts.remove("tool=of-the-copy", BY);
+        await fresh.halts.put(halt("tool=since-then"), BY);
+        const copy = async function* () {
+          yield* lines;
+        };
+        await fresh.dumps.load(copy, { name: "b", by: BY });
+        expect((await fresh.halts.list()).map(({ name }) => name)).toEqual(["tool=of-the-copy", "tool=since-then"]);
+        await fresh.close();
+        await other.close();
+      });
+    });
+
     describe("the feed", () => {
       it("tells within a second what others did, who did it, in order, each once [H5]", async () => {
         const app = await application();

@@ -30,6 +30,7 @@ export interface Storage {
   readonly leases: Leases;
   readonly replicas: Replicas;
   readonly ledgers: Ledgers;
+  readonly halts: HaltTable;
   readonly once: NonceTable;
   readonly replicaMessages: ReplicaMessages;
   readonly dumps: Dumps;
@@ -579,6 +580,26 @@ export interface Dumps {
   load(lines: () => AsyncIterable<string>, options: StoreLoadOptions): Promise<LoadReport>;
 }
 
+// ---- emergency stop ---------------------------------------------------------------------------------------------------
+
+export interface StoredHalt {
+  /** What is halted, in the canonical text of `policy`; one halt for each. */
+  readonly name: string;
+  /** "" where the halt names no application. */
+  readonly app: string;
+  readonly reason: string;
+  readonly by: Actor;
+  readonly at: number;
+}
+
+/** INVARIANT: nothing but `remove` ends a halt; a copy of the store that is loaded ends none. */
+export interface HaltTable {
+  put(halt: Pick<StoredHalt, "name" | "app" | "reason">, by: Actor): Promise<StoredHalt>;
+  /** All of them: there are at most 1,000. */
+  list(): Promise<StoredHalt[]>;
+  remove(name: string, by: Actor): Promise<boolean>;
+}
+
 // ---- changes --------------------------------------------------------------------------------------------------------
 
 export type Topic =
@@ -592,6 +613,7 @@ export type Topic =
   | "session"
   | "letter"
   | "ledger"
+  | "halt"
   | "store";
 
 export interface StoreChange {

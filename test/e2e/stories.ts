@@ -290,9 +290,33 @@ export const STORIES: Readonly<Record<string, (scene: Scene) => Promise<void>>> 
     const { mode } = scene;
     const clients = await scene.clients();
     const restore = await mode.forbid(mode.permitted.tool);
-    await applied(clients, mode, true);
+    await applied(clients, mode, FORBIDDEN);
     await restore();
-    await applied(clients, mode, false);
+    await applied(clients, mode, undefined);
+  },
+
+  "an operator halts a tool at every process with one command, and resumes it": async (scene) => {
+    const { world, mode } = scene;
+    const clients = await scene.clients();
+    const target = ["--tool", mode.permitted.tool];
+    const halted = await world.run("halt", ...target, "--reason", "a leak");
+    expect(halted.code, halted.stderr).toBe(0);
+    await applied(clients, mode, "halt");
+    expect(JSON.stringify(await call(clients[0] as Client, mode.permitted))).toContain("portcullis resume");
+    const findings = await world.json<{ check: string; ok: boolean; detail: string }[]>("doctor", "--port", "0");
+    expect(findings).toContainEqual(
+      expect.objectContaining({ check: expect.stringContaining("halts at"), ok: false }) as never,
+    );
+    const resumed = await world.run("resume", ...target);
+    expect(resumed.code, resumed.stderr).toBe(0);
+    await applied(clients, mode, undefined);
+    const recorded = async (): Promise<void> => {
+      const { stdout } = await world.run("--json", "audit", "tail", "-n", "500");
+      for (const action of ["halt.put", "halt.remove"]) {
+        expect(stdout).toMatch(new RegExp(`"actor":\\s*"cli:[^"]+",\\s*"action":\\s*"${action}"`));
+      }
+    };
+    await vi.waitFor(recorded, { timeout: 30_000, interval: 500 });
   },
 
   "doctor makes a real call and finds nothing wrong [G8 M9]": async (scene) => {
@@ -308,13 +332,13 @@ export const STORIES: Readonly<Record<string, (scene: Scene) => Promise<void>>> 
 /** Several in a row, because one address may lead to several processes. */
 const IN_A_ROW = 6;
 
-async function applied(clients: readonly Client[], mode: Mode, isForbidden: boolean): Promise<void> {
+async function applied(clients: readonly Client[], mode: Mode, rule: string | undefined): Promise<void> {
   const look = async (): Promise<void> => {
     for (const client of clients) {
       for (let i = 0; i < IN_A_ROW; i++) {
         const answer = await call(client, mode.permitted);
-        expect(answer.isError ?? false, JSON.stringify(answer)).toBe(isForbidden);
-        if (isForbidden) expect(errorOf(answer)?.rule).toBe(FORBIDDEN);
+        expect(answer.isError ?? false, JSON.stringify(answer)).toBe(rule !== undefined);
+        if (rule !== undefined) expect(errorOf(answer)?.rule).toBe(rule);
       }
     }
   };

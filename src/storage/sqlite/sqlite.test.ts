@@ -64,7 +64,17 @@ for (const sqliteLibrary of libraries) {
       await before.applications.put("blog", {}, "test");
       await before.close();
       const driver = openDriver(file, sqliteLibrary);
-      for (const table of ["ledgers", "recorded", "access", "packs", "repositories", "store", "spent", "letters"])
+      for (const table of [
+        "halts",
+        "ledgers",
+        "recorded",
+        "access",
+        "packs",
+        "repositories",
+        "store",
+        "spent",
+        "letters",
+      ])
         driver.all(`DROP TABLE ${table}`, []);
       driver.all("DROP INDEX challenges_open", []);
       for (const column of ["agent", "payload"]) driver.all(`ALTER TABLE challenges DROP COLUMN ${column}`, []);
@@ -101,6 +111,7 @@ for (const sqliteLibrary of libraries) {
       await before.close();
       const driver = openDriver(file, sqliteLibrary);
       for (const statement of [
+        "DROP TABLE halts",
         "DROP TABLE access",
         "DROP TABLE recorded",
         "DROP TABLE ledgers",
