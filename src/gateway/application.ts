@@ -180,6 +180,7 @@ export class ServedApplication {
     for (const stop of this.#stops) stop();
     this.#catalogue.close();
     this.endpoint.close();
+    this.endpoint.gateway.lists.end();
     this.endpoint.disconnect();
     this.suspended.endAll();
     await Promise.all([...this.#upstreams.values()].map((handle) => handle.close()));
@@ -364,7 +365,7 @@ export class ServedApplication {
       approvalAddresses: services.approvalAddresses,
       onDenied: this.#inProcess?.onDenied,
       stateCipher: services.stateCipher,
-      lists: new Lists(this.#catalogue),
+      lists: new Lists(this.#catalogue, services.retained.ofApp(this.id)),
       refusals: new Refusals({
         perMinute: services.limits.refusalsPerMinute,
         ledger: services.ledger,

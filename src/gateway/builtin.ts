@@ -73,7 +73,8 @@ function searchRoute(gateway: Gateway, caller: ListCaller, params: JsonObject): 
     case "find_tools":
       return builtin(gateway, "find_tools", async () => {
         const { query, limit } = searchOf(params);
-        return answered(foundText((await gateway.lists.search(gateway, caller)).find(query, limit)));
+        const index = await gateway.lists.search(gateway, caller);
+        return answered(foundText(await index.find(query, limit)));
       });
     case "describe_tool":
       return builtin(gateway, "describe_tool", async () => {

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { Principal } from "../policy/index.js";
-import type { JsonObject } from "../mcp/index.js";
+import { ByteBudget, type JsonObject } from "../mcp/index.js";
 import type { ServerDefinition, Tool } from "../mcp/server/index.js";
 import { type ListCaller, Lists } from "./lists.js";
 import type { Gateway } from "./application-types.js";
@@ -27,14 +27,14 @@ const by = (agent: string): ListCaller => {
 };
 
 describe("the list of 5,000 tools", () => {
-  const world = (): { lists: Lists; gateway: Gateway } => {
+  const world = (budget?: ByteBudget): { lists: Lists; gateway: Gateway } => {
     const outlook = ({ agent, resource }: { agent: string; resource: { id: string } }): string => {
       if (agent === "narrow") return resource.id === "tool-7" ? "challenge" : "never";
       return "possible";
     };
     const gate = { policy: { hash: "p", outlook }, observe: false };
     const gateway = { gate, limits: { pageSize: PAGE }, readOnlyTools: new Set() } as unknown as Gateway;
-    return { lists: new Lists(manyTools()), gateway };
+    return { lists: new Lists(manyTools(), budget), gateway };
   };
   const turnsDuring = async (work: Promise<unknown>): Promise<number> => {
     let isOver = false;
@@ -90,6 +90,26 @@ describe("the list of 5,000 tools", () => {
     } finally {
       JSON.stringify = stringify;
     }
+  });
+
+  it("the list of 5,000 tools is charged to its application while it is kept, its search included [U12]", async () => {
+    const budget = new ByteBudget(64 * 1024 * 1024);
+    const { lists, gateway } = world(budget);
+    const { length } = await lists.page(gateway, by("ann"), "tools/list", undefined);
+    expect(budget.used).toBeGreaterThan((length * TOOLS) / PAGE);
+    const listed = budget.used;
+    await lists.search(gateway, by("ann"));
+    expect(budget.used).toBeGreaterThan(listed + TOOLS * 16);
+    lists.end();
+    expect(budget.used).toBe(0);
+  });
+
+  it("the list of 5,000 tools is served, and not kept, where its application may not keep so much", async () => {
+    const budget = new ByteBudget(100_000);
+    const { lists, gateway } = world(budget);
+    expect(await lists.page(gateway, by("ann"), "tools/list", undefined)).toContain("tool-999");
+    expect(budget.used).toBe(0);
+    expect(lists.page(gateway, by("ann"), "tools/list", undefined)).toBeInstanceOf(Promise);
   });
 
   it("the list of 5,000 tools is refused as a document that would be longer than a message may be", async () => {

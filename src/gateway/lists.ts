@@ -3,7 +3,15 @@
 
 import { createHash } from "node:crypto";
 import type { Outlook, PolicySet, Principal } from "../policy/index.js";
-import { Fault, isSliceOver, type JsonObject, type JsonValue, nextSlice } from "../mcp/index.js";
+import {
+  type ByteBudget,
+  Charge,
+  Fault,
+  isSliceOver,
+  type JsonObject,
+  type JsonValue,
+  nextSlice,
+} from "../mcp/index.js";
 import { catalogText, openApiText, type ServerDefinition, type Tool } from "../mcp/server/index.js";
 import { isRestricted } from "./capabilities.js";
 import { mayGet, mayRead, type Relayed } from "../pipeline/index.js";
@@ -30,8 +38,8 @@ const FIELD: Readonly<Record<ListMethod, string>> = {
 const MAX_DOCUMENT_CHARS = 4_000_000;
 /** Callers whose view is remembered. */
 const MAX_VIEWS = 1_000;
-/** Texts of lists that are kept, in characters; callers that see the same share one. */
-const MAX_KEPT_CHARS = 16 * 1024 * 1024;
+/** Texts and indexes of lists that are kept, in bytes; callers that see the same share one. */
+const MAX_KEPT_BYTES = 32 * 1024 * 1024;
 
 /** The caller of a list, and its transport: policy may read both. */
 export interface ListCaller {
@@ -55,16 +63,25 @@ export class Lists {
   readonly #views = new Map<string, View | Promise<View>>();
   /** By what is visible, oldest first. */
   readonly #kept = new Map<string, View>();
-  #keptChars = 0;
+  readonly #charge: Charge;
   #version = 0;
+  #isOver = false;
 
-  constructor(server: ServerDefinition) {
+  /** What is kept is charged to `budget`, and nothing is kept that it does not allow. */
+  constructor(server: ServerDefinition, budget?: ByteBudget) {
     this.#server = server;
+    this.#charge = new Charge(budget);
     server.onChange((change) => {
       if (change.kind === "resource") return;
       this.#version++;
       this.#forget();
     });
+  }
+
+  /** Nothing is kept from now on. */
+  end(): void {
+    this.#isOver = true;
+    this.#forget();
   }
 
   /** The inside of the result object, as JSON text without its braces: `"tools":[…],"nextCursor":"…"`. */
@@ -97,7 +114,7 @@ export class Lists {
   /** What `tools/list` would show to this caller, to be searched. */
   async search(gateway: Gateway, caller: ListCaller): Promise<ToolIndex> {
     const { index } = await this.#view(gateway, caller, "search");
-    return index ?? new ToolIndex([]);
+    return index ?? ToolIndex.of([]);
   }
 
   #view(gateway: Gateway, caller: ListCaller, method: Described): View | Promise<View> {
@@ -147,7 +164,9 @@ export class Lists {
       case "search":
         return {
           pages: [],
-          index: new ToolIndex(shown.map(({ definition, isMarked }) => (isMarked ? marked(definition) : definition))),
+          index: await ToolIndex.of(
+            shown.map(({ definition, isMarked }) => (isMarked ? marked(definition) : definition)),
+          ),
         };
       default:
         return { pages: await this.#texts(gateway, shown) };
@@ -178,15 +197,15 @@ export class Lists {
   }
 
   #keep(visible: string, view: View): void {
+    const bytes = this.#charge.bytes + bytesOf(view);
+    if (this.#isOver || bytes > MAX_KEPT_BYTES || !this.#charge.set(bytes)) return this.#forget();
     this.#kept.set(visible, view);
-    this.#keptChars += charsIn(view);
-    if (this.#keptChars > MAX_KEPT_CHARS) this.#forget();
   }
 
   #forget(): void {
     this.#views.clear();
     this.#kept.clear();
-    this.#keptChars = 0;
+    this.#charge.set(0);
   }
 
   *#entries(caller: ListCaller, method: Described): Iterable<Entry> {
@@ -263,8 +282,9 @@ function cursorOf(version: number, page: number): string {
   return Buffer.from(`${version}.${page}`).toString("base64url");
 }
 
-function charsIn({ pages }: View): number {
-  return pages.reduce((sum, page) => sum + page.length, 0);
+/** Texts of two bytes a character at worst. */
+function bytesOf({ pages, index }: View): number {
+  return pages.reduce((sum, page) => sum + 2 * page.length, index?.bytes ?? 0);
 }
 
 /** Everything of a caller that decides what its lists show. A delegation narrows what the credential reaches. */

@@ -18,13 +18,14 @@ const tool = (name: string, description: string, properties: JsonObject = {}): J
 });
 
 describe("the search over tools", () => {
-  const index = new ToolIndex([
+  const index = ToolIndex.of([
     tool("fs.read_file", "Read the complete contents of a file", { path: { type: "string" } }),
     tool("fs.listDirectories", "List what is in a directory"),
     tool("git.commit", "Record changes to the repository", { message: { description: "the commit message" } }),
     tool("mail.send", "Send a message to a person", { to: { description: "address of the person" } }),
   ]);
-  const names = (query: string): unknown[] => index.find(query, 2).map(({ name }) => name);
+  const names = async (query: string): Promise<unknown[]> =>
+    (await (await index).find(query, 2)).map(({ name }) => name);
 
   it.each([
     ["read a file", "fs.read_file"],
@@ -32,12 +33,33 @@ describe("the search over tools", () => {
     ["commits", "git.commit"],
     ["email someone: send", "mail.send"],
     ["path", "fs.read_file"],
-  ])("finds for `%s` the tool %s first", (query, first) => {
-    expect(names(query)[0]).toBe(first);
+  ])("finds for `%s` the tool %s first", async (query, first) => {
+    expect((await names(query))[0]).toBe(first);
   });
 
-  it("returns nothing for words that no tool has, and for none", () => {
-    expect([names("quaternion"), names(""), names("the of")]).toEqual([[], [], []]);
+  it("returns nothing for words that no tool has, and for none", async () => {
+    expect(await Promise.all(["quaternion", "", "the of"].map(names))).toEqual([[], [], []]);
+  });
+
+  it("is in slices, and has bounds, where thousands of tools have long texts of words that nobody else uses [U12]", async () => {
+    const words = (seed: number): string => Array.from({ length: 500 }, (_, at) => `same${seed}x${at}`).join(" ");
+    const many = Array.from({ length: 3_000 }, (_, at) =>
+      tool(`tool_${at}`, words(at), { path: { description: words(-at) } }),
+    );
+    let turns = 0;
+    const timer = setInterval(() => turns++, 1);
+    const hostile = await ToolIndex.of(many);
+    // 3,000 tools with a thousand words each would cost half a gigabyte.
+    expect(hostile.bytes).toBeLessThan(32 * 1024 * 1024);
+    const built = turns;
+    const query = Array.from({ length: 200 }, (_, at) => `same${at}`)
+      .join(" ")
+      .slice(0, 1_000);
+    expect(await hostile.find(query, 8)).toHaveLength(8);
+    clearInterval(timer);
+    expect(built).toBeGreaterThan(3);
+    expect(turns - built).toBeGreaterThan(3);
+    expect(await hostile.find("tool_2999", 1)).toMatchObject([{ name: "tool_2999" }]);
   });
 
   it("takes call_tool for a call of the tool that it names, and leaves every other call as it is", () => {

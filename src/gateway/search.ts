@@ -1,7 +1,7 @@
 // Three tools in place of all: `find_tools`, `describe_tool`, `call_tool`, for clients whose context would not hold every
 // definition. A search covers what its caller may use; a call is routed, decided and recorded under the tool's own name.
 
-import { Fault, isJsonObject, type JsonObject } from "../mcp/index.js";
+import { Fault, inSlices, isJsonObject, type JsonObject } from "../mcp/index.js";
 import { argumentsOf, stringField } from "../pipeline/index.js";
 
 export const SEARCH_TOOLS: readonly JsonObject[] = [
@@ -70,17 +70,18 @@ export function searchOf(params: JsonObject): { readonly query: string; readonly
   return { query, limit };
 }
 
-interface Indexed {
-  readonly definition: JsonObject;
-  /** How often each word occurs, by its weight. */
-  readonly words: ReadonlyMap<string, number>;
-  readonly length: number;
-}
-
 const WEIGHTS = { name: 4, title: 3, description: 1, parameter: 0.5 };
 /** Of one definition, in characters and in parameters. */
 const MAX_TEXT = 4_000;
 const MAX_PARAMETERS = 50;
+/** Words of all definitions together; each definition has an equal share of them, and a few for its name at least. */
+const MAX_WORDS = 200_000;
+const MIN_WORDS = 16;
+const MAX_WORD = 64;
+const MAX_QUERY_WORDS = 16;
+/** What an index costs, for each word of a definition and for each word that is known. */
+const PLACE_BYTES = 24;
+const WORD_BYTES = 120;
 /** The usual constants of BM25: how soon repeated words stop counting, and how much longer texts count less. */
 const SATURATION = 1.2;
 const LENGTH_SHARE = 0.75;
@@ -88,86 +89,103 @@ const LENGTH_SHARE = 0.75;
 const PREFIX_SHARE = 0.5;
 const MIN_PREFIX = 4;
 
+/** Where a word occurs: numbers of definitions, each followed by how often, by its weight. */
+type Places = number[];
+
 /** Ranks definitions by BM25 over names, titles, descriptions and parameters. */
 export class ToolIndex {
-  readonly #tools: readonly Indexed[];
-  readonly #holders = new Map<string, number>();
-  readonly #averageLength: number;
+  readonly #tools: readonly JsonObject[];
+  readonly #lengths: number[] = [];
+  readonly #places = new Map<string, Places>();
+  #averageLength = 0;
+  /** What it costs in memory, the definitions apart. */
+  bytes = 0;
 
-  constructor(definitions: readonly JsonObject[]) {
-    this.#tools = definitions.map(indexed);
-    for (const { words } of this.#tools) {
-      for (const word of words.keys()) this.#holders.set(word, (this.#holders.get(word) ?? 0) + 1);
-    }
-    this.#averageLength = this.#tools.reduce((sum, { length }) => sum + length, 0) / Math.max(1, this.#tools.length);
+  /** In slices: a server may offer thousands of tools with texts of any length. */
+  static async of(definitions: readonly JsonObject[]): Promise<ToolIndex> {
+    const index = new ToolIndex(definitions);
+    const maxWords = Math.max(MIN_WORDS, Math.floor(MAX_WORDS / Math.max(1, definitions.length)));
+    await inSlices(definitions.entries(), ([at, definition]) => index.#add(at, definition, maxWords));
+    index.#averageLength = index.#lengths.reduce((sum, each) => sum + each, 0) / Math.max(1, definitions.length);
+    return index;
   }
 
-  find(query: string, limit: number): JsonObject[] {
-    const wanted = [...new Set(wordsIn(query))].map((word) => this.#variants(word));
-    const scored = this.#tools
-      .map((tool) => ({ tool, score: this.#score(tool, wanted) }))
-      .filter((each) => each.score > 0);
-    scored.sort((a, b) => b.score - a.score || (nameOf(a.tool) < nameOf(b.tool) ? -1 : 1));
-    return scored.slice(0, limit).map(({ tool }) => tool.definition);
+  private constructor(tools: readonly JsonObject[]) {
+    this.#tools = tools;
+  }
+
+  async find(query: string, limit: number): Promise<JsonObject[]> {
+    const scores = new Map<number, number>();
+    for (const word of new Set(wordsIn(query).slice(0, MAX_QUERY_WORDS))) {
+      for (const [tool, score] of await this.#best(word)) scores.set(tool, (scores.get(tool) ?? 0) + score);
+    }
+    const ranked = [...scores].map(([tool, score]) => ({ definition: this.#tools[tool] as JsonObject, score }));
+    ranked.sort((a, b) => b.score - a.score || (nameOf(a.definition) < nameOf(b.definition) ? -1 : 1));
+    return ranked.slice(0, limit).map(({ definition }) => definition);
   }
 
   describe(name: string): JsonObject | undefined {
-    return this.#tools.find((tool) => nameOf(tool) === name)?.definition;
+    return this.#tools.find((tool) => nameOf(tool) === name);
   }
 
-  /** The word itself, and for less those that begin with it. */
-  #variants(word: string): ReadonlyMap<string, number> {
-    const found = new Map([[word, 1]]);
-    if (word.length < MIN_PREFIX) return found;
-    for (const known of this.#holders.keys()) {
-      if (known !== word && (known.startsWith(word) || (known.length >= MIN_PREFIX && word.startsWith(known)))) {
-        found.set(known, PREFIX_SHARE);
-      }
+  /** By the word itself, and for less by those that begin with it or that it begins with. */
+  async #best(word: string): Promise<ReadonlyMap<number, number>> {
+    const best = new Map<number, number>();
+    this.#score(best, this.#places.get(word), 1);
+    if (word.length < MIN_PREFIX) return best;
+    await inSlices(this.#places, ([known, places]) => {
+      const isLike = known.startsWith(word) || (known.length >= MIN_PREFIX && word.startsWith(known));
+      if (isLike && known !== word) this.#score(best, places, PREFIX_SHARE);
+    });
+    return best;
+  }
+
+  #score(best: Map<number, number>, places: Places = [], share: number): void {
+    const holders = places.length / 2;
+    const rarity = Math.log(1 + (this.#tools.length - holders + 0.5) / (holders + 0.5));
+    for (let at = 0; at < places.length; at += 2) {
+      const [tool, count] = [places[at] as number, places[at + 1] as number];
+      const length = this.#lengths[tool] as number;
+      const norm = SATURATION * (1 - LENGTH_SHARE + (LENGTH_SHARE * length) / this.#averageLength);
+      const score = (share * rarity * count * (SATURATION + 1)) / (count + norm);
+      if (score > (best.get(tool) ?? 0)) best.set(tool, score);
     }
-    return found;
   }
 
-  #score({ words, length }: Indexed, wanted: readonly ReadonlyMap<string, number>[]): number {
-    let score = 0;
-    for (const variants of wanted) {
-      let best = 0;
-      for (const [word, share] of variants) {
+  #add(at: number, definition: JsonObject, maxWords: number): void {
+    const words = new Map<string, number>();
+    let length = 0;
+    const add = (text: unknown, weight: number): void => {
+      if (typeof text !== "string" || words.size >= maxWords) return;
+      for (const word of wordsIn(text.slice(0, MAX_TEXT))) {
+        length += weight;
         const count = words.get(word);
-        if (count === undefined) continue;
-        const holders = this.#holders.get(word) ?? 0;
-        const rarity = Math.log(1 + (this.#tools.length - holders + 0.5) / (holders + 0.5));
-        const norm = SATURATION * (1 - LENGTH_SHARE + (LENGTH_SHARE * length) / this.#averageLength);
-        best = Math.max(best, (share * rarity * count * (SATURATION + 1)) / (count + norm));
+        if (count !== undefined || words.size < maxWords) words.set(word, (count ?? 0) + weight);
       }
-      score += best;
+    };
+    add(definition.name, WEIGHTS.name);
+    add(definition.title, WEIGHTS.title);
+    add(definition.description, WEIGHTS.description);
+    const { properties } = isJsonObject(definition.inputSchema) ? definition.inputSchema : {};
+    for (const [name, schema] of Object.entries(isJsonObject(properties) ? properties : {}).slice(0, MAX_PARAMETERS)) {
+      add(name, WEIGHTS.parameter);
+      if (isJsonObject(schema)) add(schema.description, WEIGHTS.parameter);
     }
-    return score;
+    this.#lengths[at] = length;
+    for (const [word, count] of words) {
+      const places = this.#places.get(word);
+      this.bytes += PLACE_BYTES;
+      if (places !== undefined) places.push(at, count);
+      else {
+        this.bytes += WORD_BYTES;
+        this.#places.set(word, [at, count]);
+      }
+    }
   }
 }
 
-function nameOf({ definition }: Indexed): string {
+function nameOf(definition: JsonObject): string {
   return String(definition.name);
-}
-
-function indexed(definition: JsonObject): Indexed {
-  const words = new Map<string, number>();
-  let length = 0;
-  const add = (text: unknown, weight: number): void => {
-    if (typeof text !== "string") return;
-    for (const word of wordsIn(text.slice(0, MAX_TEXT))) {
-      words.set(word, (words.get(word) ?? 0) + weight);
-      length += weight;
-    }
-  };
-  add(definition.name, WEIGHTS.name);
-  add(definition.title, WEIGHTS.title);
-  add(definition.description, WEIGHTS.description);
-  const { properties } = isJsonObject(definition.inputSchema) ? definition.inputSchema : {};
-  for (const [name, schema] of Object.entries(isJsonObject(properties) ? properties : {}).slice(0, MAX_PARAMETERS)) {
-    add(name, WEIGHTS.parameter);
-    if (isJsonObject(schema)) add(schema.description, WEIGHTS.parameter);
-  }
-  return { definition, words, length };
 }
 
 /** In no query do these tell one tool from another. */
@@ -181,7 +199,7 @@ function wordsIn(text: string): string[] {
       .toLowerCase()
       .match(/[\p{L}\d]+/gu) ?? [];
   return parts
-    .filter((word) => !STOP_WORDS.has(word))
+    .filter((word) => !STOP_WORDS.has(word) && word.length <= MAX_WORD)
     .map((word) => (/[^s]s$/.test(word) && word.length > 3 ? word.slice(0, -1) : word));
 }
 

@@ -10,7 +10,6 @@ import type { Application, ApplicationDocument, ServerEntry, Storage } from "../
 import {
   allowanceFor,
   createDialer,
-  createOpenApiUpstream,
   createUpstream,
   type DialTarget,
   type Upstream,
@@ -75,18 +74,9 @@ export function serverConnector(options: ServerConnectOptions) {
           ...(entry.registeredBy === undefined ? namedIn(target) : namedByOperator(application.document)),
         ],
       });
-      if (entry.openapi !== undefined && "url" in target) {
-        const { document, include = ["*"], exclude = [], names = {} } = entry.openapi;
-        const [isIncluded, isExcluded] = [matcher(include), matcher(exclude)];
-        const choice = {
-          names,
-          isIncluded: (each: readonly string[]) => each.some(isIncluded) && !each.some(isExcluded),
-        };
-        return createOpenApiUpstream({ name: server, url: target.url, document, choice, credentials, dialer });
-      }
       return createUpstream({
         name: server,
-        target,
+        target: entry.openapi === undefined || !("url" in target) ? target : apiTarget(target.url, entry.openapi),
         clientInfo: { name: "portcullis", version: VERSION },
         // Callers are asked through us; what a caller cannot do is refused there.
         clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
@@ -108,6 +98,14 @@ export function serverConnector(options: ServerConnectOptions) {
     );
   };
 }
+
+function apiTarget(url: string, { document, include = ["*"], exclude = [], names = {} }: OpenApiEntry): UpstreamTarget {
+  const [isChosen, isExcluded] = [matcher(include), matcher(exclude)];
+  const isIncluded = (each: readonly string[]): boolean => each.some(isChosen) && !each.some(isExcluded);
+  return { transport: "http", url, openapi: { document, choice: { names, isIncluded } } };
+}
+
+type OpenApiEntry = NonNullable<ServerEntry["openapi"]>;
 
 /** Connections to a URL stay: they are cheap, and bring the news of changes. */
 function idleMsOf({ command, start, idleStopMs }: ServerEntry, defaultMs: number): number {

@@ -13,10 +13,11 @@ import {
   type SessionTerms,
 } from "../mcp/session/index.js";
 import { type Dialer, outboundConnector } from "./dialer.js";
+import { OpenApiConnection } from "./openapi/connection.js";
 import { SseTransport } from "./persistent/sse.js";
 import { StdioTransport, TcpTransport } from "./persistent/stdio.js";
 import { WebSocketTransport } from "./persistent/websocket.js";
-import type { ProcessFacts, UpstreamConnection, UpstreamContext, UpstreamOptions } from "./types.js";
+import type { OpenApiSource, ProcessFacts, UpstreamConnection, UpstreamContext, UpstreamOptions } from "./types.js";
 
 interface Opening extends UpstreamConnection {
   open(terms: SessionTerms): Promise<void>;
@@ -34,7 +35,7 @@ export async function connectUpstream(
     return await opened(prepare(options, context, events), context, terms, cancel);
   } catch (error) {
     const status = error instanceof Fault ? error.detail.extra?.status : undefined;
-    if (target.transport !== "http" || !BEFORE_STREAMABLE.has(status)) throw error;
+    if (target.transport !== "http" || "openapi" in target || !BEFORE_STREAMABLE.has(status)) throw error;
     // Servers of 2024 answer a POST like this; where they are, the same address gives an event stream.
     const older = prepare({ ...options, target: { ...target, transport: "sse" } }, context, events);
     return opened(older, context, { ...terms, era: "legacy" }, cancel).catch(() => {
@@ -93,6 +94,7 @@ function prepare(options: UpstreamOptions, context: UpstreamContext, events: Con
     case "tcp":
       return over(new TcpTransport(target, dialerOf(options), context));
     case "http":
+      if ("openapi" in target) return overApi(urlOf(target.url, HTTP), target.openapi, options, context, events);
       return overHttp(urlOf(target.url, HTTP), options, context, events);
     case "sse":
       return over(new SseTransport(urlOf(target.url, HTTP), dialerOf(options), options.credentials, context));
@@ -105,6 +107,17 @@ function overHttp(url: URL, options: UpstreamOptions, context: UpstreamContext, 
   const connect = outboundConnector(dialerOf(options));
   const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, context, disconnected);
   return new HttpSessionConnection(open, options.credentials, context, events);
+}
+
+function overApi(
+  url: URL,
+  source: OpenApiSource,
+  options: UpstreamOptions,
+  context: UpstreamContext,
+  events: ConnectionEvents,
+): Opening {
+  const connect = outboundConnector(dialerOf(options));
+  return new OpenApiConnection(url, source, connect, options.credentials, context, events);
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {

@@ -290,7 +290,8 @@ async function load(dialer: Dialer): Promise<Loaded> {
   return { agent, once: undici.fetch as unknown as Loaded["once"] };
 }
 
-function sameOrigin(from: URL, location: string): URL {
+/** Where a redirect leads, which must not be to another origin. */
+export function sameOrigin(from: URL, location: string): URL {
   const to = URL.canParse(location, from.href) ? new URL(location, from.href) : undefined;
   if (to?.origin === from.origin) return to;
   throw new Fault("PolicyDeny", `${from.origin} redirects to ${to?.origin ?? "nowhere"}, which is not followed`, {

@@ -9,7 +9,6 @@ export {
   type DialTarget,
   type Outbound,
 } from "./dialer.js";
-export { createOpenApiUpstream } from "./openapi/upstream.js";
 export { createS3Client, type S3Client, type S3Options } from "./s3.js";
 export { ServerProcess } from "./process/server-process.js";
 export { type Difference, PinKeeper, type PinMode } from "./pins/keeper.js";

@@ -116,7 +116,22 @@ export type TransportName = "stdio" | "http" | "sse" | "websocket" | "tcp";
 export type UpstreamTarget =
   | StdioTarget
   | { readonly transport: "http" | "sse" | "websocket"; readonly url: string }
+  | { readonly transport: "http"; readonly url: string; readonly openapi: OpenApiSource }
   | { readonly transport: "tcp"; readonly host: string; readonly port: number };
+
+/** The document of an API whose operations are below the target's address. */
+export interface OpenApiSource {
+  /** An address, or an absolute path. */
+  readonly document: string;
+  readonly choice: OperationChoice;
+}
+
+export interface OperationChoice {
+  /** Operations by id, tool name or `METHOD /path`. */
+  readonly isIncluded: (names: readonly string[]) => boolean;
+  /** Tool names by operation id. */
+  readonly names: Readonly<Record<string, string>>;
+}
 
 export interface StdioTarget {
   readonly transport: "stdio";
@@ -193,6 +208,8 @@ export interface UpstreamContext extends SessionContext {
 
 export interface UpstreamConnection extends SessionConnection {
   readonly process?: ProcessFacts | undefined;
+  /** For the operator: what of the server cannot be used, and why. */
+  readonly notes?: string;
 }
 
 export interface ProcessFacts {

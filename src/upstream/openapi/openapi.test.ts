@@ -8,11 +8,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
 import { createDialer } from "../dialer.js";
+import { createUpstream } from "../upstream.js";
 import type { Upstream } from "../types.js";
 import { readOperations } from "./operations.js";
-import { createOpenApiUpstream } from "./upstream.js";
 
 const every = { isIncluded: () => true, names: {} };
+const BOUNDS = { maxOperations: 10_000, maxBytes: 32 * 1024 * 1024 };
 const DOCUMENT = {
   openapi: "3.0.3",
   info: { title: "Shop", version: "7" },
@@ -61,10 +62,12 @@ const DOCUMENT = {
 } as unknown as JsonObject;
 
 describe("the operations of an OpenAPI document", () => {
-  const read = readOperations(DOCUMENT, every);
+  const read = (document: JsonObject, choice: Parameters<typeof readOperations>[1] = every, bounds = BOUNDS) =>
+    readOperations(document, choice, bounds);
 
-  it("become tools with the schemas of their parameters and bodies, references carried along", () => {
-    expect(read.operations.get("pets_put")?.definition).toEqual({
+  it("become tools with the schemas of their parameters and bodies, references carried along", async () => {
+    const { operations } = await read(DOCUMENT);
+    expect(operations.get("pets_put")?.definition).toEqual({
       name: "pets_put",
       description: "PUT /pets/{petId}",
       inputSchema: {
@@ -86,12 +89,12 @@ describe("the operations of an OpenAPI document", () => {
       },
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true },
     });
-    const properties = (read.operations.get("getPet")?.definition.inputSchema as JsonObject).properties as JsonObject;
+    const properties = (operations.get("getPet")?.definition.inputSchema as JsonObject).properties as JsonObject;
     expect(Object.keys(properties)).toEqual(["petId", "tags", "ids", "filter", "X-Trace"]);
   });
 
-  it("are left out with the reason where their body cannot be written from arguments", () => {
-    expect(read.left).toEqual([
+  it("are left out with the reason where their body cannot be written from arguments", async () => {
+    expect((await read(DOCUMENT)).left).toEqual([
       {
         operation: "POST /upload",
         why: "its body is application/octet-stream, which cannot be written from arguments",
@@ -99,18 +102,18 @@ describe("the operations of an OpenAPI document", () => {
     ]);
   });
 
-  it("are chosen and named by the operator", () => {
-    const { operations } = readOperations(DOCUMENT, {
+  it("are chosen and named by the operator", async () => {
+    const { operations } = await read(DOCUMENT, {
       isIncluded: (names) => names.includes("GET /pets/{petId}"),
       names: { getPet: "pet" },
     });
     expect([...operations.keys()]).toEqual(["pet"]);
   });
 
-  it("are not read from a document that is not OpenAPI 3, nor by a reference that leads outside of it", () => {
-    expect(() => readOperations({ swagger: "2.0" }, every)).toThrow("not OpenAPI 3");
+  it("are not read from a document that is not OpenAPI 3, nor by a reference that leads outside of it", async () => {
+    await expect(read({ swagger: "2.0" })).rejects.toThrow("not OpenAPI 3");
     const outside = { get: { requestBody: { $ref: "https://example.com/body.json" } } };
-    const { left } = readOperations({ openapi: "3.1.0", paths: { "/a": outside } }, every);
+    const { left } = await read({ openapi: "3.1.0", paths: { "/a": outside } });
     expect(left[0]?.why).toBe("reference https://example.com/body.json leads outside the document");
   });
 });
@@ -140,11 +143,10 @@ describe("a call of an operation", () => {
   beforeAll(async () => {
     writeFileSync(document, JSON.stringify(DOCUMENT));
     await new Promise<void>((resolve) => api.listen(0, "127.0.0.1", resolve));
-    upstream = createOpenApiUpstream({
+    const url = `http://127.0.0.1:${(api.address() as AddressInfo).port}/v1`;
+    upstream = createUpstream({
       name: "shop",
-      url: `http://127.0.0.1:${(api.address() as AddressInfo).port}/v1`,
-      document,
-      choice: every,
+      target: { transport: "http", url, openapi: { document, choice: every } },
       dialer: createDialer({ allow: ["127.0.0.1"] }),
       credentials: {
         headers: () => ({ authorization: `Bearer ${token}` }),

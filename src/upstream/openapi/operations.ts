@@ -1,14 +1,9 @@
 // From an OpenAPI 3.x document to tools: each operation becomes a tool whose input schema is that of its parameters and its
 // body. Schemas are carried over as they are written; what OpenAPI 3.0 writes in its own way is written as JSON Schema.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-
-export interface OperationChoice {
-  /** Operations by id, tool name or `METHOD /path`; every operation unless given. `*` stands for anything. */
-  readonly isIncluded: (names: readonly string[]) => boolean;
-  /** Tool names by operation id. */
-  readonly names: Readonly<Record<string, string>>;
-}
+import { isJsonObject, isSliceOver, type JsonObject, type JsonValue, nextSlice, parsedBytes } from "../../mcp/index.js";
+import { RESERVED_HEADERS } from "../../mcp/session/index.js";
+import type { OperationChoice } from "../types.js";
 
 export type ParameterPlace = "path" | "query" | "header" | "cookie";
 
@@ -36,25 +31,39 @@ export interface OperationsRead {
   readonly operations: ReadonlyMap<string, ApiOperation>;
   /** Why an operation is not a tool. */
   readonly left: readonly { readonly operation: string; readonly why: string }[];
+  /** What the definitions cost in memory. */
+  readonly bytes: number;
+}
+
+/** A document may have operations that carry the same large schema, each of them. */
+export interface OperationBounds {
+  readonly maxOperations: number;
+  readonly maxBytes: number;
 }
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 const MAX_NAME = 64;
+const MAX_ID = 1_000;
+const MAX_DEPTH = 64;
 const MAX_DESCRIPTION = 4_000;
 /** References in what one tool carries along; where there are more, the API alone decides about the rest. */
 const MAX_CARRIED = 1_500;
 const MAX_REFERENCES = 16;
-/** Set by the connection, whatever a document says. */
-const OWN_HEADERS = new Set(["accept", "content-type", "authorization", "content-length", "host", "cookie"]);
 
-/** Throws a TypeError for what is not an OpenAPI 3 document. */
-export function readOperations(document: JsonValue, choice: OperationChoice): OperationsRead {
+/** In slices. Throws a TypeError for what is not an OpenAPI 3 document, and for one whose tools would be over the bounds. */
+export async function readOperations(
+  document: JsonValue,
+  choice: OperationChoice,
+  bounds: OperationBounds,
+): Promise<OperationsRead> {
   if (!isJsonObject(document) || typeof document.openapi !== "string" || !/^3\./.test(document.openapi)) {
     throw new TypeError("the document is not OpenAPI 3: it has no field `openapi: 3.x`");
   }
   const isOld = document.openapi.startsWith("3.0");
   const operations = new Map<string, ApiOperation>();
   const left: { operation: string; why: string }[] = [];
+  const names = new UniqueNames();
+  const cost = new Cost(bounds.maxBytes);
   for (const [path, found] of Object.entries(objectIn(document.paths))) {
     const item = resolved(document, found);
     for (const method of METHODS) {
@@ -62,27 +71,79 @@ export function readOperations(document: JsonValue, choice: OperationChoice): Op
       const operation = item[method];
       const id = typeof operation.operationId === "string" ? operation.operationId : `${method}_${path}`;
       const label = `${method.toUpperCase()} ${path}`;
-      const name = uniqueName(choice.names[id] ?? id, operations);
+      const wanted = (Object.hasOwn(choice.names, id) ? (choice.names[id] as string) : id)
+        .slice(0, MAX_ID)
+        .replace(/[^A-Za-z0-9_.-]+/g, "_");
+      const name = names.free(wanted.replace(/^_+|_+$/g, "").slice(0, MAX_NAME) || "operation", MAX_NAME);
       if (!choice.isIncluded([id, name, label])) continue;
-      try {
-        operations.set(name, operationOf({ document, isOld, path, method, item, operation, name }));
-      } catch (error) {
-        left.push({ operation: label, why: (error as Error).message });
+      if (operations.size + left.length >= bounds.maxOperations) {
+        throw new TypeError(`it has more than ${bounds.maxOperations} operations; choose some with \`include\``);
       }
+      try {
+        operations.set(name, operationOf({ document, isOld, path, method, item, operation, name, cost }));
+        names.take(name);
+      } catch (error) {
+        if (error instanceof OverCost) throw error;
+        left.push({ operation: label.slice(0, MAX_ID), why: (error as Error).message.slice(0, MAX_ID) });
+      }
+      if (isSliceOver()) await nextSlice();
     }
+    if (isSliceOver()) await nextSlice();
   }
-  return { operations, left };
+  return { operations, left, bytes: cost.bytes };
 }
 
-function uniqueName(wanted: string, taken: ReadonlyMap<string, unknown>): string {
-  const name =
-    wanted
-      .replace(/[^A-Za-z0-9_.-]+/g, "_")
-      .replace(/^_+|_+$/g, "")
-      .slice(0, MAX_NAME) || "operation";
-  let unique = name;
-  for (let count = 2; taken.has(unique); count++) unique = `${name.slice(0, MAX_NAME - 4)}_${count}`;
-  return unique;
+class OverCost extends TypeError {}
+
+/** What the definitions of all tools cost, counted while they are made. */
+class Cost {
+  bytes = 0;
+  readonly #max: number;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  add(chars: number): void {
+    this.bytes += parsedBytes(chars, 1);
+    if (this.bytes <= this.#max) return;
+    const size = `the definitions of its tools are more than ${this.#max} bytes`;
+    throw new OverCost(`${size}; choose operations with \`include\``);
+  }
+
+  addAll(value: JsonValue, depth = 0): void {
+    this.add(typeof value === "string" ? value.length : 0);
+    if (typeof value !== "object" || value === null) return;
+    checkDepth(depth);
+    for (const [key, each] of Object.entries(value)) {
+      this.add(key.length);
+      this.addAll(each, depth + 1);
+    }
+  }
+}
+
+function checkDepth(depth: number): void {
+  if (depth > MAX_DEPTH) throw new TypeError(`its schemas are deeper than ${MAX_DEPTH} levels`);
+}
+
+/** Names that are not taken yet: the one that is wanted, or it with a number. */
+class UniqueNames {
+  readonly #taken = new Set<string>();
+  readonly #counts = new Map<string, number>();
+
+  take(name: string): void {
+    this.#taken.add(name);
+  }
+
+  free(wanted: string, maxChars = Number.POSITIVE_INFINITY): string {
+    let name = wanted;
+    for (let count = this.#counts.get(wanted) ?? 2; this.#taken.has(name); count++) {
+      const end = `_${count}`;
+      name = `${wanted.slice(0, maxChars - end.length)}${end}`;
+      this.#counts.set(wanted, count);
+    }
+    return name;
+  }
 }
 
 interface Source {
@@ -93,18 +154,20 @@ interface Source {
   readonly item: JsonObject;
   readonly operation: JsonObject;
   readonly name: string;
+  readonly cost: Cost;
 }
 
 function operationOf(source: Source): ApiOperation {
-  const { document, method, path, operation, item, name } = source;
-  const schemas = new Schemas(document, source.isOld);
+  const { document, method, path, operation, item, name, cost } = source;
+  const schemas = new Schemas(document, source.isOld, cost);
+  cost.add(path.length);
   const properties: JsonObject = {};
   const required: string[] = [];
   const parameters: Parameter[] = [];
-  for (const parameter of parametersOf(document, item, operation)) {
+  for (const parameter of parametersOf(document, item, operation, cost)) {
     const place = parameter.in as ParameterPlace;
     const own = String(parameter.name);
-    if (place === "header" && OWN_HEADERS.has(own.toLowerCase())) continue;
+    if (place === "header" && RESERVED_HEADERS.has(own.toLowerCase())) continue;
     const property = Object.hasOwn(properties, own) ? `${own}_in_${place}` : own;
     const isJson = isJsonObject(parameter.content);
     const content = isJson ? Object.values(objectIn(parameter.content))[0] : parameter;
@@ -156,11 +219,12 @@ function operationOf(source: Source): ApiOperation {
 }
 
 /** The operation's own take the place of those of its path. */
-function parametersOf(document: JsonObject, item: JsonObject, operation: JsonObject): JsonObject[] {
+function parametersOf(document: JsonObject, item: JsonObject, operation: JsonObject, cost: Cost): JsonObject[] {
   const found = new Map<string, JsonObject>();
   for (const list of [item.parameters, operation.parameters]) {
     for (const each of Array.isArray(list) ? list : []) {
       const parameter = resolved(document, each);
+      cost.add(String(parameter.name).length + String(parameter.description ?? "").slice(0, MAX_DESCRIPTION).length);
       if (
         typeof parameter.name !== "string" ||
         parameter.name === "__proto__" ||
@@ -240,30 +304,45 @@ function pointed(document: JsonObject, reference: string): JsonValue | undefined
 class Schemas {
   readonly #document: JsonObject;
   readonly #isOld: boolean;
+  readonly #cost: Cost;
   readonly #names = new Map<string, string>();
+  readonly #free = new UniqueNames();
   readonly #definitions: JsonObject = {};
   #count = 0;
 
-  constructor(document: JsonObject, isOld: boolean) {
+  constructor(document: JsonObject, isOld: boolean, cost: Cost) {
     this.#document = document;
     this.#isOld = isOld;
+    this.#cost = cost;
   }
 
   definitions(): JsonObject {
     return this.#definitions;
   }
 
-  carried(schema: JsonValue | undefined): JsonValue {
+  carried(schema: JsonValue | undefined, depth = 0): JsonValue {
+    checkDepth(depth);
+    const inner = (value: JsonValue): JsonValue => this.carried(value, depth + 1);
     if (!isJsonObject(schema)) return schema === false ? false : {};
     if (typeof schema.$ref === "string") return this.#reference(schema);
     const out: JsonObject = {};
+    this.#cost.add(0);
     for (const [keyword, value] of Object.entries(schema)) {
       if (ANNOTATIONS.has(keyword) || keyword.startsWith("x-") || keyword === "__proto__") continue;
-      if (ONE.has(keyword)) out[keyword] = typeof value === "boolean" ? value : this.carried(value);
-      else if (LIST.has(keyword) && Array.isArray(value)) out[keyword] = value.map((each) => this.carried(each));
+      this.#cost.add(keyword.length);
+      if (ONE.has(keyword)) out[keyword] = typeof value === "boolean" ? value : inner(value);
+      else if (LIST.has(keyword) && Array.isArray(value)) out[keyword] = value.map(inner);
       else if (MAP.has(keyword) && isJsonObject(value)) {
-        out[keyword] = Object.fromEntries(Object.entries(value).map(([name, each]) => [name, this.carried(each)]));
-      } else out[keyword] = value;
+        out[keyword] = Object.fromEntries(
+          Object.entries(value).map(([name, each]) => {
+            this.#cost.add(name.length);
+            return [name, inner(each)];
+          }),
+        );
+      } else {
+        this.#cost.addAll(value);
+        out[keyword] = value;
+      }
     }
     return this.#isOld ? inJsonSchema(out) : out;
   }
@@ -271,6 +350,7 @@ class Schemas {
   #reference({ $ref, ...beside }: JsonObject): JsonValue {
     if (++this.#count > MAX_CARRIED) return {};
     const reference = String($ref);
+    this.#cost.add(reference.length);
     const known = this.#names.get(reference);
     const name = known ?? this.#nameFor(reference);
     if (known === undefined) {
@@ -291,8 +371,8 @@ class Schemas {
         .at(-1)
         ?.replace(/[^A-Za-z0-9_.-]+/g, "_")
         .replace(/^_+/, "") || "schema";
-    let name = last;
-    for (let count = 2; [...this.#names.values()].includes(name); count++) name = `${last}_${count}`;
+    const name = this.#free.free(last);
+    this.#free.take(name);
     return name;
   }
 }

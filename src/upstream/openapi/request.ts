@@ -7,11 +7,15 @@ export interface HttpRequestParts {
   readonly url: URL;
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | FormData | undefined;
+  readonly body: string | undefined;
 }
 
 /** Throws a Fault where an argument would lead to another path than the operation's. */
-export function operationRequest(operation: ApiOperation, base: URL, args: JsonObject): HttpRequestParts {
+export async function operationRequest(
+  operation: ApiOperation,
+  base: URL,
+  args: JsonObject,
+): Promise<HttpRequestParts> {
   const headers: Record<string, string> = { accept: "application/json, */*;q=0.5" };
   const query: string[] = [];
   const cookies: string[] = [];
@@ -38,11 +42,20 @@ export function operationRequest(operation: ApiOperation, base: URL, args: JsonO
   const path = operation.path.replace(/#.*$/, "").replace(/\{([^{}]+)\}/g, (_, name: string) => inPath.get(name) ?? "");
   const url = new URL(base);
   url.pathname = `${base.pathname.replace(/\/$/, "")}${path}`;
+  // Several values in one segment can be a dot segment together.
+  if (path.split("/").some((segment) => DOTS.test(segment))) {
+    throw new Fault("ValidationError", "the arguments lead to another path than the operation's", {
+      extra: { delivered: false },
+    });
+  }
   url.search = query.join("&");
-  const body = bodyText(operation.body, args.body);
-  if (typeof body === "string" && operation.body !== undefined) headers["content-type"] = operation.body;
-  return { url, method: operation.method.toUpperCase(), headers, body };
+  const { text, type } = await bodyOf(operation.body, args.body);
+  if (type !== undefined) headers["content-type"] = type;
+  return { url, method: operation.method.toUpperCase(), headers, body: text };
 }
+
+/** It would be taken out of the address, and its neighbour with it. */
+const DOTS = /^(\.|%2e){1,2}$/i;
 
 function plain(value: JsonValue): string {
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
@@ -52,8 +65,7 @@ function pathText(parameter: Parameter, value: JsonValue): string {
   const text = parameter.isJson
     ? encodeURIComponent(JSON.stringify(value))
     : simple(value, parameter.explode, encodeURIComponent);
-  // A dot segment would be taken out of the address, and its neighbour with it.
-  if (text === "" || /^(\.|%2e){1,2}$/i.test(text)) {
+  if (text === "" || DOTS.test(text)) {
     throw new Fault("ValidationError", `\`${parameter.property}\` cannot be empty or a dot segment in a path`, {
       field: parameter.property,
       extra: { delivered: false },
@@ -96,15 +108,21 @@ function pairsOf({ name, style, explode, isJson }: Parameter, value: JsonValue):
   return [pair(name, entries.map(([key, each]) => `${encodeURIComponent(key)},${encoded(each)}`).join(","))];
 }
 
-function bodyText(type: string | undefined, value: JsonValue | undefined): string | FormData | undefined {
-  if (type === undefined || value === undefined) return undefined;
-  if (type.startsWith("application/x-www-form-urlencoded")) return new URLSearchParams(fieldsOf(value)).toString();
+async function bodyOf(
+  type: string | undefined,
+  value: JsonValue | undefined,
+): Promise<{ readonly text?: string; readonly type?: string }> {
+  if (type === undefined || value === undefined) return {};
+  if (type.startsWith("application/x-www-form-urlencoded")) {
+    return { text: new URLSearchParams(fieldsOf(value)).toString(), type };
+  }
   if (type.startsWith("multipart/form-data")) {
     const form = new FormData();
     for (const [key, text] of fieldsOf(value)) form.append(key, text);
-    return form;
+    const written = new Response(form);
+    return { text: await written.text(), type: written.headers.get("content-type") ?? type };
   }
-  return type.startsWith("text/") && typeof value === "string" ? value : JSON.stringify(value);
+  return { text: type.startsWith("text/") && typeof value === "string" ? value : JSON.stringify(value), type };
 }
 
 function fieldsOf(value: JsonValue): [string, string][] {

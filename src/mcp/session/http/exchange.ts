@@ -14,7 +14,7 @@ export interface HttpPort {
 }
 
 export interface HttpRequestLine {
-  readonly method: "POST" | "GET" | "DELETE";
+  readonly method: string;
   /** Path and query; the address's own unless given. */
   readonly path?: string;
   readonly headers: string[];
@@ -42,6 +42,8 @@ export interface ExchangeSink {
   head?(exchange: Exchange): void;
   /** A message of an event stream. */
   message(text: string, exchange: Exchange): void;
+  /** The whole answer as it came, of whatever type: with this, nothing in it is read as text or events. */
+  bytes?(bytes: Buffer): void;
   /** An event of another type than `message`. */
   other?(type: string, data: string): void;
   done(exchange: Exchange, error: Error | undefined): void;
@@ -108,7 +110,7 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
       this.#fail(new Error(`it answered in ${encoding}, which was not asked for`));
       return;
     }
-    if (isType(headers, "text/event-stream")) {
+    if (this.#sink.bytes === undefined && isType(headers, "text/event-stream")) {
       const events = {
         event: (data: string) => {
           if (!this.#over) this.#sink.message(data, this);
@@ -149,6 +151,10 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     this.#reader?.stop();
     if (this.#reader === undefined) {
       const bytes = this.#first ?? this.#store.take();
+      if (this.#sink.bytes !== undefined) {
+        this.#sink.bytes(bytes);
+        return this.#sink.done(this, undefined);
+      }
       if (!isUtf8(bytes)) return this.#sink.done(this, new Error("it answered something that is not valid UTF-8"));
       this.body = bytes.toString("utf8");
     }
@@ -287,7 +293,7 @@ export function headerValue(value: string): string {
 }
 
 /** What a call may not say in a header of its own: it is ours, HTTP's, or the credential's. */
-const RESERVED: ReadonlySet<string> = new Set([
+export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   "accept",
   "authorization",
   "connection",
@@ -319,6 +325,6 @@ export function addCallHeaders(list: string[], call: SessionCall, isModern: bool
     if (call.name !== undefined) list.push("mcp-name", headerValue(call.name));
   }
   for (const name in call.headers) {
-    if (!RESERVED.has(name.toLowerCase())) list.push(name, headerValue(call.headers[name] as string));
+    if (!RESERVED_HEADERS.has(name.toLowerCase())) list.push(name, headerValue(call.headers[name] as string));
   }
 }
