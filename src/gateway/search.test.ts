@@ -41,7 +41,7 @@ describe("the search over tools", () => {
     expect(await Promise.all(["quaternion", "", "the of"].map(names))).toEqual([[], [], []]);
   });
 
-  it("is in slices, and has bounds, where thousands of tools have long texts of words that nobody else uses [U12]", async () => {
+  it("is in slices, and has bounds, where thousands of tools have long texts of words of their own [U12]", async () => {
     const words = (seed: number): string => Array.from({ length: 500 }, (_, at) => `same${seed}x${at}`).join(" ");
     const many = Array.from({ length: 3_000 }, (_, at) =>
       tool(`tool_${at}`, words(at), { path: { description: words(-at) } }),

@@ -32,7 +32,7 @@ import {
 } from "../../mcp/session/index.js";
 import { sameOrigin } from "../dialer.js";
 import type { OpenApiSource, UpstreamConnection, UpstreamContext } from "../types.js";
-import { MAX_DOCUMENT_BYTES, parsedDocument } from "./document.js";
+import { MAX_API_DOCUMENT_BYTES, parsedDocument } from "./document.js";
 import { type ApiOperation, type OperationsRead, readOperations } from "./operations.js";
 import { operationRequest } from "./request.js";
 
@@ -63,7 +63,7 @@ export class OpenApiConnection implements UpstreamConnection {
   readonly #credentials: Credentials | undefined;
   readonly #context: UpstreamContext;
   readonly #events: ConnectionEvents;
-  /** Of the definitions until they are listed: then whoever asked for them pays. */
+  /** Of the definitions until they are listed, and from then on charged with the listing. */
   readonly #charge: Charge;
   #client: HttpClient | undefined;
   #read: Read | undefined;
@@ -200,12 +200,12 @@ export class OpenApiConnection implements UpstreamConnection {
   async #documentText(): Promise<string> {
     const { document } = this.#source;
     if (!/^https?:/.test(document)) {
-      if ((await stat(document)).size > MAX_DOCUMENT_BYTES) throw tooLong();
+      if ((await stat(document)).size > MAX_API_DOCUMENT_BYTES) throw tooLong();
       return readFile(document, "utf8");
     }
     const url = new URL(document);
     const { limits } = this.#context;
-    const own = { ...limits, connections: 1, maxMessageBytes: MAX_DOCUMENT_BYTES };
+    const own = { ...limits, connections: 1, maxMessageBytes: MAX_API_DOCUMENT_BYTES };
     const client = await HttpClient.open(url, this.#connect, { ...this.#context, limits: own });
     try {
       const line = { method: "GET", path: url.pathname + url.search, headers: ["accept", "*/*"] };
@@ -325,7 +325,7 @@ export class OpenApiConnection implements UpstreamConnection {
 }
 
 function tooLong(): TypeError {
-  return new TypeError(`it has more than ${MAX_DOCUMENT_BYTES} bytes`);
+  return new TypeError(`it has more than ${MAX_API_DOCUMENT_BYTES} bytes`);
 }
 
 function resultOf(value: JsonObject): SessionAnswer {

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 import { type JsonValue, valuesIn } from "../../mcp/index.js";
 
-export const MAX_DOCUMENT_BYTES = 32 * 1024 * 1024;
+export const MAX_API_DOCUMENT_BYTES = 32 * 1024 * 1024;
 const MAX_VALUES = 500_000;
 const MAX_YAML_BYTES = 4 * 1024 * 1024;
 const YAML_MS = 60_000;
@@ -43,14 +43,14 @@ function inThread(text: string): Promise<string> {
   const yaml = createRequire(import.meta.url).resolve("yaml");
   const worker = new Worker(PROGRAM, {
     eval: true,
-    workerData: { yaml, text, maxChars: MAX_DOCUMENT_BYTES },
+    workerData: { yaml, text, maxChars: MAX_API_DOCUMENT_BYTES },
     resourceLimits: { maxOldGenerationSizeMb: YAML_MEMORY_MB },
     execArgv: [],
   });
   const timer = setTimeout(() => void worker.terminate(), YAML_MS);
   return new Promise<string>((resolve, reject) => {
     worker.once("message", (json: string | null) => {
-      if (json === null) reject(new TypeError(`it has more than ${MAX_DOCUMENT_BYTES} bytes as JSON`));
+      if (json === null) reject(new TypeError(`it has more than ${MAX_API_DOCUMENT_BYTES} bytes as JSON`));
       else resolve(json);
     });
     worker.once("error", (error) => reject(new TypeError(error.message)));
