@@ -1,9 +1,11 @@
 // Software bill of materials of an archive, as CycloneDX 1.5, from the lock file alone.
 
-/** `included` tells which of the lock file's paths are in the archive. */
+/** `included` tells which of the lock file's paths are in the archive. Workspaces are not packages of a registry. */
 export function sbomOf(manifest, version, lock, included) {
   const own = purl(manifest.name, version);
-  const packages = Object.entries(lock.packages).filter(([path]) => path !== "" && included(path));
+  const packages = Object.entries(lock.packages).filter(
+    ([path, { link }]) => path.startsWith("node_modules/") && !link && included(path),
+  );
   const refs = new Map(packages.map(([path, facts]) => [path, purl(nameOf(path, facts), facts.version)]));
   const components = new Map(packages.map(([path, facts]) => [refs.get(path), componentOf(path, facts)]));
   const dependencies = new Map();
