@@ -38,4 +38,5 @@ export {
 } from "./several.js";
 export type { PrunedSegment, PruneStatement } from "./statement.js";
 export { readLast, type Tail, type TailOptions } from "./read.js";
+export { computeTiles } from "./tiles.js";
 export { type CheckedCheckpoint, type Verification, type VerifyOptions, verify } from "./verify.js";

@@ -54,6 +54,22 @@ it("writes nothing after it was closed, also when it began another segment just 
   expect(late).toBe(0);
 });
 
+it("a start that is cut short at any file leaves tiles that verify", async () => {
+  const dir = await withRecords(600);
+  for (let files = 0, isOpen = false; !isOpen; files++) {
+    let left = files;
+    const openWrite: typeof nodeFs.openWrite = async (path, mode) => {
+      if (left-- <= 0) throw new Error("the machine is off");
+      return nodeFs.openWrite(path, mode);
+    };
+    // Read whole, so that all tiles are computed again.
+    const ledger = await openLedger({ dir, origin: ORIGIN, disk: { ...nodeFs, openWrite } }).catch(() => undefined);
+    expect((await verify(dir)).problems, `${files} files`).toEqual([]);
+    await ledger?.close();
+    isOpen = ledger !== undefined;
+  }
+});
+
 describe("tiles that are missing or wrong", () => {
   it("tiles that are missing or wrong are computed whole by a start that reads more records than it holds in memory", async () => {
     const dir = await withRecords(1_000);

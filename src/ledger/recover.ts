@@ -77,11 +77,9 @@ export async function recover(options: RecoverOptions): Promise<Recovered> {
   const from = start.tree.size;
   const scan = new Scan(options, start, signed);
   let end = { segment: segmentAt(dir, 0), offset: 0, torn: null as Torn | null };
-  let isCut = false;
   const flushTiles = async (): Promise<void> => {
-    // Once, before the first hash is written: a later cut would remove what was written since.
-    if (!isCut) await cutTiles(disk, dir, from);
-    isCut = true;
+    await disk.makeDir(join(dir, "tiles"));
+    if (start.rebuild !== undefined) await markRebuild(disk, dir);
     await start.tiles.flush();
   };
   for (const [i, segment] of segments.entries()) {
@@ -94,8 +92,9 @@ export async function recover(options: RecoverOptions): Promise<Recovered> {
   if (end.offset > 0 && (await isCompressed(disk, end.segment))) {
     end = { segment: segmentAt(dir, start.tree.size), offset: 0, torn: null };
   }
-  if (start.rebuild !== undefined) await markRebuild(disk, dir);
   await flushTiles();
+  // Last: until here the tiles were overwritten with the hashes that they hold, and a kill leaves them whole.
+  await cutTiles(disk, dir, start.tree.size);
   if (start.rebuild === undefined) await clearRebuild(disk, dir);
   if (end.torn !== null) await cutFile(disk, end.segment.path, end.offset);
   return { ...start, ...end, prev: scan.prev };

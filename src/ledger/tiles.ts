@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { LedgerReadError, LedgerRefused } from "./errors.js";
-import { type LedgerFile, type LedgerFs, syncFile, writeAt } from "./files.js";
+import { type LedgerFile, type LedgerFs, nodeFs, syncFile, writeAt } from "./files.js";
 import { changed, RESTORE, type Signed } from "./scan.js";
-import { openSegment, readLines, type Segment } from "./segments.js";
+import { listSegments, openSegment, readLines, type Segment } from "./segments.js";
 import { consistencyPath, consistent, HASH_BYTES, type HashSource, leafHash, type TileSink, Tree } from "./tree.js";
 
 // `tiles/<level>` is the C2SP tiles of that level one after another: tile n is the 8192 bytes from 8192·n, and the
@@ -234,4 +234,12 @@ export async function rebuildTiles(
   await tiles.sync();
   await checkConsistency(tileSource(disk, dir, { whileRebuilding: true }), dir, rebuild, rebuild.signed);
   await clearRebuild(disk, dir);
+}
+
+/** Computes the tiles of a ledger that no process is writing, which holds exactly these records. */
+export async function computeTiles(dir: string, size: number, root: string, disk: LedgerFs = nodeFs): Promise<void> {
+  await markRebuild(disk, dir);
+  await cutTiles(disk, dir, 0);
+  const segments = await listSegments(disk, dir);
+  await rebuildTiles(disk, dir, { size, root, segments, signed: [] }, new AbortController().signal);
 }

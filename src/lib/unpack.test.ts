@@ -111,4 +111,12 @@ describe("an archive", () => {
   ])("an archive that is %s is refused", async (_, archive) => {
     await expect(open(archive)).rejects.toThrow("archive is refused");
   });
+
+  it("an archive that is cut short by any number of bytes is refused", async () => {
+    for (let length = 0; length < good.length; length++) {
+      await expect(open(good.subarray(0, length)), `${length} bytes`).rejects.toThrow("archive is refused");
+      rmSync(join(dir, "out"), { recursive: true });
+    }
+    await open(good);
+  });
 });

@@ -1,6 +1,6 @@
 // What a backup and a restore leave behind when they are killed, and backups that are damaged, incomplete or of another version.
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -118,18 +118,50 @@ function isWhole(archive: string): boolean {
   }
 }
 
-/** Starts a command and kills it so long after its work directory is there. */
-async function killed(args: readonly string[], kind: "part" | "restore", afterMs: number): Promise<void> {
+/** What a killed backup left is a whole backup, or is refused and changes nothing. */
+function expectWholeOrRefused(archive: string): void {
+  const target = mkdtempSync(join(base, "from-part-"));
+  const args = ["restore", archive, "--data-dir", join(target, "data"), "--without-keys"];
+  if (isWhole(archive)) {
+    ok(["backup", "verify", archive]);
+    expect(ok(args).ledgers[0].size).toBeGreaterThan(CALLS);
+    expect(ok(["--dir", join(target, "data"), "audit", "verify"])).toMatchObject({ ok: true });
+  } else {
+    expect(refused(args)).toContain(archive);
+    expect(readdirSync(target)).toEqual([]);
+  }
+  rmSync(target, { recursive: true });
+}
+
+/** Starts a command and kills it so long after its work directory is there, or when that holds this entry. */
+async function killed(args: readonly string[], kind: "part" | "restore", when: number | string): Promise<void> {
   const before = new Set(partsIn(kind));
   const child: ChildProcess = spawn(process.execPath, [main, "--json", ...args], { stdio: "ignore" });
   const gone = new Promise((resolve) => child.once("exit", resolve));
   const deadline = performance.now() + 60_000;
-  while (!partsIn(kind).some((name) => !before.has(name)) && child.exitCode === null && performance.now() < deadline)
-    await sleep(2);
-  await sleep(afterMs);
+  const entry = typeof when === "string" ? when : "";
+  const isThere = (): boolean => partsIn(kind).some((name) => !before.has(name) && existsSync(join(base, name, entry)));
+  while (!isThere() && child.exitCode === null && performance.now() < deadline) await sleep(2);
+  if (typeof when === "number") await sleep(when);
   child.kill("SIGKILL");
   await gone;
 }
+
+/** A module that kills its process before the nth use of a path that ends so. */
+const killBefore = (method: string, end: string, nth = 1): string => `
+  import fs from "node:fs";
+  import { syncBuiltinESMExports } from "node:module";
+  let uses = 0;
+  for (const name of ${JSON.stringify(method.split(","))}) {
+    const [owner, last] = name.startsWith("promises.") ? [fs.promises, name.slice(9)] : [fs, name];
+    const original = owner[last];
+    owner[last] = (path, ...rest) => {
+      if (String(path).endsWith(${JSON.stringify(end)}) && ++uses === ${nth}) process.kill(process.pid, "SIGKILL");
+      return original.call(owner, path, ...rest);
+    };
+  }
+  syncBuiltinESMExports();
+`;
 
 /** A backup whose entries were changed; `change` gets the directory with them and its manifest. */
 // biome-ignore lint/suspicious/noExplicitAny: a manifest to be changed
@@ -152,20 +184,32 @@ async function changedBackup(name: string, change: (folder: string, manifest: an
 
 describe("a backup that is killed", { timeout: 240_000 }, () => {
   it("a backup that is killed leaves no file that looks like a backup, and the next one is whole and removes what was left", async () => {
-    for (const afterMs of KILLS_AFTER_MS) {
-      const file = join(base, `killed-${afterMs}.backup`);
-      await killed(["--dir", dir, "backup", "--without-keys", file], "part", afterMs);
+    // `read` is there while the archive is whole and does not have its name yet.
+    for (const when of [...KILLS_AFTER_MS, "archive", "read"]) {
+      const file = join(base, `killed-${when}.backup`);
+      await killed(["--dir", dir, "backup", "--without-keys", file], "part", when);
       if (existsSync(file)) ok(["backup", "verify", file]);
       for (const part of partsIn("part")) {
-        const half = join(base, part, "archive");
-        if (!existsSync(half) || isWhole(half)) continue;
-        expect(refused(["restore", half, "--data-dir", join(base, "half")])).toContain(half);
-        expect(existsSync(join(base, "half"))).toBe(false);
+        const archive = join(base, part, "archive");
+        if (existsSync(archive)) expectWholeOrRefused(archive);
       }
     }
     const { file } = ok(["--dir", dir, "backup", "--without-keys", join(base, "next.backup")]);
     expect(ok(["backup", "verify", file])).toMatchObject({ ok: true });
     expect(partsIn("part")).toEqual([]);
+  });
+
+  it("a backup that is killed while it removes its work leaves nothing that the next one does not remove", () => {
+    for (const entry of ["files", "read", "store.ndjson"]) {
+      const file = join(base, `removing-${entry}.backup`);
+      const methods = "rmSync,unlinkSync,rmdirSync";
+      const hook = `data:text/javascript,${encodeURIComponent(killBefore(methods, `/${entry}`))}`;
+      spawnSync(process.execPath, ["--import", hook, main, "--dir", dir, "backup", "--without-keys", file]);
+      ok(["backup", "verify", file]);
+      expect(partsIn("part")).toHaveLength(1);
+      ok(["--dir", dir, "backup", "--without-keys", `${file}.next`]);
+      expect(partsIn("part")).toEqual([]);
+    }
   });
 });
 
@@ -182,6 +226,36 @@ describe("a restore that is killed", { timeout: 240_000 }, () => {
       await stop();
     }
     expect(partsIn("restore")).toEqual([]);
+  });
+
+  it.each([
+    ["before the ledger has its records", "promises.cp", "/ledgers/0/tiles", 1],
+    ["before the ledger is complete", "promises.cp", "/ledgers/0", 1],
+    ["before the restore is on record", "chmodSync", "/ledger", 1],
+    // It was read before, for its hash and for its rows.
+    ["before the store is loaded", "createReadStream", "/store.ndjson", 3],
+  ])("a restore of a ledger that had gone further is repeated after a kill %s", async (_, method, path, nth) => {
+    const target = join(base, "further");
+    const backup = join(base, "further.backup");
+    rmSync(backup, { force: true });
+    rmSync(target, { recursive: true, force: true });
+    ok(["--dir", dir, "backup", backup, ...passphrase()]);
+    ok(["restore", backup, "--data-dir", target, ...passphrase()]);
+    const { url } = await start(target);
+    for (let i = 0; i < 5; i++) expect(await call(url, "read")).toBe(200);
+    await stop();
+    rmSync(join(target, "ledger"), { recursive: true });
+    const args = ["restore", backup, "--data-dir", target, "--replace", ...passphrase()];
+    const hook = `data:text/javascript,${encodeURIComponent(killBefore(method, path, nth))}`;
+    const { signal } = spawnSync(process.execPath, ["--import", hook, main, ...args], { encoding: "utf8" });
+    expect(signal).toBe("SIGKILL");
+    expect(ok(args).ledgers).toMatchObject([{ state: "restored" }]);
+    const again = await start(target);
+    expect(await call(again.url, "read")).toBe(200);
+    await stop();
+    expect(ok(["--dir", target, "audit", "verify"]).notes.join("\n")).toMatch(
+      /restored from backup .* had been signed/,
+    );
   });
 });
 

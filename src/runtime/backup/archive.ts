@@ -85,7 +85,7 @@ export function openWorkDirectory(target: string, kind: "part" | "restore"): Wor
     return {
       path,
       close: () => {
-        rmSync(path, { recursive: true, force: true });
+        removeWork(path);
         if (typeof lock === "object") lock.release();
       },
     };
@@ -99,9 +99,15 @@ function removeAbandoned(dir: string, kind: string): void {
     if (!entry.isDirectory() || !name.test(entry.name) || !isOurs(path)) continue;
     const lock = lockOf(path);
     if (typeof lock !== "object") continue;
-    rmSync(path, { recursive: true, force: true });
+    removeWork(path);
     lock.release();
   }
+}
+
+/** The lock goes last: with it, what a kill leaves is found again. */
+function removeWork(path: string): void {
+  for (const name of readdirSync(path)) if (name !== LOCK) rmSync(join(path, name), { recursive: true, force: true });
+  rmSync(path, { recursive: true, force: true });
 }
 
 /** It was killed before it had the lock, or has one. */

@@ -1,10 +1,8 @@
 // `portcullis restore`: everything is checked before anything is written. Keys and files first, then ledgers, the store
 // last: gateways that run pick up the store at once, and by then have what belongs to it.
 
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { cp } from "node:fs/promises";
-import { dirname, isAbsolute, join, resolve } from "node:path";
-import { LedgerLocked, type LedgerRecord, openLedger, read, verify } from "../../ledger/index.js";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import {
   type LoadReport,
   loadSealKeys,
@@ -16,22 +14,22 @@ import {
   writeSealKeys,
 } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { placeOf } from "../ledger.js";
 import { STORE_FILE } from "../data-directory.js";
 import { operator, SEAL_KEY_FILE } from "../store/open.js";
 import { type BackedUpKeys, PASSPHRASE_HELP } from "./keys.js";
-import { ledgersBelow, REPLACED } from "./ledgers.js";
-import {
-  type BackedUpLedger,
-  type BackupManifest,
-  type CheckedBackup,
-  isSound,
-  ledgerDirectory,
-  linesIn,
-  openBackup,
-  STORE,
-} from "./manifest.js";
+import { REPLACED } from "./ledgers.js";
+import { type BackupManifest, type CheckedBackup, ledgerDirectory, linesIn, openBackup, STORE } from "./manifest.js";
 import { openWorkDirectory } from "./archive.js";
+import {
+  laterChanges,
+  type LedgerPlan,
+  planLedger,
+  registerLedgers,
+  type RestoredLedger,
+  restoreLedger,
+  stampNow,
+  writePrivate,
+} from "./restore-ledgers.js";
 
 interface RestoreOptions {
   readonly file: string;
@@ -43,16 +41,6 @@ interface RestoreOptions {
   readonly withoutKeys: boolean;
   /** Accept a data directory or a store that is not empty. */
   readonly replace: boolean;
-}
-
-interface RestoredLedger {
-  readonly origin: string;
-  readonly path: string;
-  /** `kept`: what is there continues the backup and is newer. */
-  readonly state: "kept" | "restored";
-  readonly size: number;
-  /** Where the ledger is that was replaced. */
-  readonly aside?: string;
 }
 
 export interface RestoreReport extends LoadReport {
@@ -69,7 +57,6 @@ export interface RestoreReport extends LoadReport {
   readonly changesLost: readonly string[];
 }
 
-const MAX_REPORTED = 1_000;
 /** One transaction loads everything, and waits for the writers of a store that is in use. */
 const STORE_TIMES = { statementTimeoutMs: 600_000, stalledTransactionMs: 60_000, sweepMs: 0 };
 const CONNECT_MS = 10_000;
@@ -147,16 +134,16 @@ async function restoreInto(
   { manifest, keys }: CheckedBackup,
   target: Target,
 ): Promise<RestoreReport> {
-  const plans = await Promise.all(manifest.ledgers.map((ledger) => planFor(ledger, target.dataDir)));
+  const before = await storage.ledgers.list();
+  const plans = await Promise.all(
+    manifest.ledgers.map((ledger) => planLedger(ledger, manifest.id, target.dataDir, before)),
+  );
   const later = await laterChanges(plans);
   const files = restoreFiles(directory, manifest, target.dataDir);
   const restoredKeys = restoreKeys(keys, manifest, plans, target);
-  const before = await storage.ledgers.list();
   const ledgers: RestoredLedger[] = [];
   for (const [i, plan] of plans.entries()) {
-    const from = ledgerDirectory(directory, i);
-    const registered = before.find(({ origin, place }) => origin === plan.ledger.origin && place === placeOf(plan.dir));
-    ledgers.push(await restoreLedger(plan, from, keys?.ledgers[i], manifest, registered?.size));
+    ledgers.push(await restoreLedger(plan, ledgerDirectory(directory, i), keys?.ledgers[i], manifest));
   }
   const report = await storage.dumps.load(() => linesIn(join(directory, STORE)), {
     name: manifest.id,
@@ -173,119 +160,6 @@ async function restoreInto(
     ...restoredKeys,
     changesLost: later.changes,
   };
-}
-
-// ---- ledgers --------------------------------------------------------------------------------------------------------
-
-interface LedgerPlan {
-  readonly ledger: BackedUpLedger;
-  readonly dir: string;
-  /** There is a ledger that continues the one in the backup: it stays. A ledger is never put back. */
-  readonly isKept: boolean;
-  readonly exists: boolean;
-}
-
-async function planFor(ledger: BackedUpLedger, dataDir: string): Promise<LedgerPlan> {
-  const dir = isAbsolute(ledger.path) ? ledger.path : join(dataDir, ledger.path);
-  const exists = existsSync(dir) && readdirSync(dir).some((name) => /^seq-\d{16}\.ndjson/.test(name));
-  if (!exists) return { ledger, dir, exists, isKept: false };
-  const found = await verify(dir, { checkpoints: [ledger.checkpoint] }).catch(() => undefined);
-  const isKept = found !== undefined && isSound(found) && found.origin === ledger.origin && found.to >= ledger.size;
-  if (!isKept) await checkUnlocked(dir, ledger.origin);
-  return { ledger, dir, exists, isKept };
-}
-
-async function checkUnlocked(dir: string, origin: string): Promise<void> {
-  try {
-    const ledger = await openLedger({ dir, origin, lockTimeoutMs: 100 });
-    await ledger.close();
-  } catch (error) {
-    if (!(error instanceof LedgerLocked)) return;
-    throw new CliError(
-      `ledger ${dir} does not continue the backup and is being written by another process`,
-      EXIT.error,
-      "stop the gateway first",
-    );
-  }
-}
-
-/** What ledgers that are newer than the backup know: revocations count, everything else is reported. */
-async function laterChanges(plans: readonly LedgerPlan[]): Promise<{ revoked: string[]; changes: string[] }> {
-  const revoked = new Set<string>();
-  const changes = new Set<string>();
-  for (const { ledger, dir, isKept } of plans) {
-    if (!isKept) continue;
-    for await (const { record } of read(dir, { from: ledger.size })) {
-      const change = changeIn(record);
-      if (!change) continue;
-      if (change.action === "key.revoke") revoked.add(change.name);
-      else if (changes.size < MAX_REPORTED) changes.add(`${change.at} ${change.action} ${change.of} by ${change.by}`);
-    }
-  }
-  return { revoked: [...revoked], changes: [...changes].sort() };
-}
-
-const STORE_CHANGE = /^(application|access|key|secret|pin)\./;
-
-function changeIn(record: LedgerRecord) {
-  if (record.kind !== "admin" || !STORE_CHANGE.test(record.action)) return undefined;
-  const { app = "", name = "", at = record.ts } = (record.detail ?? {}) as Record<string, string>;
-  const of = [app, name].filter((part) => part !== "").join("/");
-  return { action: record.action, name, of, at, by: record.actor };
-}
-
-async function restoreLedger(
-  { ledger, dir, exists, isKept }: LedgerPlan,
-  from: string,
-  keys: Readonly<Record<string, string>> | undefined,
-  manifest: BackupManifest,
-  registered: number | undefined,
-): Promise<RestoredLedger> {
-  const { origin, size, root } = ledger;
-  if (isKept) return { origin, path: dir, state: "kept", size };
-  const kept = exists ? readSigningKeys(dir) : undefined;
-  const aside = exists ? `${dir}${REPLACED}${stampNow()}` : undefined;
-  if (aside !== undefined) moveLedger(dir, aside);
-  await cp(from, dir, { recursive: true });
-  restrict(dir);
-  const signing = keys?.["signing.key"] === undefined ? kept : keys;
-  for (const [name, text] of Object.entries(signing ?? {})) writePrivate(join(dir, name), text);
-  const restored = { origin, path: dir, state: "restored", size, ...(aside === undefined ? {} : { aside }) } as const;
-  if (!existsSync(join(dir, "signing.key"))) return restored;
-  const open = await openLedger({ dir, origin });
-  const detail = { backup: manifest.id, created_at: manifest.created_at, size, root, registered: registered ?? null };
-  await open
-    .append({ kind: "admin", actor: operator(), action: "ledger.restored", detail })
-    .finally(() => open.close());
-  return restored;
-}
-
-/** Ledgers of workers lie inside another one, and stay. */
-function moveLedger(dir: string, aside: string): void {
-  mkdirSync(aside, { mode: 0o700 });
-  for (const entry of readdirSync(dir, { withFileTypes: true })) {
-    const isOther = entry.isDirectory() && ledgersBelow(join(dir, entry.name)).length > 0;
-    if (!isOther) renameSync(join(dir, entry.name), join(aside, entry.name));
-  }
-}
-
-function readSigningKeys(dir: string): Record<string, string> {
-  const names = ["signing.key", "signing.key.rotate"].filter((name) => existsSync(join(dir, name)));
-  return Object.fromEntries(names.map((name) => [name, readFileSync(join(dir, name), "utf8")]));
-}
-
-/** From now on the registry expects the ledgers as they are, where they are. */
-async function registerLedgers(storage: Storage, plans: readonly LedgerPlan[]): Promise<void> {
-  for (const { ledger, dir, isKept } of plans) {
-    const place = placeOf(dir);
-    const note = readFileSync(join(dir, "checkpoint"), "utf8");
-    if (ledger.place !== place) await storage.ledgers.remove(ledger.origin, operator(), ledger.place);
-    if (!isKept) {
-      await storage.ledgers.remove(ledger.origin, operator(), place);
-      await storage.feed.setRecorded(ledger.origin, ledger.recorded);
-    }
-    await storage.ledgers.put({ origin: ledger.origin, place, note, size: Number(note.split("\n", 2)[1]) });
-  }
 }
 
 // ---- files and keys -------------------------------------------------------------------------------------------------
@@ -358,22 +232,4 @@ function sealKeysAt(source: SealKeyOptions): Uint8Array[] {
     if (error instanceof StorageError && error.code === "STORAGE_SEAL") return [];
     throw error;
   }
-}
-
-function writePrivate(path: string, content: string | Uint8Array): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  writeFileSync(path, content, { mode: 0o600, flush: true });
-}
-
-/** As the gateway creates them: for their owner alone. */
-function restrict(dir: string): void {
-  chmodSync(dir, 0o700);
-  for (const entry of readdirSync(dir, { withFileTypes: true })) {
-    if (entry.isDirectory()) restrict(join(dir, entry.name));
-    else chmodSync(join(dir, entry.name), 0o600);
-  }
-}
-
-function stampNow(): string {
-  return new Date().toISOString().replaceAll(/[-:.]/g, "");
 }
