@@ -1,8 +1,8 @@
 // What one application notices of another that sends without pause: its p99 alone, and beside the flood, in turn.
 //   node bench/flood.mjs [--rounds 3] [--seconds 3] [--flood 64] [--quiet 4]
 import { fork } from "node:child_process";
-import { join } from "node:path";
 import { setPriority } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ask, median, startTarget } from "./runner.mjs";
 

@@ -5,9 +5,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import { createKey } from "../dist/auth/index.js";
 import { keysOrLocal } from "../dist/runtime/identity.js";
 import { startGateway } from "../dist/runtime/start.js";
-import { createKey } from "../dist/auth/index.js";
 
 const [tools = 5_000, changes = 4] = process.argv.slice(2).map(Number);
 const SERVER = `

@@ -7,10 +7,10 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import pg from "pg";
+import { createKey } from "../dist/auth/index.js";
+import { StoredApprovals } from "../dist/policy/index.js";
 import { keysOrLocal } from "../dist/runtime/identity.js";
 import { startGateway } from "../dist/runtime/start.js";
-import { StoredApprovals } from "../dist/policy/index.js";
-import { createKey } from "../dist/auth/index.js";
 import { openStorage } from "../dist/storage/index.js";
 
 const { values: options } = parseArgs({

@@ -14,7 +14,7 @@ const checks = [
   ["types of the console", bin("tsc"), ["--noEmit", "-p", "console"]],
   ["lint", bin("oxlint"), ["--quiet", "src", "console", "test", "scripts", "examples", "bench"]],
   ["unused code", bin("knip"), []],
-  ["format", bin("biome"), ["format", "."]],
+  ["format and order of imports", bin("biome"), ["check", "."]],
   ["width of Markdown", process.execPath, [join(root, "scripts", "wrap-markdown.mjs"), "--check"]],
 ];
 const PARALLEL = 2;

@@ -1,23 +1,23 @@
 // `portcullis/server`: a schema-first MCP server. What it offers is defined step by step; every call to it takes the
 // same way through the gate as everywhere else.
 
-import type { Approvals, Gate, Guardrail, Limit, PolicySet, Principal, Check } from "./policy/index.js";
 import { createGateway, type Endpoint, type GatewayOptions } from "./gateway/index.js";
 import { isLoopbackHost, type JsonObject } from "./mcp/index.js";
 import { type InvokeOptions, ServerBuilder, type ServerOptions, type ToolResult } from "./mcp/server/index.js";
 import type {
-  TransportHandler,
   HttpServerOptions,
   Listener,
   StdioServerOptions,
   TcpServerOptions,
+  TransportHandler,
   WebSocketServerOptions,
 } from "./mcp/transports/index.js";
+import type { Approvals, Check, Gate, Guardrail, Limit, PolicySet, Principal } from "./policy/index.js";
 
-export type { Guardrail, GuardrailCall, Limit, Principal } from "./policy/index.js";
 export type { GatewayLimits } from "./gateway/index.js";
 export * from "./mcp/server/index.js";
 export type { Listener } from "./mcp/transports/index.js";
+export type { Guardrail, GuardrailCall, Limit, Principal } from "./policy/index.js";
 
 /** Everyone may call everything: an explicit choice, because no policy at all denies every call. */
 export const permitAll = "permit (principal, action, resource);";

@@ -2,8 +2,8 @@
 // and what may run before its record is on the disk.
 
 import { describe, expect, it } from "vitest";
-import { MemoryApprovals } from "../src/policy/index.js";
 import type { Ledger } from "../src/ledger/index.js";
+import { MemoryApprovals } from "../src/policy/index.js";
 import { anything, connected, newLedger, open, started } from "./whole.js";
 
 const ASK = `

@@ -14,7 +14,7 @@ import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { referencePages } from "../scripts/reference.mjs";
-import { pages as wrappedPages, tooLong, wrap } from "../scripts/wrap-markdown.mjs";
+import { tooLong, wrap, pages as wrappedPages } from "../scripts/wrap-markdown.mjs";
 import { compile, type Module, modulesOf, runModule } from "./docs/modules.js";
 import { anchors, relativeLinks, type Snippet, snippetsOf } from "./docs/snippets.js";
 import { commandsOf, Terminal } from "./docs/terminal.js";

@@ -7,13 +7,13 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { describe, expect, it } from "vitest";
-import { DEFAULT_TIMEOUTS, McpError } from "../src/mcp/client/index.js";
-import { type Intent, MemoryApprovals, type CheckResult } from "../src/policy/index.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../src/gateway/index.js";
 import { openLedger } from "../src/ledger/index.js";
+import { DEFAULT_TIMEOUTS, McpError } from "../src/mcp/client/index.js";
+import { type CallContext, DEFAULT_SCHEMA_LIMITS } from "../src/mcp/server/index.js";
+import { type CheckResult, type Intent, MemoryApprovals } from "../src/policy/index.js";
 import type { RunOptions, Server } from "../src/server.js";
 import { createTelemetry } from "../src/telemetry/index.js";
-import { type CallContext, DEFAULT_SCHEMA_LIMITS } from "../src/mcp/server/index.js";
 import { anything, cleanups, connected, folder, META, newLedger, open, raw, recorded, started } from "./whole.js";
 
 /** CIDv1, json codec, sha2-256, in base32: written down here once more, from the specification. */

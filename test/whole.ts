@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { type Client, type ConnectOptions, connect } from "../src/mcp/client/index.js";
 import { type Ledger, type LedgerRecord, openLedger, read } from "../src/ledger/index.js";
-import { createServer, permitAll, type RunOptions, type Server } from "../src/server.js";
+import { type Client, type ConnectOptions, connect } from "../src/mcp/client/index.js";
 import { listenMemory } from "../src/mcp/transports/index.js";
+import { createServer, permitAll, type RunOptions, type Server } from "../src/server.js";
 
 export const open = { noGuardrailRequired: true } as const;
 export const anything = { type: "object" } as const;

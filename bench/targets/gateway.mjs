@@ -2,9 +2,9 @@
 // validation, and the ledger on a real disk. APPS and KEYS fill the store with others.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { read } from "../../dist/ledger/index.js";
 import { keysOrLocal } from "../../dist/runtime/identity.js";
 import { startGateway } from "../../dist/runtime/start.js";
-import { read } from "../../dist/ledger/index.js";
 import { openStorage } from "../../dist/storage/index.js";
 import { ready } from "./child.mjs";
 

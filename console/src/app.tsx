@@ -2,9 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { address, followLinks, hrefOf, navigate } from "./router.js";
-import { type Screen, SCREENS } from "./screens.js";
 import { SignIn } from "./screens/sign-in.js";
-import { attempt, can, connection, message, session, signOut, theme, type Theme, titleOf, waiting } from "./state.js";
+import { SCREENS, type Screen } from "./screens.js";
+import { attempt, can, connection, message, session, signOut, type Theme, theme, titleOf, waiting } from "./state.js";
 import { Icon, type IconName } from "./ui/icon.js";
 import { useKeys } from "./ui/load.js";
 import { Button, Dialog, Empty, Loading } from "./ui/parts.js";

@@ -3,7 +3,6 @@
 
 import type { ComponentType } from "preact";
 import type { OperationName } from "../../src/admin/routes.js";
-import type { IconName } from "./ui/icon.js";
 import { Applications } from "./screens/applications.js";
 import { Approvals } from "./screens/approvals.js";
 import { Decisions } from "./screens/decisions.js";
@@ -12,6 +11,7 @@ import { Ledger } from "./screens/ledger.js";
 import { Overview } from "./screens/overview.js";
 import { Policy } from "./screens/policy.js";
 import { Servers } from "./screens/servers.js";
+import type { IconName } from "./ui/icon.js";
 
 export interface Screen {
   readonly path: string;

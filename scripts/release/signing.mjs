@@ -1,5 +1,5 @@
 // The signing half of minisign: `minisign -V` takes what this makes, and src/integrations/install/release.ts takes both.
-import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, sign as ed25519 } from "node:crypto";
+import { createHash, createPrivateKey, createPublicKey, sign as ed25519, generateKeyPairSync } from "node:crypto";
 
 const SECRET_BYTES = 2 + 2 + 2 + 32 + 8 + 8 + 8 + 64 + 32;
 

@@ -1,19 +1,19 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import {
-  createGate,
-  type Gate,
-  makeIntent,
-  MemoryApprovals,
-  NOTHING_FORWARDED,
-  type CallTarget,
-} from "../policy/index.js";
 import { type Ledger, type LedgerRecord, openLedger, read } from "../ledger/index.js";
 import type { JsonObject } from "../mcp/index.js";
+import {
+  type CallTarget,
+  createGate,
+  type Gate,
+  MemoryApprovals,
+  makeIntent,
+  NOTHING_FORWARDED,
+} from "../policy/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
 import { type AdminListener, type AdminOptions, startAdmin } from "./index.js";
 

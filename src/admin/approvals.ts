@@ -1,8 +1,8 @@
 // Approval requests as the operator sees and answers them. An answer is on record before it takes effect.
 
-import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { Fault } from "../mcp/index.js";
+import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../policy/index.js";
 import { visible } from "../telemetry/index.js";
 
 export const MAX_REASON_CHARS = 2_000;

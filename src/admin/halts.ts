@@ -1,9 +1,9 @@
 // Emergency stop over the admin API: `listHalts`, `halt` and `resume` of the table of operations.
 
-import { type Halt, Halts, type HaltTarget } from "../policy/index.js";
 import { Fault, type JsonObject, pathText, type ShapeProblem } from "../mcp/index.js";
+import { type Halt, Halts, type HaltTarget } from "../policy/index.js";
 import { visible } from "../telemetry/index.js";
-import { OPERATIONS, type HaltRow } from "./operations.js";
+import { type HaltRow, OPERATIONS } from "./operations.js";
 
 export interface HaltControl {
   /** Those in force here, of the store and by file. */

@@ -1,8 +1,8 @@
 // What a process reports about itself on the admin port: whether it can serve calls, component by component, its metrics
 // and servers; and one report over several processes that share the port.
 
-import { combineFamilies, type Family, gauge } from "../telemetry/index.js";
 import type { JsonObject } from "../mcp/index.js";
+import { combineFamilies, type Family, gauge } from "../telemetry/index.js";
 
 /** The state of one component. A `problem` means that calls cannot be served; a `warning` is for the operator. */
 export interface ComponentState {

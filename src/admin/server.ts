@@ -4,27 +4,27 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
-import { type Approver, type Gate, noPolicy } from "../policy/index.js";
 import type { Ledger } from "../ledger/index.js";
 import { asFault, Fault, isLoopbackHost, type JsonObject } from "../mcp/index.js";
+import { type Approver, type Gate, noPolicy } from "../policy/index.js";
 import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
-import { Answering, listed, MAX_REASON_CHARS, NotAnswerable, shown, type ApprovalAnswer } from "./approvals.js";
+import { Answering, type ApprovalAnswer, listed, MAX_REASON_CHARS, NotAnswerable, shown } from "./approvals.js";
 import { boundConnections, readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard, type NonceUse, SignIn } from "./guard.js";
+import { type HaltControl, halt, haltRow, resume } from "./halts.js";
 import { followToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
+import { type RegistrationRoutes, registrationRoute } from "./registrations.js";
 import {
   type ComponentChecks,
   type ComponentState,
   evaluateReadiness,
   MAX_REFUSED,
   type ProcessReport,
-  readinessFamilies,
   type RefusedApplication,
   type ReportPart,
+  readinessFamilies,
 } from "./reports.js";
-import { halt, type HaltControl, haltRow, resume } from "./halts.js";
-import { registrationRoute, type RegistrationRoutes } from "./registrations.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */

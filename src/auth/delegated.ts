@@ -1,9 +1,9 @@
 // A caller that holds a delegation: its credential says which application it is of, the token says which agent it is
 // and what it may reach. A token never takes a caller into another application, and never adds to its credential.
 
-import { type DelegationChain, type ChainReader, DelegationRefused, type Principal } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonValue, steadyTimeOf } from "../mcp/index.js";
 import type { Peer } from "../mcp/transports/index.js";
+import { type ChainReader, type DelegationChain, DelegationRefused, type Principal } from "../policy/index.js";
 import type { Identify } from "./index.js";
 
 /** Where a spent token travels: a header on HTTP, a field of `_meta` everywhere. */

@@ -6,7 +6,7 @@ import { META } from "../mcp/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openStorage, type Storage } from "../storage/index.js";
 import { Granted } from "./granted.js";
-import { createKey, keyIdentity, ApiKeyCache } from "./index.js";
+import { ApiKeyCache, createKey, keyIdentity } from "./index.js";
 
 describe("granted patterns", () => {
   it("granted patterns keep tools, resources and prompts apart, and a bare * is everything", () => {

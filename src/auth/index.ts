@@ -1,11 +1,13 @@
 // Who is calling. A local caller is the operating system's user; what a client says about itself counts for nothing.
 
-import type { Principal } from "../policy/index.js";
 import type { JsonValue } from "../mcp/index.js";
 import type { Peer } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
 import type { OAuthIdentity, OAuthIdentityOptions } from "./oauth-resource-server/identify.js";
 
-export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
+export { ApiKeyCache, type ApiKeyCacheOptions, type Credential } from "./api-keys/cache.js";
+export { createKey, type KeyRequest } from "./api-keys/create.js";
+export { keyIdentity, noCredential, unknownCaller } from "./api-keys/identify.js";
 export {
   approverOf,
   type KeyRights,
@@ -13,10 +15,8 @@ export {
   PermissionInvalid,
   readPermissions,
 } from "./api-keys/permissions.js";
-export { createKey, type KeyRequest } from "./api-keys/create.js";
-export { keyIdentity, noCredential, unknownCaller } from "./api-keys/identify.js";
-export { type Credential, ApiKeyCache, type ApiKeyCacheOptions } from "./api-keys/cache.js";
-export { LOCAL_CREDENTIAL, localIdentity, type LocalOptions, remoteReason } from "./local.js";
+export { DELEGATION_HEADER, DELEGATION_META, delegatedIdentity } from "./delegated.js";
+export { LOCAL_CREDENTIAL, type LocalOptions, localIdentity, remoteReason } from "./local.js";
 export { type OAuthSettings, readOAuthSettings } from "./oauth-resource-server/settings.js";
 
 /**

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { isLoopbackAddress, isLoopbackHost } from "../mcp/index.js";
-import { createServer, permitAll } from "../server.js";
 import type { Peer } from "../mcp/transports/index.js";
+import { createServer, permitAll } from "../server.js";
 import { localIdentity, remoteReason } from "./index.js";
 
 const peer = (more: Partial<Peer> = {}): Peer => ({ transport: "http", address: "127.0.0.1", headers: {}, ...more });

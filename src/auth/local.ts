@@ -2,11 +2,11 @@
 // nothing; where a request came from does.
 
 import { userInfo } from "node:os";
-import type { Principal } from "../policy/index.js";
 import { Fault, isLoopbackAddress } from "../mcp/index.js";
 import type { Peer } from "../mcp/transports/index.js";
-import type { Identify } from "./index.js";
+import type { Principal } from "../policy/index.js";
 import { HOW_TO_GET_A_KEY } from "./api-keys/identify.js";
+import type { Identify } from "./index.js";
 
 export interface LocalOptions {
   app?: string;

@@ -5,8 +5,8 @@ import { join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
   type ContractOptions,
-  generate as generateWith,
   type Generated,
+  generate as generateWith,
   type Runtime,
   runtimeDirectory,
 } from "../codegen/index.js";

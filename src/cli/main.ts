@@ -7,7 +7,7 @@ import { paintErr } from "../lib/print.js";
 import { findDataDirectory } from "../runtime/data-directory.js";
 import { VERSION } from "../runtime/environment.js";
 import { addCommand, COMMANDS } from "./commands.js";
-import { addExamples, EXIT_HELP, ROOT_EXAMPLES, examplesText } from "./help.js";
+import { addExamples, EXIT_HELP, examplesText, ROOT_EXAMPLES } from "./help.js";
 
 /** The whole program, or as much of it as this command needs. */
 async function createProgram(name: string | undefined): Promise<Command> {

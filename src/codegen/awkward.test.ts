@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { generateCode } from "../cli/generate.js";
 import { AWKWARD, awkwardManifest } from "./fixtures/awkward.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
-import { generateCode } from "../cli/generate.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-awkward-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));

@@ -2,10 +2,10 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { generateCode } from "../cli/generate.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { HOSTILE, hostileManifest, REPORTED } from "./fixtures/hostile.js";
 import { MANIFESTS, manifestFiles } from "./fixtures/sample.js";
-import { generateCode } from "../cli/generate.js";
 import { LANGUAGES } from "./generate.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-codegen-"));

@@ -13,7 +13,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { generateCode, readRuntime } from "../cli/generate.js";
 import { ERRORS } from "../mcp/index.js";
 import { writeFiles } from "./fixtures/compile.js";
-import { compileCSharp, type Dotnet, DOTNET_ENV, findDotnet } from "./fixtures/dotnet.js";
+import { compileCSharp, DOTNET_ENV, type Dotnet, findDotnet } from "./fixtures/dotnet.js";
 import { expectErrorRows } from "./fixtures/error-rows.js";
 import { runtimeDirectory } from "./generate.js";
 

@@ -2,13 +2,13 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { generateCode, readRuntime } from "../cli/generate.js";
 import { awkwardManifest } from "./fixtures/awkward.js";
 import { writeFiles } from "./fixtures/compile.js";
+import { compileCSharp, type Dotnet, findDotnet } from "./fixtures/dotnet.js";
 import { hostileManifest } from "./fixtures/hostile.js";
 import { randomTools } from "./fixtures/random.js";
-import { compileCSharp, type Dotnet, findDotnet } from "./fixtures/dotnet.js";
 import { manifestFiles } from "./fixtures/sample.js";
-import { generateCode, readRuntime } from "../cli/generate.js";
 
 /** Every n-th manifest; all of them are some three minutes of one core. */
 const EVERY = Number(process.env.CODEGEN_CSHARP_EVERY ?? 1);

@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
+import { generateCode } from "../cli/generate.js";
+import type { ManifestTool } from "./contract.js";
 import { compileTypeScript, writeFiles } from "./fixtures/compile.js";
 import { hostileManifest, REPORTED } from "./fixtures/hostile.js";
 import { randomCases, randomTools } from "./fixtures/random.js";
 import { casesFor, ownValidator, sampledTools } from "./fixtures/sample.js";
 import { compareTypeScript } from "./fixtures/typescript.js";
-import { generateCode } from "../cli/generate.js";
-import type { ManifestTool } from "./contract.js";
 
 /** One in this many tools; the long test takes more than 300. */
 const EVERY = 20;

@@ -5,13 +5,13 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { FORMAT_VECTORS } from "../schema/fixtures/format-vectors.js";
-import { compareTypeScript } from "./fixtures/typescript.js";
-import { ownValidator } from "./fixtures/sample.js";
-import { writeFiles } from "./fixtures/compile.js";
 import { generateCode } from "../cli/generate.js";
 import type { JsonObject } from "../mcp/index.js";
+import { FORMAT_VECTORS } from "../schema/fixtures/format-vectors.js";
 import type { ManifestTool } from "./contract.js";
+import { writeFiles } from "./fixtures/compile.js";
+import { ownValidator } from "./fixtures/sample.js";
+import { compareTypeScript } from "./fixtures/typescript.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-formats-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));

@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { cargo, whyNoCargo, writeFiles } from "./fixtures/compile.js";
 import { generateCode } from "../cli/generate.js";
+import { cargo, whyNoCargo, writeFiles } from "./fixtures/compile.js";
 
 const dir = mkdtempSync(join(tmpdir(), "portcullis-rust-types-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));

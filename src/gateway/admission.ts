@@ -1,7 +1,6 @@
 // What a caller may send before its message is read. The credential in the head of a request decides, so the body of an
 // unauthenticated caller is neither kept nor parsed beyond a small limit.
 
-import type { Principal } from "../policy/index.js";
 import { DELEGATION_META, type Identify } from "../auth/index.js";
 import {
   asFault,
@@ -14,6 +13,7 @@ import {
 } from "../mcp/index.js";
 import type { Admission, Peer, Reply } from "../mcp/transports/index.js";
 import type { CallsInFlight } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import { ANONYMOUS_APP, type Flow, type FlowControl } from "./flow-control.js";
 
 /** Largest message of a caller that is not authenticated. It may carry the credential itself, as `auth`. */

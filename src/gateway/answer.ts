@@ -1,11 +1,10 @@
 // From a request to the text of its answer: what is added to a result for a revision, and where a failure belongs.
 
-import type { Principal } from "../policy/index.js";
 import {
   ASSUMED,
   ERROR_META,
-  errorData,
   ERRORS,
+  errorData,
   Fault,
   GATEWAY_ORIGIN,
   httpStatus,
@@ -19,14 +18,15 @@ import {
   type Revision,
   wireError,
 } from "../mcp/index.js";
-import type { Peer, ReplyHead } from "../mcp/transports/index.js";
-import { call, type Cancel, type Conversation, RawResult, type Route } from "../pipeline/index.js";
 import type { Implementation } from "../mcp/server/index.js";
+import type { Peer, ReplyHead } from "../mcp/transports/index.js";
+import { type Cancel, type Conversation, call, RawResult, type Route } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import { traceIdFrom } from "../telemetry/index.js";
-import { localRoute } from "./builtin.js";
 import type { Gateway } from "./application-types.js";
-import type { Session } from "./session.js";
+import { localRoute } from "./builtin.js";
 import { LIST_METHODS } from "./lists.js";
+import type { Session } from "./session.js";
 
 export interface IncomingRequest {
   request: Request;

@@ -1,17 +1,17 @@
-import type { Approvals, Check, Guardrail, GuardrailCallback, Halts, Limit, SharedLimits } from "../policy/index.js";
+import type { Identify } from "../auth/index.js";
 import type { Ledger } from "../ledger/index.js";
 import type { RetainedBytes } from "../mcp/index.js";
+import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
+import type { CallsInFlight, GatewayLimits, Pipeline, RouteTable, StateCipher } from "../pipeline/index.js";
+import type { Approvals, Check, Guardrail, GuardrailCallback, Halts, Limit, SharedLimits } from "../policy/index.js";
 import type { Application, ServerEntry } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
-import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
 import type { Catalogue, PinMode, Upstream } from "../upstream/index.js";
-import type { CallsInFlight, GatewayLimits, Pipeline, RouteTable, StateCipher } from "../pipeline/index.js";
-import type { Identify } from "../auth/index.js";
-import type { ReplicaBus } from "./replicas/bus.js";
-import type { InProcessServer } from "./relay/catalogue.js";
-import type { SessionKeeper } from "./sessions.js";
-import type { PolicyCache } from "./policies.js";
 import type { Lists } from "./lists.js";
+import type { PolicyCache } from "./policies.js";
+import type { InProcessServer } from "./relay/catalogue.js";
+import type { ReplicaBus } from "./replicas/bus.js";
+import type { SessionKeeper } from "./sessions.js";
 
 /** What all applications of a process share; the composition root creates it. */
 export interface ApplicationServices {

@@ -1,6 +1,9 @@
 // An application while it is in use: what it has, the gate in front of it, and the endpoint that its callers reach.
 // INVARIANT: nothing in this file refers to another application.
 
+import { Fault } from "../mcp/index.js";
+import type { Tool, ToolDefinition } from "../mcp/server/index.js";
+import { callInside, Refusals, relayedBy, routeFor, sendClientRequest } from "../pipeline/index.js";
 import {
   createGate,
   type Gate,
@@ -9,18 +12,15 @@ import {
   type PendingPolicy,
   type PolicySet,
 } from "../policy/index.js";
-import { Fault } from "../mcp/index.js";
 import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
-import type { Tool, ToolDefinition } from "../mcp/server/index.js";
-import { callInside, routeFor, sendClientRequest, Refusals, relayedBy } from "../pipeline/index.js";
 import type { ApplicationServices, CoreTools, Gateway, InProcessApplication } from "./application-types.js";
-import { Lists } from "./lists.js";
 import { Endpoint } from "./endpoint.js";
+import { Lists } from "./lists.js";
+import { ApplicationPolicy, applicationGuardrails } from "./policies.js";
 import { AppCatalogue } from "./relay/catalogue.js";
 import { remoteCalls } from "./relay/remote.js";
 import { SuspendedCalls } from "./relay/suspended-calls.js";
 import { remoteSessions } from "./remote-sessions.js";
-import { applicationGuardrails, ApplicationPolicy } from "./policies.js";
 import { meantCall } from "./search.js";
 import { matcher, UpstreamHandle, type UpstreamHandleServices } from "./upstream-handle.js";
 

@@ -1,13 +1,13 @@
 // The applications that are in use in this process. One is opened by its first caller, follows every change of its
 // document, and is closed when it was unused for a while.
 
-import type { PendingPolicy } from "../policy/index.js";
 import { isStoreOutage } from "../mcp/index.js";
-import type { Application, StoreChange, Storage } from "../storage/index.js";
-import { answerRemote } from "./relay/remote.js";
-import { answerSessions } from "./remote-sessions.js";
+import type { PendingPolicy } from "../policy/index.js";
+import type { Application, Storage, StoreChange } from "../storage/index.js";
 import { ServedApplication } from "./application.js";
 import type { ApplicationServices } from "./application-types.js";
+import { answerRemote } from "./relay/remote.js";
+import { answerSessions } from "./remote-sessions.js";
 
 export interface ApplicationsOptions {
   readonly storage: Pick<Storage, "applications" | "feed" | "origin" | "secrets">;

@@ -1,20 +1,20 @@
 // Requests that the endpoint itself answers: lists, validation without running, log levels, discovery. They pass through
 // `call` like everything else; being harmless by construction, a built-in rule permits them.
 
-import type { Principal } from "../policy/index.js";
 import { Fault, type JsonObject, type Revision, SUPPORTED_VERSIONS } from "../mcp/index.js";
 import { type ServerDefinition, type Validation, validateArguments } from "../mcp/server/index.js";
 import {
-  isLogLevel,
-  MCP_LOG_LEVELS,
   argumentsOf,
   clip,
+  isLogLevel,
+  MCP_LOG_LEVELS,
+  RawResult,
+  type Route,
   routeFor,
   stringField,
   visibleTool,
-  RawResult,
-  type Route,
 } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import type { Gateway } from "./application-types.js";
 import { describeServer, serverCapabilitiesOf } from "./capabilities.js";
 import { LIST_METHODS, type ListCaller, type ListMethod } from "./lists.js";

@@ -2,9 +2,9 @@
 
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Principal } from "../policy/index.js";
 import { readPermissions } from "../auth/index.js";
 import { Fault, META } from "../mcp/index.js";
+import type { Principal } from "../policy/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openWorld, type World } from "./fixtures/world.js";
 

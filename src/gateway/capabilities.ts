@@ -2,10 +2,10 @@
 // caller's credential reaches), and what is kept of the capabilities that a client declares. A session lives for long, so
 // of those only what the protocol defines and the names of extensions are kept.
 
-import type { Principal } from "../policy/index.js";
 import { isJsonObject, type JsonObject, type JsonValue, type Revision } from "../mcp/index.js";
 import type { InstructionPart, ServerDefinition } from "../mcp/server/index.js";
 import { mayGet, mayRead } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 
 interface ServerDescription {
   readonly capabilities: JsonObject;

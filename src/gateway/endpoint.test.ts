@@ -1,13 +1,13 @@
-import { Cancel } from "../pipeline/cancel.js";
-import { StateCipher } from "../pipeline/encrypted-state.js";
-import { Sessions } from "./sessions.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request as httpRequest } from "undici";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { META, RetainedBytes } from "../mcp/index.js";
-import { createServer, permitAll, type RunOptions, type Server } from "../server.js";
 import { listenMemory } from "../mcp/transports/index.js";
+import { Cancel } from "../pipeline/cancel.js";
+import { StateCipher } from "../pipeline/encrypted-state.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
+import { createServer, permitAll, type RunOptions, type Server } from "../server.js";
+import { Sessions } from "./sessions.js";
 
 const open = { noGuardrailRequired: true } as const;
 const none = { type: "object", properties: {} } as const;

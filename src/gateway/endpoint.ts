@@ -1,7 +1,6 @@
 // `Endpoint` turns bytes into requests and answers into bytes. It knows revisions, phases and sessions; what a call may do
 // is decided in `call`.
 
-import type { Principal, CheckResult } from "../policy/index.js";
 import {
   ASSUMED,
   asFault,
@@ -19,9 +18,9 @@ import {
   phaseFault,
   type Request,
   type RequestId,
-  requestIdIn,
   type Response,
   type Revision,
+  requestIdIn,
   StrictJsonError,
   TooManyValuesError,
 } from "../mcp/index.js";
@@ -29,15 +28,15 @@ import type { InvokeOptions, ToolResult } from "../mcp/server/index.js";
 import type {
   Admission,
   Channel,
-  TransportHandler,
   HttpRequest,
   Inbound,
   Malformed,
   Peer,
   Reply,
+  TransportHandler,
 } from "../mcp/transports/index.js";
-import { SILENT, Cancel, clip, toolResultOf } from "../pipeline/index.js";
-import type { Gateway } from "./application-types.js";
+import { Cancel, clip, SILENT, toolResultOf } from "../pipeline/index.js";
+import type { CheckResult, Principal } from "../policy/index.js";
 import { Admissions } from "./admission.js";
 import {
   answerRequest,
@@ -45,22 +44,23 @@ import {
   errorText,
   failed,
   type IncomingRequest,
-  rejectedTrace,
   type RequestOutcome,
   ResultSerializer,
+  rejectedTrace,
   retryHeader,
   successText,
   UNANSWERED,
 } from "./answer.js";
-import { callNamed, httpRoute, startNamedCall } from "./http-routes.js";
+import type { Gateway } from "./application-types.js";
 import { Expiries } from "./expiry.js";
 import { FlowControl } from "./flow-control.js";
-import { Subscriptions } from "./subscriptions.js";
-import { serveModern, speaksModern } from "./modern.js";
 import { Handshakes } from "./handshakes.js";
+import { callNamed, httpRoute, startNamedCall } from "./http-routes.js";
+import { serveModern, speaksModern } from "./modern.js";
+import { type RemoteSessions } from "./remote-sessions.js";
 import { Session, SessionConversation } from "./session.js";
 import type { SessionKeeper } from "./sessions.js";
-import { type RemoteSessions } from "./remote-sessions.js";
+import { Subscriptions } from "./subscriptions.js";
 
 /** The caller of a message, where the router has identified it, or the fault of a peer that cannot be one. */
 export type KnownPeer = Principal | Fault;

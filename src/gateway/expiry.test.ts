@@ -4,12 +4,12 @@ import { connect as connectTcp } from "node:net";
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import type { Principal } from "../policy/index.js";
-import { createKey, keyIdentity, ApiKeyCache } from "../auth/index.js";
+import { ApiKeyCache, createKey, keyIdentity } from "../auth/index.js";
 import { META, steadyNow } from "../mcp/index.js";
+import type { Channel, Reply } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openStorage, type Storage } from "../storage/index.js";
-import type { Channel, Reply } from "../mcp/transports/index.js";
 import { Expiries } from "./expiry.js";
 
 /** Long enough to open a stream on a loaded machine. */

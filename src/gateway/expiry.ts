@@ -1,9 +1,9 @@
 // What lasts longer than one exchange ends with the credential that opened it: event streams, listen streams and
 // connections. A call that was permitted before finishes.
 
-import type { Principal } from "../policy/index.js";
 import { steadyNow } from "../mcp/index.js";
 import type { Channel, Reply } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
 
 interface Entry {
   readonly at: number;

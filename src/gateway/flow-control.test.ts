@@ -1,7 +1,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { CallsInFlight } from "../pipeline/index.js";
-import { ANONYMOUS_APP, type WaitingMessages, FlowControl } from "./flow-control.js";
+import { ANONYMOUS_APP, FlowControl, type WaitingMessages } from "./flow-control.js";
 
 /** What waits, as the tests set it: `app/agent` to a number of messages. */
 class Waiting implements WaitingMessages {

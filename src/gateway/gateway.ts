@@ -1,5 +1,20 @@
 // `createGateway` puts a pipeline with safe defaults behind one endpoint, which any transport can serve.
 
+import { type Identify, localIdentity } from "../auth/index.js";
+import type { Ledger } from "../ledger/index.js";
+import { RetainedBytes } from "../mcp/index.js";
+import type { ServerDefinition } from "../mcp/server/index.js";
+import {
+  CallsInFlight,
+  callInside,
+  DEFAULT_GATEWAY_LIMITS,
+  type GatewayLimits,
+  Refusals,
+  type Relayed,
+  routeFor,
+  StateCipher,
+  sendClientRequest,
+} from "../pipeline/index.js";
 import {
   createGate,
   type Gate,
@@ -8,25 +23,10 @@ import {
   MemoryApprovals,
   type ToolSummary,
 } from "../policy/index.js";
-import { type Identify, localIdentity } from "../auth/index.js";
-import type { Ledger } from "../ledger/index.js";
-import { RetainedBytes } from "../mcp/index.js";
 import { createTelemetry, type Telemetry } from "../telemetry/index.js";
-import type { ServerDefinition } from "../mcp/server/index.js";
-import {
-  callInside,
-  routeFor,
-  CallsInFlight,
-  sendClientRequest,
-  Refusals,
-  StateCipher,
-  DEFAULT_GATEWAY_LIMITS,
-  type GatewayLimits,
-  type Relayed,
-} from "../pipeline/index.js";
 import type { Gateway } from "./application-types.js";
-import { Lists } from "./lists.js";
 import { Endpoint } from "./endpoint.js";
+import { Lists } from "./lists.js";
 
 export interface GatewayOptions {
   server: ServerDefinition;

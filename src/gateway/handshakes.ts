@@ -1,22 +1,22 @@
 // The sessions of one endpoint, for the revisions with a handshake: `initialize`, the messages about a session, and sessions
 // that began or are in use at another replica.
 
-import type { Principal } from "../policy/index.js";
 import {
   Fault,
   type JsonObject,
-  negotiate,
   type Notification,
+  negotiate,
   type Request,
   type Response,
   revisionNamed,
 } from "../mcp/index.js";
 import type { LogLevel } from "../mcp/server/index.js";
 import type { Peer, Reply } from "../mcp/transports/index.js";
+import type { Principal } from "../policy/index.js";
 import { successText } from "./answer.js";
 import type { Gateway } from "./application-types.js";
 import { describeServer, keptCapabilities } from "./capabilities.js";
-import { replicaIn, type RemoteSessions } from "./remote-sessions.js";
+import { type RemoteSessions, replicaIn } from "./remote-sessions.js";
 import type { Session } from "./session.js";
 import { callerOf, type SavedSessionChange, type SessionKeeper, Sessions } from "./sessions.js";
 

@@ -2,8 +2,8 @@
 
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { DelegationChain, Principal } from "../policy/index.js";
 import { Fault, META } from "../mcp/index.js";
+import type { DelegationChain, Principal } from "../policy/index.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { openWorld, type World } from "./fixtures/world.js";
 

@@ -5,8 +5,8 @@ import { readFileSync } from "node:fs";
 import {
   asFault,
   ERROR_PAGE_PATH,
-  errorData,
   ERRORS,
+  errorData,
   Fault,
   httpStatus,
   isJsonObject,
@@ -15,13 +15,13 @@ import {
   parseStrict,
   type Revision,
 } from "../mcp/index.js";
-import { type Answer, call, Cancel, type RawResult, SILENT } from "../pipeline/index.js";
+import { type Answer, Cancel, call, type RawResult, SILENT } from "../pipeline/index.js";
 import type { Principal } from "../policy/index.js";
 import type { CallSpan } from "../telemetry/index.js";
-import type { DocumentKind } from "./lists.js";
 import { authenticateHeader, rejectedTrace, retryHeader } from "./answer.js";
-import type { Endpoint, EndpointRequest } from "./endpoint.js";
 import type { Gateway } from "./application-types.js";
+import type { Endpoint, EndpointRequest } from "./endpoint.js";
+import type { DocumentKind } from "./lists.js";
 
 const TOOL_PATH = /^\/tools\/([^/]{1,512}(?:\/[^/]{1,512})*)$/;
 

@@ -7,21 +7,21 @@ export {
   type SharedKeys,
   StateCipher,
 } from "../pipeline/index.js";
-export { Endpoint } from "./endpoint.js";
 export type { ServedApplication } from "./application.js";
-export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
-export { ReplicaBus } from "./replicas/bus.js";
 export type {
   ApplicationServices,
   CoreTools,
+  DefinitionPins,
   Gateway,
   InProcessApplication,
-  DefinitionPins,
 } from "./application-types.js";
 export { Applications, type ApplicationsOptions } from "./applications.js";
 export { deferredUpstream, type ObserveRequest } from "./deferred.js";
-export { matcher } from "./upstream-handle.js";
-export { TenantRouter, type TenantRouterOptions } from "./tenant-router.js";
+export { Endpoint } from "./endpoint.js";
+export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
 export { PolicyCache } from "./policies.js";
+export { ReplicaBus } from "./replicas/bus.js";
 export { storedSessions } from "./sessions.js";
 export { sharedLimits } from "./shared-limits.js";
+export { TenantRouter, type TenantRouterOptions } from "./tenant-router.js";
+export { matcher } from "./upstream-handle.js";

@@ -1,11 +1,11 @@
 // Lists of many tools: built between the messages of others, once for all who see the same.
 
 import { describe, expect, it } from "vitest";
-import type { Principal } from "../policy/index.js";
 import { ByteBudget, type JsonObject } from "../mcp/index.js";
 import type { ServerDefinition, Tool } from "../mcp/server/index.js";
-import { type ListCaller, Lists } from "./lists.js";
+import type { Principal } from "../policy/index.js";
 import type { Gateway } from "./application-types.js";
+import { type ListCaller, Lists } from "./lists.js";
 
 const TOOLS = 5_000;
 const PAGE = 1_000;

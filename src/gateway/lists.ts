@@ -2,7 +2,6 @@
 // They are kept as bytes per caller, policy and manifest.
 
 import { createHash } from "node:crypto";
-import type { Outlook, PolicySet, Principal } from "../policy/index.js";
 import {
   type ByteBudget,
   Charge,
@@ -13,9 +12,10 @@ import {
   nextSlice,
 } from "../mcp/index.js";
 import { catalogText, openApiText, type ServerDefinition, type Tool } from "../mcp/server/index.js";
-import { isRestricted } from "./capabilities.js";
 import { mayGet, mayRead, type Relayed } from "../pipeline/index.js";
+import type { Outlook, PolicySet, Principal } from "../policy/index.js";
 import type { Gateway } from "./application-types.js";
+import { isRestricted } from "./capabilities.js";
 import { SEARCH_TOOLS, ToolIndex } from "./search.js";
 
 export type ListMethod = "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list";

@@ -1,7 +1,6 @@
 // Requests of 2026-07-28, which has no handshake: the `_meta` of a request decides, and on HTTP its headers must agree.
 
 import type { IncomingHttpHeaders } from "node:http";
-import type { Principal } from "../policy/index.js";
 import {
   asFault,
   Fault,
@@ -11,14 +10,15 @@ import {
   META,
   MODERN,
   type Request,
-  steadyNow,
   SUPPORTED_VERSIONS,
+  steadyNow,
 } from "../mcp/index.js";
 import type { LogLevel } from "../mcp/server/index.js";
-import { keptCapabilities } from "./capabilities.js";
 import type { Peer } from "../mcp/transports/index.js";
-import { Cancel, clip, type Conversation, findTool, isLogLevel, MCP_LOG_LEVELS } from "../pipeline/index.js";
+import { Cancel, type Conversation, clip, findTool, isLogLevel, MCP_LOG_LEVELS } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import type { Gateway } from "./application-types.js";
+import { keptCapabilities } from "./capabilities.js";
 import type { Arrived, Endpoint } from "./endpoint.js";
 import { takesStreams } from "./session.js";
 import { filterOf, mayFollow } from "./subscriptions.js";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../mcp/client/index.js";
-import { createServer } from "../server.js";
 import { listenMemory } from "../mcp/transports/index.js";
 import { applyObligations, applyToText, cutText } from "../policy/index.js";
+import { createServer } from "../server.js";
 
 describe("obligations", () => {
   const result = {

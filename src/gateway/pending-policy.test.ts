@@ -2,8 +2,8 @@ import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { connect } from "../mcp/client/index.js";
 import { openLedger } from "../ledger/index.js";
+import { connect } from "../mcp/client/index.js";
 import { createServer, permitAll } from "../server.js";
 import { openWorld } from "./fixtures/world.js";
 

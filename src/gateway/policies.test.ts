@@ -1,6 +1,6 @@
+import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { setImmediate as turn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import type { ToolSummary } from "../policy/index.js";
 import { PolicyCache } from "./policies.js";

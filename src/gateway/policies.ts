@@ -3,23 +3,23 @@
 // of the data directory, run in this process, or a tool of the application, called through the pipeline.
 
 import { createHash } from "node:crypto";
-import {
-  type Guardrail,
-  guardrailAgent,
-  type GuardrailCall,
-  type GuardrailCallback,
-  type LoadedCheck,
-  loadPolicyInSlices,
-  type PolicySet,
-  type PolicySource,
-  type ToolSummary,
-  withChecks,
-  type Gate,
-  type PendingPolicy,
-  RecordedPolicy,
-} from "../policy/index.js";
 import { inSlices, type JsonObject } from "../mcp/index.js";
 import type { ToolResult } from "../mcp/server/index.js";
+import {
+  type Gate,
+  type Guardrail,
+  type GuardrailCall,
+  type GuardrailCallback,
+  guardrailAgent,
+  type LoadedCheck,
+  loadPolicyInSlices,
+  type PendingPolicy,
+  type PolicySet,
+  type PolicySource,
+  RecordedPolicy,
+  type ToolSummary,
+  withChecks,
+} from "../policy/index.js";
 import type { GuardrailEntry } from "../storage/index.js";
 
 import type { ApplicationServices } from "./application-types.js";

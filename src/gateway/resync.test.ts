@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from "vitest";
-import type { Feed, FeedListener } from "../storage/index.js";
 import { createServer, permitAll } from "../server.js";
+import type { Feed, FeedListener } from "../storage/index.js";
 import { openWorld, type World } from "./fixtures/world.js";
 
 const open: { close(): Promise<unknown> }[] = [];

@@ -3,12 +3,12 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { type Fault, RetainedBytes } from "../mcp/index.js";
+import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 import { createServer, permitAll, type Server } from "../server.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { keptCapabilities } from "./capabilities.js";
 import { openWorld, type World } from "./fixtures/world.js";
 import { Sessions } from "./sessions.js";
-import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
 
 const MIB = 1024 * 1024;
 const LIMITS = {

@@ -2,7 +2,6 @@
 // On stdio, TCP, WebSocket and memory it is the connection; on HTTP it is named by `Mcp-Session-Id`.
 
 import { randomBytes } from "node:crypto";
-import type { Principal } from "../policy/index.js";
 import {
   ByteBudget,
   Charge,
@@ -15,8 +14,9 @@ import {
   type Revision,
 } from "../mcp/index.js";
 import type { LogLevel } from "../mcp/server/index.js";
-import type { Cancel, Conversation } from "../pipeline/index.js";
 import type { Inbound } from "../mcp/transports/index.js";
+import type { Cancel, Conversation } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import type { RequestOutcome } from "./answer.js";
 import { type EventStream, type Replay, Streams } from "./streams.js";
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { RetainedBytes } from "../mcp/index.js";
-import { Sessions } from "./sessions.js";
 import { DEFAULT_GATEWAY_LIMITS } from "../pipeline/types.js";
+import { Sessions } from "./sessions.js";
 
 const NO_STORE = {
   save: async () => {},

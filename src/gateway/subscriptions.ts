@@ -5,10 +5,10 @@
 import { asFault, Fault, isJsonObject, type JsonObject, META, MODERN, type RequestId } from "../mcp/index.js";
 import type { ListChange } from "../mcp/server/index.js";
 import type { Reply } from "../mcp/transports/index.js";
+import { type Cancel, type Conversation, call } from "../pipeline/index.js";
 import type { Principal } from "../policy/index.js";
-import { call, type Cancel, type Conversation } from "../pipeline/index.js";
-import type { Session } from "./session.js";
 import type { Gateway } from "./application-types.js";
+import type { Session } from "./session.js";
 
 interface Filter {
   toolsListChanged?: boolean;

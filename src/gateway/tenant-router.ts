@@ -1,25 +1,25 @@
 // `TenantRouter` identifies the caller of each message and passes the message to the endpoint of the caller's application.
 // A caller of one application reaches nothing of another, because that endpoint has nothing of it.
 
-import type { Principal } from "../policy/index.js";
 import { type Identify, unknownCaller } from "../auth/index.js";
 import { asFault, Fault, type RetainedBytes } from "../mcp/index.js";
 import type {
   Admission,
   Channel,
-  TransportHandler,
   HttpRequest,
   Inbound,
   Malformed,
   Peer,
   Reply,
+  TransportHandler,
 } from "../mcp/transports/index.js";
-import { Admissions, type Claim, claimIn } from "./admission.js";
 import type { CallsInFlight } from "../pipeline/index.js";
-import type { Endpoint, KnownPeer } from "./endpoint.js";
-import { ANONYMOUS_APP, FlowControl } from "./flow-control.js";
+import type { Principal } from "../policy/index.js";
+import { Admissions, type Claim, claimIn } from "./admission.js";
 import type { ServedApplication } from "./application.js";
+import type { Endpoint, KnownPeer } from "./endpoint.js";
 import { FairQueue } from "./fair-queue.js";
+import { ANONYMOUS_APP, FlowControl } from "./flow-control.js";
 
 export interface TenantRouterOptions {
   readonly identify: Identify;

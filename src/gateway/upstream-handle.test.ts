@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { ServerEntry } from "../storage/index.js";
 import type { Catalogue, Upstream } from "../upstream/index.js";
 import type { SuspendedCalls } from "./relay/suspended-calls.js";
-import { type UpstreamHandleServices, UpstreamHandle } from "./upstream-handle.js";
+import { UpstreamHandle, type UpstreamHandleServices } from "./upstream-handle.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,17 +1,17 @@
 // One upstream server of one application: its connections, what it offers, and when that is read again.
 
 import { createHash } from "node:crypto";
-import type { Principal } from "../policy/index.js";
 import { type ByteBudget, Fault } from "../mcp/index.js";
+import type { Forwards } from "../pipeline/index.js";
+import type { Principal } from "../policy/index.js";
 import type { ServerEntry } from "../storage/index.js";
 import type { Catalogue, Upstream, UpstreamChange } from "../upstream/index.js";
-import type { Forwards } from "../pipeline/index.js";
-import type { RemoteCalls } from "./relay/remote.js";
-import { BARE, Namespace, schemeFor } from "./relay/names.js";
-import type { SuspendedCalls } from "./relay/suspended-calls.js";
-import type { RelayUpstream } from "./relay/relay.js";
-import { ResourceCache } from "./relay/resource-cache.js";
 import type { Remembered } from "./application-types.js";
+import { BARE, Namespace, schemeFor } from "./relay/names.js";
+import type { RelayUpstream } from "./relay/relay.js";
+import type { RemoteCalls } from "./relay/remote.js";
+import { ResourceCache } from "./relay/resource-cache.js";
+import type { SuspendedCalls } from "./relay/suspended-calls.js";
 
 export interface UpstreamHandleServices {
   /** What the application may keep. */

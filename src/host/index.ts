@@ -3,8 +3,8 @@
 export { type AuditSummary, deniedSummary, type ToolName } from "./audit.js";
 export { type Denial, type DenialCode, isDenial } from "./denial.js";
 export {
-  decideBy,
   type DirectoryDecision,
+  decideBy,
   executeBy,
   type ListArguments,
   type MoveArguments,
@@ -16,19 +16,25 @@ export {
   prepareMove,
   prepareStat,
 } from "./directories/operations.js";
-export { isNetworkType, isWithin, mountOf, readMounts } from "./paths/mounts.js";
 export { type OpeningMethod, openingMethod } from "./paths/locate.js";
-export { type Command, type Policy, policyFor } from "./policy/policy.js";
-export { type HostPolicyLoadOptions, type LoadResult, loadYamlPolicy, parsePolicy } from "./policy/load.js";
-export { type HostPolicyProblem, placed, type Positions, problemText, readYaml } from "./policy/yaml.js";
+export { isNetworkType, isWithin, mountOf, readMounts } from "./paths/mounts.js";
 export {
-  policySchema,
-  policySchemaText,
   PROFILE_NAMES,
   type ProfileName,
+  policySchema,
+  policySchemaText,
   type SandboxMode,
 } from "./policy/document.js";
+export { type HostPolicyLoadOptions, type LoadResult, loadYamlPolicy, parsePolicy } from "./policy/load.js";
 export { realPathOf } from "./policy/places.js";
+export { type Command, type Policy, policyFor } from "./policy/policy.js";
+export { type HostPolicyProblem, type Positions, placed, problemText, readYaml } from "./policy/yaml.js";
+export { missingProtections, type Protections } from "./sandbox/confinement.js";
+export { type Containment, makeContainer, type ProcessContainer } from "./sandbox/container.js";
+export { confinementOf } from "./sandbox/plan.js";
+export { signalProcess } from "./sandbox/processes.js";
+export { reachInSandbox } from "./sandbox/reach.js";
+export { Sandbox } from "./sandbox/sandbox.js";
 export {
   closeProcess,
   launchReport,
@@ -36,7 +42,6 @@ export {
   type ServerLaunch,
   unprotected,
 } from "./sandbox/server/launch.js";
-export { confinementOf } from "./sandbox/plan.js";
 export { portOf } from "./sandbox/server/profile.js";
 export {
   type Destination,
@@ -46,11 +51,6 @@ export {
   type ServerProtections,
   type ServerSandbox,
 } from "./sandbox/server/types.js";
-export { type Containment, makeContainer, type ProcessContainer } from "./sandbox/container.js";
-export { signalProcess } from "./sandbox/processes.js";
-export { missingProtections, type Protections } from "./sandbox/confinement.js";
-export { reachInSandbox } from "./sandbox/reach.js";
-export { Sandbox } from "./sandbox/sandbox.js";
 export {
   type CmdContext,
   type CmdRunResult,

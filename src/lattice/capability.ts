@@ -1,6 +1,6 @@
 import { LatticeError } from "./errors.js";
 import { isObject, type SchemaValue } from "./inclusion/document.js";
-import { includesType, type Inclusion, type InclusionOptions } from "./inclusion/includes.js";
+import { type Inclusion, type InclusionOptions, includesType } from "./inclusion/includes.js";
 import { typeOf, type ValueType } from "./inclusion/type.js";
 
 /** One tool: its name, what it may be called with, and what it may answer. */

@@ -8,7 +8,7 @@ import { parseRecord } from "./entry.js";
 import { errnoOf, LedgerReadError } from "./errors.js";
 import { type LedgerFile, type LedgerFs, type ReadableFile, syncFile, writeAt } from "./files.js";
 import type { ReadRecord } from "./read.js";
-import { MAX_LINE_BYTES, openSegment, readLines, readParts, segmentBytes, type Segment } from "./segments.js";
+import { MAX_LINE_BYTES, openSegment, readLines, readParts, type Segment, segmentBytes } from "./segments.js";
 
 const MAGIC = Buffer.from("PCCALLS1");
 /** Magic, bytes of the segment, number of entries. */

@@ -1,4 +1,5 @@
 import {
+  constants,
   copyFileSync,
   mkdirSync,
   mkdtempSync,
@@ -8,7 +9,6 @@ import {
   renameSync,
   rmSync,
 } from "node:fs";
-import { constants } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";

@@ -1,4 +1,4 @@
-import { Backlog, Batch, BATCH_BYTES, ownRecord, type PendingBatch, type Receipt } from "./batch.js";
+import { BATCH_BYTES, Backlog, Batch, ownRecord, type PendingBatch, type Receipt } from "./batch.js";
 import { encodeBody, type LedgerEntry } from "./entry.js";
 import { LedgerUnavailable, ledgerUnavailable } from "./errors.js";
 import { type LedgerFile, type LedgerFs, syncFile } from "./files.js";

@@ -2,8 +2,8 @@ import { rmSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
 import { randomFrom } from "./fixtures/entries.js";
-import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 
 const KILLS = Number(process.env.KILLS ?? 200);
 /** A ledger is used for this many kills, then a new one begins: reading it whole after each takes its time. */

@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 import { beforeAll, describe, expect, it } from "vitest";
 import { compileLedger } from "./fixtures/compile.js";
 import { randomFrom } from "./fixtures/entries.js";
-import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 
 const ROUNDS = 10;
 const scratch = scratchDirectory();

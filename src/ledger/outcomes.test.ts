@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { decision, ORIGIN, outcome } from "./fixtures/entries.js";
-import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { FaultyDisk } from "./fixtures/faulty-disk.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { openLedger } from "./ledger.js";
 import { read } from "./read.js";
 

@@ -1,7 +1,7 @@
 // Removes segments whose copies in an archive were read back and checked. The order makes every crash harmless: the
 // statement is a durable record, then a file, and only then are segments removed.
 
-import { type Archive, archiveDirectory, checkArchived, type CheckedCopy } from "./archive.js";
+import { type Archive, archiveDirectory, type CheckedCopy, checkArchived } from "./archive.js";
 import type { Receipt } from "./batch.js";
 import { callIndexPath } from "./call-index.js";
 import { type LedgerEntry, parseRecord } from "./entry.js";
@@ -12,9 +12,9 @@ import {
   PRUNE_ACTION,
   type PruneStatement,
   readStatements,
+  type StoredStatement,
   signStatement,
   statementHash,
-  type StoredStatement,
   writeStatement,
 } from "./statement.js";
 import { tileSource } from "./tiles.js";

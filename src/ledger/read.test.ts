@@ -6,7 +6,7 @@ import { decision, ORIGIN, outcome, sampleLedger } from "./fixtures/entries.js";
 import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { segmentNames } from "./fixtures/tamper.js";
 import { openLedger } from "./ledger.js";
-import { read, readIntents, type ReadOptions, type ReadRecord } from "./read.js";
+import { type ReadOptions, type ReadRecord, read, readIntents } from "./read.js";
 
 const scratch = scratchDirectory();
 const dir = scratch.fresh();

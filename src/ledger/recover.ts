@@ -13,9 +13,9 @@ import {
   cutTiles,
   markRebuild,
   type TileRebuild,
+  TileWriter,
   tileSource,
   tilesReach,
-  TileWriter,
 } from "./tiles.js";
 import { edgeAt, type HashSource, leafHash, NO_PREV, rootAt, Tree } from "./tree.js";
 

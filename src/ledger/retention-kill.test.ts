@@ -4,8 +4,8 @@ import { beforeAll, expect, it } from "vitest";
 import { directoryArchive } from "./archive.js";
 import { compileLedger } from "./fixtures/compile.js";
 import { randomFrom } from "./fixtures/entries.js";
-import { scratchDirectory } from "./fixtures/scratch-directory.js";
 import { archivedCalls, inspectAfterKill, writeAndKill } from "./fixtures/kill-trial.js";
+import { scratchDirectory } from "./fixtures/scratch-directory.js";
 
 const ROUNDS = 6;
 /** A slow machine may need more until it was killed after a prune. */

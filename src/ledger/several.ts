@@ -1,7 +1,7 @@
 // Several ledgers as one account: gateways, workers, hosts and replicas write one each, and a reader wants them by time.
 
 import type { LedgerRecord } from "./entry.js";
-import { read, readLast, type ReadOptions, type TailOptions } from "./read.js";
+import { type ReadOptions, read, readLast, type TailOptions } from "./read.js";
 
 export interface NamedLedger {
   readonly name: string;

@@ -1,11 +1,11 @@
 // A call that needs an approval. A client that can open a page gets its URL; every other one may wait for a while, and
 // then gets the answer that nothing ran and that the same call can be repeated.
 
-import type { Challenge, Decision } from "../policy/index.js";
 import { GATEWAY_ORIGIN, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
-import type { InputRound } from "./execute.js";
+import type { Challenge, Decision } from "../policy/index.js";
 import { bindingOf } from "./encrypted-state.js";
-import type { Pipeline, CallRequest, Route } from "./types.js";
+import type { InputRound } from "./execute.js";
+import type { CallRequest, Pipeline, Route } from "./types.js";
 
 /** A caller that waits for less time than the gateway puts the milliseconds into `_meta`. */
 const WAIT_META = "portcullis/challengeWaitMs";

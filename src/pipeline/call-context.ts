@@ -1,9 +1,9 @@
 // What a handler holds while it runs. When the call is over, or was stopped, the context is dead: nothing that the handler
 // sends from then on is delivered.
 
-import { applyToText, applyToValue, cutText, intentForwarded, mustBuffer, type PermitGrant } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue, type Pausable } from "../mcp/index.js";
 import type { CallContext, ContentBlock, InputRequest, LogLevel, ToolResult } from "../mcp/server/index.js";
+import { applyToText, applyToValue, cutText, intentForwarded, mustBuffer, type PermitGrant } from "../policy/index.js";
 import type { Cancel } from "./cancel.js";
 import type { ClientRequest } from "./client-request.js";
 import type { InputRound } from "./execute.js";

@@ -1,14 +1,13 @@
 // One call: route, intent, capability, validation, decision, record, execution, record. Every entry point ends here: MCP
 // methods, plain methods, REST, nested calls, requests of servers, `callToolSecure`.
 
-import { type Decision, deny, makeIntent, denyDecision, type CheckResult } from "../policy/index.js";
 import { asFault, Charge, Fault, type JsonObject, parsedBytes, valuesOf } from "../mcp/index.js";
 import type { ToolResult, Validation } from "../mcp/server/index.js";
-import { Cancel } from "./cancel.js";
+import { type CheckResult, type Decision, deny, denyDecision, makeIntent } from "../policy/index.js";
 import { awaitApproval, withoutApproval } from "./approval.js";
+import { Cancel } from "./cancel.js";
 import type { StateUse } from "./encrypted-state.js";
 import { execute, type InputRound } from "./execute.js";
-import { forwardedOf, openInputRound } from "./route.js";
 import {
   endUnseen,
   newCallId,
@@ -19,7 +18,8 @@ import {
   recordOutcome,
   recordUnrouted,
 } from "./record.js";
-import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
+import { forwardedOf, openInputRound } from "./route.js";
+import { type CallRequest, type Pipeline, RawResult, type Route } from "./types.js";
 
 /** `Answer` is a result, or a fault that the endpoint formats for its revision and transport. */
 export type Answer =

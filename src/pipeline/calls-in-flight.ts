@@ -1,9 +1,9 @@
 // Bounds on calls in flight. A call over a bound is refused before anything is decided or recorded for it, and by the
 // head of its request where the head names the method, so that an overload answer costs much less than a call.
 
-import type { Principal } from "../policy/index.js";
-import { Fault, OVERLOAD } from "../mcp/index.js";
 import type { Ledger } from "../ledger/index.js";
+import { Fault, OVERLOAD } from "../mcp/index.js";
+import type { Principal } from "../policy/index.js";
 import type { CallTelemetry } from "./types.js";
 
 interface CallLimits {

@@ -2,20 +2,20 @@
 // everything else, with the server as the principal, and what reaches the client names the server it is from.
 
 import { isIP } from "node:net";
-import {
-  applyObligations,
-  type PermitGrant,
-  intentArguments,
-  permitForServer,
-  type Principal,
-  serverAgent,
-} from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, ORIGIN_META } from "../mcp/index.js";
 import type { InputRequest, Problem, Validation } from "../mcp/server/index.js";
-import { type CallRequest, type Pipeline, type Route, SILENT } from "./types.js";
+import {
+  applyObligations,
+  intentArguments,
+  type PermitGrant,
+  type Principal,
+  permitForServer,
+  serverAgent,
+} from "../policy/index.js";
 import { callWithin } from "./call.js";
 import { Cancel } from "./cancel.js";
 import { isOwnMeta } from "./route.js";
+import { type CallRequest, type Pipeline, type Route, SILENT } from "./types.js";
 
 export interface ClientRequest {
   /** The call in flight that the request belongs to, and what was granted to it. */

@@ -2,8 +2,8 @@
 // call or caller, late, or twice. It is used by the permit of a call, not by an attempt that was denied.
 
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
-import { canonicalize, contentId, type Principal } from "../policy/index.js";
 import { Fault, type JsonObject, type JsonValue, storeUnavailable } from "../mcp/index.js";
+import { canonicalize, contentId, type Principal } from "../policy/index.js";
 import type { NonceTable } from "../storage/index.js";
 
 const IV_BYTES = 12;

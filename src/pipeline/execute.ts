@@ -1,11 +1,11 @@
 // `execute` is the only function that reaches a tool. It takes a permit, spends it, and never routes again.
 
-import { applyObligations, applyToFault, type PermitGrant, Permit } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
-import { type Deadline, deadlines } from "./cancel.js";
+import { applyObligations, applyToFault, Permit, type PermitGrant } from "../policy/index.js";
 import { InputRequired, type ProgressSender, RunContext } from "./call-context.js";
+import { type Deadline, deadlines } from "./cancel.js";
 import { bindingOf, type StateUse } from "./encrypted-state.js";
-import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
+import { type CallRequest, type Pipeline, RawResult, type Route } from "./types.js";
 
 const WITHHELD =
   "[the tool ran, but with what policy takes out of its answer the rest no longer fits its output schema, so the structured content is withheld]";

@@ -1,10 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it } from "vitest";
+import { openWorld, PERMIT_ALL, type World, type WorldOptions } from "../gateway/fixtures/world.js";
 import { connect } from "../mcp/client/index.js";
+import type { JsonObject } from "../mcp/index.js";
 import type { GuardrailCall } from "../policy/index.js";
 import type { ApplicationDocument } from "../storage/index.js";
-import type { JsonObject } from "../mcp/index.js";
-import { openWorld, PERMIT_ALL, type World, type WorldOptions } from "../gateway/fixtures/world.js";
 
 const FIXTURE = fileURLToPath(new URL("../upstream/fixtures/server.mjs", import.meta.url));
 const REVISIONS = ["2026-07-28", "2025-11-25"] as const;

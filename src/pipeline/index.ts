@@ -1,21 +1,21 @@
-export { InputRequired, isLogLevel, MCP_LOG_LEVELS, type RunContext } from "./call-context.js";
 export { type Answer, call, callInside, toolResultOf } from "./call.js";
+export { InputRequired, isLogLevel, MCP_LOG_LEVELS, type RunContext } from "./call-context.js";
 export { CallsInFlight, Refusals } from "./calls-in-flight.js";
 export { Cancel } from "./cancel.js";
 export { sendClientRequest } from "./client-request.js";
 export {
+  decryptShared,
   encryptState,
   REQUEST_STATE_MS,
   requestStateId,
   type SharedKeys,
   StateCipher,
-  decryptShared,
 } from "./encrypted-state.js";
 export {
   argumentsOf,
   clip,
-  findTool,
   type Forwards,
+  findTool,
   isOwnMeta,
   mayGet,
   mayRead,

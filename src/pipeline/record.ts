@@ -2,13 +2,13 @@
 // waited for where the operator chose so.
 
 import { randomBytes } from "node:crypto";
-import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../policy/index.js";
 import type { Outcome } from "../ledger/index.js";
 import { type ErrorType, Fault, isJsonObject } from "../mcp/index.js";
+import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../policy/index.js";
 import type { CallSpan } from "../telemetry/index.js";
 import type { Answer } from "./call.js";
 import type { InputRound } from "./execute.js";
-import { type Pipeline, type CallRequest, RawResult, type Route } from "./types.js";
+import { type CallRequest, type Pipeline, RawResult, type Route } from "./types.js";
 
 /** Call ids: unique across starts by a random prefix, cheap by a counter. */
 const prefix = randomBytes(9).toString("base64url");

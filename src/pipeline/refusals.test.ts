@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Principal } from "../policy/index.js";
 import type { LedgerEntry } from "../ledger/index.js";
+import type { Principal } from "../policy/index.js";
 import { createTelemetry } from "../telemetry/index.js";
 import { Refusals } from "./calls-in-flight.js";
 

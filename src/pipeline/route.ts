@@ -2,13 +2,13 @@
 // A name that does not exist and one that the caller may not see take the same path and give the same answer. What does
 // not travel is left out before the intent is made, so that rules, approvers and the server see the same.
 
-import { intentArguments, NOTHING_FORWARDED, type Principal } from "../policy/index.js";
 import { Fault, isJsonObject, type JsonObject, META } from "../mcp/index.js";
 import type { CallContext, Prompt, Tool, Validation } from "../mcp/server/index.js";
+import { intentArguments, NOTHING_FORWARDED, type Principal } from "../policy/index.js";
 import type { RunContext } from "./call-context.js";
-import type { CallRequest, Pipeline, Relayed, Route, RouteTable } from "./types.js";
-import type { InputRound } from "./execute.js";
 import { bindingOf } from "./encrypted-state.js";
+import type { InputRound } from "./execute.js";
+import type { CallRequest, Pipeline, Relayed, Route, RouteTable } from "./types.js";
 
 const VALID: Validation = { ok: true };
 const valid = (): Validation => VALID;

@@ -1,4 +1,3 @@
-import type { Decision, Gate, Principal, CallTarget } from "../policy/index.js";
 import type { LedgerEntry, OutcomeEntry } from "../ledger/index.js";
 import {
   DEFAULT_MAX_VALUES,
@@ -8,14 +7,15 @@ import {
   type RetainedBytes,
   type Revision,
 } from "../mcp/index.js";
-import type { CallSpan, Telemetry } from "../telemetry/index.js";
 import type { LogLevel, ServerDefinition, ToolResult, Validation } from "../mcp/server/index.js";
+import type { CallTarget, Decision, Gate, Principal } from "../policy/index.js";
+import type { CallSpan, Telemetry } from "../telemetry/index.js";
+import type { RunContext } from "./call-context.js";
 import type { CallsInFlight, Refusals } from "./calls-in-flight.js";
 import type { Cancel } from "./cancel.js";
 import type { ClientRequest } from "./client-request.js";
-import type { Forwards } from "./route.js";
-import type { RunContext } from "./call-context.js";
 import type { StateCipher } from "./encrypted-state.js";
+import type { Forwards } from "./route.js";
 
 export interface GatewayLimits {
   /** Nesting of a message. */

@@ -3,7 +3,7 @@ import { ByteBudget, type JsonObject } from "../mcp/index.js";
 import { ApprovalsFull, type Approver, MemoryApprovals, StoredApprovals } from "./approvals.js";
 import { MemoryChallenges } from "./challenges.js";
 import { makeIntent } from "./intent.js";
-import type { Principal, CallTarget } from "./types.js";
+import type { CallTarget, Principal } from "./types.js";
 
 const alice: Principal = { app: "blog", agent: "alice", scope: [], via: "test" };
 const target = { name: "t", binding: "b", definitionHash: "h" } as CallTarget;

@@ -3,7 +3,6 @@
 
 import { randomBytes } from "node:crypto";
 import type { JsonObject } from "../mcp/index.js";
-import { canonicalize, contentId, type Intent } from "./intent.js";
 import {
   type BudgetOf,
   type ChallengeFilter,
@@ -12,6 +11,7 @@ import {
   MemoryChallenges,
   type OpenBounds,
 } from "./challenges.js";
+import { canonicalize, contentId, type Intent } from "./intent.js";
 import type { CallTarget, Principal, Rule } from "./types.js";
 
 export type ChallengeState = "pending" | "approved" | "denied" | "redeemed" | "expired";

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
+import type { ToolSummary } from "./cedar/types.js";
 import type { Check } from "./decide.js";
 import { createGate, type GateOptions } from "./gate.js";
 import { makeIntent } from "./intent.js";
 import { Permit } from "./permit.js";
-import type { ToolSummary } from "./cedar/types.js";
-import { deny, PERMIT, type Principal, type CallTarget } from "./types.js";
+import { type CallTarget, deny, PERMIT, type Principal } from "./types.js";
 
 const alice: Principal = { app: "shop", agent: "alice", scope: [], via: "test" };
 const tools: ToolSummary[] = [

@@ -3,20 +3,20 @@
 
 import { asFault, type JsonObject } from "../mcp/index.js";
 import { type ApprovalLimits, type Approvals, ApprovalsFull, type Challenge } from "./approvals.js";
+import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
 import { type CallbackRunner, type GuardrailAnswer, type GuardrailProof, MISSING_GUARDRAIL } from "./guardrails.js";
-import { type Intent, intentForwarded } from "./intent.js";
 import type { Halts } from "./halts.js";
+import { type Intent, intentForwarded } from "./intent.js";
 import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
-import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
 import {
-  deny,
-  type Effect,
-  type Principal,
-  type PolicyInput,
-  type Rule,
   type CallTarget,
   type CheckResult,
+  deny,
+  type Effect,
+  type PolicyInput,
+  type Principal,
+  type Rule,
 } from "./types.js";
 
 export interface Decision {

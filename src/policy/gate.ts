@@ -1,14 +1,14 @@
 // The gate: everything that decides, with safe defaults, and a policy that is replaced as a whole.
 
 import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApprovals } from "./approvals.js";
-import { chargeDenial, type Decision, decide, type GateParts, type Check } from "./decide.js";
+import { loadPolicy, noPolicy } from "./cedar/load.js";
+import type { PolicySet, ToolSummary } from "./cedar/types.js";
+import { type Check, chargeDenial, type Decision, decide, type GateParts } from "./decide.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Halts } from "./halts.js";
 import type { Intent } from "./intent.js";
 import { type Limit, Limits, type SharedLimits } from "./limits.js";
-import { loadPolicy, noPolicy } from "./cedar/load.js";
-import type { PolicySet, ToolSummary } from "./cedar/types.js";
-import type { Principal, PolicyInput, CallTarget, CheckResult } from "./types.js";
+import type { CallTarget, CheckResult, PolicyInput, Principal } from "./types.js";
 
 export interface GateOptions {
   /** Cedar text, or a set already loaded. Nothing means that everything is denied. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { CallbackRunner, type Guardrail, GuardrailProof } from "./guardrails.js";
 import { makeIntent } from "./intent.js";
 import { Permit } from "./permit.js";
-import type { Principal, CallTarget } from "./types.js";
+import type { CallTarget, Principal } from "./types.js";
 
 const alice: Principal = { app: "blog", agent: "alice", scope: [], via: "test" };
 const bob: Principal = { app: "blog", agent: "bob", scope: [], via: "test" };

@@ -3,7 +3,7 @@
 
 import type { JsonObject } from "../mcp/index.js";
 import { type Intent, intentForwarded } from "./intent.js";
-import { deny, type Principal, type CallTarget, type CheckResult } from "./types.js";
+import { type CallTarget, type CheckResult, deny, type Principal } from "./types.js";
 
 export interface GuardrailCall {
   readonly app: string;

@@ -2,7 +2,7 @@
 // store, a file) is the composition root's business; here they are compared with calls.
 
 import type { JsonObject } from "../mcp/index.js";
-import { deny, type CheckResult, type PolicyInput } from "./types.js";
+import { type CheckResult, deny, type PolicyInput } from "./types.js";
 
 /** What is halted: calls that fit every field that is given; every call where none is. */
 export interface HaltTarget {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Limit, Limits } from "./limits.js";
-import type { Principal, CallTarget } from "./types.js";
+import type { CallTarget, Principal } from "./types.js";
 
 const alice: Principal = { app: "blog", agent: "alice", scope: [], via: "test" };
 const target = { name: "t" } as CallTarget;

@@ -1,6 +1,6 @@
 // Rate and concurrency limits in memory. GCRA: one number a key says when the next request conforms.
 
-import { deny, type Principal, type CallTarget, type CheckResult } from "./types.js";
+import { type CallTarget, type CheckResult, deny, type Principal } from "./types.js";
 
 export interface Limit {
   /** Whose requests are counted together. */

@@ -2,8 +2,8 @@
 // errors and `_meta` alike.
 
 import { Fault, type JsonObject, type JsonValue, parseStrict } from "../mcp/index.js";
-import type { Obligation } from "./cedar/types.js";
 import { redactionPattern } from "./cedar/annotations.js";
+import type { Obligation } from "./cedar/types.js";
 
 const REDACTED = "[redacted]";
 /** The protocol's types of content blocks: they hold nothing of a tool's, and a block without one is not valid. */

@@ -2,10 +2,10 @@
 // spent once and expires soon.
 
 import { Fault } from "../mcp/index.js";
+import type { Obligation } from "./cedar/types.js";
 import { GuardrailProof } from "./guardrails.js";
 import type { Intent } from "./intent.js";
-import type { Obligation } from "./cedar/types.js";
-import type { Principal, CallTarget } from "./types.js";
+import type { CallTarget, Principal } from "./types.js";
 
 export interface PermitGrant {
   readonly intent: Intent;

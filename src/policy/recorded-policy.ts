@@ -2,9 +2,9 @@
 // and recording it is tried again for as long as it takes.
 
 import { createHash } from "node:crypto";
+import { joinObligations } from "./cedar/annotations.js";
 import { noPolicy } from "./cedar/load.js";
 import type { Outlook, OutlookRequest, PolicyDecision, PolicyRequest, PolicySet } from "./cedar/types.js";
-import { joinObligations } from "./cedar/annotations.js";
 
 export interface PendingPolicy {
   /** Hash of the policy that is waiting to be recorded. */

@@ -2,11 +2,11 @@ import { mkdtempSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
+import { noPolicy } from "./cedar/load.js";
+import { readPolicyFiles } from "./cedar/source.js";
+import { PolicyInvalid, type ToolSummary } from "./cedar/types.js";
 import { createGate, type Gate } from "./gate.js";
 import { makeIntent, NOTHING_FORWARDED } from "./intent.js";
-import { noPolicy } from "./cedar/load.js";
-import { PolicyInvalid, type ToolSummary } from "./cedar/types.js";
-import { readPolicyFiles } from "./cedar/source.js";
 import {
   type PolicyRefusal,
   type PolicySwap,
@@ -14,7 +14,7 @@ import {
   type WatchPolicyOptions,
   watchPolicy,
 } from "./reload.js";
-import type { PolicyInput, CallTarget } from "./types.js";
+import type { CallTarget, PolicyInput } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {

@@ -4,7 +4,8 @@
 import { createHash } from "node:crypto";
 import { type FSWatcher, readFileSync, statSync, watch } from "node:fs";
 import { dirname } from "node:path";
-import { loadPolicy, type LoadPolicyOptions } from "./cedar/load.js";
+import { type LoadPolicyOptions, loadPolicy } from "./cedar/load.js";
+import { readPolicyFiles } from "./cedar/source.js";
 import {
   PolicyInvalid,
   type PolicyProblem,
@@ -12,9 +13,8 @@ import {
   type PolicySource,
   type ToolSummary,
 } from "./cedar/types.js";
-import { readPolicyFiles } from "./cedar/source.js";
-import { type PendingPolicy, RecordedPolicy, type RecordedPolicyOptions } from "./recorded-policy.js";
 import type { Check } from "./decide.js";
+import { type PendingPolicy, RecordedPolicy, type RecordedPolicyOptions } from "./recorded-policy.js";
 
 export interface PolicySwap {
   readonly from: string;

@@ -4,7 +4,7 @@ import { openStorage, type Storage } from "../storage/index.js";
 import { StoredApprovals } from "./approvals.js";
 import { createGate } from "./gate.js";
 import { makeIntent } from "./intent.js";
-import type { PolicyInput, CallTarget } from "./types.js";
+import type { CallTarget, PolicyInput } from "./types.js";
 
 const ASK = `permit (principal, action, resource);
 @id("ask")

@@ -1,8 +1,8 @@
 // The types that policy, guardrails, limits and checks share.
 
 import type { ErrorType, Fault, JsonObject } from "../mcp/index.js";
-import type { DelegationChain } from "./delegation/chain.js";
 import type { Obligation, ResourceType } from "./cedar/types.js";
+import type { DelegationChain } from "./delegation/chain.js";
 
 /** Worst wins: deny < challenge < permit. */
 export type Effect = "permit" | "challenge" | "deny";

@@ -1,17 +1,17 @@
 // Calls a server as a command: the key, the delegation or the host that is started for it, and lists without a server.
 
 import type { Command } from "commander";
-import { type Client, connect, McpError } from "../mcp/client/index.js";
-import { spendDelegation } from "../policy/index.js";
 import { DELEGATION_HEADER } from "../auth/index.js";
-import { isJsonObject } from "../mcp/index.js";
 import { CliError, EXIT, type ExitCode } from "../lib/exit.js";
-import { mainFile } from "./host/config/paths.js";
-import { requireFile, servedFiles } from "./host/config/files.js";
-import { hostDirectory, shared } from "./options.js";
-import { statePaths } from "./data-directory.js";
-import type { ListedTool } from "./served.js";
+import { type Client, connect, McpError } from "../mcp/client/index.js";
+import { isJsonObject } from "../mcp/index.js";
+import { spendDelegation } from "../policy/index.js";
 import { connectionError, isUnauthenticated, Unreachable, unusableDelegation } from "./connection-error.js";
+import { statePaths } from "./data-directory.js";
+import { requireFile, servedFiles } from "./host/config/files.js";
+import { mainFile } from "./host/config/paths.js";
+import { hostDirectory, shared } from "./options.js";
+import type { ListedTool } from "./served.js";
 
 export const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
 

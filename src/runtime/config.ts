@@ -2,6 +2,8 @@
 // `gateway` of portcullis.yaml with its JSON Schema, and docs/reference/configuration.md.
 
 import { type Command, InvalidArgumentError, Option } from "commander";
+import type { GatewayLimits } from "../gateway/index.js";
+import { CliError, EXIT } from "../lib/exit.js";
 import {
   flag as booleanShape,
   list as listShape,
@@ -12,8 +14,6 @@ import {
   type ShapeProblem,
   textShape,
 } from "../mcp/index.js";
-import type { GatewayLimits } from "../gateway/index.js";
-import { CliError, EXIT } from "../lib/exit.js";
 
 /** `Kind` describes the values of a setting. */
 interface Kind<T> {

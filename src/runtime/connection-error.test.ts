@@ -1,9 +1,9 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { deploy, type Deployment } from "../../test/e2e/gateway-world.js";
-import { connect } from "../mcp/client/index.js";
+import { type Deployment, deploy } from "../../test/e2e/gateway-world.js";
 import type { CliError } from "../lib/exit.js";
+import { connect } from "../mcp/client/index.js";
 import { type CallerCredentials, connectionError } from "./connection-error.js";
 
 const cleanups: (() => unknown)[] = [];

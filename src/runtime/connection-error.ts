@@ -1,9 +1,9 @@
 // Connection failures as errors of commands: unreachable, not authenticated, denied, or another error of the server.
 
-import { McpError } from "../mcp/client/index.js";
-import { type DelegationProblem, DelegationRefused } from "../policy/index.js";
-import { isJsonObject } from "../mcp/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
+import { McpError } from "../mcp/client/index.js";
+import { isJsonObject } from "../mcp/index.js";
+import { type DelegationProblem, DelegationRefused } from "../policy/index.js";
 
 /** The credentials that the caller used. */
 export interface CallerCredentials {

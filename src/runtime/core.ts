@@ -12,14 +12,14 @@ import type { Check, GuardrailCallback } from "../policy/index.js";
 import type { Application, Storage } from "../storage/index.js";
 import type { Logger, Telemetry } from "../telemetry/index.js";
 import {
+  applicationValues,
   type CoreApplication,
-  coreCheck,
   type CoreServices,
   CoreSettingsError,
+  coreCheck,
   coreTools,
   historyOf,
   repositoryDirectory,
-  applicationValues,
 } from "../tools/index.js";
 import { createDialer, createOutbound } from "../upstream/index.js";
 import type { ResolveText } from "./servers.js";

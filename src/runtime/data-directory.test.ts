@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { announceAdmin, knownAdmins } from "./admin-client.js";
-import { openFreeLedger } from "./ledger.js";
 import { replicaName } from "./data-directory.js";
+import { openFreeLedger } from "./ledger.js";
 
 let dir: string;
 beforeEach(() => {

@@ -2,18 +2,18 @@
 
 import { existsSync, mkdtempSync, rmSync, statfsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
+import { dirname, join } from "node:path";
 import type { Command } from "commander";
-import { describeProblem, PolicyInvalid } from "../policy/index.js";
 import { verify } from "../ledger/index.js";
-import { type AdminPlace, askPlace, knownAdmins } from "./admin-client.js";
 import type { Finding } from "../lib/finding.js";
+import { describeProblem, PolicyInvalid } from "../policy/index.js";
+import { type AdminPlace, askPlace, knownAdmins } from "./admin-client.js";
+import { statePaths } from "./data-directory.js";
 import type { HostFileOptions } from "./host/config/files.js";
 import { knownLedgers } from "./ledgers.js";
 import { hostDirectory, shared } from "./options.js";
 import { hostApps, servedApps, servedBy } from "./served.js";
 import { storeAddressOf, withStore } from "./store/open.js";
-import { statePaths } from "./data-directory.js";
-import { dirname, join } from "node:path";
 
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
 

@@ -7,7 +7,7 @@ import { CliError, EXIT } from "../lib/exit.js";
 import { type Halt, Halts, type HaltTarget } from "../policy/index.js";
 import type { Storage } from "../storage/index.js";
 import { visible } from "../telemetry/index.js";
-import { statePaths, STORE_FILE } from "./data-directory.js";
+import { STORE_FILE, statePaths } from "./data-directory.js";
 import { asHalt, HALT_FILE } from "./halts.js";
 import { hostDirectory, shared } from "./options.js";
 import { operator, type StoreOptions, withStore } from "./store/open.js";

@@ -10,10 +10,10 @@ import {
   keyIdentity,
   LOCAL_CREDENTIAL,
   localIdentity,
+  noCredential,
   type OAuthSettings,
   openOAuthIdentity,
   readOAuthSettings,
-  noCredential,
 } from "../auth/index.js";
 import { placed, readYaml } from "../host/index.js";
 import { CliError, EXIT } from "../lib/exit.js";

@@ -3,8 +3,8 @@
 import { createWriteStream, existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import {
   type Archive,
@@ -17,12 +17,12 @@ import {
   read,
 } from "../ledger/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
+import type { RegisteredLedger } from "../storage/index.js";
+import { statePaths } from "./data-directory.js";
 import { placeOf } from "./ledger.js";
 import { knownLedgers, ledgersFor } from "./ledgers.js";
 import { shared } from "./options.js";
-import type { RegisteredLedger } from "../storage/index.js";
 import { withStore } from "./store/open.js";
-import { statePaths } from "./data-directory.js";
 
 /** What `audit verify` reads; before anything was recorded, the place where the first ledger will be. */
 export function verified(command: Command, paths: readonly string[]): NamedLedger[] {

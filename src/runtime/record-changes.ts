@@ -3,7 +3,7 @@
 // loses none; what the store no longer keeps is recorded as missing.
 
 import type { Ledger } from "../ledger/index.js";
-import { type StoreChange, CHANGES_AT_ONCE, type Storage, type Topic } from "../storage/index.js";
+import { CHANGES_AT_ONCE, type Storage, type StoreChange, type Topic } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 
 interface ChangeRecorderOptions {

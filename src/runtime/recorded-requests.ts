@@ -1,8 +1,8 @@
 // Recorded decisions as requests that can be decided again, and requests that were never made.
 
-import type { PolicyDecision, PolicyRequest } from "../policy/index.js";
 import { readSeveral } from "../ledger/index.js";
 import type { JsonObject } from "../mcp/index.js";
+import type { PolicyDecision, PolicyRequest } from "../policy/index.js";
 import type { Served } from "./served.js";
 
 export interface RecordedRequest {

@@ -3,22 +3,22 @@
 import cluster from "node:cluster";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { isLoopbackHost } from "../mcp/index.js";
-import { openArchive, retentionOf, type RetentionOptions } from "./retention.js";
-import { runUntilStopped } from "./process.js";
-import { takeVariable } from "./environment.js";
 import { CliError, EXIT } from "../lib/exit.js";
-import { downstreamOAuth } from "./oauth/downstream.js";
 import { type Out, paintErr } from "../lib/print.js";
+import { isLoopbackHost } from "../mcp/index.js";
 import { defined, limitsOf, type Settings } from "./config.js";
 import { STORE_FILE } from "./data-directory.js";
-import { isForKeysOnly, LOCAL_APP, openStore } from "./store/open.js";
-import { answerParent, asWorker, isOverseer, leave, oversee } from "./workers.js";
+import { takeVariable } from "./environment.js";
 import { keysOrLocal, readOAuthFile } from "./identity.js";
 import { demonstration, loadModule, type ServedModule } from "./module.js";
+import { downstreamOAuth } from "./oauth/downstream.js";
+import { runUntilStopped } from "./process.js";
+import { openArchive, type RetentionOptions, retentionOf } from "./retention.js";
+import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./start.js";
+import { isForKeysOnly, LOCAL_APP, openStore } from "./store/open.js";
+import { answerParent, asWorker, isOverseer, leave, oversee } from "./workers.js";
 import { noteServedWorkflow } from "./workflow/load.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "./workflow/serving.js";
-import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "./start.js";
 
 /** `isSilent` is set for workers: another announces for all of them that they serve. */
 export type ServeSettings = Settings & { readonly isSilent?: boolean };

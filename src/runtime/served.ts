@@ -20,7 +20,7 @@ import {
   type ToolSummary,
 } from "../policy/index.js";
 import type { Storage } from "../storage/index.js";
-import { statePaths, STORE_FILE } from "./data-directory.js";
+import { STORE_FILE, statePaths } from "./data-directory.js";
 import { VERSION } from "./environment.js";
 import { servedFiles } from "./host/config/files.js";
 import { HOST_APP } from "./host/starter-policy.js";

@@ -3,8 +3,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerProtections } from "../host/index.js";
-import { ServerProcess } from "../upstream/index.js";
 import type { Finding } from "../lib/finding.js";
+import { ServerProcess } from "../upstream/index.js";
 import { STORE_FILE } from "./data-directory.js";
 import { sandboxOf } from "./servers.js";
 import { allPages, openStore, pageAfter } from "./store/open.js";

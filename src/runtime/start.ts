@@ -2,6 +2,28 @@
 
 import { join, resolve as resolvePath } from "node:path";
 import { type AdminListener, type Registrar, startAdmin, startWebhook } from "../admin/index.js";
+import { type Identify, localIdentity } from "../auth/index.js";
+import {
+  type ApplicationServices,
+  Applications,
+  CallsInFlight,
+  createGateway,
+  DEFAULT_GATEWAY_LIMITS,
+  type GatewayLimits,
+  type InProcessApplication,
+  PolicyCache,
+  ReplicaBus,
+  StateCipher,
+  sharedLimits,
+  storedSessions,
+  TenantRouter,
+  type TenantRouterOptions,
+  toolSummaries,
+} from "../gateway/index.js";
+import type { Ledger } from "../ledger/index.js";
+import { ERROR_PAGE_PATH, RetainedBytes, setDocumentationBase } from "../mcp/index.js";
+import { defineServer } from "../mcp/server/index.js";
+import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../mcp/transports/index.js";
 import {
   type Approvals,
   type CheckFile,
@@ -14,56 +36,30 @@ import {
   type ToolSummary,
   watchPolicy,
 } from "../policy/index.js";
-import {
-  Applications,
-  type ApplicationServices,
-  CallsInFlight,
-  createGateway,
-  DEFAULT_GATEWAY_LIMITS,
-  type GatewayLimits,
-  type InProcessApplication,
-  PolicyCache,
-  ReplicaBus,
-  sharedLimits,
-  StateCipher,
-  storedSessions,
-  TenantRouter,
-  type TenantRouterOptions,
-  toolSummaries,
-} from "../gateway/index.js";
-import { type Identify, localIdentity } from "../auth/index.js";
-import type { Ledger } from "../ledger/index.js";
-import { ERROR_PAGE_PATH, RetainedBytes, setDocumentationBase } from "../mcp/index.js";
 import type { Sealer, Storage } from "../storage/index.js";
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/index.js";
-import { defineServer } from "../mcp/server/index.js";
-import { type Listener, listenHttp, listenTcp, listenWebSocket } from "../mcp/transports/index.js";
 import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
-import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
-import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
-import { followHalts } from "./halts.js";
-import { Health } from "./health.js";
-import { LedgerRegistry, openFreeLedger, openNamedLedger, registeredCheckpoint, watchLedger } from "./ledger.js";
-import { observeStore, serverFacts, ServerMetrics, watchConnections, watchRuntime } from "./metrics.js";
+import { announceAdmin } from "./admin-client.js";
 import { defined, type Settings } from "./config.js";
+import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
 import {
   ensureState,
   replicaName,
-  type StarterPolicy,
-  type State,
   STORE_START_WAIT_MS,
   STORE_WAIT_MS,
+  type StarterPolicy,
+  type State,
 } from "./data-directory.js";
-import { LOCAL_APP, openStore, SEAL_KEY_FILE } from "./store/open.js";
-import { followSharedKeys, openSealer } from "./store/sealer.js";
-import type { WorkflowInForce } from "./workflow/serving.js";
-import { closeListeners } from "./process.js";
-import { announceAdmin } from "./admin-client.js";
+import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
+import { followHalts } from "./halts.js";
+import { Health } from "./health.js";
+import { LedgerRegistry, openFreeLedger, openNamedLedger, registeredCheckpoint, watchLedger } from "./ledger.js";
+import { observeStore, ServerMetrics, serverFacts, watchConnections, watchRuntime } from "./metrics.js";
 import { pinKeeper } from "./pins.js";
-import { pendingReasons, POLICY_PENDING, recordChanges } from "./record-changes.js";
-import { type RetentionOptions, startRetention } from "./retention.js";
+import { closeListeners } from "./process.js";
+import { POLICY_PENDING, pendingReasons, recordChanges } from "./record-changes.js";
 import { registrationsOf } from "./registrations.js";
-import { ToolSnapshots } from "./tool-snapshots.js";
+import { type RetentionOptions, startRetention } from "./retention.js";
 import {
   filesDetail,
   type GatewayFiles,
@@ -72,8 +68,12 @@ import {
   type ResolveText,
   serverConnector,
 } from "./servers.js";
+import { LOCAL_APP, openStore, SEAL_KEY_FILE } from "./store/open.js";
+import { followSharedKeys, openSealer } from "./store/sealer.js";
 import { settleOlderStore } from "./store-rollback.js";
+import { ToolSnapshots } from "./tool-snapshots.js";
 import { collectFromParent } from "./workers.js";
+import type { WorkflowInForce } from "./workflow/serving.js";
 
 /** The settings that count while a gateway runs; those of listeners and limits come as `http`, `admin` and `limits`. */
 type RuntimeSettings = Partial<

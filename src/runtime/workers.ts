@@ -1,8 +1,8 @@
 // All cores of one machine: several processes share the port and the store, and each writes a ledger of its own. To
 // each other they are replicas.
 
-import cluster from "node:cluster";
 import type { Worker } from "node:cluster";
+import cluster from "node:cluster";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { combineReports, type ProcessReport, type ReportPart } from "../admin/index.js";

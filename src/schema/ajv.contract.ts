@@ -8,9 +8,9 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { expect } from "vitest";
 import type { JsonObject, JsonValue } from "../mcp/index.js";
-import type { JsonSchema } from "./types.js";
 import type { Dialect } from "./documents/index.js";
 import { Schema } from "./schema.js";
+import type { JsonSchema } from "./types.js";
 
 const value: fc.Arbitrary<JsonValue> = fc.letrec<{ value: JsonValue }>((tie) => ({
   value: fc.oneof(

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject, JsonValue } from "../mcp/index.js";
-import type { Problem } from "./types.js";
 import { Schema } from "./schema.js";
+import type { Problem } from "./types.js";
 
 function problems(schema: JsonObject, value: JsonValue): Problem[] {
   const verdict = new Schema(schema).validate(value);

@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { JsonValue } from "../mcp/index.js";
-import type { JsonSchema } from "./types.js";
 import type { Dialect } from "./documents/index.js";
 import { Schema } from "./schema.js";
+import type { JsonSchema } from "./types.js";
 
 interface Group {
   description: string;

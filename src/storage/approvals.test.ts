@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { makeIntent, type Principal, StoredApprovals, type CallTarget } from "../policy/index.js";
+import { type CallTarget, makeIntent, type Principal, StoredApprovals } from "../policy/index.js";
 import { openStorage } from "./open.js";
 import type { Storage } from "./types.js";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PostgresCluster, startPostgres } from "./fixtures/postgres.js";
 import { openStorage } from "./open.js";
-import type { StoreChange, LoadReport, Storage } from "./types.js";
+import type { LoadReport, Storage, StoreChange } from "./types.js";
 
 const directory = mkdtempSync(join(tmpdir(), "portcullis-dump-"));
 let postgres: PostgresCluster;

@@ -2,7 +2,7 @@
 // seen can always read the rest. Notifications only trigger a read.
 
 import { settleRollback } from "./dump.js";
-import { checkName, type Engine, type Row, sleep, type Sql, StorageError } from "./sql.js";
+import { checkName, type Engine, type Row, type Sql, StorageError, sleep } from "./sql.js";
 import type { Feed, FeedListener, StoreChange } from "./types.js";
 
 /** So many changes are read at once. */

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startPostgres, type PostgresCluster } from "./fixtures/postgres.js";
+import { type PostgresCluster, startPostgres } from "./fixtures/postgres.js";
 import { LEVEL, migrate, migrateBack, POSTGRES, SQLITE } from "./migrations.js";
 import { openPostgres } from "./postgres/engine.js";
 import type { Engine, Sql } from "./sql.js";

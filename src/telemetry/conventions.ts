@@ -2,7 +2,7 @@
 // `portcullis.*`. Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md.
 
 import { createHash } from "node:crypto";
-import { metricFailureOf, hasTarget } from "./metrics.js";
+import { hasTarget, metricFailureOf } from "./metrics.js";
 import type { CallEnd, CallInfo } from "./types.js";
 
 export const SCOPE_NAME = "portcullis";

@@ -1,8 +1,13 @@
-export { combineFamilies, countersOf } from "./series.js";
+export { visible } from "../lib/visible.js";
 export type { Level, Logger, LogOptions } from "./log.js";
-export { PROMETHEUS_CONTENT_TYPE, renderPrometheus } from "./series.js";
-export { type Family, gauge } from "./series.js";
+export {
+  combineFamilies,
+  countersOf,
+  type Family,
+  gauge,
+  PROMETHEUS_CONTENT_TYPE,
+  renderPrometheus,
+} from "./series.js";
 export { createTelemetry } from "./telemetry.js";
 export { traceIdFrom } from "./trace-context.js";
 export type { CallEnd, CallInfo, CallSpan, OtlpSettings, Telemetry, TelemetryOptions } from "./types.js";
-export { visible } from "../lib/visible.js";

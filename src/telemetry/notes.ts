@@ -1,7 +1,7 @@
 // Notes: lines that an agent puts into the span of its own call.
 
-import { hideSecrets, type Level } from "./log.js";
 import { visible } from "../lib/visible.js";
+import { hideSecrets, type Level } from "./log.js";
 
 export interface OperatorNote {
   readonly atMs: number;

@@ -10,9 +10,9 @@ import {
   spanName,
   startAttributes,
 } from "./conventions.js";
-import { metricFailureOf, type Metrics } from "./metrics.js";
+import { type Metrics, metricFailureOf } from "./metrics.js";
+import { NOTE_EVENT, noteAttributes, type OperatorNote } from "./notes.js";
 import { CONVENTION_BOUNDS } from "./series.js";
-import { type OperatorNote, NOTE_EVENT, noteAttributes } from "./notes.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 

@@ -2,9 +2,9 @@
 
 import { type Attributes, endAttributes, errorTypeName, SCOPE_NAME, spanName, startAttributes } from "./conventions.js";
 import { metricFailureOf } from "./metrics.js";
-import { BOUNDS, CONVENTION_BOUNDS, type Family, FINE_BOUNDS, type Point } from "./series.js";
 import type { OperatorNote } from "./notes.js";
 import { NOTE_EVENT, noteAttributes } from "./notes.js";
+import { BOUNDS, CONVENTION_BOUNDS, type Family, FINE_BOUNDS, type Point } from "./series.js";
 import type { TraceContext } from "./trace-context.js";
 import type { CallEnd, CallInfo } from "./types.js";
 

@@ -4,23 +4,23 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Client, connect } from "../mcp/client/index.js";
-import { createGate, loadPolicy } from "../policy/index.js";
+import { localIdentity } from "../auth/index.js";
 import { createGateway, toolSummaries } from "../gateway/index.js";
 import { Sandbox } from "../host/index.js";
-import { localIdentity } from "../auth/index.js";
+import { type Client, connect } from "../mcp/client/index.js";
 import { isJsonObject, type JsonObject } from "../mcp/index.js";
+import { ServerBuilder } from "../mcp/server/index.js";
+import { createGate, loadPolicy } from "../policy/index.js";
 import { openStorage, type Storage } from "../storage/index.js";
 import { createTelemetry } from "../telemetry/index.js";
-import { ServerBuilder } from "../mcp/server/index.js";
 import { createDialer, createOutbound } from "../upstream/index.js";
 import {
+  applicationValues,
   type CoreApplication,
-  coreTools,
   coreCheck,
+  coreTools,
   historyOf,
   repositoryDirectory,
-  applicationValues,
 } from "./index.js";
 import { eventStream, openaiStream, type ProviderServer, startProvider } from "./llm/fixtures/provider-server.js";
 import { gitIsMissing } from "./state/fixtures/git.js";

@@ -3,7 +3,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../mcp/index.js";
 import type { Tool } from "../mcp/server/index.js";
 import { visible } from "../telemetry/index.js";
-import { type CoreApplication, type CoreServices, ownTool, closedRecord } from "./application.js";
+import { type CoreApplication, type CoreServices, closedRecord, ownTool } from "./application.js";
 
 const MAX_MESSAGE_CHARS = 2_000;
 const MAX_FIELDS = 20;

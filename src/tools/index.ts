@@ -3,13 +3,13 @@
 export { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
 export { coreCheck, coreTools } from "./core-tools.js";
 export { hostCheckResult, hostFault, outputProgress } from "./host/adapter.js";
-export { hostPolicyParts, sharedDirectories, type SharedDirectory } from "./host/policy.js";
+export { hostPolicyParts, type SharedDirectory, sharedDirectories } from "./host/policy.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";
 export { repositoryDirectory, type StateSettings } from "./state/settings.js";
 export {
+  applicationValues,
   historyOf,
   type RuntimeValue,
   type RuntimeValues,
   type StoredHistory,
-  applicationValues,
 } from "./state/stored.js";

@@ -9,8 +9,8 @@ import {
   type OpenPort,
   PersistentConnection,
   type PersistentTransport,
-  serverUnavailable,
   type SessionTerms,
+  serverUnavailable,
 } from "../mcp/session/index.js";
 import { type Dialer, outboundConnector } from "./dialer.js";
 import { OpenApiConnection } from "./openapi/connection.js";

@@ -2,9 +2,9 @@
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { expect, it } from "vitest";
-import { closeAll, SERVER, structuredOf, tool, upstream } from "./fixtures/calling.js";
-import { ownCgroupDirectory } from "../host/sandbox/cgroup.js";
 import { type Containment, makeContainer } from "../host/index.js";
+import { ownCgroupDirectory } from "../host/sandbox/cgroup.js";
+import { closeAll, SERVER, structuredOf, tool, upstream } from "./fixtures/calling.js";
 
 /** File descriptors of ours, with what they lead to. */
 function descriptors(): string[] {

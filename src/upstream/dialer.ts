@@ -4,7 +4,7 @@
 
 import { lookup } from "node:dns/promises";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
-import { connect as connectTls, type ConnectionOptions } from "node:tls";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import type { Agent, buildConnector } from "undici";
 import { Fault } from "../mcp/index.js";
 import { type AddressKind, addressKindOf, inRange, parseAddress, parseRange, type Range } from "./addresses.js";

@@ -9,9 +9,9 @@ export {
   type DialTarget,
   type Outbound,
 } from "./dialer.js";
-export { createS3Client, type S3Client, type S3Options } from "./s3.js";
-export { ServerProcess } from "./process/server-process.js";
-export { type Difference, PinKeeper, type PinMode } from "./pins/keeper.js";
 export type { StandingRule } from "./pins/difference.js";
+export { type Difference, PinKeeper, type PinMode } from "./pins/keeper.js";
+export { ServerProcess } from "./process/server-process.js";
+export { createS3Client, type S3Client, type S3Options } from "./s3.js";
 export * from "./types.js";
 export { createUpstream } from "./upstream.js";

@@ -1,6 +1,6 @@
 // Our own server behind our own gateway: every revision over every network transport, and each of them lost.
 
-import { createServer as createTcp, type AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcp } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { z } from "zod";

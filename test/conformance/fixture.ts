@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   audio,
   createServer,
-  image,
   type InputRequest,
+  image,
   permitAll,
   resource,
   type Server,

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openWorld, PERMIT_ALL, type World } from "../../src/gateway/fixtures/world.js";
 import type { Server } from "../../src/server.js";
 import { fixtureServer } from "./fixture.js";
-import { summary, suite, TIMEOUT_MS, unavailable } from "./suite.js";
+import { suite, summary, TIMEOUT_MS, unavailable } from "./suite.js";
 
 const SCORED: Readonly<Record<string, number>> = { "2025-11-25": 30, "2026-07-28": 37 };
 const NOT_SCORED = /^(tasks-|json-schema-2020-12|server-sse-polling|server-session-lifecycle|http-(custom-)?header)/;

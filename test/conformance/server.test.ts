@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Server } from "../../src/server.js";
 import { fixtureServer } from "./fixture.js";
-import { summary, suite, TIMEOUT_MS, unavailable } from "./suite.js";
+import { suite, summary, TIMEOUT_MS, unavailable } from "./suite.js";
 
 /** How many scenarios a revision scores; the rest is reported and does not count. */
 const SCORED: Readonly<Record<string, number>> = { "2025-11-25": 30, "2026-07-28": 37 };

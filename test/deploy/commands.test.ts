@@ -8,8 +8,8 @@ import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { connect } from "../../src/mcp/client/index.js";
-import { has } from "../setup/programs.js";
 import { isRoot, unreachableForOthers } from "../host/support/machine.js";
+import { has } from "../setup/programs.js";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const main = join(ROOT, "dist/cli/main.js");

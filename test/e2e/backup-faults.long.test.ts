@@ -12,7 +12,7 @@ import { openLedger } from "../../src/ledger/index.js";
 import { pack, unpackBackup } from "../../src/runtime/backup/archive.js";
 import { openStorage } from "../../src/storage/index.js";
 import { type Counting, counting } from "./gateway-world.js";
-import { portcullis, root, serve, type Serving } from "./serving.js";
+import { portcullis, root, type Serving, serve } from "./serving.js";
 
 const main = join(root, "dist", "cli", "main.js");
 const CALLS = 5_000;

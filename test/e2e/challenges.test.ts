@@ -1,8 +1,8 @@
 // A call that waits for a person, through every door there is: pages, retries, waiting; one call, one approval.
 
+import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { readOperatorToken } from "../../src/admin/index.js";
-import { join } from "node:path";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = `

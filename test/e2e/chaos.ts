@@ -6,9 +6,9 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { contentId } from "../../src/policy/index.js";
 import { createKey } from "../../src/auth/index.js";
 import { read, verify } from "../../src/ledger/index.js";
+import { contentId } from "../../src/policy/index.js";
 import { type Cut, type FaultyLine, faultyLine } from "../../src/storage/fixtures/faulty-line.js";
 import { openStorage, type Storage } from "../../src/storage/index.js";
 import { FAKETIME, missingPrograms } from "../setup/programs.js";

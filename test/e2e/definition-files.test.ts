@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Client } from "../../src/mcp/client/index.js";
-import { git, gitIsMissing } from "../../src/tools/state/fixtures/git.js";
 import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { git, gitIsMissing } from "../../src/tools/state/fixtures/git.js";
 import { type Deployment, deploy } from "./gateway-world.js";
 
 type Json = Record<string, any>;

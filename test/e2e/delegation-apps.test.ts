@@ -4,13 +4,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createKey } from "../../src/auth/index.js";
+import { official } from "../../src/gateway/fixtures/world.js";
+import { connect, McpError } from "../../src/mcp/client/index.js";
+import { handOnDelegation, mintDelegation, spendDelegation } from "../../src/policy/index.js";
 import { keysOrLocal } from "../../src/runtime/identity.js";
 import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
 import { type WorkflowInForce, workflowInForce } from "../../src/runtime/workflow/serving.js";
-import { connect, McpError } from "../../src/mcp/client/index.js";
-import { handOnDelegation, mintDelegation, spendDelegation } from "../../src/policy/index.js";
-import { createKey } from "../../src/auth/index.js";
-import { official } from "../../src/gateway/fixtures/world.js";
 
 const WORKFLOW = `
 servers:

@@ -4,10 +4,6 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
-import { loadWorkflow } from "../../src/runtime/workflow/load.js";
-import { ensureDelegationKeys } from "../../src/runtime/workflow/keys.js";
-import { type WorkflowInForce, workflowInForce } from "../../src/runtime/workflow/serving.js";
 import { connect } from "../../src/mcp/client/index.js";
 import {
   canonicalize,
@@ -18,6 +14,10 @@ import {
   spendDelegation,
   takeDelegationAcross,
 } from "../../src/policy/index.js";
+import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
+import { ensureDelegationKeys } from "../../src/runtime/workflow/keys.js";
+import { loadWorkflow } from "../../src/runtime/workflow/load.js";
+import { type WorkflowInForce, workflowInForce } from "../../src/runtime/workflow/serving.js";
 import { notingServer, type Ran } from "./workflow-world.js";
 
 const WORKFLOW = `

@@ -4,8 +4,8 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Client } from "../../src/mcp/client/index.js";
 import { read } from "../../src/ledger/index.js";
+import type { Client } from "../../src/mcp/client/index.js";
 import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { root } from "./serving.js";

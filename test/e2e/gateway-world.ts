@@ -3,10 +3,10 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createKey } from "../../src/auth/index.js";
+import { type Client, type ConnectOptions, connect } from "../../src/mcp/client/index.js";
 import { keysOrLocal } from "../../src/runtime/identity.js";
 import { type GatewayRuntime, type GatewayRuntimeOptions, startGateway } from "../../src/runtime/start.js";
-import { type Client, connect, type ConnectOptions } from "../../src/mcp/client/index.js";
-import { createKey } from "../../src/auth/index.js";
 import { createServer, permitAll, type Server } from "../../src/server.js";
 import type { ApplicationDocument } from "../../src/storage/index.js";
 

@@ -3,10 +3,10 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ApplicationDocument, GuardrailEntry } from "../../src/storage/index.js";
+import { readLast } from "../../src/ledger/index.js";
 import type { Client } from "../../src/mcp/client/index.js";
 import type { JsonObject } from "../../src/mcp/index.js";
-import { readLast } from "../../src/ledger/index.js";
+import type { ApplicationDocument, GuardrailEntry } from "../../src/storage/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = `

@@ -17,8 +17,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadYamlPolicy, policyFor } from "../../src/host/index.js";
 import { localIdentity } from "../../src/auth/index.js";
+import { loadYamlPolicy, policyFor } from "../../src/host/index.js";
 import { type LedgerRecord, read } from "../../src/ledger/index.js";
 import { root } from "./serving.js";
 

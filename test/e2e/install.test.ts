@@ -19,8 +19,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { makeKey, releaseComment } from "../../scripts/release/signing.mjs";
 import { homeAt } from "../../src/integrations/install/home.js";
 import { withLock } from "../../src/integrations/install/lock.js";
-import { parsePublicKey } from "../../src/integrations/install/release.js";
 import { bringIn, look } from "../../src/integrations/install/operations.js";
+import { parsePublicKey } from "../../src/integrations/install/release.js";
 import { type Releases, startReleases, stub } from "./releases.js";
 import { root } from "./serving.js";
 

@@ -6,14 +6,14 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { addAppCommands } from "../../src/cli/commands/app.js";
-import { keysOrLocal } from "../../src/runtime/identity.js";
-import { downstreamOAuth, storedGrants } from "../../src/runtime/oauth/downstream.js";
 import { readOAuthSettings } from "../../src/auth/index.js";
 import { OAuthClient } from "../../src/auth/oauth-client/index.js";
+import { addAppCommands } from "../../src/cli/commands/app.js";
 import { connect } from "../../src/mcp/client/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
+import { downstreamOAuth, storedGrants } from "../../src/runtime/oauth/downstream.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
-import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = "permit (principal, action, resource);";
 

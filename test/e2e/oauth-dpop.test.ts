@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
+import { readOAuthSettings } from "../../src/auth/index.js";
+import { type ConnectOptions, connect } from "../../src/mcp/client/index.js";
 import { keysOrLocal } from "../../src/runtime/identity.js";
 import { downstreamOAuth, storedGrants } from "../../src/runtime/oauth/downstream.js";
-import { connect, type ConnectOptions } from "../../src/mcp/client/index.js";
-import { readOAuthSettings } from "../../src/auth/index.js";
 import { type AuthorizationServer, authorizationServer, MACHINE } from "./authorization-server.js";
-import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { type Proved, type Prover, prover } from "./prover.js";
 
 const POLICY = "permit (principal, action, resource);";

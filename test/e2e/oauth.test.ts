@@ -3,10 +3,10 @@
 import { createHmac, createPublicKey } from "node:crypto";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { keysOrLocal } from "../../src/runtime/identity.js";
 import { readOAuthSettings } from "../../src/auth/index.js";
+import { keysOrLocal } from "../../src/runtime/identity.js";
 import { type AuthorizationServer, authorizationServer } from "./authorization-server.js";
-import { type Counting, counting, deploy, type Deployment } from "./gateway-world.js";
+import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 import { type OwnIssuer, ownIssuer } from "./own-issuer.js";
 
 const RESOURCE = "https://gateway.example/mcp";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, connect } from "../../src/mcp/client/index.js";
 import { openStorage } from "../../src/storage/index.js";
-import { portcullis, serve, type Serving } from "./serving.js";
+import { portcullis, type Serving, serve } from "./serving.js";
 
 const POLICY = `permit (principal, action, resource);
 forbid (principal, action == Action::"pets.deletePet", resource);`;

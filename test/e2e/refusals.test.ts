@@ -1,8 +1,8 @@
 // Denied calls cost their caller something, and the ledger little, however they are made.
 
 import { afterEach, describe, expect, it } from "vitest";
-import { read } from "../../src/ledger/index.js";
 import { createKey } from "../../src/auth/index.js";
+import { read } from "../../src/ledger/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const POLICY = `

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ApiKeyCache } from "../../src/auth/index.js";
-import { type StoreChange, createSealer, loadSealKeys, openStorage, type Storage } from "../../src/storage/index.js";
+import { createSealer, loadSealKeys, openStorage, type Storage, type StoreChange } from "../../src/storage/index.js";
 import { portcullis, type Ran, root } from "./serving.js";
 
 const SECRET = "correct-horse-battery-staple";

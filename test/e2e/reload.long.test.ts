@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { startGateway } from "../../src/runtime/start.js";
-import type { PolicySet } from "../../src/policy/index.js";
-import { connect } from "../../src/mcp/client/index.js";
 import { read } from "../../src/ledger/index.js";
+import { connect } from "../../src/mcp/client/index.js";
+import type { PolicySet } from "../../src/policy/index.js";
+import { startGateway } from "../../src/runtime/start.js";
 import { createServer } from "../../src/server.js";
 
 const RELOADS = Number(process.env.RELOADS ?? 1_000);

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Client } from "../../src/mcp/client/index.js";
 import { readLast } from "../../src/ledger/index.js";
+import type { Client } from "../../src/mcp/client/index.js";
 import { type Counting, counting, type Deployment, deploy } from "./gateway-world.js";
 
 const OPEN = '@id("open") permit (principal, action, resource);';

@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { createKey } from "../../src/auth/index.js";
 import { keysOrLocal } from "../../src/runtime/identity.js";
 import { type GatewayRuntime, startGateway } from "../../src/runtime/start.js";
 import { rotateSharedKey } from "../../src/runtime/store/sealer.js";
-import { createKey } from "../../src/auth/index.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { portcullis } from "./serving.js";
 

@@ -16,11 +16,11 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Client, connect } from "../../src/mcp/client/index.js";
 import { createKey } from "../../src/auth/index.js";
-import { openStorage, type ServerEntry } from "../../src/storage/index.js";
 import { loadKoffi } from "../../src/lib/index.js";
+import { type Client, connect } from "../../src/mcp/client/index.js";
 import { startPostgres } from "../../src/storage/fixtures/postgres.js";
+import { openStorage, type ServerEntry } from "../../src/storage/index.js";
 import { openSockets } from "./local-sockets.js";
 import { portcullis, root } from "./serving.js";
 

@@ -1,11 +1,11 @@
 // Analysis and gate on the same generated workflows.
 
 import { expect } from "vitest";
-import { emitPolicy } from "../../src/runtime/workflow/serving.js";
-import { type CallTarget, loadPolicy, makeIntent, spendDelegation } from "../../src/policy/index.js";
 import { toolSummaries } from "../../src/gateway/index.js";
-import type { CapabilityGrant } from "../../src/lattice/index.js";
 import { entriesFor, type WorkflowFile } from "../../src/lattice/fixtures/workflows.js";
+import type { CapabilityGrant } from "../../src/lattice/index.js";
+import { type CallTarget, loadPolicy, makeIntent, spendDelegation } from "../../src/policy/index.js";
+import { emitPolicy } from "../../src/runtime/workflow/serving.js";
 import { holds, openLive, openWorld, tokenAlong, type World } from "./workflow-world.js";
 
 const NUMBERS = [1, 2, 3, 4];

@@ -1,8 +1,12 @@
 // A gateway that serves a workflow, with tools that note what really ran.
 
 import { createHash } from "node:crypto";
-import { emitPolicy, inForce } from "../../src/runtime/workflow/serving.js";
-import type { LoadedWorkflow } from "../../src/runtime/workflow/load.js";
+import type { Identify } from "../../src/auth/index.js";
+import { createGateway, type Endpoint, toolSummaries } from "../../src/gateway/index.js";
+import { ajvValidator } from "../../src/lattice/fixtures/ajv.js";
+import * as lattice from "../../src/lattice/index.js";
+import { defineServer, type ServerBuilder } from "../../src/mcp/server/index.js";
+import { type Listener, listenHttp } from "../../src/mcp/transports/index.js";
 import {
   createGate,
   type DelegationKeys,
@@ -12,12 +16,8 @@ import {
   mintDelegation,
   spendDelegation,
 } from "../../src/policy/index.js";
-import { createGateway, type Endpoint, toolSummaries } from "../../src/gateway/index.js";
-import type { Identify } from "../../src/auth/index.js";
-import * as lattice from "../../src/lattice/index.js";
-import { ajvValidator } from "../../src/lattice/fixtures/ajv.js";
-import { defineServer, type ServerBuilder } from "../../src/mcp/server/index.js";
-import { type Listener, listenHttp } from "../../src/mcp/transports/index.js";
+import type { LoadedWorkflow } from "../../src/runtime/workflow/load.js";
+import { emitPolicy, inForce } from "../../src/runtime/workflow/serving.js";
 
 const ajv = ajvValidator();
 const compiled = new Map<string, (value: unknown) => boolean>();

@@ -1,8 +1,8 @@
 // The attacks by commands under every way of confining that a machine may have: the best one first, then the weaker.
 
+import { has } from "../setup/programs.js";
 import { testCases } from "./support/attack-run.js";
 import { readAttacks, readEvenMoreAttacks, readMoreAttacks } from "./support/attack-setup.js";
-import { has } from "../setup/programs.js";
 import { isRoot } from "./support/machine.js";
 
 /** Of each way only every so manyth case, another one each time: CI has little time, and every case its turn. */

@@ -6,10 +6,10 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  executeCmdRun,
   decideCmdRun,
   decideFsRead,
   decideFsWrite,
+  executeCmdRun,
   executeFsWrite,
   hostTools,
   parsePolicy,

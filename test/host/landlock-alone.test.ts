@@ -3,8 +3,8 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Protections } from "../../src/host/index.js";
-import { asOrdinaryUser } from "./support/as-user.js";
 import { has } from "../setup/programs.js";
+import { asOrdinaryUser } from "./support/as-user.js";
 import { unreachableForOthers } from "./support/machine.js";
 
 const TOOLS = ["perl", "prlimit"].filter((program) => !has(program));

@@ -7,9 +7,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { CmdRunResult } from "../../src/host/index.js";
-import { compiled } from "./support/compiled.js";
-import { asOrdinaryUser } from "./support/as-user.js";
 import { has, missingPrograms } from "../setup/programs.js";
+import { asOrdinaryUser } from "./support/as-user.js";
+import { compiled } from "./support/compiled.js";
 import { isRoot, unreachableForOthers } from "./support/machine.js";
 import { makeWorld, ok, SECRET, type World } from "./support/world.js";
 

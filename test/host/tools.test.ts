@@ -1,8 +1,8 @@
 // The three tools' inputs, outputs and records in detail.
 
 import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import {
   chmodSync,
   chownSync,
@@ -19,14 +19,14 @@ import { promisify } from "node:util";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  executeCmdRun,
   decideCmdRun,
   decideFsWrite,
+  executeCmdRun,
   executeFsRead,
   executeFsWrite,
   hostTools,
-  parsePolicy,
   type Policy,
+  parsePolicy,
 } from "../../src/host/index.js";
 import { compiled } from "./support/compiled.js";
 import { isRoot, unreachableForOthers } from "./support/machine.js";

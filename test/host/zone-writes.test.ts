@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { decideFsWrite, executeFsWrite, parsePolicy, type Policy } from "../../src/host/index.js";
+import { decideFsWrite, executeFsWrite, type Policy, parsePolicy } from "../../src/host/index.js";
 import { useOpeningMethod } from "../../src/host/paths/locate.js";
 import { makeWorld, ok, rule, type World } from "./support/world.js";
 

@@ -1,11 +1,11 @@
 // A gateway whose every metric has something to count: permitted, denied, challenged, limited, shed and failed calls.
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "../../src/mcp/client/index.js";
 import type { GatewayRuntimeOptions } from "../../src/runtime/start.js";
-import { counting, deploy, type Deployment } from "../e2e/gateway-world.js";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { counting, type Deployment, deploy } from "../e2e/gateway-world.js";
 
 const POLICY = `
   @id("allow-all") permit (principal, action, resource);

@@ -3,9 +3,9 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { generateCode } from "../../src/cli/generate.js";
 import { hostileManifest } from "../../src/codegen/fixtures/hostile.js";
 import { manifestFiles } from "../../src/codegen/fixtures/sample.js";
-import { generateCode } from "../../src/cli/generate.js";
 import { snippetFolder, tsc } from "./compile.js";
 
 function use(types: string, names: readonly string[], module: string): string {

@@ -5,12 +5,26 @@ import type { ApprovalDetail, ApprovalRow } from "../../../src/admin/operations.
 import { call } from "../api/client.js";
 import { address, hrefOf, navigate } from "../router.js";
 import { attempt, can, clockOffsetMs, notify, session, waiting } from "../state.js";
+import { Difference } from "../ui/difference.js";
 import { Icon } from "../ui/icon.js";
 import { useEvents, useKeys, useLoad } from "../ui/load.js";
-import { Button, Card, count, Dialog, Empty, Facts, Field, Form, Header, Pill, Problem, Select } from "../ui/parts.js";
-import { Effect, Loading } from "../ui/parts.js";
-import { Difference } from "../ui/difference.js";
-import { Cedar, Folded, Json, laidOut, Lines, marked, Text } from "../ui/text.js";
+import {
+  Button,
+  Card,
+  count,
+  Dialog,
+  Effect,
+  Empty,
+  Facts,
+  Field,
+  Form,
+  Header,
+  Loading,
+  Pill,
+  Problem,
+  Select,
+} from "../ui/parts.js";
+import { Cedar, Folded, Json, Lines, laidOut, marked, Text } from "../ui/text.js";
 import { Ago, Left, Time, timeOfDay } from "../ui/time.js";
 import { Grants } from "./grants.js";
 

@@ -23,8 +23,8 @@ import {
   Pill,
   Problem,
   Select,
-  shortHash,
   Show,
+  shortHash,
 } from "../ui/parts.js";
 import { Cedar, Folded, Json, Text } from "../ui/text.js";
 import { duration, Time } from "../ui/time.js";

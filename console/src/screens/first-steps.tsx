@@ -1,9 +1,9 @@
 // The tour of the demonstration: three calls, of which one is permitted, one denied and one needs an approval.
 
 import { hrefOf } from "../router.js";
+import { Icon } from "../ui/icon.js";
 import { useLoad } from "../ui/load.js";
 import { Card } from "../ui/parts.js";
-import { Icon } from "../ui/icon.js";
 
 const STEPS = [
   ["permit", "A call that policy permits", "portcullis call notes.list"],

@@ -1,15 +1,15 @@
 // The workflow as a graph: who can come to hold what, each violation with its path and witness, and which delegations were used.
 
 import { useMemo, useState } from "preact/hooks";
-import { BOX, course, placedDrawing } from "../../../src/lattice/report/layout.js";
 import type { OperationResult } from "../../../src/admin/operations.js";
+import { BOX, course, placedDrawing } from "../../../src/lattice/report/layout.js";
+import { visible } from "../../../src/lib/visible.js";
 import { call } from "../api/client.js";
 import { CodeEditor } from "../editor/index.js";
 import { attempt, can } from "../state.js";
 import { useLoad } from "../ui/load.js";
 import { Button, Card, count, Empty, Header, Pill, Show } from "../ui/parts.js";
 import { Text } from "../ui/text.js";
-import { visible } from "../../../src/lib/visible.js";
 
 /** What `portcullis lattice graph --format json` writes. */
 interface Graph {

@@ -1,5 +1,6 @@
 // What waits, what is red and what happens: the page to leave open.
 
+import { useRef } from "preact/hooks";
 import type { OperationResult } from "../../../src/admin/operations.js";
 import { hrefOf } from "../router.js";
 import { session } from "../state.js";
@@ -10,7 +11,6 @@ import { Card, count, Empty, Header, Pill, Show } from "../ui/parts.js";
 import { Text } from "../ui/text.js";
 import { duration } from "../ui/time.js";
 import { FirstSteps } from "./first-steps.js";
-import { useRef } from "preact/hooks";
 
 /** Decisions may come many times a second; the overview follows at most this often. */
 const REFRESH_MS = 5_000;

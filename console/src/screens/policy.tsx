@@ -19,8 +19,8 @@ import {
   Header,
   Pill,
   Select,
-  shortHash,
   Show,
+  shortHash,
 } from "../ui/parts.js";
 import { Text } from "../ui/text.js";
 import { Ago, Time } from "../ui/time.js";

@@ -20,8 +20,8 @@ import {
   Header,
   Pill,
   Select,
-  shortHash,
   Show,
+  shortHash,
 } from "../ui/parts.js";
 import { Json, Lines, Text } from "../ui/text.js";
 import { Ago } from "../ui/time.js";

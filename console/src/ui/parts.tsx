@@ -2,11 +2,11 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { visible } from "../../../src/lib/visible.js";
 import type { ApiError } from "../api/client.js";
 import { notify } from "../state.js";
 import { Icon, type IconName } from "./icon.js";
 import { Text } from "./text.js";
-import { visible } from "../../../src/lib/visible.js";
 
 interface ButtonProps {
   children: ComponentChildren;

@@ -1,8 +1,8 @@
 // Text from callers, servers and users, shown inert: everything that would not show, or would change how other text reads, is
 // written as a marked escape. Long values are folded and never cut.
 
-import { useState } from "preact/hooks";
 import type { ComponentChildren, VNode } from "preact";
+import { useState } from "preact/hooks";
 import { visible } from "../../../src/lib/visible.js";
 
 const ESCAPE = /(\\u[0-9a-f]{4})+/g;

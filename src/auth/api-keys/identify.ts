@@ -1,11 +1,11 @@
 // From what a request carries to who is calling: the Authorization header, or the request's own `auth` field where
 // there are no headers.
 
-import type { Principal } from "../../policy/index.js";
-import { Fault, storeUnavailable, isJsonObject, type JsonValue } from "../../mcp/index.js";
+import { Fault, isJsonObject, type JsonValue, storeUnavailable } from "../../mcp/index.js";
 import type { Peer } from "../../mcp/transports/index.js";
+import type { Principal } from "../../policy/index.js";
 import type { Identify } from "../index.js";
-import type { Credential, ApiKeyCache } from "./cache.js";
+import type { ApiKeyCache, Credential } from "./cache.js";
 
 const BEARER = /^Bearer ([\x21-\x7e]{1,512})$/i;
 const MAX_TOKEN_CHARS = 512;

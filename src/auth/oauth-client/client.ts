@@ -5,7 +5,7 @@ import type { JsonObject } from "../../mcp/index.js";
 import { authorizationRequest, type BearerChallenge, codeFrom, readChallenge } from "./authorization.js";
 import { DPOP_ALGORITHM, newProofKey, nonceFrom, proveDpop } from "./dpop.js";
 import { type Fetch, OAuthError, safeUrl } from "./json-fetch.js";
-import { covers, discover, type Discovered } from "./metadata.js";
+import { covers, type Discovered, discover } from "./metadata.js";
 import { clientFor, requestToken, TokenDenied, type Tokens } from "./token-endpoint.js";
 import type { ClientIdentity, GrantStore, KeptGrant, OAuthGrant, RegisteredClient } from "./types.js";
 

@@ -3,6 +3,7 @@
 
 export { OAuthClient, type OAuthClientOptions } from "./client.js";
 export { type Fetch, fetchJson, OAuthError, type OAuthErrorCode, safeUrl } from "./json-fetch.js";
+export { discoverServer, fetchKeys, type ServerMetadata } from "./metadata.js";
 export {
   basicAuthorization,
   checkOrigin,
@@ -10,5 +11,4 @@ export {
   type EnterpriseIdentity,
   exchangeIdToken,
 } from "./token-endpoint.js";
-export { discoverServer, fetchKeys, type ServerMetadata } from "./metadata.js";
-export { type ClientIdentity, type OAuthGrant, type GrantStore, type KeptGrant, memoryGrants } from "./types.js";
+export { type ClientIdentity, type GrantStore, type KeptGrant, memoryGrants, type OAuthGrant } from "./types.js";

@@ -9,7 +9,7 @@ import type { Fetch } from "../oauth-client/index.js";
 import { IssuerKeys } from "./issuer.js";
 import { challenge, firstChallenge, metadataRoute, metadataUrl, type Scheme } from "./metadata.js";
 import { principalOf, ScopeTable } from "./principal.js";
-import { type NonceStore, ProofRefused, proofRoots, Proofs } from "./proof.js";
+import { type NonceStore, ProofRefused, Proofs, proofRoots } from "./proof.js";
 import type { OAuthSettings } from "./settings.js";
 import {
   assertActive,

@@ -2,15 +2,15 @@
 // strangers cannot make us ask the issuer more than now and then.
 
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from "jose";
+import { steadyNow } from "../../mcp/index.js";
 import {
   discoverServer,
   type Fetch,
   fetchKeys,
   OAuthError,
-  safeUrl,
   type ServerMetadata,
+  safeUrl,
 } from "../oauth-client/index.js";
-import { steadyNow } from "../../mcp/index.js";
 
 export interface IssuerKeysOptions {
   readonly issuer: string;

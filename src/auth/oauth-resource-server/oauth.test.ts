@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type OwnIssuer, ownIssuer } from "../../../test/e2e/own-issuer.js";
-import type { Principal } from "../../policy/index.js";
 import { Fault } from "../../mcp/index.js";
+import type { Principal } from "../../policy/index.js";
 import { checkKeyAgent } from "../api-keys/create.js";
-import { oauthIdentity } from "./identify.js";
 import { readOAuthSettings } from "../index.js";
+import { oauthIdentity } from "./identify.js";
 import { principalOf, ScopeTable } from "./principal.js";
 import type { IssuerSettings } from "./settings.js";
 

@@ -3,8 +3,8 @@
 
 import { createHash } from "node:crypto";
 import type { JWTPayload } from "jose";
-import type { Principal } from "../../policy/index.js";
 import { Fault, steadyTimeOf } from "../../mcp/index.js";
+import type { Principal } from "../../policy/index.js";
 import { Granted } from "../granted.js";
 import { DEFAULT_SCOPES, type IssuerSettings } from "./settings.js";
 import { TokenRefused } from "./verify.js";

@@ -2,11 +2,11 @@ import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type OwnIssuer, ownIssuer } from "../../../test/e2e/own-issuer.js";
 import { hashOf, type Prover, prover } from "../../../test/e2e/prover.js";
-import type { Principal } from "../../policy/index.js";
 import { Fault } from "../../mcp/index.js";
 import type { Peer } from "../../mcp/transports/index.js";
-import { type OAuthIdentityOptions, oauthIdentity } from "./identify.js";
+import type { Principal } from "../../policy/index.js";
 import { readOAuthSettings } from "../index.js";
+import { type OAuthIdentityOptions, oauthIdentity } from "./identify.js";
 import { Proofs } from "./proof.js";
 
 const RESOURCE = "https://gateway.example/mcp";

@@ -3,8 +3,8 @@
 
 import { createHash } from "node:crypto";
 import {
-  calculateJwkThumbprint,
   type CryptoKey,
+  calculateJwkThumbprint,
   decodeProtectedHeader,
   errors,
   importJWK,

@@ -7,9 +7,9 @@ import {
   object,
   oneOf,
   optional,
-  type ShapeProblem,
   record,
   required,
+  type ShapeProblem,
   textShape,
 } from "../../mcp/index.js";
 import { GRANT_PATTERN } from "../granted.js";

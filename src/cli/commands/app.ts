@@ -1,14 +1,15 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import type { ApplyOptions } from "../../integrations/declared/apply.js";
+import { type ChangedApplication, changeApplication, remarks } from "../../integrations/declared/change.js";
 import { changeText, differences, fieldPath, valueOf, withField } from "../../integrations/declared/difference.js";
 import type { DeclaredExportOptions } from "../../integrations/declared/export.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { type Out, paint, tableOf } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
+import { parserOf } from "../../runtime/config.js";
 import { otherDataDirectories, otherDirectoriesHelp, statePaths } from "../../runtime/data-directory.js";
 import type { LoginOptions } from "../../runtime/oauth/login.js";
-import { parserOf } from "../../runtime/config.js";
 import { agreed, outFor, shared } from "../../runtime/options.js";
 import {
   allPages,
@@ -19,7 +20,6 @@ import {
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
-import { type ChangedApplication, changeApplication, remarks } from "../../integrations/declared/change.js";
 import { type Application, hideCredentials } from "../../storage/index.js";
 
 export function addAppCommands(program: Command): void {

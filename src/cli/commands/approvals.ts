@@ -2,9 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { type Out, paint, tableOf } from "../../lib/print.js";
 import { type AdminPlace, adminPlaces, askAdmin, askPlace, withAdmin } from "../../runtime/admin-client.js";
+import { openInBrowser, redirectTo } from "../../runtime/browser.js";
 import { outFor, shared } from "../../runtime/options.js";
 import { visible } from "../../telemetry/index.js";
-import { redirectTo, openInBrowser } from "../../runtime/browser.js";
 
 const WATCH_MS = 1_000;
 

@@ -4,7 +4,6 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
-import { loadPolicyFiles, METHODS } from "../../policy/index.js";
 import {
   archiveSegments,
   exportRecords,
@@ -12,34 +11,35 @@ import {
   keptFrom,
   type LedgerRecord,
   type NamedLedger,
-  readLastOfSeveral,
   type RecordOfLedger,
+  readLastOfSeveral,
   restoreSegments,
   verify,
 } from "../../ledger/index.js";
-import { LOCATION_HELP, openArchive, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { parserOf } from "../../runtime/config.js";
-import { explainCall, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
-import { outFor } from "../../runtime/options.js";
-import { withProgress } from "../../lib/progress.js";
 import { type Cell, effectWord, fitted, paint, shellWord } from "../../lib/print.js";
-import { servedBy, type ServedOptions } from "../../runtime/served.js";
-import type { RegisteredLedger } from "../../storage/index.js";
-import { operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
-import { changeLine } from "./policy.js";
-import { recorded } from "../../runtime/recorded-requests.js";
+import { withProgress } from "../../lib/progress.js";
+import { loadPolicyFiles, METHODS } from "../../policy/index.js";
+import { parserOf } from "../../runtime/config.js";
 import {
   proofsOf,
-  withWriter,
-  unlessLocked,
-  rotateKeyOf,
-  writeWhole,
-  registeredLedgers,
   registeredAt,
+  registeredLedgers,
+  rotateKeyOf,
+  unlessLocked,
   type VerifyFlags,
   verified,
+  withWriter,
+  writeWhole,
 } from "../../runtime/ledger-work.js";
+import { explainCall, ledgersFor, oneLedger } from "../../runtime/ledgers.js";
+import { outFor } from "../../runtime/options.js";
+import { recorded } from "../../runtime/recorded-requests.js";
+import { LOCATION_HELP, openArchive, type RetentionFlags, retentionOf } from "../../runtime/retention.js";
+import { type ServedOptions, servedBy } from "../../runtime/served.js";
+import { operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import type { RegisteredLedger } from "../../storage/index.js";
+import { changeLine } from "./policy.js";
 
 const DEFAULT_LINES = 20;
 const VERIFY_PROOF = fileURLToPath(new URL("../../../examples/verify-proof.mjs", import.meta.url));

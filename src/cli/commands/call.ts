@@ -1,23 +1,23 @@
 import { type Command, InvalidArgumentError } from "commander";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { paint, tableOf } from "../../lib/print.js";
 import { errorObjectOf, McpError } from "../../mcp/client/index.js";
 import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
 import type { ToolResult } from "../../mcp/server/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
-import { jsonArguments, outFor } from "../../runtime/options.js";
-import { paint, tableOf } from "../../lib/print.js";
-import { visible } from "../../telemetry/index.js";
 import {
-  DEFAULT_URL,
-  type Reaching,
-  type Listing,
-  withClient,
-  documentOf,
-  listedTools,
   type CallFailure,
+  DEFAULT_URL,
+  documentOf,
   exitFor,
-  remedy,
+  type Listing,
+  listedTools,
+  type Reaching,
   refused,
+  remedy,
+  withClient,
 } from "../../runtime/calling.js";
+import { jsonArguments, outFor } from "../../runtime/options.js";
+import { visible } from "../../telemetry/index.js";
 
 const DELEGATION = ["--delegation <file>", "call as the agent of the delegation in this file"] as const;
 const GATEWAY = ["--gateway <id>", "gateway that is called, where another one minted the delegation"] as const;

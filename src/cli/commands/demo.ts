@@ -5,15 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as prompts from "@clack/prompts";
 import type { Command } from "commander";
-import { connect, McpError } from "../../mcp/client/index.js";
 import { verify } from "../../ledger/index.js";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import { CliError } from "../../lib/exit.js";
-import { outFor } from "../../runtime/options.js";
 import { type Out, paint } from "../../lib/print.js";
+import { connect, McpError } from "../../mcp/client/index.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
+import { VERSION } from "../../runtime/environment.js";
+import { outFor } from "../../runtime/options.js";
 import type { GatewayRuntime } from "../../runtime/start.js";
 import { LOCAL_APP } from "../../runtime/store/open.js";
-import { VERSION } from "../../runtime/environment.js";
 
 export function addDemo(program: Command): void {
   program

@@ -3,11 +3,11 @@
 import { existsSync } from "node:fs";
 import { Argument, type Command } from "commander";
 import { EXIT, type ExitCode } from "../../lib/exit.js";
-import { withProgress } from "../../lib/progress.js";
 import { type Finding, printFindings } from "../../lib/finding.js";
+import { withProgress } from "../../lib/progress.js";
+import { type DoctorOptions, examineGateway, node } from "../../runtime/examine-gateway.js";
 import { hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
 import { outFor } from "../../runtime/options.js";
-import { node, type DoctorOptions, examineGateway } from "../../runtime/examine-gateway.js";
 
 export function addDoctor(program: Command): void {
   withHostFiles(program.command("doctor"))

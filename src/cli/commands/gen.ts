@@ -1,12 +1,12 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { type Command, Option } from "commander";
-import { connect } from "../../mcp/client/index.js";
 import type { Generated, GeneratedFile, Report } from "../../codegen/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { outFor } from "../../runtime/options.js";
 import { paintErr } from "../../lib/print.js";
+import { connect } from "../../mcp/client/index.js";
 import { connectionError } from "../../runtime/connection-error.js";
+import { outFor } from "../../runtime/options.js";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MAX_SHOWN = 20;

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { CliError } from "../../lib/exit.js";
 import { tableOf } from "../../lib/print.js";
-import { haltedHere, haltRows, putHalt, resumeHalts, type HaltFlags } from "../../runtime/halt-stores.js";
+import { type HaltFlags, haltedHere, haltRows, putHalt, resumeHalts } from "../../runtime/halt-stores.js";
 import { outFor } from "../../runtime/options.js";
 import { type StoreOptions, withStoreOptions } from "../../runtime/store/open.js";
 

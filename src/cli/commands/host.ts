@@ -1,11 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { GATEWAY_LOG_LEVELS, optionsFor, parserOf } from "../../runtime/config.js";
 import type { AddOptions, TestOptions } from "../../runtime/host/config/cmd-actions.js";
 import { collectOption, type HostFileOptions, hostFiles, withHostFiles } from "../../runtime/host/config/files.js";
 import type { InitOptions } from "../../runtime/host/config/init.js";
 import type { WriteRuleOptions } from "../../runtime/host/config/policy-actions.js";
 import type { HostRunOptions } from "../../runtime/host/config/talk.js";
 import type { HostOptions } from "../../runtime/host/run.js";
-import { GATEWAY_LOG_LEVELS, optionsFor, parserOf } from "../../runtime/config.js";
 import { wholeNumber } from "../../runtime/options.js";
 
 export function addHostCommands(program: Command): void {

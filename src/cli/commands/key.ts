@@ -1,10 +1,9 @@
 import type { Command } from "commander";
 import { createKey, PERMISSION_FORMS } from "../../auth/index.js";
-import type { ApiKey } from "../../storage/index.js";
+import { expiry, firstKeyNote, type KeyOptions, keyRequest } from "../../integrations/declared/key-requests.js";
 import { CliError } from "../../lib/exit.js";
-import { outFor } from "../../runtime/options.js";
 import { tableOf } from "../../lib/print.js";
-import { type KeyOptions, firstKeyNote, keyRequest, expiry } from "../../integrations/declared/key-requests.js";
+import { outFor } from "../../runtime/options.js";
 import {
   allPages,
   ensureLocalApplication,
@@ -16,6 +15,7 @@ import {
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
+import type { ApiKey } from "../../storage/index.js";
 
 interface RotateOptions extends StoreOptions {
   keep?: string;

@@ -16,7 +16,7 @@ import {
   unusableSchemas,
 } from "../../runtime/workflow/load.js";
 import { emitPolicy } from "../../runtime/workflow/serving.js";
-import { checkRoot, schemasIn, tokenIn, refusing } from "../../runtime/workflow/tokens.js";
+import { checkRoot, refusing, schemasIn, tokenIn } from "../../runtime/workflow/tokens.js";
 import { visible } from "../../telemetry/index.js";
 
 const FORMATS = ["svg", "mermaid", "dot", "json"] as const;

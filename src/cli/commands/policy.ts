@@ -1,5 +1,9 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
+import { CliError, EXIT } from "../../lib/exit.js";
+import { effectWord, type Out, paint } from "../../lib/print.js";
+import type { JsonObject } from "../../mcp/index.js";
+import type { Problem } from "../../mcp/server/index.js";
 import {
   type CaseResult,
   describeProblem,
@@ -7,38 +11,34 @@ import {
   loadPolicyFiles,
   METHODS,
   type ObservedCall,
-  parseCases,
-  permitForServer,
   type PolicyCase,
   PolicyInvalid,
   type PolicyRequest,
   type PolicySet,
+  parseCases,
+  permitForServer,
   runCases,
   SERVER_REQUESTS,
   serverRequest,
   suggestPolicy,
   type ToolSummary,
 } from "../../policy/index.js";
-import type { JsonObject } from "../../mcp/index.js";
-import type { Problem } from "../../mcp/server/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
 import { type HostFileOptions, type HostFiles, hostFiles } from "../../runtime/host/config/files.js";
-import { hostArguments, jsonArguments, outFor } from "../../runtime/options.js";
 import { HOST_APP, HOST_TOOLS } from "../../runtime/host/starter-policy.js";
-import { effectWord, type Out, paint } from "../../lib/print.js";
+import { hostArguments, jsonArguments, outFor } from "../../runtime/options.js";
+import { asAsked, recorded } from "../../runtime/recorded-requests.js";
 import {
   type CheckedTools,
   hostApps,
-  schemaProblems,
   type Served,
+  type ServedOptions,
+  schemaProblems,
   servedApps,
   servedBy,
-  type ServedOptions,
   withProblems,
   withServedOptions,
 } from "../../runtime/served.js";
 import { addHostPolicyCommands } from "./host.js";
-import { asAsked, recorded } from "../../runtime/recorded-requests.js";
 
 interface ExplainOptions {
   agent?: string;

@@ -3,12 +3,12 @@
 import { join } from "node:path";
 import type { Command } from "commander";
 import { rotateOperatorToken } from "../../admin/index.js";
-import { outFor, shared } from "../../runtime/options.js";
 import { statePaths } from "../../runtime/data-directory.js";
-import { operator, sealerFor, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import { outFor, shared } from "../../runtime/options.js";
+import { operator, type StoreOptions, sealerFor, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import { rotateSealKey, type SealOptions } from "../../runtime/store/seal-key.js";
 import { rotateSharedKey, SHARED_KEY_OVERLAP_MS } from "../../runtime/store/sealer.js";
 import { DELEGATION_KEY_OVERLAP_MS, rotateDelegationKeys } from "../../runtime/workflow/keys.js";
-import { type SealOptions, rotateSealKey } from "../../runtime/store/seal-key.js";
 
 export function addRotateCommands(program: Command): void {
   const rotate = program

@@ -1,20 +1,20 @@
 import type { Command } from "commander";
-import { createSealer, loadSealKeys, type Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { agreed, outFor, secretValue } from "../../runtime/options.js";
 import { tableOf } from "../../lib/print.js";
-import { isSharedKey, resealAll, sealedValues } from "../../runtime/store/sealer.js";
+import { agreed, outFor, secretValue } from "../../runtime/options.js";
 import {
   allPages,
   noApplication,
   operator,
   pageAfter,
+  type StoreOptions,
   sealerFor,
   sealKeySource,
-  type StoreOptions,
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";
+import { isSharedKey, resealAll, sealedValues } from "../../runtime/store/sealer.js";
+import { createSealer, loadSealKeys, type Storage } from "../../storage/index.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 

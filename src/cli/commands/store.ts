@@ -7,14 +7,14 @@ import { withProgress } from "../../lib/progress.js";
 import { createBackup } from "../../runtime/backup/create.js";
 import { PASSPHRASE_HELP, passphraseFrom } from "../../runtime/backup/keys.js";
 import { type BackupManifest, openBackup } from "../../runtime/backup/manifest.js";
-import { restoreBackup, type RestoreReport } from "../../runtime/backup/restore.js";
+import { type RestoreReport, restoreBackup } from "../../runtime/backup/restore.js";
 import { statePaths } from "../../runtime/data-directory.js";
 import { agreed, outFor, shared } from "../../runtime/options.js";
 import {
   backUpBeforeMigration,
+  type StoreOptions,
   sealKeySource,
   storeAddressOf,
-  type StoreOptions,
   withStore,
   withStoreOptions,
 } from "../../runtime/store/open.js";

@@ -4,7 +4,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import { equalityKey, flagsFor, unescapePointer } from "../../schema/documents/index.js";
 import type { CodegenLimits, Reports } from "../report.js";
-import { formatPatterns, ContractDocument } from "./document.js";
+import { ContractDocument, formatPatterns } from "./document.js";
 import { type About, type Node, type NodeId, type NodeTable, ONE_SCHEMA, type Pattern, type TypeName } from "./node.js";
 
 const TYPES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];

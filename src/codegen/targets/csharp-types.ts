@@ -1,7 +1,7 @@
 // Types and declarations as C# writes them.
 
 import { literal, Names, pascal } from "../names.js";
-import type { Declaration, TypeField, Type } from "../types/type.js";
+import type { Declaration, Type, TypeField } from "../types/type.js";
 
 /** Members that every record has, or that no record may have. */
 const RECORD_MEMBERS =

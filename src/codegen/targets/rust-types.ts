@@ -4,7 +4,7 @@ import type { Checks } from "../checks.js";
 import { Names, pascal } from "../names.js";
 import type { NodeId } from "../schema/node.js";
 import type { Declaration, Match, Type } from "../types/type.js";
-import { rustDocs, identifier, quote, raw } from "./rust-names.js";
+import { identifier, quote, raw, rustDocs } from "./rust-names.js";
 
 export interface RustScope {
   readonly checks: Checks;

@@ -6,8 +6,8 @@ import { type Contract, sidesOf, type ToolContract } from "../contract.js";
 import { Names } from "../names.js";
 import type { Report } from "../report.js";
 import type { About, Node } from "../schema/node.js";
-import { circles, rustDeclaration, type RustScope } from "./rust-types.js";
-import { crateName, rustDocs, identifier, quote, raw, RESERVED_TYPES } from "./rust-names.js";
+import { crateName, identifier, quote, RESERVED_TYPES, raw, rustDocs } from "./rust-names.js";
+import { circles, type RustScope, rustDeclaration } from "./rust-types.js";
 import { countFields, errorRows, HEADER, type Target, withRuntime } from "./target.js";
 
 export const rust: Target = {

@@ -5,17 +5,17 @@ import type { JsonPrimitive, JsonValue } from "../../mcp/index.js";
 import { type Names, pascal } from "../names.js";
 import type { CodegenLimits, Reports } from "../report.js";
 import type { Node, NodeId, NodeTable, TypeName } from "../schema/node.js";
-import { ALL_TYPES, type Choice, type Conjunct, gather, conjunctKey, type ValueForm, shapeOf } from "./shape.js";
+import { ALL_TYPES, type Choice, type Conjunct, conjunctKey, gather, shapeOf, type ValueForm } from "./shape.js";
 import {
   ANY,
   type Declaration,
   docsOf,
-  type TypeField,
   isSame,
   type Match,
   NEVER,
   OPAQUE,
   type Type,
+  type TypeField,
   type Variant,
 } from "./type.js";
 

@@ -3,8 +3,8 @@
 
 import { Fault, isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { InputRequest } from "../../mcp/server/index.js";
+import { isOwnMeta, RawResult, type RunContext } from "../../pipeline/index.js";
 import type { QuestionMethod, UpstreamAnswer } from "../../upstream/index.js";
-import { isOwnMeta, type RunContext, RawResult } from "../../pipeline/index.js";
 import { renameContents, renameUris } from "./names.js";
 import type { RelayUpstream } from "./relay.js";
 

@@ -13,7 +13,7 @@ import type {
 import type { ApplicationDocument } from "../../storage/index.js";
 import type { Catalogue } from "../../upstream/index.js";
 import { MAX_SHORT } from "./names.js";
-import { resourceOf, type Section, sectionOf, type ServerTerms, shortOf } from "./offered.js";
+import { resourceOf, type Section, type ServerTerms, sectionOf, shortOf } from "./offered.js";
 import type { RelayUpstream } from "./relay.js";
 
 /** MCP's rule for the name of a tool; anything else could pass for something it is not. */

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
 import { forwardedResult } from "./answers.js";
-import type { RelayUpstream } from "./relay.js";
 import { BARE, Namespace, renameContents, renameUris, schemeFor, shortNamesOf } from "./names.js";
+import type { RelayUpstream } from "./relay.js";
 
 describe("short names", () => {
   it("short names are the name itself where every client can take it", () => {

@@ -2,9 +2,17 @@
 // where it may be. The two sides may use revisions of different eras: requests to the client are converted from one form
 // into the other here.
 
-import { canonicalize, intentForwarded, type Principal } from "../../policy/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { InputRequest, LogLevel } from "../../mcp/server/index.js";
+import {
+  type Forwards,
+  InputRequired,
+  isLogLevel,
+  type RawResult,
+  type Relayed,
+  type RunContext,
+} from "../../pipeline/index.js";
+import { canonicalize, intentForwarded, type Principal } from "../../policy/index.js";
 import type {
   CallHooks,
   ExpectedDefinition,
@@ -14,25 +22,17 @@ import type {
   UpstreamCall,
 } from "../../upstream/index.js";
 import { capabilitiesForServers } from "../capabilities.js";
-import {
-  type Forwards,
-  isLogLevel,
-  InputRequired,
-  type RunContext,
-  type RawResult,
-  type Relayed,
-} from "../../pipeline/index.js";
 import { forwardedResult, inputRequestsIn, upstreamError } from "./answers.js";
 import type { Namespace } from "./names.js";
 import type { RemoteCalls } from "./remote.js";
+import type { ResourceCache } from "./resource-cache.js";
 import {
   callIsOver,
-  SuspendedExchange,
-  type SuspendedCalls,
   type RoundOutput,
+  type SuspendedCalls,
+  SuspendedExchange,
   type SuspendedTurn,
 } from "./suspended-calls.js";
-import type { ResourceCache } from "./resource-cache.js";
 
 /** One upstream server of one application. */
 export interface RelayUpstream {

@@ -4,9 +4,9 @@
 import { Fault, isJsonObject, type JsonObject, parseStrict } from "../../mcp/index.js";
 import type { InputRequest, LogLevel } from "../../mcp/server/index.js";
 import type { ServerErrorObject, UpstreamAnswer } from "../../upstream/index.js";
-import type { StreamListener, ReplicaStream } from "../replicas/stream.js";
 import { faultFromJson, faultToJson, type ReplicaBus } from "../replicas/bus.js";
-import { callIsOver, type SuspendedCalls, type RoundOutput, type SuspendedTurn } from "./suspended-calls.js";
+import type { ReplicaStream, StreamListener } from "../replicas/stream.js";
+import { callIsOver, type RoundOutput, type SuspendedCalls, type SuspendedTurn } from "./suspended-calls.js";
 
 const KIND = "resume";
 /** As deep as an answer of a server may be nested. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Principal } from "../../policy/index.js";
 import type { JsonObject } from "../../mcp/index.js";
+import type { Principal } from "../../policy/index.js";
 import { ResourceCache } from "./resource-cache.js";
 
 const who = (agent: string): Principal => ({ app: "a", agent, scope: [], via: "key" });

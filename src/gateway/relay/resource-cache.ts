@@ -1,8 +1,8 @@
 // Caches resources for as long as their server (or the operator, for servers that set no lifetime) allows. Every read is
 // decided and recorded as before; only the request to the server is saved.
 
-import type { Principal } from "../../policy/index.js";
 import { type ByteBudget, Charge, type JsonObject, parsedBytes, valuesIn } from "../../mcp/index.js";
+import type { Principal } from "../../policy/index.js";
 import type { UpstreamAnswer } from "../../upstream/index.js";
 
 type Result = UpstreamAnswer & { readonly kind: "result" };

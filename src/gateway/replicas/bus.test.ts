@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Fault, type JsonObject } from "../../mcp/index.js";
-import { openStorage, type Storage } from "../../storage/index.js";
 import { encryptState } from "../../pipeline/encrypted-state.js";
-import type { StreamListener, ReplicaStream } from "./stream.js";
+import { openStorage, type Storage } from "../../storage/index.js";
 import { faultFromJson, faultToJson, ReplicaBus } from "./bus.js";
+import type { ReplicaStream, StreamListener } from "./stream.js";
 
 const KEY = Buffer.alloc(32, 1);
 const ME = { app: "shop", agent: "me" };

@@ -3,8 +3,8 @@
 
 import { randomBytes } from "node:crypto";
 import { Fault, isJsonObject, type JsonObject, type JsonValue, type RetainedBytes } from "../../mcp/index.js";
+import { decryptShared, encryptState, type SharedKeys } from "../../pipeline/index.js";
 import type { Storage, StoreChange } from "../../storage/index.js";
-import { encryptState, type SharedKeys, decryptShared } from "../../pipeline/index.js";
 import { ReplicaStream, type StreamListener, type StreamTimes } from "./stream.js";
 
 interface ReplicaBusOptions extends Partial<StreamTimes> {

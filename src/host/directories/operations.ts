@@ -18,7 +18,7 @@ import {
 import { type Denial, denial, isDenial, pathDenial } from "../denial.js";
 import { type LocatedPath, locate } from "../paths/locate.js";
 import { isWithin } from "../paths/mounts.js";
-import { OPEN_FLAGS, descriptorName, O_NOFOLLOW } from "../paths/native.js";
+import { descriptorName, O_NOFOLLOW, OPEN_FLAGS } from "../paths/native.js";
 import { ioDenial } from "../paths/read.js";
 import { findRepositories, looksLikeGitDirectory } from "../paths/repositories.js";
 import type { Policy } from "../policy/policy.js";

@@ -6,7 +6,7 @@ import { closeSync, fstatSync, openSync, readFileSync, readlinkSync } from "node
 import { constants } from "node:os";
 import { type Denial, pathDenial } from "../denial.js";
 import { closedMounts, isNetworkType, isWithin, type Mount, mountOf, mountsBetween, readMounts } from "./mounts.js";
-import { OPEN_FLAGS, descriptorName, errnoName, native, RESOLVE } from "./native.js";
+import { descriptorName, errnoName, native, OPEN_FLAGS, RESOLVE } from "./native.js";
 import { type Walked, walkPath } from "./walk.js";
 
 /** A directory that the policy opens: as the operator wrote it, and where that really is. */

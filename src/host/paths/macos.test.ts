@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkMacPath, isWithinMac, macFileSystem, type MacFacts } from "./other-platforms.js";
+import { checkMacPath, isWithinMac, type MacFacts, macFileSystem } from "./other-platforms.js";
 
 describe("macOS paths", () => {
   test.each([["/Users/me/a.txt"], ["/private/tmp/x"], ["/Users/me/rsrc.txt"]])("%s is fine", (path) =>

@@ -13,7 +13,7 @@ import {
   type PathRules,
 } from "./locate.js";
 import { isWithin } from "./mounts.js";
-import { OPEN_FLAGS, descriptorName, RESOLVE } from "./native.js";
+import { descriptorName, OPEN_FLAGS, RESOLVE } from "./native.js";
 import { canHaveLookAlike, checkNewName, findLookAlike } from "./path-text.js";
 import { checkFile } from "./read.js";
 import { checkRepository } from "./repositories.js";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkWindowsPath, isWithinWindows, windowsFileSystem, type WindowsFacts } from "./other-platforms.js";
+import { checkWindowsPath, isWithinWindows, type WindowsFacts, windowsFileSystem } from "./other-platforms.js";
 
 describe("Windows paths", () => {
   test.each([["C:\\Users\\me\\a.txt"], ["C:/Users/me/a.txt"], ["C:\\a\\..\\b"], ["D:\\notes v1.2.txt"], ["src\\a.ts"]])(

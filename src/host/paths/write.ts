@@ -22,7 +22,7 @@ import { constants as osConstants } from "node:os";
 import { promisify } from "node:util";
 import { type Denial, denial, pathDenial } from "../denial.js";
 import { clearDrafts, draftName, holdDraft } from "./drafts.js";
-import { OPEN_FLAGS, descriptorName, errnoName, native, O_NOFOLLOW } from "./native.js";
+import { descriptorName, errnoName, native, O_NOFOLLOW, OPEN_FLAGS } from "./native.js";
 import { ioDenial } from "./read.js";
 import type { PathTarget } from "./target.js";
 

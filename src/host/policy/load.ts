@@ -6,14 +6,14 @@ import { basename, resolve } from "node:path";
 import type { Path, ShapeProblem } from "../../mcp/index.js";
 import type { LocatedPlace } from "../paths/locate.js";
 import type { WritableRoot } from "../paths/target.js";
-import { SYSTEM_FILES, SYSTEM_DIRECTORIES } from "../sandbox/confinement.js";
+import { SYSTEM_DIRECTORIES, SYSTEM_FILES } from "../sandbox/confinement.js";
 import { narrow } from "./clients.js";
-import { type CommandContext, type PolicyReport, compileCommand } from "./command.js";
+import { type CommandContext, compileCommand, type PolicyReport } from "./command.js";
 import { defaultsOf, type PolicyDocument, policyDocument } from "./document.js";
 import { searchDirectories } from "./executable.js";
 import { findPlace, overlap, type PlaceFacts, realPathOf } from "./places.js";
 import { type Command, type Policy, policyHash, repositoryNotices, writeNotices } from "./policy.js";
-import { type HostPolicyProblem, placed, type Positions, readYaml } from "./yaml.js";
+import { type HostPolicyProblem, type Positions, placed, readYaml } from "./yaml.js";
 
 export interface HostPolicyLoadOptions {
   /** Keys, ledger, store, admin socket: nothing that the policy opens may touch them. The policy file is added. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { compileArgumentPattern, matchAll, type ArgumentPattern } from "./patterns.js";
+import { type ArgumentPattern, compileArgumentPattern, matchAll } from "./patterns.js";
 
 function pattern(source: string): ArgumentPattern {
   const compiled = compileArgumentPattern(source);

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { parsePolicy } from "./load.js";
 import { policySchema, policySchemaText } from "./document.js";
+import { parsePolicy } from "./load.js";
 
 const published = new URL("../../../policy.schema.json", import.meta.url);
 const validate = new Ajv2020({ strict: true, allErrors: true, strictTypes: false }).compile(policySchema());

@@ -3,16 +3,16 @@
 
 import {
   type ArgumentProblem,
-  argumentWords,
   type Arranged,
+  argumentWords,
   asPath,
+  fixed,
   type OptionTable,
-  parse,
   type Parsed,
   type Profile,
-  ruled,
-  fixed,
+  parse,
   READING,
+  ruled,
 } from "./grammar.js";
 
 const PROJECT_CODE = "runs a project's own code";

@@ -4,12 +4,12 @@
 import { BlockList, isIP } from "node:net";
 import {
   type ArgumentProblem,
-  argumentWords,
   type Arranged,
+  argumentWords,
   flagLetters,
   type OptionTable,
-  parse,
   type Profile,
+  parse,
   READING,
   ruled,
 } from "./grammar.js";

@@ -1,7 +1,7 @@
 // What may be asked of git: subcommands that look, and of their options those that only say what is shown.
 // Left out: `-v` of status, which starts a repository's textconv programs and has no option against it.
 
-import { oneWord, type OptionTable, type ValueRule, argumentWords, ruled } from "./grammar.js";
+import { argumentWords, type OptionTable, oneWord, ruled, type ValueRule } from "./grammar.js";
 
 /** `-p` and its relatives would otherwise start the repository's diff programs. */
 const NO_PROGRAMS = ["--no-ext-diff", "--no-textconv"];

@@ -3,16 +3,16 @@
 // overridden one by one. What cannot be switched off (`.git`, alternates and core.worktree may point anywhere; a filter may be
 // added meanwhile) is held by the sandbox, in which nothing is writable: there is no git without one.
 
-import { type Subcommand, SUBCOMMANDS } from "./git-options.js";
+import { SUBCOMMANDS, type Subcommand } from "./git-options.js";
 import {
   type ArgumentProblem,
   type Arranged,
+  argumentWords,
   asPath,
-  parse,
+  fixed,
   type Parsed,
   type Profile,
-  argumentWords,
-  fixed,
+  parse,
   READING,
 } from "./grammar.js";
 

@@ -21,4 +21,4 @@ export const profiles: Readonly<Record<ProfileName, Profile>> = {
   tar,
 };
 
-export { type Arranged, type ArgumentProblem, isProblem, type Profile } from "./grammar.js";
+export { type ArgumentProblem, type Arranged, isProblem, type Profile } from "./grammar.js";

@@ -4,15 +4,15 @@
 import { basename } from "node:path";
 import {
   type ArgumentProblem,
-  argumentWords,
   type Arranged,
+  argumentWords,
   asPath,
   flagLetters,
-  oneWord,
   type OptionTable,
-  parse,
+  oneWord,
   type Parsed,
   type Profile,
+  parse,
   READING,
   ruled,
 } from "./grammar.js";

@@ -5,8 +5,8 @@ import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
 import { isNetworkType, isWithin, mountOf, readMounts } from "../paths/mounts.js";
 import { directoriesAbove, findRepositories } from "../paths/repositories.js";
-import { closedInside, type Command, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/policy.js";
-import { type Confinement, DEVICES, NETWORK_FILES, SYSTEM_FILES, SYSTEM_DIRECTORIES } from "./confinement.js";
+import { type Command, closedInside, isGit, isOpenToCommands, largestFile, type Policy } from "../policy/policy.js";
+import { type Confinement, DEVICES, NETWORK_FILES, SYSTEM_DIRECTORIES, SYSTEM_FILES } from "./confinement.js";
 import type { LaunchLimits } from "./launchers.js";
 
 /** The sandbox's own user when root starts the host: a number that no distribution hands out to anyone. */

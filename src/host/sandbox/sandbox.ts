@@ -9,10 +9,10 @@ import { canonicalJson } from "../policy/policy.js";
 import { bubblewrapArgs, bubblewrapFilter, changeUser } from "./bubblewrap.js";
 import { makeCgroup, SUPERVISOR_THREADS } from "./cgroup.js";
 import { type Confinement, mountsInside, type Protections, SCRATCH, type Without } from "./confinement.js";
-import { tasksOf } from "./processes.js";
 import { supervisorEntry } from "./entry.js";
-import { type Launchers, launchers, type LaunchLimits, launchPrefix, namespaceFlags } from "./launchers.js";
+import { type Launchers, type LaunchLimits, launchers, launchPrefix, namespaceFlags } from "./launchers.js";
 import type { StartMessage } from "./messages.js";
+import { tasksOf } from "./processes.js";
 import { Queue, type QueueLimits } from "./queue.js";
 import { type Ending, type OutputStream, Supervisor, SupervisorFailed } from "./supervisor-link.js";
 

@@ -6,7 +6,6 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cgroup } from "./cgroup.js";
 import type { Protections } from "./confinement.js";
-import { endDescendants, livingDescendants } from "./processes.js";
 import {
   FRAME,
   FrameReader,
@@ -15,6 +14,7 @@ import {
   type RunMessage,
   type StartMessage,
 } from "./messages.js";
+import { endDescendants, livingDescendants } from "./processes.js";
 
 const START_TIMEOUT_MS = 20_000;
 /** A killed command that has not gone by then is taken down together with its supervisor. */

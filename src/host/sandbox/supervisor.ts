@@ -2,7 +2,7 @@
 // commands one at a time; what it cannot do, they cannot do. It knows no policy beyond the confinement it was given.
 // Its first line of input is the start message; when its input ends, the command it runs ends.
 
-import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import type { EventEmitter } from "node:events";
 import {
   accessSync,
@@ -21,17 +21,17 @@ import type { Readable, Writable } from "node:stream";
 import { isWithin } from "../paths/mounts.js";
 import { errnoName, native } from "../paths/native.js";
 import { makePipes, openDirectory } from "./confine/descriptors.js";
-import { confine, type Confined, enterPidNamespace } from "./confine/index.js";
-import { livingDescendants, signalProcess } from "./processes.js";
+import { type Confined, confine, enterPidNamespace } from "./confine/index.js";
 import {
   FRAME,
-  frame,
   type FrameType,
   type FromMain,
+  frame,
   type ReadyMessage,
   type RunMessage,
   type StartMessage,
 } from "./messages.js";
+import { livingDescendants, signalProcess } from "./processes.js";
 
 /** Output beyond the cap is thrown away so that the command can finish; beyond this much it is a flood and is ended. */
 const FLOOD_FACTOR = 16;

@@ -3,7 +3,7 @@
 import { closeSync, fstatSync } from "node:fs";
 import { nearest } from "../../mcp/index.js";
 import { type Denial, denial, isDenial, quoteValue } from "../denial.js";
-import { locate, type LocatedPlace } from "../paths/locate.js";
+import { type LocatedPlace, locate } from "../paths/locate.js";
 import { absolutePath } from "../paths/path-text.js";
 import { resolvePortable } from "../paths/portable.js";
 import { checkFile } from "../paths/read.js";

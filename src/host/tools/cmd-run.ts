@@ -6,11 +6,12 @@ import { type Denial, denial, isDenial } from "../denial.js";
 import { isUnchanged } from "../policy/executable.js";
 import type { Command, Policy } from "../policy/policy.js";
 import { missingProtections, type Protections } from "../sandbox/confinement.js";
+import { confinementOf, environmentOf, type GitSettings, launchLimitsOf, programDirectories } from "../sandbox/plan.js";
 import { needsOf } from "../sandbox/reach.js";
-import { confinementOf, environmentOf, launchLimitsOf, programDirectories, type GitSettings } from "../sandbox/plan.js";
 import { type RunOutcome, Sandbox } from "../sandbox/sandbox.js";
 import type { Ending, OutputStream } from "../sandbox/supervisor-link.js";
-import { planCommand, type Planned } from "./catalog.js";
+import { type Planned, planCommand } from "./catalog.js";
+import { cmdRunInput } from "./definitions.js";
 import { requestedPath } from "./fs-read.js";
 import {
   checkArguments,
@@ -22,7 +23,6 @@ import {
   Reporter,
   type Would,
 } from "./outcome.js";
-import { cmdRunInput } from "./definitions.js";
 
 export interface CmdRunResult {
   readonly exitCode: number | null;

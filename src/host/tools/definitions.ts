@@ -10,8 +10,8 @@ import {
   oneOf,
   optional,
   required,
-  textShape,
   textMap,
+  textShape,
 } from "../../mcp/index.js";
 import type { ToolName } from "../audit.js";
 

@@ -9,6 +9,7 @@ import { isWithin } from "../paths/mounts.js";
 import { absolutePath } from "../paths/path-text.js";
 import { ioDenial, type OpenFile, openForRead, readBytes } from "../paths/read.js";
 import type { Policy } from "../policy/policy.js";
+import { type FsReadInput, type FsReadResult, fsReadInput } from "./definitions.js";
 import {
   checkArguments,
   denyHostCall,
@@ -19,7 +20,6 @@ import {
   placeRule,
   Reporter,
 } from "./outcome.js";
-import { type FsReadInput, fsReadInput, type FsReadResult } from "./definitions.js";
 
 interface Opened {
   readonly input: FsReadInput;

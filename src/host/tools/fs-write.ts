@@ -7,8 +7,9 @@ import { type Denial, denial, isDenial, pathDenial } from "../denial.js";
 import { absolutePath } from "../paths/path-text.js";
 import { findPortableTarget, writePortable } from "../paths/portable.js";
 import { findTarget, type PathTarget } from "../paths/target.js";
-import { writeTarget, type Written } from "../paths/write.js";
+import { type Written, writeTarget } from "../paths/write.js";
 import type { Policy } from "../policy/policy.js";
+import { type FsWriteInput, type FsWriteResult, fsWriteInput } from "./definitions.js";
 import { requestedPath } from "./fs-read.js";
 import {
   checkArguments,
@@ -20,7 +21,6 @@ import {
   placeRule,
   Reporter,
 } from "./outcome.js";
-import { type FsWriteInput, fsWriteInput, type FsWriteResult } from "./definitions.js";
 
 type AnyTarget = PathTarget | Exclude<ReturnType<typeof findPortableTarget>, Denial>;
 

@@ -6,8 +6,8 @@ import { dirname, join } from "node:path";
 import { CliError } from "../../lib/exit.js";
 import { readZip, type ZipEntry, ZipInvalid } from "../../lib/zip.js";
 import { isJsonObject, type JsonObject, type JsonValue, parseStrict } from "../../mcp/index.js";
-import { mapTexts, type ReadConfig } from "./read.js";
 import type { ClientEnvironment } from "./places.js";
+import { mapTexts, type ReadConfig } from "./read.js";
 
 const MAX_BYTES = 512 * 1024 * 1024;
 const MANIFEST = "manifest.json";

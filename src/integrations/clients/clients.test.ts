@@ -10,7 +10,7 @@ import { type CollectedServers, collectServers } from "./collect.js";
 import { planConnect, planDisconnect } from "./connect-plan.js";
 import { edited } from "./edit.js";
 import { planImport } from "./import.js";
-import { type ClientName, CLIENTS, CONNECTABLE, placesOf } from "./places.js";
+import { CLIENTS, type ClientName, CONNECTABLE, placesOf } from "./places.js";
 
 let home: string;
 let cwd: string;

@@ -3,14 +3,14 @@
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { parseEnv } from "node:util";
-import { isCancel, password, text as ask } from "@clack/prompts";
+import { text as ask, isCancel, password } from "@clack/prompts";
+import { CliError, EXIT } from "../../lib/exit.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { isCredentialName } from "../../storage/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
 import { readBundle } from "./bundle.js";
-import { convert, type Converted } from "./convert.js";
+import { type Converted, convert } from "./convert.js";
+import { blocksOf, CLIENTS, type ClientEnvironment, type ClientPlace, isClient, placesOf } from "./places.js";
 import { type FoundServer, onlyInClient, readConfigText, serversIn } from "./read.js";
-import { blocksOf, type ClientEnvironment, type ClientPlace, CLIENTS, isClient, placesOf } from "./places.js";
 import { inputVariable, Variables } from "./variables.js";
 
 export interface CollectedServers {

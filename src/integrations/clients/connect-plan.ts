@@ -5,14 +5,14 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { isJsonObject, type JsonObject } from "../../mcp/index.js";
-import type { ServerEntry } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
+import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import { writePrivately } from "../../runtime/host/config/swap.js";
+import type { ServerEntry } from "../../storage/index.js";
 import type { Converted } from "./convert.js";
-import { keyOf, parseConfig, readConfigText } from "./read.js";
 import { type ConfigEdit, edited } from "./edit.js";
 import { type ClientName, CONNECTABLE } from "./places.js";
+import { keyOf, parseConfig, readConfigText } from "./read.js";
 
 /** What was done to a file, kept where only its owner can read it: the old text may hold credentials. */
 interface ChangedFile {

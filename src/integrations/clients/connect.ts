@@ -2,14 +2,12 @@
 
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import type { JsonObject } from "../../mcp/index.js";
-import type { Storage } from "../../storage/index.js";
-import { visible } from "../../telemetry/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
+import { paint } from "../../lib/print.js";
+import type { JsonObject } from "../../mcp/index.js";
+import { statePaths } from "../../runtime/data-directory.js";
 import { launchWith } from "../../runtime/host/config/paths.js";
 import { agreed, outFor, shared } from "../../runtime/options.js";
-import { paint } from "../../lib/print.js";
-import { statePaths } from "../../runtime/data-directory.js";
 import {
   isForKeysOnly,
   LOCAL_APP,
@@ -18,6 +16,8 @@ import {
   type StoreOptions,
   withStore,
 } from "../../runtime/store/open.js";
+import type { Storage } from "../../storage/index.js";
+import { visible } from "../../telemetry/index.js";
 import { type CollectedServers, collectServers, here } from "./collect.js";
 import {
   type Around,

@@ -5,10 +5,10 @@ import { isAbsolute, join, win32 } from "node:path";
 import { parseEnv } from "node:util";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import {
+  type CredentialSpan,
   credentialsInArguments,
   credentialsInText,
   credentialsInUrl,
-  type CredentialSpan,
   hasCredentialForm,
   isCredentialHeader,
   isCredentialName,

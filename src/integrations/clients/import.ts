@@ -8,7 +8,7 @@ import { paint } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { ensureState } from "../../runtime/data-directory.js";
 import { agreed, outFor, shared } from "../../runtime/options.js";
-import { operator, sealerFor, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import { operator, type StoreOptions, sealerFor, withStore } from "../../runtime/store/open.js";
 import {
   type Application,
   type ApplicationDocument,

@@ -2,7 +2,7 @@
 
 import { readFileSync, statSync } from "node:fs";
 import { extname } from "node:path";
-import { parse as parseJsonc, type ParseError, printParseErrorCode } from "jsonc-parser";
+import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import { parse as parseToml } from "smol-toml";
 import { parse as parseYaml } from "yaml";
 import { CliError } from "../../lib/exit.js";

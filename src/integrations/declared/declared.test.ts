@@ -4,15 +4,15 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { problemText } from "../../host/index.js";
 import { createKey } from "../../auth/index.js";
+import { problemText } from "../../host/index.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { clearCredentials, hideCredentials, openStorage } from "../../storage/index.js";
 import { startingPolicy } from "../clients/starting-policy.js";
 import { carryOut, planFor } from "./apply.js";
-import type { JsonObject } from "../../mcp/index.js";
 import { changeText, differences } from "./difference.js";
-import { type Declared, declaredSchema, readDeclared } from "./file.js";
 import { rulesProblems, unusableHere } from "./document-checks.js";
+import { type Declared, declaredSchema, readDeclared } from "./file.js";
 
 const directory = mkdtempSync(join(tmpdir(), "portcullis-yaml-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));

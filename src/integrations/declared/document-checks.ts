@@ -9,7 +9,7 @@ import {
   type ToolSummary,
 } from "../../policy/index.js";
 import type { ApplicationDocument } from "../../storage/index.js";
-import { coreCheck, CoreSettingsError } from "../../tools/index.js";
+import { CoreSettingsError, coreCheck } from "../../tools/index.js";
 
 /** Stands for the tools of the application, which are not known here; rules about tools are checked against it. */
 const ANY_TOOL: ToolSummary = { name: "any.tool", server: "any", inputSchema: {} };

@@ -4,11 +4,11 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
 import type { Command } from "commander";
 import { stringify } from "yaml";
-import type { JsonObject } from "../../mcp/index.js";
-import { type Application, replaceCredentials } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
+import type { JsonObject } from "../../mcp/index.js";
 import { outFor } from "../../runtime/options.js";
 import { allPages, noApplication, pageAfter, type StoreOptions, withStore } from "../../runtime/store/open.js";
+import { type Application, replaceCredentials } from "../../storage/index.js";
 
 export interface DeclaredExportOptions extends StoreOptions {
   app?: string[];

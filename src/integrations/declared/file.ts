@@ -3,9 +3,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { PolicyInvalid, type PolicySource, readPolicyFiles } from "../../policy/index.js";
-import { type HostPolicyProblem as Placed, placed, problemText, type Positions, readYaml } from "../../host/index.js";
 import { PermissionInvalid, readPermissions } from "../../auth/index.js";
+import { type HostPolicyProblem as Placed, type Positions, placed, problemText, readYaml } from "../../host/index.js";
+import { CliError, EXIT } from "../../lib/exit.js";
 import {
   isJsonObject,
   type JsonObject,
@@ -17,10 +17,10 @@ import {
   type ShapeProblem,
   textShape,
 } from "../../mcp/index.js";
+import { PolicyInvalid, type PolicySource, readPolicyFiles } from "../../policy/index.js";
+import { gatewayShape, type Settings } from "../../runtime/config.js";
 import { type ApplicationDocument, applicationFields, applicationProblems } from "../../storage/index.js";
 import { hostPolicyParts } from "../../tools/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
-import { gatewayShape, type Settings } from "../../runtime/config.js";
 import { rulesProblems } from "./document-checks.js";
 
 export interface Declared {

@@ -1,10 +1,10 @@
 // What an API key is made of: its options, the application's declaration, and the note of the first one.
 
 import type { KeyRequest } from "../../auth/index.js";
-import type { ApplicationDocument, Storage } from "../../storage/index.js";
-import { rateLimits } from "./apply.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { LOCAL_APP, noApplication, type StoreOptions } from "../../runtime/store/open.js";
+import type { ApplicationDocument, Storage } from "../../storage/index.js";
+import { rateLimits } from "./apply.js";
 
 export interface KeyOptions extends StoreOptions {
   name: string;

@@ -3,8 +3,8 @@
 import { describe, expect, it } from "vitest";
 import { checkUrl } from "./download.js";
 import { defaultRoot } from "./home.js";
-import { checkReleaseOrigin, originOf } from "./request.js";
 import { shimText } from "./operations.js";
+import { checkReleaseOrigin, originOf } from "./request.js";
 
 it("uses the directory for programs of each platform", () => {
   expect(defaultRoot("linux", {}, "/home/o")).toBe("/home/o/.local/share/portcullis");

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { missingPrograms } from "../../../test/setup/programs.js";
 import { makeKey, parseSecret, publicKeyText, signFile } from "../../../scripts/release/signing.mjs";
+import { missingPrograms } from "../../../test/setup/programs.js";
 import { parsePublicKey, verifySignature } from "./release.js";
 
 // Made by minisign 0.11 with a key of its own: data, so that the check holds where minisign is not installed.

@@ -6,7 +6,7 @@ import { delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { CHANNELS, defaultRoot, type Home, homeAt, readInstalled, type ReleaseChannel } from "./home.js";
+import { CHANNELS, defaultRoot, type Home, homeAt, type ReleaseChannel, readInstalled } from "./home.js";
 import type { Source } from "./operations.js";
 import { parsePublicKey, type ReleaseKey } from "./release.js";
 

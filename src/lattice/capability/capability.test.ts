@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import {
   BOTTOM,
-  canSubstitute,
-  capabilitiesOf,
   type Capability,
   type CapabilitySet,
+  canSubstitute,
+  capabilitiesOf,
   compareAuthority,
   compareSubstitutability,
   effective,

@@ -1,6 +1,6 @@
 import { splitReference } from "../../schema/documents/index.js";
 import { type Budget, BudgetExceeded } from "../errors.js";
-import { isObject, type Place, type InclusionDocument } from "./document.js";
+import { type InclusionDocument, isObject, type Place } from "./document.js";
 import { unevaluatedKeywords } from "./evaluated.js";
 import { type Formula, type Formulas, KIND } from "./formula.js";
 import {

@@ -2,7 +2,7 @@ import type { Dialect } from "../../schema/documents/index.js";
 import { Budget, BudgetExceeded } from "../errors.js";
 import { Languages } from "../regex/language.js";
 import { BY_THE_BOOK, Compiler, type Reading } from "./compile.js";
-import { dialectOf, isObject, type SchemaValue, InclusionDocument } from "./document.js";
+import { dialectOf, InclusionDocument, isObject, type SchemaValue } from "./document.js";
 import { ANYTHING, type Formula, Formulas } from "./formula.js";
 import { Solver } from "./solve.js";
 import { FORMAT_REFUSED, isKnownFormat, Strings } from "./strings.js";

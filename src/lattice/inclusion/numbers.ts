@@ -1,4 +1,4 @@
-import { type Literal, none, type InclusionOutcome, some, unknown } from "./formula.js";
+import { type InclusionOutcome, type Literal, none, some, unknown } from "./formula.js";
 
 const MAX_TRIED = 2_000;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { checkTriples } from "../fixtures/triples.js";
 import type { Dialect } from "../../schema/documents/index.js";
+import { checkTriples } from "../fixtures/triples.js";
 
 const TRIPLES = Number(process.env.LATTICE_TRIPLES ?? 100_000);
 const SEED = Number(process.env.LATTICE_SEED ?? Math.floor(Math.random() * 2 ** 31));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { checkTriples } from "../fixtures/triples.js";
 import type { Dialect } from "../../schema/documents/index.js";
+import { checkTriples } from "../fixtures/triples.js";
 
 describe("inclusion on generated schemas", () => {
   it.each(["draft-07", "2020-12"] as Dialect[])("%s: no yes and no no is contradicted by a validator", (dialect) => {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { CALLS, doubling, fileOf } from "../fixtures/narrowings.js";
 import { checkNarrowings, checkWorkflows, loadChecker } from "../fixtures/check-workflows.js";
+import { CALLS, doubling, fileOf } from "../fixtures/narrowings.js";
 
 const COUNT = Number(process.env.LATTICE_WORKFLOWS ?? 10_000);
 const SEED = Number(process.env.LATTICE_SEED ?? Math.floor(Math.random() * 2 ** 31));

@@ -1,4 +1,4 @@
-import { includesType, type Inclusion, type InclusionOptions } from "../inclusion/includes.js";
+import { type Inclusion, type InclusionOptions, includesType } from "../inclusion/includes.js";
 import { NO_VALUE, typeKey, type ValueType } from "../inclusion/type.js";
 import { clearBit, eachLane, PASS, setBit, type Transfer } from "./graph.js";
 import type { Delegation, Workflow } from "./model.js";

@@ -1,4 +1,4 @@
-import { capabilitiesFrom, type Capability, toolsIn } from "../capability.js";
+import { type Capability, capabilitiesFrom, toolsIn } from "../capability.js";
 import { LatticeError } from "../errors.js";
 import { isObject, type SchemaValue } from "../inclusion/document.js";
 import { ANY_VALUE, typeOf, type ValueType } from "../inclusion/type.js";

@@ -1,6 +1,6 @@
 import { NO_VALUE } from "../inclusion/type.js";
 import { Graph, hasBit, PASS, setBit } from "./graph.js";
-import { better, eachCapability, type Lanes, nearestBeyond, type NearestFound } from "./lanes.js";
+import { better, eachCapability, type Lanes, type NearestFound, nearestBeyond } from "./lanes.js";
 import type { CapabilityGrant, RuleEvidence, Violation, Workflow, WorkflowAgent, WorkflowRule } from "./model.js";
 import { Reach } from "./reach.js";
 import type { Shift } from "./update.js";

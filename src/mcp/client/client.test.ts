@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { JsonObject, Notification } from "../index.js";
 import type { Client } from "./client.js";
-import { connect, type ConnectTarget } from "./connect.js";
+import { type ConnectTarget, connect } from "./connect.js";
 import {
   closeAll,
   DISCOVERED,

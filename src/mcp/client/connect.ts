@@ -1,14 +1,14 @@
 import type { EnterpriseIdentity, Fetch, GrantStore } from "../../auth/oauth-client/index.js";
 import {
   type ClientTransport,
-  httpClient,
   type HttpCredentials,
+  httpClient,
   listenMemory,
   type MemoryListener,
-  stdioClient,
   type StdioClientOptions,
-  tcpClient,
+  stdioClient,
   type TransportHandler,
+  tcpClient,
   webSocketClient,
 } from "../transports/index.js";
 import { Client } from "./client.js";

@@ -8,15 +8,15 @@ import {
   META,
   MODERN,
   type Notification,
+  REVISIONS,
   type Revision,
   revisionNamed,
-  REVISIONS,
   unsendable,
 } from "../index.js";
 import type { Implementation, LogLevel } from "../server/index.js";
 import {
-  cancellation,
   type ConnectionEvents,
+  cancellation,
   HttpSessionConnection,
   httpPortOf,
   PersistentConnection,

@@ -2,8 +2,9 @@
 
 export type { ToolCall } from "./calls.js";
 export type { Client, CompleteResult, ListOptions, PromptResult, ReadResult } from "./client.js";
+export type { ConnectTarget, InProcessTarget, OAuthOptions } from "./connect.js";
 export { connect } from "./connect.js";
-export type { ConversationStats } from "./conversation.js";
+export type { ConversationStats, Discovery } from "./conversation.js";
 export {
   AuditFailure,
   type ChallengeInfo,
@@ -17,9 +18,8 @@ export {
   ToolFailure,
   type WaitOptions,
 } from "./errors.js";
-export type { OAuthOptions } from "./connect.js";
 export type { ElicitationContext, ElicitationResult, InputContext, InputHandlers, Root } from "./inputs.js";
-export type { Discovery } from "./conversation.js";
+export type { RevisionName } from "./options.js";
 export {
   type ClientLimits,
   type ConnectOptions,
@@ -31,14 +31,11 @@ export {
   type RequestOptions,
   type Timeouts,
 } from "./options.js";
-export type { RevisionName } from "./options.js";
 export type { CallerContext, SecureOptions, ToolSettings } from "./secure.js";
 export type { ChangeEvent, Subscription, SubscriptionFilter } from "./subscriptions.js";
-export type { ConnectTarget, InProcessTarget } from "./connect.js";
-export { type AgentOptions, createAgent } from "./typed/agent.js";
+export { type AgentOptions, createAgent, toolset } from "./typed/agent.js";
 export type { AgentConnectOptions } from "./typed/connection.js";
 export { GuardrailBlocked } from "./typed/life.js";
-export { toolset } from "./typed/agent.js";
 export type {
   Agent,
   AgentGuardrail,

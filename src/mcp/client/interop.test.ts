@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject } from "../index.js";
 import type { ClientTransport } from "../transports/index.js";
 import type { Client } from "./client.js";
-import { connect, type ConnectTarget } from "./connect.js";
+import { type ConnectTarget, connect } from "./connect.js";
 import { until } from "./fixtures/scripted.js";
 import { httpV1, httpV2, memoryV1, memoryV2, stopped } from "./fixtures/sdk-servers.mjs";
 import type { ConnectOptions } from "./options.js";

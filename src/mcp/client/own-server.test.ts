@@ -7,7 +7,7 @@ import { createServer, permitAll, type RunOptions, type Server } from "../../ser
 import { createTelemetry } from "../../telemetry/index.js";
 import type { JsonValue } from "../index.js";
 import type { Client } from "./client.js";
-import { connect, type ConnectTarget } from "./connect.js";
+import { type ConnectTarget, connect } from "./connect.js";
 import { ChallengeRequired, type McpError, PolicyViolation, ToolFailure } from "./errors.js";
 import type { ConnectOptions } from "./options.js";
 

@@ -9,7 +9,7 @@ import { createServer, permitAll } from "../../server.js";
 import type { JsonObject } from "../index.js";
 import type { CallContext } from "../server/index.js";
 import type { Client } from "./client.js";
-import { connect, type ConnectTarget } from "./connect.js";
+import { type ConnectTarget, connect } from "./connect.js";
 import { AuditFailure, ChallengeRequired, McpError, PolicyViolation, ProtocolError, ToolFailure } from "./errors.js";
 import {
   closeAll,

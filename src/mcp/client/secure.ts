@@ -6,10 +6,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Ledger } from "../../ledger/index.js";
 import {
   type Answer,
-  call,
   type CallRequest,
   CallsInFlight,
   Cancel,
+  call,
   DEFAULT_GATEWAY_LIMITS,
   type Pipeline,
   Refusals,

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
+import { Schema } from "../../schema/schema.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 import { openApi, openApiText } from "./catalog.js";
 import { ToolRegistry } from "./registry.js";
-import { Schema } from "../../schema/schema.js";
 import { defineServer } from "./server.js";
 import { field, signature } from "./signature.js";
 import { defineTool } from "./tool.js";

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { Schema } from "../../schema/schema.js";
 import type { JsonObject } from "../index.js";
 import { examples } from "./examples.js";
-import { Schema } from "../../schema/schema.js";
 import type { JsonSchema } from "./types.js";
 
 describe("examples", () => {

@@ -1,17 +1,17 @@
 // Examples made from the constraints of a schema. Deterministic, and each one is checked against its schema before
 // anyone sees it; a schema too odd to make examples for simply has fewer.
 
-import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 import {
   createMatcher,
-  sampleOf,
-  type Located,
-  type SchemaDocument,
-  isSchema,
   equalityKey,
   FORMAT_EXAMPLES,
+  isSchema,
+  type Located,
   Schema,
+  type SchemaDocument,
+  sampleOf,
 } from "../../schema/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 import type { JsonSchema } from "./types.js";
 
 const MAX_EXAMPLES = 20;

@@ -4,7 +4,7 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
 import type { JsonObject, JsonValue } from "../index.js";
 import { defineServer } from "./server.js";
-import { field, type FromSchema, signature } from "./signature.js";
+import { type FromSchema, field, signature } from "./signature.js";
 import { defineTool } from "./tool.js";
 import type { HandlerResult, ToolResult } from "./types.js";
 

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { DefinitionError } from "../../schema/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../index.js";
-import { type Catalog, catalog, type CatalogOptions } from "./catalog.js";
+import { type Catalog, type CatalogOptions, catalog } from "./catalog.js";
 import { text } from "./content.js";
 import { checkToolName } from "./tool.js";
 import type { CallContext, ContentBlock, Tool, ToolResult } from "./types.js";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { DefinitionError } from "../../schema/types.js";
 import { Fault } from "../index.js";
 import { text } from "./content.js";
-import { DefinitionError } from "../../schema/types.js";
 import { defineServer } from "./server.js";
 import { defineTool } from "./tool.js";
 import type { CallContext, ListChange, ServerDefinition } from "./types.js";

@@ -2,7 +2,7 @@
 
 import { DefinitionError, frozenJson } from "../../schema/index.js";
 import { Fault, type JsonObject, type JsonValue } from "../index.js";
-import { type Catalog, catalog, type CatalogOptions, openApi, type OpenApiOptions } from "./catalog.js";
+import { type Catalog, type CatalogOptions, catalog, type OpenApiOptions, openApi } from "./catalog.js";
 import { resourceContents, text } from "./content.js";
 import { ToolRegistry } from "./registry.js";
 import {

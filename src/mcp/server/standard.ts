@@ -2,8 +2,8 @@
 // what callers see and what decides; the library's own check runs after it, for refinements JSON Schema cannot say.
 
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
-import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 import { DefinitionError, equalityKey, escapePointer, Schema } from "../../schema/index.js";
+import { isJsonObject, type JsonObject, type JsonValue } from "../index.js";
 import { examples } from "./examples.js";
 import type { Problem } from "./types.js";
 

@@ -9,10 +9,10 @@ import type { CallContext, HandlerResult, ToolDefinition } from "./types.js";
 import {
   allValid,
   anyValid,
+  type Validator,
   validAt,
   validateArguments,
   validationFault,
-  type Validator,
   validWhen,
 } from "./validators.js";
 

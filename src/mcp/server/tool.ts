@@ -12,7 +12,7 @@ import {
 import type { JsonObject, JsonValue } from "../index.js";
 import { failure, toResult } from "./content.js";
 import { type Fields, type FieldsType, type FromSchema, isSignature, type Signature } from "./signature.js";
-import { isStandardSchema, jsonSchemaOf, standardProblems, type StandardSchemaV1 } from "./standard.js";
+import { isStandardSchema, jsonSchemaOf, type StandardSchemaV1, standardProblems } from "./standard.js";
 import type {
   CallContext,
   ContentBlock,

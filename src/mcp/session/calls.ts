@@ -14,7 +14,7 @@ import {
 import { ClientRequests } from "./client-requests.js";
 import { nonsense, tooLarge, tooMany } from "./faults.js";
 import { ByteRate, type OnOver, PendingRequest, PendingTable } from "./pending.js";
-import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, readMessage, type Received, TooDeep, TooManyValues } from "./text.js";
+import { MAX_ANSWER_VALUES, MAX_LIST_VALUES, type Received, readMessage, TooDeep, TooManyValues } from "./text.js";
 import type {
   ConnectionEvents,
   ListenEvents,

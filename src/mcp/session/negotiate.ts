@@ -2,16 +2,16 @@
 // know it, in whatever words it says so or by saying nothing, gets the handshake of the older revisions.
 
 import {
-  type Era,
   ERRORS,
+  type Era,
   Fault,
   isJsonObject,
   type JsonObject,
   META,
   MODERN,
+  REVISIONS,
   type Revision,
   revisionNamed,
-  REVISIONS,
 } from "../index.js";
 import { ServerRefusal, serverUnavailable } from "./faults.js";
 import type { Cancellation, SessionAnswer, SessionCall } from "./types.js";

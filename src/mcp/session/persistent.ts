@@ -4,8 +4,8 @@ import type { Fault } from "../index.js";
 import { Calls } from "./calls.js";
 import { asServerFault, lost, serverUnavailable, tooLarge } from "./faults.js";
 import {
-  metaFor,
   type MetaOf,
+  metaFor,
   negotiateSession,
   noMeta,
   type SessionAgreement,

@@ -1,7 +1,7 @@
 // Messages as texts. Out: spliced from pieces that were decided about, never built anew. In: parsed once to be
 // checked, and the part that travels on is cut out of what the server wrote.
 
-import { classify, type Classified, endOfString, isJsonObject, type JsonValue } from "../index.js";
+import { type Classified, classify, endOfString, isJsonObject, type JsonValue } from "../index.js";
 import { tooLarge } from "./faults.js";
 
 /** INVARIANT: `params` is the text of an object, `metaInside` the inside of one. */

@@ -11,11 +11,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, describe, expect, test } from "vitest";
 import { classify, isJsonObject, parseStrict, StrictJsonError } from "../index.js";
-import { TransportError } from "./types.js";
-import { LineReader } from "./lines.js";
 import {
   type ClientTransport,
-  type TransportHandler,
   httpClient,
   type Listener,
   listenHttp,
@@ -23,12 +20,15 @@ import {
   listenStdio,
   listenTcp,
   listenWebSocket,
+  type TransportHandler,
   type TransportLimits,
   tcpClient,
   webSocketClient,
 } from "./index.js";
+import { LineReader } from "./lines.js";
 import { Noise } from "./noise.contract.js";
 import { SseReader } from "./sse.js";
+import { TransportError } from "./types.js";
 
 export interface CodecSizes {
   /** Random and mutated lines, on every transport. */

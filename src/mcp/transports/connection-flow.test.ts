@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { listenHttp } from "./http-server.js";
 import { listenTcp } from "./tcp.js";
-import type { CallerFlow, FlowConnection, TransportHandler, Inbound, Listener } from "./types.js";
+import type { CallerFlow, FlowConnection, Inbound, Listener, TransportHandler } from "./types.js";
 import { listenWebSocket } from "./websocket-server.js";
 
 class TestFlow implements CallerFlow {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { LineReader, toLine } from "./lines.js";
 import { ByteBudget } from "../index.js";
+import { LineReader, toLine } from "./lines.js";
 
 type Seen = { line: string } | { problem: string };
 

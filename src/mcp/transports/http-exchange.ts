@@ -18,8 +18,8 @@ import {
   type Reply,
   type ReplyHead,
   type ResolvedLimits,
-  tooLargeToSend,
   type TransportHandler,
+  tooLargeToSend,
 } from "./types.js";
 
 /** A request that knows its exchange, so that its listeners are made once. */

@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { CERTIFICATE, KEY } from "../../upstream/fixtures/certificate.js";
 import { type HttpClientOptions, type HttpServerOptions, httpClient, listenHttp } from "./http.js";
-import type { ClientEvents, TransportHandler, HttpRequest, Inbound, Listener, Malformed, Reply } from "./types.js";
+import type { ClientEvents, HttpRequest, Inbound, Listener, Malformed, Reply, TransportHandler } from "./types.js";
 
 const cleanUp: (() => unknown)[] = [];
 afterEach(async () => {

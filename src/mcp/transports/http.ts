@@ -15,10 +15,10 @@ import {
   resolveLimits,
   type SendOptions,
   type Sent,
-  tooLargeToSend,
   TransportError,
   type TransportErrorKind,
   type TransportLimits,
+  tooLargeToSend,
 } from "./types.js";
 
 export * from "./http-server.js";

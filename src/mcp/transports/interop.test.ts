@@ -6,7 +6,7 @@ import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { type TransportHandler, type Listener, listenHttp, listenWebSocket, type Reply } from "./index.js";
+import { type Listener, listenHttp, listenWebSocket, type Reply, type TransportHandler } from "./index.js";
 
 const cleanUp: (() => unknown)[] = [];
 afterEach(async () => {

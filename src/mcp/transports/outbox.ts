@@ -9,8 +9,8 @@ import {
   type ResolvedLimits,
   type SendOptions,
   type Sent,
-  tooLargeToSend,
   TransportError,
+  tooLargeToSend,
 } from "./types.js";
 
 /** The far end of a connection, as little of it as the rules above need. */

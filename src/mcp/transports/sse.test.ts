@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ByteBudget } from "../index.js";
-import { TransportError } from "./types.js";
 import { formatEvent, formatRetry, SseReader } from "./sse.js";
+import { TransportError } from "./types.js";
 
 function read(chunks: readonly (string | Buffer)[], maxBytes = 1000) {
   const events: [string, string | undefined][] = [];

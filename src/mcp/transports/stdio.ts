@@ -5,7 +5,7 @@ import { userInfo } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ByteBudget } from "../index.js";
-import { linkLines, serveLines, StreamPort } from "./lines.js";
+import { linkLines, StreamPort, serveLines } from "./lines.js";
 import { closeChannels, DEFAULT_GRACE_MS, everyMs } from "./listen.js";
 import { type ClientLink, NOT_STARTED } from "./outbox.js";
 import {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { ByteBudget, Fault } from "../index.js";
 import { listenTcp, type TcpServerOptions, tcpClient } from "./tcp.js";
-import type { TransportHandler, Reply } from "./types.js";
+import type { Reply, TransportHandler } from "./types.js";
 
 const cleanUp: (() => unknown)[] = [];
 afterEach(async () => {

@@ -8,7 +8,6 @@ import type {
   Channel,
   ClientEvents,
   ClientTransport,
-  TransportHandler,
   HttpRequest,
   Inbound,
   Listener,
@@ -16,6 +15,7 @@ import type {
   Reply,
   SendOptions,
   Sent,
+  TransportHandler,
   TransportKind,
   TransportLimits,
 } from "./types.js";

@@ -8,7 +8,6 @@ import { join } from "node:path";
 import { describe } from "vitest";
 import { WebSocket } from "ws";
 import {
-  type TransportHandler,
   httpClient,
   type Listener,
   listenHttp,
@@ -18,6 +17,7 @@ import {
   listenWebSocket,
   type StdioListener,
   stdioClient,
+  type TransportHandler,
   tcpClient,
   webSocketClient,
 } from "./index.js";

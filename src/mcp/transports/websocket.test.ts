@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type ClientOptions, WebSocket, WebSocketServer } from "ws";
 import { Fault } from "../index.js";
-import type { TransportHandler, Malformed } from "./types.js";
+import type { Malformed, TransportHandler } from "./types.js";
 import { listenWebSocket, type WebSocketServerOptions, webSocketClient } from "./websocket.js";
 
 const cleanUp: (() => unknown)[] = [];

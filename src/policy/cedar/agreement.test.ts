@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { compareWithCedar } from "./fixtures/agreement.js";
 import { authorize } from "./authorize.js";
 import { PolicyCatalog } from "./catalog.js";
+import { compareWithCedar } from "./fixtures/agreement.js";
 import { WORLD_TOOLS } from "./fixtures/generate.js";
-import { LoadedPolicy, readSources } from "./load.js";
 import { askOracle } from "./fixtures/oracle.js";
+import { LoadedPolicy, readSources } from "./load.js";
 import type { PolicyRequest } from "./types.js";
 
 test("closures and Cedar agree on decision, deciding rules and erroring rules", () => {

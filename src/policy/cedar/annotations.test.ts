@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import { REDACTION_NAMES, redactionPattern } from "./annotations.js";
 import { loadPolicy } from "./load.js";
 import { PolicyInvalid } from "./types.js";
-import { REDACTION_NAMES, redactionPattern } from "./annotations.js";
 
 function problem(annotations: string, rule = "permit (principal, action, resource);"): string {
   try {

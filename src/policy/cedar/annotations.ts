@@ -2,8 +2,8 @@
 // a misspelt `@outcom` would silently turn a challenge into a deny, so everything unknown is rejected.
 
 import { nearest } from "../../mcp/index.js";
-import type { Obligation } from "./types.js";
 import { costProblem } from "./pattern-cost.js";
+import type { Obligation } from "./types.js";
 
 export interface RuleMeta {
   readonly id?: string;

@@ -2,9 +2,9 @@
 // an error anywhere denies, a deny that only challenges cause is a challenge, and an approval counts for exactly the set
 // of rules that it showed.
 
+import { joinObligations } from "./annotations.js";
 import type { Frame } from "./frame.js";
 import type { CedarRule } from "./rule.js";
-import { joinObligations } from "./annotations.js";
 import type { PolicyDecision, PolicyRule } from "./types.js";
 
 interface RuleError {

@@ -2,7 +2,7 @@
 
 import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
-import { METHODS, serverRequest, type ServerRequestMethod } from "./catalog.js";
+import { METHODS, type ServerRequestMethod, serverRequest } from "./catalog.js";
 import {
   type Explanation,
   type PolicyDecision,

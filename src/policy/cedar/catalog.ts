@@ -3,9 +3,9 @@
 
 import { isSliceOver, nextSlice } from "../../mcp/index.js";
 import { type ActionInfo, TOOL_GROUP } from "./frame.js";
+import { quoteString } from "./language/scan.js";
 import { eitherShape, OPEN_RECORD, type RecordShape, shapeOfArguments, shapeText } from "./shape.js";
 import type { PolicyProblem, PolicyRequest, ResourceType, ToolSummary } from "./types.js";
-import { quoteString } from "./language/scan.js";
 
 /** `yield` marks where the work may be interrupted. */
 export type Steps<T> = Generator<undefined, T>;

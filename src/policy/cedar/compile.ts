@@ -3,7 +3,7 @@
 
 import { EXTENSION_CALLS } from "./extension-calls.js";
 import { CONTEXT_PARTS, type ContextPart, type Frame } from "./frame.js";
-import { type BinaryNode, type CallNode, chainOf, type HasNode, type AstNode } from "./language/ast.js";
+import { type AstNode, type BinaryNode, type CallNode, chainOf, type HasNode } from "./language/ast.js";
 import { NotCovered } from "./language/json.js";
 import { add, DateTime, Duration, isLong, type Long, multiply, subtract } from "./value/extensions.js";
 import {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
-import type { Explanation, PolicyRequest, ToolSummary } from "./types.js";
 import { loadPolicy } from "./load.js";
+import type { Explanation, PolicyRequest, ToolSummary } from "./types.js";
 
 const TOOLS: ToolSummary[] = [
   {

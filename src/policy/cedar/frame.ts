@@ -5,8 +5,8 @@
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import type { RecordShape, ValueShape } from "./shape.js";
 import type { PolicyResource } from "./types.js";
-import { CedarRecord, CedarSet, Entity, EvaluationError, Unencodable, type Value } from "./value/value.js";
 import { Decimal } from "./value/extensions.js";
+import { CedarRecord, CedarSet, Entity, EvaluationError, Unencodable, type Value } from "./value/value.js";
 
 /** Keys with which Cedar's JSON form escapes from data into entities and functions. */
 const RESERVED_KEYS = new Set(["__entity", "__extn", "__expr"]);

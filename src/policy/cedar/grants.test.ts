@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Schema } from "../../mcp/server/index.js";
 import type { JsonObject } from "../../mcp/index.js";
+import { Schema } from "../../mcp/server/index.js";
 import { grantPolicy } from "./grants.js";
 import { loadPolicy } from "./load.js";
 

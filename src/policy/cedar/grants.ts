@@ -5,8 +5,8 @@
 import type { JsonValue } from "../../mcp/index.js";
 import { PolicyCatalog } from "./catalog.js";
 import { getExpression, hasExpression, literalTest, quotePattern, quoteString } from "./language/scan.js";
-import type { ToolSummary } from "./types.js";
 import type { RecordShape, ValueShape } from "./shape.js";
+import type { ToolSummary } from "./types.js";
 import { Decimal } from "./value/extensions.js";
 
 /** An agent may call a tool, with arguments that fit the schema; any arguments that the tool takes when absent. */

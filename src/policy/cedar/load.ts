@@ -2,12 +2,12 @@
 // that loads is a set that can be trusted to mean what it says.
 
 import { createHash } from "node:crypto";
-import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
 import { decideFrame, denyRequest } from "./authorize.js";
-import { Frame, argumentsProblem, TOOL_GROUP } from "./frame.js";
+import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
 import { explainRule, outlookFor } from "./explain.js";
+import { argumentsProblem, Frame, TOOL_GROUP } from "./frame.js";
 import { entitiesOf } from "./names.js";
-import { candidateRules, type CedarRule, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
+import { type CedarRule, candidateRules, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
 import { shapeOfArguments, shapeText } from "./shape.js";
 import { type Draft, type PolicyFileLimits, readPolicyFiles, readSource } from "./source.js";
 import {

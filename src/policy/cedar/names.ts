@@ -15,9 +15,9 @@ import {
   walkAst,
 } from "./language/ast.js";
 import { fitsAction } from "./rule.js";
+import { OPEN_RECORD, type ValueShape } from "./shape.js";
 import type { Draft } from "./source.js";
 import type { PolicyProblem, ResourceType } from "./types.js";
-import { OPEN_RECORD, type ValueShape } from "./shape.js";
 
 export interface Read {
   readonly node: GetNode | HasNode;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { loadPolicy } from "./load.js";
-import { PolicyInvalid } from "./types.js";
 import { costProblem } from "./pattern-cost.js";
+import { PolicyInvalid } from "./types.js";
 
 const fine = [
   "acct-\\d+",

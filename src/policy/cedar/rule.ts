@@ -1,15 +1,15 @@
 // A rule ready to run.
 
 import { createHash } from "node:crypto";
-import { compileTest, type Test } from "./compile.js";
+import type { RuleMeta } from "./annotations.js";
+import type { PolicyAction, PolicyCatalog } from "./catalog.js";
 import { evaluateByCedar } from "./cedar.js";
+import { compileTest, type Test } from "./compile.js";
 import { type Frame, TOOL_GROUP } from "./frame.js";
 import { canonicalText, type EntityName, type PolicyTree, type ScopeConstraint } from "./language/ast.js";
 import { NotCovered } from "./language/json.js";
-import type { RuleMeta } from "./annotations.js";
 import type { Draft, SourcePlace } from "./source.js";
 import type { PolicyRequest, PolicyText } from "./types.js";
-import type { PolicyAction, PolicyCatalog } from "./catalog.js";
 import { Entity } from "./value/value.js";
 
 export interface Slice {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseCases, runCases } from "./cases.js";
-import { loadPolicy } from "./load.js";
 import { permitForServer, serverRequest } from "./catalog.js";
+import { loadPolicy } from "./load.js";
 import type { PolicyRequest } from "./types.js";
 
 const TOOLS = [

@@ -3,7 +3,7 @@
 
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { type AnnotationProblem, readAnnotations, type RuleMeta } from "./annotations.js";
+import { type AnnotationProblem, type RuleMeta, readAnnotations } from "./annotations.js";
 import { CedarTrapped, type DetailedError, type PolicyJson, withCedar } from "./cedar.js";
 import type { PolicyTree } from "./language/ast.js";
 import { hasRoundedInteger, NotCovered, sameTree, treeFromJson } from "./language/json.js";
@@ -11,12 +11,12 @@ import { parsePolicyTokens } from "./language/parse.js";
 import {
   Lines,
   offsetOfByte,
+  PolicyTooDeep,
   type Position,
-  scan,
   ScanError,
   type ScanToken,
+  scan,
   splitPolicies,
-  PolicyTooDeep,
 } from "./language/scan.js";
 import { PolicyInvalid, type PolicyProblem, type PolicySource } from "./types.js";
 

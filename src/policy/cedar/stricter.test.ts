@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { loadPolicy } from "./load.js";
 import { stricterOf } from "../recorded-policy.js";
+import { loadPolicy } from "./load.js";
 import type { PolicySet } from "./types.js";
 
 const TOOLS = [{ name: "a.b", server: "a", inputSchema: { type: "object" } }];

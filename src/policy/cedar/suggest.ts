@@ -5,11 +5,11 @@
 
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import { type PolicyAction, PolicyCatalog } from "./catalog.js";
-import { encode, argumentsProblem } from "./frame.js";
+import { argumentsProblem, encode } from "./frame.js";
 import { getExpression, hasExpression, literalTest, quotePattern, quoteString } from "./language/scan.js";
-import type { PolicyResource, ToolSummary } from "./types.js";
 import { isSlip } from "./names.js";
 import { OPEN_SHAPE, type RecordShape, type ValueShape } from "./shape.js";
+import type { PolicyResource, ToolSummary } from "./types.js";
 import { Decimal } from "./value/extensions.js";
 import { CedarRecord, Unencodable } from "./value/value.js";
 

@@ -4,10 +4,10 @@
 // error is a deny.
 
 import type { PolicyAction } from "./catalog.js";
-import { type AstNode, type BinaryNode, chainOf } from "./language/ast.js";
-import { type Read, resolve } from "./names.js";
 import type { CedarSchema } from "./cedar.js";
 import { TOOL_GROUP } from "./frame.js";
+import { type AstNode, type BinaryNode, chainOf } from "./language/ast.js";
+import { type Read, resolve } from "./names.js";
 import type { RecordShape, ValueShape } from "./shape.js";
 
 type CedarType = Readonly<Record<string, unknown>>;

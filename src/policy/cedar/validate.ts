@@ -2,14 +2,14 @@
 // is shown, so that 5,000 tools do not mean 5,000 times the work, and maps its answers to file, line and column.
 
 import type { PolicyAction, PolicyCatalog, Steps } from "./catalog.js";
-import { actionsOf, entitiesOf, nameProblems, type Read, type Reads, readsOf, resolve } from "./names.js";
-import type { Draft } from "./source.js";
-import type { PolicyProblem } from "./types.js";
 import { type CedarSchema, CedarTrapped, type DetailedError, withCedar } from "./cedar.js";
 import type { PolicyTree } from "./language/ast.js";
 import { offsetOfByte } from "./language/scan.js";
-import { cedarSchema, rewrite } from "./untyped.js";
+import { actionsOf, entitiesOf, nameProblems, type Read, type Reads, readsOf, resolve } from "./names.js";
 import { type RecordShape, shapeText } from "./shape.js";
+import type { Draft } from "./source.js";
+import type { PolicyProblem } from "./types.js";
+import { cedarSchema, rewrite } from "./untyped.js";
 
 interface Findings {
   readonly problems: PolicyProblem[];

@@ -3,16 +3,16 @@
 import type { JsonObject } from "../../mcp/index.js";
 import {
   type Block,
-  decodeBlock,
   DelegationRefused,
+  decodeBlock,
   type HopBlock,
   type RootBlock,
   TOKEN_LIMITS,
   type UseBlock,
 } from "./block.js";
-import { HMAC_PREFIX, openHmac, openSigned, SIGNED_PREFIX } from "./proof.js";
 import { type DelegationKeys, gatewayName } from "./keys.js";
 import { checkNarrowed } from "./narrowing.js";
+import { HMAC_PREFIX, openHmac, openSigned, SIGNED_PREFIX } from "./proof.js";
 
 /** A use may live this long at most: nonces are remembered for that time. */
 export const MAX_USE_MS = 5 * 60_000;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { makeIntent } from "../intent.js";
-import type { PolicyInput, CallTarget } from "../types.js";
+import type { CallTarget, PolicyInput } from "../types.js";
 import type { DelegationChain, DelegationRules } from "./chain.js";
 import { delegationCheck, type SharedNonces } from "./check.js";
 

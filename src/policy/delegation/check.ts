@@ -4,8 +4,8 @@
 import type { JsonObject } from "../../mcp/index.js";
 import type { Intent } from "../intent.js";
 import { type CheckResult, deny, PERMIT, type PolicyInput } from "../types.js";
-import { type DelegationChain, type DelegationRules, MAX_USE_MS } from "./chain.js";
 import { DelegationRefused } from "./block.js";
+import { type DelegationChain, type DelegationRules, MAX_USE_MS } from "./chain.js";
 
 export function delegationCheck(
   rules: () => DelegationRules,

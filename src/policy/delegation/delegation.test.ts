@@ -1,11 +1,11 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { DelegationRefused, decodeBlock, encodeBlock } from "./block.js";
 import { ChainReader, type DelegationChain, type DelegationRules } from "./chain.js";
-import { decodeBlock, DelegationRefused, encodeBlock } from "./block.js";
-import { extendHmac, extendSigned } from "./proof.js";
-import { exportDelegationKeys, generateDelegationKeys, importDelegationKeys } from "./keys.js";
 import { SpentNonces } from "./check.js";
+import { exportDelegationKeys, generateDelegationKeys, importDelegationKeys } from "./keys.js";
+import { extendHmac, extendSigned } from "./proof.js";
 import { handOnDelegation, mintDelegation, spendDelegation, takeDelegationAcross } from "./token.js";
 
 const keys = generateDelegationKeys();

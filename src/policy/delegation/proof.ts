@@ -4,8 +4,8 @@
 // next one; the first gateway's public key verifies all of it.
 
 import { createHmac, generateKeyPairSync, type KeyObject, sign, timingSafeEqual, verify } from "node:crypto";
+import { type Block, DelegationRefused, decodeBlock, encodeBlock, TOKEN_LIMITS } from "./block.js";
 import { type DelegationKeys, privateKeyFrom, publicKeyFrom, rawPublic } from "./keys.js";
-import { type Block, decodeBlock, DelegationRefused, encodeBlock, TOKEN_LIMITS } from "./block.js";
 
 /** The parts between the prefix and the `~`, and what stands after it. */
 export function partsOf(token: string, prefix: string): { body: string[]; end: string } {

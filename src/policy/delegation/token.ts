@@ -4,13 +4,14 @@ import { randomBytes } from "node:crypto";
 import {
   type Block,
   checkBlock,
-  decodeBlock,
   DelegationRefused,
+  decodeBlock,
   encodeBlock,
   type HopBlock,
   TOKEN_LIMITS,
   type UseBlock,
 } from "./block.js";
+import type { DelegationKeys } from "./keys.js";
 import { checkNarrowed } from "./narrowing.js";
 import {
   bytesOf,
@@ -23,7 +24,6 @@ import {
   startHmac,
   startSigned,
 } from "./proof.js";
-import type { DelegationKeys } from "./keys.js";
 
 const HOUR_MS = 3_600_000;
 const USE_MS = 60_000;

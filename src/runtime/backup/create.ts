@@ -2,16 +2,16 @@
 // same moment or a later one: an approval that a recorded call redeemed is redeemed in the copy of the store.
 
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { createWriteStream, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { readdir, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { once } from "node:events";
 import { finished } from "node:stream/promises";
 import { verify } from "../../ledger/index.js";
-import type { Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { placeOf } from "../ledger.js";
+import type { Storage } from "../../storage/index.js";
 import { VERSION } from "../environment.js";
+import { placeOf } from "../ledger.js";
 import { openWorkDirectory, pack } from "./archive.js";
 import { type BackedUpKeys, deriveKeys, macOf, newSalt, sealKeys } from "./keys.js";
 import { copyLedger, cutLedger, type LedgerCut, ledgerPath, ledgersBelow } from "./ledgers.js";

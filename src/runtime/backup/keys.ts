@@ -3,8 +3,8 @@
 
 import { createCipheriv, createDecipheriv, createHmac, randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { takeVariable } from "../environment.js";
 import { CliError, EXIT } from "../../lib/exit.js";
+import { takeVariable } from "../environment.js";
 
 export interface BackedUpKeys {
   /** Texts by path, relative to the data directory. */

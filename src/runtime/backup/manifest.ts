@@ -5,9 +5,9 @@ import { createReadStream, existsSync, readdirSync, readFileSync, statSync } fro
 import { isAbsolute, join, normalize } from "node:path";
 import { createInterface } from "node:readline";
 import { type Verification, verify } from "../../ledger/index.js";
-import { type DumpHeader, readDump, StorageError } from "../../storage/index.js";
 import { CliError } from "../../lib/exit.js";
 import { ArchiveInvalid } from "../../lib/unpack.js";
+import { type DumpHeader, readDump, StorageError } from "../../storage/index.js";
 import { unpackBackup } from "./archive.js";
 import { type BackedUpKeys, type DerivedKeys, deriveKeys, isMacOf, openKeys, type SealedKeys } from "./keys.js";
 

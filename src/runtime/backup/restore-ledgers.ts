@@ -4,8 +4,8 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync
 import { cp } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
 import { computeTiles, LedgerLocked, type LedgerRecord, openLedger, read, verify } from "../../ledger/index.js";
-import type { RegisteredLedger, Storage } from "../../storage/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
+import type { RegisteredLedger, Storage } from "../../storage/index.js";
 import { placeOf } from "../ledger.js";
 import { operator } from "../store/open.js";
 import { ledgersBelow, REPLACED } from "./ledgers.js";

@@ -3,29 +3,29 @@
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { CliError, EXIT } from "../../lib/exit.js";
 import {
   type LoadReport,
   loadSealKeys,
   openStorage,
-  sealKeyFile,
   type SealKeyOptions,
   type Storage,
   StorageError,
+  sealKeyFile,
   writeSealKeys,
 } from "../../storage/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
 import { STORE_FILE } from "../data-directory.js";
 import { operator, SEAL_KEY_FILE } from "../store/open.js";
+import { openWorkDirectory } from "./archive.js";
 import { type BackedUpKeys, PASSPHRASE_HELP } from "./keys.js";
 import { REPLACED } from "./ledgers.js";
 import { type BackupManifest, type CheckedBackup, ledgerDirectory, linesIn, openBackup, STORE } from "./manifest.js";
-import { openWorkDirectory } from "./archive.js";
 import {
-  laterChanges,
   type LedgerPlan,
+  laterChanges,
   planLedger,
-  registerLedgers,
   type RestoredLedger,
+  registerLedgers,
   restoreLedger,
   stampNow,
   writePrivate,

@@ -7,9 +7,9 @@ import { type KeptGrant, memoryGrants, OAuthClient, OAuthError } from "../../aut
 import { CliError, EXIT } from "../../lib/exit.js";
 import type { ServerAuth, Storage } from "../../storage/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
-import { outFor } from "../options.js";
 import { referenceResolver } from "../environment.js";
-import { noApplication, sealerFor, type StoreOptions, withStore } from "../store/open.js";
+import { outFor } from "../options.js";
+import { noApplication, type StoreOptions, sealerFor, withStore } from "../store/open.js";
 import { addressesOf, clientIdentity, type GrantOf, storedGrants } from "./downstream.js";
 
 export interface LoginOptions extends StoreOptions {

@@ -17,10 +17,10 @@ import {
   otherDataDirectories,
   otherDirectoriesHelp,
   rememberDataDirectory,
-  statePaths,
   STORE_FILE,
   STORE_START_WAIT_MS,
   STORE_WAIT_MS,
+  statePaths,
 } from "../data-directory.js";
 import { shared } from "../options.js";
 

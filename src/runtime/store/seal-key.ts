@@ -2,18 +2,18 @@
 
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
+import { CliError, EXIT } from "../../lib/exit.js";
 import {
   createSealer,
   loadSealKeys,
   newSealKey,
+  type Storage,
   sealKeyFile,
   sealKeyId,
-  type Storage,
   writeSealKeys,
 } from "../../storage/index.js";
-import { CliError, EXIT } from "../../lib/exit.js";
 import { outFor } from "../options.js";
-import { operator, sealerFor, sealKeySource, type StoreOptions } from "./open.js";
+import { operator, type StoreOptions, sealerFor, sealKeySource } from "./open.js";
 import { resealAll } from "./sealer.js";
 
 export interface SealOptions extends StoreOptions {

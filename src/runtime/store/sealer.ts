@@ -9,11 +9,11 @@ import {
   loadSealKeys,
   type SealedAs,
   type Sealer,
-  sealKeyFile,
-  sealKeyId,
   type SealKeyOptions,
   type Storage,
   StorageError,
+  sealKeyFile,
+  sealKeyId,
 } from "../../storage/index.js";
 import type { Telemetry } from "../../telemetry/index.js";
 import { allPages, operator, pageAfter } from "./open.js";

@@ -2,13 +2,13 @@
 
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { CliError } from "../../lib/exit.js";
 import {
   type DelegationKeys,
   exportDelegationKeys,
   generateDelegationKeys,
   importDelegationKeys,
 } from "../../policy/index.js";
-import { CliError } from "../../lib/exit.js";
 
 const fileIn = (dir: string): string => join(resolve(dir), "delegation.keys");
 

@@ -10,13 +10,13 @@ import { Schema } from "../../mcp/server/index.js";
 import {
   ChainReader,
   type Check,
-  delegationCheck,
   type DelegationKeys,
   type DelegationRules,
+  delegationCheck,
   type GrantPolicy,
   grantPolicy,
-  type RuleAnswer,
   type PolicyGrant,
+  type RuleAnswer,
   type SharedNonces,
   type ToolSummary,
 } from "../../policy/index.js";

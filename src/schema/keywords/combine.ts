@@ -1,15 +1,15 @@
 // Keywords that apply other schemas to the same value.
 
 import type { JsonValue } from "../../mcp/index.js";
-import type { JsonSchema } from "../types.js";
 import {
-  type KeywordCheck,
   type FoundProblems,
   type InstancePlace,
-  type ValidationRun,
+  type KeywordCheck,
   SeenRefs,
+  type ValidationRun,
   WRONG_TYPE,
 } from "../run.js";
+import type { JsonSchema } from "../types.js";
 import { jsonKindOf, listWords, valueSummary } from "../words.js";
 import { branches, type Keyword } from "./context.js";
 

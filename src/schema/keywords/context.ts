@@ -2,11 +2,11 @@
 // refused as a whole: guessing what it meant would be deciding for its author.
 
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
-import { SchemaError } from "../types.js";
-import type { Matcher } from "../pattern/matcher.js";
 import type { Located } from "../document.js";
 import { type Dialect, escapePointer } from "../documents/index.js";
+import type { Matcher } from "../pattern/matcher.js";
 import type { KeywordCheck, ValidationRun } from "../run.js";
+import { SchemaError } from "../types.js";
 import { range } from "../words.js";
 
 export interface KeywordContext {

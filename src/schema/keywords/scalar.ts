@@ -1,7 +1,7 @@
 // Keywords for values of every type, for numbers and for strings.
 
-import { equalityKey } from "../documents/index.js";
 import { type JsonValue, nearest } from "../../mcp/index.js";
+import { equalityKey } from "../documents/index.js";
 import { formatCheck } from "../format.js";
 import { describePattern } from "../pattern/sample.js";
 import { type KeywordCheck, type ValidationRun, WRONG_TYPE } from "../run.js";

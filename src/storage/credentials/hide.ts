@@ -3,10 +3,10 @@
 
 import { isJsonObject, type JsonValue, pathText } from "../../mcp/index.js";
 import {
+  type CredentialSpan,
   credentialsInArguments,
   credentialsInText,
   credentialsInUrl,
-  type CredentialSpan,
   replaceSpans,
 } from "./spans.js";
 

@@ -2,7 +2,7 @@
 
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
-import { sleep, StorageError } from "../sql.js";
+import { StorageError, sleep } from "../sql.js";
 
 interface Failure {
   readonly code?: string;

@@ -6,8 +6,8 @@ import { Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { type BeforeMigration, migrate, POSTGRES } from "../migrations.js";
-import { explained, isBroken, isPassing, listen } from "./connection.js";
 import { type Backoff, backoff, type Engine, type Row, type Sql, type SqlNote, StorageError } from "../sql.js";
+import { explained, isBroken, isPassing, listen } from "./connection.js";
 
 export interface PostgresOptions {
   readonly origin: string;

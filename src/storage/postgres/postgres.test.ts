@@ -5,10 +5,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest
 import { type FaultyLine, faultyLine } from "../fixtures/faulty-line.js";
 import { type PostgresCluster, startPostgres } from "../fixtures/postgres.js";
 import { openStorage, sweep } from "../open.js";
-import { listen } from "./connection.js";
-import { openPostgres } from "./engine.js";
 import { storageContract } from "../storage.contract.js";
 import type { Storage } from "../types.js";
+import { listen } from "./connection.js";
+import { openPostgres } from "./engine.js";
 
 let cluster: PostgresCluster;
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { isSliceOver, nextSlice } from "../../mcp/index.js";
 import { asPage, checkName, checkSize, type Engine, pageLimit, type Row, type Sql } from "../sql.js";
-import type { OfferedPin, Pin, PinKind, Pins, PinState, RefusedPin, StoredPinId } from "../types.js";
+import type { OfferedPin, Pin, PinKind, PinState, Pins, RefusedPin, StoredPinId } from "../types.js";
 
 const MAX_DEFINITION_BYTES = 1024 * 1024;
 /** Rows in one statement, and in one page of states. */

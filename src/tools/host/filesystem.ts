@@ -1,21 +1,21 @@
 // core.filesystem.*: files and directories inside the application's own directories.
 
 import {
+  type DirectoryDecision,
   decideBy,
   decideFsRead,
   decideFsWrite,
   executeBy,
   executeFsRead,
   executeFsWrite,
-  type DirectoryDecision,
   hostTools,
   isDenial,
   type ListArguments,
   type MoveArguments,
   type Policy,
   type Prepare,
-  prepareDeleteFile,
   prepareDeleteDirectory,
+  prepareDeleteFile,
   prepareList,
   prepareMakeDirectory,
   prepareMove,
@@ -23,7 +23,7 @@ import {
 } from "../../host/index.js";
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../application.js";
+import { ownTool, type ToolOwner } from "../application.js";
 import { hostFault, hostResult } from "./adapter.js";
 
 interface FileTool {

@@ -12,11 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import type { Intent, PolicyInput } from "../../policy/index.js";
 import { Sandbox } from "../../host/index.js";
 import type { JsonObject } from "../../mcp/index.js";
-import { type CoreApplication, CoreSettingsError, coreTools, coreCheck } from "../index.js";
-import { callTool, type Calling, ruleOf } from "../fixtures/calling.js";
+import type { Intent, PolicyInput } from "../../policy/index.js";
+import { type Calling, callTool, ruleOf } from "../fixtures/calling.js";
+import { type CoreApplication, CoreSettingsError, coreCheck, coreTools } from "../index.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "core-host-")));
 const sandboxes: Sandbox[] = [];

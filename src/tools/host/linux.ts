@@ -1,16 +1,16 @@
 // core.linux.executeCommand: a command of the application's own allow list, without a shell, in a sandbox of its own.
 
 import {
+  type DirectoryDecision,
   decideCmdRun,
   executeCmdRun,
-  type DirectoryDecision,
   hostTools,
   type Policy,
   type Sandbox,
 } from "../../host/index.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool } from "../application.js";
+import { ownTool, type ToolOwner } from "../application.js";
 import { hostResult, outputProgress } from "./adapter.js";
 
 export const EXECUTE_COMMAND = "core.linux.executeCommand";

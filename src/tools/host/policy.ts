@@ -2,7 +2,7 @@
 
 import { realpathSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { parsePolicy, type Policy, problemText } from "../../host/index.js";
+import { type Policy, parsePolicy, problemText } from "../../host/index.js";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import { type CoreApplication, type CoreServices, CoreSettingsError } from "../application.js";
 

@@ -2,7 +2,7 @@
 
 import { Fault, type JsonObject } from "../../mcp/index.js";
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { type CoreApplication, type CoreServices, CoreSettingsError, ownTool, closedRecord } from "../application.js";
+import { type CoreApplication, type CoreServices, CoreSettingsError, closedRecord, ownTool } from "../application.js";
 import { anthropicProvider } from "./anthropic.js";
 import { ask, guardedFetch, type LlmAsked } from "./ask.js";
 import { openaiProvider } from "./openai.js";

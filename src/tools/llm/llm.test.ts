@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Fault, JsonObject } from "../../mcp/index.js";
 import { createDialer, createOutbound } from "../../upstream/index.js";
-import { callTool, type Calling } from "../fixtures/calling.js";
+import { type Calling, callTool } from "../fixtures/calling.js";
 import { CoreSettingsError, coreTools, type UsageRecord } from "../index.js";
 import {
   anthropicError,

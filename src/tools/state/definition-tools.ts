@@ -1,7 +1,7 @@
 // core.state.*: definition files, and what happened to them.
 
 import type { CallContext, Tool } from "../../mcp/server/index.js";
-import { ownTool, closedRecord, type ToolOwner } from "../application.js";
+import { closedRecord, ownTool, type ToolOwner } from "../application.js";
 import { type Author, notThere, Repository } from "./repository.js";
 import type { StateSettings } from "./settings.js";
 import type { StoredHistory } from "./stored.js";

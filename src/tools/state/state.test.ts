@@ -1,10 +1,10 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync, chmodSync, mkdirSync, utimesSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
 import { openStorage, type Storage } from "../../storage/index.js";
-import { callTool, type Calling, ruleOf } from "../fixtures/calling.js";
+import { type Calling, callTool, ruleOf } from "../fixtures/calling.js";
 import { definitionTools } from "./definition-tools.js";
 import { git, gitIsMissing } from "./fixtures/git.js";
 import { repositoryDirectory, type StateLimits } from "./settings.js";

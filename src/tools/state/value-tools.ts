@@ -2,7 +2,7 @@
 
 import { Fault } from "../../mcp/index.js";
 import type { Tool } from "../../mcp/server/index.js";
-import { type ToolOwner, ownTool, closedRecord } from "../application.js";
+import { closedRecord, ownTool, type ToolOwner } from "../application.js";
 import { DEFAULT_STATE_LIMITS, type StateLimits } from "./settings.js";
 import type { RuntimeValues } from "./stored.js";
 

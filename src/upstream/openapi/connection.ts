@@ -24,10 +24,10 @@ import {
   faultOfError,
   HttpClient,
   type HttpRequestLine,
-  serverUnavailable,
   type SessionAgreement,
   type SessionAnswer,
   type SessionCall,
+  serverUnavailable,
   timedOut,
 } from "../../mcp/session/index.js";
 import { sameOrigin } from "../dialer.js";

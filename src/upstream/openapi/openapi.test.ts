@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { JsonObject } from "../../mcp/index.js";
 import { createDialer } from "../dialer.js";
-import { createUpstream } from "../upstream.js";
 import type { Upstream } from "../types.js";
+import { createUpstream } from "../upstream.js";
 import { readOperations } from "./operations.js";
 
 const every = { isIncluded: () => true, names: {} };

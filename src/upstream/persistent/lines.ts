@@ -5,8 +5,8 @@ import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
 import { type ByteBudget, readWithin } from "../../mcp/index.js";
 import { serverUnavailable, type UnsentLimit } from "../../mcp/session/index.js";
-import type { UpstreamContext } from "../types.js";
 import { ByteStore } from "../../mcp/transports/index.js";
+import type { UpstreamContext } from "../types.js";
 
 const LF = 0x0a;
 const CR = 0x0d;

@@ -3,10 +3,10 @@
 import type { WebSocket } from "ws";
 import { Charge } from "../../mcp/index.js";
 import {
-  serverUnavailable,
   ByteRate,
   type PersistentTransport,
   type PersistentTransportEvents,
+  serverUnavailable,
 } from "../../mcp/session/index.js";
 import type { Dialer } from "../dialer.js";
 import type { Credentials, UpstreamContext } from "../types.js";

@@ -11,7 +11,7 @@ import {
   valuesIn,
 } from "../../mcp/index.js";
 import type { Catalogue } from "../types.js";
-import { type Definition, definitionsOf, pinKeyOf, type PinnedKind, shownOf, sortedText } from "./definition.js";
+import { type Definition, definitionsOf, type PinnedKind, pinKeyOf, shownOf, sortedText } from "./definition.js";
 import { changesBetween, describeChanges, type PinChange, ruleFor, type StandingRule } from "./difference.js";
 
 /** `first` trusts what is seen first; `always-ask` trusts nothing that an operator has not accepted. */

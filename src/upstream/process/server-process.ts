@@ -7,16 +7,16 @@ import { delimiter, isAbsolute, join, resolve, sep } from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
+  type Containment,
   LAUNCH_FD,
   launchReport,
+  makeContainer,
+  type ProcessContainer,
   prepareServerLaunch,
   type ServerLaunch,
   type ServerProtections,
-  unprotected,
-  makeContainer,
-  type ProcessContainer,
   signalProcess,
-  type Containment,
+  unprotected,
 } from "../../host/index.js";
 import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
 import { defaultEnvironment } from "../../mcp/transports/index.js";

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
   type CmdContext,
-  executeCmdRun,
   type CmdRunResult,
+  executeCmdRun,
   executeFsRead,
-  type FsReadResult,
   executeFsWrite,
+  type FsReadResult,
   type FsWriteResult,
   type HostOutcome,
   loadYamlPolicy,

@@ -5,7 +5,7 @@ import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:f
 import { Socket } from "node:net";
 import { constants } from "node:os";
 import { openBelow } from "../../paths/locate.js";
-import { OPEN_FLAGS, native, O_CLOEXEC, O_NOFOLLOW, RESOLVE } from "../../paths/native.js";
+import { native, O_CLOEXEC, O_NOFOLLOW, OPEN_FLAGS, RESOLVE } from "../../paths/native.js";
 
 const FIRST_INHERITED = 3;
 

@@ -4,7 +4,7 @@
 import { closeSync, fstatSync, openSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { isWithin } from "../../paths/mounts.js";
-import { OPEN_FLAGS, native, RESOLVE } from "../../paths/native.js";
+import { native, OPEN_FLAGS, RESOLVE } from "../../paths/native.js";
 import type { Kernel } from "./syscalls.js";
 
 const EXECUTE = 1 << 0;

@@ -14,9 +14,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import { type Confinement, SCRATCH } from "../confinement.js";
 import { isWithin, parseMountInfo } from "../../paths/mounts.js";
-import { OPEN_FLAGS, errnoName, native, RESOLVE } from "../../paths/native.js";
+import { errnoName, native, OPEN_FLAGS, RESOLVE } from "../../paths/native.js";
+import { type Confinement, SCRATCH } from "../confinement.js";
 import { exchangeNamespace, type Ids } from "./privileges.js";
 import { placeProc, useOwnProcessTable } from "./proc.js";
 import { ATTR, type Kernel, MS, ok } from "./syscalls.js";

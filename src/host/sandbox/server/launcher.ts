@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { accessSync, closeSync, constants, mkdirSync, readSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { errnoName } from "../../paths/native.js";
 import { coverTree, TERMINALS } from "../confine/cover.js";
 import { closeInherited } from "../confine/descriptors.js";
 import { type FileRules, restrictAbstractSockets, restrictFiles, rulesAround, SCOPES } from "../confine/landlock.js";
@@ -14,7 +15,6 @@ import { dieWithParent, dropRights, forbidNewPrivileges } from "../confine/privi
 import { seccompProgram } from "../confine/seccomp.js";
 import { CLONE, type Kernel, kernel, LIMIT, noted } from "../confine/syscalls.js";
 import { enterView } from "../confine/view.js";
-import { errnoName } from "../../paths/native.js";
 import {
   LAUNCH_FD,
   type LaunchMessage,

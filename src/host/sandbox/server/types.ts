@@ -2,9 +2,8 @@
 
 import type { SandboxMode } from "../../policy/document.js";
 import type { HomePlan } from "../confine/cover.js";
-import type { Confinement } from "../confinement.js";
 import type { Ids } from "../confine/privileges.js";
-import type { Without } from "../confinement.js";
+import type { Confinement, Without } from "../confinement.js";
 
 /** `ServerSandbox` is what a gateway asks for when it starts a stdio server. */
 export interface ServerSandbox {

@@ -3,11 +3,11 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { createGate, MemoryApprovals } from "../../../policy/index.js";
 import { createServer, permitAll, type Server } from "../../../server.js";
-import { connect, type ConnectTarget } from "../connect.js";
+import { type ConnectTarget, connect } from "../connect.js";
 import { ChallengeRequired, McpError, PolicyViolation, ProtocolError, ToolFailure } from "../errors.js";
 import { createAgent, toolset } from "./agent.js";
 import type { AgentConnectOptions } from "./connection.js";
-import { files, fileServer } from "./fixtures/files.js";
+import { fileServer, files } from "./fixtures/files.js";
 import { GuardrailBlocked } from "./life.js";
 
 const cleanups: (() => unknown)[] = [];

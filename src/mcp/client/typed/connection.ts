@@ -5,7 +5,7 @@ import { canonicalize, createGate, type Gate, loadPolicy } from "../../../policy
 import type { JsonObject } from "../../index.js";
 import type { ToolDefinition, ToolResult } from "../../server/index.js";
 import type { Client } from "../client.js";
-import { connect, type ConnectTarget } from "../connect.js";
+import { type ConnectTarget, connect } from "../connect.js";
 import { ChallengeRequired, ProtocolError, ToolFailure } from "../errors.js";
 import type { ConnectOptions, RequestOptions } from "../options.js";
 import type { Life } from "./life.js";

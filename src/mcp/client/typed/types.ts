@@ -5,8 +5,8 @@
 // parameter: one that holds more can then stand where one that holds less is asked for, and not the other way round.
 
 import type { GuardrailCall } from "../../../policy/index.js";
-import type { RequestOptions } from "../options.js";
 import type { ConnectTarget } from "../connect.js";
+import type { RequestOptions } from "../options.js";
 import type { AgentConnectOptions } from "./connection.js";
 
 declare const SELF: unique symbol;

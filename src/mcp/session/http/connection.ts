@@ -13,8 +13,8 @@ import {
   withStatus,
 } from "../faults.js";
 import {
-  metaFor,
   type MetaOf,
+  metaFor,
   negotiateSession,
   noMeta,
   type SessionAgreement,

@@ -1,6 +1,6 @@
 // Cedar's JSON form of a policy into our tree. What this does not know throws, and the rule then runs on Cedar itself.
 
-import type { BinaryOp, Clause, EntityName, AstNode, PolicyTree, ScopeConstraint, Variable } from "./ast.js";
+import type { AstNode, BinaryOp, Clause, EntityName, PolicyTree, ScopeConstraint, Variable } from "./ast.js";
 
 export class NotCovered extends Error {
   constructor(what: string) {

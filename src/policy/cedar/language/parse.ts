@@ -1,8 +1,8 @@
 // A parser for positions. Cedar's own parser decides what a policy is, but its JSON form has no positions and rounds
 // integers past 2^53. This one keeps both; `parsePolicy` uses its tree only where Cedar's is the same.
 
-import type { BinaryOp, Clause, EntityName, AstNode, PolicyTree, ScopeConstraint, SourceSpan } from "./ast.js";
-import { ScanError, type ScanToken, PolicyTooDeep, unquote, unquotePattern } from "./scan.js";
+import type { AstNode, BinaryOp, Clause, EntityName, PolicyTree, ScopeConstraint, SourceSpan } from "./ast.js";
+import { PolicyTooDeep, ScanError, type ScanToken, unquote, unquotePattern } from "./scan.js";
 
 /** Deepest tree that Cedar validates and evaluates with room to spare; a chain of 64 `&&` is this deep. */
 export const MAX_DEPTH = 64;

@@ -11,15 +11,15 @@ import {
   reachInSandbox,
   Sandbox,
 } from "../../../host/index.js";
-import type { JsonObject } from "../../../mcp/index.js";
 import { CliError, EXIT } from "../../../lib/exit.js";
-import { outFor } from "../../options.js";
 import { paintErr } from "../../../lib/print.js";
+import type { JsonObject } from "../../../mcp/index.js";
+import { outFor } from "../../options.js";
 import { adding, editPolicy } from "./edit.js";
-import { commandFacts, commandTable, explainHostCall } from "./show.js";
 import type { HostFiles } from "./files.js";
 import { report } from "./policy-actions.js";
 import { requireClient, requireHostPolicy } from "./read.js";
+import { commandFacts, commandTable, explainHostCall } from "./show.js";
 import { talkToHost } from "./talk.js";
 
 export interface AddOptions {

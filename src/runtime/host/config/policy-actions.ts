@@ -5,14 +5,14 @@ import { isAbsolute, resolve } from "node:path";
 import type { Command } from "commander";
 import { parse } from "yaml";
 import { realPathOf } from "../../../host/index.js";
-import { hostArguments, outFor } from "../../options.js";
 import { paint, paintErr } from "../../../lib/print.js";
-import { appendEntry, changeEntry, type PolicyFields } from "./yaml-edit.js";
-import { editCopy, type Edited, editPolicy, type PolicyEdit, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
-import { effectiveText, explainHostCall, policySummary } from "./show.js";
+import { hostArguments, outFor } from "../../options.js";
+import { type Edited, editCopy, editPolicy, type PolicyEdit, readText, replacePolicy, WHEN_IT_HOLDS } from "./edit.js";
 import type { HostFiles } from "./files.js";
-import { invalidPolicy, requireClient, requireClosed, requireHostPolicy } from "./read.js";
 import { withTilde } from "./paths.js";
+import { invalidPolicy, requireClient, requireClosed, requireHostPolicy } from "./read.js";
+import { effectiveText, explainHostCall, policySummary } from "./show.js";
+import { appendEntry, changeEntry, type PolicyFields } from "./yaml-edit.js";
 
 const SHORT_HASH = 12;
 

@@ -8,8 +8,8 @@ import {
   type HostPolicyProblem,
   type LoadResult,
   loadYamlPolicy,
-  parsePolicy,
   type Policy,
+  parsePolicy,
   policyFor,
   problemText,
 } from "../../../host/index.js";
