@@ -69,7 +69,7 @@ describe("LocalAccess", () => {
 
   it.each([
     ["adds a key", () => createKey(there.keys, { app: "local", name: "k", permissions: ["list"] }, "test")],
-    ["configures an issuer", () => there.access.issuerConfigured("test")],
+    ["configures an issuer", () => there.access.credentialConfigured("issuer", "test")],
     ["switches it off", () => there.access.setLocalAccess(false, "test")],
   ])("ends, once and for good, when another process %s [H4]", async (_what, change) => {
     expect(await answer()).toBe("local");
@@ -93,7 +93,7 @@ describe("LocalAccess", () => {
     expect([await answer(), await answer()]).toEqual(["Unavailable", "Unavailable"]);
     isAway = false;
     expect(await answer()).toBe("local");
-    await here.access.issuerConfigured("test");
+    await here.access.credentialConfigured("issuer", "test");
     resync();
     expect(await answer()).toBe("AuthenticationError");
   });

@@ -46,7 +46,7 @@ interface IdentityOptions {
 export function keysOrLocal(options: IdentityOptions) {
   const { localApp, oauth, allow = [], publicUrl } = options;
   return async ({ storage, telemetry, onRevoked }: IdentityParts): Promise<IdentityHere> => {
-    if (oauth) await storage.access.issuerConfigured(BY);
+    if (oauth) await storage.access.credentialConfigured("issuer", BY);
     const isLocalAccessOn = await applyLocalAccess(storage, options);
     const ring = await ApiKeyCache.open({
       storage,

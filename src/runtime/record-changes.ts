@@ -2,7 +2,7 @@
 // store keeps both the changes and how far this ledger is, so an outage of the ledger or a gateway that was not running
 // loses none; what the store no longer keeps is recorded as missing.
 
-import type { Ledger } from "../ledger/index.js";
+import type { Ledger, LedgerRecord } from "../ledger/index.js";
 import { CHANGES_AT_ONCE, type Storage, type StoreChange, type Topic } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 
@@ -25,6 +25,8 @@ export interface ChangeRecorder {
 
 /** Part of calls, which are on record themselves, or of connections. */
 const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
+/** What decides who may do what: the changes of interest after a store was put back. */
+const RECORDED: ReadonlySet<string> = new Set<Topic>(["application", "access", "key", "secret", "pin"]);
 /** Far less than the store keeps: those not on record must not look like missing ones after a restart. */
 const NOTE_EVERY = 1_000;
 const GATHER_MS = 1_000;
@@ -148,6 +150,14 @@ class Recorder {
 function recordOf({ topic, action, app, name, by, seq, at }: StoreChange): Parameters<Ledger["append"]>[0] {
   const detail = { app, name, seq, at: new Date(at).toISOString() };
   return { kind: "admin", actor: by, action: `${topic}.${action}`, detail };
+}
+
+/** The change that a record of `recordChanges` is about; undefined for any other record. */
+export function storeChangeOf(record: LedgerRecord) {
+  const [topic = "", action = ""] = record.kind === "admin" ? record.action.split(".") : [];
+  if (record.kind !== "admin" || !RECORDED.has(topic)) return undefined;
+  const { app = "", name = "", at = record.ts } = (record.detail ?? {}) as Record<string, string>;
+  return { topic: topic as Topic, action: action as StoreChange["action"], app, name, at, by: record.actor };
 }
 
 export const POLICY_PENDING = "policy change not recorded: the stricter of old and new applies until it is";

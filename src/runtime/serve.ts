@@ -21,7 +21,11 @@ import { noteServedWorkflow } from "./workflow/load.js";
 import { workflowFacts, workflowHelp, workflowInForce } from "./workflow/serving.js";
 
 /** `isSilent` is set for workers: another announces for all of them that they serve. */
-export type ServeSettings = Settings & { readonly isSilent?: boolean };
+export type ServeSettings = Settings & {
+  readonly isSilent?: boolean;
+  /** The file that the settings were read from, where one was named. */
+  readonly config?: string | undefined;
+};
 
 /** Where closed files of the ledger go and what stays; undefined when everything stays. */
 async function retentionFor(settings: ServeSettings): Promise<RetentionOptions | undefined> {
@@ -63,7 +67,7 @@ Switch it off with \`portcullis serve --no-local-access\`.`
 }
 
 export function runtimeOptions(dir: string, settings: ServeSettings, served?: ServedModule): GatewayRuntimeOptions {
-  const { host, stdio, tcpPort, wsPort, adminHost, logLevel, archive: _archive, workflow, ...rest } = settings;
+  const { host, stdio, tcpPort, wsPort, adminHost, logLevel, archive: _archive, workflow, config, ...rest } = settings;
   const { allowPrivate: allow = [], approvalWebhook, oauth, publicUrl, localAccess } = rest;
   const limits = defined({
     maxConnections: rest.maxConnections,
@@ -77,7 +81,7 @@ export function runtimeOptions(dir: string, settings: ServeSettings, served?: Se
     ...rest,
     stateDir: dir,
     secretFiles: oauth === undefined ? [] : [oauth],
-    ruleFiles: [workflow, served?.file].filter((file) => file !== undefined),
+    ruleFiles: [config, workflow, served?.file].filter((file) => file !== undefined),
     telemetry: { log: { level: logLevel } },
     limits: { ...gatewayLimits, ...limitsOf(settings) },
     inProcess: served && {

@@ -5,7 +5,8 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { LedgerReadError, type LedgerRecord, read } from "../ledger/index.js";
-import type { RegisteredLedger, Storage } from "../storage/index.js";
+import { isCredentialChange, type RegisteredLedger, type Storage } from "../storage/index.js";
+import { storeChangeOf } from "./record-changes.js";
 
 const POSITION_FILE = "registered.json";
 /** Longer than approvals and request states are valid. */
@@ -58,7 +59,12 @@ export async function settleOlderStore(storage: Storage, own: string): Promise<b
     const proof = position && (await proofIn(storage, dir, position, size));
     if (proof) proofs.push(proof);
     if (!position) continue;
-    for (const id of await keysInForceAgain(storage, dir, size)) {
+    const { revoked, isConfigured } = await credentialsSince(dir, size);
+    if (isConfigured && !(await storage.access.get()).hasCredentials) {
+      proofs.push({ reason: `${dir} has the first credential, the store does not`, at: position.at });
+      await storage.access.credentialConfigured("credential", "gateway");
+    }
+    for (const id of await keysInForceAgain(storage, revoked)) {
       proofs.push({ reason: `${dir} has the revocation of ${id}, the store does not`, at: position.at });
       await storage.keys.revoke(id, "gateway");
     }
@@ -91,14 +97,21 @@ function knownSize(ledgers: readonly RegisteredLedger[], { origin, place }: Posi
   return ledgers.find((each) => each.origin === origin && each.place === place)?.size ?? 0;
 }
 
-/** Keys that were revoked after the first `from` records and are in force in the store. */
-async function keysInForceAgain(storage: Storage, dir: string, from: number): Promise<string[]> {
+/** Which keys were revoked after the first `from` records, and whether a key or an issuer was configured there. */
+async function credentialsSince(dir: string, from: number): Promise<{ revoked: Set<string>; isConfigured: boolean }> {
   const revoked = new Set<string>();
+  let isConfigured = false;
   await readTail(dir, from, (record) => {
-    const name = record.kind === "admin" && record.action === "key.revoke" ? record.detail?.name : undefined;
-    if (typeof name === "string") revoked.add(name);
+    const change = storeChangeOf(record);
+    isConfigured ||= change !== undefined && isCredentialChange(change);
+    if (change?.topic === "key" && change.action === "revoke") revoked.add(change.name);
     return true;
   });
+  return { revoked, isConfigured };
+}
+
+/** Those that are in force in the store. */
+async function keysInForceAgain(storage: Storage, revoked: Iterable<string>): Promise<string[]> {
   const found: string[] = [];
   for (const id of revoked) {
     const key = await storage.keys.get(id);

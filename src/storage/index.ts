@@ -41,4 +41,5 @@ export {
   writeSealKeys,
 } from "./seal.js";
 export { type StorageCode, StorageError } from "./sql.js";
+export { isCredentialChange } from "./tables/keys.js";
 export type * from "./types.js";

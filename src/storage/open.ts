@@ -187,7 +187,7 @@ export async function openStorage(url: string | undefined, options: StorageOptio
     origin,
     applications: applicationsIn(on("applications")),
     keys: keysIn(on("keys"), feed),
-    access: accessIn(on("access")),
+    access: accessIn(on("access"), feed),
     secrets: secretsIn(on("secrets")),
     pins: pinsIn(on("pins")),
     tokens: tokensIn(on("tokens")),

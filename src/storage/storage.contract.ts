@@ -253,8 +253,8 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
           await one.access.setLocalAccess(true, BY);
           await one.access.setLocalAccess(false, BY);
           await one.access.setLocalAccess(false, BY);
-          await one.access.issuerConfigured(BY);
-          await one.access.issuerConfigured(BY);
+          await one.access.credentialConfigured("issuer", BY);
+          await one.access.credentialConfigured("issuer", BY);
           const switchedOn = one.kind === "sqlite" ? [] : ["access local on"];
           await expect
             .poll(() => heard, { timeout: 10_000 })
@@ -271,7 +271,7 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
         const own = await make();
         const one = await own.open();
         try {
-          await one.access.issuerConfigured(BY);
+          await one.access.credentialConfigured("issuer", BY);
           expect((await one.access.get()).hasCredentials).toBe(true);
         } finally {
           await one.close();

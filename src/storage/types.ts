@@ -149,8 +149,8 @@ export interface Access {
   get(): Promise<AccessState>;
   /** Returns the new state; switching on has no effect once `hasCredentials` is set. */
   setLocalAccess(isOn: boolean, by: Actor): Promise<AccessState>;
-  /** Records that an issuer was configured. */
-  issuerConfigured(by: Actor): Promise<void>;
+  /** Records that a credential other than a new key was configured: `issuer`, or `credential` when a ledger shows it. */
+  credentialConfigured(name: "issuer" | "credential", by: Actor): Promise<void>;
 }
 
 // ---- secrets --------------------------------------------------------------------------------------------------------

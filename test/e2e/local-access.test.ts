@@ -1,7 +1,7 @@
 // Local access through the real command: it is on for a new data directory on loopback, and ends for good with the first
 // key or issuer. A refused call must not reach the server behind.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -133,6 +133,30 @@ issuers:
     await stop();
     await expectRefused(await start());
   });
+
+  it.each([
+    ["a copy of its file", () => {}],
+    ["a restore of a backup after it was lost", () => restored()],
+  ])("local access does not return when the store is put back to before the first key by %s [H4]", async (_, put) => {
+    await applications();
+    expect(cli("backup", "create", "--without-keys", join(dir, "b.backup")).code).toBe(0);
+    const store = join(dir, "portcullis.db");
+    cpSync(store, `${store}.old`);
+    const { id } = addKey();
+    await expectRefused(await start());
+    expect(cli("key", "revoke", id).code).toBe(0);
+    await stop();
+    for (const ending of ["", "-wal", "-shm"]) rmSync(`${store}${ending}`, { force: true });
+    cpSync(`${store}.old`, store);
+    put();
+    await expectRefused(await start());
+    await stop();
+    await expectRefused(await start());
+  });
+  const restored = (): void => {
+    rmSync(join(dir, "portcullis.db"));
+    expect(cli("restore", join(dir, "b.backup"), "--replace").code).toBe(0);
+  };
 
   it("local access ends on every worker with the first key [H4]", async () => {
     await applications();

@@ -395,17 +395,18 @@ describe.runIf(linux)("a hostile stdio server", () => {
     },
   );
 
-  it("a hostile stdio server changes no code that the gateway was told to load", {
+  it("a hostile stdio server changes no code and no settings that the gateway was told to load", {
     timeout: 3 * START_MS,
   }, async () => {
     const files = {
       "tools.mjs": "export default () => [];",
+      "gateway.yaml": "gateway: { pageSize: 500 }\n",
       "module.mjs": `import { createServer } from "${join(root, "dist", "server.js")}"; export default createServer("m", "1");`,
     };
     const running = await start({
       policy: OPEN,
       files,
-      args: ["{base}/module.mjs", "--modules", "{base}/tools.mjs"],
+      args: ["{base}/module.mjs", "--modules", "{base}/tools.mjs", "--config", "{base}/gateway.yaml"],
     });
     const paths = Object.keys(files).map((name) => join(running.base, name));
     const { written } = await called(running, "evil.plant", { paths });

@@ -3,10 +3,11 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { cp } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
-import { computeTiles, LedgerLocked, type LedgerRecord, openLedger, read, verify } from "../../ledger/index.js";
+import { computeTiles, LedgerLocked, openLedger, read, verify } from "../../ledger/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import type { RegisteredLedger, Storage } from "../../storage/index.js";
+import { isCredentialChange, type RegisteredLedger, type Storage } from "../../storage/index.js";
 import { placeOf } from "../ledger.js";
+import { storeChangeOf } from "../record-changes.js";
 import { operator } from "../store/open.js";
 import { ledgersBelow, REPLACED } from "./ledgers.js";
 import { type BackedUpLedger, type BackupManifest, isSound } from "./manifest.js";
@@ -77,29 +78,33 @@ async function checkUnlocked(dir: string, origin: string): Promise<void> {
   }
 }
 
-/** What ledgers that are newer than the backup know: revocations count, everything else is reported. */
-export async function laterChanges(plans: readonly LedgerPlan[]): Promise<{ revoked: string[]; changes: string[] }> {
+interface LaterChanges {
+  readonly revoked: readonly string[];
+  /** A key or an issuer was configured, which ends access without a credential. */
+  readonly isConfigured: boolean;
+  readonly changes: readonly string[];
+}
+
+/** What ledgers that are newer than the backup know: revocations and the first credential count, the rest is reported. */
+export async function laterChanges(plans: readonly LedgerPlan[]): Promise<LaterChanges> {
   const revoked = new Set<string>();
   const changes = new Set<string>();
+  let isConfigured = false;
   for (const { ledger, dir, isKept } of plans) {
     if (!isKept) continue;
     for await (const { record } of read(dir, { from: ledger.size })) {
-      const change = changeIn(record);
+      const change = storeChangeOf(record);
       if (!change) continue;
-      if (change.action === "key.revoke") revoked.add(change.name);
-      else if (changes.size < MAX_REPORTED) changes.add(`${change.at} ${change.action} ${change.of} by ${change.by}`);
+      const { topic, action, app, name, at, by } = change;
+      isConfigured ||= isCredentialChange(change);
+      if (topic === "key" && action === "revoke") revoked.add(name);
+      else if (changes.size < MAX_REPORTED) {
+        const of = [app, name].filter((part) => part !== "").join("/");
+        changes.add(`${at} ${topic}.${action} ${of} by ${by}`);
+      }
     }
   }
-  return { revoked: [...revoked], changes: [...changes].sort() };
-}
-
-const STORE_CHANGE = /^(application|access|key|secret|pin)\./;
-
-function changeIn(record: LedgerRecord) {
-  if (record.kind !== "admin" || !STORE_CHANGE.test(record.action)) return undefined;
-  const { app = "", name = "", at = record.ts } = (record.detail ?? {}) as Record<string, string>;
-  const of = [app, name].filter((part) => part !== "").join("/");
-  return { action: record.action, name, of, at, by: record.actor };
+  return { revoked: [...revoked], isConfigured, changes: [...changes].sort() };
 }
 
 /**

@@ -150,6 +150,7 @@ async function restoreInto(
     by: operator(),
     revoke: later.revoked,
   });
+  if (later.isConfigured) await storage.access.credentialConfigured("credential", operator());
   await registerLedgers(storage, plans);
   return {
     backup: manifest.id,

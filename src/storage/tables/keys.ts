@@ -14,13 +14,14 @@ import {
   type Sql,
   StorageError,
 } from "../sql.js";
-import type { Access, AccessState, ApiKey, KeyLimits, Keys } from "../types.js";
+import type { Access, AccessState, ApiKey, KeyLimits, Keys, StoreChange } from "../types.js";
 
 /** Access belongs to the store, not to one of its applications. */
 const CHANGE = { topic: "access", action: "changed", app: "~gateway" } as const;
 const COLUMNS = "local_access, has_credentials";
 
-export function accessIn(engine: Engine): Access {
+export function accessIn(engine: Engine, feed: StoredFeed): Access {
+  feed.addEvidence(configuredCredentials(engine));
   return {
     get: () => engine.read(async (sql) => readAccess((await sql.all(`SELECT ${COLUMNS} FROM access`))[0])),
     setLocalAccess: (isOn, by) =>
@@ -31,11 +32,38 @@ export function accessIn(engine: Engine): Access {
         if ((await sql.all(statement)).length > 0) note({ ...CHANGE, name: isOn ? "local on" : "local off", by });
         return readAccess((await sql.all(`SELECT ${COLUMNS} FROM access`))[0]);
       }),
-    issuerConfigured: (by) =>
+    credentialConfigured: (name, by) =>
       engine.write(async (sql, note) => {
-        if (await markCredentials(sql)) note({ ...CHANGE, name: "issuer", by });
+        if (await markCredentials(sql)) note({ ...CHANGE, name, by });
       }),
   };
+}
+
+/** Access without a credential does not return with a store that was put back to before the first credential. */
+function configuredCredentials(engine: Engine): Evidence {
+  let isConfigured = false;
+  const isIn = async (sql: Sql): Promise<boolean> =>
+    readAccess((await sql.all(`SELECT ${COLUMNS} FROM access`))[0]).hasCredentials;
+  return {
+    async begin(sql) {
+      isConfigured ||= await isIn(sql);
+    },
+    onChange(change) {
+      isConfigured ||= isCredentialChange(change);
+    },
+    isKept: async (sql) => !isConfigured || (await isIn(sql)),
+    async writeAgain() {
+      if (!isConfigured) return;
+      await engine.write(async (sql, note) => {
+        if (await markCredentials(sql)) note({ ...CHANGE, name: "credential", by: "gateway" });
+      });
+    },
+  };
+}
+
+/** Whether a change of the store shows that a key or an issuer was configured. */
+export function isCredentialChange({ topic, action, name }: Pick<StoreChange, "topic" | "action" | "name">): boolean {
+  return topic === "key" || (topic === "access" && action === "changed" && !name.startsWith("local "));
 }
 
 /** Part of the transaction that configures a credential. Returns whether it is the first one. */
